@@ -1,0 +1,119 @@
+# The two commands that set everything up are `make demo` and `make test`; both work on a fresh machine with git, make,
+# a C compiler, python3 and cargo.
+#
+# One build profile (release) serves the CLI, the Rust tests, the lints and the tasks: on a small machine the codecs'
+# C sources and the dependencies are then compiled once, and what is tested is what is shipped.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+VENV ?= .venv
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SWATH := $(TARGET)/release/swath
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+# Found only when a virtual environment has to be made; `make test PYTHON=python3.12` overrides it.
+PYTHON ?= $(shell tools/find-python.sh)
+
+PY_SOURCES := corpus/make.py tools tests/python bench
+RUFF := $(VENV)/bin/ruff
+
+# The corpus of other projects' files lies beside the checkout. Under CI it has to be there; elsewhere its absence is said.
+SHARED_CORPUS ?= ../shared/corpus
+export SHARED_CORPUS
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the release CLI
+	$(CARGO) build --release -p swath-cli
+
+# ---------------------------------------------------------------------------------------------------------------- demo
+
+# The demo needs no third-party Python package: any python3 will do, so no virtual environment is made.
+.PHONY: demo
+demo: build ## Make a raster, then describe, read and draw it
+	@mkdir -p demo
+	python3 tools/make_demo.py demo/terrain.tif
+	@echo
+	$(SWATH) info demo/terrain.tif
+	@echo
+	$(SWATH) stats demo/terrain.tif
+	@echo
+	$(SWATH) dump demo/terrain.tif --window 700,900,256,256 --out demo/window.npy
+	$(SWATH) preview demo/terrain.tif demo/terrain.png --size 1024 --colormap terrain
+	@echo
+	@echo "demo/terrain.tif   the raster: 2048 x 2048 f32, deflate, predictor 3, tiled, with overviews"
+	@echo "demo/window.npy    a 256 x 256 window of it, as numpy reads it"
+	@echo "demo/terrain.png   the preview; open it in any viewer (holes are transparent)"
+
+# ---------------------------------------------------------------------------------------------------------------- test
+
+.PHONY: test
+test: venv-test ## Format, lints, dependency and licence checks, Rust and Python tests
+	$(CARGO) fmt --all --check
+	$(RUFF) check --config tools/ruff.toml $(PY_SOURCES)
+	$(RUFF) format --config tools/ruff.toml --check $(PY_SOURCES)
+	$(CARGO) xtask deps
+	$(CARGO) xtask licences
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	$(VENV)/bin/python corpus/make.py
+	$(CARGO) test --release --workspace --quiet
+	$(CARGO) build --release -p swath-cli
+	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini tests/python $(PYTEST_ARGS)
+
+.PHONY: fixtures
+fixtures: venv-test ## Make the project's own fixtures (corpus/good, corpus/bad)
+	$(VENV)/bin/python corpus/make.py --force
+
+.PHONY: fmt
+fmt: venv-test ## Format Rust and Python
+	$(CARGO) fmt --all
+	$(RUFF) check --config tools/ruff.toml --fix $(PY_SOURCES)
+	$(RUFF) format --config tools/ruff.toml $(PY_SOURCES)
+
+.PHONY: lint
+lint: venv-test ## All checks that run no test
+	$(CARGO) fmt --all --check
+	$(RUFF) check --config tools/ruff.toml $(PY_SOURCES)
+	$(RUFF) format --config tools/ruff.toml --check $(PY_SOURCES)
+	$(CARGO) xtask deps
+	$(CARGO) xtask licences
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+
+# --------------------------------------------------------------------------------------------------------------- bench
+
+# For example: make bench BENCH_ARGS=--quick
+.PHONY: bench
+bench: venv-bench ## Time swath against rasterio, tifffile and async-tiff
+	$(CARGO) build --release -p swath-bench-worker
+	$(VENV)/bin/python bench/run.py $(BENCH_ARGS)
+
+# --------------------------------------------------------------------------------------------------------- environment
+
+# Stamps, so that a second run installs nothing; a changed pin installs again.
+.PHONY: venv-test venv-bench
+venv-test: $(VENV)/.stamp-test
+venv-bench: $(VENV)/.stamp-bench
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "no usable Python; see above" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.stamp-test: tools/requirements-test.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
+	@touch $@
+
+$(VENV)/.stamp-bench: tools/requirements-bench.txt tools/requirements-test.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
+	@touch $@
+
+.PHONY: clean
+clean: ## Remove everything that is made here, the environment included
+	rm -rf $(TARGET) demo corpus/good corpus/bad bench/data bench/out $(VENV) .pytest_cache .hypothesis .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,151 @@
+//! Cuts an image into pieces that fit in memory and split no tile.
+
+use anyhow::{Result, bail};
+use swath::{
+    Compression, Dataset, Image, Limits, SampleType, Window,
+    structure::Planar,
+};
+
+/// Samples of a piece, in bytes. Large enough that all cores have tiles to decode; with codec scratch and
+/// read-ahead the whole command stays near 64 MiB.
+pub const BUDGET: u64 = 24 << 20;
+
+/// A piece: some bands of a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Bands, counted from 1.
+    pub bands: Vec<u32>,
+    /// Which pixels.
+    pub window: Window,
+}
+
+/// How an image is cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    width: u32,
+    height: u32,
+    tile_width: u32,
+    tile_height: u32,
+    /// Whether a part of a tile costs no more than its share.
+    divisible: bool,
+    separate: bool,
+}
+
+impl Cut {
+    /// Along the tiles of an image.
+    pub fn of(image: &Image) -> Self {
+        let layout = image.layout();
+        Self {
+            width: layout.width,
+            height: layout.height,
+            tile_width: layout.tile_width.max(1),
+            tile_height: layout.tile_height.max(1),
+            divisible: layout.compression == Compression::None,
+            separate: layout.planar == Planar::Separate,
+        }
+    }
+
+    /// For an image whose tiles are not known, such as an overview in a side file: GDAL's are 128 or 256 wide.
+    pub fn plain(width: u32, height: u32) -> Self {
+        Self { width, height, tile_width: 256, tile_height: 256, divisible: false, separate: false }
+    }
+
+    /// The pieces, row by row. Planes that are stored apart are cut apart, so that each is decoded once.
+    pub fn blocks(self, bands: &[u32], sample: SampleType, budget: u64) -> impl Iterator<Item = Block> {
+        let groups: Vec<Vec<u32>> =
+            if self.separate { bands.iter().map(|band| vec![*band]).collect() } else { vec![bands.to_vec()] };
+        let group_len = groups.first().map_or(1, Vec::len).max(1) as u64;
+        let (across, down) = self.piece(group_len * sample.size() as u64, budget);
+        groups.into_iter().flat_map(move |bands| {
+            steps(self.height, down).flat_map(move |(y, height)| {
+                let bands = bands.clone();
+                steps(self.width, across)
+                    .map(move |(x, width)| Block { bands: bands.clone(), window: Window::new(x, y, width, height) })
+            })
+        })
+    }
+
+    /// Columns and rows of a piece.
+    fn piece(&self, pixel: u64, budget: u64) -> (u32, u32) {
+        let (width, height) = (u64::from(self.width.max(1)), u64::from(self.height.max(1)));
+        let (mut tile_width, mut tile_height) = (u64::from(self.tile_width).min(width), u64::from(self.tile_height).min(height));
+        // A compressed tile is decoded whole whatever part of it is wanted: cutting it would only repeat the work.
+        if self.divisible && tile_width * tile_height * pixel > budget {
+            tile_width = tile_width.min((budget / pixel).max(1));
+            tile_height = (budget / (tile_width * pixel)).max(1);
+        }
+        let tile_row = width.saturating_mul(tile_height).saturating_mul(pixel);
+        let (across, down) = if tile_row <= budget {
+            (width, (budget / tile_row * tile_height).min(height))
+        } else {
+            let tile = tile_width.saturating_mul(tile_height).saturating_mul(pixel);
+            (((budget / tile).max(1) * tile_width).min(width), tile_height)
+        };
+        (across as u32, down as u32)
+    }
+}
+
+/// Starts and lengths of steps of `step` up to `end`.
+fn steps(end: u32, step: u32) -> impl Iterator<Item = (u32, u32)> {
+    let step = step.max(1);
+    (0..end.div_ceil(step)).map(move |index| {
+        let start = index * step;
+        (start, step.min(end - start))
+    })
+}
+
+/// Refuses an image that is far larger than its file can hold. Reading in pieces never meets the limit on a whole read,
+/// and a few hundred bytes could otherwise keep us busy for hours.
+pub fn check_size(dataset: &Dataset) -> Result<()> {
+    let limits = Limits::default();
+    let pixels = u128::from(dataset.width()) * u128::from(dataset.height());
+    let bytes = pixels * u128::from(dataset.bands()) * dataset.sample().size() as u128;
+    let plausible = dataset.size().saturating_mul(limits.expansion).max(limits.decoded_floor);
+    if bytes > u128::from(plausible) {
+        bail!(
+            "{}: {} bytes of samples are declared, more than {} bytes of file can hold",
+            dataset.name(),
+            bytes,
+            dataset.size()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(width: u32, height: u32, tile: (u32, u32), divisible: bool) -> Cut {
+        Cut { width, height, tile_width: tile.0, tile_height: tile.1, divisible, separate: false }
+    }
+
+    fn covered(cut: Cut, budget: u64) -> (u64, u64) {
+        let blocks: Vec<Block> = cut.blocks(&[1], SampleType::U8, budget).collect();
+        (blocks.iter().map(|block| block.window.pixels()).sum(), blocks.iter().map(|block| block.window.pixels()).max().unwrap_or(0))
+    }
+
+    #[test]
+    fn every_pixel_is_in_one_piece_and_pieces_keep_the_budget() {
+        for tile in [(1000, 7), (64, 64), (1000, 1), (1000, 777)] {
+            let (sum, largest) = covered(cut(1000, 777, tile, true), 10_000);
+            assert_eq!(sum, 777_000);
+            assert!(largest <= 10_000, "{tile:?}");
+        }
+    }
+
+    #[test]
+    fn compressed_tiles_are_never_split() {
+        for block in cut(1000, 777, (256, 128), false).blocks(&[1, 2], SampleType::F32, 1 << 20) {
+            assert!(block.window.x % 256 == 0 && block.window.y % 128 == 0);
+        }
+        assert_eq!(cut(1000, 777, (1000, 777), false).blocks(&[1], SampleType::F64, 1000).count(), 1);
+    }
+
+    #[test]
+    fn separate_planes_are_cut_apart() {
+        let cut = Cut { separate: true, ..cut(10, 10, (10, 10), false) };
+        let bands: Vec<Vec<u32>> = cut.blocks(&[3, 1], SampleType::U8, 1 << 20).map(|block| block.bands).collect();
+        assert_eq!(bands, [[3], [1]]);
+    }
+}

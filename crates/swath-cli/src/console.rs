@@ -1,0 +1,103 @@
+//! Standard output that may be a closed pipe, and a progress line that only a person sees.
+
+use std::{
+    io::{self, BufWriter, IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+
+/// Writes to standard output. A reader that has seen enough (`swath info … | head`) is not an error.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to standard output"),
+    }
+}
+
+/// Writes JSON to standard output, indented, with a line feed at its end.
+pub fn print_json(value: &serde_json::Value) -> Result<()> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Text from a file, safe to show: a terminal must not obey what a stranger wrote into a tag.
+pub fn safe(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for char in text.chars() {
+        // Direction marks reorder what stands around them, which hides as well as control characters do.
+        let hides = char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if hides { safe.extend(char.escape_default()) } else { safe.push(char) }
+    }
+    safe
+}
+
+/// At most `len` characters of a text, safe to show.
+pub fn short(text: &str, len: usize) -> String {
+    let mut chars = text.chars();
+    let head: String = chars.by_ref().take(len).collect();
+    let rest = chars.count();
+    if rest == 0 { safe(&head) } else { format!("{}… ({rest} more characters)", safe(&head)) }
+}
+
+/// How far long work has come: a line on standard error, where that is a terminal.
+pub struct Progress {
+    label: String,
+    total: u64,
+    done: u64,
+    started: Instant,
+    shown: Option<Instant>,
+    terminal: bool,
+}
+
+impl Progress {
+    /// Work of `total` steps.
+    pub fn new(label: impl Into<String>, total: u64) -> Self {
+        Self {
+            label: label.into(),
+            total: total.max(1),
+            done: 0,
+            started: Instant::now(),
+            shown: None,
+            terminal: io::stderr().is_terminal(),
+        }
+    }
+
+    /// Some steps more are done.
+    pub fn add(&mut self, steps: u64) {
+        self.done = self.done.saturating_add(steps);
+        // Short work shows nothing: a line that flashes by only disturbs.
+        if !self.terminal || self.started.elapsed() < Duration::from_millis(700) {
+            return;
+        }
+        if self.shown.is_none_or(|shown| shown.elapsed() > Duration::from_millis(100)) {
+            let percent = self.done as f64 / self.total as f64 * 100.0;
+            let _ = write!(io::stderr(), "\r\x1b[K{} {percent:.0} %", self.label);
+            self.shown = Some(Instant::now());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_from_a_file_do_not_reach_the_terminal() {
+        assert_eq!(safe("a\x1b[31mb\nü"), "a\\u{1b}[31mb\\nü");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(short("äöü", 2), "äö… (1 more characters)");
+        assert_eq!(short("äöü", 3), "äöü");
+    }
+}

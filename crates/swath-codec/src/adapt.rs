@@ -1,0 +1,171 @@
+//! Our own decoders behind the seam: what TIFF adds to the bare streams.
+
+use swath_tiff::{Compression, words::photometric::Photometric};
+
+use crate::{
+    codec::{
+        ccitt::{self, Scheme},
+        jpeg, lzw, packbits,
+    },
+    decode::{Decode, Fill, Form},
+    error::CodecError,
+    scratch::{Scratch, take},
+    spec::TileSpec,
+};
+
+/// LZW, both bit orders.
+#[derive(Debug, Clone, Copy)]
+pub struct Lzw;
+
+impl Decode for Lzw {
+    fn stops_early(&self) -> bool {
+        true
+    }
+
+    fn decode(
+        &self,
+        _spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        match lzw::decode(src, dst, &mut scratch.lzw) {
+            Ok(lzw::LzwEnd::Exact) => Ok(Fill::Exact),
+            Ok(lzw::LzwEnd::Surplus) => Ok(Fill::Surplus),
+            Err(lzw::LzwError::Short { got, want }) => {
+                Err(CodecError::Short { codec: "LZW", got: got as u64, wanted: want as u64 })
+            }
+            Err(error) => Err(CodecError::corrupt("LZW", error.to_string())),
+        }
+    }
+}
+
+/// PackBits.
+#[derive(Debug, Clone, Copy)]
+pub struct PackBits;
+
+impl Decode for PackBits {
+    fn stops_early(&self) -> bool {
+        true
+    }
+
+    fn decode(
+        &self,
+        _spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        _scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        match packbits::decode(src, dst) {
+            Ok(packbits::PackBitsEnd::Exact) => Ok(Fill::Exact),
+            Ok(packbits::PackBitsEnd::Surplus) => Ok(Fill::Surplus),
+            Err(packbits::PackBitsError::Short { got, want }) => {
+                Err(CodecError::Short { codec: "PackBits", got: got as u64, wanted: want as u64 })
+            }
+        }
+    }
+}
+
+/// JPEG, with the tables of the directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Jpeg;
+
+impl Decode for Jpeg {
+    fn form(&self, _spec: &TileSpec) -> Form {
+        Form::Native
+    }
+
+    fn decode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        const CODEC: &str = "JPEG";
+        let header = jpeg::read_header(src).map_err(|error| CodecError::corrupt(CODEC, error.to_string()))?;
+        if header.components.len() != usize::from(spec.samples) {
+            let detail = format!("{} components for {} samples", header.components.len(), spec.samples);
+            return Err(CodecError::corrupt(CODEC, detail));
+        }
+        if u16::from(header.precision) != spec.bits {
+            let detail = format!("{} bits a sample where the directory says {}", header.precision, spec.bits);
+            return Err(CodecError::corrupt(CODEC, detail));
+        }
+        let row_len = spec.native_row_len();
+        // A last strip may come at full height, as libtiff allows; a frame that is too small leaves the rest at zero.
+        let too_high = header.height > rows;
+        if header.width > spec.width || (too_high && (spec.tiled || header.width != spec.width)) {
+            let detail =
+                format!("a picture of {}x{} in a tile of {}x{rows}", header.width, header.height, spec.width);
+            return Err(CodecError::corrupt(CODEC, detail));
+        }
+        let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
+        let options = jpeg::Options {
+            color: if ycbcr { jpeg::Color::YcbcrToRgb } else { jpeg::Color::Raw },
+            max_pixels: spec.max_tile_bytes,
+        };
+        let tables = spec.jpeg_tables.as_deref();
+        let frame_len = row_len.saturating_mul(header.height as usize);
+        let outcome = if too_high {
+            let mut frame = take(&mut scratch.between, frame_len);
+            let outcome = jpeg::decode(tables, src, options, &mut frame, row_len, &mut scratch.jpeg);
+            dst.copy_from_slice(frame.get(..dst.len()).unwrap_or_default());
+            scratch.between = frame;
+            outcome
+        } else {
+            if header.height < rows || header.width < spec.width {
+                dst.fill(0);
+            }
+            jpeg::decode(tables, src, options, dst.get_mut(..frame_len).unwrap_or_default(), row_len, &mut scratch.jpeg)
+        };
+        match outcome {
+            // libjpeg goes on after damage and shows grey or garbage. Samples nobody wrote are not samples.
+            Ok(jpeg::Decoded { damage: Some(damage), .. }) => Err(CodecError::corrupt(CODEC, damage.to_string())),
+            Ok(_) => Ok(if too_high { Fill::Surplus } else { Fill::Exact }),
+            Err(error) => Err(CodecError::corrupt(CODEC, error.to_string())),
+        }
+    }
+}
+
+/// CCITT fax.
+#[derive(Debug, Clone, Copy)]
+pub struct Ccitt;
+
+impl Decode for Ccitt {
+    fn decode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        const CODEC: &str = "CCITT";
+        if spec.bits != 1 || spec.samples != 1 {
+            let detail = format!("{} samples of {} bits (it has one of one)", spec.samples, spec.bits);
+            return Err(CodecError::unsupported(CODEC, detail));
+        }
+        let two_dimensional = spec.t4_options & 1 != 0;
+        let scheme = match spec.compression {
+            Compression::CcittRle => Scheme::Rle,
+            Compression::CcittRleWord => Scheme::RleWordAligned,
+            Compression::CcittT4 => Scheme::Group3 { two_dimensional, byte_aligned_eol: spec.t4_options & 4 != 0 },
+            _ => Scheme::Group4,
+        };
+        dst.fill(0);
+        let fax = &mut scratch.fax;
+        let decode = if spec.tiled { ccitt::decode_tile } else { ccitt::decode };
+        let end = decode(src, scheme, spec.bits_reversed, spec.width, rows, dst, fax)
+            .map_err(|error| CodecError::corrupt(CODEC, error.to_string()))?;
+        // Pixels that hang on what another strip left in memory are nobody's pixels.
+        if end.depends_on_earlier || end.rows < rows {
+            let detail = end.damage.map_or_else(|| format!("{} of {rows} rows", end.rows), |damage| damage.to_string());
+            return Err(CodecError::corrupt(CODEC, detail));
+        }
+        Ok(Fill::Exact)
+    }
+}

@@ -1,0 +1,210 @@
+//! Huffman tables (ITU-T T.81 annexes C and F.2.2.3), built for one lookup per coefficient.
+
+use super::bits::Reader;
+
+/// Index bits of the fast table.
+pub(super) const FAST_BITS: u32 = 10;
+
+/// Entries from here on hold a whole coefficient: code and extra bits together. Their value is not 0, which is what makes them so large.
+pub(super) const WHOLE: u32 = 0x1_0000;
+
+/// The same for pairs.
+pub(super) const PAIR: u64 = 1 << 48;
+
+/// A pair may only be looked up at a coefficient below this: its first run must not be able to end the block, where the second code would belong to the next.
+pub(super) const PAIR_END: usize = 48;
+
+/// What an end of block adds to the coefficients passed; more than any run can overshoot, so that the two can be told apart.
+pub(super) const END: u64 = 128;
+
+/// Which symbols a table codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Sizes of DC (or lossless) differences.
+    Dc,
+    /// Run and size of AC coefficients.
+    Ac,
+}
+
+/// A decoding table.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    /// By the next [`FAST_BITS`] bits. Bits 0-7: bits to drop. Bits 8-15: the symbol. Bits 16-31: the value of a whole
+    /// coefficient, else 0. All 0: the code is longer than the index.
+    pub fast: [u32; 1 << FAST_BITS],
+    /// AC only, by the same index: up to two whole coefficients and an end of block at once, which is about half of all lookups in photographs and saves the
+    /// latency of one more. Bits 0-7: bits to drop. Bits 8-15 and 16-23: where the first and second coefficient lie from here; the same where there is
+    /// only one. Bits 24-31: coefficients passed, [`END`] more at the end of the block. Bits 48-63 and 32-47: the values. Below [`PAIR`]: not even one.
+    pub pairs: [u64; 1 << FAST_BITS],
+    /// One past the last code of each length, left-aligned in 16 bits.
+    limit: [u32; 17],
+    /// What to add to a code of each length for its index into `values`.
+    base: [i32; 17],
+    values: [u8; 256],
+    counts: [u8; 16],
+    /// Largest symbol, for what only some processes allow.
+    pub largest: u8,
+}
+
+impl Table {
+    /// `None` where the counts do not make a prefix code, or a difference size is impossible.
+    pub fn new(class: Class, counts: &[u8; 16], symbols: &[u8]) -> Option<Self> {
+        let mut table = Self {
+            fast: [0; 1 << FAST_BITS],
+            pairs: [0; 1 << FAST_BITS],
+            limit: [0; 17],
+            base: [0; 17],
+            values: [0; 256],
+            counts: *counts,
+            largest: symbols.iter().copied().max().unwrap_or(0),
+        };
+        table.values.get_mut(..symbols.len())?.copy_from_slice(symbols);
+        if class == Class::Dc && table.largest > 16 {
+            return None;
+        }
+        let (mut code, mut index) = (0u32, 0usize);
+        for length in 1..=16u32 {
+            let count = usize::from(counts[length as usize - 1]);
+            table.base[length as usize] = index as i32 - code as i32;
+            for &symbol in symbols.get(index..index + count)? {
+                if length <= FAST_BITS {
+                    table.fill(class, code, length, symbol);
+                }
+                code += 1;
+            }
+            index += count;
+            if code > 1 << length {
+                return None;
+            }
+            table.limit[length as usize] = code << (16 - length);
+            code <<= 1;
+        }
+        if class == Class::Ac {
+            table.pair();
+        }
+        (index == symbols.len()).then_some(table)
+    }
+
+    /// Whether this is the table the given definition makes, so that it need not be built again.
+    pub fn is(&self, counts: &[u8; 16], symbols: &[u8]) -> bool {
+        self.counts == *counts && self.values.get(..symbols.len()) == Some(symbols)
+    }
+
+    fn fill(&mut self, class: Class, code: u32, length: u32, symbol: u8) {
+        let free = FAST_BITS - length;
+        let size = match class {
+            Class::Dc => u32::from(symbol),
+            Class::Ac => u32::from(symbol & 15),
+        };
+        let whole = size > 0 && size <= free;
+        let first = (code << free) as usize;
+        let Some(entries) = self.fast.get_mut(first..first + (1 << free)) else { return };
+        for (suffix, entry) in entries.iter_mut().enumerate() {
+            *entry = if whole {
+                let value = extend((suffix as u32) >> (free - size), size);
+                (value as u32) << 16 | u32::from(symbol) << 8 | (length + size)
+            } else {
+                u32::from(symbol) << 8 | length
+            };
+        }
+    }
+
+    fn pair(&mut self) {
+        let value = |entry: u32| u64::from(entry >> 16);
+        let run = |entry: u32| u64::from(entry >> 12 & 15);
+        // The entry for the bits after the first `used`, where those left are enough for it.
+        let after = |index: usize, used: u32| {
+            let entry = self.fast[(index << used) & ((1 << FAST_BITS) - 1)];
+            (entry != 0 && used + (entry & 63) <= FAST_BITS).then_some(entry)
+        };
+        let end_of_block = |entry: u32| entry < WHOLE && entry >> 8 == 0;
+        for (index, pair) in self.pairs.iter_mut().enumerate() {
+            let first = self.fast[index];
+            if first < WHOLE {
+                continue;
+            }
+            let mut used = first & 63;
+            let (mut at, mut last) = (run(first), value(first));
+            let mut next = after(index, used);
+            if let Some(second) = next.filter(|&e| e >= WHOLE) {
+                used += second & 63;
+                at += 1 + run(second);
+                last = value(second);
+                next = after(index, used);
+            }
+            let mut passed = at + 1;
+            if let Some(end) = next.filter(|&e| end_of_block(e)) {
+                used += end & 63;
+                passed += END;
+            }
+            *pair = value(first) << 48 | last << 32 | passed << 24 | at << 16 | run(first) << 8 | u64::from(used);
+        }
+    }
+
+    #[inline(always)]
+    pub fn entry(&self, reader: &Reader<'_>) -> u32 {
+        self.fast[(reader.buf >> (64 - FAST_BITS)) as usize]
+    }
+
+    /// Symbol and length of the code at the top of `buf`, which is longer than the fast index. An invalid code is symbol 0 of 17 bits, as in libjpeg.
+    #[cold]
+    #[inline(never)]
+    pub fn slow(&self, buf: u64) -> (u8, u32) {
+        let next = (buf >> 48) as u32;
+        for length in FAST_BITS as usize + 1..=16 {
+            if next < self.limit[length] {
+                let code = (next >> (16 - length)) as i32;
+                let index = code.wrapping_add(self.base[length]) & 255;
+                return (self.values[index as usize], length as u32);
+            }
+        }
+        (0, 17)
+    }
+
+    /// The next symbol where `entry` is not whole, dropped from the reader, which must hold 17 bits; sets `bad` on an invalid code.
+    #[inline(always)]
+    pub fn symbol(&self, entry: u32, reader: &mut Reader<'_>, bad: &mut bool) -> u32 {
+        let (symbol, length) = if entry == 0 { self.slow(reader.buf) } else { ((entry >> 8) as u8, entry & 63) };
+        *bad |= length > 16;
+        reader.drop(length);
+        u32::from(symbol)
+    }
+
+    /// The next run and size of an AC table, whatever form its entry has.
+    #[inline(always)]
+    pub fn run_size(&self, reader: &mut Reader<'_>, bad: &mut bool) -> (u32, u32) {
+        let entry = self.entry(reader);
+        let symbol = if entry >= WHOLE {
+            let symbol = (entry >> 8) & 255;
+            reader.drop((entry & 63) - (symbol & 15));
+            symbol
+        } else {
+            self.symbol(entry, reader, bad)
+        };
+        (symbol >> 4, symbol & 15)
+    }
+
+    /// The next difference (F.2.2.1); the reader must hold 33 bits.
+    #[inline(always)]
+    pub fn difference(&self, reader: &mut Reader<'_>, bad: &mut bool) -> i32 {
+        let entry = self.entry(reader);
+        if entry >= WHOLE {
+            reader.drop(entry);
+            return (entry as i32) >> 16;
+        }
+        let size = self.symbol(entry, reader, bad);
+        match size {
+            0 => 0,
+            // Lossless only (H.1.2.2): half the modulus, without extra bits.
+            16 => 32768,
+            _ => extend(reader.take(size), size),
+        }
+    }
+}
+
+/// Signed value of `size` extra bits, 1 to 15 (F.2.2.1, EXTEND).
+#[inline(always)]
+pub(super) fn extend(bits: u32, size: u32) -> i32 {
+    let below = i32::from(bits >> (size - 1) == 0);
+    bits as i32 - below * ((1 << size) - 1)
+}

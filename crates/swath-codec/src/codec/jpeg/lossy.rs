@@ -1,0 +1,351 @@
+//! DCT frames: runs the scans, then turns planes into rows.
+
+use super::baseline::{self, Between, CHUNK, Lanes, Part, Transform, Unit};
+use super::bits::{Restarts, Segment, unstuff};
+use super::color::{Emit, Rows};
+use super::error::{Damage, Fault, JpegError};
+use super::huffman::{Class, Table};
+use super::idct::LANES;
+use super::layout::{Layout, Walk};
+use super::markers::{Header, Own, Process, Scan, Tables};
+use super::progressive::{self, Pass};
+use super::sample::Sample;
+use super::{Color, MAX_SCANS, Stream};
+use crate::simd::widest;
+
+/// Most blocks in an MCU of several components (B.2.3).
+const MCU_BLOCKS: usize = 10;
+
+/// Buffers of one sample width, kept between tiles.
+#[derive(Debug, Default)]
+pub(super) struct Buffers<S> {
+    planes: [Vec<S>; 4],
+    rows: Rows<S>,
+}
+
+/// Buffers both widths share.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub entropy: Vec<u8>,
+    pub segments: Vec<Segment>,
+    lanes: Vec<Lanes>,
+    between: Between,
+    blocks: Vec<progressive::Block>,
+}
+
+/// Where the image goes.
+pub(super) struct Target<'a> {
+    pub color: Color,
+    pub dst: &'a mut [u8],
+    pub stride: usize,
+}
+
+/// Decodes the scans of a DCT frame, the first of which has been read.
+#[expect(clippy::too_many_arguments, reason = "parts of one `decode` call, borrowed apart")]
+pub(super) fn decode<S: Sample>(
+    stream: &mut Stream<'_>,
+    shared: Option<&Tables>,
+    own: &mut Own,
+    header: &Header,
+    first: Scan,
+    target: Target<'_>,
+    buffers: &mut Buffers<S>,
+    work: &mut Work,
+) -> Result<Option<Damage>, JpegError> {
+    let layout = Layout::new(header);
+    let count = layout.planes().len();
+    let mut frame = Frame { header, layout, shared, target, buffers, next: 0, damage: None, quant: [None; 4] };
+    frame.prepare(work);
+    let mut scan = first;
+    let mut scans = 1;
+    loop {
+        for part in scan.components() {
+            // libjpeg keeps the quantisation table a component has at its first scan.
+            let (Some(component), Some(latched)) = (header.components.get(part.index), frame.quant.get_mut(part.index))
+            else {
+                continue;
+            };
+            if latched.is_none() {
+                *latched = Some(*own.quant(shared, component.quant, scan.offset)?);
+            }
+        }
+        let end = match header.process {
+            Process::Progressive => frame.progressive_scan(stream, own, &scan, work)?,
+            _ => frame.sequential_scan(stream, own, &scan, work)?,
+        };
+        if header.process != Process::Progressive && scan.components().len() == count {
+            return Ok(frame.damage);
+        }
+        stream.markers.seek(end);
+        match stream.next_scan(own) {
+            Ok(Some(next)) => scan = next,
+            Ok(None) => {
+                // Only EOI says that all scans are there.
+                if !stream.ended {
+                    frame.fault(Fault::Truncated, stream.src.len() as u64);
+                }
+                break;
+            }
+            Err(JpegError::Truncated { offset, .. }) => {
+                frame.fault(Fault::BadTrailer, offset);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+        scans += 1;
+        if scans > MAX_SCANS {
+            return Err(JpegError::TooManyScans { offset: scan.offset });
+        }
+    }
+    if frame.quant.iter().take(count).any(Option::is_none) {
+        let at = stream.markers.position() as u64;
+        frame.fault(Fault::MissingScan, at);
+    }
+    if header.process == Process::Progressive {
+        frame.transform(work);
+    }
+    frame.emit(layout.height);
+    Ok(frame.damage)
+}
+
+struct Frame<'f, S> {
+    header: &'f Header,
+    layout: Layout,
+    shared: Option<&'f Tables>,
+    target: Target<'f>,
+    buffers: &'f mut Buffers<S>,
+    /// Next image row to write.
+    next: usize,
+    damage: Option<Damage>,
+    /// Each component's quantisation table, from its first scan on.
+    quant: [Option<[u16; 64]>; 4],
+}
+
+impl<S: Sample> Frame<'_, S> {
+    fn prepare(&mut self, work: &mut Work) {
+        for (plane, samples) in self.layout.planes().iter().zip(&mut self.buffers.planes) {
+            let need = plane.stride * plane.rows;
+            if samples.len() < need {
+                samples.resize(need, S::default());
+            }
+        }
+        if self.header.process == Process::Progressive {
+            let need = self.layout.planes().iter().map(|p| p.stride * p.rows / 64).sum();
+            work.blocks.clear();
+            work.blocks.resize(need, progressive::Block::default());
+        }
+        // As many groups in a chunk as blocks in an MCU.
+        if work.lanes.len() < MCU_BLOCKS {
+            work.lanes.resize(MCU_BLOCKS, Lanes::default());
+        }
+    }
+
+    fn fault(&mut self, fault: Fault, offset: u64) {
+        self.damage.get_or_insert(Damage { fault, offset });
+    }
+
+    fn check_walk(&self, scan: &Scan) -> Result<Walk, JpegError> {
+        let walk = Walk::new(&self.layout, scan.components());
+        let planes = scan.components().iter().map(|c| self.layout.plane(c.index));
+        if walk.interleaved && planes.map(|p| p.h * p.v).sum::<usize>() > MCU_BLOCKS {
+            return Err(JpegError::Malformed { what: "more than 10 blocks in an MCU", offset: scan.offset });
+        }
+        Ok(walk)
+    }
+
+    fn sequential_scan(
+        &mut self,
+        stream: &Stream<'_>,
+        own: &Own,
+        scan: &Scan,
+        work: &mut Work,
+    ) -> Result<usize, JpegError> {
+        let walk = self.check_walk(scan)?;
+        let mut parts = [None, None, None, None];
+        let mut lanes = 0;
+        let mut units = [Unit::default(); MCU_BLOCKS];
+        for (index, (part, component)) in parts.iter_mut().zip(scan.components()).enumerate() {
+            let plane = self.layout.plane(component.index);
+            let (h, v) = walk.blocks(&plane);
+            *part = Some(baseline::Part {
+                index: component.index,
+                h,
+                v,
+                stride: plane.stride,
+                dc: dc_table(own, self.shared, component.dc, scan.offset)?,
+                ac: own.huffman(self.shared, Class::Ac, component.ac, scan.offset)?,
+                quant: self.quant.get(component.index).copied().flatten().unwrap_or([0; 64]),
+                prediction: 0,
+                lanes,
+            });
+            for (at, unit) in units.iter_mut().skip(lanes).take(h * v).enumerate() {
+                *unit = Unit { part: index, x: at % h, lanes: lanes + at - at % h };
+            }
+            lanes += h * v;
+        }
+        let units = units.get(..lanes).unwrap_or_default();
+        let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments);
+        // An error in an earlier tile may have left coefficients behind.
+        work.lanes.fill_with(Lanes::default);
+        let whole = scan.components().len() == self.layout.planes().len();
+        let mut reader = restarts.reader();
+        for row in 0..walk.mcus_h {
+            for mcu in (0..walk.mcus_w).step_by(CHUNK) {
+                let mcus = CHUNK.min(walk.mcus_w - mcu);
+                let (parts, lanes, restarts) = (&mut parts, &mut work.lanes, &mut restarts);
+                reader = widest(baseline::Chunk { parts, units, lanes, restarts, reader, mcus });
+                self.transform_chunk(parts, lanes, &mut work.between, row, mcu, mcus);
+            }
+            if whole {
+                // Rows are written while their samples are in cache; the last ones of the MCU row wait for the row below, which their filter looks at.
+                let mcu_rows = if walk.interleaved { self.layout.v_max * 8 } else { 8 };
+                let ready =
+                    if row + 1 == walk.mcus_h { self.layout.height } else { (row + 1) * mcu_rows - self.layout.v_max };
+                self.emit(ready.min(self.layout.height));
+            }
+        }
+        self.damage = self.damage.or(restarts.damage);
+        Ok(end)
+    }
+
+    fn transform_chunk(
+        &mut self,
+        parts: &[Option<Part<'_>>; 4],
+        lanes: &mut [Lanes],
+        between: &mut Between,
+        row: usize,
+        mcu: usize,
+        mcus: usize,
+    ) {
+        for part in parts.iter().flatten() {
+            let Some(plane) = self.buffers.planes.get_mut(part.index) else { continue };
+            for v in 0..part.v {
+                // The last chunk of a row may leave groups without a block, and the plane without room for them.
+                for group in 0..(mcus * part.h).div_ceil(LANES) {
+                    let Some(lanes) = lanes.get_mut(part.lanes + v * part.h + group) else { continue };
+                    let at = (row * part.v + v) * 8 * part.stride + (mcu * part.h + group * LANES) * 8;
+                    widest(Transform { lanes, quant: &part.quant, between, plane, at, stride: part.stride });
+                }
+            }
+        }
+    }
+
+    fn progressive_scan(
+        &mut self,
+        stream: &Stream<'_>,
+        own: &Own,
+        scan: &Scan,
+        work: &mut Work,
+    ) -> Result<usize, JpegError> {
+        let walk = self.check_walk(scan)?;
+        let pass = Pass::of(scan)?;
+        let mut parts = [None, None, None, None];
+        for (part, component) in parts.iter_mut().zip(scan.components()) {
+            let plane = self.layout.plane(component.index);
+            let (h, v) = walk.blocks(&plane);
+            let table = match pass {
+                Pass::DcFirst => Some(dc_table(own, self.shared, component.dc, scan.offset)?),
+                Pass::DcRefine => None,
+                Pass::AcFirst | Pass::AcRefine => {
+                    Some(own.huffman(self.shared, Class::Ac, component.ac, scan.offset)?)
+                }
+            };
+            let first = self.first_block(component.index);
+            *part = Some(progressive::Part { h, v, table, prediction: 0, first, stride: plane.stride / 8 });
+        }
+        let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments);
+        let mut reader = restarts.reader();
+        let mut run = 0;
+        for row in 0..walk.mcus_h {
+            reader = widest(progressive::McuRow {
+                parts: &mut parts,
+                blocks: &mut work.blocks,
+                restarts: &mut restarts,
+                reader,
+                run: &mut run,
+                pass,
+                scan,
+                mcus: walk.mcus_w,
+                row,
+            });
+        }
+        self.damage = self.damage.or(restarts.damage);
+        Ok(end)
+    }
+
+    fn first_block(&self, index: usize) -> usize {
+        self.layout.planes().iter().take(index).map(|p| p.stride * p.rows / 64).sum()
+    }
+
+    fn transform(&mut self, work: &mut Work) {
+        work.lanes.fill_with(Lanes::default);
+        let Some(lanes) = work.lanes.first_mut() else { return };
+        for (index, plane) in self.layout.planes().iter().enumerate() {
+            let first = self.first_block(index);
+            let quant = self.quant.get(index).copied().flatten().unwrap_or([0; 64]);
+            let Some(samples) = self.buffers.planes.get_mut(index) else { continue };
+            for row in 0..plane.rows / 8 {
+                let at = first + row * (plane.stride / 8);
+                let blocks = work.blocks.get(at..at + plane.stride / 8).unwrap_or_default();
+                for (group, blocks) in blocks.chunks(LANES).enumerate() {
+                    progressive::gather(blocks, lanes);
+                    let at = row * 8 * plane.stride + group * 64;
+                    widest(Transform {
+                        lanes,
+                        quant: &quant,
+                        between: &mut work.between,
+                        plane: samples,
+                        at,
+                        stride: plane.stride,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Writes image rows up to `to`.
+    fn emit(&mut self, to: usize) {
+        if self.header.process != Process::Progressive {
+            for (index, samples) in self.buffers.planes.iter_mut().enumerate().take(self.layout.planes().len()) {
+                if self.quant.get(index).is_some_and(Option::is_none) {
+                    samples.fill(S::clamped(S::CENTRE));
+                }
+            }
+        }
+        widest(Emit {
+            layout: &self.layout,
+            planes: &self.buffers.planes,
+            rows: &mut self.buffers.rows,
+            color: self.target.color,
+            from: self.next,
+            to,
+            dst: self.target.dst,
+            stride: self.target.stride,
+        });
+        self.next = to;
+    }
+}
+
+/// A DC table for a DCT scan, where the size 16 of lossless tables has no meaning.
+fn dc_table<'a>(own: &'a Own, shared: Option<&'a Tables>, slot: u8, offset: u64) -> Result<&'a Table, JpegError> {
+    let table = own.huffman(shared, Class::Dc, slot, offset)?;
+    if table.largest > 15 {
+        return Err(JpegError::Malformed { what: "DC size over 15", offset });
+    }
+    Ok(table)
+}
+
+fn entropy<'w>(
+    stream: &Stream<'_>,
+    scan: &Scan,
+    walk: &Walk,
+    bytes: &'w mut Vec<u8>,
+    segments: &'w mut Vec<Segment>,
+) -> (Restarts<'w>, usize) {
+    let most = match stream.interval {
+        0 => 1,
+        interval => walk.mcus_w * walk.mcus_h / interval as usize + 16,
+    };
+    let end = unstuff(stream.src, scan.data, most, bytes, segments);
+    (Restarts::new(bytes, segments, stream.interval), end)
+}

@@ -1,0 +1,204 @@
+//! JPEG (ITU-T T.81) for TIFF compression 7: baseline, extended sequential and progressive Huffman frames of 8 or 12 bits, and lossless frames.
+//!
+//! Samples are bit for bit those of libjpeg-turbo's defaults (accurate integer IDCT, fancy upsampling). Faults in the coded data do not stop the decoder:
+//! like libjpeg it carries on, and reports the first as [`Damage`].
+
+#![forbid(unsafe_code)]
+
+mod baseline;
+mod bits;
+mod color;
+mod error;
+mod huffman;
+mod idct;
+mod layout;
+mod lossless;
+mod lossy;
+mod markers;
+mod progressive;
+mod sample;
+mod upsample;
+
+pub use error::{Damage, Fault, JpegError};
+pub use markers::{Component, Header, Process, Tables};
+
+use markers::{Markers, Own, Scan};
+
+/// Most scans a frame may have; libtiff's limit, against streams that are small but take minutes.
+pub const MAX_SCANS: usize = 100;
+
+/// What to do with the colour of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Color {
+    /// Components as they are stored.
+    Raw,
+    /// Three components from YCbCr to RGB.
+    YcbcrToRgb,
+}
+
+/// How to decode.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Colour conversion.
+    pub color: Color,
+    /// Frames with more pixels are refused before memory is taken for them.
+    pub max_pixels: u64,
+}
+
+/// A decoded frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decoded {
+    /// Its headers.
+    pub header: Header,
+    /// The first fault in its coded data.
+    pub damage: Option<Damage>,
+}
+
+/// Working memory that grows to the largest tile and is then used again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    own: Own,
+    work: lossy::Work,
+    bytes: lossy::Buffers<u8>,
+    words: lossy::Buffers<u16>,
+    lossless: lossless::Rows,
+}
+
+/// Reads headers up to the first scan.
+pub fn read_header(src: &[u8]) -> Result<Header, JpegError> {
+    let mut stream = Stream::new(src)?;
+    let scan = stream.advance(None);
+    match (stream.header, scan) {
+        (Some(header), _) => Ok(header),
+        (None, Err(error)) => Err(error),
+        (None, Ok(_)) => Err(JpegError::Truncated { what: "headers: no frame", offset: src.len() as u64 }),
+    }
+}
+
+/// Decodes a frame into rows of interleaved samples `row_stride` bytes apart: bytes, or native-endian `u16` where the precision is over 8.
+///
+/// `dst` must be what the frame needs: full rows at that stride, of which the last may stop at its samples.
+pub fn decode(
+    tables: Option<&Tables>,
+    src: &[u8],
+    options: Options,
+    dst: &mut [u8],
+    row_stride: usize,
+    scratch: &mut Scratch,
+) -> Result<Decoded, JpegError> {
+    let Scratch { own, work, bytes, words, lossless } = scratch;
+    own.clear();
+    let mut stream = Stream::new(src)?;
+    let first = stream.next_scan(own)?;
+    let (Some(scan), Some(mut header)) = (first, stream.header.clone()) else {
+        return Err(JpegError::Truncated { what: "headers: no scan", offset: src.len() as u64 });
+    };
+    check_size(&header, options, dst.len(), row_stride)?;
+    let target = lossy::Target { color: options.color, dst, stride: row_stride };
+    let damage = match (header.process, header.precision) {
+        (Process::Lossless, _) => lossless::decode(&stream, tables, own, &header, &scan, target, work, lossless)?,
+        (_, 8) => lossy::decode(&mut stream, tables, own, &header, scan, target, bytes, work)?,
+        _ => lossy::decode(&mut stream, tables, own, &header, scan, target, words, work)?,
+    };
+    header.adobe_transform = stream.header.and_then(|h| h.adobe_transform);
+    Ok(Decoded { header, damage })
+}
+
+fn check_size(header: &Header, options: Options, have: usize, stride: usize) -> Result<(), JpegError> {
+    let (width, height) = (header.width, header.height);
+    if u64::from(width) * u64::from(height) > options.max_pixels {
+        return Err(JpegError::TooLarge { width, height, max_pixels: options.max_pixels });
+    }
+    let count = header.components.len();
+    if options.color == Color::YcbcrToRgb && count != 3 {
+        return Err(JpegError::Components { have: count as u8 });
+    }
+    let sample = if header.precision > 8 { 2 } else { 1 };
+    let row = u64::from(width) * count as u64 * sample;
+    let need = u64::from(height - 1).checked_mul(stride as u64).and_then(|n| n.checked_add(row)).unwrap_or(u64::MAX);
+    let have = have as u64;
+    let full = u64::from(height).checked_mul(stride as u64);
+    if (stride as u64) < row || (have != need && Some(have) != full) {
+        return Err(JpegError::Destination { need, have });
+    }
+    Ok(())
+}
+
+/// A stream between scans.
+struct Stream<'a> {
+    src: &'a [u8],
+    markers: Markers<'a>,
+    header: Option<Header>,
+    adobe: Option<u8>,
+    interval: u32,
+    /// Whether EOI has been met.
+    ended: bool,
+}
+
+impl<'a> Stream<'a> {
+    fn new(src: &'a [u8]) -> Result<Self, JpegError> {
+        Ok(Self { src, markers: Markers::new(src)?, header: None, adobe: None, interval: 0, ended: false })
+    }
+
+    /// The next scan header, with the tables before it taken in; none at the end.
+    fn next_scan(&mut self, own: &mut Own) -> Result<Option<Scan>, JpegError> {
+        self.advance(Some(own))
+    }
+
+    fn advance(&mut self, mut own: Option<&mut Own>) -> Result<Option<Scan>, JpegError> {
+        while let Some((marker, offset)) = self.markers.next() {
+            match marker {
+                0xD9 => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                0x01 | 0xD0..=0xD8 => {}
+                0xC4 | 0xDB => {
+                    let segment = self.markers.segment(offset)?;
+                    if let Some(own) = own.as_deref_mut() {
+                        own.define(marker, segment, offset)?;
+                    }
+                }
+                0xDD => {
+                    let segment = self.markers.segment(offset)?;
+                    let &[high, low] = segment else {
+                        return Err(JpegError::Malformed { what: "DRI length is not 4", offset });
+                    };
+                    self.interval = u32::from(u16::from_be_bytes([high, low]));
+                }
+                0xEE => {
+                    self.adobe = markers::adobe(self.markers.segment(offset)?).or(self.adobe);
+                    if let Some(header) = &mut self.header {
+                        header.adobe_transform = self.adobe;
+                    }
+                }
+                0xC8 | 0xCC => {
+                    self.markers.segment(offset)?;
+                }
+                0xC0..=0xCF => {
+                    let mut header = markers::frame(marker, self.markers.segment(offset)?, offset)?;
+                    if self.header.is_some() {
+                        return Err(JpegError::Malformed { what: "second frame header", offset });
+                    }
+                    header.adobe_transform = self.adobe;
+                    self.header = Some(header);
+                }
+                0xDA => {
+                    let segment = self.markers.segment(offset)?;
+                    let Some(header) = &self.header else {
+                        return Err(JpegError::Malformed { what: "scan before a frame header", offset });
+                    };
+                    return markers::scan(segment, header, self.markers.position(), offset).map(Some);
+                }
+                _ => {
+                    self.markers.segment(offset)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

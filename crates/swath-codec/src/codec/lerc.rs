@@ -1,0 +1,270 @@
+//! LERC, perhaps inside Deflate or Zstandard (compression 34887).
+//!
+//! The rules are those of libtiff's reader: a tile is one blob whose values per pixel are the samples, or, for floats
+//! with a mask of their own for each sample, one blob per sample. A pixel that the mask leaves out is NaN in a float
+//! tile; in a tile of bytes whose blob lacks just the alpha sample, the mask is that sample.
+//!
+//! [`fast`] reads what GDAL writes; what is rarer goes to lerc-rs, which also is the oracle for it in tests.
+
+mod fast;
+mod huffman;
+
+use lerc::{DataType, Sample};
+use swath_tiff::SampleType;
+
+use crate::{
+    decode::{Decode, Fill, Form},
+    error::CodecError,
+    scratch::{Scratch, take},
+    spec::TileSpec,
+};
+use fast::{Header, Mask};
+
+/// ExtraSamples: alpha that is not multiplied into the colours.
+const UNASSOCIATED: u16 = 2;
+
+/// LERC.
+#[derive(Debug, Clone, Copy)]
+pub struct Lerc;
+
+impl Decode for Lerc {
+    fn form(&self, _spec: &TileSpec) -> Form {
+        Form::Native
+    }
+
+    fn decode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        let additional = spec.lerc.get(1).copied().unwrap_or(0);
+        if additional == 0 {
+            return decode(spec, rows, src, dst);
+        }
+        // The margin libtiff gives a blob over the bare samples, and then some for tiny tiles.
+        let mut between = take(&mut scratch.between, dst.len() + dst.len() / 3 + 1024);
+        let unpacked = match additional {
+            1 => scratch
+                .inflater
+                .get_or_insert_with(libdeflater::Decompressor::new)
+                .zlib_decompress(src, &mut between)
+                .map_err(|error| error.to_string()),
+            2 => scratch
+                .zstd
+                .get_or_insert_with(zstd_safe::DCtx::create)
+                .decompress(&mut between[..], src)
+                .map_err(|code| zstd_safe::get_error_name(code).to_owned()),
+            other => Err(format!("additional compression {other} is unknown")),
+        };
+        let result = match unpacked {
+            Ok(len) => decode(spec, rows, between.get(..len).unwrap_or_default(), dst),
+            Err(detail) => Err(corrupt(format!("around the blob: {detail}"))),
+        };
+        scratch.between = between;
+        result
+    }
+}
+
+fn corrupt(detail: impl Into<String>) -> CodecError {
+    CodecError::corrupt("LERC", detail)
+}
+
+fn data_type(spec: &TileSpec) -> Result<DataType, CodecError> {
+    if usize::from(spec.bits) == spec.sample.size() * 8 {
+        match spec.sample {
+            SampleType::I8 => return Ok(DataType::Char),
+            SampleType::U8 => return Ok(DataType::Byte),
+            SampleType::I16 => return Ok(DataType::Short),
+            SampleType::U16 => return Ok(DataType::UShort),
+            SampleType::I32 => return Ok(DataType::Int),
+            SampleType::U32 => return Ok(DataType::UInt),
+            SampleType::F32 => return Ok(DataType::Float),
+            SampleType::F64 => return Ok(DataType::Double),
+            _ => {}
+        }
+    }
+    Err(CodecError::unsupported("LERC", format!("a tile of {} bits in {}", spec.bits, spec.sample)))
+}
+
+fn decode(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
+    let data_type = data_type(spec)?;
+    if src.starts_with(b"CntZImage ") {
+        return first_generation(spec, rows, src, dst);
+    }
+    let header = Header::parse(src).map_err(corrupt)?;
+    if header.kind != data_type as u32 {
+        return Err(corrupt(format!("the blob is of data type {}, the tile {}", header.kind, spec.sample)));
+    }
+    if (header.cols, header.rows) != (spec.width as usize, rows as usize) {
+        let detail = format!("the blob is {} x {}, the tile {} x {rows}", header.cols, header.rows, spec.width);
+        return Err(corrupt(detail));
+    }
+    let samples = usize::from(spec.samples);
+    let pixels = header.cols * header.rows;
+    let shape = (header.depth, header.more + 1);
+    if shape == (samples, 1) || samples == 1 {
+        // Blobs before version 6 do not say how many of them there are.
+        let (masks, used) = bands(spec, src, &header, header.depth, 1, dst)?;
+        if header.depth != samples || src.get(used..).unwrap_or_default().starts_with(fast::MAGIC) {
+            return Err(corrupt(format!("{} values and more than a band for one sample", header.depth)));
+        }
+        if spec.sample.is_float() {
+            for mask in &masks {
+                put_nan(spec.sample, mask, samples, dst);
+            }
+        }
+        return Ok(fill(used, src));
+    }
+    if spec.sample.is_float() && header.depth == 1 {
+        let mut planes = vec![0; dst.len()];
+        let (masks, used) = bands(spec, src, &header, 1, samples, &mut planes)?;
+        let size = spec.sample.size();
+        for ((nth, plane), mask) in planes.chunks_exact_mut(pixels * size).enumerate().zip(&masks) {
+            put_nan(spec.sample, mask, 1, plane);
+            let values = plane.chunks_exact(size);
+            for (sample, value) in dst.chunks_exact_mut(size).skip(nth).step_by(samples).zip(values) {
+                sample.copy_from_slice(value);
+            }
+        }
+        return Ok(fill(used, src));
+    }
+    if spec.sample == SampleType::U8
+        && shape == (samples - 1, 1)
+        && spec.extra_samples.last() == Some(&UNASSOCIATED)
+    {
+        let mut colours = vec![0; pixels * header.depth];
+        let (masks, used) = bands(spec, src, &header, header.depth, 1, &mut colours)?;
+        let mask = masks.first().unwrap_or(&Mask::All);
+        for (at, (pixel, colour)) in dst.chunks_exact_mut(samples).zip(colours.chunks_exact(header.depth)).enumerate() {
+            if let Some((alpha, colours)) = pixel.split_last_mut() {
+                colours.copy_from_slice(colour);
+                *alpha = if mask.has(at) { 255 } else { 0 };
+            }
+        }
+        return Ok(fill(used, src));
+    }
+    Err(corrupt(format!("{} values in {} bands for {samples} samples per pixel", shape.0, shape.1)))
+}
+
+fn fill(used: usize, src: &[u8]) -> Fill {
+    if used < src.len() { Fill::Surplus } else { Fill::Exact }
+}
+
+/// Decodes `count` blobs one behind the other, band after band, and says how many bytes they took.
+fn bands(
+    spec: &TileSpec,
+    src: &[u8],
+    header: &Header,
+    depth: usize,
+    count: usize,
+    out: &mut [u8],
+) -> Result<(Vec<Mask>, usize), CodecError> {
+    let pixels = header.cols * header.rows;
+    let band = pixels
+        .checked_mul(depth)
+        .and_then(|values| values.checked_mul(spec.sample.size()))
+        .filter(|band| band.checked_mul(count) == Some(out.len()))
+        .ok_or_else(|| corrupt(format!("{depth} values per pixel for {} samples", spec.samples)))?;
+    let mut masks = Vec::new();
+    let mut used = 0;
+    for out in out.chunks_exact_mut(band.max(1)) {
+        let rest = src.get(used..).unwrap_or_default();
+        let next = Header::parse(rest).map_err(corrupt)?;
+        if (next.cols, next.rows, next.depth, next.kind) != (header.cols, header.rows, depth, header.kind) {
+            return Err(corrupt("one band differs from the first in its shape"));
+        }
+        let blob = rest.get(..next.blob_len).ok_or_else(|| corrupt(format!("the blob is cut off at {}", src.len())))?;
+        used += next.blob_len;
+        match fast::decode(blob, &next, masks.last(), out).map_err(corrupt)? {
+            Some(mask) => masks.push(mask),
+            None => masks.push(by_library(spec, blob, &next, masks.last(), out)?),
+        }
+    }
+    Ok((masks, used))
+}
+
+/// What [`fast`] leaves alone: Huffman codes, differences between samples, versions before 3.
+fn by_library(
+    spec: &TileSpec,
+    blob: &[u8],
+    header: &Header,
+    before: Option<&Mask>,
+    out: &mut [u8],
+) -> Result<Mask, CodecError> {
+    // lerc-rs takes a mask from the band before only when it decodes both.
+    if header.shares_mask(blob) {
+        let _ = before;
+        return Err(CodecError::unsupported("LERC", "a band without a mask of its own in this encoding"));
+    }
+    match spec.sample {
+        SampleType::I8 => library::<i8, 1>(blob, out, i8::to_ne_bytes),
+        SampleType::U8 => library::<u8, 1>(blob, out, u8::to_ne_bytes),
+        SampleType::I16 => library::<i16, 2>(blob, out, i16::to_ne_bytes),
+        SampleType::U16 => library::<u16, 2>(blob, out, u16::to_ne_bytes),
+        SampleType::I32 => library::<i32, 4>(blob, out, i32::to_ne_bytes),
+        SampleType::U32 => library::<u32, 4>(blob, out, u32::to_ne_bytes),
+        SampleType::F32 => library::<f32, 4>(blob, out, f32::to_ne_bytes),
+        _ => library::<f64, 8>(blob, out, f64::to_ne_bytes),
+    }
+}
+
+fn library<T: Sample, const N: usize>(blob: &[u8], out: &mut [u8], bytes: fn(T) -> [u8; N]) -> Result<Mask, CodecError> {
+    let mut values = vec![T::default(); out.len() / N];
+    let decoded = lerc::decode_into(blob, &mut values).map_err(|error| corrupt(error.to_string()))?;
+    for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
+        *out = bytes(value);
+    }
+    Ok(match decoded.valid_masks.first() {
+        Some(mask) if !mask.is_all_valid() => match mask.as_bytes() {
+            Some(bits) => Mask::Some(bits.to_vec()),
+            None => Mask::All,
+        },
+        _ => Mask::All,
+    })
+}
+
+/// LERC before version 2, which knows nothing but `f32` with one value per pixel.
+fn first_generation(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
+    let info = lerc::decode_info(src).map_err(|error| corrupt(error.to_string()))?;
+    if (info.width, info.height, info.depth, info.bands) != (spec.width, rows, 1, 1)
+        || spec.sample != SampleType::F32
+        || spec.samples != 1
+    {
+        let detail = format!("a LERC1 blob of {} x {} floats does not fit the tile", info.width, info.height);
+        return Err(corrupt(detail));
+    }
+    let image = lerc::decode(src).map_err(|error| corrupt(error.to_string()))?;
+    let values = image.as_typed::<f32>().unwrap_or_default();
+    if values.len() * 4 != dst.len() {
+        return Err(corrupt("a LERC1 blob of another size than its header says"));
+    }
+    for (at, (out, value)) in dst.as_chunks_mut::<4>().0.iter_mut().zip(values).enumerate() {
+        let valid = image.valid_masks.first().is_none_or(|mask| mask.is_valid(at));
+        *out = if valid { *value } else { NAN }.to_ne_bytes();
+    }
+    Ok(Fill::Exact)
+}
+
+/// The NaN that libtiff puts where a pixel is masked out.
+const NAN: f32 = f32::from_bits(0x7fc0_0000);
+
+fn put_nan(sample: SampleType, mask: &Mask, samples: usize, dst: &mut [u8]) {
+    let Mask::Some(bits) = mask else { return };
+    let nan = if sample == SampleType::F32 { &NAN.to_ne_bytes()[..] } else { &f64::from(NAN).to_ne_bytes()[..] };
+    let pixel_len = nan.len() * samples;
+    for (pixels, byte) in dst.chunks_mut(8 * pixel_len).zip(bits) {
+        if *byte == 0xff {
+            continue;
+        }
+        for (nth, pixel) in pixels.chunks_exact_mut(pixel_len).enumerate() {
+            if byte << nth & 0x80 == 0 {
+                for value in pixel.chunks_exact_mut(nan.len()) {
+                    value.copy_from_slice(nan);
+                }
+            }
+        }
+    }
+}

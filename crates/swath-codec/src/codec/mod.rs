@@ -1,0 +1,21 @@
+//! One file per compression.
+
+pub mod ccitt;
+pub mod deflate;
+#[cfg(feature = "jpeg2000")]
+pub mod jpeg2000;
+pub mod jpeg;
+#[cfg(feature = "jpegxl")]
+pub mod jpegxl;
+#[cfg(feature = "lerc")]
+pub mod lerc;
+#[cfg(feature = "lz4")]
+pub mod lz4;
+#[cfg(feature = "lzma")]
+pub mod lzma;
+pub mod lzw;
+pub mod none;
+pub mod packbits;
+#[cfg(feature = "webp")]
+pub mod webp;
+pub mod zstd;

@@ -1,0 +1,66 @@
+//! What can go wrong inside one tile.
+
+/// What can go wrong inside one tile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The compressed bytes contradict their format.
+    #[error("{codec}: {detail}")]
+    Corrupt {
+        /// Name of the codec.
+        codec: &'static str,
+        /// What is wrong, and where in the tile.
+        detail: String,
+    },
+    /// The stream ended before the tile was full.
+    #[error("{codec}: the tile ends after {got} of {wanted} bytes")]
+    Short {
+        /// Name of the codec.
+        codec: &'static str,
+        /// Bytes that came out.
+        got: u64,
+        /// Bytes that the tile has.
+        wanted: u64,
+    },
+    /// The codec is there, but not for this kind of sample or stream.
+    #[error("{codec}: {detail} is not supported")]
+    Unsupported {
+        /// Name of the codec.
+        codec: &'static str,
+        /// What is not supported.
+        detail: String,
+    },
+    /// This build leaves the codec out.
+    #[error("{codec} tiles cannot be decoded: this build is without the `{feature}` feature")]
+    NotBuilt {
+        /// Name of the codec.
+        codec: &'static str,
+        /// The Cargo feature that adds it.
+        feature: &'static str,
+    },
+    /// No decoder at all.
+    #[error("{0} is not supported")]
+    NoDecoder(String),
+    /// The tile asks for more memory than allowed.
+    #[error("{codec}: the tile asks for {asked} bytes, {allowed} are allowed")]
+    Limit {
+        /// Name of the codec.
+        codec: &'static str,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes allowed.
+        allowed: u64,
+    },
+}
+
+impl CodecError {
+    /// A contradiction in the compressed bytes.
+    pub fn corrupt(codec: &'static str, detail: impl Into<String>) -> Self {
+        Self::Corrupt { codec, detail: detail.into() }
+    }
+
+    /// A kind of sample or stream that the codec does not take.
+    pub fn unsupported(codec: &'static str, detail: impl Into<String>) -> Self {
+        Self::Unsupported { codec, detail: detail.into() }
+    }
+}

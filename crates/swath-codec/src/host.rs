@@ -1,0 +1,177 @@
+//! The CPU as a device: one tile from compressed bytes to its place in the output.
+
+use std::sync::Arc;
+
+use swath_tiff::Window;
+
+use crate::{
+    decode::{Decode, Form},
+    error::CodecError,
+    post::{self, ycbcr},
+    registry::Registry,
+    scratch::{Scratch, take},
+    spec::TileSpec,
+};
+
+/// Decodes the tiles of one directory on the CPU. Holds no state: every thread brings its own [`Scratch`].
+#[derive(Clone)]
+pub struct Host {
+    spec: Arc<TileSpec>,
+    decoder: Arc<dyn Decode>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// Where the samples of a tile go.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// The tile's rows follow each other in the output without a gap and samples keep their order, so that the tile can
+    /// be decoded in place.
+    Whole(&'a mut [u8]),
+    /// One slice per row; with several bands apart from each other, all rows of the first band, then of the next.
+    Rows(Vec<&'a mut [u8]>),
+}
+
+/// Which samples of a tile are taken, and how they lie in the output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Take {
+    /// These samples of the tile, each to rows of its own.
+    Bands(Vec<u16>),
+    /// These samples of the tile, side by side from `slot` on in output pixels of `step` samples.
+    Pixels {
+        /// Samples of the tile, in output order.
+        samples: Vec<u16>,
+        /// Position of the first in the output pixel.
+        slot: u16,
+        /// Samples of an output pixel.
+        step: u16,
+    },
+}
+
+impl Host {
+    /// A decoder for tiles of this spec.
+    ///
+    /// # Errors
+    /// When no decoder is registered for its compression.
+    pub fn new(spec: Arc<TileSpec>, registry: &Registry) -> Result<Self, CodecError> {
+        let decoder = registry.decoder(spec.compression)?.clone();
+        Ok(Self { spec, decoder })
+    }
+
+    /// What the tiles are like.
+    pub fn spec(&self) -> &TileSpec {
+        &self.spec
+    }
+
+    /// Bytes that the decoder produces for `rows` rows.
+    pub fn decoded_len(&self, rows: u32) -> usize {
+        match self.decoder.form(&self.spec) {
+            Form::Stored => self.spec.stored_len(rows),
+            Form::Native => self.spec.native_row_len() * rows as usize,
+        }
+    }
+
+    /// Whether tiles of this spec can be decoded right where they belong ([`Target::Whole`]): a decoded row has to be as
+    /// long as an output row.
+    pub fn decodes_in_place(&self) -> bool {
+        self.spec.packed_subsampling.is_none()
+            && match self.decoder.form(&self.spec) {
+                Form::Stored => self.spec.stored_row_len() == self.spec.native_row_len(),
+                Form::Native => true,
+            }
+    }
+
+    /// Decodes a whole tile to native samples, pixel by pixel.
+    ///
+    /// # Errors
+    /// When the tile is damaged.
+    pub fn decode_native(&self, rows: u32, src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<(), CodecError> {
+        let inside = Window::new(0, 0, self.spec.width, rows);
+        let samples: Vec<u16> = (0..self.spec.samples).collect();
+        let take = Take::Pixels { samples, slot: 0, step: self.spec.samples };
+        let row_len = self.spec.native_row_len();
+        if dst.len() != row_len * rows as usize {
+            return Err(CodecError::Limit {
+                codec: "tile",
+                asked: (row_len * rows as usize) as u64,
+                allowed: dst.len() as u64,
+            });
+        }
+        let mut target = if self.decodes_in_place() {
+            Target::Whole(dst)
+        } else {
+            Target::Rows(dst.chunks_exact_mut(row_len.max(1)).collect())
+        };
+        self.decode(rows, src, inside, &take, &mut target, scratch)
+    }
+
+    /// Decodes the part `inside` of a tile of `rows` rows and puts it where it belongs.
+    ///
+    /// # Errors
+    /// When the tile is damaged.
+    pub fn decode(
+        &self,
+        rows: u32,
+        src: &[u8],
+        inside: Window,
+        take_samples: &Take,
+        target: &mut Target<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        let spec = &*self.spec;
+        let form = self.decoder.form(spec);
+        // Subsampled rows come in groups, so there a prefix of rows is not a prefix of bytes.
+        let early = self.decoder.stops_early() && spec.packed_subsampling.is_none();
+        let rows = if early { inside.y + inside.height } else { rows };
+        if let Target::Whole(dst) = target {
+            let fill = self.run_decoder(rows, src, dst, scratch);
+            fill?;
+            if form == Form::Stored {
+                post::fix_in_place(spec, dst, scratch);
+            }
+            return Ok(());
+        }
+        let Target::Rows(out) = target else { return Ok(()) };
+        let mut tile = take(&mut scratch.tile, self.decoded_len(rows));
+        let result = self.run_decoder(rows, src, &mut tile, scratch);
+        if result.is_ok() {
+            let native_form = match (form, spec.packed_subsampling) {
+                (Form::Stored, Some(_)) => {
+                    // Only blocks of one pixel come with a predictor; its rows are undone before they become colours.
+                    post::fix_in_place(spec, &mut tile, scratch);
+                    let mut native = take(&mut scratch.between, spec.native_row_len() * rows as usize);
+                    ycbcr::unpack_to_rgb(spec, rows, &tile, &mut native);
+                    std::mem::swap(&mut tile, &mut native);
+                    scratch.between = native;
+                    true
+                }
+                (Form::Stored, None) => false,
+                (Form::Native, _) => true,
+            };
+            post::place(spec, native_form, &mut tile, inside, take_samples, out, scratch);
+        }
+        scratch.tile = tile;
+        result
+    }
+
+    /// Hands the bytes to the codec, bits turned round first where the file stores them so. JPEG and fax streams know
+    /// about bit order themselves.
+    fn run_decoder(&self, rows: u32, src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<(), CodecError> {
+        use swath_tiff::Compression as C;
+        let spec = &*self.spec;
+        let own_bit_order = matches!(
+            spec.compression,
+            C::Jpeg | C::CcittRle | C::CcittRleWord | C::CcittT4 | C::CcittT6 | C::WebP | C::JpegXl | C::Jpeg2000
+        );
+        if !spec.bits_reversed || own_bit_order {
+            return self.decoder.decode(spec, rows, src, dst, scratch).map(|_| ());
+        }
+        let mut turned = src.to_vec();
+        post::unpack::reverse_bits_in_place(&mut turned);
+        self.decoder.decode(spec, rows, &turned, dst, scratch).map(|_| ())
+    }
+}

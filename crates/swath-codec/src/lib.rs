@@ -1,0 +1,20 @@
+//! Decoders for every TIFF compression, what happens to samples after them, and the CPU as a device.
+//!
+//! Codecs know neither files nor offsets: they see the compressed bytes of one tile and a [`TileSpec`].
+
+pub mod adapt;
+pub mod codec;
+pub mod decode;
+pub mod error;
+pub mod host;
+pub mod post;
+pub mod registry;
+pub mod scratch;
+pub mod simd;
+pub mod spec;
+
+pub use decode::{Decode, Fill, Form};
+pub use error::CodecError;
+pub use registry::Registry;
+pub use scratch::Scratch;
+pub use spec::TileSpec;

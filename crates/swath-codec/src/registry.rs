@@ -1,0 +1,122 @@
+//! Which decoder serves which compression.
+
+use std::{fmt, sync::Arc};
+
+use swath_tiff::Compression;
+
+use crate::{
+    adapt, codec,
+    decode::{Decode, Fill},
+    error::CodecError,
+    scratch::Scratch,
+    spec::TileSpec,
+};
+
+/// Which decoder serves which compression: a plain value, so that a program can add or leave out what it likes.
+#[derive(Clone)]
+pub struct Registry {
+    decoders: Vec<(Compression, Arc<dyn Decode>)>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.decoders.iter().map(|(compression, _)| compression)).finish()
+    }
+}
+
+/// Stands in for a codec that was left out of the build, to say so.
+struct NotBuilt(&'static str, &'static str);
+
+impl Decode for NotBuilt {
+    fn decode(&self, _: &TileSpec, _: u32, _: &[u8], _: &mut [u8], _: &mut Scratch) -> Result<Fill, CodecError> {
+        Err(CodecError::NotBuilt { codec: self.0, feature: self.1 })
+    }
+}
+
+impl Registry {
+    /// No decoder at all.
+    pub fn empty() -> Self {
+        Self { decoders: Vec::new() }
+    }
+
+    /// Adds a decoder; an earlier one for the same compression gives way.
+    pub fn insert(&mut self, compression: Compression, decoder: Arc<dyn Decode>) {
+        self.decoders.retain(|(known, _)| *known != compression);
+        self.decoders.push((compression, decoder));
+    }
+
+    /// The decoder for a compression.
+    ///
+    /// # Errors
+    /// When there is none, with the name of the compression.
+    pub fn decoder(&self, compression: Compression) -> Result<&Arc<dyn Decode>, CodecError> {
+        self.decoders
+            .iter()
+            .find(|(known, _)| *known == compression)
+            .map(|(_, decoder)| decoder)
+            .ok_or_else(|| CodecError::NoDecoder(compression.to_string()))
+    }
+
+    /// Every codec by name, what decodes it, and whether this build has it.
+    pub fn listing() -> Vec<Listing> {
+        let row = |name, by, feature, built| Listing { name, by, feature, built };
+        vec![
+            row("None", "own", "", true),
+            row("PackBits", "own", "", true),
+            row("LZW", "own", "", true),
+            row("Deflate", "libdeflate", "", true),
+            row("Zstd", "zstd", "", true),
+            row("JPEG", "own (8 and 12 bit, lossless)", "", true),
+            row("CCITT RLE, T.4, T.6", "own", "", true),
+            row("LZMA", "liblzma", "lzma", cfg!(feature = "lzma")),
+            row("LZ4", "lz4_flex", "lz4", cfg!(feature = "lz4")),
+            row("LERC", "lerc-rs", "lerc", cfg!(feature = "lerc")),
+            row("WebP", "libwebp", "webp", cfg!(feature = "webp")),
+            row("JPEG 2000", "hayro-jpeg2000", "jpeg2000", cfg!(feature = "jpeg2000")),
+            row("JPEG XL", "jxl-oxide", "jpegxl", cfg!(feature = "jpegxl")),
+        ]
+    }
+}
+
+/// A line of [`Registry::listing`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listing {
+    /// Name of the codec.
+    pub name: &'static str,
+    /// What decodes it.
+    pub by: &'static str,
+    /// The Cargo feature it hangs on; empty when it is always there.
+    pub feature: &'static str,
+    /// Whether this build has it.
+    pub built: bool,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        let mut registry = Self::empty();
+        registry.insert(Compression::None, Arc::new(codec::none::None));
+        registry.insert(Compression::PackBits, Arc::new(adapt::PackBits));
+        registry.insert(Compression::Lzw, Arc::new(adapt::Lzw));
+        registry.insert(Compression::Deflate, Arc::new(codec::deflate::Deflate));
+        registry.insert(Compression::Zstd, Arc::new(codec::zstd::Zstd));
+        registry.insert(Compression::Jpeg, Arc::new(adapt::Jpeg));
+        for fax in [Compression::CcittRle, Compression::CcittRleWord, Compression::CcittT4, Compression::CcittT6] {
+            registry.insert(fax, Arc::new(adapt::Ccitt));
+        }
+        macro_rules! optional {
+            ($compression:expr, $name:literal, $feature:literal, $decoder:expr) => {
+                #[cfg(feature = $feature)]
+                registry.insert($compression, Arc::new($decoder));
+                #[cfg(not(feature = $feature))]
+                registry.insert($compression, Arc::new(NotBuilt($name, $feature)));
+            };
+        }
+        optional!(Compression::Lzma, "LZMA", "lzma", codec::lzma::Lzma);
+        optional!(Compression::Lz4, "LZ4", "lz4", codec::lz4::Lz4);
+        optional!(Compression::Lerc, "LERC", "lerc", codec::lerc::Lerc);
+        optional!(Compression::WebP, "WebP", "webp", codec::webp::WebP);
+        optional!(Compression::Jpeg2000, "JPEG 2000", "jpeg2000", codec::jpeg2000::Jpeg2000);
+        optional!(Compression::JpegXl, "JPEG XL", "jpegxl", codec::jpegxl::JpegXl);
+        registry
+    }
+}

@@ -1,0 +1,48 @@
+//! What one thread keeps from tile to tile.
+
+use crate::codec::{ccitt, jpeg, lzw};
+
+/// What one thread keeps from tile to tile: codec contexts and buffers, made on first use.
+#[derive(Default)]
+pub struct Scratch {
+    pub(crate) inflater: Option<libdeflater::Decompressor>,
+    pub(crate) zstd: Option<zstd_safe::DCtx<'static>>,
+    pub(crate) lzw: lzw::LzwScratch,
+    pub(crate) jpeg: jpeg::Scratch,
+    pub(crate) fax: ccitt::FaxScratch,
+    /// Bytes of a stage in between (LERC inside Deflate, bit-reversed input …).
+    pub(crate) between: Vec<u8>,
+    /// A decoded tile on its way to its place.
+    pub(crate) tile: Vec<u8>,
+    /// One row on its way to its place.
+    pub(crate) row: Vec<u8>,
+}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scratch").field("tile", &self.tile.len()).finish_non_exhaustive()
+    }
+}
+
+/// A buffer of exactly `len` bytes whose content does not matter. Growing is the only time memory is cleared.
+pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Vec<u8> {
+    let mut taken = std::mem::take(buffer);
+    if taken.len() < len {
+        // A grown buffer would first be copied by `resize`; its old content is of no use.
+        taken = vec![0; len];
+    } else {
+        taken.truncate(len);
+    }
+    taken
+}
+
+impl Scratch {
+    /// Lets go of buffers longer than `keep` bytes.
+    pub fn shrink(&mut self, keep: usize) {
+        for buffer in [&mut self.between, &mut self.tile, &mut self.row] {
+            if buffer.capacity() > keep {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}

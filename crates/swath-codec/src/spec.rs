@@ -1,0 +1,119 @@
+//! Everything a codec may need to know about the tiles of one directory.
+
+use std::sync::Arc;
+
+use swath_tiff::{
+    Compression, SampleFormat, SampleType,
+    structure::{ByteOrder, Layout, Predictor, layout::YCbCr},
+    words::photometric::Photometric,
+};
+
+use crate::{codec::jpeg, error::CodecError};
+
+/// Everything a codec may need to know about the tiles of one directory. Built once per directory.
+#[derive(Debug, Clone)]
+pub struct TileSpec {
+    /// How tiles are compressed.
+    pub compression: Compression,
+    /// The number in the file for it.
+    pub compression_code: u16,
+    /// What was done before compression.
+    pub predictor: Predictor,
+    /// Bits of a stored sample.
+    pub bits: u16,
+    /// How they are read.
+    pub format: SampleFormat,
+    /// Type of a decoded sample.
+    pub sample: SampleType,
+    /// Samples side by side in a tile.
+    pub samples: u16,
+    /// Columns of a tile.
+    pub width: u32,
+    /// Whether these are tiles rather than strips.
+    pub tiled: bool,
+    /// Byte order of stored samples.
+    pub order: ByteOrder,
+    /// Whether the bits of each stored byte are reversed.
+    pub bits_reversed: bool,
+    /// Meaning as colour.
+    pub photometric: Option<Photometric>,
+    /// YCbCr parameters.
+    pub ycbcr: Option<YCbCr>,
+    /// Luma samples per chroma pair, where decompressed bytes are packed that way.
+    pub packed_subsampling: Option<(u16, u16)>,
+    /// T4Options.
+    pub t4_options: u32,
+    /// LercParameters.
+    pub lerc: Vec<u32>,
+    /// What the samples beyond the colour mean.
+    pub extra_samples: Vec<u16>,
+    /// JPEGTables, parsed.
+    pub jpeg_tables: Option<Arc<jpeg::Tables>>,
+    /// Decoded bytes a tile may ask for.
+    pub max_tile_bytes: u64,
+}
+
+impl TileSpec {
+    /// The spec of a directory's tiles.
+    ///
+    /// # Errors
+    /// When JPEGTables cannot be parsed.
+    pub fn new(layout: &Layout, max_tile_bytes: u64) -> Result<Self, CodecError> {
+        let jpeg_tables = layout
+            .jpeg_tables
+            .as_deref()
+            .map(|raw| jpeg::Tables::parse(raw).map(Arc::new))
+            .transpose()
+            .map_err(|error| CodecError::corrupt("JPEGTables", error.to_string()))?;
+        Ok(Self {
+            compression: layout.compression,
+            compression_code: layout.compression_code,
+            predictor: layout.predictor,
+            bits: layout.bits,
+            format: layout.format,
+            sample: layout.sample,
+            samples: layout.samples_per_tile(),
+            width: layout.tile_width,
+            tiled: layout.tiled,
+            order: layout.order,
+            bits_reversed: layout.bits_reversed,
+            photometric: layout.photometric,
+            ycbcr: layout.ycbcr.clone(),
+            packed_subsampling: layout.packed_subsampling(),
+            t4_options: layout.t4_options,
+            lerc: layout.lerc.clone(),
+            extra_samples: layout.extra_samples.clone(),
+            jpeg_tables,
+            max_tile_bytes,
+        })
+    }
+
+    /// Bytes of one stored row (rows of packed YCbCr excepted).
+    pub fn stored_row_len(&self) -> usize {
+        (u64::from(self.width) * u64::from(self.bits) * u64::from(self.samples)).div_ceil(8) as usize
+    }
+
+    /// Bytes of `rows` stored rows before compression.
+    pub fn stored_len(&self, rows: u32) -> usize {
+        match self.packed_subsampling {
+            Some((across, down)) => {
+                let blocks = u64::from(self.width).div_ceil(across.into());
+                let block = (u64::from(across) * u64::from(down) + 2) * u64::from(self.bits);
+                ((blocks * block).div_ceil(8) * u64::from(rows).div_ceil(down.into())) as usize
+            }
+            None => self.stored_row_len() * rows as usize,
+        }
+    }
+
+    /// Bytes of one decoded row: whole samples in native byte order.
+    pub fn native_row_len(&self) -> usize {
+        self.width as usize * usize::from(self.samples) * self.sample.size()
+    }
+
+    /// Whether a stored row, once unpredicted, is already a native row.
+    pub fn stored_is_native(&self) -> bool {
+        self.packed_subsampling.is_none()
+            && usize::from(self.bits) == self.sample.size() * 8
+            && (self.sample.word() == 1 || !self.order.is_foreign())
+    }
+}

@@ -1,0 +1,69 @@
+//! Neighbouring ranges become one read.
+
+use std::ops::Range;
+
+/// How far ranges may lie apart, and how long a merged read may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Merge {
+    /// Bytes between two ranges that are worth reading along.
+    pub gap: u64,
+    /// A merged read is not extended beyond this length.
+    pub max_len: u64,
+}
+
+/// A merged read and the ranges it serves, by their position in the caller's list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// What to read.
+    pub range: Range<u64>,
+    /// Which ranges lie in it, in order of their offset.
+    pub members: Vec<usize>,
+}
+
+/// Merges ranges that overlap or nearly touch. Empty ranges are left out.
+pub fn coalesce(ranges: &[Range<u64>], merge: Merge) -> Vec<Merged> {
+    let mut order: Vec<usize> = (0..ranges.len()).filter(|index| !ranges[*index].is_empty()).collect();
+    order.sort_by_key(|index| (ranges[*index].start, ranges[*index].end));
+    let mut merged: Vec<Merged> = Vec::new();
+    for index in order {
+        let range = &ranges[index];
+        if let Some(last) = merged.last_mut() {
+            let end = last.range.end.max(range.end);
+            let near = range.start <= last.range.end.saturating_add(merge.gap);
+            if near && (end - last.range.start <= merge.max_len || range.end <= last.range.end) {
+                last.range.end = end;
+                last.members.push(index);
+                continue;
+            }
+        }
+        merged.push(Merged { range: range.clone(), members: vec![index] });
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touching_ranges_become_one_and_far_ones_do_not() {
+        let merge = Merge { gap: 4, max_len: 100 };
+        let merged = coalesce(&[20..30, 0..10, 12..18, 60..60, 70..80], merge);
+        assert_eq!(
+            merged,
+            [Merged { range: 0..30, members: vec![1, 2, 0] }, Merged { range: 70..80, members: vec![4] }]
+        );
+    }
+
+    #[test]
+    fn length_is_bounded_unless_a_single_range_is_longer() {
+        let merged = coalesce(&[0..60, 60..120, 120..400], Merge { gap: 0, max_len: 100 });
+        assert_eq!(merged.len(), 3);
+    }
+
+    #[test]
+    fn ranges_inside_each_other_are_read_once() {
+        let merged = coalesce(&[0..200, 10..20], Merge { gap: 0, max_len: 100 });
+        assert_eq!(merged, [Merged { range: 0..200, members: vec![0, 1] }]);
+    }
+}

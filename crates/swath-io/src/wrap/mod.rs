@@ -1,0 +1,4 @@
+//! Helpers around a source, one idea each.
+
+pub mod coalesce;
+pub mod count;

@@ -1,0 +1,229 @@
+//! The geographic part of a definition: datum, ellipsoid, prime meridian and angular unit from their keys.
+
+use super::crs::{citation_field, citation_name};
+use super::epsg;
+use super::keys::GeoKeys;
+use super::units::{self, Unit};
+use super::wkt::Node;
+
+/// A geographic system, by code or put together from keys.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Geodetic {
+    pub name: String,
+    /// `DATUM[…]` or `ENSEMBLE[…]`, then `PRIMEM[…]` where it is not Greenwich.
+    pub datum: Node,
+    pub meridian: Option<Node>,
+    pub angle: Unit,
+    /// The code of the whole system, where the file states one that is known.
+    pub epsg: Option<u32>,
+}
+
+/// Seconds of a millimetre on a 6400 km axis: what separates a different ellipsoid from a rounded one.
+const SAME_AXIS: f64 = 0.001;
+
+impl Geodetic {
+    /// Reads the keys 2048 to 2062. Never fails; like GDAL it falls back to WGS 84's ellipsoid, and says so.
+    pub fn read(keys: &GeoKeys, problems: &mut Vec<String>) -> Self {
+        let stated_angle = units::from_keys(keys, 2054, Some(2055), units::angle, problems);
+        if let Some(code) = keys.code(2048).map(u32::from) {
+            let code = epsg::successor(code).unwrap_or(code);
+            if let Some(mut found) = Self::from_definition(code) {
+                // Parameters of a projection are in the unit of this key, even where the system's own is another.
+                found.angle = stated_angle.unwrap_or(found.angle);
+                return found;
+            }
+            problems.push(format!("GeographicTypeGeoKey {code} is not in the EPSG dataset"));
+        }
+        let angle = stated_angle.unwrap_or_else(Unit::degree);
+        let citation = keys.ascii(2049);
+        let datum = datum(keys, citation, problems);
+        let meridian = meridian(keys, citation, &angle, problems);
+        let name = citation
+            .map(|c| citation_name(c, "GCS Name"))
+            .or_else(|| keys.code(2050).and(datum.name()).map(str::to_owned));
+        let name = name.unwrap_or_else(|| "unknown".to_owned());
+        Self { name, datum, meridian, angle, epsg: None }
+    }
+
+    /// The geographic part of an EPSG system, whatever its kind.
+    pub fn from_definition(code: u32) -> Option<Self> {
+        let node = epsg::definition(code)?;
+        let node = node.child(&["PROJCRS"]).cloned().unwrap_or(node);
+        let (part, is_base) = match node.child(&["BASEGEOGCRS", "BASEGEODCRS", "GEOGCRS"]) {
+            Some(base) => (base, true),
+            None => (&node, false),
+        };
+        let geographic = if is_base { part.epsg().and_then(epsg::definition) } else { Some(node.clone()) };
+        let angle = geographic.as_ref().filter(|n| n.is("GEOGCRS")).and_then(epsg::axis_unit);
+        Some(Self {
+            name: part.name()?.to_owned(),
+            datum: part.child(&["DATUM", "ENSEMBLE"])?.clone(),
+            meridian: part.child(&["PRIMEM"]).cloned(),
+            angle: angle.unwrap_or_else(Unit::degree),
+            epsg: part.epsg(),
+        })
+    }
+
+    fn start(&self, keyword: &str) -> Node {
+        let node = Node::named(keyword, &self.name);
+        let dynamic = self.epsg.and_then(epsg::definition).and_then(|d| d.child(&["DYNAMIC"]).cloned());
+        node.with_some(dynamic).with(self.datum.clone()).with_some(self.meridian.clone())
+    }
+
+    fn finish(&self, node: Node) -> Node {
+        match self.epsg {
+            Some(code) => node.with_epsg(code),
+            None => node,
+        }
+    }
+
+    /// `GEOGCRS[…]`, latitude first as in every EPSG definition.
+    pub fn geographic(&self) -> Node {
+        let node = self.start("GEOGCRS").with(Node::new("CS").word("ellipsoidal").word("2"));
+        let node = node.with(Node::named("AXIS", "Geodetic latitude (Lat)").word("north"));
+        let node = node.with(Node::named("AXIS", "Geodetic longitude (Lon)").word("east"));
+        self.finish(node.with(self.angle.wkt_angle()))
+    }
+
+    /// `BASEGEOGCRS[…]`. WKT2 gives the base no unit; the projection's parameters carry theirs.
+    pub fn base(&self) -> Node {
+        self.finish(self.start("BASEGEOGCRS"))
+    }
+
+    /// `GEODCRS[…]` with X, Y, Z axes.
+    pub fn geocentric(&self, name: &str, length: &Unit) -> Node {
+        let node = Node::named("GEODCRS", name).with(self.datum.clone()).with_some(self.meridian.clone());
+        let node = node.with(Node::new("CS").word("Cartesian").word("3"));
+        let axes = ["X", "Y", "Z"]
+            .map(|a| Node::named("AXIS", &format!("Geocentric {a} ({a})")).word(&format!("geocentric{a}")));
+        node.with_all(axes).with(length.wkt_length())
+    }
+}
+
+fn datum(keys: &GeoKeys, citation: Option<&str>, problems: &mut Vec<String>) -> Node {
+    if let Some(code) = keys.code(2050) {
+        match epsg::datum(code) {
+            Some(node) => return with_own_ellipsoid(node, keys, problems),
+            // Old files put a system's code here, or a datum of the 60xx series that has an ellipsoid of the same number.
+            None => problems.push(format!("GeogGeodeticDatumGeoKey {code} is not in the EPSG dataset")),
+        }
+    }
+    let name = citation.and_then(|c| citation_field(c, "Datum")).unwrap_or_else(|| "unnamed".to_owned());
+    Node::named("DATUM", &name).with(ellipsoid(keys, citation, problems))
+}
+
+/// A file may state a known datum and then an ellipsoid that is not the datum's. GDAL believes the axes; so do we, and the
+/// datum loses its code.
+fn with_own_ellipsoid(datum: Node, keys: &GeoKeys, problems: &mut Vec<String>) -> Node {
+    let known = datum.child(&["ELLIPSOID"]).and_then(|e| Some((e.nth_number(0)?, e.nth_number(1)?)));
+    let stated = (keys.double(2057), keys.double(2059).filter(|&f| f != 0.0));
+    let differs = match (known, stated) {
+        (Some((a, _)), (Some(b), None)) => (a - b).abs() > SAME_AXIS,
+        (Some((a, f)), (Some(b), Some(g))) => (a - b).abs() > SAME_AXIS || (a / f - b / g).abs() > SAME_AXIS,
+        _ => false,
+    };
+    let axis_is_metres = keys.code(2052).is_none_or(|u| u == 9001);
+    if !differs || !axis_is_metres || keys.double(2057).is_none_or(|a| !a.is_finite() || a <= 0.0) {
+        return datum;
+    }
+    let name = datum.name().unwrap_or("unnamed").to_owned();
+    problems.push(format!("the ellipsoid given with datum \"{name}\" is not that datum's own; the given one is used"));
+    Node::named("DATUM", &name).with(ellipsoid(keys, None, problems))
+}
+
+fn ellipsoid(keys: &GeoKeys, citation: Option<&str>, problems: &mut Vec<String>) -> Node {
+    let code = keys.code(2056);
+    let known = code.and_then(epsg::ellipsoid);
+    if let (Some(code), None) = (code, &known) {
+        problems.push(format!("GeogEllipsoidGeoKey {code} is not in the EPSG dataset"));
+    }
+    let Some(a) = keys.double(2057) else {
+        return known.unwrap_or_else(|| fallback(problems, "the ellipsoid is not given"));
+    };
+    if !a.is_finite() || a <= 0.0 {
+        return fallback(problems, &format!("the ellipsoid's semi-major axis is {a}"));
+    }
+    let of_known = known.as_ref().and_then(|k| k.nth_number(1));
+    let flattening = match (keys.double(2059), keys.double(2058)) {
+        (Some(f), _) if f != 0.0 && f.is_finite() => f,
+        (_, Some(b)) if b == a => 0.0,
+        (_, Some(b)) if b.is_finite() && b > 0.0 => a / (a - b),
+        (Some(_), _) => 0.0,
+        _ => of_known.unwrap_or(0.0),
+    };
+    if flattening != 0.0 && flattening.abs() <= 1.0 {
+        return fallback(problems, &format!("the ellipsoid's inverse flattening is {flattening}"));
+    }
+    if let Some(known) = known
+        && known.nth_number(0).is_some_and(|k| (k - a).abs() <= SAME_AXIS)
+        && of_known.is_some_and(|k| (k - flattening).abs() < 1e-6)
+    {
+        return known;
+    }
+    // The axis is in the unit of GeogLinearUnits by the standard, but no writer means that: GDAL reads metres.
+    let name = citation.and_then(|c| citation_field(c, "Ellipsoid")).unwrap_or_else(|| "unnamed".to_owned());
+    Node::named("ELLIPSOID", &name).number(a).number(flattening).with(Unit::metre().wkt_length())
+}
+
+fn fallback(problems: &mut Vec<String>, why: &str) -> Node {
+    problems.push(format!("{why}; WGS 84's is used, as by GDAL"));
+    let node = Node::named("ELLIPSOID", "unretrievable - using WGS84").number(6_378_137.0).number(298.257_223_563);
+    node.with(Unit::metre().wkt_length())
+}
+
+/// `None` for Greenwich, which WKT2 lets us leave out.
+fn meridian(keys: &GeoKeys, citation: Option<&str>, angle: &Unit, problems: &mut Vec<String>) -> Option<Node> {
+    match keys.code(2051) {
+        Some(8901) => return None,
+        Some(code) => {
+            let known = epsg::prime_meridian(u32::from(code));
+            if known.is_none() {
+                problems.push(format!("GeogPrimeMeridianGeoKey {code} is not in the EPSG dataset; read as Greenwich"));
+            }
+            return known;
+        }
+        None => {}
+    }
+    let longitude = keys.double(2061)?;
+    if longitude == 0.0 || !longitude.is_finite() {
+        return None;
+    }
+    let name = citation.and_then(|c| citation_field(c, "Primem")).unwrap_or_else(|| "unnamed".to_owned());
+    Some(Node::named("PRIMEM", &name).number(longitude).with(angle.wkt_angle()))
+}
+
+/// `BOUNDCRS[…]` around a definition, where GeogTOWGS84GeoKey gives three or seven terms and no datum is named: a named
+/// datum has better-known transformations, and GDAL leaves the key aside then.
+pub(crate) fn bound(source: &Node, keys: &GeoKeys, problems: &mut Vec<String>) -> Option<Node> {
+    let terms = keys.doubles(2062);
+    if terms.is_empty() || keys.code(2048).is_some() || keys.code(2050).is_some() {
+        return None;
+    }
+    let mut seven = [0.0; 7];
+    if !matches!(terms.len(), 3 | 7) || !terms.iter().all(|t| t.is_finite()) {
+        problems.push(format!("GeogTOWGS84GeoKey has {} terms, or one that is not a number; not used", terms.len()));
+        return None;
+    }
+    for (to, from) in seven.iter_mut().zip(terms) {
+        *to = *from;
+    }
+    const NAMES: [(&str, u32); 7] = [
+        ("X-axis translation", 8605),
+        ("Y-axis translation", 8606),
+        ("Z-axis translation", 8607),
+        ("X-axis rotation", 8608),
+        ("Y-axis rotation", 8609),
+        ("Z-axis rotation", 8610),
+        ("Scale difference", 8611),
+    ];
+    let name = source.name().unwrap_or("unknown");
+    let mut change = Node::named("ABRIDGEDTRANSFORMATION", &format!("Transformation from {name} to WGS84"));
+    change = change.with(Node::named("METHOD", "Position Vector transformation (geog2D domain)").with_epsg(9606));
+    for ((name, code), value) in NAMES.into_iter().zip(seven) {
+        // Abridged form: the scale is a factor, not parts per million.
+        let value = if code == 8611 { 1.0 + value * 1e-6 } else { value };
+        change = change.with(Node::named("PARAMETER", name).number(value).with_epsg(code));
+    }
+    let target = Node::new("TARGETCRS").with(epsg::definition(4326)?);
+    Some(Node::new("BOUNDCRS").with(Node::new("SOURCECRS").with(source.clone())).with(target).with(change))
+}

@@ -1,0 +1,152 @@
+//! The chain of directories, and the chains that hang off it.
+
+use std::collections::HashSet;
+
+use crate::{
+    error::TiffError,
+    structure::{
+        bytes::{Bytes, Lack},
+        header::Header,
+        ifd::Ifd,
+        tag,
+    },
+    words::{limits::Limits, place::Place},
+};
+
+/// A walk along a file's directories that can stop for lack of bytes and go on.
+#[derive(Debug, Clone)]
+pub struct Chain {
+    next: u64,
+    seen: HashSet<u64>,
+    ifds: Vec<Ifd>,
+    problem: Option<TiffError>,
+}
+
+impl Chain {
+    /// A walk that starts at the directory `first`.
+    pub fn starting_at(first: u64) -> Self {
+        Self { next: first, seen: HashSet::new(), ifds: Vec::new(), problem: None }
+    }
+
+    /// Goes on until the chain ends, is broken, or bytes are lacking. A broken chain is not a failure: what came before
+    /// the break stays usable, as it does in GDAL, and [`Chain::problem`] tells.
+    ///
+    /// # Errors
+    /// Only the range that is lacking.
+    pub fn walk(&mut self, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<(), std::ops::Range<u64>> {
+        while self.next != 0 {
+            let place = Place { ifd: u32::try_from(self.ifds.len()).ok(), ..Place::default() };
+            let fault = if self.seen.contains(&self.next) {
+                TiffError::malformed(format!(
+                    "the chain of directories runs in a circle (back to offset {})",
+                    self.next
+                ))
+            } else if self.ifds.len() as u64 >= u64::from(limits.ifds) {
+                TiffError::Limit {
+                    what: "number of directories",
+                    asked: self.ifds.len() as u64 + 1,
+                    allowed: limits.ifds.into(),
+                    field: "ifds",
+                    place: Place::default(),
+                }
+            } else {
+                match Ifd::parse(bytes, header, self.next) {
+                    Ok(ifd) => {
+                        self.seen.insert(self.next);
+                        self.next = ifd.next;
+                        self.ifds.push(ifd);
+                        continue;
+                    }
+                    Err(Lack::Range(range)) => return Err(range),
+                    Err(Lack::Fault(error)) => error,
+                }
+            };
+            self.problem = Some(fault.at(&place));
+            self.next = 0;
+        }
+        Ok(())
+    }
+
+    /// The directories so far.
+    pub fn ifds(&self) -> &[Ifd] {
+        &self.ifds
+    }
+
+    /// Why the chain ended before its end.
+    pub fn problem(&self) -> Option<&TiffError> {
+        self.problem.as_ref()
+    }
+
+    /// Takes the chain apart.
+    pub fn into_parts(self) -> (Vec<Ifd>, Option<TiffError>) {
+        (self.ifds, self.problem)
+    }
+}
+
+/// Offsets of the directories that `ifd` names in SubIFDs.
+///
+/// # Errors
+/// When the tag's value cannot be read or bytes are lacking.
+pub fn sub_ifds(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<Vec<u64>, Lack> {
+    let Some(entry) = ifd.entry(tag::SUB_IFDS) else { return Ok(Vec::new()) };
+    if entry.count > u64::from(limits.ifds) {
+        return Err(TiffError::Limit {
+            what: "number of sub-directories",
+            asked: entry.count,
+            allowed: limits.ifds.into(),
+            field: "ifds",
+            place: Place::default(),
+        }
+        .at_tag(tag::SUB_IFDS)
+        .into());
+    }
+    match entry.value(bytes, header.order, limits)? {
+        super::Value::Integers(offsets) => Ok(offsets
+            .into_iter()
+            .filter_map(|offset| u64::try_from(offset).ok())
+            .filter(|offset| *offset != 0)
+            .collect()),
+        _ => Err(TiffError::malformed("SubIFDs that are not offsets").at_tag(tag::SUB_IFDS).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::header::ByteOrder;
+
+    fn ifd_pointing_at(next: u32) -> Vec<u8> {
+        let mut raw = vec![1, 0, 0, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0];
+        raw.extend(next.to_le_bytes());
+        raw
+    }
+
+    #[test]
+    fn rejects_ifd_pointing_at_itself() {
+        let mut file = vec![0; 8];
+        file.extend(ifd_pointing_at(8));
+        let header = Header { order: ByteOrder::Little, big: false, first_ifd: 8 };
+        let mut chain = Chain::starting_at(8);
+        chain.walk(&Bytes::whole(file), &header, &Limits::default()).unwrap();
+        assert_eq!(chain.ifds().len(), 1);
+        assert!(chain.problem().unwrap().to_string().contains("circle"));
+    }
+
+    #[test]
+    fn long_chain_stops_at_the_limit() {
+        let mut file = vec![0; 8];
+        for index in 1..=100u32 {
+            file.extend(ifd_pointing_at(8 + index * 18));
+        }
+        file.extend(ifd_pointing_at(0));
+        let header = Header { order: ByteOrder::Little, big: false, first_ifd: 8 };
+        let bytes = Bytes::whole(file);
+        let mut chain = Chain::starting_at(8);
+        chain.walk(&bytes, &header, &Limits::default().with_ifds(10)).unwrap();
+        assert_eq!(chain.ifds().len(), 10);
+        assert!(matches!(chain.problem(), Some(TiffError::Limit { .. })));
+        let mut chain = Chain::starting_at(8);
+        chain.walk(&bytes, &header, &Limits::default()).unwrap();
+        assert_eq!((chain.ifds().len(), chain.problem()), (101, None));
+    }
+}

@@ -1,0 +1,439 @@
+//! What a directory says about its pixels.
+
+use crate::{
+    error::TiffError,
+    structure::{
+        bytes::{Bytes, Lack},
+        header::{ByteOrder, Header},
+        ifd::Ifd,
+        table::Table,
+        tag,
+        value::Value,
+    },
+    words::{
+        compression::Compression,
+        limits::Limits,
+        photometric::Photometric,
+        sample::{SampleFormat, SampleType},
+    },
+};
+
+/// How the samples of a pixel lie in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Planar {
+    /// Side by side in one tile.
+    Contig,
+    /// Every sample plane has its own tiles.
+    Separate,
+}
+
+/// What was done to samples before compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Predictor {
+    /// Nothing.
+    None,
+    /// Difference to the pixel on the left.
+    Horizontal,
+    /// Bytes of floats split into planes, then differences.
+    FloatingPoint,
+}
+
+/// YCbCr parameters of a directory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct YCbCr {
+    /// Luma samples for each chroma sample, across and down.
+    pub subsampling: (u16, u16),
+    /// Weights of red, green and blue in luma.
+    pub coefficients: [f64; 3],
+    /// Black and white of each component.
+    pub reference: [f64; 6],
+}
+
+/// What a directory says about its pixels: enough to find and decode every tile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Columns of a tile; the image's for strips.
+    pub tile_width: u32,
+    /// Rows of a tile or strip.
+    pub tile_height: u32,
+    /// Whether the directory has tiles rather than strips.
+    pub tiled: bool,
+    /// Bits of a stored sample.
+    pub bits: u16,
+    /// How those bits are read.
+    pub format: SampleFormat,
+    /// Type of a decoded sample.
+    pub sample: SampleType,
+    /// Samples of a pixel.
+    pub samples: u16,
+    /// Where the samples of a pixel lie.
+    pub planar: Planar,
+    /// How tiles are compressed.
+    pub compression: Compression,
+    /// The number that stands in the file for it.
+    pub compression_code: u16,
+    /// What was done before compression; `Predictor::None` where the scheme takes none.
+    pub predictor: Predictor,
+    /// Meaning as colour, if the file says.
+    pub photometric: Option<Photometric>,
+    /// What the samples beyond the colour mean (0 unspecified, 1 premultiplied alpha, 2 alpha).
+    pub extra_samples: Vec<u16>,
+    /// Whether the bits of every stored byte run from low to high (FillOrder 2).
+    pub bits_reversed: bool,
+    /// Orientation, 1 (upright) to 8.
+    pub orientation: u16,
+    /// NewSubfileType: 1 reduced, 2 page, 4 mask.
+    pub subfile_type: u32,
+    /// YCbCr parameters; `Some` exactly when the photometric is YCbCr.
+    pub ycbcr: Option<YCbCr>,
+    /// T4Options.
+    pub t4_options: u32,
+    /// LercParameters: version and additional compression.
+    pub lerc: Vec<u32>,
+    /// JPEGTables.
+    pub jpeg_tables: Option<Vec<u8>>,
+    /// Byte order of stored samples.
+    pub order: ByteOrder,
+    /// Where tiles are.
+    pub offsets: Option<Table>,
+    /// How long tiles are.
+    pub byte_counts: Option<Table>,
+    /// What was odd but did not stop us.
+    pub problems: Vec<String>,
+}
+
+/// Reads single tags, the strict way (`need_*`) or the lenient way.
+struct Tags<'a> {
+    ifd: &'a Ifd,
+    bytes: &'a Bytes,
+    order: ByteOrder,
+    limits: &'a Limits,
+    problems: Vec<String>,
+}
+
+impl Tags<'_> {
+    /// Whole numbers of a tag that must be well formed if it is there.
+    fn integers(&self, tag: u16) -> Result<Option<Vec<u64>>, Lack> {
+        let Some(entry) = self.ifd.entry(tag) else { return Ok(None) };
+        if !entry.kind.is_integer() {
+            return Err(TiffError::malformed(format!("type {} where a whole number belongs", entry.kind.name()))
+                .at_tag(tag)
+                .into());
+        }
+        let Value::Integers(values) = entry.value(self.bytes, self.order, self.limits)? else { return Ok(None) };
+        let values: Result<Vec<u64>, _> = values.into_iter().map(u64::try_from).collect();
+        values.map(Some).map_err(|_| TiffError::malformed("a negative number").at_tag(tag).into())
+    }
+
+    /// A single number of at most `max`.
+    fn integer(&self, tag: u16, max: u64) -> Result<Option<u64>, Lack> {
+        let Some(values) = self.integers(tag)? else { return Ok(None) };
+        let [value] = values[..] else {
+            return Err(TiffError::malformed(format!("{} values where one belongs", values.len())).at_tag(tag).into());
+        };
+        if value > max {
+            return Err(TiffError::malformed(format!("value {value} is out of range")).at_tag(tag).into());
+        }
+        Ok(Some(value))
+    }
+
+    fn dimension(&self, tag: u16) -> Result<Option<u32>, Lack> {
+        // GDAL and everything that indexes with 32-bit integers stops here as well.
+        Ok(self.integer(tag, i32::MAX as u64)?.map(|value| value as u32))
+    }
+
+    /// One number that holds for every sample: a list is accepted when its first `samples` entries agree.
+    fn per_sample(&self, tag: u16, samples: u16) -> Result<Option<u16>, Lack> {
+        let Some(values) = self.integers(tag)? else { return Ok(None) };
+        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag)));
+        let used = match values.len() {
+            1 => &values[..1],
+            len => match values.get(..usize::from(samples)) {
+                Some(used) => used,
+                None => return fault(format!("{len} values for {samples} samples")),
+            },
+        };
+        let Some(first) = used.first() else { return fault("no value".into()) };
+        if used.iter().any(|value| value != first) {
+            return Err(TiffError::unsupported(format!("samples of different kinds: {used:?}")).at_tag(tag).into());
+        }
+        u16::try_from(*first).map(Some).or_else(|_| fault(format!("value {first} is out of range")))
+    }
+
+    /// A fault in a tag that the pixels do not hang on is noted and the tag left aside, as libtiff does.
+    fn lenient<T>(&mut self, result: Result<Option<T>, Lack>) -> Result<Option<T>, Lack> {
+        match result {
+            Err(Lack::Fault(error)) => {
+                self.problems.push(match error.place().tag {
+                    Some(number) => format!("tag {number} ({}): {error}", tag::name(number).unwrap_or("unnamed")),
+                    None => error.to_string(),
+                });
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
+    fn lenient_integer(&mut self, tag: u16, max: u64) -> Result<Option<u64>, Lack> {
+        let result = self.integer(tag, max);
+        self.lenient(result)
+    }
+
+    fn floats<const N: usize>(&mut self, tag: u16) -> Result<Option<[f64; N]>, Lack> {
+        let Some(entry) = self.ifd.entry(tag) else { return Ok(None) };
+        let value = entry.value(self.bytes, self.order, self.limits).map(Some);
+        let value = self.lenient(value)?;
+        Ok(value.and_then(|value| value.to_floats()).and_then(|list| list.first_chunk::<N>().copied()))
+    }
+
+    fn raw(&self, tag: u16) -> Result<Option<Vec<u8>>, Lack> {
+        self.ifd.entry(tag).map(|entry| entry.raw(self.bytes, self.limits).map(<[u8]>::to_vec)).transpose()
+    }
+
+    fn table(&self, tag: u16) -> Result<Option<Table>, Lack> {
+        let Some(entry) = self.ifd.entry(tag) else { return Ok(None) };
+        match Table::new(entry, self.order) {
+            Some(table) => Ok(Some(table)),
+            None => {
+                Err(TiffError::malformed(format!("type {} where offsets belong", entry.kind.name())).at_tag(tag).into())
+            }
+        }
+    }
+}
+
+impl Layout {
+    /// Interprets a directory.
+    ///
+    /// # Errors
+    /// When the directory does not describe pixels we can find, or bytes are lacking.
+    pub fn parse(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<Self, Lack> {
+        let mut tags = Tags { ifd, bytes, order: header.order, limits, problems: ifd.problems.clone() };
+        let missing = |tag: u16| Lack::Fault(TiffError::malformed("this tag is required and missing").at_tag(tag));
+        let zero = |tag: u16| Lack::Fault(TiffError::malformed("0 is not a possible value").at_tag(tag));
+
+        let width = tags.dimension(tag::IMAGE_WIDTH)?.ok_or_else(|| missing(tag::IMAGE_WIDTH))?;
+        let height = tags.dimension(tag::IMAGE_LENGTH)?.ok_or_else(|| missing(tag::IMAGE_LENGTH))?;
+        if width == 0 {
+            return Err(zero(tag::IMAGE_WIDTH));
+        }
+        if height == 0 {
+            return Err(zero(tag::IMAGE_LENGTH));
+        }
+        let samples = samples_per_pixel(&tags)?;
+        let bits = tags.per_sample(tag::BITS_PER_SAMPLE, samples)?.unwrap_or(1);
+        let format_code = tags.per_sample(tag::SAMPLE_FORMAT, samples)?.unwrap_or(1);
+        let compression_code = tags.per_sample(tag::COMPRESSION, samples)?.unwrap_or(1);
+        let compression = Compression::from_code(compression_code);
+        let format = SampleFormat::from_code(format_code).ok_or_else(|| {
+            Lack::Fault(TiffError::unsupported(format!("sample format {format_code}")).at_tag(tag::SAMPLE_FORMAT))
+        })?;
+        let sample = SampleType::holding(bits, format).ok_or_else(|| {
+            Lack::Fault(
+                TiffError::unsupported(format!("{format:?} samples of {bits} bits")).at_tag(tag::BITS_PER_SAMPLE),
+            )
+        })?;
+        let planar = match tags.integer(tag::PLANAR_CONFIGURATION, u16::MAX.into())?.unwrap_or(1) {
+            1 => Planar::Contig,
+            2 => Planar::Separate,
+            other => {
+                return Err(TiffError::malformed(format!("value {other} is neither 1 (chunky) nor 2 (planar)"))
+                    .at_tag(tag::PLANAR_CONFIGURATION)
+                    .into());
+            }
+        };
+        if tags.lenient_integer(tag::IMAGE_DEPTH, u32::MAX.into())?.is_some_and(|depth| depth > 1) {
+            return Err(TiffError::unsupported("images with a depth of more than 1").at_tag(tag::IMAGE_DEPTH).into());
+        }
+
+        let rows_per_strip = tags.integer(tag::ROWS_PER_STRIP, u32::MAX.into())?;
+        if rows_per_strip == Some(0) {
+            return Err(zero(tag::ROWS_PER_STRIP));
+        }
+        let tile_width = tags.integer(tag::TILE_WIDTH, u32::MAX.into())?;
+        let tile_height = tags.integer(tag::TILE_LENGTH, u32::MAX.into())?;
+        let tiled = tile_width.is_some() || tile_height.is_some();
+        let (tile_width, tile_height) = if tiled {
+            let tile_width = tile_width.ok_or_else(|| missing(tag::TILE_WIDTH))? as u32;
+            let tile_height = tile_height.ok_or_else(|| missing(tag::TILE_LENGTH))? as u32;
+            if tile_width == 0 || tile_height == 0 {
+                return Err(zero(if tile_width == 0 { tag::TILE_WIDTH } else { tag::TILE_LENGTH }));
+            }
+            (tile_width, tile_height)
+        } else {
+            (width, rows_per_strip.unwrap_or(u64::from(height)).min(u64::from(height)) as u32)
+        };
+        // Old writers of tiled files used the tags of strips for the tables, and the other way round; so does libtiff.
+        let table = |first: u16, second: u16| Ok::<_, Lack>(tags.table(first)?.or(tags.table(second)?));
+        let (offsets, byte_counts) = if tiled {
+            (table(tag::TILE_OFFSETS, tag::STRIP_OFFSETS)?, table(tag::TILE_BYTE_COUNTS, tag::STRIP_BYTE_COUNTS)?)
+        } else {
+            (table(tag::STRIP_OFFSETS, tag::TILE_OFFSETS)?, table(tag::STRIP_BYTE_COUNTS, tag::TILE_BYTE_COUNTS)?)
+        };
+
+        let predictor = tags.lenient_integer(tag::PREDICTOR, u16::MAX.into())?.unwrap_or(1);
+        let predictor = match predictor {
+            _ if !compression.takes_predictor() => Predictor::None,
+            0 | 1 => Predictor::None,
+            2 => Predictor::Horizontal,
+            3 => Predictor::FloatingPoint,
+            other => {
+                return Err(TiffError::unsupported(format!("predictor {other}")).at_tag(tag::PREDICTOR).into());
+            }
+        };
+        check_predictor(predictor, bits, format)?;
+
+        let photometric =
+            tags.lenient_integer(tag::PHOTOMETRIC, u16::MAX.into())?.map(|code| Photometric::from_code(code as u16));
+        let extra_samples = {
+            let list = tags.integers(tag::EXTRA_SAMPLES);
+            let list = tags.lenient(list)?.unwrap_or_default();
+            list.into_iter().map(|value| value.min(u16::MAX.into()) as u16).collect()
+        };
+        let bits_reversed = tags.lenient_integer(tag::FILL_ORDER, u16::MAX.into())? == Some(2);
+        let orientation = match tags.lenient_integer(tag::ORIENTATION, u16::MAX.into())? {
+            Some(value @ 1..=8) => value as u16,
+            _ => 1,
+        };
+        let subfile_type = subfile_type(&mut tags)?;
+        let ycbcr = if photometric == Some(Photometric::YCbCr) { Some(ycbcr(&mut tags)?) } else { None };
+        let t4_options = tags.lenient_integer(tag::T4_OPTIONS, u32::MAX.into())?.unwrap_or(0) as u32;
+        let lerc = {
+            let list = tags.integers(tag::LERC_PARAMETERS);
+            tags.lenient(list)?.unwrap_or_default().into_iter().map(|value| value as u32).collect()
+        };
+        let jpeg_tables = if compression == Compression::Jpeg { tags.raw(tag::JPEG_TABLES)? } else { None };
+
+        let layout = Self {
+            width,
+            height,
+            tile_width,
+            tile_height,
+            tiled,
+            bits,
+            format,
+            sample,
+            samples,
+            planar,
+            compression,
+            compression_code,
+            predictor,
+            photometric,
+            extra_samples,
+            bits_reversed,
+            orientation,
+            subfile_type,
+            ycbcr,
+            t4_options,
+            lerc,
+            jpeg_tables,
+            order: header.order,
+            offsets,
+            byte_counts,
+            problems: tags.problems,
+        };
+        if layout.predictor != Predictor::None && layout.packed_subsampling().is_some_and(|packed| packed != (1, 1)) {
+            return Err(TiffError::unsupported("a predictor on subsampled YCbCr").at_tag(tag::PREDICTOR).into());
+        }
+        Ok(layout)
+    }
+
+    /// Samples that lie side by side in one tile.
+    pub fn samples_per_tile(&self) -> u16 {
+        if self.planar == Planar::Contig { self.samples } else { 1 }
+    }
+
+    /// Chroma subsampling of YCbCr that is stored in blocks of luma samples with a chroma pair (a block of one where it is
+    /// not subsampled). JPEG undoes its own subsampling, and planes apart are left as they are.
+    pub fn packed_subsampling(&self) -> Option<(u16, u16)> {
+        let ycbcr = self.ycbcr.as_ref()?;
+        let packed = self.planar == Planar::Contig
+            && self.samples == 3
+            && self.bits == 8
+            && self.compression != Compression::Jpeg;
+        packed.then_some(ycbcr.subsampling)
+    }
+
+    /// Bytes of one stored row of a tile before compression; `None` when that overflows.
+    pub fn row_len(&self) -> Option<u64> {
+        let bits = u64::from(self.tile_width).checked_mul(u64::from(self.bits))?;
+        Some(bits.checked_mul(u64::from(self.samples_per_tile()))?.div_ceil(8))
+    }
+
+    /// Bytes of `rows` stored rows of a tile before compression.
+    pub fn stored_len(&self, rows: u32) -> Option<u64> {
+        match self.packed_subsampling() {
+            Some((across, down)) => {
+                let blocks = u64::from(self.tile_width).div_ceil(across.into());
+                let block = (u64::from(across) * u64::from(down) + 2).checked_mul(self.bits.into())?;
+                blocks.checked_mul(block)?.div_ceil(8).checked_mul(u64::from(rows).div_ceil(down.into()))
+            }
+            None => self.row_len()?.checked_mul(rows.into()),
+        }
+    }
+
+    /// Whether the directory is a reduced copy of another.
+    pub fn is_reduced(&self) -> bool {
+        self.subfile_type & 1 != 0
+    }
+
+    /// Whether the directory is a transparency mask.
+    pub fn is_mask(&self) -> bool {
+        self.subfile_type & 4 != 0 || self.photometric == Some(Photometric::Mask)
+    }
+}
+
+fn samples_per_pixel(tags: &Tags<'_>) -> Result<u16, Lack> {
+    match tags.integer(tag::SAMPLES_PER_PIXEL, u16::MAX.into())? {
+        Some(0) => Err(TiffError::malformed("0 is not a possible value").at_tag(tag::SAMPLES_PER_PIXEL).into()),
+        Some(samples) => Ok(samples as u16),
+        None => Ok(1),
+    }
+}
+
+/// The combinations that libtiff accepts.
+fn check_predictor(predictor: Predictor, bits: u16, format: SampleFormat) -> Result<(), Lack> {
+    let sound = match predictor {
+        Predictor::None => true,
+        Predictor::Horizontal => matches!(bits, 8 | 16 | 32 | 64),
+        Predictor::FloatingPoint => matches!(bits, 16 | 24 | 32 | 64) && format == SampleFormat::Float,
+    };
+    if sound {
+        return Ok(());
+    }
+    let detail = format!("predictor {predictor:?} on {format:?} samples of {bits} bits");
+    Err(TiffError::unsupported(detail).at_tag(tag::PREDICTOR).into())
+}
+
+fn subfile_type(tags: &mut Tags<'_>) -> Result<u32, Lack> {
+    if let Some(value) = tags.lenient_integer(tag::NEW_SUBFILE_TYPE, u32::MAX.into())? {
+        return Ok(value as u32);
+    }
+    // The old tag counts: 1 full, 2 reduced, 3 page.
+    Ok(match tags.lenient_integer(tag::SUBFILE_TYPE, u16::MAX.into())? {
+        Some(2) => 1,
+        Some(3) => 2,
+        _ => 0,
+    })
+}
+
+fn ycbcr(tags: &mut Tags<'_>) -> Result<YCbCr, Lack> {
+    let subsampling = tags.integers(tag::YCBCR_SUBSAMPLING);
+    let subsampling = match tags.lenient(subsampling)?.as_deref() {
+        Some([across, down, ..]) => (*across, *down),
+        _ => (2, 2),
+    };
+    let sound = |value: u64| matches!(value, 1 | 2 | 4);
+    if !sound(subsampling.0) || !sound(subsampling.1) {
+        let detail = format!("chroma subsampling {}x{}: 1, 2 and 4 are possible", subsampling.0, subsampling.1);
+        return Err(TiffError::malformed(detail).at_tag(tag::YCBCR_SUBSAMPLING).into());
+    }
+    Ok(YCbCr {
+        subsampling: (subsampling.0 as u16, subsampling.1 as u16),
+        coefficients: tags.floats(tag::YCBCR_COEFFICIENTS)?.unwrap_or([0.299, 0.587, 0.114]),
+        reference: tags.floats(tag::REFERENCE_BLACK_WHITE)?.unwrap_or([0.0, 255.0, 128.0, 255.0, 128.0, 255.0]),
+    })
+}

@@ -1,0 +1,18 @@
+//! From bytes to directories, tags and the layout of an image.
+
+pub mod bytes;
+pub mod chain;
+pub mod ghost;
+pub mod header;
+pub mod ifd;
+pub mod layout;
+pub mod table;
+pub mod tag;
+pub mod value;
+
+pub use bytes::{Bytes, Lack};
+pub use header::{ByteOrder, Header};
+pub use ifd::{Entry, Ifd};
+pub use layout::{Layout, Planar, Predictor};
+pub use table::Table;
+pub use value::{FieldType, Value};

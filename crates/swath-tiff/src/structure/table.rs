@@ -1,0 +1,53 @@
+//! The tables of tile offsets and byte counts, read in slices.
+
+use std::ops::Range;
+
+use crate::structure::{
+    header::ByteOrder,
+    ifd::Entry,
+    value::{FieldType, Value},
+};
+
+/// A table of tile offsets or byte counts, which stays in the file until a slice of it is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    kind: FieldType,
+    count: u64,
+    offset: u64,
+    order: ByteOrder,
+}
+
+impl Table {
+    /// The table that `entry` points at; `None` when its type holds no numbers.
+    pub fn new(entry: &Entry, order: ByteOrder) -> Option<Self> {
+        entry.kind.is_integer().then_some(Self { kind: entry.kind, count: entry.count, offset: entry.offset, order })
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The bytes that hold these entries, as far as the table has them.
+    pub fn byte_range(&self, entries: Range<u64>) -> Range<u64> {
+        let size = self.kind.size();
+        let at = |index: u64| self.offset.saturating_add(index.min(self.count).saturating_mul(size));
+        at(entries.start)..at(entries.end)
+    }
+
+    /// The entries in `bytes`, as [`Table::byte_range`] named them. Negative ones cannot be offsets or lengths and
+    /// come as `u64::MAX`, which no file reaches.
+    pub fn decode(&self, bytes: &[u8]) -> Vec<u64> {
+        match Value::decode(self.kind, self.order, bytes) {
+            Value::Integers(values) => {
+                values.into_iter().map(|value| u64::try_from(value).unwrap_or(u64::MAX)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What the samples mean as colour.
+
+use std::fmt;
+
+/// What the samples mean as colour (PhotometricInterpretation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Photometric {
+    /// Grey, 0 is white.
+    MinIsWhite,
+    /// Grey, 0 is black.
+    MinIsBlack,
+    /// Red, green, blue.
+    Rgb,
+    /// Indices into a colour map.
+    Palette,
+    /// A transparency mask.
+    Mask,
+    /// Ink densities, usually CMYK.
+    Separated,
+    /// Luma and two chroma differences.
+    YCbCr,
+    /// CIE L*a*b*.
+    CieLab,
+    /// ICC L*a*b*.
+    IccLab,
+    /// ITU L*a*b*.
+    ItuLab,
+    /// Colour filter array.
+    Cfa,
+    /// SGI LogL.
+    LogL,
+    /// SGI LogLuv.
+    LogLuv,
+    /// DNG linear raw.
+    LinearRaw,
+    /// A number we have no name for.
+    Unknown(u16),
+}
+
+impl Photometric {
+    /// From the tag's value.
+    pub fn from_code(code: u16) -> Self {
+        match code {
+            0 => Self::MinIsWhite,
+            1 => Self::MinIsBlack,
+            2 => Self::Rgb,
+            3 => Self::Palette,
+            4 => Self::Mask,
+            5 => Self::Separated,
+            6 => Self::YCbCr,
+            8 => Self::CieLab,
+            9 => Self::IccLab,
+            10 => Self::ItuLab,
+            32803 => Self::Cfa,
+            32844 => Self::LogL,
+            32845 => Self::LogLuv,
+            34892 => Self::LinearRaw,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+impl fmt::Display for Photometric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::MinIsWhite => "MinIsWhite",
+            Self::MinIsBlack => "MinIsBlack",
+            Self::Rgb => "RGB",
+            Self::Palette => "Palette",
+            Self::Mask => "Mask",
+            Self::Separated => "CMYK",
+            Self::YCbCr => "YCbCr",
+            Self::CieLab => "CIELab",
+            Self::IccLab => "ICCLab",
+            Self::ItuLab => "ITULab",
+            Self::Cfa => "CFA",
+            Self::LogL => "LogL",
+            Self::LogLuv => "LogLuv",
+            Self::LinearRaw => "LinearRaw",
+            Self::Unknown(code) => return write!(f, "unknown ({code})"),
+        };
+        f.write_str(name)
+    }
+}

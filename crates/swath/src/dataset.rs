@@ -1,0 +1,408 @@
+//! An open file.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use swath_codec::{Registry, Scratch};
+use swath_io::Source;
+use swath_tiff::{
+    Limits, SampleType, TiffError,
+    geo::Nodata,
+    structure::{
+        Entry, Header, Ifd, Lack, Layout, Value,
+        chain::{self, Chain},
+        ghost::Ghost,
+        tag,
+    },
+};
+
+use crate::{
+    error::Error,
+    image::{Image, Role},
+    metadata::Metadata,
+    open::{Fetch, OpenOptions},
+    schedule::ScratchPool,
+    sidecar::Sidecars,
+};
+
+/// An open file. Cheap to make, safe to share between threads; every read may use several of its own.
+#[derive(Debug)]
+pub struct Dataset {
+    pub(crate) fetch: Fetch,
+    pub(crate) name: Arc<str>,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) header: Header,
+    pub(crate) limits: Limits,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) threads: Option<usize>,
+    pub(crate) pool: ScratchPool,
+    main: Image,
+    rest: OnceLock<Rest>,
+    metadata: OnceLock<Metadata>,
+    sidecars: OnceLock<Sidecars>,
+    nodata: OnceLock<Option<Nodata>>,
+}
+
+/// The directories after the first, read when first asked for.
+#[derive(Debug)]
+struct Rest {
+    images: Vec<(Image, Role)>,
+    /// Directories that could not be understood, and a chain that ended early.
+    problems: Vec<TiffError>,
+}
+
+/// An overview: where it is and how large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overview {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Directory of the overview.
+    pub ifd: u32,
+    /// Whether it is in the `.ovr` file beside this one.
+    pub external: bool,
+}
+
+impl Dataset {
+    /// Opens a local file.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is not a TIFF file we understand.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        OpenOptions::default().open(path)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        fetch: Fetch,
+        name: Arc<str>,
+        path: Option<PathBuf>,
+        header: Header,
+        main: Image,
+        limits: Limits,
+        registry: Arc<Registry>,
+        threads: Option<usize>,
+    ) -> Self {
+        Self {
+            fetch,
+            name,
+            path,
+            header,
+            limits,
+            registry,
+            threads,
+            pool: ScratchPool::default(),
+            main,
+            rest: OnceLock::new(),
+            metadata: OnceLock::new(),
+            sidecars: OnceLock::new(),
+            nodata: OnceLock::new(),
+        }
+    }
+
+    /// Name for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bytes behind the file.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.fetch.source
+    }
+
+    /// Size of the file.
+    pub fn size(&self) -> u64 {
+        self.fetch.size()
+    }
+
+    /// Byte order, and whether it is a BigTIFF.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The first image.
+    pub fn main(&self) -> &Image {
+        &self.main
+    }
+
+    /// Columns of the first image.
+    pub fn width(&self) -> u32 {
+        self.main.layout.width
+    }
+
+    /// Rows of the first image.
+    pub fn height(&self) -> u32 {
+        self.main.layout.height
+    }
+
+    /// Bands of the first image.
+    pub fn bands(&self) -> u32 {
+        self.main.layout.samples.into()
+    }
+
+    /// Type of a sample of the first image.
+    pub fn sample(&self) -> SampleType {
+        self.main.layout.sample
+    }
+
+    /// Every directory of the chain that describes pixels, SubIFDs after the one that names them.
+    ///
+    /// # Errors
+    /// When bytes cannot be had.
+    pub fn images(&self) -> Result<impl Iterator<Item = (&Image, Role)>, Error> {
+        let rest = self.rest()?;
+        Ok(std::iter::once((&self.main, Role::Main)).chain(rest.images.iter().map(|(image, role)| (image, *role))))
+    }
+
+    /// Directories that could not be understood, and why the chain ended early if it did.
+    ///
+    /// # Errors
+    /// When bytes cannot be had.
+    pub fn chain_problems(&self) -> Result<&[TiffError], Error> {
+        Ok(&self.rest()?.problems)
+    }
+
+    pub(crate) fn image(&self, index: usize) -> Result<&Image, Error> {
+        let found = self.images()?.map(|(image, _)| image).find(|image| image.index as usize == index);
+        found.ok_or_else(|| Error::usage(format!("there is no readable directory {index}")).in_source(&self.name))
+    }
+
+    /// Overviews of the first image, largest first: those in the file, else those in an `.ovr` file beside it.
+    ///
+    /// # Errors
+    /// When bytes cannot be had.
+    pub fn overviews(&self) -> Result<Vec<Overview>, Error> {
+        let list = |dataset: &Dataset, external: bool| -> Result<Vec<Overview>, Error> {
+            let mut found: Vec<Overview> = dataset
+                .images()?
+                .filter(|(_, role)| *role == Role::Overview || (external && *role == Role::Main))
+                .map(|(image, _)| Overview {
+                    width: image.layout.width,
+                    height: image.layout.height,
+                    ifd: image.index,
+                    external,
+                })
+                .collect();
+            found.sort_by_key(|overview| std::cmp::Reverse((overview.width, overview.height)));
+            Ok(found)
+        };
+        let internal = list(self, false)?;
+        match self.sidecars().overviews() {
+            Some(beside) if internal.is_empty() => list(beside, true),
+            _ => Ok(internal),
+        }
+    }
+
+    pub(crate) fn overview_image(&self, overview: &Overview) -> Result<(&Dataset, &Image), Error> {
+        let dataset = match self.sidecars().overviews() {
+            Some(beside) if overview.external => beside,
+            _ => self,
+        };
+        dataset.image(overview.ifd as usize).map(|image| (dataset, image))
+    }
+
+    /// The smallest overview that still has at least `width` by `height` pixels; `None` when only the full image does.
+    ///
+    /// # Errors
+    /// When bytes cannot be had.
+    pub fn best_overview(&self, width: u32, height: u32) -> Result<Option<usize>, Error> {
+        let overviews = self.overviews()?;
+        Ok(overviews.iter().rposition(|overview| overview.width >= width && overview.height >= height))
+    }
+
+    /// GDAL's notes on the layout, where the file begins with them.
+    ///
+    /// # Errors
+    /// When bytes cannot be had.
+    pub fn ghost(&self) -> Result<Option<Ghost>, Error> {
+        self.fetch.parse(|bytes| Ghost::parse(bytes, &self.header)).map_err(|error| error.in_source(&self.name))
+    }
+
+    /// The value of a tag.
+    ///
+    /// # Errors
+    /// When it leaves the file, exceeds the limit, or bytes cannot be had.
+    pub fn value(&self, entry: &Entry) -> Result<Value, Error> {
+        self.fetch
+            .parse(|bytes| entry.value(bytes, self.header.order, &self.limits))
+            .map_err(|error| error.in_source(&self.name))
+    }
+
+    /// The value of a tag of the first image, if it has the tag.
+    ///
+    /// # Errors
+    /// As [`Dataset::value`].
+    pub fn tag(&self, number: u16) -> Result<Option<Value>, Error> {
+        self.main.ifd.entry(number).map(|entry| self.value(entry)).transpose()
+    }
+
+    /// The raw bytes of a tag's value.
+    pub(crate) fn raw_tag(&self, number: u16) -> Option<Result<Vec<u8>, Error>> {
+        let entry = self.main.ifd.entry(number)?;
+        Some(self.fetch.parse(|bytes| entry.raw(bytes, &self.limits).map(<[u8]>::to_vec)))
+    }
+
+    /// Georeferencing, nodata, band and other metadata; read when first asked for.
+    pub fn metadata(&self) -> &Metadata {
+        self.metadata.get_or_init(|| Metadata::read(self))
+    }
+
+    /// Files beside this one that add to it.
+    pub(crate) fn sidecars(&self) -> &Sidecars {
+        self.sidecars.get_or_init(|| Sidecars::find(self))
+    }
+
+    /// The file's own nodata value.
+    pub(crate) fn nodata(&self) -> Option<&Nodata> {
+        self.nodata
+            .get_or_init(|| match self.tag(tag::GDAL_NODATA) {
+                Ok(Some(Value::Text(text))) => Nodata::parse(text.as_bytes()),
+                _ => None,
+            })
+            .as_ref()
+    }
+
+    pub(crate) fn nodata_bytes(&self, sample: SampleType) -> Option<Vec<u8>> {
+        let word = self.nodata()?.for_dtype(sample)?;
+        // The imaginary part of a complex nodata value is 0.
+        let mut bytes = word.as_slice().to_vec();
+        bytes.resize(sample.size(), 0);
+        Some(bytes)
+    }
+
+    /// The stored bytes of a tile; `None` for a sparse one.
+    ///
+    /// # Errors
+    /// When the tile does not exist or cannot be read.
+    pub fn tile_bytes(&self, image: &Image, column: u32, row: u32, plane: u32) -> Result<Option<Vec<u8>>, Error> {
+        let index = self.tile_index(image, column, row, plane)?;
+        let range = image.locate(index..index + 1, &self.fetch).map_err(|error| error.in_source(&self.name))?;
+        let Some(Some(range)) = range.into_iter().next() else { return Ok(None) };
+        let bytes = self.fetch.bytes(range);
+        bytes.map(Some).map_err(|error| error.at(&image.place_of(index)).in_source(&self.name))
+    }
+
+    /// A tile decoded to native samples, pixel by pixel, padding included; `None` for a sparse one.
+    ///
+    /// # Errors
+    /// When the tile does not exist, cannot be read or is damaged.
+    pub fn tile(&self, image: &Image, column: u32, row: u32, plane: u32) -> Result<Option<Vec<u8>>, Error> {
+        let Some(bytes) = self.tile_bytes(image, column, row, plane)? else { return Ok(None) };
+        let decode = || {
+            let host = image.host(&self.registry, &self.limits)?;
+            let rows = image.grid.stored_rows(row);
+            let mut out = vec![0; host.spec().native_row_len().saturating_mul(rows as usize)];
+            host.decode_native(rows, &bytes, &mut out, &mut Scratch::default())?;
+            Ok(Some(out))
+        };
+        let place = image.place_of(image.grid.index(column, row, plane));
+        decode().map_err(|error: Error| error.at(&place).in_source(&self.name))
+    }
+
+    fn tile_index(&self, image: &Image, column: u32, row: u32, plane: u32) -> Result<u64, Error> {
+        let grid = &image.grid;
+        if column >= grid.across || row >= grid.down || plane >= grid.planes {
+            let detail = format!(
+                "there is no tile ({column}, {row}) in plane {plane}; the grid is {}x{} with {} planes",
+                grid.across, grid.down, grid.planes
+            );
+            return Err(Error::usage(detail).in_ifd(image.index).in_source(&self.name));
+        }
+        Ok(grid.index(column, row, plane))
+    }
+
+    fn rest(&self) -> Result<&Rest, Error> {
+        if let Some(rest) = self.rest.get() {
+            return Ok(rest);
+        }
+        let rest = self.read_rest().map_err(|error| error.in_source(&self.name))?;
+        Ok(self.rest.get_or_init(|| rest))
+    }
+
+    fn read_rest(&self) -> Result<Rest, Error> {
+        let mut chain = Chain::starting_at(self.header.first_ifd);
+        self.fetch.step(|bytes| chain.walk(bytes, &self.header, &self.limits))?;
+        let (ifds, problem) = chain.into_parts();
+        let mut problems: Vec<TiffError> = problem.into_iter().collect();
+        let mut images: Vec<(Image, Role)> = Vec::new();
+        let mut next_sub = ifds.len() as u32;
+        for (index, ifd) in ifds.into_iter().enumerate() {
+            let index = index as u32;
+            let subs = self.sub_ifds(&ifd, &mut problems)?;
+            if index > 0 {
+                self.add_image(index, ifd, &mut images, &mut problems)?;
+            }
+            for sub in subs {
+                self.add_image(next_sub, sub, &mut images, &mut problems)?;
+                next_sub += 1;
+            }
+        }
+        Ok(Rest { images, problems })
+    }
+
+    /// The directories that hang off `ifd`, with their own chains. They share the limit of the main chain.
+    fn sub_ifds(&self, ifd: &Ifd, problems: &mut Vec<TiffError>) -> Result<Vec<Ifd>, Error> {
+        let offsets = self.fetch.step(|bytes| match chain::sub_ifds(ifd, bytes, &self.header, &self.limits) {
+            Ok(offsets) => Ok(Ok(offsets)),
+            Err(Lack::Fault(error)) => Ok(Err(error)),
+            Err(Lack::Range(range)) => Err(range),
+        })?;
+        let mut found = Vec::new();
+        match offsets {
+            Ok(offsets) => {
+                for offset in offsets {
+                    let mut chain = Chain::starting_at(offset);
+                    let left = self.limits.ifds.saturating_sub(found.len() as u32);
+                    let limits = self.limits.clone().with_ifds(left);
+                    self.fetch.step(|bytes| chain.walk(bytes, &self.header, &limits))?;
+                    let (ifds, problem) = chain.into_parts();
+                    found.extend(ifds);
+                    problems.extend(problem);
+                }
+            }
+            Err(error) => problems.push(error),
+        }
+        Ok(found)
+    }
+
+    fn add_image(
+        &self,
+        index: u32,
+        ifd: Ifd,
+        images: &mut Vec<(Image, Role)>,
+        problems: &mut Vec<TiffError>,
+    ) -> Result<(), Error> {
+        let layout = self.fetch.step(|bytes| match Layout::parse(&ifd, bytes, &self.header, &self.limits) {
+            Ok(layout) => Ok(Ok(layout)),
+            Err(Lack::Fault(error)) => Ok(Err(error)),
+            Err(Lack::Range(range)) => Err(range),
+        })?;
+        let place = swath_tiff::Place { ifd: Some(index), ..Default::default() };
+        match layout.and_then(|layout| Image::new(index, ifd, layout, &self.limits)) {
+            Ok(image) => {
+                let role = self.role(&image);
+                images.push((image, role));
+            }
+            // A damaged page must not hide the others, nor the first image.
+            Err(error) => problems.push(error.at(&place)),
+        }
+        Ok(())
+    }
+
+    fn role(&self, image: &Image) -> Role {
+        let (layout, main) = (&image.layout, &self.main.layout);
+        if layout.is_mask() {
+            Role::Mask
+        } else if layout.is_reduced()
+            && layout.samples == main.samples
+            && (layout.width < main.width || layout.height < main.height)
+        {
+            Role::Overview
+        } else {
+            Role::Page
+        }
+    }
+}

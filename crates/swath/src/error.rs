@@ -1,0 +1,113 @@
+//! The one error users meet.
+
+use std::{fmt, sync::Arc};
+
+use swath_codec::CodecError;
+use swath_io::SourceError;
+use swath_tiff::{Place, TiffError};
+
+/// What went wrong, and where: `scene.tif: IFD 2, tile (14, 3), byte 1048832: LZW: …`.
+#[derive(Debug)]
+pub struct Error {
+    kind: Box<ErrorKind>,
+    place: Place,
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file contradicts its format.
+    #[error("{0}")]
+    Malformed(String),
+    /// The file uses something that is not supported.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// The file or the caller asks for more than the limits allow.
+    #[error("{0}")]
+    Limit(String),
+    /// The caller asked for something the file does not have.
+    #[error("{0}")]
+    Usage(String),
+    /// The bytes could not be had.
+    #[error("{0}")]
+    Source(SourceError),
+    /// A tile could not be decoded.
+    #[error("{0}")]
+    Codec(CodecError),
+    /// The caller cancelled the read.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl Error {
+    /// An error without a place.
+    pub fn new(kind: ErrorKind) -> Self {
+        Self { kind: Box::new(kind), place: Place::default() }
+    }
+
+    pub(crate) fn usage(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage(detail.into()))
+    }
+
+    pub(crate) fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Malformed(detail.into()))
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// Where it went wrong.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Adds what an outer layer knows about the place.
+    pub(crate) fn at(mut self, outer: &Place) -> Self {
+        self.place = std::mem::take(&mut self.place).or(outer);
+        self
+    }
+
+    pub(crate) fn in_source(self, source: &Arc<str>) -> Self {
+        self.at(&Place { source: Some(source.clone()), ..Place::default() })
+    }
+
+    pub(crate) fn in_ifd(self, ifd: u32) -> Self {
+        self.at(&Place { ifd: Some(ifd), ..Place::default() })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.place.is_empty() { write!(f, "{}", self.kind) } else { write!(f, "{}: {}", self.place, self.kind) }
+    }
+}
+
+// The message already says everything the inner error says, so there is no `source` to repeat it.
+impl std::error::Error for Error {}
+
+impl From<TiffError> for Error {
+    fn from(error: TiffError) -> Self {
+        let place = error.place().clone();
+        let kind = match &error {
+            TiffError::Unsupported { detail, .. } => ErrorKind::Unsupported(detail.clone()),
+            TiffError::Limit { .. } => ErrorKind::Limit(error.to_string()),
+            _ => ErrorKind::Malformed(error.to_string()),
+        };
+        Self { kind: Box::new(kind), place }
+    }
+}
+
+impl From<SourceError> for Error {
+    fn from(error: SourceError) -> Self {
+        Self::new(ErrorKind::Source(error))
+    }
+}
+
+impl From<CodecError> for Error {
+    fn from(error: CodecError) -> Self {
+        Self::new(ErrorKind::Codec(error))
+    }
+}

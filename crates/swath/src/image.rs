@@ -1,0 +1,186 @@
+//! One directory of a file: an image, an overview, a mask or a page.
+
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+
+use swath_codec::{Registry, TileSpec, host::Host};
+use swath_tiff::{
+    Compression, Limits, Place, TiffError,
+    plan::Grid,
+    structure::{Ifd, Layout, Planar, tag},
+};
+
+use crate::{
+    error::{Error, ErrorKind},
+    open::Fetch,
+    tables::CachedTable,
+};
+
+/// What a directory is to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// The first image.
+    Main,
+    /// A smaller copy of the first image.
+    Overview,
+    /// The first image's mask, or an overview's.
+    Mask,
+    /// Another image.
+    Page,
+}
+
+/// One directory: its layout, and how to find and decode its tiles.
+#[derive(Debug)]
+pub struct Image {
+    pub(crate) index: u32,
+    pub(crate) ifd: Ifd,
+    pub(crate) layout: Layout,
+    pub(crate) grid: Grid,
+    offsets: CachedTable,
+    byte_counts: Option<CachedTable>,
+    host: OnceLock<Host>,
+}
+
+impl Image {
+    pub(crate) fn new(index: u32, ifd: Ifd, layout: Layout, limits: &Limits) -> Result<Self, TiffError> {
+        let place = Place { ifd: Some(index), ..Place::default() };
+        let build = || {
+            let grid = Grid::new(&layout)?;
+            let tile_bytes = layout.stored_len(grid.stored_rows(0)).unwrap_or(u64::MAX);
+            // Uncompressed tiles are read row by row and may be of any size.
+            if tile_bytes > limits.tile_bytes && layout.compression != Compression::None {
+                return Err(TiffError::Limit {
+                    what: "decoded bytes of a tile",
+                    asked: tile_bytes,
+                    allowed: limits.tile_bytes,
+                    field: "tile_bytes",
+                    place: Place::default(),
+                });
+            }
+            if tile_bytes > isize::MAX as u64 {
+                return Err(TiffError::malformed("a tile is larger than the address space"));
+            }
+            let missing = |tag: u16| TiffError::malformed("this tag is required and missing").at_tag(tag);
+            let offsets = layout
+                .offsets
+                .clone()
+                .ok_or_else(|| missing(if layout.tiled { tag::TILE_OFFSETS } else { tag::STRIP_OFFSETS }))?;
+            // libtiff works a missing length out only where it can: for one strip per plane.
+            let planes = if layout.planar == Planar::Separate { u64::from(layout.samples) } else { 1 };
+            if layout.byte_counts.is_none() && grid.count() > planes {
+                return Err(missing(if layout.tiled { tag::TILE_BYTE_COUNTS } else { tag::STRIP_BYTE_COUNTS }));
+            }
+            Ok((grid, offsets))
+        };
+        let (grid, offsets) = build().map_err(|error| error.at(&place))?;
+        let byte_counts = layout.byte_counts.clone().map(CachedTable::new);
+        Ok(Self { index, ifd, layout, grid, offsets: CachedTable::new(offsets), byte_counts, host: OnceLock::new() })
+    }
+
+    /// Number of the directory in the file's chain.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its tags.
+    pub fn ifd(&self) -> &Ifd {
+        &self.ifd
+    }
+
+    /// How its pixels are stored.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Its grid of tiles.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// What the samples of a read will be.
+    pub fn sample(&self) -> swath_tiff::SampleType {
+        self.layout.sample
+    }
+
+    pub(crate) fn host(&self, registry: &Registry, limits: &Limits) -> Result<&Host, Error> {
+        if let Some(host) = self.host.get() {
+            return Ok(host);
+        }
+        let spec = TileSpec::new(&self.layout, limits.tile_bytes)?;
+        let host = Host::new(Arc::new(spec), registry)?;
+        Ok(self.host.get_or_init(|| host))
+    }
+
+    pub(crate) fn place_of(&self, index: u64) -> Place {
+        let (column, row, plane) = self.grid.position(index);
+        Place {
+            ifd: Some(self.index),
+            tile: Some((column, row)),
+            plane: (self.grid.planes > 1).then_some(plane),
+            ..Place::default()
+        }
+    }
+
+    /// Where these tiles are: `None` for a sparse one.
+    pub(crate) fn locate(&self, tiles: Range<u64>, fetch: &Fetch) -> Result<Vec<Option<Range<u64>>>, Error> {
+        let offsets = self.entries(&self.offsets, tiles.clone(), fetch)?;
+        let counts = match &self.byte_counts {
+            Some(counts) => Some(self.entries(counts, tiles.clone(), fetch)?),
+            None => None,
+        };
+        let mut found = Vec::with_capacity(offsets.len());
+        for (position, offset) in offsets.iter().enumerate() {
+            let count = counts.as_ref().map(|counts| counts.get(position).copied().unwrap_or(0));
+            let index = tiles.start + position as u64;
+            found.push(
+                self.extent(index, *offset, count, fetch.size()).map_err(|error| error.at(&self.place_of(index)))?,
+            );
+        }
+        Ok(found)
+    }
+
+    /// Tables with fewer entries than tiles are completed with zeros (sparse tiles) up to what libtiff completes.
+    fn entries(&self, table: &CachedTable, tiles: Range<u64>, fetch: &Fetch) -> Result<Vec<u64>, Error> {
+        let len = tiles.end - tiles.start;
+        let present = tiles.start.min(table.len())..tiles.end.min(table.len());
+        let mut entries = Vec::new();
+        table.extend(present, fetch, &mut entries).map_err(|error| error.in_ifd(self.index))?;
+        let missing = len - entries.len() as u64;
+        if missing > 0 {
+            if table.len() > 4 || self.grid.count() > 1_000_000 {
+                let detail = format!("the table of tiles has {} entries for {} tiles", table.len(), self.grid.count());
+                return Err(Error::malformed(detail).at(&self.place_of(tiles.end - 1)));
+            }
+            entries.resize(len as usize, 0);
+        }
+        Ok(entries)
+    }
+
+    fn extent(&self, index: u64, offset: u64, count: Option<u64>, size: u64) -> Result<Option<Range<u64>>, Error> {
+        let (_, row, _) = self.grid.position(index);
+        let stored = self.layout.stored_len(self.grid.stored_rows(row)).unwrap_or(u64::MAX);
+        let single_strip = !self.layout.tiled && self.grid.count() == 1;
+        let rest = size.saturating_sub(offset);
+        if offset == 0 || (count == Some(0) && !single_strip) {
+            return Ok(None);
+        }
+        let len = match (self.layout.compression, count) {
+            // Like libtiff, which reads as many bytes as the rows have, whatever the table says.
+            (Compression::None, _) => stored,
+            (_, None | Some(0)) => rest,
+            // libtiff's guard: no codec needs ten times the size of the pixels.
+            (_, Some(count)) if count > 1 << 20 => count.min(stored.saturating_mul(10).saturating_add(4096)),
+            (_, Some(count)) => count,
+        };
+        if offset > size || len > rest {
+            return Err(Error::new(ErrorKind::Malformed(format!(
+                "{len} bytes are needed, but the file ends after {size} bytes; it may be cut off"
+            )))
+            .at(&Place { offset: Some(offset), ..Place::default() }));
+        }
+        Ok(Some(offset..offset + len))
+    }
+}

@@ -1,0 +1,42 @@
+//! GeoTIFF and COG, read as fast as the hardware allows.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), swath::Error> {
+//! use swath::{Dataset, ReadOptions, Window};
+//!
+//! let dataset = Dataset::open("scene.tif")?;
+//! let window = Window::new(1024, 2048, 512, 512);
+//! let raster = dataset.read(&ReadOptions::default().with_window(window).with_bands([1, 2, 3]))?;
+//! println!("{} bands of {} samples", raster.bands(), raster.sample());
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod buffer;
+mod color;
+mod dataset;
+mod error;
+mod image;
+mod mask;
+mod metadata;
+mod open;
+mod raster;
+mod read;
+mod schedule;
+mod sidecar;
+mod tables;
+
+pub use color::ColorView;
+pub use dataset::{Dataset, Overview};
+pub use error::{Error, ErrorKind};
+pub use image::{Image, Role};
+pub use metadata::{Band, Georeference, Metadata};
+pub use open::OpenOptions;
+pub use raster::{Interleave, Raster};
+pub use read::{Cancel, ReadOptions};
+pub use swath_codec::registry::{Listing, Registry};
+pub use swath_io::{FileSource, MemorySource, ReadInto, Source, SourceError};
+pub use swath_tiff::{
+    Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,
+};

@@ -1,0 +1,157 @@
+//! Which pixels are data.
+
+use swath_tiff::{SampleType, Window};
+
+use crate::{
+    dataset::Dataset,
+    error::Error,
+    image::{Image, Role},
+    raster::{Interleave, Raster},
+    read::ReadOptions,
+};
+
+impl Dataset {
+    /// Which pixels are data: 255 for data, 0 for none, as rasterio's `dataset_mask`. From the file's mask, the mask file
+    /// beside it, its alpha band, or its nodata value (a pixel is data when any band is); without any of these, all
+    /// pixels are data. Bands in the options are of no account.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    pub fn read_mask(&self, options: &ReadOptions) -> Result<Raster, Error> {
+        let (width, height) = self.mask_size(options)?;
+        let window = options.window.unwrap_or(Window::new(0, 0, width, height));
+        let options = options.clone().with_interleave(Interleave::Band);
+        if let Some((dataset, mask)) = self.mask_image(width, height)? {
+            let mut raster = dataset.read(&ReadOptions {
+                window: Some(window),
+                bands: Some(vec![1]),
+                overview: None,
+                page: Some(mask.index as usize),
+                ..options
+            })?;
+            // Masks of one bit say 1 for data, masks of eight bits usually 255; anything but 0 is data.
+            let wide = mask.layout.sample.size();
+            if wide == 1 {
+                raster.bytes_mut().iter_mut().for_each(|byte| *byte = if *byte == 0 { 0 } else { 255 });
+                return Ok(raster);
+            }
+            let bytes: Vec<u8> = raster
+                .bytes()
+                .chunks_exact(wide)
+                .map(|sample| if sample.iter().all(|b| *b == 0) { 0 } else { 255 })
+                .collect();
+            return mask_raster(&window, &bytes);
+        }
+        let bands = &self.metadata().bands;
+        if let Some(alpha) = bands.iter().position(|band| band.color == "alpha") {
+            let raster = self.read(&options.with_bands([alpha as u32 + 1]))?;
+            return mask_raster(&window, &alpha_to_byte(&raster));
+        }
+        if bands.iter().any(|band| band.nodata.is_some()) {
+            let raster = self.read(&ReadOptions { bands: None, ..options })?;
+            return mask_raster(&window, &any_valid(&raster, self));
+        }
+        if !window.fits(width, height) {
+            return Err(Error::usage(format!("the window ({window}) is not inside the image of {width}x{height}"))
+                .in_source(&self.name));
+        }
+        self.read_len(&ReadOptions { window: Some(window), bands: Some(vec![1]), ..options })?;
+        mask_raster(&window, &vec![255; window.pixels() as usize])
+    }
+
+    fn mask_size(&self, options: &ReadOptions) -> Result<(u32, u32), Error> {
+        if let Some(level) = options.overview {
+            let overviews = self.overviews()?;
+            return overviews.get(level).map(|overview| (overview.width, overview.height)).ok_or_else(|| {
+                Error::usage(format!("there is no overview {level}; the file has {}", overviews.len()))
+                    .in_source(&self.name)
+            });
+        }
+        match options.page {
+            None | Some(0) => Ok((self.width(), self.height())),
+            Some(page) => self.image(page).map(|image| (image.layout.width, image.layout.height)),
+        }
+    }
+
+    /// The mask of this size, in the file or in the mask file beside it.
+    fn mask_image(&self, width: u32, height: u32) -> Result<Option<(&Dataset, &Image)>, Error> {
+        let fits = |image: &Image| image.layout.width == width && image.layout.height == height;
+        for (image, role) in self.images()? {
+            if role == Role::Mask && fits(image) {
+                return Ok(Some((self, image)));
+            }
+        }
+        if let Some(beside) = self.sidecars().mask() {
+            for (image, _) in beside.images()? {
+                if fits(image) {
+                    return Ok(Some((beside, image)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn mask_raster(window: &Window, bytes: &[u8]) -> Result<Raster, Error> {
+    Raster::from_u8(window.width, window.height, bytes).ok_or_else(|| Error::usage("there is no memory for the mask"))
+}
+
+/// Alpha of more than eight bits is scaled as GDAL does: 65535 becomes 255.
+fn alpha_to_byte(raster: &Raster) -> Vec<u8> {
+    match raster.sample() {
+        SampleType::U8 => raster.bytes().to_vec(),
+        SampleType::U16 => {
+            raster.samples::<u16>().unwrap_or_default().iter().map(|alpha| (alpha / 257) as u8).collect()
+        }
+        sample => {
+            let nonzero = |pixel: &[u8]| if pixel.iter().all(|byte| *byte == 0) { 0 } else { 255 };
+            raster.bytes().chunks_exact(sample.size()).map(nonzero).collect()
+        }
+    }
+}
+
+fn any_valid(raster: &Raster, dataset: &Dataset) -> Vec<u8> {
+    let pixels = raster.width() as usize * raster.height() as usize;
+    let mut mask = vec![0; pixels];
+    let size = raster.sample().size();
+    let planes = raster.bytes().chunks_exact((pixels * size).max(1));
+    for (plane, band) in planes.zip(&dataset.metadata().bands) {
+        let valid = Validity::new(raster.sample(), band.nodata_sample(raster.sample()));
+        for (sample, flag) in plane.chunks_exact(size).zip(&mut mask) {
+            if valid.is_data(sample) {
+                *flag = 255;
+            }
+        }
+    }
+    mask
+}
+
+/// Tells data from nodata, sample by sample.
+pub(crate) struct Validity {
+    sample: SampleType,
+    nodata: Option<Vec<u8>>,
+    nan: bool,
+}
+
+impl Validity {
+    pub(crate) fn new(sample: SampleType, nodata: Option<Vec<u8>>) -> Self {
+        let nan = nodata.as_deref().is_some_and(|bytes| is_nan(sample, bytes));
+        Self { sample, nodata, nan }
+    }
+
+    /// NaN equals NaN here, and the imaginary part is of no account, both as in GDAL.
+    pub(crate) fn is_data(&self, sample: &[u8]) -> bool {
+        let Some(nodata) = &self.nodata else { return true };
+        let word = sample.get(..nodata.len()).unwrap_or_default();
+        if self.nan { !is_nan(self.sample, word) } else { word != nodata.as_slice() }
+    }
+}
+
+fn is_nan(sample: SampleType, word: &[u8]) -> bool {
+    match (sample.is_float(), word) {
+        (true, &[a, b]) => u16::from_ne_bytes([a, b]) & 0x7fff > 0x7c00,
+        (true, &[a, b, c, d]) => f32::from_ne_bytes([a, b, c, d]).is_nan(),
+        (true, &[a, b, c, d, e, f, g, h]) => f64::from_ne_bytes([a, b, c, d, e, f, g, h]).is_nan(),
+        _ => false,
+    }
+}

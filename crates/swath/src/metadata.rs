@@ -1,0 +1,347 @@
+//! Georeferencing, nodata, bands and everything else a file says about its pixels.
+
+use swath_tiff::{
+    SampleType,
+    geo::{
+        Crs, Gcp, GeoKeys, GeoTransform, ModelTags, Nodata, Rpc,
+        gdal_xml::{self, BandMetadata, Domain, GdalMetadata, XmlDomain},
+        merge::{self, GeorefOrder, GeorefSource, Offer},
+        pam::{self, SideMetadata, SideSrs},
+        transform, world,
+        xml::Bounds,
+    },
+    structure::{Value, tag},
+    words::photometric::Photometric,
+};
+
+use crate::dataset::Dataset;
+
+/// Longest XML that is parsed, in a tag or beside the file.
+const MAX_XML: usize = 4 << 20;
+
+/// Where a raster lies.
+#[derive(Debug, Clone, Default)]
+pub struct Georeference {
+    /// The coordinate reference system.
+    pub crs: Option<Crs>,
+    /// From pixels to coordinates.
+    pub transform: Option<GeoTransform>,
+    /// Control points, where there is no transform.
+    pub gcps: Vec<Gcp>,
+    /// The control points' reference system.
+    pub gcp_crs: Option<Crs>,
+    /// Rational polynomial coefficients.
+    pub rpc: Option<Rpc>,
+    /// Whether a pixel stands for a point rather than an area.
+    pub pixel_is_point: bool,
+    /// The GeoTIFF keys as they stand.
+    pub keys: GeoKeys,
+}
+
+/// What is known about one band.
+#[derive(Debug, Clone, Default)]
+pub struct Band {
+    /// Its name.
+    pub description: Option<String>,
+    /// Unit of scaled values.
+    pub unit: Option<String>,
+    /// Value = stored × scale + offset.
+    pub scale: Option<f64>,
+    /// See `scale`.
+    pub offset: Option<f64>,
+    /// Stored value that means "no data".
+    pub nodata: Option<Nodata>,
+    /// What the band is as colour, in rasterio's words.
+    pub color: String,
+    /// Metadata by domain; statistics are in the default one (`""`).
+    pub domains: Vec<Domain>,
+    /// Domains that are XML.
+    pub xml_domains: Vec<XmlDomain>,
+}
+
+/// Everything a file says about its pixels.
+#[derive(Debug, Clone, Default)]
+pub struct Metadata {
+    /// Where the raster lies.
+    pub georeference: Georeference,
+    /// One for each band.
+    pub bands: Vec<Band>,
+    /// Metadata of the file, by domain.
+    pub domains: Vec<Domain>,
+    /// Domains that are XML.
+    pub xml_domains: Vec<XmlDomain>,
+    /// The writer's notes on how pixels were encoded.
+    pub image_structure: Vec<(String, String)>,
+    /// Colours of palette indices: red, green, blue, of 16 bits.
+    pub palette: Vec<[u16; 3]>,
+    /// Files beside this one that were used.
+    pub side_files: Vec<String>,
+    /// What was found but not understood.
+    pub unrecognised: Vec<String>,
+    /// What was wrong, but left the pixels readable.
+    pub problems: Vec<String>,
+}
+
+impl Metadata {
+    pub(crate) fn read(dataset: &Dataset) -> Self {
+        let mut found = Self { problems: dataset.main().layout.problems.clone(), ..Self::default() };
+        let side = found.side(dataset);
+        let mut own = found.own_xml(dataset);
+        if let Some(side) = &side {
+            merge::merge(&mut own, side);
+        }
+        found.georeference = found.georeference(dataset, side.as_ref());
+        found.bands = bands(dataset, &mut own);
+        found.domains = own.domains;
+        found.xml_domains = own.xml_domains;
+        found.image_structure = own.image_structure;
+        found.problems.append(&mut own.problems);
+        found.add_text_tags(dataset);
+        found.palette = found.palette(dataset);
+        let sidecars = dataset.sidecars();
+        found.side_files = sidecars.files.clone();
+        found.problems.extend(sidecars.problems.iter().cloned());
+        found
+    }
+
+    /// The nodata value of the first band.
+    pub fn nodata(&self) -> Option<&Nodata> {
+        self.bands.first()?.nodata.as_ref()
+    }
+
+    fn side(&mut self, dataset: &Dataset) -> Option<SideMetadata> {
+        let bytes = dataset.sidecars().pam.as_ref()?;
+        match pam::parse(bytes, Bounds::default().with_bytes(MAX_XML)) {
+            Ok(side) => {
+                self.problems.extend(side.problems.iter().map(|problem| format!("side file: {problem}")));
+                self.unrecognised.extend(side.unrecognised.iter().cloned());
+                Some(side)
+            }
+            Err(error) => {
+                self.problems.push(format!("the .aux.xml file is left aside: {error}"));
+                None
+            }
+        }
+    }
+
+    fn own_xml(&mut self, dataset: &Dataset) -> GdalMetadata {
+        let raw = match dataset.raw_tag(tag::GDAL_METADATA) {
+            None => return GdalMetadata::default(),
+            Some(Ok(raw)) => raw,
+            Some(Err(error)) => {
+                self.problems.push(format!("GDAL_METADATA is left aside: {error}"));
+                return GdalMetadata::default();
+            }
+        };
+        gdal_xml::parse(&raw, Bounds::default().with_bytes(MAX_XML)).unwrap_or_else(|error| {
+            self.problems.push(format!("GDAL_METADATA is left aside: {error}"));
+            GdalMetadata::default()
+        })
+    }
+
+    /// Doubles of a tag; a tag that cannot be read is told and left aside.
+    fn doubles(&mut self, dataset: &Dataset, number: u16) -> Vec<f64> {
+        match dataset.tag(number) {
+            Ok(Some(value)) => value.to_floats().unwrap_or_default(),
+            Ok(None) => Vec::new(),
+            Err(error) => {
+                self.problems.push(format!("tag {number} is left aside: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn georeference(&mut self, dataset: &Dataset, side: Option<&SideMetadata>) -> Georeference {
+        let directory: Vec<u16> = match dataset.tag(tag::GEO_KEY_DIRECTORY) {
+            Ok(Some(Value::Integers(values))) => values.into_iter().map(|value| value as u16).collect(),
+            Ok(_) => Vec::new(),
+            Err(error) => {
+                self.problems.push(format!("GeoKeyDirectory is left aside: {error}"));
+                Vec::new()
+            }
+        };
+        let doubles = self.doubles(dataset, tag::GEO_DOUBLE_PARAMS);
+        let ascii = dataset.raw_tag(tag::GEO_ASCII_PARAMS).and_then(Result::ok).unwrap_or_default();
+        let keys = if directory.is_empty() { GeoKeys::default() } else { GeoKeys::parse(&directory, &doubles, &ascii) };
+        let (pixel_scale, tiepoints, transformation) = (
+            self.doubles(dataset, tag::MODEL_PIXEL_SCALE),
+            self.doubles(dataset, tag::MODEL_TIEPOINT),
+            self.doubles(dataset, tag::MODEL_TRANSFORMATION),
+        );
+        let tags = ModelTags { pixel_scale: &pixel_scale, tiepoints: &tiepoints, transformation: &transformation };
+        let mut own = transform::read(&tags, &keys);
+        self.problems.extend(keys.problems.iter().cloned());
+        self.problems.append(&mut own.problems);
+        let crs = Crs::from_keys(&keys);
+        if let Some(crs) = &crs {
+            self.problems.extend(crs.problems.iter().cloned());
+        }
+        let world = self.world(dataset);
+        let choice = merge::choose(&GeorefOrder::default(), |source| match source {
+            GeorefSource::Pam => side.map(Offer::from).unwrap_or_default(),
+            GeorefSource::Internal => {
+                Offer { srs: crs.is_some(), transform: own.transform.is_some(), gcps: !own.gcps.is_empty() }
+            }
+            GeorefSource::WorldFile => Offer { transform: world.is_some(), ..Offer::default() },
+            _ => Offer::default(),
+        });
+        let crs_from = |source: Option<GeorefSource>, of_side: &dyn Fn(&SideMetadata) -> Option<SideSrs>| match source {
+            Some(GeorefSource::Pam) => side.and_then(of_side).map(|srs| Crs::from_text(&srs.text)),
+            Some(_) => crs.clone(),
+            None => None,
+        };
+        let rpc = self.doubles(dataset, tag::RPC_COEFFICIENT);
+        Georeference {
+            crs: crs_from(choice.srs, &|side| side.srs.clone()),
+            transform: match choice.transform {
+                Some(GeorefSource::Pam) => side.and_then(|side| side.geo_transform).map(GeoTransform),
+                Some(GeorefSource::WorldFile) => world.map(GeoTransform),
+                Some(_) => own.transform,
+                None => None,
+            },
+            gcps: match choice.gcps {
+                Some(GeorefSource::Pam) => side.map(side_gcps).unwrap_or_default(),
+                Some(_) => own.gcps,
+                None => Vec::new(),
+            },
+            gcp_crs: crs_from(choice.gcp_srs, &|side| side.gcp_srs.clone()),
+            rpc: Rpc::parse(&rpc),
+            pixel_is_point: keys.pixel_is_point(),
+            keys,
+        }
+    }
+
+    fn world(&mut self, dataset: &Dataset) -> Option<[f64; 6]> {
+        match world::parse(dataset.sidecars().world.as_ref()?) {
+            Ok(transform) => Some(transform),
+            Err(error) => {
+                self.problems.push(format!("the world file is left aside: {error}"));
+                None
+            }
+        }
+    }
+
+    /// GDAL shows these tags as items of the default domain, and so do we.
+    fn add_text_tags(&mut self, dataset: &Dataset) {
+        const TAGS: [(u16, &str); 12] = [
+            (269, "TIFFTAG_DOCUMENTNAME"),
+            (270, "TIFFTAG_IMAGEDESCRIPTION"),
+            (305, "TIFFTAG_SOFTWARE"),
+            (306, "TIFFTAG_DATETIME"),
+            (315, "TIFFTAG_ARTIST"),
+            (316, "TIFFTAG_HOSTCOMPUTER"),
+            (33432, "TIFFTAG_COPYRIGHT"),
+            (282, "TIFFTAG_XRESOLUTION"),
+            (283, "TIFFTAG_YRESOLUTION"),
+            (296, "TIFFTAG_RESOLUTIONUNIT"),
+            (280, "TIFFTAG_MINSAMPLEVALUE"),
+            (281, "TIFFTAG_MAXSAMPLEVALUE"),
+        ];
+        let mut items = Vec::new();
+        for (number, name) in TAGS {
+            let text = match dataset.tag(number) {
+                Ok(Some(Value::Text(text))) => text,
+                Ok(Some(value)) => match (number, value.to_floats().as_deref()) {
+                    (296, Some([unit, ..])) => match *unit as i64 {
+                        1 => "1 (unitless)".to_owned(),
+                        2 => "2 (pixels/inch)".to_owned(),
+                        3 => "3 (pixels/cm)".to_owned(),
+                        other => other.to_string(),
+                    },
+                    (_, Some([first, ..])) => first.to_string(),
+                    _ => continue,
+                },
+                Ok(None) => continue,
+                Err(error) => {
+                    self.problems.push(format!("tag {number} is left aside: {error}"));
+                    continue;
+                }
+            };
+            items.push((name.to_owned(), text));
+        }
+        let georeferenced = self.georeference.transform.is_some() || !self.georeference.keys.entries.is_empty();
+        if georeferenced {
+            let kind = if self.georeference.pixel_is_point { "Point" } else { "Area" };
+            items.push(("AREA_OR_POINT".to_owned(), kind.to_owned()));
+        }
+        match self.domains.iter_mut().find(|domain| domain.name.is_empty()) {
+            Some(domain) => {
+                items.retain(|(name, _)| domain.get(name).is_none());
+                domain.items.extend(items);
+            }
+            None if items.is_empty() => {}
+            None => self.domains.insert(0, Domain { name: String::new(), items }),
+        }
+    }
+
+    fn palette(&mut self, dataset: &Dataset) -> Vec<[u16; 3]> {
+        let layout = &dataset.main().layout;
+        if layout.photometric != Some(Photometric::Palette) {
+            return Vec::new();
+        }
+        let Ok(Some(Value::Integers(values))) = dataset.tag(tag::COLOR_MAP) else {
+            self.problems.push("a palette image without a readable ColorMap".to_owned());
+            return Vec::new();
+        };
+        let len = values.len() / 3;
+        let channel =
+            |start: usize| values.get(start..start + len).unwrap_or_default().iter().map(|value| *value as u16);
+        channel(0).zip(channel(len)).zip(channel(2 * len)).map(|((red, green), blue)| [red, green, blue]).collect()
+    }
+}
+
+fn side_gcps(side: &SideMetadata) -> Vec<Gcp> {
+    let convert =
+        |gcp: &pam::SideGcp| Gcp { id: gcp.id.clone(), pixel: gcp.pixel, line: gcp.line, x: gcp.x, y: gcp.y, z: gcp.z };
+    side.gcps.iter().map(convert).collect()
+}
+
+fn bands(dataset: &Dataset, own: &mut GdalMetadata) -> Vec<Band> {
+    let layout = &dataset.main().layout;
+    let file_nodata = dataset.nodata();
+    let colors = colors(layout.photometric, layout.samples, &layout.extra_samples);
+    (1..=u32::from(layout.samples))
+        .zip(colors)
+        .map(|(number, color)| {
+            let BandMetadata { domains, xml_domains, offset, scale, unit, description, color_interp, nodata } =
+                own.bands.remove(&number).unwrap_or_default();
+            let nodata = match nodata {
+                Some(side) => Nodata::parse(side.text.as_bytes()),
+                None => file_nodata.cloned(),
+            };
+            let color = color_interp.map_or(color, |name| name.to_lowercase());
+            Band { description, unit, scale, offset, nodata, color, domains, xml_domains }
+        })
+        .collect()
+}
+
+/// What bands are as colour, from the tags alone, in rasterio's words.
+fn colors(photometric: Option<Photometric>, samples: u16, extra: &[u16]) -> Vec<String> {
+    let base: &[&str] = match photometric {
+        // Stored YCbCr is handed out as RGB wherever its three samples lie together.
+        Some(Photometric::Rgb | Photometric::YCbCr) if samples >= 3 => &["red", "green", "blue"],
+        Some(Photometric::Palette) => &["palette"],
+        Some(Photometric::Separated) if samples >= 4 => &["cyan", "magenta", "yellow", "black"],
+        _ => &["gray"],
+    };
+    let count = usize::from(samples);
+    let extras = count.saturating_sub(base.len());
+    // Where the file names fewer extra samples than it has, the named ones are the last.
+    let unnamed = extras.saturating_sub(extra.len());
+    (0..count)
+        .map(|index| match base.get(index) {
+            Some(color) => (*color).to_owned(),
+            None => match (index - base.len()).checked_sub(unnamed).and_then(|position| extra.get(position)) {
+                Some(1 | 2) => "alpha".to_owned(),
+                _ => "undefined".to_owned(),
+            },
+        })
+        .collect()
+}
+
+impl Band {
+    /// The nodata value as a sample of this type; `None` where no sample can have it.
+    pub fn nodata_sample(&self, sample: SampleType) -> Option<Vec<u8>> {
+        self.nodata.as_ref()?.for_dtype(sample).map(|bytes| bytes.as_slice().to_vec())
+    }
+}

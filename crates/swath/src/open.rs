@@ -1,0 +1,177 @@
+//! Opening a file: one or two reads.
+
+use std::{
+    ops::Range,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use swath_codec::Registry;
+use swath_io::{FileSource, Source};
+use swath_tiff::{
+    Limits, Place, TiffError,
+    structure::{Bytes, Header, Ifd, Lack, Layout},
+};
+
+use crate::{dataset::Dataset, error::Error, image::Image};
+
+/// Bytes fetched around anything that parsing wants: a COG's header and first directories fit.
+const PREFETCH: u64 = 16 << 10;
+/// Pieces of the file that stay at hand.
+const MAX_PIECES: usize = 64;
+
+/// How to open a file.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    limits: Limits,
+    registry: Option<Arc<Registry>>,
+    threads: Option<usize>,
+}
+
+impl OpenOptions {
+    /// How much the file may ask for.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Decoders other than the default ones.
+    pub fn with_registry(mut self, registry: Arc<Registry>) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// Threads a read may use; all cores unless said otherwise.
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Opens a local file.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is not a TIFF file we understand.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset, Error> {
+        let path = path.as_ref();
+        let name: Arc<str> = path.display().to_string().into();
+        let source = FileSource::open(path).map_err(|error| Error::from(error).in_source(&name))?;
+        self.open_named(Arc::new(source), name, Some(path))
+    }
+
+    /// Opens any source.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open_source(&self, source: Arc<dyn Source>) -> Result<Dataset, Error> {
+        let name: Arc<str> = source.name().into();
+        self.open_named(source, name, None)
+    }
+
+    fn open_named(&self, source: Arc<dyn Source>, name: Arc<str>, path: Option<&Path>) -> Result<Dataset, Error> {
+        let open = || {
+            let fetch = Fetch::new(source)?;
+            let header = fetch.parse(Header::parse)?;
+            if header.first_ifd == 0 {
+                return Err(Error::malformed("the header names no directory"));
+            }
+            let parse = |bytes: &Bytes| {
+                let ifd = Ifd::parse(bytes, &header, header.first_ifd)?;
+                let layout = Layout::parse(&ifd, bytes, &header, &self.limits)?;
+                Ok((ifd, layout))
+            };
+            let (ifd, layout) = fetch.parse(parse).map_err(|error| error.in_ifd(0))?;
+            let main = Image::new(0, ifd, layout, &self.limits)?;
+            Ok(Dataset::new(
+                fetch,
+                name.clone(),
+                path.map(Path::to_path_buf),
+                header,
+                main,
+                self.limits.clone(),
+                self.registry.clone().unwrap_or_default(),
+                self.threads,
+            ))
+        };
+        open().map_err(|error: Error| error.in_source(&name))
+    }
+}
+
+/// Gives parsers the bytes they lack, and keeps what it fetched.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub(crate) source: Arc<dyn Source>,
+    size: u64,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    bytes: Bytes,
+    pieces: usize,
+}
+
+impl Fetch {
+    pub(crate) fn new(source: Arc<dyn Source>) -> Result<Self, Error> {
+        let size = source.size()?;
+        Ok(Self { source, size, known: Mutex::new(Known { bytes: Bytes::new(size), pieces: 0 }) })
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Runs a parser until it lacks nothing.
+    pub(crate) fn parse<T>(&self, parser: impl Fn(&Bytes) -> Result<T, Lack>) -> Result<T, Error> {
+        self.step(|bytes| match parser(bytes) {
+            Ok(value) => Ok(Ok(value)),
+            Err(Lack::Fault(error)) => Ok(Err(Error::from(error))),
+            Err(Lack::Range(range)) => Err(range),
+        })?
+    }
+
+    /// Runs a step until it no longer names a range it lacks.
+    pub(crate) fn step<T>(&self, mut step: impl FnMut(&Bytes) -> Result<T, Range<u64>>) -> Result<T, Error> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last: Option<Range<u64>> = None;
+        loop {
+            let range = match step(&known.bytes) {
+                Ok(value) => return Ok(value),
+                Err(range) => range,
+            };
+            if last.as_ref() == Some(&range) {
+                return Err(TiffError::malformed("a range was wanted twice").at_offset(range.start).into());
+            }
+            let end = range.start.saturating_add(PREFETCH).min(self.size).max(range.end);
+            let piece = self.read(range.start..end)?;
+            if known.pieces >= MAX_PIECES {
+                // A hostile chain of directories must not make us keep the file. The parser asks again for what it needs.
+                *known = Known { bytes: Bytes::new(self.size), pieces: 0 };
+            }
+            known.bytes.insert(range.start, piece);
+            known.pieces += 1;
+            last = Some(range);
+        }
+    }
+
+    /// The bytes of a range: from what is at hand, or read for this once.
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
+        let len = range.end.saturating_sub(range.start);
+        {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            match known.bytes.get(range.start, len) {
+                Ok(found) => return Ok(found.to_vec()),
+                Err(Lack::Fault(error)) => return Err(error.into()),
+                Err(Lack::Range(_)) => {}
+            }
+        }
+        self.read(range)
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
+        let mut piece = vec![0; usize::try_from(range.end - range.start).unwrap_or(usize::MAX)];
+        self.source
+            .read_at(range.start, &mut piece)
+            .map_err(|error| Error::from(error).at(&Place { offset: Some(range.start), ..Place::default() }))?;
+        Ok(piece)
+    }
+}

@@ -1,0 +1,311 @@
+//! Reading windows.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use swath_tiff::{Place, SampleType, TiffError, Window, words::photometric::Photometric};
+
+use crate::{
+    buffer::Buffer,
+    color::ColorView,
+    dataset::Dataset,
+    error::Error,
+    image::Image,
+    raster::{Interleave, Raster},
+    schedule::{self, Order},
+};
+
+/// Ends a read from another thread.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends every read that has this token, at its next tile.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Cancel::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What to read. The default is the whole first image, all bands, bands apart.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    pub(crate) window: Option<Window>,
+    pub(crate) bands: Option<Vec<u32>>,
+    pub(crate) overview: Option<usize>,
+    pub(crate) page: Option<usize>,
+    pub(crate) interleave: Interleave,
+    pub(crate) color: ColorView,
+    pub(crate) upright: bool,
+    pub(crate) threads: Option<usize>,
+    pub(crate) cancel: Option<Cancel>,
+}
+
+impl ReadOptions {
+    /// Only this window, in pixels of the image or overview that is read.
+    pub fn with_window(mut self, window: Window) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// Only these bands, in this order. Bands are counted from 1, as in GDAL.
+    pub fn with_bands(mut self, bands: impl IntoIterator<Item = u32>) -> Self {
+        self.bands = Some(bands.into_iter().collect());
+        self
+    }
+
+    /// An overview instead of the full image: 0 is the largest.
+    pub fn with_overview(mut self, level: usize) -> Self {
+        self.overview = Some(level);
+        self
+    }
+
+    /// Another directory of the file instead of the first image, counted from 0 along the chain.
+    pub fn with_ifd(mut self, index: usize) -> Self {
+        self.page = Some(index);
+        self
+    }
+
+    /// Bands apart (the default) or side by side.
+    pub fn with_interleave(mut self, interleave: Interleave) -> Self {
+        self.interleave = interleave;
+        self
+    }
+
+    /// Samples as they are stored (the default), or as the colours they stand for.
+    pub fn with_color(mut self, color: ColorView) -> Self {
+        self.color = color;
+        self
+    }
+
+    /// Turns the result upright as the Orientation tag says. Georeferenced rasters are upright already; photos may not be.
+    pub fn with_upright(mut self, upright: bool) -> Self {
+        self.upright = upright;
+        self
+    }
+
+    /// Threads this read may use.
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// A token that ends the read.
+    pub fn with_cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+}
+
+/// A request, checked against the image.
+struct Request<'a> {
+    image: &'a Image,
+    /// The file the image is in: the dataset's own, or a sidecar.
+    dataset: &'a Dataset,
+    window: Window,
+    bands: Vec<u16>,
+    len: usize,
+}
+
+impl Dataset {
+    /// Reads samples into new memory.
+    ///
+    /// # Errors
+    /// When the window or a band is outside the image, a limit is exceeded, bytes cannot be had or a tile is damaged.
+    pub fn read(&self, options: &ReadOptions) -> Result<Raster, Error> {
+        if options.color == ColorView::Rgba && self.select(options)?.1.has_inks() {
+            return self.read_inks_as_rgba(options);
+        }
+        let request = self.request(options)?;
+        let mut buffer = Buffer::zeroed(request.len).ok_or_else(|| {
+            Error::usage(format!("there is no memory for {} bytes", request.len)).in_source(&self.name)
+        })?;
+        request.run(options, buffer.bytes_mut(), true)?;
+        let raster = Raster {
+            buffer,
+            sample: request.image.layout.sample,
+            width: request.window.width,
+            height: request.window.height,
+            bands: request.bands.len() as u32,
+            interleave: options.interleave,
+        };
+        if options.upright { Ok(raster.upright(request.image.layout.orientation)) } else { Ok(raster) }
+    }
+
+    /// Reads samples into the caller's memory, which must have exactly the size of the result
+    /// ([`Dataset::read_len`]). Turning upright is not done here.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`], and when the size is wrong.
+    pub fn read_into(&self, options: &ReadOptions, out: &mut [u8]) -> Result<(), Error> {
+        let request = self.request(options)?;
+        if out.len() != request.len {
+            let detail = format!("the buffer has {} bytes, the result has {}", out.len(), request.len);
+            return Err(Error::usage(detail).in_source(&self.name));
+        }
+        request.run(options, out, false)
+    }
+
+    /// Bytes that [`Dataset::read`] would return.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`], without reading a tile.
+    pub fn read_len(&self, options: &ReadOptions) -> Result<usize, Error> {
+        self.request(options).map(|request| request.len)
+    }
+
+    fn request(&self, options: &ReadOptions) -> Result<Request<'_>, Error> {
+        let (dataset, image) = self.select(options)?;
+        let checked = dataset.check(image, options);
+        checked.map_err(|error| error.in_ifd(image.index).in_source(&dataset.name))
+    }
+
+    /// The directory that the options name, and the file it is in.
+    fn select(&self, options: &ReadOptions) -> Result<(&Dataset, &Image), Error> {
+        match (options.page, options.overview) {
+            (Some(_), Some(_)) => {
+                Err(Error::usage("an overview and a directory cannot be read at once").in_source(&self.name))
+            }
+            (Some(0), None) | (None, None) => Ok((self, self.main())),
+            (Some(page), None) => self.image(page).map(|image| (self, image)),
+            (None, Some(level)) => {
+                let overviews = self.overviews()?;
+                let overview = overviews.get(level).ok_or_else(|| {
+                    Error::usage(format!("there is no overview {level}; the file has {}", overviews.len()))
+                        .in_source(&self.name)
+                })?;
+                self.overview_image(overview)
+            }
+        }
+    }
+
+    fn check<'a>(&'a self, image: &'a Image, options: &ReadOptions) -> Result<Request<'a>, Error> {
+        let layout = &image.layout;
+        let window = options.window.unwrap_or(Window::new(0, 0, layout.width, layout.height));
+        if !window.fits(layout.width, layout.height) {
+            let detail = format!("the window ({window}) is not inside the image of {}x{}", layout.width, layout.height);
+            return Err(Error::usage(detail));
+        }
+        let samples = layout.samples;
+        let bands: Vec<u16> = match &options.bands {
+            None => (0..samples).collect(),
+            Some(bands) => bands
+                .iter()
+                .map(|band| match band.checked_sub(1).and_then(|band| u16::try_from(band).ok()) {
+                    Some(band) if band < samples => Ok(band),
+                    _ => Err(Error::usage(format!("there is no band {band}; the image has bands 1 to {samples}"))),
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        if bands.is_empty() {
+            return Err(Error::usage("no band is wanted"));
+        }
+        let bytes = u128::from(window.pixels()) * bands.len() as u128 * layout.sample.size() as u128;
+        let limits = &self.limits;
+        let limit = |what: &'static str, allowed: u64, field: &'static str| {
+            let asked = u64::try_from(bytes).unwrap_or(u64::MAX);
+            Error::from(TiffError::Limit { what, asked, allowed, field, place: Place::default() })
+        };
+        if bytes > u128::from(limits.decoded_bytes) {
+            return Err(limit("decoded size", limits.decoded_bytes, "decoded_bytes"));
+        }
+        let plausible = self.fetch.size().saturating_mul(limits.expansion).max(limits.decoded_floor);
+        if bytes > u128::from(plausible) {
+            return Err(limit("decoded size for so small a file", plausible, "expansion"));
+        }
+        let len = usize::try_from(bytes).ok().filter(|len| isize::try_from(*len).is_ok());
+        let len = len.ok_or_else(|| limit("decoded size", isize::MAX as u64, "decoded_bytes"))?;
+        Ok(Request { image, dataset: self, window, bands, len })
+    }
+
+    /// One sample of what sparse tiles hold: nodata where the file has one that the type can hold, else zero.
+    fn fill_sample(&self, image: &Image) -> Vec<u8> {
+        let sample = image.layout.sample;
+        let mask = image.layout.photometric == Some(Photometric::Mask);
+        let nodata = if mask { None } else { self.nodata_bytes(sample) };
+        nodata.unwrap_or_else(|| vec![0; sample.size()])
+    }
+}
+
+impl Request<'_> {
+    fn run(&self, options: &ReadOptions, out: &mut [u8], zeroed: bool) -> Result<(), Error> {
+        let dataset = self.dataset;
+        let mut run = || {
+            let host = self.image.host(&dataset.registry, &dataset.limits)?;
+            let fill = dataset.fill_sample(self.image);
+            let order = Order {
+                fetch: &dataset.fetch,
+                image: self.image,
+                host,
+                window: self.window,
+                bands: &self.bands,
+                interleave: options.interleave,
+                fill: &fill,
+                zeroed,
+                threads: options.threads.or(dataset.threads).unwrap_or_else(schedule::cores),
+                cancel: options.cancel.as_ref(),
+                pool: &dataset.pool,
+            };
+            schedule::run(&order, out)
+        };
+        run().map_err(|error: Error| error.in_ifd(self.image.index).in_source(&dataset.name))
+    }
+}
+
+impl Raster {
+    /// Turned as the Orientation tag says the picture was stored.
+    fn upright(self, orientation: u16) -> Raster {
+        if orientation == 1 {
+            return self;
+        }
+        let (width, height) = (self.width as usize, self.height as usize);
+        let transposed = orientation >= 5;
+        let (new_width, new_height) = if transposed { (height, width) } else { (width, height) };
+        let size = self.sample.size();
+        let (planes, pixel) = match self.interleave {
+            Interleave::Band => (self.bands as usize, size),
+            Interleave::Pixel => (1, size * self.bands as usize),
+        };
+        let Some(mut buffer) = Buffer::zeroed(self.bytes().len()) else { return self };
+        let plane_len = width * height * pixel;
+        let planes_out = buffer.bytes_mut().chunks_exact_mut(plane_len.max(1));
+        for (source, target) in self.bytes().chunks_exact(plane_len.max(1)).zip(planes_out).take(planes) {
+            for (index, place) in target.chunks_exact_mut(pixel).enumerate() {
+                let (x, y) = (index % new_width, index / new_width);
+                // Where the upright pixel stands in the stored picture.
+                let (from_x, from_y) = match orientation {
+                    2 => (width - 1 - x, y),
+                    3 => (width - 1 - x, height - 1 - y),
+                    4 => (x, height - 1 - y),
+                    5 => (y, x),
+                    6 => (y, height - 1 - x),
+                    7 => (width - 1 - y, height - 1 - x),
+                    _ => (width - 1 - y, x),
+                };
+                let at = (from_y * width + from_x) * pixel;
+                if let Some(found) = source.get(at..at + pixel) {
+                    place.copy_from_slice(found);
+                }
+            }
+        }
+        Raster { buffer, width: new_width as u32, height: new_height as u32, ..self }
+    }
+
+    /// A raster of one band from bytes that are already there.
+    pub(crate) fn from_u8(width: u32, height: u32, bytes: &[u8]) -> Option<Raster> {
+        let mut buffer = Buffer::zeroed(bytes.len())?;
+        buffer.bytes_mut().copy_from_slice(bytes);
+        Some(Raster { buffer, sample: SampleType::U8, width, height, bands: 1, interleave: Interleave::Band })
+    }
+}

@@ -1,0 +1,450 @@
+//! Runs a read: tiles are located, fetched and decoded by as many threads as are worth starting.
+//!
+//! Workers draw jobs from a [`Producer`], which cuts the output and looks tiles up as it goes, so neither the list of
+//! tiles nor the list of output slices is ever complete in memory. A job is one read of neighbouring tiles: the thread
+//! that reads the bytes decodes them while they are in its cache.
+
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use swath_codec::{
+    Scratch,
+    host::{Host, Take, Target},
+};
+use swath_io::{
+    ReadInto,
+    wrap::coalesce::{Merge, coalesce},
+};
+use swath_tiff::{Compression, Place, Window, structure::Planar};
+
+use crate::{
+    assemble::{self, Canvas},
+    error::{Error, ErrorKind},
+    image::Image,
+    open::Fetch,
+    raster::Interleave,
+    read::Cancel,
+};
+
+/// Output slices that are cut ahead.
+const SLICES: usize = 1 << 16;
+/// Neighbouring tiles this far apart are read along: a few pages cost less than another call.
+const GAP: u64 = 16 << 10;
+/// Rows of uncompressed tiles are read in pieces of about this size, which stay in the second-level cache.
+const PIECE: u64 = 256 << 10;
+/// Below this many decoded bytes for each thread, starting the thread costs more than it brings.
+const WORTH_A_THREAD: u64 = 96 << 10;
+
+/// Everything about a read that does not change while it runs.
+pub(crate) struct Order<'a> {
+    pub(crate) fetch: &'a Fetch,
+    pub(crate) image: &'a Image,
+    pub(crate) host: &'a Host,
+    pub(crate) window: Window,
+    /// Samples to read, counted from 0.
+    pub(crate) bands: &'a [u16],
+    pub(crate) interleave: Interleave,
+    /// One sample of what sparse tiles hold.
+    pub(crate) fill: &'a [u8],
+    /// Whether the output is known to hold zeros.
+    pub(crate) zeroed: bool,
+    pub(crate) threads: usize,
+    pub(crate) cancel: Option<&'a Cancel>,
+    pub(crate) pool: &'a ScratchPool,
+}
+
+/// What threads keep between reads of one file.
+#[derive(Debug, Default)]
+pub(crate) struct ScratchPool(Mutex<Vec<Worker>>);
+
+/// One thread's codec contexts and buffers.
+#[derive(Debug, Default)]
+struct Worker {
+    scratch: Scratch,
+    bytes: Vec<u8>,
+}
+
+impl ScratchPool {
+    fn take(&self) -> Worker {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, mut worker: Worker) {
+        // A file of one huge strip must not make us keep its buffers.
+        const KEEP: usize = 16 << 20;
+        if worker.bytes.capacity() > KEEP {
+            worker.bytes = Vec::new();
+        }
+        worker.scratch.shrink(KEEP);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
+}
+
+/// Cores this process may use; asking the system takes longer than opening a file, so it is asked once.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// One tile of one plane.
+struct Part {
+    index: u64,
+    /// Where its bytes are; `None` for a sparse tile.
+    range: Option<Range<u64>>,
+    take: Arc<Take>,
+}
+
+/// One piece of the output and the tiles that fill it.
+struct Task<'a> {
+    parts: Vec<Part>,
+    rows: u32,
+    inside: Window,
+    target: Target<'a>,
+}
+
+/// One read, and the tasks whose bytes it brings. Tasks of several parts bring reads of their own.
+struct Job<'a> {
+    reads: Vec<Range<u64>>,
+    tasks: Vec<Task<'a>>,
+}
+
+struct Producer<'a, 'o> {
+    order: &'o Order<'o>,
+    canvas: Canvas<'a>,
+    columns: Range<u32>,
+    rows: Range<u32>,
+    takes: Vec<Arc<Take>>,
+    queue: VecDeque<Job<'a>>,
+    merge_len: u64,
+}
+
+/// Reads the window into `out`, which has exactly its size.
+pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
+    let decoded = out.len() as u64;
+    let workers = order.threads.min((decoded / WORTH_A_THREAD).max(1) as usize).max(1);
+    let producer = Mutex::new(Producer::new(order, out, workers)?);
+    let stop = AtomicBool::new(false);
+    let first_error: Mutex<Option<(u64, Error)>> = Mutex::new(None);
+    let work = || {
+        let mut worker = order.pool.take();
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let outcome = match cancelled(order.cancel) {
+                Some(error) => Err((0, error)),
+                None => {
+                    let next = producer.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    match next {
+                        Ok(Some(job)) => run_job(order, job, &mut worker),
+                        Ok(None) => break,
+                        Err(error) => Err((0, error)),
+                    }
+                }
+            };
+            if let Err((index, error)) = outcome {
+                stop.store(true, Ordering::Relaxed);
+                let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+                if first.as_ref().is_none_or(|(known, _)| index < *known) {
+                    *first = Some((index, error));
+                }
+            }
+        }
+        order.pool.give_back(worker);
+    };
+    let jobs_ahead = producer.lock().unwrap_or_else(PoisonError::into_inner).look_ahead()?;
+    let helpers = workers.min(jobs_ahead).saturating_sub(1);
+    if helpers == 0 {
+        work();
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 0..helpers {
+                scope.spawn(work);
+            }
+            work();
+        });
+    }
+    match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn cancelled(cancel: Option<&Cancel>) -> Option<Error> {
+    cancel.is_some_and(Cancel::is_cancelled).then(|| Error::new(ErrorKind::Cancelled))
+}
+
+impl<'a, 'o> Producer<'a, 'o> {
+    fn new(order: &'o Order<'o>, out: &'a mut [u8], workers: usize) -> Result<Self, Error> {
+        let size = order.image.layout.sample.size();
+        let samples = order.bands.len() as u16;
+        let (strands, row_samples) = match order.interleave {
+            Interleave::Band => (usize::from(samples), 1),
+            Interleave::Pixel => (1, usize::from(samples)),
+        };
+        let separate = order.image.layout.planar == Planar::Separate;
+        let takes = match (separate, order.interleave) {
+            (false, Interleave::Band) => vec![Take::Bands(order.bands.to_vec())],
+            (false, Interleave::Pixel) => {
+                vec![Take::Pixels { samples: order.bands.to_vec(), slot: 0, step: samples }]
+            }
+            (true, Interleave::Band) => vec![Take::Bands(vec![0]); usize::from(samples)],
+            (true, Interleave::Pixel) => {
+                (0..samples).map(|slot| Take::Pixels { samples: vec![0], slot, step: samples }).collect()
+            }
+        };
+        let (columns, rows) = order.image.grid.span(&order.window);
+        let row_len = order.window.width as usize * row_samples * size;
+        // Enough jobs for every thread to draw several, so that they end together.
+        let merge_len = (order.fetch.size() / (workers as u64 * 8)).clamp(32 << 10, 512 << 10);
+        Ok(Self {
+            order,
+            canvas: Canvas::new(out, strands, row_len),
+            columns,
+            rows,
+            takes: takes.into_iter().map(Arc::new).collect(),
+            queue: VecDeque::new(),
+            merge_len,
+        })
+    }
+
+    /// Prepares the first jobs and tells how many there are: a lower bound for the whole read.
+    fn look_ahead(&mut self) -> Result<usize, Error> {
+        if self.queue.is_empty() && !self.rows.is_empty() {
+            self.prepare()?;
+        }
+        Ok(self.queue.len())
+    }
+
+    fn next(&mut self) -> Result<Option<Job<'a>>, Error> {
+        while self.queue.is_empty() && !self.rows.is_empty() {
+            self.prepare()?;
+        }
+        Ok(self.queue.pop_front())
+    }
+
+    /// Cuts the next rows of tiles.
+    fn prepare(&mut self) -> Result<(), Error> {
+        let mut tasks = Vec::new();
+        let mut slices = 0;
+        while slices < SLICES
+            && let Some(row) = self.rows.next()
+        {
+            slices += self.prepare_row(row, &mut tasks)?;
+        }
+        self.enqueue(tasks);
+        Ok(())
+    }
+
+    fn prepare_row(&mut self, row: u32, tasks: &mut Vec<Task<'a>>) -> Result<usize, Error> {
+        let (order, image) = (self.order, self.order.image);
+        let grid = &image.grid;
+        let cells: Vec<_> = self.columns.clone().filter_map(|column| grid.cell(&order.window, column, row)).collect();
+        let Some(first) = cells.first().copied() else { return Ok(0) };
+        let height = first.inside.height as usize;
+        let bands = self.canvas.take_rows(height);
+        // The tiles of this row, by plane.
+        let planes: Vec<u32> = match image.layout.planar {
+            Planar::Contig => vec![0],
+            Planar::Separate => order.bands.iter().map(|band| u32::from(*band)).collect(),
+        };
+        let mut located = Vec::with_capacity(planes.len());
+        for plane in &planes {
+            let start = grid.index(self.columns.start, row, *plane);
+            located.push((start, image.locate(start..start + cells.len() as u64, order.fetch)?));
+        }
+        let part = |slot: usize, cell: usize| -> Part {
+            let (start, ranges) = &located[slot];
+            Part { index: start + cell as u64, range: ranges[cell].clone(), take: self.takes[slot].clone() }
+        };
+        let full_width = cells.len() == 1 && first.inside.width == grid.tile_width && first.inside.y == 0;
+        let one_strand = self.takes.len() == 1 && self.canvas.strands() == 1;
+        let in_order = order.bands.iter().copied().eq(0..order.host.spec().samples);
+        if full_width && one_strand && in_order && order.host.decodes_in_place() && first.inside.height == first.rows {
+            if let Some(whole) = bands.into_iter().next() {
+                let task = Task {
+                    parts: vec![part(0, 0)],
+                    rows: first.rows,
+                    inside: first.inside,
+                    target: Target::Whole(whole),
+                };
+                self.push_pieces(task, tasks);
+            }
+            return Ok(1);
+        }
+        let sample = image.layout.sample.size();
+        let pixel = match order.interleave {
+            Interleave::Band => sample,
+            Interleave::Pixel => sample * order.bands.len(),
+        };
+        let widths: Vec<usize> = cells.iter().map(|cell| cell.inside.width as usize * pixel).collect();
+        let slices = cells.len() * height * self.canvas.strands();
+        for (position, (cell, mut rows)) in cells.iter().zip(self.canvas.cut(bands, &widths)).enumerate() {
+            if self.takes.len() > 1 && order.interleave == Interleave::Band {
+                // Planes apart in the file and in the output: every one is a task of its own.
+                for slot in 0..self.takes.len() {
+                    let rest = rows.split_off(height.min(rows.len()));
+                    let target = Target::Rows(std::mem::replace(&mut rows, rest));
+                    let task = Task { parts: vec![part(slot, position)], rows: cell.rows, inside: cell.inside, target };
+                    self.push_pieces(task, tasks);
+                }
+            } else {
+                let parts = (0..self.takes.len()).map(|slot| part(slot, position)).collect();
+                let task = Task { parts, rows: cell.rows, inside: cell.inside, target: Target::Rows(rows) };
+                self.push_pieces(task, tasks);
+            }
+        }
+        Ok(slices)
+    }
+
+    /// Uncompressed rows can be read one by one: a strip as large as the image becomes many small tasks, and only the
+    /// rows of the window are read.
+    fn push_pieces(&self, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
+        let spec = self.order.host.spec();
+        let divisible = spec.compression == Compression::None && spec.packed_subsampling.is_none();
+        let strands = match (&task.target, &*task.parts) {
+            (Target::Rows(rows), [_]) => rows.len() / (task.inside.height as usize).max(1),
+            (Target::Whole(_), [_]) => 1,
+            _ => 0,
+        };
+        let [Part { range: Some(range), index, take }] = &*task.parts else {
+            tasks.push(task);
+            return;
+        };
+        if !divisible || strands != 1 {
+            tasks.push(task);
+            return;
+        }
+        let row_len = spec.stored_row_len() as u64;
+        let step = (PIECE / row_len.max(1)).max(1) as u32;
+        let (range, index, take, inside) = (range.clone(), *index, take.clone(), task.inside);
+        let mut piece = |y: u32, height: u32, target: Target<'a>| {
+            let start = range.start + u64::from(inside.y + y) * row_len;
+            tasks.push(Task {
+                parts: vec![Part {
+                    index,
+                    range: Some(start..start + u64::from(height) * row_len),
+                    take: take.clone(),
+                }],
+                rows: height,
+                inside: Window::new(inside.x, 0, inside.width, height),
+                target,
+            });
+        };
+        match task.target {
+            Target::Whole(whole) => {
+                for (number, chunk) in whole.chunks_mut(step as usize * row_len as usize).enumerate() {
+                    let height = (chunk.len() as u64 / row_len.max(1)) as u32;
+                    piece(number as u32 * step, height, Target::Whole(chunk));
+                }
+            }
+            Target::Rows(mut rows) => {
+                let mut y = 0;
+                while !rows.is_empty() {
+                    let rest = rows.split_off((step as usize).min(rows.len()));
+                    let height = rows.len() as u32;
+                    piece(y, height, Target::Rows(std::mem::replace(&mut rows, rest)));
+                    y += height;
+                }
+            }
+        }
+    }
+
+    /// Sparse tasks come first and in one job; the others in file order, neighbours together.
+    fn enqueue(&mut self, tasks: Vec<Task<'a>>) {
+        let mut sparse = Vec::new();
+        let mut single: Vec<Option<Task<'a>>> = Vec::new();
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for task in tasks {
+            match &*task.parts {
+                [Part { range: None, .. }] => sparse.push(task),
+                [Part { range: Some(range), .. }] => {
+                    ranges.push(range.clone());
+                    single.push(Some(task));
+                }
+                parts => {
+                    let reads = parts.iter().filter_map(|part| part.range.clone()).collect();
+                    self.queue.push_back(Job { reads, tasks: vec![task] });
+                }
+            }
+        }
+        if !sparse.is_empty() {
+            self.queue.push_back(Job { reads: Vec::new(), tasks: sparse });
+        }
+        for merged in coalesce(&ranges, Merge { gap: GAP, max_len: self.merge_len }) {
+            let tasks = merged.members.iter().filter_map(|member| single.get_mut(*member)?.take()).collect();
+            self.queue.push_back(Job { reads: vec![merged.range], tasks });
+        }
+        // An empty range (a tile of no bytes) belongs to no merged read, yet its task has to be told.
+        for task in single.into_iter().flatten() {
+            self.queue.push_back(Job { reads: Vec::new(), tasks: vec![task] });
+        }
+    }
+}
+
+/// Reads what the job needs and decodes it. An error comes with its tile's number, so that the first tile is reported.
+fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (u64, Error)> {
+    let Job { reads, tasks } = job;
+    let first = tasks.first().and_then(|task| task.parts.first()).map_or(0, |part| part.index);
+    let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
+    let total =
+        usize::try_from(total).map_err(|_| (first, Error::malformed("a tile is larger than the address space")))?;
+    if worker.bytes.len() < total {
+        worker.bytes = vec![0; total];
+    }
+    let mut pieces = Vec::with_capacity(reads.len());
+    let mut rest = worker.bytes.get_mut(..total).unwrap_or_default();
+    for range in &reads {
+        let (head, tail) = rest.split_at_mut_checked((range.end - range.start) as usize).unwrap_or_default();
+        pieces.push(ReadInto { offset: range.start, buffer: head });
+        rest = tail;
+    }
+    order.fetch.source.read_many(&mut pieces).map_err(|error| {
+        let place = Place { offset: reads.first().map(|range| range.start), ..order.image.place_of(first) };
+        (first, Error::from(error).at(&place))
+    })?;
+    let find = |range: &Range<u64>| -> Option<&[u8]> {
+        pieces.iter().find_map(|piece| {
+            let start = usize::try_from(range.start.checked_sub(piece.offset)?).ok()?;
+            piece.buffer.get(start..start.checked_add((range.end - range.start) as usize)?)
+        })
+    };
+    for mut task in tasks {
+        for part in &task.parts {
+            let Some(range) = &part.range else {
+                fill_sparse(order, part, &mut task.target);
+                continue;
+            };
+            let src = find(range).unwrap_or_default();
+            order.host.decode(task.rows, src, task.inside, &part.take, &mut task.target, &mut worker.scratch).map_err(
+                |error| {
+                    let place = Place { offset: Some(range.start), ..order.image.place_of(part.index) };
+                    (part.index, Error::from(error).at(&place))
+                },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn fill_sparse(order: &Order<'_>, part: &Part, target: &mut Target<'_>) {
+    // Untouched pages of a fresh buffer stay unmapped: an empty raster costs no memory.
+    if order.zeroed && order.fill.iter().all(|byte| *byte == 0) {
+        return;
+    }
+    let size = order.fill.len();
+    match &*part.take {
+        Take::Bands(_) => assemble::fill(target, order.fill, 0, size),
+        Take::Pixels { samples, slot, step } => {
+            for position in 0..samples.len() {
+                assemble::fill(target, order.fill, (usize::from(*slot) + position) * size, usize::from(*step) * size);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Files beside a file that add to it: `.ovr`, `.msk`, `.aux.xml` and world files.
+
+use std::path::{Path, PathBuf};
+
+use swath_tiff::Limits;
+
+use crate::{dataset::Dataset, open::OpenOptions};
+
+/// What was found beside a file. Only local files have sidecars here.
+#[derive(Debug, Default)]
+pub(crate) struct Sidecars {
+    overviews: Option<Box<Dataset>>,
+    mask: Option<Box<Dataset>>,
+    pub(crate) pam: Option<Vec<u8>>,
+    pub(crate) world: Option<Vec<u8>>,
+    /// Names of the files that were used.
+    pub(crate) files: Vec<String>,
+    pub(crate) problems: Vec<String>,
+}
+
+/// Longest side file that is read: they hold metadata, not pixels.
+const MAX_LEN: u64 = 16 << 20;
+
+impl Sidecars {
+    pub(crate) fn find(dataset: &Dataset) -> Self {
+        let Some(path) = &dataset.path else { return Self::default() };
+        let mut found = Self::default();
+        found.overviews = found.dataset(path, "ovr", &dataset.limits);
+        found.mask = found.dataset(path, "msk", &dataset.limits);
+        found.pam = found.text(&appended(path, "aux.xml"));
+        found.world = world_files(path).iter().find_map(|candidate| found.text(candidate));
+        found
+    }
+
+    pub(crate) fn overviews(&self) -> Option<&Dataset> {
+        self.overviews.as_deref()
+    }
+
+    pub(crate) fn mask(&self) -> Option<&Dataset> {
+        self.mask.as_deref()
+    }
+
+    fn dataset(&mut self, path: &Path, extension: &str, limits: &Limits) -> Option<Box<Dataset>> {
+        // A side file has no side files: `a.tif.ovr.ovr` would lead on for ever.
+        if path.extension().is_some_and(|known| known == extension) {
+            return None;
+        }
+        let beside = appended(path, extension);
+        if !beside.is_file() {
+            return None;
+        }
+        match OpenOptions::default().with_limits(limits.clone()).open(&beside) {
+            Ok(dataset) => {
+                self.files.push(beside.display().to_string());
+                Some(Box::new(dataset))
+            }
+            Err(error) => {
+                self.problems.push(format!("side file left aside: {error}"));
+                None
+            }
+        }
+    }
+
+    fn text(&mut self, path: &Path) -> Option<Vec<u8>> {
+        let len = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
+        if len > MAX_LEN {
+            self.problems.push(format!("side file left aside: {} has {len} bytes", path.display()));
+            return None;
+        }
+        let bytes = std::fs::read(path).ok()?;
+        self.files.push(path.display().to_string());
+        Some(bytes)
+    }
+}
+
+fn appended(path: &Path, extension: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}
+
+/// GDAL's candidates: first and last letter of the extension with a `w`, the extension with a `w`, then `wld`.
+fn world_files(path: &Path) -> Vec<PathBuf> {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("tif");
+    let mut chars = extension.chars();
+    let short: String = chars.next().into_iter().chain(chars.next_back()).chain(['w']).collect();
+    let mut found = Vec::new();
+    for candidate in [short, format!("{extension}w"), "wld".to_owned()] {
+        found.push(path.with_extension(&candidate));
+        found.push(path.with_extension(candidate.to_uppercase()));
+    }
+    found
+}

@@ -1,0 +1,76 @@
+//! Where tiles are: slices of the file's tables, fetched when a window wants them.
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use swath_tiff::structure::Table;
+
+use crate::{error::Error, open::Fetch};
+
+/// Entries that are fetched and kept together.
+const PAGE: u64 = 1024;
+/// Pages kept for each table: 8 MiB. A file whose windows touch more starts over.
+const MAX_PAGES: usize = 1024;
+
+type Pages = Mutex<HashMap<u64, Arc<[u64]>>>;
+
+/// One table of a directory and the pages of it that were fetched.
+#[derive(Debug)]
+pub(crate) struct CachedTable {
+    table: Table,
+    pages: Pages,
+}
+
+impl CachedTable {
+    pub(crate) fn new(table: Table) -> Self {
+        Self { table, pages: Pages::default() }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.table.len()
+    }
+
+    /// Appends the entries to `out`; the table must have them.
+    pub(crate) fn extend(&self, entries: Range<u64>, fetch: &Fetch, out: &mut Vec<u64>) -> Result<(), Error> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let wanted = entries.start / PAGE..entries.end.div_ceil(PAGE);
+        let mut have: Vec<Option<Arc<[u64]>>> = {
+            let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            wanted.clone().map(|page| pages.get(&page).cloned()).collect()
+        };
+        // One read from the first missing page to the last: gaps are rare, and cheaper than a second read.
+        let first = have.iter().position(Option::is_none);
+        if let (Some(first), Some(last)) = (first, have.iter().rposition(Option::is_none)) {
+            let missing = wanted.start + first as u64..wanted.start + last as u64 + 1;
+            let range = self.table.byte_range(missing.start * PAGE..missing.end * PAGE);
+            let decoded = self.table.decode(&fetch.bytes(range)?);
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            if pages.len() >= MAX_PAGES {
+                pages.clear();
+            }
+            for (slot, chunk) in have.iter_mut().skip(first).zip(decoded.chunks(PAGE as usize)) {
+                let page: Arc<[u64]> = chunk.into();
+                *slot = Some(page);
+            }
+            for (page, found) in wanted.clone().zip(&have) {
+                if let Some(found) = found {
+                    pages.entry(page).or_insert_with(|| found.clone());
+                }
+            }
+        }
+        for (page, found) in wanted.zip(&have) {
+            let start = entries.start.saturating_sub(page * PAGE).min(PAGE) as usize;
+            let end = (entries.end - page * PAGE).min(PAGE) as usize;
+            match found.as_ref().and_then(|found| found.get(start..end)) {
+                Some(found) => out.extend_from_slice(found),
+                None => return Err(Error::malformed("the table of tiles is shorter than it says")),
+            }
+        }
+        Ok(())
+    }
+}

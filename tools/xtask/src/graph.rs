@@ -1,0 +1,99 @@
+//! The crate graph as `cargo metadata` tells it.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Stdio};
+
+/// What a check returns: one line of summary, or every fault found.
+pub type Outcome = Result<String, Vec<String>>;
+
+/// One package of the resolved graph.
+#[derive(Debug, Clone)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    pub licence: Option<String>,
+    /// `None` for a path inside the workspace.
+    pub source: Option<String>,
+    pub member: bool,
+    /// Names of packages it asks for, of every kind (normal, build, dev) and every target.
+    pub dependencies: BTreeSet<String>,
+}
+
+/// The workspace's members and all that they reach.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    pub packages: Vec<Package>,
+}
+
+/// Asks cargo for the graph, with every feature on: an optional dependency has a licence too.
+pub fn load() -> Result<Graph, Vec<String>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--all-features"])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|fault| vec![format!("cargo metadata did not start: {fault}")])?;
+    if !output.status.success() {
+        return Err(vec![format!("cargo metadata failed: {}", output.status)]);
+    }
+    let value: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|fault| vec![format!("cargo metadata gave no JSON: {fault}")])?;
+    parse(&value).ok_or_else(|| vec!["cargo metadata has no packages or no workspace_members".to_owned()])
+}
+
+fn parse(value: &Value) -> Option<Graph> {
+    let members: BTreeSet<&str> = value["workspace_members"].as_array()?.iter().filter_map(Value::as_str).collect();
+    // The packages list also holds what no target or feature resolves to; the resolve graph is what is built.
+    let resolved: Option<BTreeMap<&str, ()>> = value["resolve"]["nodes"]
+        .as_array()
+        .map(|nodes| nodes.iter().filter_map(|node| Some((node["id"].as_str()?, ()))).collect());
+    let packages = value["packages"]
+        .as_array()?
+        .iter()
+        .filter_map(|package| {
+            let id = package["id"].as_str()?;
+            if resolved.as_ref().is_some_and(|nodes| !nodes.contains_key(id)) {
+                return None;
+            }
+            let text = |key: &str| package[key].as_str().map(str::to_owned);
+            Some(Package {
+                name: text("name")?,
+                version: text("version")?,
+                licence: text("license"),
+                source: text("source"),
+                member: members.contains(id),
+                dependencies: package["dependencies"]
+                    .as_array()?
+                    .iter()
+                    .filter_map(|dependency| dependency["name"].as_str().map(str::to_owned))
+                    .collect(),
+            })
+        })
+        .collect();
+    Some(Graph { packages })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_members_sources_and_dependencies_of_every_kind() {
+        let value = serde_json::json!({
+            "workspace_members": ["a 1"],
+            "resolve": {"nodes": [{"id": "a 1"}, {"id": "b 1"}]},
+            "packages": [
+                {"id": "a 1", "name": "a", "version": "1.0.0", "license": "MIT", "source": null,
+                 "dependencies": [{"name": "b", "kind": null}, {"name": "c", "kind": "dev"}]},
+                {"id": "b 1", "name": "b", "version": "1.0.0", "license": null, "source": "registry+x", "dependencies": []},
+                {"id": "z 1", "name": "unresolved", "version": "1.0.0", "license": null, "source": null, "dependencies": []},
+            ],
+        });
+        let graph = parse(&value).unwrap_or_default();
+        assert_eq!(graph.packages.len(), 2);
+        assert!(graph.packages[0].member && !graph.packages[1].member);
+        assert!(graph.packages[0].dependencies.contains("c"));
+        assert_eq!(graph.packages[1].source.as_deref(), Some("registry+x"));
+    }
+}

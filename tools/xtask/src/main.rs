@@ -1,0 +1,33 @@
+//! The project's own checks, run as `cargo xtask <task>`.
+
+mod deps;
+mod graph;
+mod licences;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask <task>
+
+  deps       fail on an arrow between workspace crates that the architecture does not draw
+  licences   fail on a package whose licence or origin is not allowed";
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1).unwrap_or_default();
+    let outcome = match task.as_str() {
+        "deps" => graph::load().and_then(|graph| deps::check(&graph)),
+        "licences" => graph::load().and_then(|graph| licences::check(&graph)),
+        _ => Err(vec![USAGE.to_owned()]),
+    };
+    match outcome {
+        Ok(summary) => {
+            println!("{task}: {summary}");
+            ExitCode::SUCCESS
+        }
+        Err(faults) => {
+            for fault in faults {
+                eprintln!("{fault}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
