@@ -1,10 +1,7 @@
 //! Cuts an image into pieces that fit in memory and split no tile.
 
 use anyhow::{Result, bail};
-use swath::{
-    Compression, Dataset, Image, Limits, SampleType, Window,
-    structure::Planar,
-};
+use swath::{Compression, Dataset, Image, Limits, SampleType, Window, structure::Planar};
 
 /// Samples of a piece, in bytes. Large enough that all cores have tiles to decode; with codec scratch and
 /// read-ahead the whole command stays near 64 MiB.
@@ -13,6 +10,8 @@ pub const BUDGET: u64 = 24 << 20;
 /// A piece: some bands of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
+    /// Where the first of its bands stands in the list of wanted bands.
+    pub first: usize,
     /// Bands, counted from 1.
     pub bands: Vec<u32>,
     /// Which pixels.
@@ -56,11 +55,14 @@ impl Cut {
             if self.separate { bands.iter().map(|band| vec![*band]).collect() } else { vec![bands.to_vec()] };
         let group_len = groups.first().map_or(1, Vec::len).max(1) as u64;
         let (across, down) = self.piece(group_len * sample.size() as u64, budget);
-        groups.into_iter().flat_map(move |bands| {
+        groups.into_iter().enumerate().flat_map(move |(first, bands)| {
             steps(self.height, down).flat_map(move |(y, height)| {
                 let bands = bands.clone();
-                steps(self.width, across)
-                    .map(move |(x, width)| Block { bands: bands.clone(), window: Window::new(x, y, width, height) })
+                steps(self.width, across).map(move |(x, width)| Block {
+                    first,
+                    bands: bands.clone(),
+                    window: Window::new(x, y, width, height),
+                })
             })
         })
     }
@@ -68,7 +70,8 @@ impl Cut {
     /// Columns and rows of a piece.
     fn piece(&self, pixel: u64, budget: u64) -> (u32, u32) {
         let (width, height) = (u64::from(self.width.max(1)), u64::from(self.height.max(1)));
-        let (mut tile_width, mut tile_height) = (u64::from(self.tile_width).min(width), u64::from(self.tile_height).min(height));
+        let (mut tile_width, mut tile_height) =
+            (u64::from(self.tile_width).min(width), u64::from(self.tile_height).min(height));
         // A compressed tile is decoded whole whatever part of it is wanted: cutting it would only repeat the work.
         if self.divisible && tile_width * tile_height * pixel > budget {
             tile_width = tile_width.min((budget / pixel).max(1));
@@ -122,7 +125,10 @@ mod tests {
 
     fn covered(cut: Cut, budget: u64) -> (u64, u64) {
         let blocks: Vec<Block> = cut.blocks(&[1], SampleType::U8, budget).collect();
-        (blocks.iter().map(|block| block.window.pixels()).sum(), blocks.iter().map(|block| block.window.pixels()).max().unwrap_or(0))
+        (
+            blocks.iter().map(|block| block.window.pixels()).sum(),
+            blocks.iter().map(|block| block.window.pixels()).max().unwrap_or(0),
+        )
     }
 
     #[test]

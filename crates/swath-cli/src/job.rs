@@ -1,7 +1,9 @@
 //! What the arguments mean.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
-use swath::{ReadOptions, Window};
+use swath::{Dataset, OpenOptions, ReadOptions, Window};
 
 use crate::args::Selection;
 
@@ -17,6 +19,16 @@ pub fn list(text: &str, what: &str) -> Result<Vec<u32>> {
     text.split(',')
         .map(|part| part.trim().parse().with_context(|| format!("{what}: {part:?} is not a whole number")))
         .collect()
+}
+
+/// Opens a file to be read once from end to end. The engine keeps tiles of which a window took only a part; here these are
+/// the padded tiles at the edges, which nobody asks for again, so `cache` bytes may be 0.
+pub fn open(path: &Path, threads: Option<usize>, cache: usize) -> Result<Dataset> {
+    let mut options = OpenOptions::default().with_tile_cache(cache);
+    if let Some(threads) = threads {
+        options = options.with_threads(threads);
+    }
+    Ok(options.open(path)?)
 }
 
 /// The read that a selection asks for.
@@ -42,4 +54,67 @@ pub fn read_options(selection: &Selection) -> Result<ReadOptions> {
         options = options.with_threads(threads);
     }
     Ok(options)
+}
+
+/// How sample values become brightness.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Stretch {
+    /// Values at these percentiles become black and white.
+    Percentiles(f64, f64),
+    /// The smallest and largest value do.
+    MinMax,
+    /// The range of the sample type does.
+    None,
+}
+
+impl Stretch {
+    /// From `2,98`, `minmax` or `none`.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.trim().to_lowercase().as_str() {
+            "minmax" => return Ok(Self::MinMax),
+            "none" => return Ok(Self::None),
+            _ => {}
+        }
+        let wrong = || format!("--stretch takes two percentiles as in 2,98, minmax or none, not {text:?}");
+        let (low, high) = text.split_once(',').with_context(wrong)?;
+        let low: f64 = low.trim().parse().with_context(wrong)?;
+        let high: f64 = high.trim().parse().with_context(wrong)?;
+        if !(0.0 <= low && low < high && high <= 100.0) {
+            bail!("--stretch: percentiles rise from 0 to 100, unlike {low},{high}");
+        }
+        Ok(Self::Percentiles(low, high))
+    }
+}
+
+/// The bands of a list, or all; each checked against how many there are.
+pub fn bands(text: Option<&str>, count: u32) -> Result<Vec<u32>> {
+    let Some(text) = text else { return Ok((1..=count).collect()) };
+    let bands = list(text, "--bands")?;
+    match bands.iter().find(|band| **band == 0 || **band > count) {
+        Some(band) => bail!("--bands: there is no band {band}; the image has bands 1 to {count}"),
+        None => Ok(bands),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_are_two_rising_percentiles_or_a_word() {
+        assert_eq!(Stretch::parse("2,98").ok(), Some(Stretch::Percentiles(2.0, 98.0)));
+        assert_eq!(Stretch::parse(" MinMax").ok(), Some(Stretch::MinMax));
+        for wrong in ["98,2", "2", "", "2,101", "nan,5", "a,b", "5,5"] {
+            assert!(Stretch::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bands_outside_the_image_are_refused_by_number() {
+        assert_eq!(bands(None, 3).ok(), Some(vec![1, 2, 3]));
+        assert_eq!(bands(Some("3, 1"), 3).ok(), Some(vec![3, 1]));
+        for wrong in ["0", "4", "x", ""] {
+            assert!(bands(Some(wrong), 3).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,9 +1,16 @@
 //! The `swath` command.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod blocks;
 mod cmd;
+mod console;
 mod job;
+mod mask;
+mod number;
+mod sample;
+mod table;
 
 use std::process::ExitCode;
 

@@ -15,7 +15,9 @@ impl Exact {
     /// As JSON.
     pub fn json(self) -> Value {
         match self {
-            Self::Int(value) => Number::from_i128(value).map_or_else(|| Value::String(value.to_string()), Value::Number),
+            Self::Int(value) => {
+                Number::from_i128(value).map_or_else(|| Value::String(value.to_string()), Value::Number)
+            }
             Self::Float(value) => json(value),
         }
     }

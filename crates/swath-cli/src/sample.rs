@@ -31,7 +31,11 @@ pub trait Visit {
     /// What comes of it.
     type Out;
     /// Does the work: `samples` are native bytes, `read` makes a number of each.
-    fn visit<const N: usize, T: Number>(self, samples: &[[u8; N]], read: impl Fn([u8; N]) -> T + Copy + Sync) -> Self::Out;
+    fn visit<const N: usize, T: Number>(
+        self,
+        samples: &[[u8; N]],
+        read: impl Fn([u8; N]) -> T + Copy + Sync,
+    ) -> Self::Out;
 }
 
 /// Visits samples; `None` for a type this command does not know.
@@ -56,14 +60,17 @@ pub fn visit<V: Visit>(sample: SampleType, bytes: &[u8], visitor: V) -> Option<V
         SampleType::CI16 | SampleType::CF16 => {
             let half = sample == SampleType::CF16;
             visitor.visit(bytes.as_chunks().0, move |[a, b, c, d]: [u8; 4]| {
-                let word = |raw: [u8; 2]| if half { half_to_float(u16::from_ne_bytes(raw)).into() } else { i16::from_ne_bytes(raw).into() };
+                let word = |raw: [u8; 2]| {
+                    if half { half_to_float(u16::from_ne_bytes(raw)).into() } else { i16::from_ne_bytes(raw).into() }
+                };
                 f64::hypot(word([a, b]), word([c, d]))
             })
         }
         SampleType::CI32 | SampleType::CF32 => {
             let float = sample == SampleType::CF32;
             visitor.visit(bytes.as_chunks().0, move |[a, b, c, d, e, f, g, h]: [u8; 8]| {
-                let word = |raw: [u8; 4]| if float { f32::from_ne_bytes(raw).into() } else { i32::from_ne_bytes(raw).into() };
+                let word =
+                    |raw: [u8; 4]| if float { f32::from_ne_bytes(raw).into() } else { i32::from_ne_bytes(raw).into() };
                 f64::hypot(word([a, b, c, d]), word([e, f, g, h]))
             })
         }
@@ -158,7 +165,9 @@ mod tests {
 
     #[test]
     fn halves_keep_their_value() {
-        for (bits, value) in [(0x3c00, 1.0), (0xc000, -2.0), (0x0001, 2f32.powi(-24)), (0x7bff, 65504.0), (0x7c00, f32::INFINITY)] {
+        for (bits, value) in
+            [(0x3c00, 1.0), (0xc000, -2.0), (0x0001, 2f32.powi(-24)), (0x7bff, 65504.0), (0x7c00, f32::INFINITY)]
+        {
             assert_eq!(half_to_float(bits), value);
         }
         assert!(half_to_float(0x7e00).is_nan());

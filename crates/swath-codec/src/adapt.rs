@@ -99,8 +99,7 @@ impl Decode for Jpeg {
         // A last strip may come at full height, as libtiff allows; a frame that is too small leaves the rest at zero.
         let too_high = header.height > rows;
         if header.width > spec.width || (too_high && (spec.tiled || header.width != spec.width)) {
-            let detail =
-                format!("a picture of {}x{} in a tile of {}x{rows}", header.width, header.height, spec.width);
+            let detail = format!("a picture of {}x{} in a tile of {}x{rows}", header.width, header.height, spec.width);
             return Err(CodecError::corrupt(CODEC, detail));
         }
         let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;

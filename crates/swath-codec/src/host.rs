@@ -7,7 +7,7 @@ use swath_tiff::Window;
 use crate::{
     decode::{Decode, Form},
     error::CodecError,
-    post::{self, ycbcr},
+    post::{self, Decoded, ycbcr},
     registry::Registry,
     scratch::{Scratch, take},
     spec::TileSpec,
@@ -71,8 +71,13 @@ impl Host {
     pub fn decoded_len(&self, rows: u32) -> usize {
         match self.decoder.form(&self.spec) {
             Form::Stored => self.spec.stored_len(rows),
-            Form::Native => self.spec.native_row_len() * rows as usize,
+            Form::Native => self.native_len(rows),
         }
+    }
+
+    /// Bytes of `rows` rows of native samples.
+    pub fn native_len(&self, rows: u32) -> usize {
+        self.spec.native_row_len().saturating_mul(rows as usize)
     }
 
     /// Whether tiles of this spec can be decoded right where they belong ([`Target::Whole`]): a decoded row has to be as
@@ -89,7 +94,13 @@ impl Host {
     ///
     /// # Errors
     /// When the tile is damaged.
-    pub fn decode_native(&self, rows: u32, src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<(), CodecError> {
+    pub fn decode_native(
+        &self,
+        rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
         let inside = Window::new(0, 0, self.spec.width, rows);
         let samples: Vec<u16> = (0..self.spec.samples).collect();
         let take = Take::Pixels { samples, slot: 0, step: self.spec.samples };
@@ -107,6 +118,20 @@ impl Host {
             Target::Rows(dst.chunks_exact_mut(row_len.max(1)).collect())
         };
         self.decode(rows, src, inside, &take, &mut target, scratch)
+    }
+
+    /// Puts the part `inside` of a tile that was decoded before ([`Host::decode_native`]) where it belongs.
+    pub fn place_native(
+        &self,
+        tile: &[u8],
+        inside: Window,
+        samples: &Take,
+        target: &mut Target<'_>,
+        scratch: &mut Scratch,
+    ) {
+        if let Target::Rows(out) = target {
+            post::place(&self.spec, Decoded::Native(tile), inside, samples, out, scratch);
+        }
     }
 
     /// Decodes the part `inside` of a tile of `rows` rows and puts it where it belongs.
@@ -139,20 +164,22 @@ impl Host {
         let mut tile = take(&mut scratch.tile, self.decoded_len(rows));
         let result = self.run_decoder(rows, src, &mut tile, scratch);
         if result.is_ok() {
-            let native_form = match (form, spec.packed_subsampling) {
+            match (form, spec.packed_subsampling) {
                 (Form::Stored, Some(_)) => {
                     // Only blocks of one pixel come with a predictor; its rows are undone before they become colours.
                     post::fix_in_place(spec, &mut tile, scratch);
                     let mut native = take(&mut scratch.between, spec.native_row_len() * rows as usize);
                     ycbcr::unpack_to_rgb(spec, rows, &tile, &mut native);
-                    std::mem::swap(&mut tile, &mut native);
+                    post::place(spec, Decoded::Native(&native), inside, take_samples, out, scratch);
                     scratch.between = native;
-                    true
                 }
-                (Form::Stored, None) => false,
-                (Form::Native, _) => true,
-            };
-            post::place(spec, native_form, &mut tile, inside, take_samples, out, scratch);
+                (Form::Stored, None) => {
+                    post::place(spec, Decoded::Stored(&mut tile), inside, take_samples, out, scratch);
+                }
+                (Form::Native, _) => {
+                    post::place(spec, Decoded::Native(&tile), inside, take_samples, out, scratch);
+                }
+            }
         }
         scratch.tile = tile;
         result

@@ -1,6 +1,7 @@
-//! Inks as colours.
+//! Samples as colours.
 
-use swath_tiff::{SampleType, words::photometric::Photometric};
+use swath_codec::post::ycbcr;
+use swath_tiff::{SampleType, structure::Planar, words::photometric::Photometric};
 
 use crate::{
     buffer::Buffer,
@@ -14,49 +15,74 @@ use crate::{
 /// Which samples a read hands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ColorView {
-    /// Samples as they are stored: inks stay inks. (YCbCr is a way of storing RGB, and always comes as RGB.)
+    /// Samples as they are stored: inks stay inks, planes of YCbCr stay apart. (YCbCr whose samples lie together is a way
+    /// of storing RGB, and always comes as RGB.)
     #[default]
     Stored,
-    /// CMYK of eight bits as red, green, blue and an opaque alpha, as GDAL shows it; everything else as stored.
-    Rgba,
+    /// As GDAL shows them: CMYK of eight bits as red, green, blue and an opaque alpha, planes of YCbCr as RGB, everything
+    /// else as stored.
+    Shown,
+}
+
+/// How stored samples become colours.
+enum Paint {
+    Inks,
+    YCbCr,
 }
 
 impl Image {
-    /// Whether the samples are four inks of eight bits, perhaps with more samples after them.
-    pub(crate) fn has_inks(&self) -> bool {
-        self.layout.photometric == Some(Photometric::Separated)
-            && self.layout.sample == SampleType::U8
-            && self.layout.bits == 8
-            && self.layout.samples >= 4
+    fn paint(&self) -> Option<Paint> {
+        let layout = &self.layout;
+        if layout.sample != SampleType::U8 || layout.bits != 8 {
+            return None;
+        }
+        match layout.photometric {
+            Some(Photometric::Separated) if layout.samples >= 4 => Some(Paint::Inks),
+            Some(Photometric::YCbCr) if layout.samples == 3 && layout.planar == Planar::Separate => {
+                layout.ycbcr.as_ref().filter(|ycbcr| ycbcr.subsampling == (1, 1)).map(|_| Paint::YCbCr)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether [`ColorView::Shown`] differs from what is stored.
+    pub(crate) fn is_painted(&self) -> bool {
+        self.paint().is_some()
     }
 }
 
 impl Dataset {
-    pub(crate) fn read_inks_as_rgba(&self, options: &ReadOptions) -> Result<Raster, Error> {
-        let bands = options.bands.clone().unwrap_or_else(|| vec![1, 2, 3, 4]);
-        if let Some(band) = bands.iter().find(|band| !(1..=4).contains(*band)) {
-            return Err(
-                Error::usage(format!("there is no band {band}; inks are shown as 4 bands")).in_source(&self.name)
-            );
+    pub(crate) fn read_painted(&self, image: &Image, options: &ReadOptions) -> Result<Raster, Error> {
+        let samples: usize = if matches!(image.paint(), Some(Paint::Inks)) { 4 } else { 3 };
+        let bands = options.bands.clone().unwrap_or_else(|| (1..=samples as u32).collect());
+        if let Some(band) = bands.iter().find(|band| !(1..=samples as u32).contains(*band)) {
+            let detail = format!("there is no band {band}; the colours are shown as {samples} bands");
+            return Err(Error::usage(detail).in_source(&self.name));
         }
         let stored = ReadOptions {
-            bands: Some(vec![1, 2, 3, 4]),
+            bands: Some((1..=samples as u32).collect()),
             interleave: Interleave::Pixel,
             color: ColorView::Stored,
             ..options.clone()
         };
-        let mut inks = self.read(&stored)?;
-        for pixel in inks.bytes_mut().as_chunks_mut::<4>().0 {
-            let [cyan, magenta, yellow, black] = pixel.map(u32::from);
-            let light = |ink: u32| ((255 - black) * (255 - ink) / 255) as u8;
-            *pixel = [light(cyan), light(magenta), light(yellow), 255];
+        let mut painted = self.read(&stored)?;
+        match (image.paint(), &image.layout.ycbcr) {
+            (Some(Paint::Inks), _) => {
+                for pixel in painted.bytes_mut().as_chunks_mut::<4>().0 {
+                    let [cyan, magenta, yellow, black] = pixel.map(u32::from);
+                    let light = |ink: u32| ((255 - black) * (255 - ink) / 255) as u8;
+                    *pixel = [light(cyan), light(magenta), light(yellow), 255];
+                }
+            }
+            (Some(Paint::YCbCr), Some(ycbcr)) => ycbcr::pixels_to_rgb(ycbcr, painted.bytes_mut()),
+            _ => {}
         }
-        let pixels = inks.width as usize * inks.height as usize;
+        let pixels = painted.width as usize * painted.height as usize;
         let mut buffer = Buffer::zeroed(pixels * bands.len())
             .ok_or_else(|| Error::usage("there is no memory for the result").in_source(&self.name))?;
         let out = buffer.bytes_mut();
         for (slot, band) in bands.iter().enumerate() {
-            for (index, pixel) in inks.bytes().as_chunks::<4>().0.iter().enumerate() {
+            for (index, pixel) in painted.bytes().chunks_exact(samples).enumerate() {
                 let at = match options.interleave {
                     Interleave::Band => slot * pixels + index,
                     Interleave::Pixel => index * bands.len() + slot,
@@ -66,6 +92,6 @@ impl Dataset {
                 }
             }
         }
-        Ok(Raster { buffer, bands: bands.len() as u32, interleave: options.interleave, ..inks })
+        Ok(Raster { buffer, bands: bands.len() as u32, interleave: options.interleave, ..painted })
     }
 }

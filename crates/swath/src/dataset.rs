@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use swath_codec::{Registry, Scratch};
@@ -19,6 +19,7 @@ use swath_tiff::{
 };
 
 use crate::{
+    cache::TileCache,
     error::Error,
     image::{Image, Role},
     metadata::Metadata,
@@ -38,6 +39,8 @@ pub struct Dataset {
     pub(crate) registry: Arc<Registry>,
     pub(crate) threads: Option<usize>,
     pub(crate) pool: ScratchPool,
+    pub(crate) cache: TileCache,
+    pub(crate) reads: AtomicU64,
     main: Image,
     rest: OnceLock<Rest>,
     metadata: OnceLock<Metadata>,
@@ -85,6 +88,7 @@ impl Dataset {
         limits: Limits,
         registry: Arc<Registry>,
         threads: Option<usize>,
+        tile_cache: usize,
     ) -> Self {
         Self {
             fetch,
@@ -95,6 +99,8 @@ impl Dataset {
             registry,
             threads,
             pool: ScratchPool::default(),
+            cache: TileCache::new(tile_cache),
+            reads: AtomicU64::new(0),
             main,
             rest: OnceLock::new(),
             metadata: OnceLock::new(),

@@ -76,8 +76,9 @@ impl Image {
             Ok((grid, offsets))
         };
         let (grid, offsets) = build().map_err(|error| error.at(&place))?;
-        let byte_counts = layout.byte_counts.clone().map(CachedTable::new);
-        Ok(Self { index, ifd, layout, grid, offsets: CachedTable::new(offsets), byte_counts, host: OnceLock::new() })
+        let byte_counts = layout.byte_counts.clone().map(|table| CachedTable::new(table, grid.count()));
+        let offsets = CachedTable::new(offsets, grid.count());
+        Ok(Self { index, ifd, layout, grid, offsets, byte_counts, host: OnceLock::new() })
     }
 
     /// Number of the directory in the file's chain.
@@ -142,20 +143,13 @@ impl Image {
         Ok(found)
     }
 
-    /// Tables with fewer entries than tiles are completed with zeros (sparse tiles) up to what libtiff completes.
     fn entries(&self, table: &CachedTable, tiles: Range<u64>, fetch: &Fetch) -> Result<Vec<u64>, Error> {
-        let len = tiles.end - tiles.start;
-        let present = tiles.start.min(table.len())..tiles.end.min(table.len());
-        let mut entries = Vec::new();
-        table.extend(present, fetch, &mut entries).map_err(|error| error.in_ifd(self.index))?;
-        let missing = len - entries.len() as u64;
-        if missing > 0 {
-            if table.len() > 4 || self.grid.count() > 1_000_000 {
-                let detail = format!("the table of tiles has {} entries for {} tiles", table.len(), self.grid.count());
-                return Err(Error::malformed(detail).at(&self.place_of(tiles.end - 1)));
-            }
-            entries.resize(len as usize, 0);
+        if table.len() < tiles.end {
+            let detail = format!("the table of tiles has {} entries for {} tiles", table.len(), self.grid.count());
+            return Err(Error::malformed(detail).at(&self.place_of(tiles.end - 1)));
         }
+        let mut entries = Vec::new();
+        table.extend(tiles, fetch, &mut entries).map_err(|error| error.in_ifd(self.index))?;
         Ok(entries)
     }
 
@@ -164,8 +158,20 @@ impl Image {
         let stored = self.layout.stored_len(self.grid.stored_rows(row)).unwrap_or(u64::MAX);
         let single_strip = !self.layout.tiled && self.grid.count() == 1;
         let rest = size.saturating_sub(offset);
-        if offset == 0 || (count == Some(0) && !single_strip) {
+        if count == Some(0) && (offset == 0 || !single_strip) {
             return Ok(None);
+        }
+        if offset == 0 {
+            // Some writers note the length of every tile and the place of those they wrote. Any other length is a
+            // contradiction: the header is at 0.
+            return match count {
+                None => Ok(None),
+                Some(count) if count == stored => Ok(None),
+                Some(count) => Err(Error::malformed(format!("a tile of {count} bytes at offset 0, where the header is"))),
+            };
+        }
+        if count.is_none_or(|count| count == 0) && self.ifd.entries.iter().any(|entry| entry.kind.size() == 0) {
+            return Err(Error::malformed("the length of the tile is missing, and a tag of unknown type hides what is left"));
         }
         let len = match (self.layout.compression, count) {
             // Like libtiff, which reads as many bytes as the rows have, whatever the table says.

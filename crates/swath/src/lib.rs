@@ -14,6 +14,7 @@
 
 mod assemble;
 mod buffer;
+mod cache;
 mod color;
 mod dataset;
 mod error;

@@ -26,7 +26,11 @@ pub struct OpenOptions {
     limits: Limits,
     registry: Option<Arc<Registry>>,
     threads: Option<usize>,
+    tile_cache: Option<usize>,
 }
+
+/// Memory for decoded tiles unless said otherwise.
+const TILE_CACHE: usize = 256 << 20;
 
 impl OpenOptions {
     /// How much the file may ask for.
@@ -44,6 +48,13 @@ impl OpenOptions {
     /// Threads a read may use; all cores unless said otherwise.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Memory for decoded tiles that several windows share; 256 MiB unless said otherwise, 0 for none. It fills from the
+    /// second read of a handle on, with tiles that a window covers in part.
+    pub fn with_tile_cache(mut self, bytes: usize) -> Self {
+        self.tile_cache = Some(bytes);
         self
     }
 
@@ -90,6 +101,7 @@ impl OpenOptions {
                 self.limits.clone(),
                 self.registry.clone().unwrap_or_default(),
                 self.threads,
+                self.tile_cache.unwrap_or(TILE_CACHE),
             ))
         };
         open().map_err(|error: Error| error.in_source(&name))

@@ -124,8 +124,11 @@ impl Dataset {
     /// # Errors
     /// When the window or a band is outside the image, a limit is exceeded, bytes cannot be had or a tile is damaged.
     pub fn read(&self, options: &ReadOptions) -> Result<Raster, Error> {
-        if options.color == ColorView::Rgba && self.select(options)?.1.has_inks() {
-            return self.read_inks_as_rgba(options);
+        if options.color == ColorView::Shown {
+            let (_, image) = self.select(options)?;
+            if image.is_painted() {
+                return self.read_painted(image, options);
+            }
         }
         let request = self.request(options)?;
         let mut buffer = Buffer::zeroed(request.len).ok_or_else(|| {
@@ -256,6 +259,8 @@ impl Request<'_> {
                 threads: options.threads.or(dataset.threads).unwrap_or_else(schedule::cores),
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
+                // The first window may be the only one: tiles are kept once a second shows that more are coming.
+                cache: (dataset.reads.fetch_add(1, Ordering::Relaxed) > 0).then_some(&dataset.cache),
             };
             schedule::run(&order, out)
         };

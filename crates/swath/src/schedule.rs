@@ -14,7 +14,7 @@ use std::{
 };
 
 use swath_codec::{
-    Scratch,
+    Scratch, TileSpec,
     host::{Host, Take, Target},
 };
 use swath_io::{
@@ -25,6 +25,7 @@ use swath_tiff::{Compression, Place, Window, structure::Planar};
 
 use crate::{
     assemble::{self, Canvas},
+    cache::TileCache,
     error::{Error, ErrorKind},
     image::Image,
     open::Fetch,
@@ -38,8 +39,8 @@ const SLICES: usize = 1 << 16;
 const GAP: u64 = 16 << 10;
 /// Rows of uncompressed tiles are read in pieces of about this size, which stay in the second-level cache.
 const PIECE: u64 = 256 << 10;
-/// Below this many decoded bytes for each thread, starting the thread costs more than it brings.
-const WORTH_A_THREAD: u64 = 96 << 10;
+/// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
+const WORTH_A_THREAD: u64 = 128 << 10;
 
 /// Everything about a read that does not change while it runs.
 pub(crate) struct Order<'a> {
@@ -57,6 +58,8 @@ pub(crate) struct Order<'a> {
     pub(crate) threads: usize,
     pub(crate) cancel: Option<&'a Cancel>,
     pub(crate) pool: &'a ScratchPool,
+    /// Where tiles that the window covers in part are looked for and kept.
+    pub(crate) cache: Option<&'a TileCache>,
 }
 
 /// What threads keep between reads of one file.
@@ -95,9 +98,28 @@ pub(crate) fn cores() -> usize {
 /// One tile of one plane.
 struct Part {
     index: u64,
-    /// Where its bytes are; `None` for a sparse tile.
-    range: Option<Range<u64>>,
+    bytes: TileBytes,
     take: Arc<Take>,
+}
+
+/// Where a tile's samples come from.
+#[derive(Clone)]
+enum TileBytes {
+    /// Nowhere: it is sparse.
+    Sparse,
+    /// This range of the file; `keep` says to keep the decoded tile.
+    At { range: Range<u64>, keep: bool },
+    /// An earlier read decoded it.
+    Cached(Arc<Vec<u8>>),
+}
+
+impl Part {
+    fn range(&self) -> Option<&Range<u64>> {
+        match &self.bytes {
+            TileBytes::At { range, .. } => Some(range),
+            _ => None,
+        }
+    }
 }
 
 /// One piece of the output and the tiles that fill it.
@@ -108,6 +130,12 @@ struct Task<'a> {
     target: Target<'a>,
 }
 
+impl Task<'_> {
+    fn tiles_to_decode(&self) -> u64 {
+        self.parts.iter().filter(|part| part.range().is_some()).count() as u64
+    }
+}
+
 /// One read, and the tasks whose bytes it brings. Tasks of several parts bring reads of their own.
 struct Job<'a> {
     reads: Vec<Range<u64>>,
@@ -116,6 +144,8 @@ struct Job<'a> {
 
 struct Producer<'a, 'o> {
     order: &'o Order<'o>,
+    /// Bytes that the tasks cut so far decode to: what tells whether threads are worth starting.
+    decoding: u64,
     canvas: Canvas<'a>,
     columns: Range<u32>,
     rows: Range<u32>,
@@ -126,9 +156,11 @@ struct Producer<'a, 'o> {
 
 /// Reads the window into `out`, which has exactly its size.
 pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
-    let decoded = out.len() as u64;
-    let workers = order.threads.min((decoded / WORTH_A_THREAD).max(1) as usize).max(1);
-    let producer = Mutex::new(Producer::new(order, out, workers)?);
+    let mut producer = Producer::new(order, out);
+    let jobs = producer.look_ahead()?;
+    let worth = (producer.decoding / WORTH_A_THREAD).max(1) as usize;
+    let helpers = order.threads.min(worth).min(jobs).saturating_sub(1);
+    let producer = Mutex::new(producer);
     let stop = AtomicBool::new(false);
     let first_error: Mutex<Option<(u64, Error)>> = Mutex::new(None);
     let work = || {
@@ -158,8 +190,6 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
         }
         order.pool.give_back(worker);
     };
-    let jobs_ahead = producer.lock().unwrap_or_else(PoisonError::into_inner).look_ahead()?;
-    let helpers = workers.min(jobs_ahead).saturating_sub(1);
     if helpers == 0 {
         work();
     } else {
@@ -181,7 +211,7 @@ fn cancelled(cancel: Option<&Cancel>) -> Option<Error> {
 }
 
 impl<'a, 'o> Producer<'a, 'o> {
-    fn new(order: &'o Order<'o>, out: &'a mut [u8], workers: usize) -> Result<Self, Error> {
+    fn new(order: &'o Order<'o>, out: &'a mut [u8]) -> Self {
         let size = order.image.layout.sample.size();
         let samples = order.bands.len() as u16;
         let (strands, row_samples) = match order.interleave {
@@ -202,16 +232,17 @@ impl<'a, 'o> Producer<'a, 'o> {
         let (columns, rows) = order.image.grid.span(&order.window);
         let row_len = order.window.width as usize * row_samples * size;
         // Enough jobs for every thread to draw several, so that they end together.
-        let merge_len = (order.fetch.size() / (workers as u64 * 8)).clamp(32 << 10, 512 << 10);
-        Ok(Self {
+        let merge_len = (order.fetch.size() / (order.threads as u64 * 8)).clamp(32 << 10, 512 << 10);
+        Self {
             order,
+            decoding: 0,
             canvas: Canvas::new(out, strands, row_len),
             columns,
             rows,
             takes: takes.into_iter().map(Arc::new).collect(),
             queue: VecDeque::new(),
             merge_len,
-        })
+        }
     }
 
     /// Prepares the first jobs and tells how many there are: a lower bound for the whole read.
@@ -259,10 +290,23 @@ impl<'a, 'o> Producer<'a, 'o> {
             let start = grid.index(self.columns.start, row, *plane);
             located.push((start, image.locate(start..start + cells.len() as u64, order.fetch)?));
         }
-        let part = |slot: usize, cell: usize| -> Part {
+        let spec = order.host.spec();
+        let tile_len = order.host.native_len(first.rows);
+        let cache = order.cache.filter(|cache| spec.compression != Compression::None && cache.admits(tile_len));
+        let part = |slot: usize, position: usize| -> Part {
             let (start, ranges) = &located[slot];
-            Part { index: start + cell as u64, range: ranges[cell].clone(), take: self.takes[slot].clone() }
+            let index = start + position as u64;
+            let cell = &cells[position];
+            let partial = (cell.inside.width, cell.inside.height) != grid.visible(cell.column, cell.row);
+            let cache = cache.filter(|_| partial);
+            let bytes = match (&ranges[position], cache.and_then(|cache| cache.get((image.index, index)))) {
+                (None, _) => TileBytes::Sparse,
+                (Some(_), Some(tile)) => TileBytes::Cached(tile),
+                (Some(range), None) => TileBytes::At { range: range.clone(), keep: cache.is_some() },
+            };
+            Part { index, bytes, take: self.takes[slot].clone() }
         };
+        let mut decoding = 0;
         let full_width = cells.len() == 1 && first.inside.width == grid.tile_width && first.inside.y == 0;
         let one_strand = self.takes.len() == 1 && self.canvas.strands() == 1;
         let in_order = order.bands.iter().copied().eq(0..order.host.spec().samples);
@@ -274,8 +318,9 @@ impl<'a, 'o> Producer<'a, 'o> {
                     inside: first.inside,
                     target: Target::Whole(whole),
                 };
-                self.push_pieces(task, tasks);
+                push_pieces(spec, task, tasks);
             }
+            self.decoding += tile_len as u64;
             return Ok(1);
         }
         let sample = image.layout.sample.size();
@@ -292,90 +337,40 @@ impl<'a, 'o> Producer<'a, 'o> {
                     let rest = rows.split_off(height.min(rows.len()));
                     let target = Target::Rows(std::mem::replace(&mut rows, rest));
                     let task = Task { parts: vec![part(slot, position)], rows: cell.rows, inside: cell.inside, target };
-                    self.push_pieces(task, tasks);
+                    decoding += task.tiles_to_decode();
+                    push_pieces(spec, task, tasks);
                 }
             } else {
                 let parts = (0..self.takes.len()).map(|slot| part(slot, position)).collect();
                 let task = Task { parts, rows: cell.rows, inside: cell.inside, target: Target::Rows(rows) };
-                self.push_pieces(task, tasks);
+                decoding += task.tiles_to_decode();
+                push_pieces(spec, task, tasks);
             }
         }
+        self.decoding += decoding * tile_len as u64;
         Ok(slices)
     }
 
-    /// Uncompressed rows can be read one by one: a strip as large as the image becomes many small tasks, and only the
-    /// rows of the window are read.
-    fn push_pieces(&self, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
-        let spec = self.order.host.spec();
-        let divisible = spec.compression == Compression::None && spec.packed_subsampling.is_none();
-        let strands = match (&task.target, &*task.parts) {
-            (Target::Rows(rows), [_]) => rows.len() / (task.inside.height as usize).max(1),
-            (Target::Whole(_), [_]) => 1,
-            _ => 0,
-        };
-        let [Part { range: Some(range), index, take }] = &*task.parts else {
-            tasks.push(task);
-            return;
-        };
-        if !divisible || strands != 1 {
-            tasks.push(task);
-            return;
-        }
-        let row_len = spec.stored_row_len() as u64;
-        let step = (PIECE / row_len.max(1)).max(1) as u32;
-        let (range, index, take, inside) = (range.clone(), *index, take.clone(), task.inside);
-        let mut piece = |y: u32, height: u32, target: Target<'a>| {
-            let start = range.start + u64::from(inside.y + y) * row_len;
-            tasks.push(Task {
-                parts: vec![Part {
-                    index,
-                    range: Some(start..start + u64::from(height) * row_len),
-                    take: take.clone(),
-                }],
-                rows: height,
-                inside: Window::new(inside.x, 0, inside.width, height),
-                target,
-            });
-        };
-        match task.target {
-            Target::Whole(whole) => {
-                for (number, chunk) in whole.chunks_mut(step as usize * row_len as usize).enumerate() {
-                    let height = (chunk.len() as u64 / row_len.max(1)) as u32;
-                    piece(number as u32 * step, height, Target::Whole(chunk));
-                }
-            }
-            Target::Rows(mut rows) => {
-                let mut y = 0;
-                while !rows.is_empty() {
-                    let rest = rows.split_off((step as usize).min(rows.len()));
-                    let height = rows.len() as u32;
-                    piece(y, height, Target::Rows(std::mem::replace(&mut rows, rest)));
-                    y += height;
-                }
-            }
-        }
-    }
-
-    /// Sparse tasks come first and in one job; the others in file order, neighbours together.
+    /// What needs no read comes first and in one job; the rest in file order, neighbours together.
     fn enqueue(&mut self, tasks: Vec<Task<'a>>) {
-        let mut sparse = Vec::new();
+        let mut at_hand = Vec::new();
         let mut single: Vec<Option<Task<'a>>> = Vec::new();
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for task in tasks {
             match &*task.parts {
-                [Part { range: None, .. }] => sparse.push(task),
-                [Part { range: Some(range), .. }] => {
+                [Part { bytes: TileBytes::At { range, .. }, .. }] => {
                     ranges.push(range.clone());
                     single.push(Some(task));
                 }
+                [_] => at_hand.push(task),
                 parts => {
-                    let reads = parts.iter().filter_map(|part| part.range.clone()).collect();
+                    let reads = parts.iter().filter_map(|part| part.range().cloned()).collect();
                     self.queue.push_back(Job { reads, tasks: vec![task] });
                 }
             }
         }
-        if !sparse.is_empty() {
-            self.queue.push_back(Job { reads: Vec::new(), tasks: sparse });
+        if !at_hand.is_empty() {
+            self.queue.push_back(Job { reads: Vec::new(), tasks: at_hand });
         }
         for merged in coalesce(&ranges, Merge { gap: GAP, max_len: self.merge_len }) {
             let tasks = merged.members.iter().filter_map(|member| single.get_mut(*member)?.take()).collect();
@@ -384,6 +379,55 @@ impl<'a, 'o> Producer<'a, 'o> {
         // An empty range (a tile of no bytes) belongs to no merged read, yet its task has to be told.
         for task in single.into_iter().flatten() {
             self.queue.push_back(Job { reads: Vec::new(), tasks: vec![task] });
+        }
+    }
+}
+
+/// Uncompressed rows can be read one by one: a strip as large as the image becomes many small tasks, and only the
+/// rows of the window are read.
+fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
+    let divisible = spec.compression == Compression::None && spec.packed_subsampling.is_none();
+    let strands = match (&task.target, &*task.parts) {
+        (Target::Rows(rows), [_]) => rows.len() / (task.inside.height as usize).max(1),
+        (Target::Whole(_), [_]) => 1,
+        _ => 0,
+    };
+    let [Part { bytes: TileBytes::At { range, .. }, index, take }] = &*task.parts else {
+        tasks.push(task);
+        return;
+    };
+    if !divisible || strands != 1 {
+        tasks.push(task);
+        return;
+    }
+    let row_len = spec.stored_row_len() as u64;
+    let step = (PIECE / row_len.max(1)).max(1) as u32;
+    let (range, index, take, inside) = (range.clone(), *index, take.clone(), task.inside);
+    let mut piece = |y: u32, height: u32, target: Target<'a>| {
+        let start = range.start + u64::from(inside.y + y) * row_len;
+        let bytes = TileBytes::At { range: start..start + u64::from(height) * row_len, keep: false };
+        tasks.push(Task {
+            parts: vec![Part { index, bytes, take: take.clone() }],
+            rows: height,
+            inside: Window::new(inside.x, 0, inside.width, height),
+            target,
+        });
+    };
+    match task.target {
+        Target::Whole(whole) => {
+            for (number, chunk) in whole.chunks_mut(step as usize * row_len as usize).enumerate() {
+                let height = (chunk.len() as u64 / row_len.max(1)) as u32;
+                piece(number as u32 * step, height, Target::Whole(chunk));
+            }
+        }
+        Target::Rows(mut rows) => {
+            let mut y = 0;
+            while !rows.is_empty() {
+                let rest = rows.split_off((step as usize).min(rows.len()));
+                let height = rows.len() as u32;
+                piece(y, height, Target::Rows(std::mem::replace(&mut rows, rest)));
+                y += height;
+            }
         }
     }
 }
@@ -409,7 +453,7 @@ fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (
         let place = Place { offset: reads.first().map(|range| range.start), ..order.image.place_of(first) };
         (first, Error::from(error).at(&place))
     })?;
-    let find = |range: &Range<u64>| -> Option<&[u8]> {
+    let find = |range: &Range<u64>| {
         pieces.iter().find_map(|piece| {
             let start = usize::try_from(range.start.checked_sub(piece.offset)?).ok()?;
             piece.buffer.get(start..start.checked_add((range.end - range.start) as usize)?)
@@ -417,17 +461,40 @@ fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (
     };
     for mut task in tasks {
         for part in &task.parts {
-            let Some(range) = &part.range else {
-                fill_sparse(order, part, &mut task.target);
-                continue;
-            };
-            let src = find(range).unwrap_or_default();
-            order.host.decode(task.rows, src, task.inside, &part.take, &mut task.target, &mut worker.scratch).map_err(
+            run_part(order, part, task.rows, task.inside, &mut task.target, find, &mut worker.scratch).map_err(
                 |error| {
-                    let place = Place { offset: Some(range.start), ..order.image.place_of(part.index) };
-                    (part.index, Error::from(error).at(&place))
+                    let place =
+                        Place { offset: part.range().map(|range| range.start), ..order.image.place_of(part.index) };
+                    (part.index, error.at(&place))
                 },
             )?;
+        }
+    }
+    Ok(())
+}
+
+fn run_part<'b>(
+    order: &Order<'_>,
+    part: &Part,
+    rows: u32,
+    inside: Window,
+    target: &mut Target<'_>,
+    find: impl Fn(&Range<u64>) -> Option<&'b [u8]>,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    match &part.bytes {
+        TileBytes::Sparse => fill_sparse(order, part, target),
+        TileBytes::Cached(tile) => order.host.place_native(tile, inside, &part.take, target, scratch),
+        TileBytes::At { range, keep: false } => {
+            order.host.decode(rows, find(range).unwrap_or_default(), inside, &part.take, target, scratch)?;
+        }
+        TileBytes::At { range, keep: true } => {
+            let mut tile = vec![0; order.host.native_len(rows)];
+            order.host.decode_native(rows, find(range).unwrap_or_default(), &mut tile, scratch)?;
+            order.host.place_native(&tile, inside, &part.take, target, scratch);
+            if let Some(cache) = order.cache {
+                cache.insert((order.image.index, part.index), Arc::new(tile));
+            }
         }
     }
     Ok(())

@@ -21,16 +21,19 @@ type Pages = Mutex<HashMap<u64, Arc<[u64]>>>;
 #[derive(Debug)]
 pub(crate) struct CachedTable {
     table: Table,
+    /// Entries that mean a tile; a table may have more, and they may lie beyond the file.
+    len: u64,
     pages: Pages,
 }
 
 impl CachedTable {
-    pub(crate) fn new(table: Table) -> Self {
-        Self { table, pages: Pages::default() }
+    pub(crate) fn new(table: Table, tiles: u64) -> Self {
+        let len = table.len().min(tiles);
+        Self { table, len, pages: Pages::default() }
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.table.len()
+        self.len
     }
 
     /// Appends the entries to `out`; the table must have them.
@@ -47,7 +50,7 @@ impl CachedTable {
         let first = have.iter().position(Option::is_none);
         if let (Some(first), Some(last)) = (first, have.iter().rposition(Option::is_none)) {
             let missing = wanted.start + first as u64..wanted.start + last as u64 + 1;
-            let range = self.table.byte_range(missing.start * PAGE..missing.end * PAGE);
+            let range = self.table.byte_range(missing.start * PAGE..(missing.end * PAGE).min(self.len));
             let decoded = self.table.decode(&fetch.bytes(range)?);
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
             if pages.len() >= MAX_PAGES {

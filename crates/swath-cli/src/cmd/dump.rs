@@ -5,11 +5,11 @@ use std::{fs::File, io::Write, path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use swath::{ColorView, Dataset, Limits, OpenOptions, Raster, SampleType};
 
-use crate::{args::Dump, job};
+use crate::{args::Dump, job, sample::half_to_float};
 
 /// Runs `swath dump`.
 pub fn run(args: &Dump) -> Result<ExitCode> {
-    let color = if args.stored { ColorView::Stored } else { ColorView::Rgba };
+    let color = if args.stored { ColorView::Stored } else { ColorView::Shown };
     let options = job::read_options(&args.selection)?.with_upright(args.upright).with_color(color);
     let dataset = open(&args.file, args.unlimited)?;
     let raster = if args.mask { dataset.read_mask(&options)? } else { dataset.read(&options)? };
@@ -39,18 +39,6 @@ fn write_pairs(file: &mut File, words: impl Iterator<Item = f32>) -> Result<()> 
         out.write_all(&word.to_ne_bytes())?;
     }
     Ok(out.flush()?)
-}
-
-/// IEEE half to single precision; every half has an exact single.
-fn half_to_float(bits: u16) -> f32 {
-    let sign = u32::from(bits >> 15) << 31;
-    let exponent = u32::from(bits >> 10 & 0x1f);
-    let fraction = u32::from(bits & 0x3ff);
-    match exponent {
-        0 => f32::from_bits(sign | (fraction as f32 * 2f32.powi(-24)).to_bits()),
-        31 => f32::from_bits(sign | 0xff << 23 | fraction << 13),
-        _ => f32::from_bits(sign | (exponent + 112) << 23 | fraction << 13),
-    }
 }
 
 fn npy_header(raster: &Raster) -> Vec<u8> {

@@ -1,6 +1,10 @@
 //! What the commands do.
 
+pub mod compare;
 pub mod dump;
+pub mod info;
+pub mod preview;
+pub mod stats;
 
 use std::process::ExitCode;
 
@@ -11,6 +15,10 @@ use crate::args::Command;
 /// Runs a command.
 pub fn run(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Info(args) => info::run(&args),
+        Command::Preview(args) => preview::run(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Dump(args) => dump::run(&args),
     }
 }

@@ -37,30 +37,31 @@ pub(crate) fn inflate(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Resu
         // A last strip may hold more rows than the image has left, and libtiff takes that in silence. libdeflate does
         // not promise the bytes up to the end of a buffer that is too small, so the stream is read again, step by step.
         Err(DecompressionError::InsufficientSpace) => {
-            inflate_prefix(src, dst)?;
+            inflate_longer(src, dst)?;
             Ok(Fill::Surplus)
         }
     }
 }
 
-fn inflate_prefix(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+/// Fills `dst` from a stream that holds more. It is read to its end all the same: only the checksum there tells a long
+/// strip from a flipped bit.
+fn inflate_longer(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     let mut stream = Decompress::new(true);
+    let mut sink = [0; 16 << 10];
     loop {
-        let done = stream.total_out() as usize;
-        let (read, rest) = (stream.total_in() as usize, dst.get_mut(done..).unwrap_or_default());
-        if rest.is_empty() {
+        let before = (stream.total_in(), stream.total_out());
+        let rest = src.get(before.0 as usize..).unwrap_or_default();
+        let out = match dst.get_mut(before.1 as usize..) {
+            Some(out) if !out.is_empty() => out,
+            _ => &mut sink[..],
+        };
+        let status = stream.decompress(rest, out, FlushDecompress::None);
+        let status = status.map_err(|error| CodecError::corrupt("Deflate", format!("{error} in a stream longer than the tile")))?;
+        if status == Status::StreamEnd {
             return Ok(());
         }
-        let before = (stream.total_in(), stream.total_out());
-        let status = stream
-            .decompress(src.get(read..).unwrap_or_default(), rest, FlushDecompress::None)
-            .map_err(|error| CodecError::corrupt("Deflate", error.to_string()))?;
-        if status == Status::StreamEnd || before == (stream.total_in(), stream.total_out()) {
-            let got = stream.total_out();
-            if got == dst.len() as u64 {
-                return Ok(());
-            }
-            return Err(CodecError::Short { codec: "Deflate", got, wanted: dst.len() as u64 });
+        if before == (stream.total_in(), stream.total_out()) {
+            return Err(CodecError::corrupt("Deflate", "the stream is longer than the tile and cut off"));
         }
     }
 }

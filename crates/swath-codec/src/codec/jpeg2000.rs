@@ -44,12 +44,12 @@ impl Decode for Jpeg2000 {
         let wrapped = siz.is_subsampled().then(|| wrap(stream));
         // Strict, as OpenJPEG is for GDAL: a cut off stream is an error, not a blurred tile.
         let settings = DecodeSettings { resolve_palette_indices: false, strict: true, target_resolution: None };
-        let image = Image::new(wrapped.as_deref().unwrap_or(stream), &settings).map_err(|error| corrupt(&error))?;
+        let image = Image::new(wrapped.as_deref().unwrap_or(stream), &settings).map_err(corrupt)?;
         if (u64::from(image.width()), u64::from(image.height())) != siz.size() {
             return Err(corrupt("two sizes for one code stream"));
         }
         let mut context = DecoderContext::default();
-        let decoded = image.decode(&mut context).map_err(|error| corrupt(&error))?;
+        let decoded = image.decode(&mut context).map_err(corrupt)?;
         let planes: Vec<Plane<'_>> = decoded
             .components()
             .iter()
@@ -68,7 +68,7 @@ impl Decode for Jpeg2000 {
                 _ => interleave(&planes, dst, |value| (value as u32).to_ne_bytes())?,
             }
         }
-        Ok(if siz.size().1 > u64::from(rows) { Fill::Surplus } else { Fill::Exact })
+        Ok(Fill::Exact)
     }
 }
 
@@ -92,7 +92,11 @@ impl Plane<'_> {
     }
 }
 
-fn interleave<const N: usize>(planes: &[Plane<'_>], dst: &mut [u8], bytes: fn(i32) -> [u8; N]) -> Result<(), CodecError> {
+fn interleave<const N: usize>(
+    planes: &[Plane<'_>],
+    dst: &mut [u8],
+    bytes: fn(i32) -> [u8; N],
+) -> Result<(), CodecError> {
     let count = planes.len();
     for (nth, plane) in planes.iter().enumerate() {
         let samples = dst.as_chunks_mut::<N>().0.iter_mut().skip(nth).step_by(count);
@@ -211,7 +215,11 @@ impl Siz {
         if components.is_empty() || components.len() != usize::from(be16(body, 34)) {
             return None;
         }
-        Some(Self { corners: [word(0), word(1), word(2), word(3)], tiles: [word(4), word(5), word(6), word(7)], components })
+        Some(Self {
+            corners: [word(0), word(1), word(2), word(3)],
+            tiles: [word(4), word(5), word(6), word(7)],
+            components,
+        })
     }
 
     /// Steps that all components share, which only scale the reference grid.
@@ -235,8 +243,7 @@ impl Siz {
 
     fn check(&self, spec: &TileSpec, rows: u32) -> Result<(), CodecError> {
         let (width, height) = self.size();
-        // A last strip may hold more rows than the image has left.
-        if width != u64::from(spec.width) || height < u64::from(rows) {
+        if (width, height) != (u64::from(spec.width), u64::from(rows)) {
             return Err(corrupt(format!("the stream is {width} x {height}, the tile {} x {rows}", spec.width)));
         }
         let asked = width
@@ -288,17 +295,15 @@ fn check_appetite(stream: &[u8], siz: &Siz) -> Result<(), CodecError> {
     }
     let count = siz.components.len() as u64;
     let (width, height) = siz.size();
-    let tile_area = width.min(tile_x.into()).saturating_mul(height.min(tile_y.into())).saturating_mul(count);
     let allowed = width.saturating_mul(height).saturating_mul(count).saturating_mul(64).max(256 << 20);
-    let mut asked = tiles.saturating_mul(count).saturating_mul(PER_TILE_COMPONENT);
-    let mut worst = 0;
+    let mut worst = 0_u64;
     let mut layers = 1;
     for (marker, body) in headers(stream) {
         // COD: style, progression, layers (2), transform, then as COC. COC: component (1 or 2), style, then levels,
         // width, height, style and transform of blocks, and a byte per resolution where precincts are given.
         let (style, coding) = match marker {
             0x52 => {
-                layers = u64::from(be16(body, 1));
+                layers = u64::from(be16(body, 2));
                 (body.first(), body.get(5..))
             }
             0x53 => {
@@ -307,22 +312,29 @@ fn check_appetite(stream: &[u8], siz: &Siz) -> Result<(), CodecError> {
             }
             _ => continue,
         };
-        let (Some(style), Some([levels, across, down, _, _, precincts @ ..])) = (style, coding) else { continue };
-        let mut side = [u32::from(across & 15) + 2, u32::from(down & 15) + 2];
-        if style & 1 != 0 {
-            for precinct in precincts {
-                // Blocks do not reach over precincts, which above the lowest resolution count half in a sub-band.
-                side[0] = side[0].min(u32::from(precinct & 15).saturating_sub(1));
-                side[1] = side[1].min(u32::from(precinct >> 4).saturating_sub(1));
-            }
+        // A length that does not fit would have hayro read on elsewhere than we do.
+        let (Some(style), Some([levels, across, down, _, _, precincts @ ..])) = (style, coding) else {
+            return Err(corrupt("COD or COC is too short"));
+        };
+        if *levels > 32 || precincts.len() != if style & 1 == 0 { 0 } else { usize::from(*levels) + 1 } {
+            return Err(corrupt("COD or COC is of another length than its content"));
         }
-        // Every sub-band may begin and end with a part of a block.
-        let whole = tile_area >> (side[0] + side[1]).min(63);
-        let edges = (width.min(tile_x.into()) >> side[0].min(31)) + (height.min(tile_y.into()) >> side[1].min(31)) + 4;
-        let blocks = whole.saturating_add(edges.saturating_mul(2 * count)).saturating_add(u64::from(*levels) * 16 * count);
+        let mut blocks = 0_u64;
+        for resolution in 0..=*levels {
+            let shrunk = |side: u64| (side >> (levels - resolution)) + 1;
+            let precinct = precincts.get(usize::from(resolution)).copied().unwrap_or(0xff);
+            // Blocks do not reach over precincts, of which a sub-band above the lowest resolution has half.
+            let half = u32::from(resolution > 0);
+            let log_width = (u32::from(across & 15) + 2).min(u32::from(precinct & 15).saturating_sub(half));
+            let log_height = (u32::from(down & 15) + 2).min(u32::from(precinct >> 4).saturating_sub(half));
+            // Every one of three sub-bands may begin and end with a part of a block.
+            let wide = (shrunk(width.min(tile_x.into())) >> log_width) + 6;
+            let high = (shrunk(height.min(tile_y.into())) >> log_height) + 6;
+            blocks = blocks.saturating_add(wide.saturating_mul(high).saturating_mul(count));
+        }
         worst = worst.max(blocks.saturating_mul(PER_BLOCK + layers.saturating_mul(PER_LAYER)));
     }
-    asked = asked.saturating_add(worst);
+    let asked = tiles.saturating_mul(count).saturating_mul(PER_TILE_COMPONENT).saturating_add(worst);
     if asked > allowed {
         return Err(CodecError::Limit { codec: "JPEG 2000", asked, allowed });
     }
@@ -353,4 +365,130 @@ fn headers(stream: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
             }
         }
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::codec::testing::{self, hex, spec};
+
+    /// Written by OpenJPEG, lossless, 6 x 5: 1000 x + 7000 y, and that less 20000 as signed values.
+    const UNSIGNED: &str = "\
+        ff4fff5100290000000000060000000500000000000000000000000600000005000000000000000000010f0101ff5200 \
+        0c00000001000004040001ff5c00044080ff640025000143726561746564206279204f70656e4a504547207665727369 \
+        6f6e20322e352e34ff90000a0000000000430001ff93dff89188121cfd64b7ff06aaaa733e865e12dd753f435757642f \
+        3857349325ac1ddc85a05e358d7475adb9252c35f141d057533081ffd9 \
+        ";
+    const SIGNED: &str = "\
+        ff4fff5100290000000000060000000500000000000000000000000600000005000000000000000000018f0101ff5200 \
+        0c00000001000004040001ff5c00044080ff640025000143726561746564206279204f70656e4a504547207665727369 \
+        6f6e20322e352e34ff90000a0000000000410001ff93cffc30bc1282afbf039b77a551b01a304e0928020e4d11b5a4bd \
+        c6056ddb3f0f1eda87fbcb99491dfbd399cbac6cd554cc207fffd9 \
+        ";
+    /// The same size as a JP2 file: red 40 x, green 50 y, blue 10 x y.
+    const COLOURS: &str = "\
+        0000000c6a5020200d0a870a00000014667479706a703220000000006a7032200000002d6a7032680000001669686472 \
+        00000005000000060003070700000000000f636f6c7201000000000010000000dd6a703263ff4fff51002f0000000000 \
+        06000000050000000000000000000000060000000500000000000000000003070101070101070101ff52000c00000001 \
+        010004040001ff5c00044040ff640025000143726561746564206279204f70656e4a5045472076657273696f6e20322e \
+        352e34ff90000a0000000000650001ff93df80e8121cf568c7615da105532fbd498dd9efbdeca95cfa8fb2836c15fa15 \
+        a9df80a801430be19e02a2877e98bfce0e7233868dbaba347fdf80e0011585354777c282775d7af09adc78dfd59568dc \
+        ff6985f18258055fffd9 \
+        ";
+
+    fn run(spec: &TileSpec, rows: u32, stream: &[u8]) -> Result<Vec<u8>, CodecError> {
+        let mut dst = vec![0; spec.native_row_len() * rows as usize];
+        Jpeg2000.decode(spec, rows, stream, &mut dst, &mut Scratch::default()).map(|_| dst)
+    }
+
+    #[test]
+    fn sixteen_bits_exactly() {
+        let bytes = run(&spec(SampleType::U16, 1, 6), 5, &hex(UNSIGNED)).unwrap();
+        let values: Vec<u16> = bytes.as_chunks().0.iter().map(|value| u16::from_ne_bytes(*value)).collect();
+        assert_eq!(values, (0..30).map(|at| at % 6 * 1000 + at / 6 * 7000).collect::<Vec<u16>>());
+        let bytes = run(&spec(SampleType::I16, 1, 6), 5, &hex(SIGNED)).unwrap();
+        let values: Vec<i16> = bytes.as_chunks().0.iter().map(|value| i16::from_ne_bytes(*value)).collect();
+        assert_eq!(values, (0..30).map(|at| at % 6 * 1000 + at / 6 * 7000 - 20_000).collect::<Vec<i16>>());
+    }
+
+    #[test]
+    fn components_of_a_jp2_file() {
+        let pixels = run(&spec(SampleType::U8, 3, 6), 5, &hex(COLOURS)).unwrap();
+        let want: Vec<u8> = (0..30).flat_map(|at| [at % 6 * 40, at / 6 * 50, at % 6 * (at / 6) * 10]).collect();
+        assert_eq!(pixels, want);
+    }
+
+    /// Three components without any coefficients, the chroma at half the columns: all are in the middle of their range.
+    fn subsampled() -> Vec<u8> {
+        let mut stream =
+            hex("ff4f ff51 002f 0000 00000008 00000008 00000000 00000000 00000008 00000008 00000000 00000000");
+        stream.extend(hex("0003 070101 070201 070201 ff52 000c 00 00 0001 00 00 04 04 00 01 ff5c 0004 40 40"));
+        stream.extend(hex("ff90 000a 0000 00000011 00 01 ff93 00 00 00 ffd9"));
+        stream
+    }
+
+    #[test]
+    fn subsampled_chroma_is_spread_and_not_taken_for_colour() {
+        let mut spec = spec(SampleType::U8, 3, 8);
+        assert_eq!(run(&spec, 8, &subsampled()), Ok(vec![128; 192]));
+        spec.compression_code = 33003;
+        assert_eq!(run(&spec, 8, &subsampled()), Ok(vec![128; 192]));
+    }
+
+    #[test]
+    fn aperio_ycbcr_becomes_rgb() {
+        let component = Component { bits: 8, signed: false, steps: (1, 1) };
+        let plane = |samples| Plane { samples, component: &component };
+        let mut dst = [0; 9];
+        to_rgb(&[plane(&[76.0, 150.0, 29.0]), plane(&[85.0, 44.0, 255.0]), plane(&[255.0, 21.0, 107.0])], &mut dst)
+            .unwrap();
+        assert_eq!(dst, [254, 0, 0, 0, 255, 1, 0, 0, 254]);
+    }
+
+    #[test]
+    fn refuses_another_shape() {
+        for (sample, samples, width, rows) in [
+            (SampleType::U16, 1, 5, 6),
+            (SampleType::U16, 1, 6, 4),
+            (SampleType::U16, 2, 6, 5),
+            (SampleType::I16, 1, 6, 5),
+            (SampleType::U8, 1, 6, 5),
+            (SampleType::F32, 1, 6, 5),
+        ] {
+            assert!(
+                run(&spec(sample, samples, width), rows, &hex(UNSIGNED)).is_err(),
+                "{sample} {samples} {width} {rows}"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_a_stream_that_is_cut_off() {
+        let stream = hex(UNSIGNED);
+        for len in 0..stream.len() - 2 {
+            assert!(run(&spec(SampleType::U16, 1, 6), 5, &stream[..len]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn refuses_layers_without_end_before_allocating_them() {
+        let mut stream = hex(UNSIGNED);
+        // Far corner and tile of 4096 x 4096, blocks of 4 x 4, 65535 layers: some 1.6 TB of book-keeping.
+        for at in [8, 12, 24, 28] {
+            stream[at..at + 4].copy_from_slice(&4096_u32.to_be_bytes());
+        }
+        let cod = stream.windows(2).position(|pair| pair == [0xff, 0x52]).unwrap();
+        stream[cod + 6..cod + 8].copy_from_slice(&[0xff, 0xff]);
+        stream[cod + 10..cod + 12].copy_from_slice(&[0, 0]);
+        let error = run(&spec(SampleType::U16, 1, 4096), 4096, &stream);
+        assert!(matches!(error, Err(CodecError::Limit { .. })), "{:?}", error.map(|_| ()));
+    }
+
+    #[test]
+    fn survives_damage() {
+        testing::damage(&Jpeg2000, &spec(SampleType::U16, 1, 6), 5, &hex(UNSIGNED));
+        testing::damage(&Jpeg2000, &spec(SampleType::U8, 3, 6), 5, &hex(COLOURS));
+        testing::damage(&Jpeg2000, &spec(SampleType::U8, 3, 8), 8, &subsampled());
+    }
 }

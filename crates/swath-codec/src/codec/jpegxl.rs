@@ -36,17 +36,10 @@ impl Decode for JpegXl {
         // Planes of `f32`, several of them at a time (references, noise, upsampling), whatever the tile's own samples.
         let planes = u64::from(spec.width) * u64::from(rows) * u64::from(spec.samples) * 4;
         let allowed = planes.saturating_mul(16).saturating_add(64 << 20);
-        let mut image = JxlImage::builder()
-            // The engine runs tiles side by side; a tile is decoded by the thread that asked.
-            .pool(JxlThreadPool::none())
-            .alloc_tracker(AllocTracker::with_limit(usize::try_from(allowed).unwrap_or(usize::MAX)))
-            .build_uninit();
-        image.feed_bytes(src).map_err(corrupt)?;
-        let mut image = match image.try_init().map_err(corrupt)? {
-            InitializeResult::Initialized(image) => image,
-            InitializeResult::NeedMoreData(_) => return Err(corrupt("the stream is cut off in its header")),
-        };
+        let tracker = AllocTracker::with_limit(usize::try_from(allowed).unwrap_or(usize::MAX));
+        let (mut image, fed) = header(src, tracker)?;
         check(&image, spec, rows)?;
+        image.feed_bytes(src.get(fed..).unwrap_or_default()).map_err(corrupt)?;
         // Spot colours are samples here, not ink to be mixed into the others.
         image.set_render_spot_color(false);
         if image.num_loaded_keyframes() == 0 {
@@ -76,6 +69,25 @@ impl Decode for JpegXl {
 
 fn corrupt(detail: impl ToString) -> CodecError {
     CodecError::corrupt("JPEG XL", detail.to_string())
+}
+
+/// Reads as much of the stream as the header takes, so that its size can be looked at before frames are allocated; how
+/// much that was.
+fn header(src: &[u8], tracker: AllocTracker) -> Result<(JxlImage, usize), CodecError> {
+    // The engine runs tiles side by side; a tile is decoded by the thread that asked.
+    let mut image = JxlImage::builder().pool(JxlThreadPool::none()).alloc_tracker(tracker).build_uninit();
+    let mut fed = 0;
+    loop {
+        // Twice as much each time, as the header is read from its beginning again.
+        let next = src.get(fed..src.len().min((2 * fed).max(128))).filter(|next| !next.is_empty());
+        let Some(next) = next else { return Err(corrupt("the stream is cut off in its header")) };
+        image.feed_bytes(next).map_err(corrupt)?;
+        fed += next.len();
+        match image.try_init().map_err(corrupt)? {
+            InitializeResult::Initialized(image) => return Ok((image, fed)),
+            InitializeResult::NeedMoreData(more) => image = more,
+        }
+    }
 }
 
 /// The rules of libtiff's reader: size, bits and number of channels are those of the tile.
@@ -110,5 +122,84 @@ fn whole(value: f32, bits: u16) -> u32 {
 fn put<const N: usize>(dst: &mut [u8], count: usize, nth: usize, plane: &[f32], bytes: impl Fn(f32) -> [u8; N]) {
     for (sample, value) in dst.as_chunks_mut::<N>().0.iter_mut().skip(nth).step_by(count).zip(plane) {
         *sample = bytes(*value);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::codec::testing::{self, hex, spec};
+
+    /// Written by libjxl, lossless, 6 x 5: red 40 x, green 50 y, blue 10 x y, alpha 255 - 20 x.
+    const RGBA: &str = "\
+        ff0a2020b0120800100090024b12c5820552b8e302e201e492b13440cd34c04b6477e1cf6461009feff008a8210020ee \
+        f43162f403f88b9dfd37a27d7ff16325cfe6ad1399fd6683929ff95fb234f04be35de627abd987ccb1e01a89045c0ea2 \
+        2f8d430275afe75194e69c1b30ce680770559eb9724d1d1fb18db0b0b24ff9d24ca42db1f68e3216f655134f96fa1029 \
+        cac91201c393d8dc4496d317123301c8d948815b525f15cbd4c49724c1910001 \
+        ";
+    /// In a container: 1000 x + 7000 y, and that divided by 65535.
+    const WORDS: &str = "\
+        0000000c4a584c200d0a870a00000014667479706a786c20000000006a786c20000000096a786c6c0a000000506a786c \
+        63ff0a2020fc00458b08000100e8004b12c58285249625b0db4ad1353b3f479909d0a0418306fda976093e59b713a4e2 \
+        d3e01e031da017b0c10dfa50020d3a251bdcd32e99013a1501 \
+        ";
+    const FLOATS: &str = "\
+        0000000c4a584c200d0a870a00000014667479706a786c20000000006a786c20000000096a786c6c0a000000846a786c \
+        63ff0a20207240d12208000100b8014b12c5828524daae6e33055b3309e7ec16a73f62104317277dfa007a3c9a6fee20 \
+        fc17ce07d024faa3078ecaebdd07d0db48ec95970b9357c568bfbb4bf82fdc727e8b9b1289597c06164e00576c487e4a \
+        123275939cabe2a0aa4907e8e13abc805bfb551921d91914b6512cb100 \
+        ";
+
+    fn run(spec: &TileSpec, rows: u32, stream: &[u8]) -> Result<Vec<u8>, CodecError> {
+        let mut dst = vec![0; spec.native_row_len() * rows as usize];
+        JpegXl.decode(spec, rows, stream, &mut dst, &mut Scratch::default()).map(|_| dst)
+    }
+
+    #[test]
+    fn bytes_with_an_extra_channel() {
+        let want: Vec<u8> =
+            (0..30).flat_map(|at| [at % 6 * 40, at / 6 * 50, at % 6 * (at / 6) * 10, 255 - at % 6 * 20]).collect();
+        assert_eq!(run(&spec(SampleType::U8, 4, 6), 5, &hex(RGBA)), Ok(want));
+    }
+
+    #[test]
+    fn words_and_floats_exactly() {
+        let words = run(&spec(SampleType::U16, 1, 6), 5, &hex(WORDS)).unwrap();
+        let floats = run(&spec(SampleType::F32, 1, 6), 5, &hex(FLOATS)).unwrap();
+        let pairs = words.as_chunks().0.iter().zip(floats.as_chunks().0);
+        for (at, (word, float)) in pairs.enumerate() {
+            let want = (at % 6 * 1000 + at / 6 * 7000) as u16;
+            assert_eq!(u16::from_ne_bytes(*word), want);
+            assert_eq!(f32::from_ne_bytes(*float), (f64::from(want) / 65_535.0) as f32);
+        }
+    }
+
+    #[test]
+    fn refuses_another_shape() {
+        for (sample, samples, width, rows) in [
+            (SampleType::U8, 4, 5, 6),
+            (SampleType::U8, 4, 6, 4),
+            (SampleType::U8, 3, 6, 5),
+            (SampleType::U16, 4, 6, 5),
+            (SampleType::I8, 4, 6, 5),
+        ] {
+            assert!(run(&spec(sample, samples, width), rows, &hex(RGBA)).is_err(), "{sample} {samples} {width} {rows}");
+        }
+        assert!(run(&spec(SampleType::U16, 1, 6), 5, &hex(FLOATS)).is_err());
+    }
+
+    #[test]
+    fn refuses_a_stream_that_is_cut_off() {
+        let stream = hex(RGBA);
+        for len in 0..stream.len() - 8 {
+            assert!(run(&spec(SampleType::U8, 4, 6), 5, &stream[..len]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn survives_damage() {
+        testing::damage(&JpegXl, &spec(SampleType::U8, 4, 6), 5, &hex(RGBA));
+        testing::damage(&JpegXl, &spec(SampleType::U16, 1, 6), 5, &hex(WORDS));
     }
 }

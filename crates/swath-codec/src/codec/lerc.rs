@@ -4,7 +4,7 @@
 //! with a mask of their own for each sample, one blob per sample. A pixel that the mask leaves out is NaN in a float
 //! tile; in a tile of bytes whose blob lacks just the alpha sample, the mask is that sample.
 //!
-//! [`fast`] reads what GDAL writes; what is rarer goes to lerc-rs, which also is the oracle for it in tests.
+//! [`fast`] and [`huffman`] read what GDAL writes; what is rarer goes to lerc-rs, which also is the oracle for it in tests.
 
 mod fast;
 mod huffman;
@@ -131,10 +131,7 @@ fn decode(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> Result<Fill
         }
         return Ok(fill(used, src));
     }
-    if spec.sample == SampleType::U8
-        && shape == (samples - 1, 1)
-        && spec.extra_samples.last() == Some(&UNASSOCIATED)
-    {
+    if spec.sample == SampleType::U8 && shape == (samples - 1, 1) && spec.extra_samples.last() == Some(&UNASSOCIATED) {
         let mut colours = vec![0; pixels * header.depth];
         let (masks, used) = bands(spec, src, &header, header.depth, 1, &mut colours)?;
         let mask = masks.first().unwrap_or(&Mask::All);
@@ -180,23 +177,16 @@ fn bands(
         used += next.blob_len;
         match fast::decode(blob, &next, masks.last(), out).map_err(corrupt)? {
             Some(mask) => masks.push(mask),
-            None => masks.push(by_library(spec, blob, &next, masks.last(), out)?),
+            None => masks.push(by_library(spec, blob, &next, out)?),
         }
     }
     Ok((masks, used))
 }
 
-/// What [`fast`] leaves alone: Huffman codes, differences between samples, versions before 3.
-fn by_library(
-    spec: &TileSpec,
-    blob: &[u8],
-    header: &Header,
-    before: Option<&Mask>,
-    out: &mut [u8],
-) -> Result<Mask, CodecError> {
+/// What [`fast`] leaves alone: exact floats of version 6, differences between samples, version 2.
+fn by_library(spec: &TileSpec, blob: &[u8], header: &Header, out: &mut [u8]) -> Result<Mask, CodecError> {
     // lerc-rs takes a mask from the band before only when it decodes both.
     if header.shares_mask(blob) {
-        let _ = before;
         return Err(CodecError::unsupported("LERC", "a band without a mask of its own in this encoding"));
     }
     match spec.sample {
@@ -211,7 +201,11 @@ fn by_library(
     }
 }
 
-fn library<T: Sample, const N: usize>(blob: &[u8], out: &mut [u8], bytes: fn(T) -> [u8; N]) -> Result<Mask, CodecError> {
+fn library<T: Sample, const N: usize>(
+    blob: &[u8],
+    out: &mut [u8],
+    bytes: fn(T) -> [u8; N],
+) -> Result<Mask, CodecError> {
     let mut values = vec![T::default(); out.len() / N];
     let decoded = lerc::decode_into(blob, &mut values).map_err(|error| corrupt(error.to_string()))?;
     for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
@@ -268,3 +262,6 @@ fn put_nan(sample: SampleType, mask: &Mask, samples: usize, dst: &mut [u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

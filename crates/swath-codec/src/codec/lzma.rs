@@ -54,8 +54,6 @@ impl Decode for Lzma {
                 Ok(Status::StreamEnd) => return Ok(Fill::Exact),
                 Ok(_) if stream.total_in() == read => return Ok(Fill::Exact),
                 Ok(_) => {}
-                Err(Error::Data) if stream.total_in() < src.len() as u64 => return Err(failed(&Error::Data, read)),
-                Err(Error::Data | Error::Format) => return Err(failed(&Error::Data, read)),
                 Err(error) => return Err(failed(&error, read)),
             }
         }
@@ -119,7 +117,10 @@ mod tests {
         filters.lzma2(&LzmaOptions::new_preset(1).unwrap());
         let packed = pack(&bytes, &filters);
         let mut dst = vec![0; 1000];
-        assert_eq!(Lzma.decode(&spec(SampleType::U8, 1, 100), 10, &packed, &mut dst, &mut Scratch::default()), Ok(Fill::Exact));
+        assert_eq!(
+            Lzma.decode(&spec(SampleType::U8, 1, 100), 10, &packed, &mut dst, &mut Scratch::default()),
+            Ok(Fill::Exact)
+        );
         assert_eq!(dst, bytes);
     }
 

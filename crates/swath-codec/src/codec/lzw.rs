@@ -324,7 +324,12 @@ fn beyond(code: usize, entries: usize, bit: usize) -> LzwError {
 /// Decodes groups of `G` codes, each out of one word, for as long as codes stay `W` bits wide, there is room to spare, and none
 /// needs care. `7 + G * W <= 64`.
 #[inline(always)]
-fn fast<O: Order, const W: u32, const G: usize>(src: &[u8], dst: &mut [u8], table: &mut Table, mut state: State) -> State {
+fn fast<O: Order, const W: u32, const G: usize>(
+    src: &[u8],
+    dst: &mut [u8],
+    table: &mut Table,
+    mut state: State,
+) -> State {
     let limit = (1usize << W) - if W == 12 { 0 } else { O::EARLY };
     while state.next + G <= limit {
         let Some(codes) = codes_at::<O, W, G>(src, state.bit) else { break };
@@ -547,7 +552,8 @@ mod tests {
     /// A plain reading of the rules, both orders, as far as the end of the output.
     fn plain(src: &[u8], want: usize) -> Result<Vec<u8>, LzwError> {
         let reversed = src.len() > 1 && src[0] == 0 && src[1] & 1 == 1;
-        let bit = |i: usize| usize::from(if reversed { src[i / 8] >> (i % 8) & 1 } else { src[i / 8] >> (7 - i % 8) & 1 });
+        let bit =
+            |i: usize| usize::from(if reversed { src[i / 8] >> (i % 8) & 1 } else { src[i / 8] >> (7 - i % 8) & 1 });
         let mut table: Vec<Vec<u8>> = Vec::new();
         let (mut at, mut out, mut prev, mut begun) = (0, Vec::new(), None::<Vec<u8>>, false);
         while out.len() < want {
@@ -556,7 +562,8 @@ mod tests {
             if at + width > src.len() * 8 {
                 return short;
             }
-            let code = (0..width).fold(0, |all, k| if reversed { all | bit(at + k) << k } else { all << 1 | bit(at + k) });
+            let code =
+                (0..width).fold(0, |all, k| if reversed { all | bit(at + k) << k } else { all << 1 | bit(at + k) });
             if !begun && code != CLEAR && code != EOI {
                 return Err(LzwError::NoClear { code: code as u16 });
             }
@@ -633,7 +640,9 @@ mod tests {
             assert_eq!(decode(&packed, &mut out, &mut scratch), Err(LzwError::Short { got: 5000, want: 5001 }));
             let mut out = vec![0; 5000];
             let cut = &packed[..packed.len() / 2];
-            let Err(LzwError::Short { got, want: 5000 }) = decode(cut, &mut out, &mut scratch) else { panic!("kind {kind}") };
+            let Err(LzwError::Short { got, want: 5000 }) = decode(cut, &mut out, &mut scratch) else {
+                panic!("kind {kind}")
+            };
             assert_eq!(out[..got], data[..got]);
         }
         assert_eq!(decode(&[], &mut [], &mut scratch), Ok(LzwEnd::Exact));

@@ -2,9 +2,9 @@
 
 pub mod ccitt;
 pub mod deflate;
+pub mod jpeg;
 #[cfg(feature = "jpeg2000")]
 pub mod jpeg2000;
-pub mod jpeg;
 #[cfg(feature = "jpegxl")]
 pub mod jpegxl;
 #[cfg(feature = "lerc")]
@@ -19,3 +19,6 @@ pub mod packbits;
 #[cfg(feature = "webp")]
 pub mod webp;
 pub mod zstd;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -73,11 +73,63 @@ fn features(src: &[u8]) -> Result<WebPBitstreamFeatures, CodecError> {
         WebPBitstreamFeatures { width: 0, height: 0, has_alpha: 0, has_animation: 0, format: 0, pad: [0; 5] };
     // SAFETY: `src` is a slice, read within its length; `features` is owned here and has the layout that the ABI version,
     // which libwebp checks, stands for.
-    let status = unsafe {
-        WebPGetFeaturesInternal(src.as_ptr(), src.len(), &raw mut features, WEBP_DECODER_ABI_VERSION as i32)
-    };
+    let status =
+        unsafe { WebPGetFeaturesInternal(src.as_ptr(), src.len(), &raw mut features, WEBP_DECODER_ABI_VERSION as i32) };
     if status != VP8StatusCode::VP8_STATUS_OK {
         return Err(CodecError::corrupt("WebP", format!("the tile does not begin with a WebP header ({status:?})")));
     }
     Ok(features)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::testing::{self, hex, spec};
+
+    /// Lossless, 6 x 5: red 40 x, green 50 y, blue 10 x y; then with alpha 255 - 20 x.
+    const RGB: &str = "5249464630000000574542505650384c240000002f05000100b93244f43f7651fce87f4041db364c30953fbbb741\
+        1894518809007681fe01";
+    const RGBA: &str = "5249464632000000574542505650384c250000002f05000110b93244f43f7651fce87f4041db364c30953fbbb741\
+        18945118f60900dc05e41f00";
+
+    fn run(samples: u16, width: u32, rows: u32, stream: &str) -> Result<Vec<u8>, CodecError> {
+        let spec = spec(SampleType::U8, samples, width);
+        let mut dst = vec![0; spec.native_row_len() * rows as usize];
+        WebP.decode(&spec, rows, &hex(stream), &mut dst, &mut Scratch::default()).map(|_| dst)
+    }
+
+    fn want(samples: u16, opaque: bool) -> Vec<u8> {
+        let pixel =
+            |at: u8| [at % 6 * 40, at / 6 * 50, at % 6 * (at / 6) * 10, if opaque { 255 } else { 255 - at % 6 * 20 }];
+        (0..30).flat_map(|at| pixel(at).into_iter().take(samples.into())).collect()
+    }
+
+    #[test]
+    fn colours_with_and_without_alpha() {
+        assert_eq!(run(3, 6, 5, RGB), Ok(want(3, true)));
+        assert_eq!(run(4, 6, 5, RGBA), Ok(want(4, false)));
+        // What libtiff allows too: an encoder leaves out alpha that is opaque everywhere.
+        assert_eq!(run(4, 6, 5, RGB), Ok(want(4, true)));
+    }
+
+    #[test]
+    fn refuses_alpha_without_a_sample_for_it() {
+        assert!(matches!(run(3, 6, 5, RGBA), Err(CodecError::Corrupt { .. })));
+    }
+
+    #[test]
+    fn refuses_another_size_or_sample() {
+        assert!(matches!(run(3, 5, 6, RGB), Err(CodecError::Corrupt { .. })));
+        assert!(matches!(run(3, 6, 4, RGB), Err(CodecError::Corrupt { .. })));
+        assert!(matches!(run(1, 6, 5, RGB), Err(CodecError::Unsupported { .. })));
+        let spec = spec(SampleType::U8, 3, 6);
+        let short = WebP.decode(&spec, 5, &hex(RGB), &mut [0; 10], &mut Scratch::default());
+        assert!(matches!(short, Err(CodecError::Short { .. })), "{short:?}");
+    }
+
+    #[test]
+    fn survives_damage() {
+        testing::damage(&WebP, &spec(SampleType::U8, 3, 6), 5, &hex(RGB));
+        testing::damage(&WebP, &spec(SampleType::U8, 4, 6), 5, &hex(RGBA));
+    }
 }

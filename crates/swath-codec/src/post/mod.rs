@@ -5,4 +5,4 @@ pub mod predictor;
 pub mod unpack;
 pub mod ycbcr;
 
-pub use place::{fix_in_place, place};
+pub use place::{Decoded, fix_in_place, place};

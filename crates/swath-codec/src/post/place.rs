@@ -16,20 +16,25 @@ use crate::{
     spec::TileSpec,
 };
 
+/// A decoded tile on its way.
+pub enum Decoded<'a> {
+    /// Whole samples in native order, pixel by pixel.
+    Native(&'a [u8]),
+    /// Bytes as they were stored; undoing a predictor spoils them.
+    Stored(&'a mut [u8]),
+}
+
 /// Puts the part `inside` of a decoded tile into the rows of the output.
-///
-/// `native` tells whether the tile already consists of whole samples in native order.
 pub fn place(
     spec: &TileSpec,
-    native: bool,
-    tile: &mut [u8],
+    tile: Decoded<'_>,
     inside: Window,
     samples: &Take,
     out: &mut [&mut [u8]],
     scratch: &mut Scratch,
 ) {
     let mut row = take(&mut scratch.row, spec.native_row_len());
-    widest(PlaceTile { spec, native, tile, inside, samples, out, row: &mut row });
+    widest(PlaceTile { spec, tile, inside, samples, out, row: &mut row });
     scratch.row = row;
 }
 
@@ -66,8 +71,7 @@ impl Task for FixTile<'_> {
 
 struct PlaceTile<'a, 'b> {
     spec: &'a TileSpec,
-    native: bool,
-    tile: &'a mut [u8],
+    tile: Decoded<'a>,
     inside: Window,
     samples: &'a Take,
     out: &'a mut [&'b mut [u8]],
@@ -79,12 +83,9 @@ impl Task for PlaceTile<'_, '_> {
 
     #[inline(always)]
     fn run(self) {
-        let Self { spec, native, tile, inside, samples, out, row } = self;
+        let Self { spec, tile, inside, samples, out, row } = self;
         let native_len = spec.native_row_len();
-        let stored_len = if native { native_len } else { spec.stored_row_len() };
-        let ready = native || (spec.stored_is_native() && spec.predictor == Predictor::None);
-        let size = spec.sample.size();
-        let pixel = usize::from(spec.samples) * size;
+        let pixel = usize::from(spec.samples) * spec.sample.size();
         let columns = inside.x as usize * pixel..(inside.x as usize + inside.width as usize) * pixel;
         // Samples keep their order and their neighbours: a row can be made right where it belongs.
         let straight = match samples {
@@ -94,45 +95,88 @@ impl Task for PlaceTile<'_, '_> {
             }
         };
         let whole_row = columns.len() == native_len;
-        let mut sums = predictor::RowSums::new();
-        let stored_rows = tile.chunks_exact_mut(stored_len.max(1)).skip(inside.y as usize).take(inside.height as usize);
-        for (y, stored) in stored_rows.enumerate() {
-            if straight && !ready && whole_row {
+        let (skip, count) = (inside.y as usize, inside.height as usize);
+        let stored = match tile {
+            Decoded::Stored(stored) if !(spec.stored_is_native() && spec.predictor == Predictor::None) => stored,
+            Decoded::Stored(tile) => {
+                return place_rows(spec, tile, native_len, inside, columns, straight, samples, out);
+            }
+            Decoded::Native(tile) => {
+                return place_rows(spec, tile, native_len, inside, columns, straight, samples, out);
+            }
+        };
+        let mut sums = RowSums::new();
+        let rows = stored.chunks_exact_mut(spec.stored_row_len().max(1)).skip(skip).take(count);
+        for (y, stored) in rows.enumerate() {
+            if straight && whole_row {
                 if let Some(target) = out.get_mut(y) {
                     native_row(spec, stored, target, &mut sums);
                 }
                 continue;
             }
-            let source: &[u8] = if ready {
-                stored
-            } else {
-                native_row(spec, stored, row, &mut sums);
-                row
-            };
-            let Some(source) = source.get(columns.clone()) else { continue };
-            if straight {
-                if let Some(target) = out.get_mut(y)
-                    && target.len() == source.len()
-                {
-                    target.copy_from_slice(source);
-                }
-                continue;
+            native_row(spec, stored, row, &mut sums);
+            if let Some(source) = row.get(columns.clone()) {
+                place_row(spec, source, y, count, straight, samples, out);
             }
-            match samples {
-                Take::Bands(bands) => {
-                    for (slot, band) in bands.iter().enumerate() {
-                        if let Some(target) = out.get_mut(slot * inside.height as usize + y) {
-                            gather(source, pixel, usize::from(*band) * size, target, size, size, 0);
-                        }
-                    }
+        }
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn place_rows(
+    spec: &TileSpec,
+    tile: &[u8],
+    row_len: usize,
+    inside: Window,
+    columns: std::ops::Range<usize>,
+    straight: bool,
+    samples: &Take,
+    out: &mut [&mut [u8]],
+) {
+    let count = inside.height as usize;
+    let rows = tile.chunks_exact(row_len.max(1)).skip(inside.y as usize).take(count);
+    for (y, row) in rows.enumerate() {
+        if let Some(source) = row.get(columns.clone()) {
+            place_row(spec, source, y, count, straight, samples, out);
+        }
+    }
+}
+
+/// Puts one row of native pixels where its samples belong: row `y` of `height`.
+#[inline(always)]
+fn place_row(
+    spec: &TileSpec,
+    source: &[u8],
+    y: usize,
+    height: usize,
+    straight: bool,
+    samples: &Take,
+    out: &mut [&mut [u8]],
+) {
+    let size = spec.sample.size();
+    let pixel = usize::from(spec.samples) * size;
+    if straight {
+        if let Some(target) = out.get_mut(y)
+            && target.len() == source.len()
+        {
+            target.copy_from_slice(source);
+        }
+        return;
+    }
+    match samples {
+        Take::Bands(bands) => {
+            for (slot, band) in bands.iter().enumerate() {
+                if let Some(target) = out.get_mut(slot * height + y) {
+                    gather(source, pixel, usize::from(*band) * size, target, size, size, 0);
                 }
-                Take::Pixels { samples, slot, step } => {
-                    for (position, band) in samples.iter().enumerate() {
-                        if let Some(target) = out.get_mut(y) {
-                            let at = (usize::from(*slot) + position) * size;
-                            gather(source, pixel, usize::from(*band) * size, target, usize::from(*step) * size, size, at);
-                        }
-                    }
+            }
+        }
+        Take::Pixels { samples, slot, step } => {
+            for (position, band) in samples.iter().enumerate() {
+                if let Some(target) = out.get_mut(y) {
+                    let at = (usize::from(*slot) + position) * size;
+                    gather(source, pixel, usize::from(*band) * size, target, usize::from(*step) * size, size, at);
                 }
             }
         }
@@ -216,7 +260,8 @@ fn native_row(spec: &TileSpec, stored: &mut [u8], out: &mut [u8], sums: &mut Row
         Predictor::FloatingPoint => predictor::undo_float(stored, out, samples, bytes, sums),
         Predictor::None => match (spec.bits, spec.format) {
             (24, SampleFormat::Float) => typed::<f32>(out, |out| unpack::unpack_f24(stored, out, spec.order)),
-            (24, _) => typed::<u32>(out, |out| unpack::unpack_u24(stored, out, spec.order)),
+            // GDAL reads these against the byte order of the file, whichever it is, and so does everyone who checks with it.
+            (24, _) => typed::<u32>(out, |out| unpack::unpack_u24(stored, out, spec.order.other())),
             (8 | 16 | 32 | 64 | 128, _) if swap => unpack::swap_copy(stored, out, spec.sample.word()),
             (8 | 16 | 32 | 64 | 128, _) => out.copy_from_slice(stored),
             (bits @ 1..=8, _) => unpack::unpack_u8(stored, out, bits.into()),

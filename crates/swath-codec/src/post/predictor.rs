@@ -130,13 +130,26 @@ impl Row for InPlace<'_> {
 /// floats are summed as the integers of their bits, as libtiff does. The shorter of the two rows bounds the work, and a piece of a
 /// sample at its end is left alone, as is everything for another `sample_len` or no samples per pixel.
 #[inline(always)]
-pub fn undo_horizontal(src: &[u8], dst: &mut [u8], samples_per_pixel: usize, sample_len: usize, swap: bool, sums: &mut RowSums) {
+pub fn undo_horizontal(
+    src: &[u8],
+    dst: &mut [u8],
+    samples_per_pixel: usize,
+    sample_len: usize,
+    swap: bool,
+    sums: &mut RowSums,
+) {
     horizontal(Moved { src, dst }, samples_per_pixel, sample_len, swap, sums);
 }
 
 /// [`undo_horizontal`] where the row stands.
 #[inline(always)]
-pub fn undo_horizontal_in_place(row: &mut [u8], samples_per_pixel: usize, sample_len: usize, swap: bool, sums: &mut RowSums) {
+pub fn undo_horizontal_in_place(
+    row: &mut [u8],
+    samples_per_pixel: usize,
+    sample_len: usize,
+    swap: bool,
+    sums: &mut RowSums,
+) {
     horizontal(InPlace(row), samples_per_pixel, sample_len, swap, sums);
 }
 
@@ -340,7 +353,12 @@ pub struct TileRows {
 ///
 /// A row of `rows` may be shorter than a row of the tile: it gets the row's beginning. Predictor 3 spoils `tile`; it needs all of a
 /// tile's row to find the bytes of any sample, so rows cut short are gathered there first.
-pub fn undo_tile<'r>(predictor: Predictor, layout: TileRows, tile: &mut [u8], rows: impl IntoIterator<Item = &'r mut [u8]>) {
+pub fn undo_tile<'r>(
+    predictor: Predictor,
+    layout: TileRows,
+    tile: &mut [u8],
+    rows: impl IntoIterator<Item = &'r mut [u8]>,
+) {
     widest(UndoTile { predictor, layout, tile, rows });
 }
 
@@ -363,8 +381,12 @@ impl<'r, I: IntoIterator<Item = &'r mut [u8]>> Task for UndoTile<'_, I> {
         let mut whole = Vec::new();
         for (src, dst) in tile.chunks_mut(row_len).zip(rows) {
             match predictor {
-                Predictor::Horizontal { swap } => undo_horizontal(src, dst, samples_per_pixel, sample_len, swap, &mut sums),
-                Predictor::Float if dst.len() >= src.len() => undo_float(src, dst, samples_per_pixel, sample_len, &mut sums),
+                Predictor::Horizontal { swap } => {
+                    undo_horizontal(src, dst, samples_per_pixel, sample_len, swap, &mut sums)
+                }
+                Predictor::Float if dst.len() >= src.len() => {
+                    undo_float(src, dst, samples_per_pixel, sample_len, &mut sums)
+                }
                 Predictor::Float => {
                     whole.resize(src.len(), 0);
                     undo_float(src, &mut whole, samples_per_pixel, sample_len, &mut sums);
@@ -501,7 +523,9 @@ mod tests {
 
     #[test]
     fn a_tile_is_its_rows_and_short_rows_get_the_beginning() {
-        for (predictor, len) in [(Predictor::Horizontal { swap: true }, 2), (Predictor::Float, 4), (Predictor::Float, 3)] {
+        for (predictor, len) in
+            [(Predictor::Horizontal { swap: true }, 2), (Predictor::Float, 4), (Predictor::Float, 3)]
+        {
             let layout = TileRows { row_len: 50 * len, samples_per_pixel: 1, sample_len: len };
             let tile = noise(layout.row_len * 7, 5);
             let mut whole = vec![0; tile.len()];

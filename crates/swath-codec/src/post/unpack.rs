@@ -140,9 +140,21 @@ pub fn widen_f24(bits: u32) -> f32 {
 #[inline(always)]
 pub fn swap_in_place(row: &mut [u8], sample_len: usize) {
     match sample_len {
-        2 => row.as_chunks_mut().0.iter_mut().for_each(|bytes| *bytes = u16::from_ne_bytes(*bytes).swap_bytes().to_ne_bytes()),
-        4 => row.as_chunks_mut().0.iter_mut().for_each(|bytes| *bytes = u32::from_ne_bytes(*bytes).swap_bytes().to_ne_bytes()),
-        8 => row.as_chunks_mut().0.iter_mut().for_each(|bytes| *bytes = u64::from_ne_bytes(*bytes).swap_bytes().to_ne_bytes()),
+        2 => row
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .for_each(|bytes| *bytes = u16::from_ne_bytes(*bytes).swap_bytes().to_ne_bytes()),
+        4 => row
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .for_each(|bytes| *bytes = u32::from_ne_bytes(*bytes).swap_bytes().to_ne_bytes()),
+        8 => row
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .for_each(|bytes| *bytes = u64::from_ne_bytes(*bytes).swap_bytes().to_ne_bytes()),
         _ => {}
     }
 }
@@ -184,7 +196,9 @@ mod tests {
 
     fn plain(src: &[u8], bits: usize, samples: usize) -> Vec<u32> {
         let bit = |i: usize| u32::from(src[i / 8] >> (7 - i % 8) & 1);
-        (0..samples.min(src.len() * 8 / bits)).map(|i| (i * bits..(i + 1) * bits).fold(0, |all, i| all << 1 | bit(i))).collect()
+        (0..samples.min(src.len() * 8 / bits))
+            .map(|i| (i * bits..(i + 1) * bits).fold(0, |all, i| all << 1 | bit(i)))
+            .collect()
     }
 
     #[test]
@@ -198,9 +212,15 @@ mod tests {
                     unpack_u32(&src, &mut c, bits as u32);
                     assert_eq!(c[..want.len()], want, "{bits} bits, {samples} samples");
                     unpack_u16(&src, &mut b, bits as u32);
-                    assert!(bits > 16 || b.iter().map(|v| u32::from(*v)).take(want.len()).eq(want.iter().copied()), "{bits}");
+                    assert!(
+                        bits > 16 || b.iter().map(|v| u32::from(*v)).take(want.len()).eq(want.iter().copied()),
+                        "{bits}"
+                    );
                     unpack_u8(&src, &mut a, bits as u32);
-                    assert!(bits > 8 || a.iter().map(|v| u32::from(*v)).take(want.len()).eq(want.iter().copied()), "{bits}");
+                    assert!(
+                        bits > 8 || a.iter().map(|v| u32::from(*v)).take(want.len()).eq(want.iter().copied()),
+                        "{bits}"
+                    );
                 }
             }
         }
@@ -251,7 +271,8 @@ mod tests {
     fn swaps_and_reversals() {
         for len in [2, 4, 8] {
             let row = noise(len * 33 + 1, 4);
-            let want: Vec<u8> = row.chunks_exact(len).flat_map(|c| c.iter().rev().copied().collect::<Vec<_>>()).collect();
+            let want: Vec<u8> =
+                row.chunks_exact(len).flat_map(|c| c.iter().rev().copied().collect::<Vec<_>>()).collect();
             let mut out = vec![0; want.len()];
             swap_copy(&row, &mut out, len);
             assert_eq!(out, want);

@@ -1,5 +1,7 @@
 //! Packed, subsampled YCbCr to RGB (TIFF 6.0, section 21).
 
+use swath_tiff::structure::layout::YCbCr;
+
 use crate::spec::TileSpec;
 
 /// Fixed-point conversion of one pixel, from the file's own coefficients and reference levels.
@@ -10,8 +12,8 @@ struct Convert {
 }
 
 impl Convert {
-    fn new(spec: &TileSpec) -> Self {
-        let (coefficients, reference) = match &spec.ycbcr {
+    fn new(ycbcr: Option<&YCbCr>) -> Self {
+        let (coefficients, reference) = match ycbcr {
             Some(ycbcr) => (ycbcr.coefficients, ycbcr.reference),
             None => ([0.299, 0.587, 0.114], [0.0, 255.0, 128.0, 255.0, 128.0, 255.0]),
         };
@@ -45,7 +47,7 @@ pub(crate) fn unpack_to_rgb(spec: &TileSpec, rows: u32, packed: &[u8], rgb: &mut
     let width = spec.width as usize;
     let block_len = across * down + 2;
     let blocks_across = width.div_ceil(across);
-    let convert = Convert::new(spec);
+    let convert = Convert::new(spec.ycbcr.as_ref());
     for (index, block) in packed.chunks_exact(block_len).enumerate() {
         let (block_x, block_y) = (index % blocks_across * across, index / blocks_across * down);
         let Some((luma, &[blue, red])) = block.split_last_chunk::<2>() else { continue };
@@ -58,5 +60,13 @@ pub(crate) fn unpack_to_rgb(spec: &TileSpec, rows: u32, packed: &[u8], rgb: &mut
                 *pixel = convert.rgb(*value, blue, red);
             }
         }
+    }
+}
+
+/// Turns pixels of luma and two chroma samples into RGB, in place.
+pub fn pixels_to_rgb(ycbcr: &YCbCr, pixels: &mut [u8]) {
+    let convert = Convert::new(Some(ycbcr));
+    for pixel in pixels.as_chunks_mut::<3>().0 {
+        *pixel = convert.rgb(pixel[0], pixel[1], pixel[2]);
     }
 }

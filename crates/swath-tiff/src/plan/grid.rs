@@ -99,6 +99,12 @@ impl Grid {
         u64::from(self.height).saturating_sub(above).min(self.tile_height.into()) as u32
     }
 
+    /// Columns and rows of a tile that belong to the image: fewer than it stores at the right and lower edge.
+    pub fn visible(&self, column: u32, row: u32) -> (u32, u32) {
+        let left = |whole: u32, size: u32, index: u32| whole.saturating_sub(index.saturating_mul(size)).min(size);
+        (left(self.width, self.tile_width, column), left(self.height, self.tile_height, row))
+    }
+
     /// Columns and rows of the grid that a window touches.
     pub fn span(&self, window: &Window) -> (std::ops::Range<u32>, std::ops::Range<u32>) {
         let cut = |start: u32, end: u64, size: u32| start / size..(end.div_ceil(size.into())) as u32;

@@ -20,6 +20,11 @@ impl ByteOrder {
         (self == Self::Big) == cfg!(target_endian = "little")
     }
 
+    /// The opposite order.
+    pub fn other(self) -> Self {
+        if self == Self::Little { Self::Big } else { Self::Little }
+    }
+
     /// The first two bytes of `bytes` as a number; 0 where there are fewer.
     pub fn u16(self, bytes: &[u8]) -> u16 {
         let raw = bytes.first_chunk::<2>().copied().unwrap_or_default();
@@ -86,6 +91,9 @@ impl Header {
                     return Err(
                         TiffError::unsupported(format!("BigTIFF with offsets of {width} bytes instead of 8")).into()
                     );
+                }
+                if order.u16(head.get(6..).unwrap_or_default()) != 0 {
+                    return Err(TiffError::malformed("the reserved field of the BigTIFF header is not 0").into());
                 }
                 Ok(Self { order, big: true, first_ifd: order.u64(head.get(8..).unwrap_or_default()) })
             }

@@ -164,6 +164,38 @@ impl Tags<'_> {
         u16::try_from(*first).map(Some).or_else(|_| fault(format!("value {first} is out of range")))
     }
 
+    /// Checks that a tag, if it is there, has a number for each sample.
+    fn number_per_sample(&self, tag: u16, samples: u16) -> Result<(), Lack> {
+        let Some(entry) = self.ifd.entry(tag) else { return Ok(()) };
+        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag)));
+        if entry.count != u64::from(samples) {
+            return fault(format!("{} values for {samples} samples", entry.count));
+        }
+        match entry.value(self.bytes, self.order, self.limits)?.to_floats() {
+            Some(_) => Ok(()),
+            None => fault(format!("type {} where numbers belong", entry.kind.name())),
+        }
+    }
+
+    /// ExtraSamples, as strict as libtiff: what is wrong here shifts the meaning of every sample.
+    fn extra_samples(&self, samples: u16) -> Result<Vec<u16>, Lack> {
+        let Some(values) = self.integers(tag::EXTRA_SAMPLES)? else { return Ok(Vec::new()) };
+        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag::EXTRA_SAMPLES)));
+        if values.len() > usize::from(samples) {
+            return fault(format!("{} extra samples of {samples} samples", values.len()));
+        }
+        let mut extra = Vec::with_capacity(values.len());
+        for value in values {
+            match value {
+                0..=2 => extra.push(value as u16),
+                // Corel's number for alpha.
+                999 => extra.push(2),
+                other => return fault(format!("value {other} is not 0, 1 or 2")),
+            }
+        }
+        Ok(extra)
+    }
+
     /// A fault in a tag that the pixels do not hang on is noted and the tag left aside, as libtiff does.
     fn lenient<T>(&mut self, result: Result<Option<T>, Lack>) -> Result<Option<T>, Lack> {
         match result {
@@ -228,6 +260,13 @@ impl Layout {
         let format_code = tags.per_sample(tag::SAMPLE_FORMAT, samples)?.unwrap_or(1);
         let compression_code = tags.per_sample(tag::COMPRESSION, samples)?.unwrap_or(1);
         let compression = Compression::from_code(compression_code);
+        // libtiff reads no image whose sample ranges contradict its samples; the numbers themselves are of no use to us.
+        for range in [tag::MIN_SAMPLE_VALUE, tag::MAX_SAMPLE_VALUE, tag::DATA_TYPE] {
+            tags.per_sample(range, samples)?;
+        }
+        for range in [tag::S_MIN_SAMPLE_VALUE, tag::S_MAX_SAMPLE_VALUE] {
+            tags.number_per_sample(range, samples)?;
+        }
         let format = SampleFormat::from_code(format_code).ok_or_else(|| {
             Lack::Fault(TiffError::unsupported(format!("sample format {format_code}")).at_tag(tag::SAMPLE_FORMAT))
         })?;
@@ -288,11 +327,14 @@ impl Layout {
 
         let photometric =
             tags.lenient_integer(tag::PHOTOMETRIC, u16::MAX.into())?.map(|code| Photometric::from_code(code as u16));
-        let extra_samples = {
-            let list = tags.integers(tag::EXTRA_SAMPLES);
-            let list = tags.lenient(list)?.unwrap_or_default();
-            list.into_iter().map(|value| value.min(u16::MAX.into()) as u16).collect()
-        };
+        let extra_samples = tags.extra_samples(samples)?;
+        if photometric == Some(Photometric::Palette) && bits < 8 {
+            let colors = ifd.entry(tag::COLOR_MAP).map_or(0, |entry| entry.count);
+            if colors != 3 << bits {
+                let detail = format!("{colors} numbers where a palette of {bits} bits has {}", 3 << bits);
+                return Err(TiffError::malformed(detail).at_tag(tag::COLOR_MAP).into());
+            }
+        }
         let bits_reversed = tags.lenient_integer(tag::FILL_ORDER, u16::MAX.into())? == Some(2);
         let orientation = match tags.lenient_integer(tag::ORIENTATION, u16::MAX.into())? {
             Some(value @ 1..=8) => value as u16,

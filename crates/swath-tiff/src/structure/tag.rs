@@ -26,6 +26,10 @@ pub const SAMPLES_PER_PIXEL: u16 = 277;
 pub const ROWS_PER_STRIP: u16 = 278;
 /// StripByteCounts.
 pub const STRIP_BYTE_COUNTS: u16 = 279;
+/// MinSampleValue.
+pub const MIN_SAMPLE_VALUE: u16 = 280;
+/// MaxSampleValue.
+pub const MAX_SAMPLE_VALUE: u16 = 281;
 /// PlanarConfiguration.
 pub const PLANAR_CONFIGURATION: u16 = 284;
 /// T4Options.
@@ -50,6 +54,10 @@ pub const SUB_IFDS: u16 = 330;
 pub const EXTRA_SAMPLES: u16 = 338;
 /// SampleFormat.
 pub const SAMPLE_FORMAT: u16 = 339;
+/// SMinSampleValue.
+pub const S_MIN_SAMPLE_VALUE: u16 = 340;
+/// SMaxSampleValue.
+pub const S_MAX_SAMPLE_VALUE: u16 = 341;
 /// JPEGTables.
 pub const JPEG_TABLES: u16 = 347;
 /// YCbCrCoefficients.
@@ -60,6 +68,8 @@ pub const YCBCR_SUBSAMPLING: u16 = 530;
 pub const YCBCR_POSITIONING: u16 = 531;
 /// ReferenceBlackWhite.
 pub const REFERENCE_BLACK_WHITE: u16 = 532;
+/// DataType.
+pub const DATA_TYPE: u16 = 32996;
 /// ImageDepth.
 pub const IMAGE_DEPTH: u16 = 32997;
 /// ModelPixelScale.

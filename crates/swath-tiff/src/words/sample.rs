@@ -18,10 +18,10 @@ pub enum SampleFormat {
 }
 
 impl SampleFormat {
-    /// From the tag's value. 4 means "undefined", which every reader takes as unsigned; 0 is met in the wild as well.
+    /// From the tag's value. 4 means "undefined", which every reader takes as unsigned.
     pub fn from_code(code: u16) -> Option<Self> {
         Some(match code {
-            0 | 1 | 4 => Self::Uint,
+            1 | 4 => Self::Uint,
             2 => Self::Int,
             3 => Self::Float,
             5 => Self::ComplexInt,

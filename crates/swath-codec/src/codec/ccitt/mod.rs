@@ -149,10 +149,14 @@ impl fmt::Display for FaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             FaxError::DataEnd { row, x } => write!(f, "CCITT: data ends in row {row} at column {x}"),
-            FaxError::Uncompressed { row, x } => write!(f, "CCITT: uncompressed mode in row {row} at column {x} is not supported"),
+            FaxError::Uncompressed { row, x } => {
+                write!(f, "CCITT: uncompressed mode in row {row} at column {x} is not supported")
+            }
             FaxError::TooManyRuns { row } => write!(f, "CCITT: row {row} has more runs than its width allows"),
             FaxError::TooManyFaults { row } => write!(f, "CCITT: {FAULT_LIMIT} faults of a kind before row {row}"),
-            FaxError::Size { width, rows, len } => write!(f, "CCITT: {rows} rows of {width} pixels do not make {len} bytes"),
+            FaxError::Size { width, rows, len } => {
+                write!(f, "CCITT: {rows} rows of {width} pixels do not make {len} bytes")
+            }
         }
     }
 }
@@ -180,7 +184,15 @@ struct Runs {
 /// # Errors
 ///
 /// As [`FaxError`] says; what `dst` then holds is of no use.
-pub fn decode(src: &[u8], scheme: Scheme, lsb_first: bool, width: u32, rows: u32, dst: &mut [u8], scratch: &mut FaxScratch) -> Result<FaxEnd, FaxError> {
+pub fn decode(
+    src: &[u8],
+    scheme: Scheme,
+    lsb_first: bool,
+    width: u32,
+    rows: u32,
+    dst: &mut [u8],
+    scratch: &mut FaxScratch,
+) -> Result<FaxEnd, FaxError> {
     Segment::new(src, scheme, lsb_first, width, rows, Ask::Strip)?.decode(dst, scratch)
 }
 
@@ -190,7 +202,15 @@ pub fn decode(src: &[u8], scheme: Scheme, lsb_first: bool, width: u32, rows: u32
 /// # Errors
 ///
 /// [`FaxError::Uncompressed`] and [`FaxError::Size`].
-pub fn decode_tile(src: &[u8], scheme: Scheme, lsb_first: bool, width: u32, rows: u32, dst: &mut [u8], scratch: &mut FaxScratch) -> Result<FaxEnd, FaxError> {
+pub fn decode_tile(
+    src: &[u8],
+    scheme: Scheme,
+    lsb_first: bool,
+    width: u32,
+    rows: u32,
+    dst: &mut [u8],
+    scratch: &mut FaxScratch,
+) -> Result<FaxEnd, FaxError> {
     Segment::new(src, scheme, lsb_first, width, rows, Ask::Tile)?.decode(dst, scratch)
 }
 
@@ -264,7 +284,14 @@ enum RowEnd {
 }
 
 impl<'a> Segment<'a> {
-    fn new(src: &'a [u8], scheme: Scheme, lsb_first: bool, width: u32, rows: u32, ask: Ask) -> Result<Segment<'a>, FaxError> {
+    fn new(
+        src: &'a [u8],
+        scheme: Scheme,
+        lsb_first: bool,
+        width: u32,
+        rows: u32,
+        ask: Ask,
+    ) -> Result<Segment<'a>, FaxError> {
         if width == 0 || i32::try_from(width).is_err() {
             return Err(FaxError::Size { width, rows, len: 0 });
         }
@@ -291,7 +318,9 @@ impl<'a> Segment<'a> {
     fn run_limit(&self) -> usize {
         let one_row = (self.width as usize + 1).next_multiple_of(32);
         match self.scheme {
-            Scheme::Group4 | Scheme::Group3 { two_dimensional: true, .. } | Scheme::Group3WithoutEol { two_dimensional: true } => 2 * one_row,
+            Scheme::Group4
+            | Scheme::Group3 { two_dimensional: true, .. }
+            | Scheme::Group3WithoutEol { two_dimensional: true } => 2 * one_row,
             _ => one_row,
         }
     }
@@ -321,10 +350,19 @@ impl<'a> Segment<'a> {
             Err(FaxError::TooManyRuns { .. }) if self.ask == Ask::Tile => self.note(Fault::TooManyRuns, 0),
             Err(error) => return Err(error),
         }
-        Ok(FaxEnd { rows: self.row, damage: self.damage, eol_missing: self.eol_missing && !starts_without_eol, depends_on_earlier: self.blind })
+        Ok(FaxEnd {
+            rows: self.row,
+            damage: self.damage,
+            eol_missing: self.eol_missing && !starts_without_eol,
+            depends_on_earlier: self.blind,
+        })
     }
 
-    fn decode_rows<'d>(&mut self, rows: impl Iterator<Item = &'d mut [u8]>, scratch: &mut FaxScratch) -> Result<(), FaxError> {
+    fn decode_rows<'d>(
+        &mut self,
+        rows: impl Iterator<Item = &'d mut [u8]>,
+        scratch: &mut FaxScratch,
+    ) -> Result<(), FaxError> {
         // Where the call to libtiff began: the row, and what it would go back to.
         let (mut call, mut call_bits, mut call_in_eol) = (0, self.bits, false);
         for out in rows {
@@ -417,7 +455,8 @@ impl<'a> Segment<'a> {
         };
         let mut row = Row::new(&mut scratch.this.runs, self.width as i32);
         let stop = if two_dimensional {
-            let mut above = Above::new(scratch.above.runs.get(..scratch.above.written).unwrap_or_default(), self.run_limit());
+            let mut above =
+                Above::new(scratch.above.runs.get(..scratch.above.written).unwrap_or_default(), self.run_limit());
             let stop = row.expand_2d(&mut self.bits, &mut above);
             self.blind |= above.blind();
             stop

@@ -198,7 +198,11 @@ impl<'a> Row<'a> {
                 Mode::Horizontal => {
                     let black_first = self.len & 1 == 1;
                     for black in [black_first, !black_first] {
-                        let stop = if black { self.run(bits, &BLACK, BLACK_BITS)? } else { self.run(bits, &WHITE, WHITE_BITS)? };
+                        let stop = if black {
+                            self.run(bits, &BLACK, BLACK_BITS)?
+                        } else {
+                            self.run(bits, &WHITE, WHITE_BITS)?
+                        };
                         match stop {
                             None => {}
                             Some(Stop::DataEnd) => return Ok(Stop::DataEnd),

@@ -39,11 +39,20 @@ fn image(width: usize, rows: usize, longest: usize, rng: &mut Rng) -> Vec<Vec<bo
 }
 
 fn pack(image: &[Vec<bool>]) -> Vec<u8> {
-    image.iter().flat_map(|row| row.chunks(8).map(|bits| bits.iter().enumerate().fold(0, |byte, (i, &black)| byte | u8::from(black) << (7 - i)))).collect()
+    image
+        .iter()
+        .flat_map(|row| {
+            row.chunks(8)
+                .map(|bits| bits.iter().enumerate().fold(0, |byte, (i, &black)| byte | u8::from(black) << (7 - i)))
+        })
+        .collect()
 }
 
 fn unpack_rows(packed: &[u8], width: usize) -> Vec<String> {
-    packed.chunks(width.div_ceil(8)).map(|row| (0..width).map(|x| if row[x / 8] << (x % 8) & 0x80 != 0 { '#' } else { '.' }).collect()).collect()
+    packed
+        .chunks(width.div_ceil(8))
+        .map(|row| (0..width).map(|x| if row[x / 8] << (x % 8) & 0x80 != 0 { '#' } else { '.' }).collect())
+        .collect()
 }
 
 fn decoded(src: &[u8], scheme: Scheme, width: u32, rows: u32) -> Result<(FaxEnd, Vec<String>), FaxError> {
@@ -90,7 +99,11 @@ fn every_coding_comes_back_at_odd_sizes_in_both_bit_orders() {
                     for f in [decode, decode_by_scanline, decode_tile] {
                         let mut dst = vec![0xaa; want.len()];
                         let end = f(&src, scheme, lsb_first, width as u32, 9, &mut dst, &mut scratch).unwrap();
-                        assert_eq!((end.rows, end.damage, end.eol_missing, end.depends_on_earlier), (9, None, false, false), "{coding:?} {width}");
+                        assert_eq!(
+                            (end.rows, end.damage, end.eol_missing, end.depends_on_earlier),
+                            (9, None, false, false),
+                            "{coding:?} {width}"
+                        );
                         assert!(dst == want, "{coding:?} width {width} longest {longest}");
                     }
                     src.iter_mut().for_each(|byte| *byte = byte.reverse_bits());
@@ -154,7 +167,10 @@ fn a_group4_strip_may_end_early_but_not_in_its_first_row() {
     let end = decode(&src, Scheme::Group4, false, 9, 4, &mut dst, &mut FaxScratch::default()).unwrap();
     assert_eq!((end.rows, fault(end)), (3, Some((Fault::BlockEnd, 2, 0))));
     assert_eq!(dst, [0x18, 0, 0x18, 0, 0, 0, 0xee, 0xee]);
-    assert_eq!(decode_by_scanline(&src, Scheme::Group4, false, 9, 4, &mut dst, &mut FaxScratch::default()), Err(FaxError::DataEnd { row: 2, x: 0 }));
+    assert_eq!(
+        decode_by_scanline(&src, Scheme::Group4, false, 9, 4, &mut dst, &mut FaxScratch::default()),
+        Err(FaxError::DataEnd { row: 2, x: 0 })
+    );
     assert_eq!(decoded(&stream(&[EOL, EOL]), Scheme::Group4, 9, 4), Err(FaxError::DataEnd { row: 0, x: 0 }));
 }
 
@@ -204,7 +220,10 @@ fn faults_without_end_stop_scanlines_only() {
     let mut dst = vec![0; 2 * rows as usize];
     let scratch = &mut FaxScratch::default();
     assert!(decode(&src, Scheme::Rle, false, 16, rows, &mut dst, scratch).is_ok());
-    assert_eq!(decode_by_scanline(&src, Scheme::Rle, false, 16, rows, &mut dst, scratch), Err(FaxError::TooManyFaults { row: 8192 }));
+    assert_eq!(
+        decode_by_scanline(&src, Scheme::Rle, false, 16, rows, &mut dst, scratch),
+        Err(FaxError::TooManyFaults { row: 8192 })
+    );
 }
 
 #[test]

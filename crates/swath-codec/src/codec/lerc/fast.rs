@@ -202,7 +202,14 @@ fn typed<T: Value>(
     } else {
         vec![header.z_max; header.depth]
     };
-    match widest(Blocks::<T> { src: bytes.0, header, mask: &mask, maxima: &maxima, dst, kind: std::marker::PhantomData }) {
+    match widest(Blocks::<T> {
+        src: bytes.0,
+        header,
+        mask: &mask,
+        maxima: &maxima,
+        dst,
+        kind: std::marker::PhantomData,
+    }) {
         ControlFlow::Continue(()) => Ok(Some(mask)),
         ControlFlow::Break(Stop::Library) => Ok(None),
         ControlFlow::Break(Stop::Damaged(detail)) => Err(detail.to_owned()),
@@ -388,7 +395,14 @@ impl Area {
     }
 
     #[inline(always)]
-    fn put<T: Value>(&self, scale: &Scale, steps: &[u32; MAX_BLOCK + 8], count: usize, mask: &Mask, dst: &mut [u8]) -> bool {
+    fn put<T: Value>(
+        &self,
+        scale: &Scale,
+        steps: &[u32; MAX_BLOCK + 8],
+        count: usize,
+        mask: &Mask,
+        dst: &mut [u8],
+    ) -> bool {
         if count == self.width * self.height && self.depth == 1 {
             for (row, steps) in steps.chunks_exact(self.width).take(self.height).enumerate() {
                 let at = (self.at + row * self.cols) * T::SIZE;
@@ -521,21 +535,24 @@ fn groups_of_width(src: &[u8], bits: u32, out: &mut [[u32; 8]]) {
 /// With the width known when compiled, all shifts are too, and lanes of a vector can take them from one word.
 #[inline(always)]
 fn groups_of<const BITS: usize>(src: &[u8], out: &mut [[u32; 8]]) {
-    let word = |src: &[u8], at: usize| src.get(at..).and_then(|src| src.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word));
+    let word = |src: &[u8], at: usize| {
+        src.get(at..).and_then(|src| src.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word))
+    };
     let mask = (1_u64 << BITS) - 1;
     for (nth, out) in out.iter_mut().enumerate() {
         let Some(src) = src.get(nth * BITS..nth * BITS + BITS + 8) else { return };
         if 4 * BITS + 4 <= 64 {
             let (first, second) = (word(src, 0), word(src, BITS / 2) >> (BITS % 2 * 4));
-            for lane in 0..4 {
-                out[lane] = (first >> (lane * BITS) & mask) as u32;
+            let (out_first, out_second) = out.split_at_mut(4);
+            for (lane, out) in out_first.iter_mut().enumerate() {
+                *out = (first >> (lane * BITS) & mask) as u32;
             }
-            for lane in 0..4 {
-                out[4 + lane] = (second >> (lane * BITS) & mask) as u32;
+            for (lane, out) in out_second.iter_mut().enumerate() {
+                *out = (second >> (lane * BITS) & mask) as u32;
             }
         } else {
-            for lane in 0..8 {
-                out[lane] = (word(src, lane * BITS / 8) >> (lane * BITS % 8) & mask) as u32;
+            for (lane, out) in out.iter_mut().enumerate() {
+                *out = (word(src, lane * BITS / 8) >> (lane * BITS % 8) & mask) as u32;
             }
         }
     }
@@ -743,5 +760,20 @@ impl Task for Fletcher<'_> {
             sum => sum as u32,
         };
         fold(high) << 16 | fold(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::testing;
+
+    #[test]
+    fn checksum_is_that_of_the_library_at_every_length() {
+        let bytes = testing::ramp(20_000);
+        for len in (0..300).chain([8191, 8192, 8193, 16_384, 20_000]) {
+            assert_eq!(widest(Fletcher(&bytes[..len])), lerc::checksum::fletcher32(&bytes[..len]), "{len}");
+        }
+        assert_eq!(widest(Fletcher(&[0xff; 10_000])), lerc::checksum::fletcher32(&[0xff; 10_000]));
     }
 }

@@ -63,7 +63,9 @@ impl Codes {
                 let mut seen = Seen::default();
                 let mut left = LOOK;
                 for slot in 0..4 {
-                    let Some(&(bits, symbol)) = short.get((look << (LOOK - left) & ((1 << LOOK) - 1)) as usize) else { break };
+                    let Some(&(bits, symbol)) = short.get((look << (LOOK - left) & ((1 << LOOK) - 1)) as usize) else {
+                        break;
+                    };
                     if bits == 0 || bits > left {
                         break;
                     }

@@ -1,0 +1,57 @@
+//! `swath info`: what a file is.
+
+mod facts;
+mod json;
+mod raw;
+mod report;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use swath::{Dataset, Registry};
+
+use crate::{args::Info, console, table::Table};
+use facts::Facts;
+
+/// Runs `swath info`.
+pub fn run(args: &Info) -> Result<ExitCode> {
+    if args.codecs {
+        codecs(args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let file = args.file.as_ref().context("a file is needed")?;
+    let dataset = Dataset::open(file)?;
+    let facts = Facts::gather(&dataset)?;
+    if args.json {
+        console::print_json(&json::document(&facts, args.tags))?;
+    } else {
+        let mut text = report::text(&facts);
+        if args.tags {
+            raw::append_text(&facts, &mut text);
+        }
+        console::print(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What this build decodes.
+fn codecs(as_json: bool) -> Result<()> {
+    let listing = Registry::listing();
+    if as_json {
+        let rows = listing.iter().map(|codec| {
+            let feature = (!codec.feature.is_empty()).then_some(codec.feature);
+            json!({ "name": codec.name, "decoded_by": codec.by, "feature": feature, "built": codec.built })
+        });
+        return console::print_json(&rows.collect());
+    }
+    let mut table = Table::new(&["Compression", "Decoded by", "In this build"]);
+    for codec in &listing {
+        let built = match (codec.built, codec.feature) {
+            (true, _) => "yes".to_owned(),
+            (false, feature) => format!("no: built without feature `{feature}`"),
+        };
+        table.row([codec.name.to_owned(), codec.by.to_owned(), built]);
+    }
+    console::print(&table.text(0))
+}

@@ -1,0 +1,236 @@
+//! What both forms of the report are made of.
+
+use anyhow::Result;
+use swath::{
+    Band, Compression, Dataset, Image, Metadata, Overview, Role, SampleType,
+    geo::{Crs, CrsKind, GeoTransform, Nodata, NodataValue},
+    structure::{Planar, Predictor, ghost::Ghost},
+    words::photometric::Photometric,
+};
+
+use crate::{mask::MaskKind, number::Exact};
+
+/// What is known of a file without looking at a tile or a table of tiles.
+pub struct Facts<'a> {
+    pub dataset: &'a Dataset,
+    pub metadata: &'a Metadata,
+    pub images: Vec<(&'a Image, Role)>,
+    pub overviews: Vec<Overview>,
+    pub ghost: Option<Ghost>,
+    pub masks: Vec<MaskKind>,
+    pub problems: Vec<String>,
+}
+
+impl<'a> Facts<'a> {
+    /// Everything that takes reading.
+    pub fn gather(dataset: &'a Dataset) -> Result<Self> {
+        let metadata = dataset.metadata();
+        let images: Vec<(&Image, Role)> = dataset.images()?.collect();
+        let mut problems = metadata.problems.clone();
+        for (image, role) in &images {
+            let layout = image.layout().problems.iter().filter(|_| *role != Role::Main);
+            let all = image.ifd().problems.iter().chain(layout);
+            problems.extend(all.map(|problem| format!("IFD {}: {problem}", image.index())));
+        }
+        problems.extend(dataset.chain_problems()?.iter().map(|error| match error.place().to_string() {
+            place if place.is_empty() => error.to_string(),
+            place => format!("{place}: {error}"),
+        }));
+        let (overviews, ghost, masks) = (dataset.overviews()?, dataset.ghost()?, MaskKind::of_bands(dataset)?);
+        Ok(Self { dataset, metadata, images, overviews, ghost, masks, problems })
+    }
+
+    /// The reference system that GDAL would report.
+    pub fn crs(&self) -> Option<&Crs> {
+        let georeference = &self.metadata.georeference;
+        georeference.crs.as_ref().map(|crs| crs.as_gdal_reports(&georeference.keys))
+    }
+
+    /// The transform; the identity where there is none, as in rasterio.
+    pub fn transform(&self) -> GeoTransform {
+        self.metadata.georeference.transform.unwrap_or(GeoTransform::IDENTITY)
+    }
+
+    /// Left, bottom, right, top as rasterio has them: not sorted where rows run up.
+    pub fn bounds(&self) -> [f64; 4] {
+        let transform = self.transform();
+        let (width, height) = (self.dataset.width(), self.dataset.height());
+        if transform.is_axis_aligned() {
+            let [a, _, c, _, e, f] = transform.to_affine();
+            return [c, f + e * f64::from(height), c + a * f64::from(width), f];
+        }
+        let (left, bottom, right, top) = transform.bounds(width, height);
+        [left, bottom, right, top]
+    }
+
+    /// Longitude and latitude of the centre, where coordinates are degrees already.
+    pub fn lnglat(&self) -> Option<[f64; 2]> {
+        let crs = self.crs()?;
+        let degrees = crs.unit.as_ref().is_some_and(|unit| unit.name.eq_ignore_ascii_case("degree"));
+        let [left, bottom, right, top] = self.bounds();
+        (crs.kind == CrsKind::Geographic && degrees).then_some([(left + right) / 2.0, (bottom + top) / 2.0])
+    }
+
+    /// The first band's nodata value.
+    pub fn nodata(&self) -> Option<Exact> {
+        nodata(self.metadata.bands.first()?.nodata.as_ref()?, self.dataset.sample())
+    }
+
+    /// How the file is laid out for reading over a network.
+    pub fn cog(&self) -> Cog {
+        let main = self.dataset.main().layout();
+        let mut reasons = Vec::new();
+        // GDAL's validator: an image of at most one usual tile needs neither tiles nor overviews.
+        const SMALL: u32 = 512;
+        let large = main.width > SMALL || main.height > SMALL;
+        let pyramid = || self.images.iter().filter(|(_, role)| matches!(role, Role::Main | Role::Overview));
+        let tiled = pyramid().all(|(image, _)| image.layout().tiled || image.layout().width <= SMALL);
+        if !tiled {
+            reasons.push("not all images are tiled".to_owned());
+        }
+        let internal = self.overviews.iter().filter(|overview| !overview.external).count();
+        if large && internal == 0 {
+            reasons.push("no overviews inside the file".to_owned());
+        }
+        let sizes: Vec<u64> =
+            pyramid().map(|(image, _)| u64::from(image.layout().width) * u64::from(image.layout().height)).collect();
+        let offsets: Vec<u64> = pyramid().map(|(image, _)| image.ifd().offset).collect();
+        let in_order = sizes.is_sorted_by(|a, b| a >= b) && offsets.is_sorted();
+        if !in_order {
+            reasons.push("directories are not in order of falling size".to_owned());
+        }
+        // Only the tables of tiles could prove more, and they stay unread here.
+        let before =
+            self.ghost.as_ref().and_then(|ghost| ghost.get("LAYOUT")).map(|layout| layout == "IFDS_BEFORE_DATA");
+        let edited = self.ghost.as_ref().is_some_and(|ghost| ghost.get("KNOWN_INCOMPATIBLE_EDITION") == Some("YES"));
+        if before.is_none() {
+            reasons.push("no ghost area says that directories come before pixels".to_owned());
+        }
+        if edited {
+            reasons.push("the file was edited after it was laid out as a COG".to_owned());
+        }
+        Cog {
+            is_cog: reasons.is_empty() && before == Some(true),
+            ifds_before_data: before.map(|before| before && !edited),
+            tiled,
+            in_order,
+            reasons,
+        }
+    }
+}
+
+/// How the file is laid out for reading over a network.
+pub struct Cog {
+    pub is_cog: bool,
+    /// `None` where the file does not say.
+    pub ifds_before_data: Option<bool>,
+    pub tiled: bool,
+    pub in_order: bool,
+    pub reasons: Vec<String>,
+}
+
+/// A nodata value, where a sample of this type can have it.
+pub fn nodata(nodata: &Nodata, sample: SampleType) -> Option<Exact> {
+    nodata.for_dtype(sample)?;
+    Some(match nodata.value {
+        NodataValue::Int(value) => Exact::Int(value.into()),
+        NodataValue::UInt(value) => Exact::Int(value.into()),
+        // GDAL takes text a little above the largest single for the largest single.
+        _ if sample == SampleType::F32 && nodata.as_f64().is_finite() => {
+            Exact::Float(nodata.as_f64().clamp(f32::MIN.into(), f32::MAX.into()))
+        }
+        _ => Exact::Float(nodata.as_f64()),
+    })
+}
+
+/// Compression in rasterio's words; `None` for none.
+pub fn compress(image: &Image) -> Option<String> {
+    let layout = image.layout();
+    let name = match layout.compression {
+        Compression::None => return None,
+        Compression::CcittRle => "ccittrle",
+        Compression::CcittRleWord => "CCITTRLEW",
+        Compression::CcittT4 => "ccittfax3",
+        Compression::CcittT6 => "ccittfax4",
+        Compression::Lzw => "lzw",
+        Compression::OldJpeg => "OJPEG",
+        Compression::Jpeg => "jpeg",
+        Compression::Deflate => "deflate",
+        Compression::PackBits => "packbits",
+        Compression::Lzma => "lzma",
+        Compression::Zstd => "zstd",
+        Compression::Lerc => match layout.lerc.get(1) {
+            Some(1) => "lerc_deflate",
+            Some(2) => "lerc_zstd",
+            _ => "lerc",
+        },
+        Compression::Jpeg2000 => "JP2000",
+        Compression::WebP => "webp",
+        Compression::JpegXl => "JXL",
+        _ => match layout.compression_code {
+            32766 => "NEXT",
+            32809 => "THUNDERSCAN",
+            32908 => "PIXARFILM",
+            32909 => "PIXARLOG",
+            32947 => "DCS",
+            34661 => "JBIG",
+            34676 => "SGILOG",
+            34677 => "SGILOG24",
+            other => return Some(other.to_string()),
+        },
+    };
+    Some(name.to_owned())
+}
+
+/// Rows of a tile, or of a strip that is not the last.
+pub fn block_height(image: &Image) -> u32 {
+    let layout = image.layout();
+    if layout.tiled { layout.tile_height } else { layout.tile_height.min(layout.height.max(1)) }
+}
+
+/// Predictor as its number in the file.
+pub fn predictor(image: &Image) -> u8 {
+    match image.layout().predictor {
+        Predictor::None => 1,
+        Predictor::Horizontal => 2,
+        Predictor::FloatingPoint => 3,
+    }
+}
+
+/// Photometric interpretation in rasterio's words, and its own where rasterio has none.
+pub fn photometric(image: &Image) -> Option<String> {
+    Some(match image.layout().photometric? {
+        Photometric::MinIsWhite => "white".to_owned(),
+        Photometric::MinIsBlack => "black".to_owned(),
+        Photometric::Separated => "cmyk".to_owned(),
+        other => other.to_string().to_lowercase(),
+    })
+}
+
+/// How bands lie in the file, by GDAL's rule: one band is never interleaved by pixel.
+pub fn interleave(image: &Image) -> &'static str {
+    let layout = image.layout();
+    if layout.planar == Planar::Contig && layout.samples > 1 { "pixel" } else { "band" }
+}
+
+/// What a directory is.
+pub fn kind(role: Role) -> &'static str {
+    match role {
+        Role::Main => "image",
+        Role::Overview => "overview",
+        Role::Mask => "mask",
+        _ => "page",
+    }
+}
+
+/// Statistics that the file itself states for a band: minimum, maximum, mean, standard deviation.
+pub fn stated_statistics(band: &Band) -> Option<[f64; 4]> {
+    let domain = band.domains.iter().find(|domain| domain.name.is_empty())?;
+    let number = |key: &str| domain.get(key)?.trim().parse::<f64>().ok();
+    Some([
+        number("STATISTICS_MINIMUM")?,
+        number("STATISTICS_MAXIMUM")?,
+        number("STATISTICS_MEAN")?,
+        number("STATISTICS_STDDEV")?,
+    ])
+}

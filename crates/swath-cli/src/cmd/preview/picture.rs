@@ -1,0 +1,129 @@
+//! A picture in memory, and its way to a PNG file.
+
+use std::{
+    fs::{self, File},
+    io::BufWriter,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+/// Pixels of red, green, blue and opacity.
+pub struct Picture {
+    width: u32,
+    height: u32,
+    gray: bool,
+    pixels: Vec<[u8; 4]>,
+}
+
+impl Picture {
+    /// An empty picture; `gray` promises that red, green and blue will be equal.
+    pub fn new(width: u32, height: u32, gray: bool) -> Self {
+        Self { width, height, gray, pixels: vec![[0; 4]; width as usize * height as usize] }
+    }
+
+    /// The pixels, row by row.
+    pub fn pixels_mut(&mut self) -> &mut [[u8; 4]] {
+        &mut self.pixels
+    }
+
+    /// Turned as the Orientation tag says.
+    pub fn upright(self, orientation: u16) -> Self {
+        if !(2..=8).contains(&orientation) {
+            return self;
+        }
+        let (width, height) = (self.width as usize, self.height as usize);
+        let (new_width, new_height) = if orientation >= 5 { (height, width) } else { (width, height) };
+        let pixel = |index: usize| {
+            let (x, y) = (index % new_width.max(1), index / new_width.max(1));
+            // Where the upright pixel stands in the stored picture.
+            let (from_x, from_y) = match orientation {
+                2 => (width - 1 - x, y),
+                3 => (width - 1 - x, height - 1 - y),
+                4 => (x, height - 1 - y),
+                5 => (y, x),
+                6 => (y, height - 1 - x),
+                7 => (width - 1 - y, height - 1 - x),
+                _ => (width - 1 - y, x),
+            };
+            self.pixels.get(from_y * width + from_x).copied().unwrap_or_default()
+        };
+        let pixels = (0..new_width * new_height).map(pixel).collect();
+        Self { width: new_width as u32, height: new_height as u32, gray: self.gray, pixels }
+    }
+
+    /// Writes a PNG file. It appears under its name when it is complete, and not at all when writing fails.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let draft = draft_name(path)?;
+        let written = self.write_to(&draft).and_then(|()| Ok(fs::rename(&draft, path)?));
+        if written.is_err() {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
+
+    fn write_to(&self, path: &Path) -> Result<()> {
+        let file = File::options().write(true).create_new(true).open(path)?;
+        let opaque = self.pixels.iter().all(|[.., alpha]| *alpha == 255);
+        let (color, bytes): (_, Vec<u8>) = match (self.gray, opaque) {
+            (true, true) => (png::ColorType::Grayscale, self.pixels.iter().map(|[gray, ..]| *gray).collect()),
+            (true, false) => (
+                png::ColorType::GrayscaleAlpha,
+                self.pixels.iter().flat_map(|[gray, _, _, alpha]| [*gray, *alpha]).collect(),
+            ),
+            (false, true) => (png::ColorType::Rgb, self.pixels.iter().flat_map(|[r, g, b, _]| [*r, *g, *b]).collect()),
+            (false, false) => (png::ColorType::Rgba, self.pixels.iter().flatten().copied().collect()),
+        };
+        let mut encoder = png::Encoder::new(BufWriter::new(file), self.width, self.height);
+        encoder.set_color(color);
+        encoder.set_depth(png::BitDepth::Eight);
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(&bytes)?;
+        Ok(writer.finish()?)
+    }
+}
+
+/// A hidden name in the same folder: only there can it be renamed in one step.
+fn draft_name(path: &Path) -> Result<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().context("this is not the name of a file")?);
+    name.push(format!(".{}.tmp", std::process::id()));
+    Ok(path.with_file_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture() -> Picture {
+        let mut picture = Picture::new(3, 2, false);
+        picture.pixels_mut().iter_mut().zip(1..).for_each(|(pixel, value)| *pixel = [value, 0, 0, 255]);
+        picture
+    }
+
+    fn reds(picture: &Picture) -> Vec<u8> {
+        picture.pixels.iter().map(|pixel| pixel[0]).collect()
+    }
+
+    #[test]
+    fn photos_taken_sideways_stand_upright() {
+        let turned = picture().upright(6);
+        assert_eq!((turned.width, turned.height), (2, 3));
+        assert_eq!(reds(&turned), [4, 1, 5, 2, 6, 3]);
+        assert_eq!(reds(&picture().upright(3)), [6, 5, 4, 3, 2, 1]);
+        assert_eq!(reds(&picture().upright(99)), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_behind() {
+        let folder = std::env::temp_dir().join(format!("swath-preview-{}", std::process::id()));
+        fs::create_dir_all(folder.join("taken.png")).unwrap();
+        // A folder stands where the file should go, so that the last step fails.
+        assert!(picture().write(&folder.join("taken.png")).is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        picture().write(&folder.join("free.png")).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,51 @@
+//! Chains, overviews and pages.
+
+use swath::{ReadOptions, Role};
+
+use crate::build::{Directory, File, Tag, open};
+
+fn pyramid() -> File {
+    let level = |size: u32, kind: u32, value: u8| {
+        Directory::tiled(size, size, 16, move |_, _| value).with(254, Tag::Long(vec![kind]))
+    };
+    let mask = level(64, 4, 1).with(262, Tag::Short(vec![4]));
+    File { directories: vec![level(64, 0, 1), level(32, 1, 2), level(16, 1, 3), mask], ..File::default() }
+}
+
+#[test]
+fn overviews_are_found_and_read() {
+    let dataset = pyramid().open().unwrap();
+    let overviews = dataset.overviews().unwrap();
+    assert_eq!(overviews.iter().map(|overview| overview.width).collect::<Vec<_>>(), [32, 16]);
+    let raster = dataset.read(&ReadOptions::default().with_overview(1)).unwrap();
+    assert_eq!((raster.width(), raster.bytes()[0]), (16, 3));
+    assert!(dataset.read(&ReadOptions::default().with_overview(2)).is_err());
+    let best = |size| dataset.best_overview(size, size).unwrap();
+    assert_eq!([best(64), best(33), best(32), best(17), best(16), best(1)], [None, None, Some(0), Some(0), Some(1), Some(1)]);
+    let roles: Vec<Role> = dataset.images().unwrap().map(|(_, role)| role).collect();
+    assert_eq!(roles, [Role::Main, Role::Overview, Role::Overview, Role::Mask]);
+}
+
+#[test]
+fn damaged_second_page_leaves_the_first_readable() {
+    let mut file = pyramid();
+    file.directories[1] = file.directories[1].clone().with(256, Tag::Long(vec![0]));
+    let dataset = file.open().unwrap();
+    assert_eq!(dataset.read(&ReadOptions::default()).unwrap().bytes()[0], 1);
+    assert_eq!(dataset.overviews().unwrap().len(), 1);
+    let problems = dataset.chain_problems().unwrap();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].place().ifd, Some(1));
+}
+
+#[test]
+fn circle_of_directories_ends() {
+    let mut bytes = pyramid().bytes();
+    // The first directory's pointer to the next follows its entries; point it at itself.
+    let count = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    let next = 10 + count * 12;
+    bytes[next..next + 4].copy_from_slice(&8u32.to_le_bytes());
+    let dataset = open(bytes).unwrap();
+    assert!(dataset.overviews().unwrap().is_empty());
+    assert!(dataset.chain_problems().unwrap()[0].to_string().contains("circle"));
+}

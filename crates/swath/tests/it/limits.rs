@@ -1,0 +1,90 @@
+//! No file takes more than it may.
+
+use std::{sync::Arc, time::Instant};
+
+use swath::{ErrorKind, Limits, MemorySource, OpenOptions, ReadOptions, Window};
+
+use crate::build::{Directory, File, Tag};
+
+fn open_with(bytes: Vec<u8>, limits: Limits) -> Result<swath::Dataset, swath::Error> {
+    OpenOptions::default().with_limits(limits).open_source(Arc::new(MemorySource::new("limits.tif", bytes)))
+}
+
+/// 200 bytes that declare four billion pixels.
+fn declared(width: u32, height: u32) -> Vec<u8> {
+    let directory = Directory {
+        tags: vec![(256, Tag::Long(vec![width])), (257, Tag::Long(vec![height])), (258, Tag::Short(vec![8]))],
+        tiles: vec![vec![0; 20]],
+    };
+    File::of(directory).bytes()
+}
+
+#[test]
+fn tiny_file_that_declares_billions_of_pixels_fails_at_once() {
+    let bytes = declared(65_536, 65_536);
+    assert!(bytes.len() <= 200);
+    let started = Instant::now();
+    let dataset = open_with(bytes, Limits::default()).unwrap();
+    let error = dataset.read(&ReadOptions::default()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Limit(_)), "{error}");
+    assert!(error.to_string().contains("expansion"), "the error must say what to raise: {error}");
+    assert!(started.elapsed().as_secs() < 5);
+    // Lifted limits lead to the next truth: the bytes are not there.
+    let dataset = open_with(declared(65_536, 65_536), Limits::none()).unwrap();
+    let error = dataset.read(&ReadOptions::default().with_window(Window::new(0, 0, 65_536, 1))).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Malformed(_)), "{error}");
+}
+
+#[test]
+fn each_limit_holds_at_the_limit_and_one_beyond() {
+    let file = File::of(Directory::tiled(32, 32, 16, |_, _| 1).deflated()).bytes();
+    let read = |limits: Limits| open_with(file.clone(), limits)?.read(&ReadOptions::default()).map(|_| ());
+    assert!(read(Limits::default().with_decoded_bytes(1024)).is_ok());
+    assert!(read(Limits::default().with_decoded_bytes(1023)).is_err());
+    assert!(read(Limits::default().with_tile_bytes(256)).is_ok());
+    assert!(read(Limits::default().with_tile_bytes(255)).is_err());
+
+    let mut pages = File::of(Directory::tiled(16, 16, 16, |_, _| 1));
+    pages.directories = vec![pages.directories[0].clone(); 3];
+    let count = |limit: u32| {
+        let dataset = open_with(pages.bytes(), Limits::default().with_ifds(limit)).unwrap();
+        (dataset.images().unwrap().count(), dataset.chain_problems().unwrap().len())
+    };
+    assert_eq!(count(3), (3, 0));
+    assert_eq!(count(2), (2, 1));
+
+    let text: &'static str = "0123456789012345678901234567890123456789";
+    let tagged = File::of(Directory::tiled(16, 16, 16, |_, _| 1).with(270, Tag::Ascii(text))).bytes();
+    let tag = |limit: u64| open_with(tagged.clone(), Limits::default().with_tag_bytes(limit)).unwrap().tag(270).is_ok();
+    assert!(tag(41));
+    assert!(!tag(40));
+}
+
+#[test]
+fn dimensions_at_the_edges_of_integers_are_errors_not_overflows() {
+    let edges = [0, 1, u32::from(u16::MAX), 1 << 16, (1 << 31) - 1, 1 << 31, u32::MAX];
+    for width in edges {
+        for height in edges {
+            for tile in edges {
+                for bits in [1, 8, 64] {
+                    let directory = Directory {
+                        tags: vec![
+                            (256, Tag::Long(vec![width])),
+                            (257, Tag::Long(vec![height])),
+                            (258, Tag::Short(vec![bits])),
+                            (277, Tag::Short(vec![1])),
+                            (322, Tag::Long(vec![tile])),
+                            (323, Tag::Long(vec![tile])),
+                        ],
+                        tiles: vec![vec![0; 64]],
+                    };
+                    if let Ok(dataset) = File::of(directory).open() {
+                        let options = ReadOptions::default().with_window(Window::new(0, 0, 1, 1));
+                        let _ = dataset.read(&options);
+                        let _ = dataset.read(&ReadOptions::default());
+                    }
+                }
+            }
+        }
+    }
+}
