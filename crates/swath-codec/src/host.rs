@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use swath_tiff::Window;
+use swath_tiff::{Compression, Window, structure::Predictor};
 
 use crate::{
     decode::{Decode, Form},
@@ -161,6 +161,15 @@ impl Host {
             return Ok(());
         }
         let Target::Rows(out) = target else { return Ok(()) };
+        if spec.compression == Compression::None && spec.predictor == Predictor::None && spec.stored_is_native() {
+            // Uncompressed samples go from the bytes that were read straight to their place.
+            let len = self.decoded_len(rows);
+            let stored = src.get(..len).filter(|_| !spec.bits_reversed);
+            if let Some(stored) = stored {
+                post::place(spec, Decoded::Native(stored), inside, take_samples, out, scratch);
+                return Ok(());
+            }
+        }
         let mut tile = take(&mut scratch.tile, self.decoded_len(rows));
         let result = self.run_decoder(rows, src, &mut tile, scratch);
         if result.is_ok() {
@@ -188,7 +197,7 @@ impl Host {
     /// Hands the bytes to the codec, bits turned round first where the file stores them so. JPEG and fax streams know
     /// about bit order themselves.
     fn run_decoder(&self, rows: u32, src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<(), CodecError> {
-        use swath_tiff::Compression as C;
+        use Compression as C;
         let spec = &*self.spec;
         let own_bit_order = matches!(
             spec.compression,

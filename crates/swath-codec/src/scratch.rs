@@ -14,8 +14,8 @@ pub struct Scratch {
     pub(crate) between: Vec<u8>,
     /// A decoded tile on its way to its place.
     pub(crate) tile: Vec<u8>,
-    /// One row on its way to its place.
-    pub(crate) row: Vec<u8>,
+    /// Native rows on their way to their place.
+    pub(crate) native: Vec<u8>,
 }
 
 impl std::fmt::Debug for Scratch {
@@ -39,7 +39,7 @@ pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Vec<u8> {
 impl Scratch {
     /// Lets go of buffers longer than `keep` bytes.
     pub fn shrink(&mut self, keep: usize) {
-        for buffer in [&mut self.between, &mut self.tile, &mut self.row] {
+        for buffer in [&mut self.between, &mut self.tile, &mut self.native] {
             if buffer.capacity() > keep {
                 *buffer = Vec::new();
             }

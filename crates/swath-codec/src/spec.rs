@@ -29,6 +29,8 @@ pub struct TileSpec {
     pub samples: u16,
     /// Columns of a tile.
     pub width: u32,
+    /// Rows of a tile, or of a strip that is not the last.
+    pub height: u32,
     /// Whether these are tiles rather than strips.
     pub tiled: bool,
     /// Byte order of stored samples.
@@ -74,6 +76,7 @@ impl TileSpec {
             sample: layout.sample,
             samples: layout.samples_per_tile(),
             width: layout.tile_width,
+            height: layout.tile_height,
             tiled: layout.tiled,
             order: layout.order,
             bits_reversed: layout.bits_reversed,

@@ -17,35 +17,35 @@ pub struct Deflate;
 impl Decode for Deflate {
     fn decode(
         &self,
-        _spec: &TileSpec,
+        spec: &TileSpec,
         _rows: u32,
         src: &[u8],
         dst: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
-        inflate(src, dst, scratch)
+        inflate(src, dst, spec.stored_len(spec.height), scratch)
     }
 }
 
-/// Fills `dst` from a zlib stream; the Adler-32 is verified whenever the stream ends with the tile.
-pub(crate) fn inflate(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<Fill, CodecError> {
+/// Fills `dst` from a zlib stream of that length, or of `full` bytes, and verifies its checksum.
+pub(crate) fn inflate(src: &[u8], dst: &mut [u8], full: usize, scratch: &mut Scratch) -> Result<Fill, CodecError> {
     let inflater = scratch.inflater.get_or_insert_with(libdeflater::Decompressor::new);
     match inflater.zlib_decompress(src, dst) {
         Ok(len) if len == dst.len() => Ok(Fill::Exact),
         Ok(len) => Err(CodecError::Short { codec: "Deflate", got: len as u64, wanted: dst.len() as u64 }),
         Err(DecompressionError::BadData) => Err(CodecError::corrupt("Deflate", damage(src))),
-        // A last strip may hold more rows than the image has left, and libtiff takes that in silence. libdeflate does
-        // not promise the bytes up to the end of a buffer that is too small, so the stream is read again, step by step.
-        Err(DecompressionError::InsufficientSpace) => {
-            inflate_longer(src, dst)?;
-            Ok(Fill::Surplus)
-        }
+        // A last strip may come at full height although the image has fewer rows left. libdeflate does not promise the
+        // bytes up to the end of a buffer that is too small, so the stream is read again, step by step.
+        Err(DecompressionError::InsufficientSpace) => match inflate_longer(src, dst)? {
+            len if len == full as u64 => Ok(Fill::Surplus),
+            len => Err(CodecError::corrupt("Deflate", format!("the stream holds {len} bytes, the tile has {}", dst.len()))),
+        },
     }
 }
 
-/// Fills `dst` from a stream that holds more. It is read to its end all the same: only the checksum there tells a long
+/// Fills `dst` from a stream that holds more, and tells how much it holds. It is read to its end all the same: only the checksum there tells a long
 /// strip from a flipped bit.
-fn inflate_longer(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
+fn inflate_longer(src: &[u8], dst: &mut [u8]) -> Result<u64, CodecError> {
     let mut stream = Decompress::new(true);
     let mut sink = [0; 16 << 10];
     loop {
@@ -58,7 +58,7 @@ fn inflate_longer(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         let status = stream.decompress(rest, out, FlushDecompress::None);
         let status = status.map_err(|error| CodecError::corrupt("Deflate", format!("{error} in a stream longer than the tile")))?;
         if status == Status::StreamEnd {
-            return Ok(());
+            return Ok(stream.total_out());
         }
         if before == (stream.total_in(), stream.total_out()) {
             return Err(CodecError::corrupt("Deflate", "the stream is longer than the tile and cut off"));

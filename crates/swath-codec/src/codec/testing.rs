@@ -21,6 +21,7 @@ pub(crate) fn spec(sample: SampleType, samples: u16, width: u32) -> TileSpec {
         sample,
         samples,
         width,
+        height: 0,
         tiled: true,
         order: ByteOrder::Little,
         bits_reversed: false,

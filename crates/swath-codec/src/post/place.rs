@@ -1,4 +1,7 @@
-//! From decoded bytes to samples at their place: one pass over each row.
+//! From decoded bytes to samples at their place.
+//!
+//! Every loop is its own small task: one function with all of them inlined grows so large that the compiler stops
+//! turning its loops into vector code.
 
 use swath_tiff::{
     SampleFormat, Window,
@@ -6,7 +9,7 @@ use swath_tiff::{
 };
 
 use super::{
-    predictor::{self, RowSums},
+    predictor::{self, TileRows},
     unpack,
 };
 use crate::{
@@ -20,7 +23,7 @@ use crate::{
 pub enum Decoded<'a> {
     /// Whole samples in native order, pixel by pixel.
     Native(&'a [u8]),
-    /// Bytes as they were stored; undoing a predictor spoils them.
+    /// Bytes as they were stored; making samples of them spoils them.
     Stored(&'a mut [u8]),
 }
 
@@ -33,9 +36,31 @@ pub fn place(
     out: &mut [&mut [u8]],
     scratch: &mut Scratch,
 ) {
-    let mut row = take(&mut scratch.row, spec.native_row_len());
-    widest(PlaceTile { spec, tile, inside, samples, out, row: &mut row });
-    scratch.row = row;
+    let native_len = spec.native_row_len();
+    let rows = inside.y as usize..inside.y as usize + inside.height as usize;
+    let native = match tile {
+        Decoded::Native(tile) => tile.get(rows.start * native_len..rows.end * native_len),
+        Decoded::Stored(tile) => {
+            let stored_len = spec.stored_row_len();
+            let Some(stored) = tile.get_mut(rows.start * stored_len..rows.end * stored_len) else { return };
+            if spec.stored_is_native() && spec.predictor == Predictor::None {
+                Some(&*stored)
+            } else if is_straight(spec, samples) && inside.x == 0 {
+                // Samples keep their order and their neighbours: rows are made right where they belong.
+                return make_rows(spec, stored, out.iter_mut().map(|row| &mut **row));
+            } else if makes_in_place(spec) {
+                make_in_place(spec, stored);
+                Some(&*stored)
+            } else {
+                let mut native = take(&mut scratch.native, inside.height as usize * native_len);
+                make_rows(spec, stored, native.chunks_exact_mut(native_len.max(1)));
+                place_rows(spec, &native, inside, samples, out);
+                scratch.native = native;
+                return;
+            }
+        }
+    };
+    place_rows(spec, native.unwrap_or_default(), inside, samples, out);
 }
 
 /// Turns a tile that was decoded in place into native samples, in place.
@@ -44,139 +69,156 @@ pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) {
     if (spec.stored_is_native() || spec.packed_subsampling.is_some()) && spec.predictor == Predictor::None {
         return;
     }
-    let mut row = take(&mut scratch.row, spec.stored_row_len());
-    widest(FixTile { spec, tile, row: &mut row });
-    scratch.row = row;
+    if makes_in_place(spec) {
+        return make_in_place(spec, tile);
+    }
+    // A few rows at a time go through a buffer that stays in the second-level cache.
+    let row_len = spec.stored_row_len().max(1);
+    let chunk = (64 << 10) / row_len * row_len;
+    let chunk = chunk.max(row_len);
+    let mut stored = take(&mut scratch.native, chunk);
+    for rows in tile.chunks_mut(chunk) {
+        let Some(stored) = stored.get_mut(..rows.len()) else { break };
+        stored.copy_from_slice(rows);
+        make_rows(spec, stored, rows.chunks_exact_mut(row_len));
+    }
+    scratch.native = stored;
 }
 
-struct FixTile<'a> {
-    spec: &'a TileSpec,
-    tile: &'a mut [u8],
-    row: &'a mut [u8],
+/// Whether the samples of a tile go side by side into rows of their own, in their own order.
+fn is_straight(spec: &TileSpec, samples: &Take) -> bool {
+    match samples {
+        Take::Bands(bands) => spec.samples == 1 && bands.len() == 1,
+        Take::Pixels { samples, slot, step } => {
+            *slot == 0 && *step == spec.samples && samples.iter().copied().eq(0..spec.samples)
+        }
+    }
 }
 
-impl Task for FixTile<'_> {
+fn tile_rows(spec: &TileSpec) -> TileRows {
+    TileRows {
+        row_len: spec.stored_row_len(),
+        samples_per_pixel: spec.samples.into(),
+        sample_len: usize::from(spec.bits / 8),
+    }
+}
+
+/// Whether native samples are as long as stored ones and can be made where those stand.
+fn makes_in_place(spec: &TileSpec) -> bool {
+    match spec.predictor {
+        Predictor::Horizontal => true,
+        Predictor::FloatingPoint => false,
+        Predictor::None => matches!(spec.bits, 8 | 16 | 32 | 64 | 128),
+    }
+}
+
+fn make_in_place(spec: &TileSpec, tile: &mut [u8]) {
+    let swap = spec.order.is_foreign();
+    match spec.predictor {
+        Predictor::Horizontal => predictor::undo_tile_in_place(tile_rows(spec), swap, tile),
+        _ if swap => widest(SwapInPlace { bytes: tile, word: spec.sample.word() }),
+        _ => {}
+    }
+}
+
+/// Makes native rows of stored ones. An output row may be shorter than the tile's: it gets the row's beginning.
+fn make_rows<'r>(spec: &TileSpec, stored: &mut [u8], rows: impl IntoIterator<Item = &'r mut [u8]>) {
+    let swap = spec.order.is_foreign();
+    match (spec.predictor, spec.bits) {
+        (Predictor::Horizontal, _) => {
+            predictor::undo_tile(predictor::Predictor::Horizontal { swap }, tile_rows(spec), stored, rows);
+        }
+        (Predictor::FloatingPoint, 24) => {
+            let mut narrow = vec![0; stored.len()];
+            let len = spec.stored_row_len().max(1);
+            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, narrow.chunks_exact_mut(len));
+            let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+            for (row, out) in narrow.chunks_exact(len).zip(rows) {
+                typed::<f32>(out, |out| unpack::unpack_f24(row, out, native));
+            }
+        }
+        (Predictor::FloatingPoint, _) => {
+            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, rows);
+        }
+        (Predictor::None, _) => {
+            for (row, out) in stored.chunks_exact(spec.stored_row_len().max(1)).zip(rows) {
+                widest(MakeRow { spec, row, out });
+            }
+        }
+    }
+}
+
+struct SwapInPlace<'a> {
+    bytes: &'a mut [u8],
+    word: usize,
+}
+
+impl Task for SwapInPlace<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let mut sums = predictor::RowSums::new();
-        for row in self.tile.chunks_exact_mut(self.row.len().max(1)) {
-            // The copy stays in the first-level cache; undoing a predictor from there is as fast as in place.
-            self.row.copy_from_slice(row);
-            native_row(self.spec, self.row, row, &mut sums);
-        }
+        unpack::swap_in_place(self.bytes, self.word);
     }
 }
 
-struct PlaceTile<'a, 'b> {
+/// One row without predictor: byte order and bit depth.
+struct MakeRow<'a> {
     spec: &'a TileSpec,
-    tile: Decoded<'a>,
-    inside: Window,
-    samples: &'a Take,
-    out: &'a mut [&'b mut [u8]],
-    row: &'a mut [u8],
+    row: &'a [u8],
+    out: &'a mut [u8],
 }
 
-impl Task for PlaceTile<'_, '_> {
+impl Task for MakeRow<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Self { spec, tile, inside, samples, out, row } = self;
-        let native_len = spec.native_row_len();
-        let pixel = usize::from(spec.samples) * spec.sample.size();
-        let columns = inside.x as usize * pixel..(inside.x as usize + inside.width as usize) * pixel;
-        // Samples keep their order and their neighbours: a row can be made right where it belongs.
-        let straight = match samples {
-            Take::Bands(bands) => spec.samples == 1 && bands.len() == 1,
-            Take::Pixels { samples, slot, step } => {
-                *slot == 0 && *step == spec.samples && samples.iter().copied().eq(0..spec.samples)
-            }
-        };
-        let whole_row = columns.len() == native_len;
-        let (skip, count) = (inside.y as usize, inside.height as usize);
-        let stored = match tile {
-            Decoded::Stored(stored) if !(spec.stored_is_native() && spec.predictor == Predictor::None) => stored,
-            Decoded::Stored(tile) => {
-                return place_rows(spec, tile, native_len, inside, columns, straight, samples, out);
-            }
-            Decoded::Native(tile) => {
-                return place_rows(spec, tile, native_len, inside, columns, straight, samples, out);
-            }
-        };
-        let mut sums = RowSums::new();
-        let rows = stored.chunks_exact_mut(spec.stored_row_len().max(1)).skip(skip).take(count);
-        for (y, stored) in rows.enumerate() {
-            if straight && whole_row {
-                if let Some(target) = out.get_mut(y) {
-                    native_row(spec, stored, target, &mut sums);
-                }
-                continue;
-            }
-            native_row(spec, stored, row, &mut sums);
-            if let Some(source) = row.get(columns.clone()) {
-                place_row(spec, source, y, count, straight, samples, out);
-            }
+        let Self { spec, row, out } = self;
+        match (spec.bits, spec.format) {
+            (24, SampleFormat::Float) => typed::<f32>(out, |out| unpack::unpack_f24(row, out, spec.order)),
+            // GDAL reads these against the byte order of the file, whichever it is, and so does everyone who checks with it.
+            (24, _) => typed::<u32>(out, |out| unpack::unpack_u24(row, out, spec.order.other())),
+            (8 | 16 | 32 | 64 | 128, _) => unpack::swap_copy(row, out, spec.sample.word()),
+            (bits @ 1..=8, _) => unpack::unpack_u8(row, out, bits.into()),
+            (bits @ 9..=16, _) => typed::<u16>(out, |out| unpack::unpack_u16(row, out, bits.into())),
+            (bits, _) => typed::<u32>(out, |out| unpack::unpack_u32(row, out, bits.into())),
         }
     }
 }
 
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn place_rows(
-    spec: &TileSpec,
-    tile: &[u8],
-    row_len: usize,
-    inside: Window,
-    columns: std::ops::Range<usize>,
-    straight: bool,
-    samples: &Take,
-    out: &mut [&mut [u8]],
-) {
-    let count = inside.height as usize;
-    let rows = tile.chunks_exact(row_len.max(1)).skip(inside.y as usize).take(count);
-    for (y, row) in rows.enumerate() {
-        if let Some(source) = row.get(columns.clone()) {
-            place_row(spec, source, y, count, straight, samples, out);
-        }
-    }
-}
-
-/// Puts one row of native pixels where its samples belong: row `y` of `height`.
-#[inline(always)]
-fn place_row(
-    spec: &TileSpec,
-    source: &[u8],
-    y: usize,
-    height: usize,
-    straight: bool,
-    samples: &Take,
-    out: &mut [&mut [u8]],
-) {
+/// Puts native rows (the first of them row `inside.y` of the tile) where their samples belong.
+fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, out: &mut [&mut [u8]]) {
     let size = spec.sample.size();
     let pixel = usize::from(spec.samples) * size;
-    if straight {
-        if let Some(target) = out.get_mut(y)
-            && target.len() == source.len()
-        {
-            target.copy_from_slice(source);
+    let columns = inside.x as usize * pixel..(inside.x as usize + inside.width as usize) * pixel;
+    let rows = native.chunks_exact(spec.native_row_len().max(1)).map(|row| row.get(columns.clone()).unwrap_or_default());
+    if is_straight(spec, samples) {
+        for (row, target) in rows.zip(out) {
+            if row.len() == target.len() {
+                target.copy_from_slice(row);
+            }
         }
         return;
     }
-    match samples {
-        Take::Bands(bands) => {
-            for (slot, band) in bands.iter().enumerate() {
-                if let Some(target) = out.get_mut(slot * height + y) {
-                    gather(source, pixel, usize::from(*band) * size, target, size, size, 0);
+    let height = inside.height as usize;
+    for (y, row) in rows.enumerate() {
+        match samples {
+            Take::Bands(bands) => {
+                for (slot, band) in bands.iter().enumerate() {
+                    if let Some(target) = out.get_mut(slot * height + y) {
+                        let from = usize::from(*band) * size;
+                        widest(Gather { source: row, step: pixel, from, target, out_step: size, size, at: 0 });
+                    }
                 }
             }
-        }
-        Take::Pixels { samples, slot, step } => {
-            for (position, band) in samples.iter().enumerate() {
-                if let Some(target) = out.get_mut(y) {
-                    let at = (usize::from(*slot) + position) * size;
-                    gather(source, pixel, usize::from(*band) * size, target, usize::from(*step) * size, size, at);
+            Take::Pixels { samples, slot, step } => {
+                for (position, band) in samples.iter().enumerate() {
+                    if let Some(target) = out.get_mut(y) {
+                        let at = (usize::from(*slot) + position) * size;
+                        let (from, out_step) = (usize::from(*band) * size, usize::from(*step) * size);
+                        widest(Gather { source: row, step: pixel, from, target, out_step, size, at });
+                    }
                 }
             }
         }
@@ -185,14 +227,29 @@ fn place_row(
 
 /// Copies one sample of every pixel: `size` bytes at `from` in every `step` bytes of `source`, to `at` in every
 /// `out_step` bytes of `target`.
-#[inline(always)]
-fn gather(source: &[u8], step: usize, from: usize, target: &mut [u8], out_step: usize, size: usize, at: usize) {
-    match size {
-        1 => gather_sized::<1>(source, step, from, target, out_step, at),
-        2 => gather_sized::<2>(source, step, from, target, out_step, at),
-        4 => gather_sized::<4>(source, step, from, target, out_step, at),
-        8 => gather_sized::<8>(source, step, from, target, out_step, at),
-        _ => gather_sized::<16>(source, step, from, target, out_step, at),
+struct Gather<'a> {
+    source: &'a [u8],
+    step: usize,
+    from: usize,
+    target: &'a mut [u8],
+    out_step: usize,
+    size: usize,
+    at: usize,
+}
+
+impl Task for Gather<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { source, step, from, target, out_step, size, at } = self;
+        match size {
+            1 => gather_sized::<1>(source, step, from, target, out_step, at),
+            2 => gather_sized::<2>(source, step, from, target, out_step, at),
+            4 => gather_sized::<4>(source, step, from, target, out_step, at),
+            8 => gather_sized::<8>(source, step, from, target, out_step, at),
+            _ => gather_sized::<16>(source, step, from, target, out_step, at),
+        }
     }
 }
 
@@ -240,34 +297,6 @@ fn pick<const SIZE: usize, const SAMPLES: usize>(source: &[u8], which: usize, ta
         1 => pixels.iter().zip(targets).for_each(|(pixel, target)| *target = pixel[1 % SAMPLES]),
         2 => pixels.iter().zip(targets).for_each(|(pixel, target)| *target = pixel[2 % SAMPLES]),
         _ => pixels.iter().zip(targets).for_each(|(pixel, target)| *target = pixel[3 % SAMPLES]),
-    }
-}
-
-/// Turns one stored row into native samples; `out` takes the whole row, `stored` is spoilt.
-#[inline(always)]
-fn native_row(spec: &TileSpec, stored: &mut [u8], out: &mut [u8], sums: &mut RowSums) {
-    let swap = spec.order.is_foreign();
-    let samples = usize::from(spec.samples);
-    let bytes = usize::from(spec.bits / 8);
-    match spec.predictor {
-        Predictor::Horizontal => predictor::undo_horizontal(stored, out, samples, bytes, swap, sums),
-        Predictor::FloatingPoint if spec.bits == 24 => {
-            let mut narrow = vec![0; stored.len()];
-            predictor::undo_float(stored, &mut narrow, samples, 3, sums);
-            let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
-            typed::<f32>(out, |out| unpack::unpack_f24(&narrow, out, native));
-        }
-        Predictor::FloatingPoint => predictor::undo_float(stored, out, samples, bytes, sums),
-        Predictor::None => match (spec.bits, spec.format) {
-            (24, SampleFormat::Float) => typed::<f32>(out, |out| unpack::unpack_f24(stored, out, spec.order)),
-            // GDAL reads these against the byte order of the file, whichever it is, and so does everyone who checks with it.
-            (24, _) => typed::<u32>(out, |out| unpack::unpack_u24(stored, out, spec.order.other())),
-            (8 | 16 | 32 | 64 | 128, _) if swap => unpack::swap_copy(stored, out, spec.sample.word()),
-            (8 | 16 | 32 | 64 | 128, _) => out.copy_from_slice(stored),
-            (bits @ 1..=8, _) => unpack::unpack_u8(stored, out, bits.into()),
-            (bits @ 9..=16, _) => typed::<u16>(out, |out| unpack::unpack_u16(stored, out, bits.into())),
-            (bits, _) => typed::<u32>(out, |out| unpack::unpack_u32(stored, out, bits.into())),
-        },
     }
 }
 

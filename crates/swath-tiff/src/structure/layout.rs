@@ -329,7 +329,7 @@ impl Layout {
             tags.lenient_integer(tag::PHOTOMETRIC, u16::MAX.into())?.map(|code| Photometric::from_code(code as u16));
         let extra_samples = tags.extra_samples(samples)?;
         if photometric == Some(Photometric::Palette) && bits < 8 {
-            let colors = ifd.entry(tag::COLOR_MAP).map_or(0, |entry| entry.count);
+            let colors = tags.integers(tag::COLOR_MAP)?.map_or(0, |colors| colors.len());
             if colors != 3 << bits {
                 let detail = format!("{colors} numbers where a palette of {bits} bits has {}", 3 << bits);
                 return Err(TiffError::malformed(detail).at_tag(tag::COLOR_MAP).into());
