@@ -170,27 +170,28 @@ impl Host {
                 return Ok(());
             }
         }
-        let mut tile = take(&mut scratch.tile, self.decoded_len(rows));
-        let result = self.run_decoder(rows, src, &mut tile, scratch);
+        let mut buffer = std::mem::take(&mut scratch.tile);
+        let tile = buffer.at_least(self.decoded_len(rows));
+        let result = self.run_decoder(rows, src, tile, scratch);
         if result.is_ok() {
             match (form, spec.packed_subsampling) {
                 (Form::Stored, Some(_)) => {
                     // Only blocks of one pixel come with a predictor; its rows are undone before they become colours.
-                    post::fix_in_place(spec, &mut tile, scratch);
+                    post::fix_in_place(spec, tile, scratch);
                     let mut native = take(&mut scratch.between, spec.native_row_len() * rows as usize);
-                    ycbcr::unpack_to_rgb(spec, rows, &tile, &mut native);
+                    ycbcr::unpack_to_rgb(spec, rows, tile, &mut native);
                     post::place(spec, Decoded::Native(&native), inside, take_samples, out, scratch);
                     scratch.between = native;
                 }
                 (Form::Stored, None) => {
-                    post::place(spec, Decoded::Stored(&mut tile), inside, take_samples, out, scratch);
+                    post::place(spec, Decoded::Stored(tile), inside, take_samples, out, scratch);
                 }
                 (Form::Native, _) => {
-                    post::place(spec, Decoded::Native(&tile), inside, take_samples, out, scratch);
+                    post::place(spec, Decoded::Native(tile), inside, take_samples, out, scratch);
                 }
             }
         }
-        scratch.tile = tile;
+        scratch.tile = buffer;
         result
     }
 

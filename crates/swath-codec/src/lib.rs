@@ -7,6 +7,7 @@ pub mod codec;
 pub mod decode;
 pub mod error;
 pub mod host;
+pub mod memory;
 pub mod post;
 pub mod registry;
 pub mod scratch;

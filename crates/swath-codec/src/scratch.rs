@@ -1,6 +1,9 @@
 //! What one thread keeps from tile to tile.
 
-use crate::codec::{ccitt, jpeg, lzw};
+use crate::{
+    codec::{ccitt, jpeg, lzw},
+    memory::Buffer,
+};
 
 /// What one thread keeps from tile to tile: codec contexts and buffers, made on first use.
 #[derive(Default)]
@@ -13,9 +16,9 @@ pub struct Scratch {
     /// Bytes of a stage in between (LERC inside Deflate, bit-reversed input …).
     pub(crate) between: Vec<u8>,
     /// A decoded tile on its way to its place.
-    pub(crate) tile: Vec<u8>,
+    pub(crate) tile: Buffer,
     /// Native rows on their way to their place.
-    pub(crate) native: Vec<u8>,
+    pub(crate) native: Buffer,
 }
 
 impl std::fmt::Debug for Scratch {
@@ -39,9 +42,12 @@ pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Vec<u8> {
 impl Scratch {
     /// Lets go of buffers longer than `keep` bytes.
     pub fn shrink(&mut self, keep: usize) {
-        for buffer in [&mut self.between, &mut self.tile, &mut self.native] {
-            if buffer.capacity() > keep {
-                *buffer = Vec::new();
+        if self.between.capacity() > keep {
+            self.between = Vec::new();
+        }
+        for buffer in [&mut self.tile, &mut self.native] {
+            if buffer.len() > keep {
+                *buffer = Buffer::default();
             }
         }
     }

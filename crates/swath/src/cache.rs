@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use swath_codec::memory::Buffer;
+
 /// Directory and number of a tile.
 type Key = (u32, u64);
 
@@ -25,7 +27,7 @@ struct Tiles {
 
 #[derive(Debug)]
 struct Kept {
-    tile: Arc<Vec<u8>>,
+    tile: Arc<Buffer>,
     used: u64,
 }
 
@@ -39,7 +41,7 @@ impl TileCache {
         len <= self.budget / 8
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<Arc<Vec<u8>>> {
+    pub(crate) fn get(&self, key: Key) -> Option<Arc<Buffer>> {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         tiles.clock += 1;
         let clock = tiles.clock;
@@ -48,7 +50,7 @@ impl TileCache {
         Some(kept.tile.clone())
     }
 
-    pub(crate) fn insert(&self, key: Key, tile: Arc<Vec<u8>>) {
+    pub(crate) fn insert(&self, key: Key, tile: Arc<Buffer>) {
         let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         tiles.clock += 1;
         let used = tiles.clock;
@@ -87,7 +89,7 @@ mod tests {
         let cache = TileCache::new(1000);
         assert!(cache.admits(125) && !cache.admits(126));
         for index in 0..100 {
-            cache.insert((0, index), Arc::new(vec![0; 100]));
+            cache.insert((0, index), Arc::new(Buffer::zeroed(100).unwrap()));
             assert!(cache.get((0, 0)).is_some(), "a tile in use must stay");
             assert!(cache.tiles.lock().unwrap().bytes <= 1000);
         }
@@ -98,7 +100,7 @@ mod tests {
     fn same_tile_twice_counts_once() {
         let cache = TileCache::new(1000);
         for _ in 0..100 {
-            cache.insert((0, 7), Arc::new(vec![0; 100]));
+            cache.insert((0, 7), Arc::new(Buffer::zeroed(100).unwrap()));
         }
         assert_eq!(cache.tiles.lock().unwrap().bytes, 100);
     }

@@ -1,10 +1,9 @@
 //! Samples as colours.
 
-use swath_codec::post::ycbcr;
+use swath_codec::{memory::Buffer, post::ycbcr};
 use swath_tiff::{SampleType, structure::Planar, words::photometric::Photometric};
 
 use crate::{
-    buffer::Buffer,
     dataset::Dataset,
     error::Error,
     image::Image,

@@ -167,11 +167,15 @@ impl Image {
             return match count {
                 None => Ok(None),
                 Some(count) if count == stored => Ok(None),
-                Some(count) => Err(Error::malformed(format!("a tile of {count} bytes at offset 0, where the header is"))),
+                Some(count) => {
+                    Err(Error::malformed(format!("a tile of {count} bytes at offset 0, where the header is")))
+                }
             };
         }
         if count.is_none_or(|count| count == 0) && self.ifd.entries.iter().any(|entry| entry.kind.size() == 0) {
-            return Err(Error::malformed("the length of the tile is missing, and a tag of unknown type hides what is left"));
+            return Err(Error::malformed(
+                "the length of the tile is missing, and a tag of unknown type hides what is left",
+            ));
         }
         let len = match (self.layout.compression, count) {
             // Like libtiff, which reads as many bytes as the rows have, whatever the table says.

@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
-mod buffer;
 mod cache;
 mod color;
 mod dataset;

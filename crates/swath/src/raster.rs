@@ -1,8 +1,9 @@
 //! Decoded samples.
 
+use swath_codec::memory::Buffer;
 use swath_tiff::SampleType;
 
-use crate::{buffer::Buffer, error::Error};
+use crate::error::Error;
 
 /// How the bands of a raster lie in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,10 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use swath_codec::memory::Buffer;
 use swath_tiff::{Place, SampleType, TiffError, Window, words::photometric::Photometric};
 
 use crate::{
-    buffer::Buffer,
     color::ColorView,
     dataset::Dataset,
     error::Error,

@@ -16,6 +16,7 @@ use std::{
 use swath_codec::{
     Scratch, TileSpec,
     host::{Host, Take, Target},
+    memory::Buffer,
 };
 use swath_io::{
     ReadInto,
@@ -70,7 +71,7 @@ pub(crate) struct ScratchPool(Mutex<Vec<Worker>>);
 #[derive(Debug, Default)]
 struct Worker {
     scratch: Scratch,
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 impl ScratchPool {
@@ -81,8 +82,8 @@ impl ScratchPool {
     fn give_back(&self, mut worker: Worker) {
         // A file of one huge strip must not make us keep its buffers.
         const KEEP: usize = 16 << 20;
-        if worker.bytes.capacity() > KEEP {
-            worker.bytes = Vec::new();
+        if worker.bytes.len() > KEEP {
+            worker.bytes = Buffer::default();
         }
         worker.scratch.shrink(KEEP);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
@@ -110,7 +111,7 @@ enum TileBytes {
     /// This range of the file; `keep` says to keep the decoded tile.
     At { range: Range<u64>, keep: bool },
     /// An earlier read decoded it.
-    Cached(Arc<Vec<u8>>),
+    Cached(Arc<Buffer>),
 }
 
 impl Part {
@@ -439,11 +440,8 @@ fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (
     let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
     let total =
         usize::try_from(total).map_err(|_| (first, Error::malformed("a tile is larger than the address space")))?;
-    if worker.bytes.len() < total {
-        worker.bytes = vec![0; total];
-    }
     let mut pieces = Vec::with_capacity(reads.len());
-    let mut rest = worker.bytes.get_mut(..total).unwrap_or_default();
+    let mut rest = worker.bytes.at_least(total);
     for range in &reads {
         let (head, tail) = rest.split_at_mut_checked((range.end - range.start) as usize).unwrap_or_default();
         pieces.push(ReadInto { offset: range.start, buffer: head });
@@ -484,14 +482,16 @@ fn run_part<'b>(
 ) -> Result<(), Error> {
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(order, part, target),
-        TileBytes::Cached(tile) => order.host.place_native(tile, inside, &part.take, target, scratch),
+        TileBytes::Cached(tile) => order.host.place_native(tile.bytes(), inside, &part.take, target, scratch),
         TileBytes::At { range, keep: false } => {
             order.host.decode(rows, find(range).unwrap_or_default(), inside, &part.take, target, scratch)?;
         }
         TileBytes::At { range, keep: true } => {
-            let mut tile = vec![0; order.host.native_len(rows)];
-            order.host.decode_native(rows, find(range).unwrap_or_default(), &mut tile, scratch)?;
-            order.host.place_native(&tile, inside, &part.take, target, scratch);
+            let len = order.host.native_len(rows);
+            let mut tile =
+                Buffer::zeroed(len).ok_or_else(|| Error::usage(format!("there is no memory for {len} bytes")))?;
+            order.host.decode_native(rows, find(range).unwrap_or_default(), tile.bytes_mut(), scratch)?;
+            order.host.place_native(tile.bytes(), inside, &part.take, target, scratch);
             if let Some(cache) = order.cache {
                 cache.insert((order.image.index, part.index), Arc::new(tile));
             }

@@ -38,7 +38,9 @@ pub(crate) fn inflate(src: &[u8], dst: &mut [u8], full: usize, scratch: &mut Scr
         // bytes up to the end of a buffer that is too small, so the stream is read again, step by step.
         Err(DecompressionError::InsufficientSpace) => match inflate_longer(src, dst)? {
             len if len == full as u64 => Ok(Fill::Surplus),
-            len => Err(CodecError::corrupt("Deflate", format!("the stream holds {len} bytes, the tile has {}", dst.len()))),
+            len => {
+                Err(CodecError::corrupt("Deflate", format!("the stream holds {len} bytes, the tile has {}", dst.len())))
+            }
         },
     }
 }
@@ -56,7 +58,8 @@ fn inflate_longer(src: &[u8], dst: &mut [u8]) -> Result<u64, CodecError> {
             _ => &mut sink[..],
         };
         let status = stream.decompress(rest, out, FlushDecompress::None);
-        let status = status.map_err(|error| CodecError::corrupt("Deflate", format!("{error} in a stream longer than the tile")))?;
+        let status = status
+            .map_err(|error| CodecError::corrupt("Deflate", format!("{error} in a stream longer than the tile")))?;
         if status == Status::StreamEnd {
             return Ok(stream.total_out());
         }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     host::Take,
-    scratch::{Scratch, take},
+    scratch::Scratch,
     simd::{Task, widest},
     spec::TileSpec,
 };
@@ -52,11 +52,9 @@ pub fn place(
                 make_in_place(spec, stored);
                 Some(&*stored)
             } else {
-                let mut native = take(&mut scratch.native, inside.height as usize * native_len);
+                let native = scratch.native.at_least(inside.height as usize * native_len);
                 make_rows(spec, stored, native.chunks_exact_mut(native_len.max(1)));
-                place_rows(spec, &native, inside, samples, out);
-                scratch.native = native;
-                return;
+                return place_rows(spec, native, inside, samples, out);
             }
         }
     };
@@ -76,13 +74,12 @@ pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) {
     let row_len = spec.stored_row_len().max(1);
     let chunk = (64 << 10) / row_len * row_len;
     let chunk = chunk.max(row_len);
-    let mut stored = take(&mut scratch.native, chunk);
+    let buffer = scratch.native.at_least(chunk);
     for rows in tile.chunks_mut(chunk) {
-        let Some(stored) = stored.get_mut(..rows.len()) else { break };
+        let Some(stored) = buffer.get_mut(..rows.len()) else { break };
         stored.copy_from_slice(rows);
         make_rows(spec, stored, rows.chunks_exact_mut(row_len));
     }
-    scratch.native = stored;
 }
 
 /// Whether the samples of a tile go side by side into rows of their own, in their own order.
@@ -192,7 +189,8 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
     let size = spec.sample.size();
     let pixel = usize::from(spec.samples) * size;
     let columns = inside.x as usize * pixel..(inside.x as usize + inside.width as usize) * pixel;
-    let rows = native.chunks_exact(spec.native_row_len().max(1)).map(|row| row.get(columns.clone()).unwrap_or_default());
+    let rows =
+        native.chunks_exact(spec.native_row_len().max(1)).map(|row| row.get(columns.clone()).unwrap_or_default());
     if is_straight(spec, samples) {
         for (row, target) in rows.zip(out) {
             if row.len() == target.len() {

@@ -27,8 +27,10 @@ fn seeds() -> Vec<Vec<u8>> {
 /// Everything a user might ask of a file, with limits that keep each try short.
 fn exercise(bytes: Vec<u8>) -> Option<Vec<u8>> {
     let limits = Limits::default().with_decoded_bytes(1 << 20).with_tile_bytes(1 << 20).with_ifds(64);
-    let dataset: Dataset =
-        OpenOptions::default().with_limits(limits).open_source(Arc::new(MemorySource::new("damaged.tif", bytes))).ok()?;
+    let dataset: Dataset = OpenOptions::default()
+        .with_limits(limits)
+        .open_source(Arc::new(MemorySource::new("damaged.tif", bytes)))
+        .ok()?;
     let _ = dataset.metadata();
     let _ = dataset.ghost();
     let _ = dataset.overviews();

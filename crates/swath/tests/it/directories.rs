@@ -21,7 +21,10 @@ fn overviews_are_found_and_read() {
     assert_eq!((raster.width(), raster.bytes()[0]), (16, 3));
     assert!(dataset.read(&ReadOptions::default().with_overview(2)).is_err());
     let best = |size| dataset.best_overview(size, size).unwrap();
-    assert_eq!([best(64), best(33), best(32), best(17), best(16), best(1)], [None, None, Some(0), Some(0), Some(1), Some(1)]);
+    assert_eq!(
+        [best(64), best(33), best(32), best(17), best(16), best(1)],
+        [None, None, Some(0), Some(0), Some(1), Some(1)]
+    );
     let roles: Vec<Role> = dataset.images().unwrap().map(|(_, role)| role).collect();
     assert_eq!(roles, [Role::Main, Role::Overview, Role::Overview, Role::Mask]);
 }

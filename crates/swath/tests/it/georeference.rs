@@ -24,7 +24,10 @@ fn absurd_georeferencing_is_told_and_does_not_hide_the_pixels() {
     let directory = Directory::tiled(16, 16, 16, |_, _| 5)
         .with(33550, Tag::Double(vec![0.0, f64::NAN, 0.0]))
         .with(34735, Tag::Short(vec![1, 1, 0, 9999, 3072, 34736, 500, 60_000]))
-        .with(42112, Tag::Ascii("<!DOCTYPE x [<!ENTITY a \"aaaa\">]><GDALMetadata><Item name=\"k\">&a;</Item></GDALMetadata>"));
+        .with(
+            42112,
+            Tag::Ascii("<!DOCTYPE x [<!ENTITY a \"aaaa\">]><GDALMetadata><Item name=\"k\">&a;</Item></GDALMetadata>"),
+        );
     let dataset = File::of(directory).open().unwrap();
     let metadata = dataset.metadata();
     assert!(metadata.georeference.transform.is_none());

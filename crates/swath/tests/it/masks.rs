@@ -27,7 +27,8 @@ fn nodata_alpha_and_mask_directories_give_masks() {
 
 #[test]
 fn mask_of_a_window_is_the_window_of_the_mask() {
-    let dataset = File::of(Directory::tiled(40, 40, 16, |x, y| (x + y) as u8).with(42113, Tag::Ascii("20"))).open().unwrap();
+    let dataset =
+        File::of(Directory::tiled(40, 40, 16, |x, y| (x + y) as u8).with(42113, Tag::Ascii("20"))).open().unwrap();
     let window = swath::Window::new(5, 6, 20, 12);
     let mask = dataset.read_mask(&ReadOptions::default().with_window(window)).unwrap();
     for (index, byte) in mask.bytes().iter().enumerate() {

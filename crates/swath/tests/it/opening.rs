@@ -82,5 +82,7 @@ fn neighbouring_tiles_are_read_together() {
 fn missing_file_is_a_source_error_with_the_name() {
     let error = swath::Dataset::open("no/such/file.tif").unwrap_err();
     assert!(error.to_string().contains("no/such/file.tif"), "{error}");
-    assert!(matches!(error.kind(), swath::ErrorKind::Source(source) if source.io_kind() == Some(std::io::ErrorKind::NotFound)));
+    assert!(
+        matches!(error.kind(), swath::ErrorKind::Source(source) if source.io_kind() == Some(std::io::ErrorKind::NotFound))
+    );
 }

@@ -37,7 +37,9 @@ fn any_window_equals_the_same_part_of_the_whole() {
 #[test]
 fn window_outside_is_refused_with_both_sizes() {
     let dataset = File::of(Directory::tiled(40, 30, 16, value)).open().unwrap();
-    for window in [Window::new(0, 0, 41, 1), Window::new(40, 0, 1, 1), Window::new(0, 0, 0, 1), Window::new(u32::MAX, 0, 2, 2)] {
+    for window in
+        [Window::new(0, 0, 41, 1), Window::new(40, 0, 1, 1), Window::new(0, 0, 0, 1), Window::new(u32::MAX, 0, 2, 2)]
+    {
         let error = dataset.read(&ReadOptions::default().with_window(window)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Usage(_)), "{error}");
         assert!(error.to_string().contains("40x30"), "{error}");
