@@ -290,7 +290,7 @@ def bad_files() -> list[Bad]:
     tiff = Tiff()
     data = tiff.data(pixels)
     tiff.ifd(tiled(1 << 31, 1 << 31, 16, [data, data], [64, 64]))
-    refuse("size/1e15-tiles.tif", tiff.bytes(), "limit|tile|overflow|entries|count|bytes")
+    refuse("size/1e15-tiles.tif", tiff.bytes(), "limit|tile|overflow|entries|count|bytes|large")
     tiff = Tiff()
     data = tiff.data(pixels)
     tiff.ifd(tiled(64, 64, 0xFFFFFFF0, data, 64))

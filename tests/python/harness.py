@@ -113,6 +113,7 @@ class Swath:
         overview: int | None = None,
         ifd: int | None = None,
         mask: bool = False,
+        stored: bool = False,
         timeout: float = 30,
     ) -> Run:
         arguments: list[object] = ["dump", path, "--out", out]
@@ -124,6 +125,8 @@ class Swath:
             arguments += ["--overview", overview]
         if ifd is not None:
             arguments += ["--ifd", ifd]
+        if stored:
+            arguments.append("--stored")
         if mask:
             arguments.append("--mask")
         return self.run(*arguments, timeout=timeout)
@@ -141,8 +144,8 @@ class Swath:
         finally:
             out.unlink(missing_ok=True)
 
-    def info(self, path: Path | str) -> dict[str, Any]:
-        run = self.run("info", path, "--json")
+    def info(self, path: Path | str, *options: str) -> dict[str, Any]:
+        run = self.run("info", path, "--json", *options)
         run.check_alive()
         if not run.ok:
             raise Refused(run)

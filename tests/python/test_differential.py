@@ -298,7 +298,9 @@ def test_epsg_codes(swath: Swath, folder: Path) -> None:
         got = swath.info(path).get("crs")
         want = crs.to_epsg(confidence_threshold=100)
         if want is not None:
-            if got != f"EPSG:{want}":
+            # A compound may be named by its own code or by those of its parts.
+            parts = got is not None and "+" in got and CRS.from_user_input(got) == crs
+            if got != f"EPSG:{want}" and not parts:
                 faults.append(f"{code}: got {got!r}, want EPSG:{want}")
         elif not got or not alike(CRS.from_user_input(got), crs):
             faults.append(f"{code}: got {got!r}, want {crs.to_wkt()!r}")

@@ -205,7 +205,12 @@ impl Host {
             C::Jpeg | C::CcittRle | C::CcittRleWord | C::CcittT4 | C::CcittT6 | C::WebP | C::JpegXl | C::Jpeg2000
         );
         if !spec.bits_reversed || own_bit_order {
-            return self.decoder.decode(spec, rows, src, dst, scratch).map(|_| ());
+            self.decoder.decode(spec, rows, src, dst, scratch)?;
+            // libtiff swaps what it hands to these codecs as if it were plain bytes, so the numbers inside are swapped.
+            if matches!(spec.compression, C::Lerc | C::JpegXl) && spec.order.is_foreign() {
+                post::unpack::swap_in_place(dst, spec.sample.word());
+            }
+            return Ok(());
         }
         let mut turned = src.to_vec();
         post::unpack::reverse_bits_in_place(&mut turned);

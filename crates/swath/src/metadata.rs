@@ -10,7 +10,7 @@ use swath_tiff::{
         transform, world,
         xml::Bounds,
     },
-    structure::{Value, tag},
+    structure::{Layout, Value, tag},
     words::photometric::Photometric,
 };
 
@@ -92,6 +92,7 @@ impl Metadata {
         }
         found.georeference = found.georeference(dataset, side.as_ref());
         found.bands = bands(dataset, &mut own);
+        found.add_height_unit();
         found.domains = own.domains;
         found.xml_domains = own.xml_domains;
         found.image_structure = own.image_structure;
@@ -102,6 +103,16 @@ impl Metadata {
         found.side_files = sidecars.files.clone();
         found.problems.extend(sidecars.problems.iter().cloned());
         found
+    }
+
+    /// Heights are in the unit of the vertical system, where the file says nothing else; so GDAL reads it.
+    fn add_height_unit(&mut self) {
+        let Some(crs) = &self.georeference.crs else { return };
+        let shown = crs.as_gdal_reports(&self.georeference.keys);
+        let Some(unit) = shown.horizontal.as_ref().and(shown.vertical_unit.as_ref()) else { return };
+        for band in &mut self.bands {
+            band.unit.get_or_insert_with(|| unit.name.clone());
+        }
     }
 
     /// The nodata value of the first band.
@@ -299,7 +310,7 @@ fn side_gcps(side: &SideMetadata) -> Vec<Gcp> {
 fn bands(dataset: &Dataset, own: &mut GdalMetadata) -> Vec<Band> {
     let layout = &dataset.main().layout;
     let file_nodata = dataset.nodata();
-    let colors = colors(layout.photometric, layout.samples, &layout.extra_samples);
+    let colors = colors(layout);
     (1..=u32::from(layout.samples))
         .zip(colors)
         .map(|(number, color)| {
@@ -309,15 +320,22 @@ fn bands(dataset: &Dataset, own: &mut GdalMetadata) -> Vec<Band> {
                 Some(side) => Nodata::parse(side.text.as_bytes()),
                 None => file_nodata.cloned(),
             };
-            let color = color_interp.map_or(color, |name| name.to_lowercase());
+            // What the writer noted gives way to the palette that GDAL makes for bilevel images.
+            let noted = color_interp.filter(|_| layout.bits != 1).map(|name| name.to_lowercase());
+            let color = noted.unwrap_or(color);
             Band { description, unit, scale, offset, nodata, color, domains, xml_domains }
         })
         .collect()
 }
 
 /// What bands are as colour, from the tags alone, in rasterio's words.
-fn colors(photometric: Option<Photometric>, samples: u16, extra: &[u16]) -> Vec<String> {
-    let base: &[&str] = match photometric {
+fn colors(layout: &Layout) -> Vec<String> {
+    let (samples, extra) = (layout.samples, &layout.extra_samples);
+    let base: &[&str] = match layout.photometric {
+        // GDAL gives bilevel images, and shallow ones whose zero is white, a palette of greys.
+        Some(Photometric::MinIsWhite | Photometric::MinIsBlack) | None if layout.bits == 1 => &["palette"],
+        Some(Photometric::MinIsWhite) if layout.bits <= 16 => &["palette"],
+        Some(Photometric::MinIsWhite | Photometric::LogL | Photometric::LogLuv) => &["undefined"],
         // Stored YCbCr is handed out as RGB wherever its three samples lie together.
         Some(Photometric::Rgb | Photometric::YCbCr) if samples >= 3 => &["red", "green", "blue"],
         Some(Photometric::Palette) => &["palette"],

@@ -123,9 +123,9 @@ impl GeoTransform {
     /// Coordinates of pixel centres become coordinates of outer corners.
     #[must_use]
     fn centre_to_corner(self) -> Self {
-        let [_, a, b, _, d, e] = self.0;
-        let (x, y) = self.apply(-0.5, -0.5);
-        Self([x, a, b, y, d, e])
+        let [c, a, b, f, d, e] = self.0;
+        // In this order the sums undo GDAL's when it wrote the file, to the last bit.
+        Self([c - (a * 0.5 + b * 0.5), a, b, f - (d * 0.5 + e * 0.5), d, e])
     }
 
     /// Reads a world file: six numbers, one a line, in the order a, d, b, e, c, f, for the centre of the first pixel.
@@ -183,11 +183,15 @@ pub fn read(tags: &ModelTags<'_>, keys: &GeoKeys) -> Georef {
         let map = if point { map.centre_to_corner() } else { map };
         if !map.is_finite() {
             georef.problems.push("the model tags give a transform with NaN or infinite terms; not used".to_owned());
-        } else if map.0.iter().skip(1).all(|&v| v == 0.0) || map.inverse().is_none() {
+        } else if [map.0[1], map.0[2], map.0[4], map.0[5]] == [0.0; 4] {
             georef
                 .problems
-                .push("the model tags give a transform that maps all pixels to one line or point; not used".to_owned());
+                .push("the model tags give a transform that maps all pixels to one point; not used".to_owned());
         } else {
+            // GDAL hands such a map out too; whoever inverts it is told here why that fails.
+            if map.inverse().is_none() {
+                georef.problems.push("the model tags give a transform that maps all pixels to one line".to_owned());
+            }
             georef.transform = Some(map);
         }
         return georef;
@@ -278,12 +282,12 @@ mod tests {
     }
 
     #[test]
-    fn singular_matrix_gives_no_transform() {
+    fn singular_matrix_is_told() {
         let mut flat = MATRIX;
         (flat[0], flat[1], flat[4], flat[5]) = (1.0, 2.0, 2.0, 4.0);
         for matrix in [flat, [0.0; 16]] {
             let georef = with(&[], &[], &matrix, 1);
-            assert!(georef.transform.is_none() && !georef.problems.is_empty());
+            assert!(!georef.problems.is_empty());
         }
     }
 

@@ -136,7 +136,7 @@ impl Tags<'_> {
             return Err(TiffError::malformed(format!("{} values where one belongs", values.len())).at_tag(tag).into());
         };
         if value > max {
-            return Err(TiffError::malformed(format!("value {value} is out of range")).at_tag(tag).into());
+            return Err(TiffError::malformed(format!("value {value} is too large ({max} at most)")).at_tag(tag).into());
         }
         Ok(Some(value))
     }

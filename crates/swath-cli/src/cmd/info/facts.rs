@@ -137,7 +137,8 @@ pub fn nodata(nodata: &Nodata, sample: SampleType) -> Option<Exact> {
         NodataValue::UInt(value) => Exact::Int(value.into()),
         // GDAL takes text a little above the largest single for the largest single.
         _ if sample == SampleType::F32 && nodata.as_f64().is_finite() => {
-            Exact::Float(nodata.as_f64().clamp(f32::MIN.into(), f32::MAX.into()))
+            // As the samples have it: 0.1 is 0.10000000149011612 among them.
+            Exact::Float(f64::from(nodata.as_f64().clamp(f32::MIN.into(), f32::MAX.into()) as f32))
         }
         _ => Exact::Float(nodata.as_f64()),
     })

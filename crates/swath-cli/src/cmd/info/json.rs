@@ -122,7 +122,10 @@ fn rio(facts: &Facts<'_>) -> Vec<(&'static str, Value)> {
 /// A code where there is one, stated or found as rasterio's `to_epsg` finds it, else WKT.
 fn crs(crs: &Crs) -> Value {
     let found = || crs.find_epsg().map(|code| format!("EPSG:{code}"));
-    crs.code().or_else(found).or_else(|| crs.wkt2.clone()).into()
+    // A compound of two codes may have a code of its own, which is what GDAL names.
+    let code = crs.code();
+    let compound = code.as_ref().filter(|code| code.contains('+')).and_then(|_| found());
+    compound.or(code).or_else(found).or_else(|| crs.wkt2.clone()).into()
 }
 
 fn overviews(facts: &Facts<'_>) -> Value {
