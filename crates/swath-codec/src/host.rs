@@ -206,14 +206,15 @@ impl Host {
         );
         if !spec.bits_reversed || own_bit_order {
             self.decoder.decode(spec, rows, src, dst, scratch)?;
-            // libtiff swaps what it hands to these codecs as if it were plain bytes, so the numbers inside are swapped.
-            if matches!(spec.compression, C::Lerc | C::JpegXl) && spec.order.is_foreign() {
-                post::unpack::swap_in_place(dst, spec.sample.word());
-            }
-            return Ok(());
+        } else {
+            let mut turned = src.to_vec();
+            post::unpack::reverse_bits_in_place(&mut turned);
+            self.decoder.decode(spec, rows, &turned, dst, scratch)?;
         }
-        let mut turned = src.to_vec();
-        post::unpack::reverse_bits_in_place(&mut turned);
-        self.decoder.decode(spec, rows, &turned, dst, scratch).map(|_| ())
+        // libtiff swaps what it hands to these codecs as if it were plain bytes, so the numbers inside are swapped.
+        if matches!(spec.compression, C::Lerc | C::JpegXl) && spec.order.is_foreign() {
+            post::unpack::swap_in_place(dst, spec.sample.word());
+        }
+        Ok(())
     }
 }

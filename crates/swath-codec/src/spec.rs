@@ -29,7 +29,7 @@ pub struct TileSpec {
     pub samples: u16,
     /// Columns of a tile.
     pub width: u32,
-    /// Rows of a tile, or of a strip that is not the last.
+    /// Rows of a tile, or of a strip as the file says: a last one has fewer, and the image may.
     pub height: u32,
     /// Whether these are tiles rather than strips.
     pub tiled: bool,
@@ -76,7 +76,7 @@ impl TileSpec {
             sample: layout.sample,
             samples: layout.samples_per_tile(),
             width: layout.tile_width,
-            height: layout.tile_height,
+            height: if layout.tiled { layout.tile_height } else { layout.rows_per_strip },
             tiled: layout.tiled,
             order: layout.order,
             bits_reversed: layout.bits_reversed,

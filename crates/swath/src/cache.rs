@@ -36,6 +36,10 @@ impl TileCache {
         Self { budget, tiles: Mutex::default() }
     }
 
+    pub(crate) fn budget(&self) -> usize {
+        self.budget
+    }
+
     /// Whether a tile of this size may be kept at all.
     pub(crate) fn admits(&self, len: usize) -> bool {
         len <= self.budget / 8

@@ -12,7 +12,7 @@ use swath_tiff::{
     geo::Nodata,
     structure::{
         Entry, Header, Ifd, Lack, Layout, Value,
-        chain::{self, Chain},
+        chain::{self, Chain, Visited},
         ghost::Ghost,
         tag,
     },
@@ -47,6 +47,9 @@ pub struct Dataset {
     sidecars: OnceLock<Sidecars>,
     nodata: OnceLock<Option<Nodata>>,
 }
+
+/// Problems of directories that are told one by one.
+const MAX_PROBLEMS: usize = 64;
 
 /// The directories after the first, read when first asked for.
 #[derive(Debug)]
@@ -106,6 +109,18 @@ impl Dataset {
             metadata: OnceLock::new(),
             sidecars: OnceLock::new(),
             nodata: OnceLock::new(),
+        }
+    }
+
+    /// Options that open another file as this one was opened.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        let options = OpenOptions::default()
+            .with_limits(self.limits.clone())
+            .with_registry(self.registry.clone())
+            .with_tile_cache(self.cache.budget());
+        match self.threads {
+            Some(threads) => options.with_threads(threads),
+            None => options,
         }
     }
 
@@ -271,12 +286,19 @@ impl Dataset {
             .as_ref()
     }
 
-    pub(crate) fn nodata_bytes(&self, sample: SampleType) -> Option<Vec<u8>> {
-        let word = self.nodata()?.for_dtype(sample)?;
-        // The imaginary part of a complex nodata value is 0.
-        let mut bytes = word.as_slice().to_vec();
-        bytes.resize(sample.size(), 0);
-        Some(bytes)
+    /// One sample of what the sparse tiles of a directory hold, from its own nodata value or the first directory's.
+    pub(crate) fn nodata_fill(&self, image: &Image, sample: SampleType) -> Result<Option<Vec<u8>>, Error> {
+        let own = match image.ifd.entry(tag::GDAL_NODATA) {
+            Some(entry) => Some(self.value(entry)?),
+            None => self.tag(tag::GDAL_NODATA)?,
+        };
+        let Some(Value::Text(text)) = own else { return Ok(None) };
+        Ok(Nodata::parse(text.as_bytes()).map(|nodata| {
+            let mut bytes = nodata.fill(sample).as_slice().to_vec();
+            // The imaginary part of a complex nodata value is 0.
+            bytes.resize(sample.size(), 0);
+            bytes
+        }))
     }
 
     /// The stored bytes of a tile; `None` for a sparse one.
@@ -330,14 +352,16 @@ impl Dataset {
 
     fn read_rest(&self) -> Result<Rest, Error> {
         let mut chain = Chain::starting_at(self.header.first_ifd);
-        self.fetch.step(|bytes| chain.walk(bytes, &self.header, &self.limits))?;
+        let mut visited = Visited::default();
+        self.fetch.step(|bytes| chain.walk(&mut visited, bytes, &self.header, &self.limits))?;
         let (ifds, problem) = chain.into_parts();
         let mut problems: Vec<TiffError> = problem.into_iter().collect();
         let mut images: Vec<(Image, Role)> = Vec::new();
+        // Directories of the chain and below it share one limit, and none is visited twice.
         let mut next_sub = ifds.len() as u32;
         for (index, ifd) in ifds.into_iter().enumerate() {
             let index = index as u32;
-            let subs = self.sub_ifds(&ifd, &mut problems)?;
+            let subs = self.sub_ifds(&ifd, &mut visited, &mut problems)?;
             if index > 0 {
                 self.add_image(index, ifd, &mut images, &mut problems)?;
             }
@@ -349,8 +373,8 @@ impl Dataset {
         Ok(Rest { images, problems })
     }
 
-    /// The directories that hang off `ifd`, with their own chains. They share the limit of the main chain.
-    fn sub_ifds(&self, ifd: &Ifd, problems: &mut Vec<TiffError>) -> Result<Vec<Ifd>, Error> {
+    /// The directories that hang off `ifd`, with their own chains.
+    fn sub_ifds(&self, ifd: &Ifd, visited: &mut Visited, problems: &mut Vec<TiffError>) -> Result<Vec<Ifd>, Error> {
         let offsets = self.fetch.step(|bytes| match chain::sub_ifds(ifd, bytes, &self.header, &self.limits) {
             Ok(offsets) => Ok(Ok(offsets)),
             Err(Lack::Fault(error)) => Ok(Err(error)),
@@ -360,13 +384,17 @@ impl Dataset {
         match offsets {
             Ok(offsets) => {
                 for offset in offsets {
+                    if visited.contains(offset) {
+                        continue;
+                    }
                     let mut chain = Chain::starting_at(offset);
-                    let left = self.limits.ifds.saturating_sub(found.len() as u32);
-                    let limits = self.limits.clone().with_ifds(left);
-                    self.fetch.step(|bytes| chain.walk(bytes, &self.header, &limits))?;
+                    self.fetch.step(|bytes| chain.walk(visited, bytes, &self.header, &self.limits))?;
                     let (ifds, problem) = chain.into_parts();
                     found.extend(ifds);
-                    problems.extend(problem);
+                    // One problem of the kind is enough: a hostile file has as many as it has directories.
+                    if problems.len() < MAX_PROBLEMS {
+                        problems.extend(problem);
+                    }
                 }
             }
             Err(error) => problems.push(error),
@@ -393,7 +421,8 @@ impl Dataset {
                 images.push((image, role));
             }
             // A damaged page must not hide the others, nor the first image.
-            Err(error) => problems.push(error.at(&place)),
+            Err(error) if problems.len() < MAX_PROBLEMS => problems.push(error.at(&place)),
+            Err(_) => {}
         }
         Ok(())
     }

@@ -49,7 +49,10 @@ impl Image {
         let place = Place { ifd: Some(index), ..Place::default() };
         let build = || {
             let grid = Grid::new(&layout)?;
-            let tile_bytes = layout.stored_len(grid.stored_rows(0)).unwrap_or(u64::MAX);
+            let stored = layout.stored_len(grid.stored_rows(0)).unwrap_or(u64::MAX);
+            let pixels = u64::from(grid.tile_width).saturating_mul(grid.stored_rows(0).into());
+            let pixel = u64::from(layout.samples_per_tile()) * layout.sample.size() as u64;
+            let tile_bytes = stored.max(pixels.saturating_mul(pixel));
             // Uncompressed tiles are read row by row and may be of any size.
             if tile_bytes > limits.tile_bytes && layout.compression != Compression::None {
                 return Err(TiffError::Limit {
@@ -115,6 +118,20 @@ impl Image {
         Ok(self.host.get_or_init(|| host))
     }
 
+    /// Decoded bytes of one tile.
+    pub(crate) fn tile_len(&self) -> u64 {
+        let pixels = u64::from(self.grid.tile_width).saturating_mul(self.grid.stored_rows(0).into());
+        pixels.saturating_mul(u64::from(self.layout.samples_per_tile()) * self.layout.sample.size() as u64)
+    }
+
+    /// Checks that the tables have entries for all tiles up to `last`, before a list of those tiles is made.
+    pub(crate) fn check_tables(&self, last: u64, size: u64) -> Result<(), Error> {
+        for table in std::iter::once(&self.offsets).chain(&self.byte_counts) {
+            table.check(last, size).map_err(|detail| Error::malformed(detail).at(&self.place_of(last)))?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn place_of(&self, index: u64) -> Place {
         let (column, row, plane) = self.grid.position(index);
         Place {
@@ -144,10 +161,8 @@ impl Image {
     }
 
     fn entries(&self, table: &CachedTable, tiles: Range<u64>, fetch: &Fetch) -> Result<Vec<u64>, Error> {
-        if table.len() < tiles.end {
-            let detail = format!("the table of tiles has {} entries for {} tiles", table.len(), self.grid.count());
-            return Err(Error::malformed(detail).at(&self.place_of(tiles.end - 1)));
-        }
+        let last = tiles.end.saturating_sub(1);
+        table.check(last, fetch.size()).map_err(|detail| Error::malformed(detail).at(&self.place_of(last)))?;
         let mut entries = Vec::new();
         table.extend(tiles, fetch, &mut entries).map_err(|error| error.in_ifd(self.index))?;
         Ok(entries)
@@ -166,7 +181,7 @@ impl Image {
             // contradiction: the header is at 0.
             return match count {
                 None => Ok(None),
-                Some(count) if count == stored => Ok(None),
+                Some(count) if count == stored && self.grid.count() > 1 => Ok(None),
                 Some(count) => {
                     Err(Error::malformed(format!("a tile of {count} bytes at offset 0, where the header is")))
                 }
@@ -177,12 +192,13 @@ impl Image {
                 "the length of the tile is missing, and a tag of unknown type hides what is left",
             ));
         }
+        let most = stored.saturating_mul(10).saturating_add(4096);
         let len = match (self.layout.compression, count) {
             // Like libtiff, which reads as many bytes as the rows have, whatever the table says.
             (Compression::None, _) => stored,
-            (_, None | Some(0)) => rest,
             // libtiff's guard: no codec needs ten times the size of the pixels.
-            (_, Some(count)) if count > 1 << 20 => count.min(stored.saturating_mul(10).saturating_add(4096)),
+            (_, None | Some(0)) => rest.min(most.max(1 << 20)),
+            (_, Some(count)) if count > 1 << 20 => count.min(most),
             (_, Some(count)) => count,
         };
         if offset > size || len > rest {

@@ -3,6 +3,7 @@
 use swath_tiff::{SampleType, Window};
 
 use crate::{
+    color::ColorView,
     dataset::Dataset,
     error::Error,
     image::{Image, Role},
@@ -18,6 +19,16 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::read`].
     pub fn read_mask(&self, options: &ReadOptions) -> Result<Raster, Error> {
+        if options.page.is_some_and(|page| page > 0) {
+            let detail = "masks belong to the first image and its overviews; read the mask's own directory instead";
+            return Err(Error::usage(detail).in_source(&self.name));
+        }
+        let mask = self.read_flat_mask(&options.clone().with_upright(false).with_color(ColorView::Stored))?;
+        if options.upright { mask.upright(self.main().layout.orientation) } else { Ok(mask) }
+    }
+
+    /// The mask as the image is stored.
+    fn read_flat_mask(&self, options: &ReadOptions) -> Result<Raster, Error> {
         let (width, height) = self.mask_size(options)?;
         let window = options.window.unwrap_or(Window::new(0, 0, width, height));
         let options = options.clone().with_interleave(Interleave::Band);
@@ -67,10 +78,7 @@ impl Dataset {
                     .in_source(&self.name)
             });
         }
-        match options.page {
-            None | Some(0) => Ok((self.width(), self.height())),
-            Some(page) => self.image(page).map(|image| (image.layout.width, image.layout.height)),
-        }
+        Ok((self.width(), self.height()))
     }
 
     /// The mask of this size, in the file or in the mask file beside it.

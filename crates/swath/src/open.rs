@@ -17,8 +17,8 @@ use crate::{dataset::Dataset, error::Error, image::Image};
 
 /// Bytes fetched around anything that parsing wants: a COG's header and first directories fit.
 const PREFETCH: u64 = 16 << 10;
-/// Pieces of the file that stay at hand.
-const MAX_PIECES: usize = 64;
+/// Bytes of the file that stay at hand.
+const MAX_KNOWN: usize = 2 << 20;
 
 /// How to open a file.
 #[derive(Debug, Clone, Default)]
@@ -119,13 +119,13 @@ pub(crate) struct Fetch {
 #[derive(Debug)]
 struct Known {
     bytes: Bytes,
-    pieces: usize,
+    len: usize,
 }
 
 impl Fetch {
     pub(crate) fn new(source: Arc<dyn Source>) -> Result<Self, Error> {
         let size = source.size()?;
-        Ok(Self { source, size, known: Mutex::new(Known { bytes: Bytes::new(size), pieces: 0 }) })
+        Ok(Self { source, size, known: Mutex::new(Known { bytes: Bytes::new(size), len: 0 }) })
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -155,12 +155,12 @@ impl Fetch {
             }
             let end = range.start.saturating_add(PREFETCH).min(self.size).max(range.end);
             let piece = self.read(range.start..end)?;
-            if known.pieces >= MAX_PIECES {
+            if known.len > MAX_KNOWN {
                 // A hostile chain of directories must not make us keep the file. The parser asks again for what it needs.
-                *known = Known { bytes: Bytes::new(self.size), pieces: 0 };
+                *known = Known { bytes: Bytes::new(self.size), len: 0 };
             }
+            known.len += piece.len();
             known.bytes.insert(range.start, piece);
-            known.pieces += 1;
             last = Some(range);
         }
     }

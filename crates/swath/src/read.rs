@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use swath_codec::memory::Buffer;
-use swath_tiff::{Place, SampleType, TiffError, Window, words::photometric::Photometric};
+use swath_tiff::{Compression, Place, SampleType, TiffError, Window, words::photometric::Photometric};
 
 use crate::{
     color::ColorView,
@@ -27,7 +27,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Ends every read that has this token, at its next tile.
+    /// Ends every read that has this token, before its next piece of work.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -143,15 +143,20 @@ impl Dataset {
             bands: request.bands.len() as u32,
             interleave: options.interleave,
         };
-        if options.upright { Ok(raster.upright(request.image.layout.orientation)) } else { Ok(raster) }
+        if options.upright { raster.upright(request.image.layout.orientation) } else { Ok(raster) }
     }
 
     /// Reads samples into the caller's memory, which must have exactly the size of the result
-    /// ([`Dataset::read_len`]). Turning upright is not done here.
+    /// ([`Dataset::read_len`]).
     ///
     /// # Errors
-    /// As [`Dataset::read`], and when the size is wrong.
+    /// As [`Dataset::read`], when the size is wrong, and when the options ask for colours or an upright picture that are
+    /// not as stored.
     pub fn read_into(&self, options: &ReadOptions, out: &mut [u8]) -> Result<(), Error> {
+        if options.upright || (options.color == ColorView::Shown && self.select(options)?.1.is_painted()) {
+            let detail = "turning upright and showing colours need memory of their own: use `read`";
+            return Err(Error::usage(detail).in_source(&self.name));
+        }
         let request = self.request(options)?;
         if out.len() != request.len {
             let detail = format!("the buffer has {} bytes, the result has {}", out.len(), request.len);
@@ -160,7 +165,7 @@ impl Dataset {
         request.run(options, out, false)
     }
 
-    /// Bytes that [`Dataset::read`] would return.
+    /// Bytes of the samples as they are stored: what [`Dataset::read_into`] fills.
     ///
     /// # Errors
     /// As [`Dataset::read`], without reading a tile.
@@ -211,8 +216,8 @@ impl Dataset {
                 })
                 .collect::<Result<_, _>>()?,
         };
-        if bands.is_empty() {
-            return Err(Error::usage("no band is wanted"));
+        if bands.is_empty() || bands.len() > usize::from(u16::MAX) {
+            return Err(Error::usage(format!("{} bands are wanted; 1 to 65535 are possible", bands.len())));
         }
         let bytes = u128::from(window.pixels()) * bands.len() as u128 * layout.sample.size() as u128;
         let limits = &self.limits;
@@ -224,20 +229,35 @@ impl Dataset {
             return Err(limit("decoded size", limits.decoded_bytes, "decoded_bytes"));
         }
         let plausible = self.fetch.size().saturating_mul(limits.expansion).max(limits.decoded_floor);
+        // A tile that is read is decoded whole, however small the window.
+        let compressed = layout.compression != Compression::None;
+        if compressed && image.tile_len() > plausible {
+            return Err(Error::from(TiffError::Limit {
+                what: "decoded size of a tile for so small a file",
+                asked: image.tile_len(),
+                allowed: plausible,
+                field: "expansion",
+                place: Place::default(),
+            }));
+        }
         if bytes > u128::from(plausible) {
             return Err(limit("decoded size for so small a file", plausible, "expansion"));
         }
         let len = usize::try_from(bytes).ok().filter(|len| isize::try_from(*len).is_ok());
         let len = len.ok_or_else(|| limit("decoded size", isize::MAX as u64, "decoded_bytes"))?;
+        let (columns, rows) = image.grid.span(&window);
+        let planes = if image.grid.planes > 1 { bands.iter().copied().max().unwrap_or(0) } else { 0 };
+        let last = image.grid.index(columns.end.saturating_sub(1), rows.end.saturating_sub(1), planes.into());
+        image.check_tables(last, self.fetch.size())?;
         Ok(Request { image, dataset: self, window, bands, len })
     }
 
     /// One sample of what sparse tiles hold: nodata where the file has one that the type can hold, else zero.
-    fn fill_sample(&self, image: &Image) -> Vec<u8> {
+    fn fill_sample(&self, image: &Image) -> Result<Vec<u8>, Error> {
         let sample = image.layout.sample;
         let mask = image.layout.photometric == Some(Photometric::Mask);
-        let nodata = if mask { None } else { self.nodata_bytes(sample) };
-        nodata.unwrap_or_else(|| vec![0; sample.size()])
+        let nodata = if mask { None } else { self.nodata_fill(image, sample)? };
+        Ok(nodata.unwrap_or_else(|| vec![0; sample.size()]))
     }
 }
 
@@ -246,7 +266,7 @@ impl Request<'_> {
         let dataset = self.dataset;
         let mut run = || {
             let host = self.image.host(&dataset.registry, &dataset.limits)?;
-            let fill = dataset.fill_sample(self.image);
+            let fill = dataset.fill_sample(self.image)?;
             let order = Order {
                 fetch: &dataset.fetch,
                 image: self.image,
@@ -270,9 +290,9 @@ impl Request<'_> {
 
 impl Raster {
     /// Turned as the Orientation tag says the picture was stored.
-    fn upright(self, orientation: u16) -> Raster {
+    pub(crate) fn upright(self, orientation: u16) -> Result<Raster, Error> {
         if orientation == 1 {
-            return self;
+            return Ok(self);
         }
         let (width, height) = (self.width as usize, self.height as usize);
         let transposed = orientation >= 5;
@@ -282,7 +302,8 @@ impl Raster {
             Interleave::Band => (self.bands as usize, size),
             Interleave::Pixel => (1, size * self.bands as usize),
         };
-        let Some(mut buffer) = Buffer::zeroed(self.bytes().len()) else { return self };
+        let mut buffer = Buffer::zeroed(self.bytes().len())
+            .ok_or_else(|| Error::usage("there is no memory to turn the picture in"))?;
         let plane_len = width * height * pixel;
         let planes_out = buffer.bytes_mut().chunks_exact_mut(plane_len.max(1));
         for (source, target) in self.bytes().chunks_exact(plane_len.max(1)).zip(planes_out).take(planes) {
@@ -304,7 +325,7 @@ impl Raster {
                 }
             }
         }
-        Raster { buffer, width: new_width as u32, height: new_height as u32, ..self }
+        Ok(Raster { buffer, width: new_width as u32, height: new_height as u32, ..self })
     }
 
     /// A raster of one band from bytes that are already there.

@@ -159,8 +159,13 @@ struct Producer<'a, 'o> {
 pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
     let mut producer = Producer::new(order, out);
     let jobs = producer.look_ahead()?;
-    let worth = (producer.decoding / WORTH_A_THREAD).max(1) as usize;
-    let helpers = order.threads.min(worth).min(jobs).saturating_sub(1);
+    let helpers = if producer.rows.is_empty() {
+        let worth = (producer.decoding / WORTH_A_THREAD).max(1) as usize;
+        order.threads.min(worth).min(jobs).saturating_sub(1)
+    } else {
+        // There is more than could be cut ahead, whatever the first rows were like.
+        order.threads.saturating_sub(1)
+    };
     let producer = Mutex::new(producer);
     let stop = AtomicBool::new(false);
     let first_error: Mutex<Option<(u64, Error)>> = Mutex::new(None);
@@ -196,7 +201,10 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
     } else {
         std::thread::scope(|scope| {
             for _ in 0..helpers {
-                scope.spawn(work);
+                // A system that gives no more threads gives a slower read, not a failed one.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
             }
             work();
         });
@@ -352,7 +360,7 @@ impl<'a, 'o> Producer<'a, 'o> {
         Ok(slices)
     }
 
-    /// What needs no read comes first and in one job; the rest in file order, neighbours together.
+    /// What needs no read goes into one job; the rest in file order, neighbours together.
     fn enqueue(&mut self, tasks: Vec<Task<'a>>) {
         let mut at_hand = Vec::new();
         let mut single: Vec<Option<Task<'a>>> = Vec::new();
@@ -373,9 +381,18 @@ impl<'a, 'o> Producer<'a, 'o> {
         if !at_hand.is_empty() {
             self.queue.push_back(Job { reads: Vec::new(), tasks: at_hand });
         }
+        let mut jobs: Vec<Option<Job<'a>>> = Vec::new();
         for merged in coalesce(&ranges, Merge { gap: GAP, max_len: self.merge_len }) {
             let tasks = merged.members.iter().filter_map(|member| single.get_mut(*member)?.take()).collect();
-            self.queue.push_back(Job { reads: vec![merged.range], tasks });
+            jobs.push(Some(Job { reads: vec![merged.range], tasks }));
+        }
+        // Threads that draw in turn get parts of the file, and so of the output, that lie apart: on neighbouring tiles they
+        // would wait for each other while the system clears the huge page that both write to first.
+        let part = jobs.len().div_ceil(self.order.threads.max(1)).max(1);
+        for offset in 0..part {
+            for index in (offset..jobs.len()).step_by(part) {
+                self.queue.extend(jobs.get_mut(index).and_then(Option::take));
+            }
         }
         // An empty range (a tile of no bytes) belongs to no merged read, yet its task has to be told.
         for task in single.into_iter().flatten() {
@@ -387,53 +404,58 @@ impl<'a, 'o> Producer<'a, 'o> {
 /// Uncompressed rows can be read one by one: a strip as large as the image becomes many small tasks, and only the
 /// rows of the window are read.
 fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
+    let Task { parts, rows, inside, target } = task;
     let divisible = spec.compression == Compression::None && spec.packed_subsampling.is_none();
-    let strands = match (&task.target, &*task.parts) {
-        (Target::Rows(rows), [_]) => rows.len() / (task.inside.height as usize).max(1),
-        (Target::Whole(_), [_]) => 1,
-        _ => 0,
-    };
-    let [Part { bytes: TileBytes::At { range, .. }, index, take }] = &*task.parts else {
-        tasks.push(task);
-        return;
-    };
-    if !divisible || strands != 1 {
-        tasks.push(task);
+    let stored = parts.iter().any(|part| part.range().is_some());
+    if !divisible || !stored {
+        tasks.push(Task { parts, rows, inside, target });
         return;
     }
     let row_len = spec.stored_row_len() as u64;
     let step = (PIECE / row_len.max(1)).max(1) as u32;
-    let (range, index, take, inside) = (range.clone(), *index, take.clone(), task.inside);
     let mut piece = |y: u32, height: u32, target: Target<'a>| {
-        let start = range.start + u64::from(inside.y + y) * row_len;
-        let bytes = TileBytes::At { range: start..start + u64::from(height) * row_len, keep: false };
+        let cut = |part: &Part| {
+            let bytes = match &part.bytes {
+                TileBytes::At { range, .. } => {
+                    let start = range.start + u64::from(inside.y + y) * row_len;
+                    TileBytes::At { range: start..start + u64::from(height) * row_len, keep: false }
+                }
+                other => other.clone(),
+            };
+            Part { index: part.index, bytes, take: part.take.clone() }
+        };
         tasks.push(Task {
-            parts: vec![Part { index, bytes, take: take.clone() }],
+            parts: parts.iter().map(cut).collect(),
             rows: height,
             inside: Window::new(inside.x, 0, inside.width, height),
             target,
         });
     };
-    match task.target {
+    match target {
         Target::Whole(whole) => {
             for (number, chunk) in whole.chunks_mut(step as usize * row_len as usize).enumerate() {
                 let height = (chunk.len() as u64 / row_len.max(1)) as u32;
                 piece(number as u32 * step, height, Target::Whole(chunk));
             }
         }
-        Target::Rows(mut rows) => {
-            let mut y = 0;
-            while !rows.is_empty() {
-                let rest = rows.split_off((step as usize).min(rows.len()));
-                let height = rows.len() as u32;
-                piece(y, height, Target::Rows(std::mem::replace(&mut rows, rest)));
-                y += height;
+        Target::Rows(rows) => {
+            // All rows of the first band, then of the next: a piece takes its rows from each.
+            let mut rows = rows.into_iter();
+            let mut bands = Vec::new();
+            while rows.len() > 0 {
+                bands.push(rows.by_ref().take(inside.height as usize).collect::<Vec<_>>().into_iter());
+            }
+            for y in (0..inside.height).step_by(step as usize) {
+                let height = step.min(inside.height - y);
+                let taken = bands.iter_mut().flat_map(|band| band.by_ref().take(height as usize)).collect();
+                piece(y, height, Target::Rows(taken));
             }
         }
     }
 }
 
-/// Reads what the job needs and decodes it. An error comes with its tile's number, so that the first tile is reported.
+/// Reads what the job needs and decodes it. An error comes with its tile's number: of those that several threads meet, the
+/// first is reported.
 fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (u64, Error)> {
     let Job { reads, tasks } = job;
     let first = tasks.first().and_then(|task| task.parts.first()).map_or(0, |part| part.index);
@@ -451,15 +473,22 @@ fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (
         let place = Place { offset: reads.first().map(|range| range.start), ..order.image.place_of(first) };
         (first, Error::from(error).at(&place))
     })?;
-    let find = |range: &Range<u64>| {
-        pieces.iter().find_map(|piece| {
-            let start = usize::try_from(range.start.checked_sub(piece.offset)?).ok()?;
-            piece.buffer.get(start..start.checked_add((range.end - range.start) as usize)?)
-        })
-    };
+    let mut own_reads = pieces.iter();
     for mut task in tasks {
+        let several = task.parts.len() > 1;
         for part in &task.parts {
-            run_part(order, part, task.rows, task.inside, &mut task.target, find, &mut worker.scratch).map_err(
+            // A task of several parts brings a read for each; the tasks of a merged read share one.
+            let piece = match part.range() {
+                Some(_) if several => own_reads.next(),
+                Some(_) => pieces.first(),
+                None => None,
+            };
+            let src = piece.zip(part.range()).and_then(|(piece, range)| {
+                let start = usize::try_from(range.start.checked_sub(piece.offset)?).ok()?;
+                piece.buffer.get(start..start.checked_add((range.end - range.start) as usize)?)
+            });
+            let src = src.unwrap_or_default();
+            run_part(order, part, task.rows, task.inside, &mut task.target, src, &mut worker.scratch).map_err(
                 |error| {
                     let place =
                         Place { offset: part.range().map(|range| range.start), ..order.image.place_of(part.index) };
@@ -471,26 +500,29 @@ fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (
     Ok(())
 }
 
-fn run_part<'b>(
+fn run_part(
     order: &Order<'_>,
     part: &Part,
     rows: u32,
     inside: Window,
     target: &mut Target<'_>,
-    find: impl Fn(&Range<u64>) -> Option<&'b [u8]>,
+    src: &[u8],
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(order, part, target),
         TileBytes::Cached(tile) => order.host.place_native(tile.bytes(), inside, &part.take, target, scratch),
-        TileBytes::At { range, keep: false } => {
-            order.host.decode(rows, find(range).unwrap_or_default(), inside, &part.take, target, scratch)?;
+        TileBytes::At { keep: false, .. } => {
+            order.host.decode(rows, src, inside, &part.take, target, scratch)?;
         }
-        TileBytes::At { range, keep: true } => {
+        TileBytes::At { keep: true, .. } => {
             let len = order.host.native_len(rows);
             let mut tile =
                 Buffer::zeroed(len).ok_or_else(|| Error::usage(format!("there is no memory for {len} bytes")))?;
-            order.host.decode_native(rows, find(range).unwrap_or_default(), tile.bytes_mut(), scratch)?;
+            if order.host.decode_native(rows, src, tile.bytes_mut(), scratch).is_err() {
+                // The rows that are wanted may come before the damage: the verdict must not hang on what is kept.
+                return Ok(order.host.decode(rows, src, inside, &part.take, target, scratch)?);
+            }
             order.host.place_native(tile.bytes(), inside, &part.take, target, scratch);
             if let Some(cache) = order.cache {
                 cache.insert((order.image.index, part.index), Arc::new(tile));

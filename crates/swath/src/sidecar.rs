@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use swath_tiff::Limits;
-
-use crate::{dataset::Dataset, open::OpenOptions};
+use crate::dataset::Dataset;
 
 /// What was found beside a file. Only local files have sidecars here.
 #[derive(Debug, Default)]
@@ -25,8 +23,8 @@ impl Sidecars {
     pub(crate) fn find(dataset: &Dataset) -> Self {
         let Some(path) = &dataset.path else { return Self::default() };
         let mut found = Self::default();
-        found.overviews = found.dataset(path, "ovr", &dataset.limits);
-        found.mask = found.dataset(path, "msk", &dataset.limits);
+        found.overviews = found.dataset(path, "ovr", dataset);
+        found.mask = found.dataset(path, "msk", dataset);
         found.pam = found.text(&appended(path, "aux.xml"));
         found.world = world_files(path).iter().find_map(|candidate| found.text(candidate));
         found
@@ -40,7 +38,7 @@ impl Sidecars {
         self.mask.as_deref()
     }
 
-    fn dataset(&mut self, path: &Path, extension: &str, limits: &Limits) -> Option<Box<Dataset>> {
+    fn dataset(&mut self, path: &Path, extension: &str, owner: &Dataset) -> Option<Box<Dataset>> {
         // A side file has no side files: `a.tif.ovr.ovr` would lead on for ever.
         if path.extension().is_some_and(|known| known == extension) {
             return None;
@@ -49,7 +47,7 @@ impl Sidecars {
         if !beside.is_file() {
             return None;
         }
-        match OpenOptions::default().with_limits(limits.clone()).open(&beside) {
+        match owner.open_options().open(&beside) {
             Ok(dataset) => {
                 self.files.push(beside.display().to_string());
                 Some(Box::new(dataset))

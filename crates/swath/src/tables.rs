@@ -32,8 +32,16 @@ impl CachedTable {
         Self { table, len, pages: Pages::default() }
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        self.len
+    /// Whether the file has the entry of tile `last`; if not, why.
+    pub(crate) fn check(&self, last: u64, size: u64) -> Result<(), String> {
+        if last >= self.len {
+            return Err(format!("the table of tiles has {} entries, too few for this tile", self.len));
+        }
+        let end = self.table.byte_range(last..last + 1).end;
+        if end > size {
+            return Err(format!("the table of tiles runs beyond the end of the file ({size} bytes)"));
+        }
+        Ok(())
     }
 
     /// Appends the entries to `out`; the table must have them.

@@ -199,23 +199,46 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
         }
         return;
     }
-    let height = inside.height as usize;
-    for (y, row) in rows.enumerate() {
-        match samples {
-            Take::Bands(bands) => {
-                for (slot, band) in bands.iter().enumerate() {
-                    if let Some(target) = out.get_mut(slot * height + y) {
-                        let from = usize::from(*band) * size;
-                        widest(Gather { source: row, step: pixel, from, target, out_step: size, size, at: 0 });
+    widest(GatherRows { native, row_len: spec.native_row_len(), columns, pixel, size, samples, out });
+}
+
+/// Samples that part company: every row of a tile, sample by sample.
+struct GatherRows<'a, 'b> {
+    native: &'a [u8],
+    row_len: usize,
+    /// Bytes of a row that are wanted.
+    columns: std::ops::Range<usize>,
+    /// Bytes of a pixel, and of a sample.
+    pixel: usize,
+    size: usize,
+    samples: &'a Take,
+    out: &'a mut [&'b mut [u8]],
+}
+
+impl Task for GatherRows<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { native, row_len, columns, pixel, size, samples, out } = self;
+        let height = native.len() / row_len.max(1);
+        for (y, row) in native.chunks_exact(row_len.max(1)).enumerate() {
+            let source = row.get(columns.clone()).unwrap_or_default();
+            match samples {
+                Take::Bands(bands) => {
+                    for (slot, band) in bands.iter().enumerate() {
+                        if let Some(target) = out.get_mut(slot * height + y) {
+                            gather(source, pixel, usize::from(*band) * size, target, size, size, 0);
+                        }
                     }
                 }
-            }
-            Take::Pixels { samples, slot, step } => {
-                for (position, band) in samples.iter().enumerate() {
-                    if let Some(target) = out.get_mut(y) {
-                        let at = (usize::from(*slot) + position) * size;
-                        let (from, out_step) = (usize::from(*band) * size, usize::from(*step) * size);
-                        widest(Gather { source: row, step: pixel, from, target, out_step, size, at });
+                Take::Pixels { samples, slot, step } => {
+                    for (position, band) in samples.iter().enumerate() {
+                        if let Some(target) = out.get_mut(y) {
+                            let at = (usize::from(*slot) + position) * size;
+                            let out_step = usize::from(*step) * size;
+                            gather(source, pixel, usize::from(*band) * size, target, out_step, size, at);
+                        }
                     }
                 }
             }
@@ -225,29 +248,14 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
 
 /// Copies one sample of every pixel: `size` bytes at `from` in every `step` bytes of `source`, to `at` in every
 /// `out_step` bytes of `target`.
-struct Gather<'a> {
-    source: &'a [u8],
-    step: usize,
-    from: usize,
-    target: &'a mut [u8],
-    out_step: usize,
-    size: usize,
-    at: usize,
-}
-
-impl Task for Gather<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Self { source, step, from, target, out_step, size, at } = self;
-        match size {
-            1 => gather_sized::<1>(source, step, from, target, out_step, at),
-            2 => gather_sized::<2>(source, step, from, target, out_step, at),
-            4 => gather_sized::<4>(source, step, from, target, out_step, at),
-            8 => gather_sized::<8>(source, step, from, target, out_step, at),
-            _ => gather_sized::<16>(source, step, from, target, out_step, at),
-        }
+#[inline(always)]
+fn gather(source: &[u8], step: usize, from: usize, target: &mut [u8], out_step: usize, size: usize, at: usize) {
+    match size {
+        1 => gather_sized::<1>(source, step, from, target, out_step, at),
+        2 => gather_sized::<2>(source, step, from, target, out_step, at),
+        4 => gather_sized::<4>(source, step, from, target, out_step, at),
+        8 => gather_sized::<8>(source, step, from, target, out_step, at),
+        _ => gather_sized::<16>(source, step, from, target, out_step, at),
     }
 }
 

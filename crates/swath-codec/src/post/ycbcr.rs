@@ -4,7 +4,7 @@ use swath_tiff::structure::layout::YCbCr;
 
 use crate::spec::TileSpec;
 
-/// Fixed-point conversion of one pixel, from the file's own coefficients and reference levels.
+/// Conversion of one pixel, from the file's own coefficients and reference levels.
 struct Convert {
     luma: [f64; 2],
     chroma: [[f64; 2]; 2],

@@ -80,6 +80,37 @@ impl Nodata {
         }
     }
 
+    /// The native-endian bytes that fill a tile without data: the value rounded and clamped to the type, as GDAL's copy
+    /// does it, so that 300 among bytes is 255. NaN among whole numbers is 0.
+    #[must_use]
+    pub fn fill(&self, dtype: SampleType) -> NativeBytes {
+        if let Some(exact) = self.for_dtype(dtype) {
+            return exact;
+        }
+        // Only whole numbers get here: every float type takes every value.
+        let whole = match self.value {
+            NodataValue::Int(v) => i128::from(v),
+            NodataValue::UInt(v) => i128::from(v),
+            // `as` saturates, and makes 0 of NaN.
+            NodataValue::Float(v) => (v + 0.5f64.copysign(v)).trunc() as i128,
+        };
+        macro_rules! clamped {
+            ($t:ty) => {
+                NativeBytes::new(&(whole.clamp(<$t>::MIN.into(), <$t>::MAX.into()) as $t).to_ne_bytes())
+            };
+        }
+        match dtype {
+            SampleType::U8 => clamped!(u8),
+            SampleType::I8 => clamped!(i8),
+            SampleType::U16 => clamped!(u16),
+            SampleType::I16 | SampleType::CI16 => clamped!(i16),
+            SampleType::U32 => clamped!(u32),
+            SampleType::U64 => clamped!(u64),
+            SampleType::I64 => clamped!(i64),
+            _ => clamped!(i32),
+        }
+    }
+
     fn exact_int(&self) -> Option<i128> {
         match self.value {
             NodataValue::Int(v) => Some(i128::from(v)),

@@ -17,15 +17,32 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Chain {
     next: u64,
-    seen: HashSet<u64>,
     ifds: Vec<Ifd>,
     problem: Option<TiffError>,
+}
+
+/// What all walks through one file have seen, so that chains that run into each other cost no more than one.
+#[derive(Debug, Clone, Default)]
+pub struct Visited {
+    offsets: HashSet<u64>,
+    entries: usize,
+}
+
+/// Tags that all directories of a file may have together. Directories can overlap, so a small file can describe more of
+/// them than fit into memory; a million tags are 32 MiB.
+const MAX_ENTRIES: usize = 1 << 20;
+
+impl Visited {
+    /// Whether the directory at this offset was seen.
+    pub fn contains(&self, offset: u64) -> bool {
+        self.offsets.contains(&offset)
+    }
 }
 
 impl Chain {
     /// A walk that starts at the directory `first`.
     pub fn starting_at(first: u64) -> Self {
-        Self { next: first, seen: HashSet::new(), ifds: Vec::new(), problem: None }
+        Self { next: first, ifds: Vec::new(), problem: None }
     }
 
     /// Goes on until the chain ends, is broken, or bytes are lacking. A broken chain is not a failure: what came before
@@ -33,26 +50,33 @@ impl Chain {
     ///
     /// # Errors
     /// Only the range that is lacking.
-    pub fn walk(&mut self, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<(), std::ops::Range<u64>> {
+    pub fn walk(
+        &mut self,
+        visited: &mut Visited,
+        bytes: &Bytes,
+        header: &Header,
+        limits: &Limits,
+    ) -> Result<(), std::ops::Range<u64>> {
         while self.next != 0 {
             let place = Place { ifd: u32::try_from(self.ifds.len()).ok(), ..Place::default() };
-            let fault = if self.seen.contains(&self.next) {
-                TiffError::malformed(format!(
-                    "the chain of directories runs in a circle (back to offset {})",
-                    self.next
-                ))
-            } else if self.ifds.len() as u64 >= u64::from(limits.ifds) {
+            let fault = if visited.offsets.contains(&self.next) {
+                TiffError::malformed(format!("the chain of directories runs back to offset {}, in a circle", self.next))
+            } else if visited.offsets.len() as u64 >= u64::from(limits.ifds) {
                 TiffError::Limit {
                     what: "number of directories",
-                    asked: self.ifds.len() as u64 + 1,
+                    asked: visited.offsets.len() as u64 + 1,
                     allowed: limits.ifds.into(),
                     field: "ifds",
                     place: Place::default(),
                 }
             } else {
                 match Ifd::parse(bytes, header, self.next) {
+                    Ok(ifd) if visited.entries + ifd.entries.len() > MAX_ENTRIES => {
+                        TiffError::malformed(format!("the directories have more than {MAX_ENTRIES} tags together"))
+                    }
                     Ok(ifd) => {
-                        self.seen.insert(self.next);
+                        visited.entries += ifd.entries.len();
+                        visited.offsets.insert(self.next);
                         self.next = ifd.next;
                         self.ifds.push(ifd);
                         continue;
@@ -127,7 +151,7 @@ mod tests {
         file.extend(ifd_pointing_at(8));
         let header = Header { order: ByteOrder::Little, big: false, first_ifd: 8 };
         let mut chain = Chain::starting_at(8);
-        chain.walk(&Bytes::whole(file), &header, &Limits::default()).unwrap();
+        chain.walk(&mut Visited::default(), &Bytes::whole(file), &header, &Limits::default()).unwrap();
         assert_eq!(chain.ifds().len(), 1);
         assert!(chain.problem().unwrap().to_string().contains("circle"));
     }
@@ -142,11 +166,11 @@ mod tests {
         let header = Header { order: ByteOrder::Little, big: false, first_ifd: 8 };
         let bytes = Bytes::whole(file);
         let mut chain = Chain::starting_at(8);
-        chain.walk(&bytes, &header, &Limits::default().with_ifds(10)).unwrap();
+        chain.walk(&mut Visited::default(), &bytes, &header, &Limits::default().with_ifds(10)).unwrap();
         assert_eq!(chain.ifds().len(), 10);
         assert!(matches!(chain.problem(), Some(TiffError::Limit { .. })));
         let mut chain = Chain::starting_at(8);
-        chain.walk(&bytes, &header, &Limits::default()).unwrap();
+        chain.walk(&mut Visited::default(), &bytes, &header, &Limits::default()).unwrap();
         assert_eq!((chain.ifds().len(), chain.problem()), (101, None));
     }
 }

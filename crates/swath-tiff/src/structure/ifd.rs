@@ -1,5 +1,7 @@
 //! One directory of tags.
 
+use std::collections::HashSet;
+
 use crate::{
     error::TiffError,
     structure::{
@@ -9,6 +11,9 @@ use crate::{
     },
     words::limits::Limits,
 };
+
+/// Problems that are told one by one.
+const MAX_PROBLEMS: usize = 16;
 
 /// One tag of a directory; its value may still be elsewhere in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +115,7 @@ impl Ifd {
             Err(lack) => return Err(lack),
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(count as usize);
+        let mut seen = HashSet::with_capacity(count as usize);
         for (index, raw) in body.chunks_exact(entry_len).enumerate() {
             let tag = order.u16(raw);
             let kind = FieldType::from_code(order.u16(raw.get(2..).unwrap_or_default()));
@@ -121,9 +127,11 @@ impl Ifd {
             };
             let inline_at = body_at + (index * entry_len) as u64 + entry_len as u64 - inline_len;
             let inline = count.checked_mul(kind.size()).is_some_and(|len| len <= inline_len);
-            if entries.iter().any(|entry| entry.tag == tag) {
+            if !seen.insert(tag) {
                 // The first one counts, as in libtiff.
-                problems.push(format!("tag {tag} stands more than once; the first is used"));
+                if problems.len() < MAX_PROBLEMS {
+                    problems.push(format!("tag {tag} stands more than once; the first is used"));
+                }
                 continue;
             }
             entries.push(Entry { tag, kind, count, offset: if inline { inline_at } else { pointer } });

@@ -5,7 +5,7 @@ use crate::{
     structure::{
         bytes::{Bytes, Lack},
         header::{ByteOrder, Header},
-        ifd::Ifd,
+        ifd::{Entry, Ifd},
         table::Table,
         tag,
         value::Value,
@@ -60,6 +60,8 @@ pub struct Layout {
     pub tile_width: u32,
     /// Rows of a tile or strip.
     pub tile_height: u32,
+    /// Rows of a strip as the file says, which may be more than the image has.
+    pub rows_per_strip: u32,
     /// Whether the directory has tiles rather than strips.
     pub tiled: bool,
     /// Bits of a stored sample.
@@ -116,24 +118,36 @@ struct Tags<'a> {
 }
 
 impl Tags<'_> {
-    /// Whole numbers of a tag that must be well formed if it is there.
-    fn integers(&self, tag: u16) -> Result<Option<Vec<u64>>, Lack> {
+    /// The first `most` whole numbers of a tag that must be well formed if it is there. The rest is not looked at: in a
+    /// file of a thousand directories that point at the same long list, reading it all would take for ever.
+    fn integers(&self, tag: u16, most: u64) -> Result<Option<Vec<u64>>, Lack> {
         let Some(entry) = self.ifd.entry(tag) else { return Ok(None) };
+        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag)));
         if !entry.kind.is_integer() {
-            return Err(TiffError::malformed(format!("type {} where a whole number belongs", entry.kind.name()))
-                .at_tag(tag)
-                .into());
+            return fault(format!("type {} where a whole number belongs", entry.kind.name()));
         }
-        let Value::Integers(values) = entry.value(self.bytes, self.order, self.limits)? else { return Ok(None) };
+        let end = entry.len().and_then(|len| entry.offset.checked_add(len));
+        if end.is_none_or(|end| end > self.bytes.size()) {
+            return fault(format!("{} values at offset {} run beyond the end of the file", entry.count, entry.offset));
+        }
+        let entry = Entry { count: entry.count.min(most), ..entry.clone() };
+        let Value::Integers(values) = entry.value(self.bytes, self.order, self.limits)? else {
+            return fault(format!("{} bytes where a few numbers belong", entry.count));
+        };
         let values: Result<Vec<u64>, _> = values.into_iter().map(u64::try_from).collect();
-        values.map(Some).map_err(|_| TiffError::malformed("a negative number").at_tag(tag).into())
+        values.map(Some).or_else(|_| fault("a negative number".to_owned()))
+    }
+
+    fn count(&self, tag: u16) -> u64 {
+        self.ifd.entry(tag).map_or(0, |entry| entry.count)
     }
 
     /// A single number of at most `max`.
     fn integer(&self, tag: u16, max: u64) -> Result<Option<u64>, Lack> {
-        let Some(values) = self.integers(tag)? else { return Ok(None) };
-        let [value] = values[..] else {
-            return Err(TiffError::malformed(format!("{} values where one belongs", values.len())).at_tag(tag).into());
+        let Some(values) = self.integers(tag, 1)? else { return Ok(None) };
+        let (1, &[value]) = (self.count(tag), &values[..]) else {
+            let detail = format!("{} values where one belongs", self.count(tag));
+            return Err(TiffError::malformed(detail).at_tag(tag).into());
         };
         if value > max {
             return Err(TiffError::malformed(format!("value {value} is too large ({max} at most)")).at_tag(tag).into());
@@ -148,15 +162,12 @@ impl Tags<'_> {
 
     /// One number that holds for every sample: a list is accepted when its first `samples` entries agree.
     fn per_sample(&self, tag: u16, samples: u16) -> Result<Option<u16>, Lack> {
-        let Some(values) = self.integers(tag)? else { return Ok(None) };
+        let Some(used) = self.integers(tag, samples.into())? else { return Ok(None) };
         let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag)));
-        let used = match values.len() {
-            1 => &values[..1],
-            len => match values.get(..usize::from(samples)) {
-                Some(used) => used,
-                None => return fault(format!("{len} values for {samples} samples")),
-            },
-        };
+        let count = self.count(tag);
+        if count != 1 && count < samples.into() {
+            return fault(format!("{count} values for {samples} samples"));
+        }
         let Some(first) = used.first() else { return fault("no value".into()) };
         if used.iter().any(|value| value != first) {
             return Err(TiffError::unsupported(format!("samples of different kinds: {used:?}")).at_tag(tag).into());
@@ -179,11 +190,12 @@ impl Tags<'_> {
 
     /// ExtraSamples, as strict as libtiff: what is wrong here shifts the meaning of every sample.
     fn extra_samples(&self, samples: u16) -> Result<Vec<u16>, Lack> {
-        let Some(values) = self.integers(tag::EXTRA_SAMPLES)? else { return Ok(Vec::new()) };
         let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag::EXTRA_SAMPLES)));
-        if values.len() > usize::from(samples) {
-            return fault(format!("{} extra samples of {samples} samples", values.len()));
+        let count = self.count(tag::EXTRA_SAMPLES);
+        if count > samples.into() {
+            return fault(format!("{count} extra samples of {samples} samples"));
         }
+        let Some(values) = self.integers(tag::EXTRA_SAMPLES, samples.into())? else { return Ok(Vec::new()) };
         let mut extra = Vec::with_capacity(values.len());
         for value in values {
             match value {
@@ -216,13 +228,19 @@ impl Tags<'_> {
     }
 
     fn floats<const N: usize>(&mut self, tag: u16) -> Result<Option<[f64; N]>, Lack> {
-        let Some(entry) = self.ifd.entry(tag) else { return Ok(None) };
+        let Some(entry) = self.ifd.entry(tag).filter(|entry| entry.count >= N as u64) else { return Ok(None) };
+        let entry = Entry { count: N as u64, ..entry.clone() };
         let value = entry.value(self.bytes, self.order, self.limits).map(Some);
         let value = self.lenient(value)?;
         Ok(value.and_then(|value| value.to_floats()).and_then(|list| list.first_chunk::<N>().copied()))
     }
 
-    fn raw(&self, tag: u16) -> Result<Option<Vec<u8>>, Lack> {
+    /// JPEGTables: a few kilobytes where they are what they say.
+    fn jpeg_tables(&self) -> Result<Option<Vec<u8>>, Lack> {
+        let tag = tag::JPEG_TABLES;
+        if self.ifd.entry(tag).is_some_and(|entry| entry.len().is_none_or(|len| len > 64 << 10)) {
+            return Err(TiffError::malformed("more than 64 KiB of tables").at_tag(tag).into());
+        }
         self.ifd.entry(tag).map(|entry| entry.raw(self.bytes, self.limits).map(<[u8]>::to_vec)).transpose()
     }
 
@@ -316,7 +334,7 @@ impl Layout {
         let predictor = tags.lenient_integer(tag::PREDICTOR, u16::MAX.into())?.unwrap_or(1);
         let predictor = match predictor {
             _ if !compression.takes_predictor() => Predictor::None,
-            0 | 1 => Predictor::None,
+            1 => Predictor::None,
             2 => Predictor::Horizontal,
             3 => Predictor::FloatingPoint,
             other => {
@@ -329,7 +347,8 @@ impl Layout {
             tags.lenient_integer(tag::PHOTOMETRIC, u16::MAX.into())?.map(|code| Photometric::from_code(code as u16));
         let extra_samples = tags.extra_samples(samples)?;
         if photometric == Some(Photometric::Palette) && bits < 8 {
-            let colors = tags.integers(tag::COLOR_MAP)?.map_or(0, |colors| colors.len());
+            tags.integers(tag::COLOR_MAP, 3 << bits)?;
+            let colors = tags.count(tag::COLOR_MAP);
             if colors != 3 << bits {
                 let detail = format!("{colors} numbers where a palette of {bits} bits has {}", 3 << bits);
                 return Err(TiffError::malformed(detail).at_tag(tag::COLOR_MAP).into());
@@ -343,17 +362,20 @@ impl Layout {
         let subfile_type = subfile_type(&mut tags)?;
         let ycbcr = if photometric == Some(Photometric::YCbCr) { Some(ycbcr(&mut tags)?) } else { None };
         let t4_options = tags.lenient_integer(tag::T4_OPTIONS, u32::MAX.into())?.unwrap_or(0) as u32;
-        let lerc = {
-            let list = tags.integers(tag::LERC_PARAMETERS);
+        let lerc = if compression == Compression::Lerc {
+            let list = tags.integers(tag::LERC_PARAMETERS, 2);
             tags.lenient(list)?.unwrap_or_default().into_iter().map(|value| value as u32).collect()
+        } else {
+            Vec::new()
         };
-        let jpeg_tables = if compression == Compression::Jpeg { tags.raw(tag::JPEG_TABLES)? } else { None };
+        let jpeg_tables = if compression == Compression::Jpeg { tags.jpeg_tables()? } else { None };
 
         let layout = Self {
             width,
             height,
             tile_width,
             tile_height,
+            rows_per_strip: rows_per_strip.map_or(tile_height, |rows| rows as u32),
             tiled,
             bits,
             format,
@@ -463,7 +485,7 @@ fn subfile_type(tags: &mut Tags<'_>) -> Result<u32, Lack> {
 }
 
 fn ycbcr(tags: &mut Tags<'_>) -> Result<YCbCr, Lack> {
-    let subsampling = tags.integers(tag::YCBCR_SUBSAMPLING);
+    let subsampling = tags.integers(tag::YCBCR_SUBSAMPLING, 2);
     let subsampling = match tags.lenient(subsampling)?.as_deref() {
         Some([across, down, ..]) => (*across, *down),
         _ => (2, 2),

@@ -130,6 +130,8 @@ impl Value {
         match kind {
             FieldType::Ascii => Self::Text(text(bytes)),
             FieldType::Undefined | FieldType::Unknown(_) => Self::Raw(bytes.to_vec()),
+            // A byte takes sixteen as a number; long lists of bytes are not read one by one anyway.
+            FieldType::Byte | FieldType::SByte if bytes.len() > 1 << 16 => Self::Raw(bytes.to_vec()),
             FieldType::Byte => integers(1, &|raw| raw.first().copied().unwrap_or_default().into()),
             FieldType::SByte => integers(1, &|raw| i128::from(raw.first().copied().unwrap_or_default() as i8)),
             FieldType::Short => integers(2, &|raw| order.u16(raw).into()),
@@ -140,8 +142,15 @@ impl Value {
             FieldType::SLong8 => integers(8, &|raw| i128::from(order.u64(raw) as i64)),
             FieldType::Float => floats(4, &|raw| f64::from(f32::from_bits(order.u32(raw)))),
             FieldType::Double => floats(8, &|raw| f64::from_bits(order.u64(raw))),
-            FieldType::Rational => floats(8, &|raw| f64::from(order.u32(raw)) / f64::from(half(raw))),
-            FieldType::SRational => floats(8, &|raw| f64::from(order.u32(raw) as i32) / f64::from(half(raw) as i32)),
+            // 0 over 0 is 0, as in libtiff.
+            FieldType::Rational => floats(8, &|raw| match order.u32(raw) {
+                0 => 0.0,
+                numerator => f64::from(numerator) / f64::from(half(raw)),
+            }),
+            FieldType::SRational => floats(8, &|raw| match order.u32(raw) as i32 {
+                0 => 0.0,
+                numerator => f64::from(numerator) / f64::from(half(raw) as i32),
+            }),
         }
     }
 

@@ -15,8 +15,8 @@ pub struct Limits {
     pub tag_bytes: u64,
     /// Decoded bytes of one read for each byte of the file; `decoded_floor` is always allowed.
     ///
-    /// Mostly empty rasters are legitimate, but their tile table grows with them. A file of a few hundred bytes that
-    /// declares gigabytes is not a raster.
+    /// A file of a few hundred bytes that declares gigabytes is not a raster. Mostly empty ones are legitimate, and large
+    /// ones need this raised for a whole read; windows of them do not.
     pub expansion: u64,
     /// Decoded bytes that are never refused for their ratio to the file's size.
     pub decoded_floor: u64,
@@ -72,7 +72,7 @@ impl Default for Limits {
             decoded_bytes: 64 << 30,
             tile_bytes: 4 << 30,
             ifds: 65_536,
-            tag_bytes: 64 << 20,
+            tag_bytes: 16 << 20,
             // An f32 raster of one value in zstd tiles of 512², the steepest that is met in practice, comes to 14 000.
             expansion: 16_384,
             decoded_floor: 192 << 20,

@@ -52,3 +52,38 @@ fn circle_of_directories_ends() {
     assert!(dataset.overviews().unwrap().is_empty());
     assert!(dataset.chain_problems().unwrap()[0].to_string().contains("circle"));
 }
+
+#[test]
+fn sub_directories_that_share_a_chain_are_visited_once() {
+    // A chain of 200 directories, each of which names the same two hundred as its own.
+    let mut file = File::default();
+    for _ in 0..200 {
+        file.directories.push(Directory::tiled(16, 16, 16, |_, _| 1).with(330, Tag::Long(vec![0; 200])));
+    }
+    let mut bytes = file.bytes();
+    let mut offsets = vec![8u32];
+    loop {
+        let at = offsets[offsets.len() - 1] as usize;
+        let count = u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;
+        let end = at + 2 + count * 12;
+        let next = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap());
+        if next == 0 {
+            break;
+        }
+        offsets.push(next);
+    }
+    for at in &offsets {
+        let count = u16::from_le_bytes([bytes[*at as usize], bytes[*at as usize + 1]]) as usize;
+        for entry in 0..count {
+            let entry = *at as usize + 2 + entry * 12;
+            if bytes[entry..entry + 2] == 330u16.to_le_bytes() {
+                let value = u32::from_le_bytes(bytes[entry + 8..entry + 12].try_into().unwrap()) as usize;
+                for (index, offset) in offsets.iter().enumerate() {
+                    bytes[value + index * 4..value + index * 4 + 4].copy_from_slice(&offset.to_le_bytes());
+                }
+            }
+        }
+    }
+    let dataset = open(bytes).unwrap();
+    assert_eq!(dataset.images().unwrap().count(), 200);
+}

@@ -88,3 +88,31 @@ fn dimensions_at_the_edges_of_integers_are_errors_not_overflows() {
         }
     }
 }
+
+#[test]
+fn list_of_tiles_is_not_made_for_a_table_that_is_not_there() {
+    // Two hundred million tiles of one pixel, and a table of one.
+    let directory = Directory {
+        tags: vec![
+            (256, Tag::Long(vec![150_000_000])),
+            (257, Tag::Long(vec![1])),
+            (258, Tag::Short(vec![8])),
+            (322, Tag::Long(vec![1])),
+            (323, Tag::Long(vec![1])),
+        ],
+        tiles: vec![vec![7]],
+    };
+    let error = File::of(directory).open().unwrap().read(&ReadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("table"), "{error}");
+}
+
+#[test]
+fn tile_larger_than_the_file_can_mean_is_refused_even_for_a_small_window() {
+    let directory = Directory::tiled(16, 16, 16, |_, _| 0)
+        .with(322, Tag::Long(vec![1 << 15]))
+        .with(323, Tag::Long(vec![1 << 15]))
+        .deflated();
+    let dataset = File::of(directory).open().unwrap();
+    let error = dataset.read(&ReadOptions::default().with_window(Window::new(0, 0, 1, 1))).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Limit(_)), "{error}");
+}

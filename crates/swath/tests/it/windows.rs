@@ -107,7 +107,9 @@ fn bands_and_interleaving_agree_for_chunky_and_planar_files() {
 
 #[test]
 fn sparse_tiles_are_nodata_or_zero() {
-    for (nodata, expected) in [(None, 0), (Some("200"), 200), (Some("300"), 0), (Some("nan"), 0)] {
+    for (nodata, expected) in
+        [(None, 0), (Some("200"), 200), (Some("300"), 255), (Some("-4"), 0), (Some("3.7"), 4), (Some("nan"), 0)]
+    {
         let mut directory = Directory::tiled(32, 32, 16, |_, _| 9);
         directory.tiles[1].clear();
         if let Some(text) = nodata {
@@ -187,4 +189,41 @@ fn single_tiles_can_be_had_raw_and_decoded() {
     assert_eq!((tile.len(), tile[0], tile[17]), (256, value(16, 16), value(17, 17)));
     assert_ne!(dataset.tile_bytes(dataset.main(), 1, 1, 0).unwrap().unwrap(), tile, "these are the stored bytes");
     assert!(dataset.tile(dataset.main(), 2, 0, 0).is_err());
+}
+
+/// One strip as large as the image, stored as it is: rows are read as they are wanted.
+#[test]
+fn huge_uncompressed_strip_is_read_in_rows_whatever_the_bands() {
+    let (width, height) = (700u32, 900u32);
+    let sample = |x: u32, y: u32, band: u32| (x * 5 + y * 3 + band * 70) as u8;
+    let pixel = |index: u32| (0..3).map(move |band| sample(index % width, index / width, band));
+    let chunky = Directory {
+        tags: vec![
+            (256, Tag::Long(vec![width])),
+            (257, Tag::Long(vec![height])),
+            (258, Tag::Short(vec![8, 8, 8])),
+            (262, Tag::Short(vec![2])),
+            (277, Tag::Short(vec![3])),
+        ],
+        tiles: vec![(0..width * height).flat_map(pixel).collect()],
+    };
+    let plane = |band: u32| (0..width * height).map(|index| sample(index % width, index / width, band)).collect();
+    let planar = Directory { tiles: (0..3).map(plane).collect(), ..chunky.clone().with(284, Tag::Short(vec![2])) };
+    for directory in [chunky, planar] {
+        let dataset = File::of(directory).open().unwrap();
+        for interleave in [Interleave::Band, Interleave::Pixel] {
+            for window in [Window::new(0, 0, width, height), Window::new(100, 450, 300, 444)] {
+                let options = ReadOptions::default().with_window(window).with_interleave(interleave);
+                let raster = dataset.read(&options).unwrap();
+                for (x, y, band) in [(0, 0, 0), (299, 443, 2), (17, 200, 1), (250, 90, 2)] {
+                    let pixel = (y * window.width + x) as usize;
+                    let at = match interleave {
+                        Interleave::Band => band as usize * window.pixels() as usize + pixel,
+                        Interleave::Pixel => pixel * 3 + band as usize,
+                    };
+                    assert_eq!(raster.bytes()[at], sample(x + window.x, y + window.y, band));
+                }
+            }
+        }
+    }
 }
