@@ -199,63 +199,103 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
         }
         return;
     }
-    widest(GatherRows { native, row_len: spec.native_row_len(), columns, pixel, size, samples, out });
-}
-
-/// Samples that part company: every row of a tile, sample by sample.
-struct GatherRows<'a, 'b> {
-    native: &'a [u8],
-    row_len: usize,
-    /// Bytes of a row that are wanted.
-    columns: std::ops::Range<usize>,
-    /// Bytes of a pixel, and of a sample.
-    pixel: usize,
-    size: usize,
-    samples: &'a Take,
-    out: &'a mut [&'b mut [u8]],
-}
-
-impl Task for GatherRows<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Self { native, row_len, columns, pixel, size, samples, out } = self;
-        let height = native.len() / row_len.max(1);
-        for (y, row) in native.chunks_exact(row_len.max(1)).enumerate() {
-            let source = row.get(columns.clone()).unwrap_or_default();
-            match samples {
-                Take::Bands(bands) => {
-                    for (slot, band) in bands.iter().enumerate() {
-                        if let Some(target) = out.get_mut(slot * height + y) {
-                            gather(source, pixel, usize::from(*band) * size, target, size, size, 0);
-                        }
-                    }
-                }
-                Take::Pixels { samples, slot, step } => {
-                    for (position, band) in samples.iter().enumerate() {
-                        if let Some(target) = out.get_mut(y) {
-                            let at = (usize::from(*slot) + position) * size;
-                            let out_step = usize::from(*step) * size;
-                            gather(source, pixel, usize::from(*band) * size, target, out_step, size, at);
-                        }
-                    }
+    let rows = Rows { native, row_len: spec.native_row_len().max(1), columns };
+    match samples {
+        Take::Bands(bands) => {
+            let height = inside.height as usize;
+            for (band, out) in bands.iter().zip(out.chunks_mut(height.max(1))) {
+                take_band(&rows, size, spec.samples, (*band).into(), out);
+            }
+        }
+        Take::Pixels { samples, slot, step } => {
+            for (position, band) in samples.iter().enumerate() {
+                let at = (usize::from(*slot) + position) * size;
+                let (from, out_step) = (usize::from(*band) * size, usize::from(*step) * size);
+                for (source, target) in rows.iter().zip(out.iter_mut()) {
+                    widest(Gather { source, step: pixel, from, target, out_step, size, at });
                 }
             }
         }
     }
 }
 
-/// Copies one sample of every pixel: `size` bytes at `from` in every `step` bytes of `source`, to `at` in every
+/// Native rows, of which some columns are wanted.
+struct Rows<'a> {
+    native: &'a [u8],
+    row_len: usize,
+    columns: std::ops::Range<usize>,
+}
+
+impl<'a> Rows<'a> {
+    fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
+        let columns = self.columns.clone();
+        self.native.chunks_exact(self.row_len).map(move |row| row.get(columns.clone()).unwrap_or_default())
+    }
+}
+
+/// One sample of every pixel, row by row. The common pixels have a task each: with the sizes known, it becomes shuffles.
+fn take_band(rows: &Rows<'_>, size: usize, samples: u16, band: usize, out: &mut [&mut [u8]]) {
+    match (size, samples) {
+        (1, 2) => widest(TakeBand::<1, 2> { rows, band, out }),
+        (1, 3) => widest(TakeBand::<1, 3> { rows, band, out }),
+        (1, 4) => widest(TakeBand::<1, 4> { rows, band, out }),
+        (2, 2) => widest(TakeBand::<2, 2> { rows, band, out }),
+        (2, 3) => widest(TakeBand::<2, 3> { rows, band, out }),
+        (2, 4) => widest(TakeBand::<2, 4> { rows, band, out }),
+        (4, 2) => widest(TakeBand::<4, 2> { rows, band, out }),
+        (4, 3) => widest(TakeBand::<4, 3> { rows, band, out }),
+        (4, 4) => widest(TakeBand::<4, 4> { rows, band, out }),
+        _ => {
+            let step = usize::from(samples) * size;
+            for (source, target) in rows.iter().zip(out) {
+                widest(Gather { source, step, from: band * size, target, out_step: size, size, at: 0 });
+            }
+        }
+    }
+}
+
+struct TakeBand<'a, 'b, const SIZE: usize, const SAMPLES: usize> {
+    rows: &'a Rows<'a>,
+    band: usize,
+    out: &'a mut [&'b mut [u8]],
+}
+
+impl<const SIZE: usize, const SAMPLES: usize> Task for TakeBand<'_, '_, SIZE, SAMPLES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (source, target) in self.rows.iter().zip(self.out) {
+            pick::<SIZE, SAMPLES>(source, self.band, target.as_chunks_mut::<SIZE>().0);
+        }
+    }
+}
+
+/// Any other arrangement, for one row: `size` bytes at `from` in every `step` bytes of `source`, to `at` in every
 /// `out_step` bytes of `target`.
-#[inline(always)]
-fn gather(source: &[u8], step: usize, from: usize, target: &mut [u8], out_step: usize, size: usize, at: usize) {
-    match size {
-        1 => gather_sized::<1>(source, step, from, target, out_step, at),
-        2 => gather_sized::<2>(source, step, from, target, out_step, at),
-        4 => gather_sized::<4>(source, step, from, target, out_step, at),
-        8 => gather_sized::<8>(source, step, from, target, out_step, at),
-        _ => gather_sized::<16>(source, step, from, target, out_step, at),
+struct Gather<'a> {
+    source: &'a [u8],
+    step: usize,
+    from: usize,
+    target: &'a mut [u8],
+    out_step: usize,
+    size: usize,
+    at: usize,
+}
+
+impl Task for Gather<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { source, step, from, target, out_step, size, at } = self;
+        match size {
+            1 => gather_sized::<1>(source, step, from, target, out_step, at),
+            2 => gather_sized::<2>(source, step, from, target, out_step, at),
+            4 => gather_sized::<4>(source, step, from, target, out_step, at),
+            8 => gather_sized::<8>(source, step, from, target, out_step, at),
+            _ => gather_sized::<16>(source, step, from, target, out_step, at),
+        }
     }
 }
 
@@ -268,22 +308,6 @@ fn gather_sized<const SIZE: usize>(
     out_step: usize,
     at: usize,
 ) {
-    // The common pixel sizes as constants let the compiler turn the loop into shuffles.
-    if out_step == SIZE && at == 0 {
-        let (targets, _) = target.as_chunks_mut::<SIZE>();
-        return match step / SIZE {
-            2 => pick::<SIZE, 2>(source, from / SIZE, targets),
-            3 => pick::<SIZE, 3>(source, from / SIZE, targets),
-            4 => pick::<SIZE, 4>(source, from / SIZE, targets),
-            _ => {
-                for (pixel, target) in source.chunks_exact(step).zip(targets) {
-                    if let Some(sample) = pixel.get(from..).and_then(<[u8]>::first_chunk::<SIZE>) {
-                        *target = *sample;
-                    }
-                }
-            }
-        };
-    }
     for (pixel, target) in source.chunks_exact(step).zip(target.chunks_exact_mut(out_step)) {
         if let (Some(sample), Some(target)) =
             (pixel.get(from..).and_then(<[u8]>::first_chunk::<SIZE>), target.get_mut(at..at + SIZE))
