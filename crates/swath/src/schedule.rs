@@ -382,9 +382,18 @@ impl<'a, 'o> Producer<'a, 'o> {
             self.queue.push_back(Job { reads: Vec::new(), tasks: at_hand });
         }
         let mut jobs: Vec<Option<Job<'a>>> = Vec::new();
+        // Few tiles that compress well would make one short read, and one thread would decode them all.
+        let fair = ranges.len().div_ceil(self.order.threads.max(1) * 8);
+        let tile_len = self.order.image.tile_len().max(1);
+        let most = fair.max((WORTH_A_THREAD / tile_len) as usize).max(1);
         for merged in coalesce(&ranges, Merge { gap: GAP, max_len: self.merge_len }) {
-            let tasks = merged.members.iter().filter_map(|member| single.get_mut(*member)?.take()).collect();
-            jobs.push(Some(Job { reads: vec![merged.range], tasks }));
+            for members in merged.members.chunks(most) {
+                let ends = members.iter().filter_map(|member| ranges.get(*member));
+                let start = ends.clone().map(|range| range.start).min().unwrap_or_default();
+                let end = ends.map(|range| range.end).max().unwrap_or_default();
+                let tasks = members.iter().filter_map(|member| single.get_mut(*member)?.take()).collect();
+                jobs.push(Some(Job { reads: vec![start..end], tasks }));
+            }
         }
         // Threads that draw in turn get parts of the file, and so of the output, that lie apart: on neighbouring tiles they
         // would wait for each other while the system clears the huge page that both write to first.
