@@ -390,9 +390,9 @@ impl<'a, 'o> Producer<'a, 'o> {
             for members in merged.members.chunks(most) {
                 let ends = members.iter().filter_map(|member| ranges.get(*member));
                 let start = ends.clone().map(|range| range.start).min().unwrap_or_default();
-                let end = ends.map(|range| range.end).max().unwrap_or_default();
+                let read = start..ends.map(|range| range.end).max().unwrap_or_default();
                 let tasks = members.iter().filter_map(|member| single.get_mut(*member)?.take()).collect();
-                jobs.push(Some(Job { reads: vec![start..end], tasks }));
+                jobs.push(Some(Job { reads: vec![read], tasks }));
             }
         }
         // Threads that draw in turn get parts of the file, and so of the output, that lie apart: on neighbouring tiles they
