@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use swath_tiff::geo::world;
+
 use crate::dataset::Dataset;
 
 /// What was found beside a file. Only local files have sidecars here.
@@ -26,7 +28,8 @@ impl Sidecars {
         found.overviews = found.dataset(path, "ovr", dataset);
         found.mask = found.dataset(path, "msk", dataset);
         found.pam = found.text(&appended(path, "aux.xml"));
-        found.world = world_files(path).iter().find_map(|candidate| found.text(candidate));
+        let names = world::side_names(&path.to_string_lossy());
+        found.world = names.world.iter().find_map(|candidate| found.text(Path::new(candidate)));
         found
     }
 
@@ -76,17 +79,4 @@ fn appended(path: &Path, extension: &str) -> PathBuf {
     name.push(".");
     name.push(extension);
     name.into()
-}
-
-/// GDAL's candidates: first and last letter of the extension with a `w`, the extension with a `w`, then `wld`.
-fn world_files(path: &Path) -> Vec<PathBuf> {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("tif");
-    let mut chars = extension.chars();
-    let short: String = chars.next().into_iter().chain(chars.next_back()).chain(['w']).collect();
-    let mut found = Vec::new();
-    for candidate in [short, format!("{extension}w"), "wld".to_owned()] {
-        found.push(path.with_extension(&candidate));
-        found.push(path.with_extension(candidate.to_uppercase()));
-    }
-    found
 }
