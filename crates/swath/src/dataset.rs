@@ -51,6 +51,15 @@ pub struct Dataset {
 /// Problems of directories that are told one by one.
 const MAX_PROBLEMS: usize = 64;
 
+/// Whose overviews and masks a directory may hold.
+#[derive(Debug, Clone, Copy)]
+enum Parent {
+    /// The first image's.
+    Main,
+    /// Another page's.
+    Page,
+}
+
 /// The directories after the first, read when first asked for.
 #[derive(Debug)]
 struct Rest {
@@ -363,10 +372,12 @@ impl Dataset {
             let index = index as u32;
             let subs = self.sub_ifds(&ifd, &mut visited, &mut problems)?;
             if index > 0 {
-                self.add_image(index, ifd, &mut images, &mut problems)?;
+                self.add_image(index, ifd, Parent::Main, &mut images, &mut problems)?;
             }
+            // What hangs off another page is that page's, however alike the sizes.
+            let parent = if index == 0 { Parent::Main } else { Parent::Page };
             for sub in subs {
-                self.add_image(next_sub, sub, &mut images, &mut problems)?;
+                self.add_image(next_sub, sub, parent, &mut images, &mut problems)?;
                 next_sub += 1;
             }
         }
@@ -406,6 +417,7 @@ impl Dataset {
         &self,
         index: u32,
         ifd: Ifd,
+        parent: Parent,
         images: &mut Vec<(Image, Role)>,
         problems: &mut Vec<TiffError>,
     ) -> Result<(), Error> {
@@ -417,7 +429,10 @@ impl Dataset {
         let place = swath_tiff::Place { ifd: Some(index), ..Default::default() };
         match layout.and_then(|layout| Image::new(index, ifd, layout, &self.limits)) {
             Ok(image) => {
-                let role = self.role(&image);
+                let role = match parent {
+                    Parent::Main => self.role(&image),
+                    Parent::Page => Role::Page,
+                };
                 images.push((image, role));
             }
             // A damaged page must not hide the others, nor the first image.

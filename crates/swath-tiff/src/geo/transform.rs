@@ -127,31 +127,6 @@ impl GeoTransform {
         // In this order the sums undo GDAL's when it wrote the file, to the last bit.
         Self([c - (a * 0.5 + b * 0.5), a, b, f - (d * 0.5 + e * 0.5), d, e])
     }
-
-    /// Reads a world file: six numbers, one a line, in the order a, d, b, e, c, f, for the centre of the first pixel.
-    ///
-    /// `None` where it has fewer than six numbers or describes no map (GDAL's conditions).
-    #[must_use]
-    pub fn from_world_file(text: &str) -> Option<Self> {
-        let mut terms = [0.0; 6];
-        let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
-        for term in &mut terms {
-            // Some programs write the decimal point of their user's country.
-            *term = lines.next()?.split_whitespace().next()?.replace(',', ".").parse().ok()?;
-        }
-        let [a, d, b, e, c, f] = terms;
-        let map = Self([c, a, b, f, d, e]);
-        let flat = (a == 0.0 && b == 0.0) || (d == 0.0 && e == 0.0);
-        (map.is_finite() && !flat).then(|| map.centre_to_corner())
-    }
-
-    /// The six lines of a world file for this map.
-    #[must_use]
-    pub fn to_world_file(self) -> String {
-        let [_, a, b, _, d, e] = self.0;
-        let (x, y) = self.apply(0.5, 0.5);
-        [a, d, b, e, x, y].iter().map(|v| format!("{v:.12}\n")).collect()
-    }
 }
 
 /// Reads the model tags. `keys` says whether a pixel is an area or a point.
@@ -326,15 +301,5 @@ mod tests {
         let map = GeoTransform::from_affine([0.0, 1.0, 10.0, 1.0, 0.0, 20.0]);
         assert_eq!(map.bounds(3, 5), (10.0, 20.0, 15.0, 23.0));
         assert_eq!(map.to_affine(), [0.0, 1.0, 10.0, 1.0, 0.0, 20.0]);
-    }
-
-    #[test]
-    fn world_file_starts_at_the_centre_of_the_first_pixel() {
-        let map = GeoTransform::from_world_file("2\r\n0\r\n0\r\n-3\r\n11\r\n18.5\r\n").unwrap();
-        assert_eq!(map, GeoTransform([10.0, 2.0, 0.0, 20.0, 0.0, -3.0]));
-        assert_eq!(GeoTransform::from_world_file(&map.to_world_file()), Some(map));
-        assert!(GeoTransform::from_world_file("1\n0\n0\n-1\n5\n").is_none());
-        assert!(GeoTransform::from_world_file("0\n0\n0\n0\n5\n5\n").is_none());
-        assert!(GeoTransform::from_world_file("nan\n0\n0\n1\n5\n5\n").is_none());
     }
 }

@@ -87,3 +87,35 @@ fn sub_directories_that_share_a_chain_are_visited_once() {
     let dataset = open(bytes).unwrap();
     assert_eq!(dataset.images().unwrap().count(), 200);
 }
+
+/// Two pages, each with a smaller copy of its own in SubIFDs.
+#[test]
+fn overviews_of_another_page_are_not_the_first_ones() {
+    let page = |value: u8| Directory::tiled(64, 64, 16, move |_, _| value).with(330, Tag::Long(vec![0]));
+    let small = |value: u8| Directory::tiled(32, 32, 16, move |_, _| value).with(254, Tag::Long(vec![1]));
+    let file = File { directories: vec![page(1), page(2), small(11), small(12)], ..File::default() };
+    let mut bytes = file.bytes();
+    // The four directories as a chain; the first two then name the last two as their own, and the chain ends after two.
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let end = |bytes: &[u8], at: usize| at + 2 + u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize * 12;
+    let mut offsets = vec![8usize];
+    while offsets.len() < 4 {
+        let last = offsets[offsets.len() - 1];
+        offsets.push(word(&bytes, end(&bytes, last)) as usize);
+    }
+    for (parent, child) in [(0, 2), (1, 3)] {
+        let at = offsets[parent];
+        let entry =
+            (at + 2..end(&bytes, at)).step_by(12).find(|entry| bytes[*entry..*entry + 2] == 330u16.to_le_bytes());
+        let value = entry.unwrap() + 8;
+        bytes[value..value + 4].copy_from_slice(&(offsets[child] as u32).to_le_bytes());
+    }
+    for index in [1, 2] {
+        let next = end(&bytes, offsets[index]);
+        bytes[next..next + 4].fill(0);
+    }
+    let dataset = open(bytes).unwrap();
+    assert_eq!(dataset.overviews().unwrap().len(), 1);
+    assert_eq!(dataset.read(&ReadOptions::default().with_overview(0)).unwrap().bytes()[0], 11);
+    assert_eq!(dataset.read(&ReadOptions::default().with_ifd(1)).unwrap().bytes()[0], 2);
+}
