@@ -41,6 +41,17 @@ pub enum CodecError {
     /// No decoder at all.
     #[error("{0} is not supported")]
     NoDecoder(String),
+    /// No encoder at all.
+    #[error("{0} cannot be written")]
+    NoEncoder(String),
+    /// The encoder does not take this setting, or its library failed.
+    #[error("{codec}: {detail}")]
+    Encode {
+        /// Name of the codec.
+        codec: &'static str,
+        /// What is wrong.
+        detail: String,
+    },
     /// The tile asks for more memory than allowed.
     #[error("{codec}: the tile asks for {asked} bytes, {allowed} are allowed")]
     Limit {
@@ -57,6 +68,11 @@ impl CodecError {
     /// A contradiction in the compressed bytes.
     pub fn corrupt(codec: &'static str, detail: impl Into<String>) -> Self {
         Self::Corrupt { codec, detail: detail.into() }
+    }
+
+    /// A setting that the encoder does not take, or a failure of its library.
+    pub fn encode(codec: &'static str, detail: impl Into<String>) -> Self {
+        Self::Encode { codec, detail: detail.into() }
     }
 
     /// A kind of sample or stream that the codec does not take.

@@ -5,6 +5,7 @@
 pub mod adapt;
 pub mod codec;
 pub mod decode;
+pub mod encode;
 pub mod error;
 pub mod host;
 pub mod memory;
@@ -15,6 +16,7 @@ pub mod simd;
 pub mod spec;
 
 pub use decode::{Decode, Fill, Form};
+pub use encode::Encode;
 pub use error::CodecError;
 pub use registry::Registry;
 pub use scratch::Scratch;

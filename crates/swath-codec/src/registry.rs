@@ -1,4 +1,4 @@
-//! Which decoder serves which compression.
+//! Which codec serves which compression.
 
 use std::{fmt, sync::Arc};
 
@@ -7,15 +7,20 @@ use swath_tiff::Compression;
 use crate::{
     adapt, codec,
     decode::{Decode, Fill},
+    encode::{Encode, Settings},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
 };
 
-/// Which decoder serves which compression: a plain value, so that a program can add or leave out what it likes.
+/// Makes the encoder for tiles of one spec.
+pub type MakeEncoder = fn(&TileSpec, &Settings) -> Result<Arc<dyn Encode>, CodecError>;
+
+/// Which codec serves which compression: a plain value, so that a program can add or leave out what it likes.
 #[derive(Clone)]
 pub struct Registry {
     decoders: Vec<(Compression, Arc<dyn Decode>)>,
+    encoders: Vec<(Compression, MakeEncoder)>,
 }
 
 impl fmt::Debug for Registry {
@@ -35,9 +40,25 @@ impl Decode for NotBuilt {
 }
 
 impl Registry {
-    /// No decoder at all.
+    /// No codec at all.
     pub fn empty() -> Self {
-        Self { decoders: Vec::new() }
+        Self { decoders: Vec::new(), encoders: Vec::new() }
+    }
+
+    /// Adds an encoder; an earlier one for the same compression gives way.
+    pub fn insert_encoder(&mut self, compression: Compression, make: MakeEncoder) {
+        self.encoders.retain(|(known, _)| *known != compression);
+        self.encoders.push((compression, make));
+    }
+
+    /// An encoder for tiles of this spec.
+    ///
+    /// # Errors
+    /// When there is none, or it does not take such samples or settings.
+    pub fn encoder(&self, spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+        let found = self.encoders.iter().find(|(known, _)| *known == spec.compression);
+        let (_, make) = found.ok_or_else(|| CodecError::NoEncoder(spec.compression.to_string()))?;
+        make(spec, settings)
     }
 
     /// Adds a decoder; an earlier one for the same compression gives way.
