@@ -1,6 +1,9 @@
-//! What every source must do; called by the tests of each source.
+//! What every source and sink must do; called by the tests of each.
 
-use crate::source::{ReadInto, Source};
+use crate::{
+    sink::{BLOCK, Sink},
+    source::{ReadInto, Source},
+};
 
 /// Checks a source that holds exactly `expected`.
 ///
@@ -33,10 +36,64 @@ pub fn check_source(source: &dyn Source, expected: &[u8]) {
     });
 }
 
+/// Writes a file with holes to a sink, takes the holes out, commits, and gives the bytes the file must then have.
+///
+/// # Panics
+/// When the sink refuses.
+pub fn fill_sink(mut sink: Box<dyn Sink>) -> Vec<u8> {
+    let piece = |seed: u64, len: u64| -> Vec<u8> { (0..len).map(|value| (value * 31 + seed * 17) as u8).collect() };
+    // Pieces that fill their blocks and pieces that do not, written from the back by several threads.
+    let parts = [(0, 100), (BLOCK * 40, 5000), (BLOCK * 1000, BLOCK), (BLOCK * 100_000, BLOCK * 5 + 7)];
+    std::thread::scope(|scope| {
+        for (seed, (offset, len)) in parts.iter().enumerate().rev() {
+            let sink = &*sink;
+            scope.spawn(move || assert!(sink.write_at(*offset, &piece(seed as u64, *len)).is_ok()));
+        }
+    });
+    let mut gaps = Vec::new();
+    let mut expected = Vec::new();
+    for (seed, pair) in parts.iter().enumerate() {
+        let (offset, len) = *pair;
+        expected.extend(piece(seed as u64, len));
+        if let Some((next, _)) = parts.get(seed + 1) {
+            let end = (offset + len).div_ceil(BLOCK) * BLOCK;
+            expected.resize(expected.len().div_ceil(BLOCK as usize) * BLOCK as usize, 0);
+            gaps.push(end..*next);
+        }
+    }
+    assert!(sink.remove(&gaps, BLOCK * 100_005 + 7).is_ok(), "gaps");
+    assert!(sink.write_at(3, b"head").is_ok(), "a write after the gaps are gone");
+    expected[3..7].copy_from_slice(b"head");
+    assert!(sink.commit(expected.len() as u64).is_ok(), "commit");
+    expected
+}
+
 #[cfg(test)]
 mod tests {
-    use super::check_source;
-    use crate::{FileSource, MemorySource, wrap::count::Count};
+    use super::{check_source, fill_sink};
+    use crate::{FileSink, FileSource, MemorySink, MemorySource, StreamSink, wrap::count::Count};
+
+    #[test]
+    fn every_sink_conforms() {
+        let (sink, memory) = MemorySink::new("memory");
+        let expected = fill_sink(Box::new(sink));
+        assert!(memory.take().as_deref() == Some(&expected[..]), "memory");
+        let folder = std::env::temp_dir().join(format!("swath-io-sinks-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        fill_sink(Box::new(FileSink::create(folder.join("file")).unwrap()));
+        assert!(std::fs::read(folder.join("file")).unwrap() == expected, "file");
+        // Shared memory cannot take ranges out: there bytes are moved.
+        if let Ok(sink) = FileSink::create(format!("/dev/shm/swath-io-sink-{}", std::process::id())) {
+            let path = std::path::PathBuf::from(crate::Sink::name(&sink));
+            fill_sink(Box::new(sink));
+            assert!(std::fs::read(&path).unwrap() == expected, "tmpfs");
+            std::fs::remove_file(path).unwrap();
+        }
+        let stream = std::fs::File::create(folder.join("stream")).unwrap();
+        fill_sink(Box::new(StreamSink::new("stream", stream).unwrap()));
+        assert!(std::fs::read(folder.join("stream")).unwrap() == expected, "stream");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn every_source_conforms() {

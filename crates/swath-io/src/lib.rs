@@ -1,8 +1,15 @@
-//! Where bytes come from: the [`Source`] seam, and the sources that stand behind it.
+//! Where bytes come from and where they go: the [`Source`] and [`Sink`] seams, and what stands behind them.
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod sink;
 pub mod source;
 pub mod wrap;
 
+pub use sink::{
+    Sink, SinkError,
+    file::FileSink,
+    memory::{Memory, MemorySink},
+    stream::StreamSink,
+};
 pub use source::{ReadInto, Source, SourceError, file::FileSource, memory::MemorySource};

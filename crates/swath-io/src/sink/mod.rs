@@ -1,0 +1,81 @@
+//! The seam between a writer and the place its bytes go to.
+
+use std::{fmt, io, ops::Range};
+
+pub mod fault;
+pub mod file;
+pub mod memory;
+pub mod stream;
+
+/// Why a sink could not take the bytes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// The operating system said no.
+    #[error("{action}: {source}")]
+    Io {
+        /// What was tried.
+        action: String,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl SinkError {
+    pub(crate) fn io(action: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { action: action.into(), source }
+    }
+
+    /// The kind of the I/O error behind this one.
+    pub fn io_kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io { source, .. } => source.kind(),
+        }
+    }
+}
+
+/// Ranges that are taken out begin and end at multiples of this: the block of the file systems that can do it without
+/// copying.
+pub const BLOCK: u64 = 4096;
+
+/// A new file in the making. Nothing of it can be seen under its name until [`Sink::commit`]; dropped before, it leaves
+/// nothing behind.
+pub trait Sink: fmt::Debug + Send + Sync {
+    /// Name for messages.
+    fn name(&self) -> &str;
+
+    /// Writes `bytes` at `offset`. Any number of threads may write at once, to any place; what nobody writes is zero, and
+    /// costs nothing before [`Sink::remove`] was called.
+    ///
+    /// # Errors
+    /// When the bytes cannot be taken; the file can then only be dropped.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError>;
+
+    /// Takes `gaps` out of a file of `size` bytes, so that what follows moves down. Gaps rise, do not touch each other,
+    /// begin and end at multiples of [`BLOCK`], and end before `size`.
+    ///
+    /// # Errors
+    /// When bytes cannot be moved; the file can then only be dropped.
+    fn remove(&mut self, gaps: &[Range<u64>], size: u64) -> Result<(), SinkError>;
+
+    /// Makes the file of `size` bytes appear under its name, whole, in place of any that is there.
+    ///
+    /// # Errors
+    /// When that cannot be done; what was there before is then still there.
+    fn commit(self: Box<Self>, size: u64) -> Result<(), SinkError>;
+}
+
+/// Bytes in all gaps.
+pub(crate) fn gap_len(gaps: &[Range<u64>]) -> u64 {
+    gaps.iter().map(|gap| gap.end - gap.start).sum()
+}
+
+/// What is left of a file of `size` bytes between and after the gaps: where each piece is, and where it goes.
+pub(crate) fn pieces(gaps: &[Range<u64>], size: u64) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+    let mut removed = 0;
+    gaps.iter().enumerate().map(move |(index, gap)| {
+        removed += gap.end - gap.start;
+        let end = gaps.get(index + 1).map_or(size, |next| next.start);
+        (gap.end..end, gap.end - removed)
+    })
+}
