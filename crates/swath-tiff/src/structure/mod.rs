@@ -1,7 +1,8 @@
-//! From bytes to directories, tags and the layout of an image.
+//! From bytes to directories, tags and the layout of an image, and back.
 
 pub mod bytes;
 pub mod chain;
+pub mod emit;
 pub mod ghost;
 pub mod header;
 pub mod ifd;

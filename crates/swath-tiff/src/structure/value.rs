@@ -53,6 +53,29 @@ impl FieldType {
         }
     }
 
+    /// Its number in the file.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Byte => 1,
+            Self::Ascii => 2,
+            Self::Short => 3,
+            Self::Long => 4,
+            Self::Rational => 5,
+            Self::SByte => 6,
+            Self::Undefined => 7,
+            Self::SShort => 8,
+            Self::SLong => 9,
+            Self::SRational => 10,
+            Self::Float => 11,
+            Self::Double => 12,
+            Self::Ifd => 13,
+            Self::Long8 => 16,
+            Self::SLong8 => 17,
+            Self::Ifd8 => 18,
+            Self::Unknown(code) => code,
+        }
+    }
+
     /// Bytes of one value; 0 for unknown types.
     pub fn size(self) -> u64 {
         match self {

@@ -83,6 +83,30 @@ impl Compression {
         }
     }
 
+    /// The number that is written for it; of several, the one GDAL writes.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::None => 1,
+            Self::CcittRle => 2,
+            Self::CcittT4 => 3,
+            Self::CcittT6 => 4,
+            Self::Lzw => 5,
+            Self::OldJpeg => 6,
+            Self::Jpeg => 7,
+            Self::Deflate => 8,
+            Self::CcittRleWord => 32771,
+            Self::PackBits => 32773,
+            Self::Jpeg2000 => 34712,
+            Self::Lerc => 34887,
+            Self::Lzma => 34925,
+            Self::Zstd => 50000,
+            Self::WebP => 50001,
+            Self::JpegXl => 50002,
+            Self::Lz4 => 50004,
+            Self::Unsupported(code, _) | Self::Unknown(code) => code,
+        }
+    }
+
     /// Whether the Predictor tag has a meaning for this scheme. libtiff ignores the tag elsewhere.
     pub fn takes_predictor(self) -> bool {
         matches!(self, Self::Lzw | Self::Deflate | Self::Zstd | Self::Lzma | Self::Lz4)

@@ -59,6 +59,27 @@ impl Photometric {
             other => Self::Unknown(other),
         }
     }
+
+    /// The tag's value.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::MinIsWhite => 0,
+            Self::MinIsBlack => 1,
+            Self::Rgb => 2,
+            Self::Palette => 3,
+            Self::Mask => 4,
+            Self::Separated => 5,
+            Self::YCbCr => 6,
+            Self::CieLab => 8,
+            Self::IccLab => 9,
+            Self::ItuLab => 10,
+            Self::Cfa => 32803,
+            Self::LogL => 32844,
+            Self::LogLuv => 32845,
+            Self::LinearRaw => 34892,
+            Self::Unknown(code) => code,
+        }
+    }
 }
 
 impl fmt::Display for Photometric {

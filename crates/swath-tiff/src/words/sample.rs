@@ -29,6 +29,17 @@ impl SampleFormat {
             _ => return None,
         })
     }
+
+    /// The tag's value.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Uint => 1,
+            Self::Int => 2,
+            Self::Float => 3,
+            Self::ComplexInt => 5,
+            Self::ComplexFloat => 6,
+        }
+    }
 }
 
 /// The type of a decoded sample in memory.
@@ -94,6 +105,17 @@ impl SampleType {
     /// Bytes of the unit whose byte order matters: half a sample for complex types.
     pub const fn word(self) -> usize {
         if self.is_complex() { self.size() / 2 } else { self.size() }
+    }
+
+    /// How its bits are read.
+    pub const fn format(self) -> SampleFormat {
+        match self {
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => SampleFormat::Uint,
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 => SampleFormat::Int,
+            Self::F16 | Self::F32 | Self::F64 => SampleFormat::Float,
+            Self::CI16 | Self::CI32 => SampleFormat::ComplexInt,
+            Self::CF16 | Self::CF32 | Self::CF64 => SampleFormat::ComplexFloat,
+        }
     }
 
     /// Whether a sample is a pair.
