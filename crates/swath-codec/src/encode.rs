@@ -43,6 +43,11 @@ pub trait Encode: fmt::Debug + Send + Sync {
         Form::Stored
     }
 
+    /// What belongs into JPEGTables, for the codec that has it.
+    fn jpeg_tables(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The most bytes that a tile of `rows` rows can become.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize;
 

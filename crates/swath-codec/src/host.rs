@@ -1,5 +1,7 @@
 //! The CPU as a device: one tile from compressed bytes to its place in the output.
 
+pub mod encode;
+
 use std::sync::Arc;
 
 use swath_tiff::{Compression, Window, structure::Predictor};

@@ -1,4 +1,4 @@
-//! Decoders for every TIFF compression, what happens to samples after them, and the CPU as a device.
+//! Codecs for every TIFF compression, what happens to samples after and before them, and the CPU as a device.
 //!
 //! Codecs know neither files nor offsets: they see the compressed bytes of one tile and a [`TileSpec`].
 
@@ -10,6 +10,7 @@ pub mod error;
 pub mod host;
 pub mod memory;
 pub mod post;
+pub mod pre;
 pub mod registry;
 pub mod scratch;
 pub mod simd;

@@ -15,6 +15,8 @@ pub struct Scratch {
     pub(crate) fax: ccitt::FaxScratch,
     /// Bytes of a stage in between (LERC inside Deflate, bit-reversed input …).
     pub(crate) between: Vec<u8>,
+    /// A tile as it is stored, on its way to the encoder.
+    pub(crate) stored: Vec<u8>,
     /// A decoded tile on its way to its place.
     pub(crate) tile: Buffer,
     /// Native rows on their way to their place.
@@ -42,8 +44,10 @@ pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Vec<u8> {
 impl Scratch {
     /// Lets go of buffers longer than `keep` bytes.
     pub fn shrink(&mut self, keep: usize) {
-        if self.between.capacity() > keep {
-            self.between = Vec::new();
+        for buffer in [&mut self.between, &mut self.stored] {
+            if buffer.capacity() > keep {
+                *buffer = Vec::new();
+            }
         }
         for buffer in [&mut self.tile, &mut self.native] {
             if buffer.len() > keep {
