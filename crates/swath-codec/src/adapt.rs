@@ -1,13 +1,16 @@
-//! Our own decoders behind the seam: what TIFF adds to the bare streams.
+//! Our own codecs behind the seams: what TIFF adds to the bare streams.
 
-use swath_tiff::{Compression, words::photometric::Photometric};
+use std::sync::Arc;
+
+use swath_tiff::{Compression, SampleType, words::photometric::Photometric};
 
 use crate::{
     codec::{
         ccitt::{self, Scheme},
-        jpeg, lzw, packbits,
+        jpeg, lzw, lzw_encode, packbits, packbits_encode,
     },
     decode::{Decode, Fill, Form},
+    encode::{Encode, Settings},
     error::CodecError,
     scratch::{Scratch, take},
     spec::TileSpec,
@@ -65,6 +68,42 @@ impl Decode for PackBits {
                 Err(CodecError::Short { codec: "PackBits", got: got as u64, wanted: want as u64 })
             }
         }
+    }
+}
+
+impl Encode for Lzw {
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        lzw_encode::max_encoded_len(spec.stored_len(rows))
+    }
+
+    fn encode(
+        &self,
+        _spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        lzw_encode::encode(src, dst, scratch.lzw_encode.get_or_insert_default());
+        Ok(())
+    }
+}
+
+impl Encode for PackBits {
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        packbits_encode::max_encoded_len(spec.stored_len(rows), spec.stored_row_len())
+    }
+
+    fn encode(
+        &self,
+        spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        _scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        packbits_encode::encode(src, spec.stored_row_len(), dst);
+        Ok(())
     }
 }
 
@@ -127,6 +166,75 @@ impl Decode for Jpeg {
             Ok(_) => Ok(if too_high { Fill::Surplus } else { Fill::Exact }),
             Err(error) => Err(CodecError::corrupt(CODEC, error.to_string())),
         }
+    }
+}
+
+/// JPEG for writing, with the tables of the directory apart.
+#[derive(Debug, Clone)]
+pub struct JpegEncoder(jpeg::encode::Encoder);
+
+impl JpegEncoder {
+    /// The encoder for tiles of this spec.
+    ///
+    /// # Errors
+    /// When JPEG does not take such samples or such a quality.
+    pub fn make(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+        const CODEC: &str = "JPEG";
+        let samples = matches!((spec.sample, spec.bits), (SampleType::U8, 8) | (SampleType::U16, 12));
+        if !samples || spec.samples > 4 {
+            let detail = format!("{} samples of type {} and {} bits", spec.samples, spec.sample, spec.bits);
+            return Err(CodecError::unsupported(CODEC, detail + " (it takes up to four of 8 or 12 bits)"));
+        }
+        let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
+        let color = match spec.photometric {
+            _ if ycbcr => jpeg::encode::Color::YCbCr,
+            Some(Photometric::Rgb) if spec.samples == 3 => jpeg::encode::Color::Rgb,
+            _ => jpeg::encode::Color::Gray,
+        };
+        let subsampling = spec.ycbcr.as_ref().filter(|_| ycbcr).map_or((1, 1), |ycbcr| ycbcr.subsampling);
+        let encoder = jpeg::encode::Encoder::new(jpeg::encode::Settings {
+            quality: settings.quality.unwrap_or(75).min(255) as u8,
+            subsampling: (subsampling.0.min(255) as u8, subsampling.1.min(255) as u8),
+            color,
+            components: spec.samples as u8,
+            precision: spec.bits as u8,
+        });
+        Ok(Arc::new(Self(encoder.map_err(|detail| CodecError::encode(CODEC, detail))?)))
+    }
+}
+
+impl Encode for JpegEncoder {
+    fn form(&self) -> Form {
+        Form::Native
+    }
+
+    fn jpeg_tables(&self) -> Option<Vec<u8>> {
+        Some(self.0.tables())
+    }
+
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        // A coefficient takes at most 16 bits of code and 15 of value, and every byte may need a zero after it. Blocks are
+        // whole, in groups of two by two.
+        let blocks = (spec.width as usize).div_ceil(16) * (rows as usize).div_ceil(16) * 4 * usize::from(spec.samples);
+        1024 + blocks * 64 * 31 / 4
+    }
+
+    fn encode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        let work = &mut scratch.jpeg_encode;
+        let done = if spec.bits == 8 {
+            self.0.encode(spec.width, rows, src, dst, work)
+        } else {
+            let words: Vec<u16> = src.as_chunks::<2>().0.iter().map(|raw| u16::from_ne_bytes(*raw)).collect();
+            self.0.encode(spec.width, rows, &words[..], dst, work)
+        };
+        done.map_err(|detail| CodecError::encode("JPEG", detail))
     }
 }
 

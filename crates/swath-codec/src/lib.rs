@@ -13,6 +13,7 @@ pub mod post;
 pub mod pre;
 pub mod registry;
 pub mod scratch;
+pub mod shrink;
 pub mod simd;
 pub mod spec;
 

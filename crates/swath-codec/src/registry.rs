@@ -122,6 +122,9 @@ impl Default for Registry {
         registry.insert(Compression::Deflate, Arc::new(codec::deflate::Deflate));
         registry.insert(Compression::Zstd, Arc::new(codec::zstd::Zstd));
         registry.insert(Compression::Jpeg, Arc::new(adapt::Jpeg));
+        registry.insert_encoder(Compression::Lzw, |_, _| Ok(Arc::new(adapt::Lzw)));
+        registry.insert_encoder(Compression::PackBits, |_, _| Ok(Arc::new(adapt::PackBits)));
+        registry.insert_encoder(Compression::Jpeg, adapt::JpegEncoder::make);
         for fax in [Compression::CcittRle, Compression::CcittRleWord, Compression::CcittT4, Compression::CcittT6] {
             registry.insert(fax, Arc::new(adapt::Ccitt));
         }

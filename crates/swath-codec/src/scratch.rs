@@ -1,7 +1,7 @@
 //! What one thread keeps from tile to tile.
 
 use crate::{
-    codec::{ccitt, jpeg, lzw},
+    codec::{ccitt, jpeg, lzw, lzw_encode},
     memory::Buffer,
 };
 
@@ -11,7 +11,9 @@ pub struct Scratch {
     pub(crate) inflater: Option<libdeflater::Decompressor>,
     pub(crate) zstd: Option<zstd_safe::DCtx<'static>>,
     pub(crate) lzw: lzw::LzwScratch,
+    pub(crate) lzw_encode: Option<Box<lzw_encode::LzwEncoder>>,
     pub(crate) jpeg: jpeg::Scratch,
+    pub(crate) jpeg_encode: jpeg::encode::Scratch,
     pub(crate) fax: ccitt::FaxScratch,
     /// Bytes of a stage in between (LERC inside Deflate, bit-reversed input …).
     pub(crate) between: Vec<u8>,

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use swath_codec::CodecError;
-use swath_io::SourceError;
+use swath_io::{SinkError, SourceError};
 use swath_tiff::{Place, TiffError};
 
 /// What went wrong, and where: `scene.tif: IFD 2, tile (14, 3), byte 1048832: LZW: …`.
@@ -32,7 +32,10 @@ pub enum ErrorKind {
     /// The bytes could not be had.
     #[error("{0}")]
     Source(SourceError),
-    /// A tile could not be decoded.
+    /// The bytes could not be written.
+    #[error("{0}")]
+    Sink(SinkError),
+    /// A tile could not be decoded or encoded.
     #[error("{0}")]
     Codec(CodecError),
     /// The caller cancelled the read.
@@ -103,6 +106,12 @@ impl From<TiffError> for Error {
 impl From<SourceError> for Error {
     fn from(error: SourceError) -> Self {
         Self::new(ErrorKind::Source(error))
+    }
+}
+
+impl From<SinkError> for Error {
+    fn from(error: SinkError) -> Self {
+        Self::new(ErrorKind::Sink(error))
     }
 }
 

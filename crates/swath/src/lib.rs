@@ -1,4 +1,4 @@
-//! GeoTIFF and COG, read as fast as the hardware allows.
+//! GeoTIFF and COG, read and written as fast as the hardware allows.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), swath::Error> {
@@ -26,6 +26,7 @@ mod read;
 mod schedule;
 mod sidecar;
 mod tables;
+mod write;
 
 pub use color::ColorView;
 pub use dataset::{Dataset, Overview};
@@ -36,7 +37,11 @@ pub use open::OpenOptions;
 pub use raster::{Interleave, Raster};
 pub use read::{Cancel, ReadOptions};
 pub use swath_codec::registry::{Listing, Registry};
-pub use swath_io::{FileSource, MemorySource, ReadInto, Source, SourceError};
+pub use swath_codec::{encode::LercWrap, shrink::Resampling};
+pub use swath_io::{
+    FileSink, FileSource, Memory, MemorySink, MemorySource, ReadInto, Sink, SinkError, Source, SourceError, StreamSink,
+};
 pub use swath_tiff::{
     Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,
 };
+pub use write::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Rows, Shape, WriteOptions, Writer, Written};

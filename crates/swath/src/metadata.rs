@@ -329,7 +329,7 @@ fn bands(dataset: &Dataset, own: &mut GdalMetadata) -> Vec<Band> {
 }
 
 /// What bands are as colour, from the tags alone, in rasterio's words.
-fn colors(layout: &Layout) -> Vec<String> {
+pub(crate) fn colors(layout: &Layout) -> Vec<String> {
     let (samples, extra) = (layout.samples, &layout.extra_samples);
     let base: &[&str] = match layout.photometric {
         // GDAL gives bilevel images, and shallow ones whose zero is white, a palette of greys.

@@ -14,8 +14,10 @@ pub mod lz4;
 #[cfg(feature = "lzma")]
 pub mod lzma;
 pub mod lzw;
+pub mod lzw_encode;
 pub mod none;
 pub mod packbits;
+pub mod packbits_encode;
 #[cfg(feature = "webp")]
 pub mod webp;
 pub mod zstd;

@@ -95,11 +95,26 @@ fn copy(target: &mut [u8], source: &[u8]) {
 
 /// Takes `count` samples from `first` on out of each pixel of `bands`.
 fn take_apart(source: &[u8], target: &mut [u8], size: usize, bands: usize, first: usize, count: usize) {
-    let (pixel, part) = (bands * size, first * size..(first + count) * size);
-    for (from, to) in source.chunks_exact(pixel.max(1)).zip(target.chunks_exact_mut((count * size).max(1))) {
-        if let Some(from) = from.get(part.clone()) {
-            to.copy_from_slice(from);
+    match (count, size) {
+        (1, 1) => take_one::<1>(source, target, bands, first),
+        (1, 2) => take_one::<2>(source, target, bands, first),
+        (1, 4) => take_one::<4>(source, target, bands, first),
+        (1, 8) => take_one::<8>(source, target, bands, first),
+        _ => {
+            let (pixel, part) = (bands * size, first * size..(first + count) * size);
+            for (from, to) in source.chunks_exact(pixel.max(1)).zip(target.chunks_exact_mut((count * size).max(1))) {
+                if let Some(from) = from.get(part.clone()) {
+                    to.copy_from_slice(from);
+                }
+            }
         }
+    }
+}
+
+fn take_one<const SIZE: usize>(source: &[u8], target: &mut [u8], bands: usize, first: usize) {
+    let samples = source.as_chunks::<SIZE>().0.get(first..).unwrap_or_default();
+    for (to, from) in target.as_chunks_mut::<SIZE>().0.iter_mut().zip(samples.iter().step_by(bands.max(1))) {
+        *to = *from;
     }
 }
 

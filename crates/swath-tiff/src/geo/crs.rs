@@ -138,7 +138,7 @@ impl Crs {
         Some(Self::from_node(&epsg::definition(code)?))
     }
 
-    fn from_node(node: &Node) -> Self {
+    pub(crate) fn from_node(node: &Node) -> Self {
         let inner = if node.is("BOUNDCRS") { node.child(&["SOURCECRS"]).and_then(|s| s.nodes().next()) } else { None };
         let inner = inner.unwrap_or(node);
         let kind = match inner.keyword.to_ascii_uppercase().as_str() {

@@ -124,6 +124,17 @@ pub(crate) fn vertical_datum(code: u16) -> Option<Node> {
     node.child(&["VDATUM", "ENSEMBLE"]).filter(|n| n.epsg() == Some(u32::from(code))).cloned()
 }
 
+/// The code of the geodetic datum whose name satisfies `wanted`. Reads one definition a datum: milliseconds.
+pub(crate) fn datum_named(wanted: impl Fn(&str) -> bool) -> Option<u16> {
+    DATUMS.iter().map(|e| e.0).find(|&code| datum(code).as_ref().and_then(Node::name).is_some_and(&wanted))
+}
+
+/// The code of the vertical datum whose name satisfies `wanted`.
+pub(crate) fn vertical_datum_named(wanted: impl Fn(&str) -> bool) -> Option<u16> {
+    let codes = VERTICAL_DATUMS.iter().map(|e| e.0);
+    codes.into_iter().find(|&code| vertical_datum(code).as_ref().and_then(Node::name).is_some_and(&wanted))
+}
+
 /// `CONVERSION[…]` of a conversion code (UTM zones, state plane zones …).
 pub(crate) fn conversion(code: u16) -> Option<Node> {
     let old_user = || {

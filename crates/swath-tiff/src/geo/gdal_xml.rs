@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+pub use super::emit::metadata::write;
 use super::number::{self, Decimal};
 use super::xml::{Bounds, Notes, Tree, XmlError, decode, shorten, unescape};
 

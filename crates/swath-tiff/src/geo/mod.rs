@@ -6,6 +6,7 @@
 //! noted where it is made.
 
 pub mod crs;
+pub mod emit;
 pub mod epsg;
 mod epsg_index;
 pub mod gdal_xml;
@@ -27,6 +28,7 @@ pub mod world;
 pub mod xml;
 
 pub use crs::{Authority, Crs, CrsKind};
+pub use emit::{GeoTags, geo_tags, parse_user};
 pub use keys::{GeoKey, GeoKeys, GeoValue};
 pub use nodata::{Nodata, NodataValue};
 pub use rpc::Rpc;

@@ -1,5 +1,6 @@
 //! GDAL_NODATA (tag 42113): the sample value that means "nothing here", written as text.
 
+pub use super::emit::number::nodata_text;
 use crate::words::sample::SampleType;
 
 /// The value, in the widest type that keeps it exact.

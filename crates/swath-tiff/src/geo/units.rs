@@ -116,6 +116,30 @@ pub fn angle(code: u16) -> Option<Unit> {
     find(ANGLES, code)
 }
 
+/// The code to write for a unit of length: its own if that is the unit it claims to be, else that of the same size and name,
+/// else of the same size. Old and new codes of one size differ only in name; the new ones stand last in the table.
+pub(crate) fn length_code(unit: &Unit) -> Option<u16> {
+    code(LENGTHS, unit)
+}
+
+/// The code to write for a unit of angle. EPSG's ways to write degrees are all degrees in a GeoKey.
+pub(crate) fn angle_code(unit: &Unit) -> Option<u16> {
+    if unit.same_size(&Unit::degree()) { Some(9102) } else { code(ANGLES, unit) }
+}
+
+/// Codes of the GeoTIFF standard that EPSG has given up, so that GDAL does not know them, and the bin of seismic surveys.
+const OLD: &[u16] = &[1024, 9006, 9007, 9008, 9009, 9010, 9011, 9012, 9013, 9015];
+
+fn code(table: &[(u16, &str, f64)], unit: &Unit) -> Option<u16> {
+    // Tighter than `same_size`: WKT gives fifteen digits, and a tabled unit that is only near would move the image.
+    let same = |u: &&(u16, &str, f64)| ((u.2 - unit.factor) / u.2).abs() < 1e-10 && !OLD.contains(&u.0);
+    let own = table.iter().filter(same).find(|u| unit.epsg == Some(u32::from(u.0)));
+    let named = || table.iter().filter(same).find(|u| u.1.eq_ignore_ascii_case(&unit.name));
+    // The two plain ones are asked for first, since others share their size.
+    let plain = || table.iter().filter(same).find(|u| matches!(u.0, 9001..=9003 | 9101 | 9105));
+    own.or_else(named).or_else(plain).or_else(|| table.iter().rfind(same)).map(|u| u.0)
+}
+
 impl Unit {
     /// The metre.
     #[must_use]

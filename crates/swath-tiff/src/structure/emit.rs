@@ -51,6 +51,11 @@ impl Field {
         Self::new(tag, FieldType::Long, Values::U32(values.into()))
     }
 
+    /// LONG8 values, in BigTIFF files only.
+    pub fn long8(tag: u16, values: impl Into<Vec<u64>>) -> Self {
+        Self::new(tag, FieldType::Long8, Values::U64(values.into()))
+    }
+
     /// One number, SHORT where it fits.
     pub fn number(tag: u16, value: u32) -> Self {
         match u16::try_from(value) {
@@ -74,6 +79,21 @@ impl Field {
     /// Opaque bytes.
     pub fn undefined(tag: u16, bytes: impl Into<Vec<u8>>) -> Self {
         Self::new(tag, FieldType::Undefined, Values::Bytes(bytes.into()))
+    }
+
+    /// Positive numbers as fractions, as exact as 32 bits allow.
+    pub fn fractions(tag: u16, values: &[f64]) -> Self {
+        let pair = |value: &f64| {
+            // The largest power of ten that keeps the numerator in 32 bits.
+            let scale = (0..=9).rev().map(|digits| 10_u32.pow(digits)).find(|scale| value * f64::from(*scale) < 4e9);
+            let scale = scale.unwrap_or(1);
+            let (mut above, mut below) = ((value * f64::from(scale)).round() as u32, scale);
+            while above % 10 == 0 && below % 10 == 0 {
+                (above, below) = (above / 10, below / 10);
+            }
+            [above, below]
+        };
+        Self::rational(tag, values.iter().flat_map(pair).collect::<Vec<_>>())
     }
 
     /// Numerators and denominators, in turn.

@@ -8,6 +8,7 @@
 mod baseline;
 mod bits;
 mod color;
+pub mod encode;
 mod error;
 mod huffman;
 mod idct;

@@ -1,0 +1,362 @@
+//! Kernels that reach past the pixel they make: rows are filtered across, kept while they are needed, and summed down.
+//!
+//! Sums are doubles, but in which order they are added shows in the last bit of floats; the orders here are GDAL's. The
+//! one that depends on how GDAL cuts its work into chunks is not: see NOTES.md.
+
+use super::Step;
+use super::kernel::{self, Taps};
+use super::kind::{Class, Kind};
+use super::scratch::ShrinkScratch;
+use super::view::{View, validity};
+use crate::simd::{Task, widest};
+use std::ops::Range;
+
+/// Columns that are summed down at a time; their sums stay in registers or near.
+const BLOCK: usize = 32;
+
+/// A target row.
+pub fn row<K: Kind>(
+    step: &Step<'_, K>,
+    view: &View<'_, K::Raw>,
+    taps: &Taps,
+    row: u32,
+    out: &mut [K::Raw],
+    scratch: &mut ShrinkScratch,
+) {
+    let shrink = step.shrink;
+    let window = kernel::window(shrink.y, shrink.method, row);
+    let masked = step.nodata.is_some() || view.mask.is_some();
+    let width = out.len();
+    // Windows of one step have lengths that differ by one or two; with room for all, rows are filtered once.
+    let room = window.len().max((6.0 * shrink.y.ratio()) as usize + 3);
+    if scratch.slots.is_empty() {
+        scratch.slots.resize(room, None);
+        scratch.filtered.resize(room * width, 0.0);
+        scratch.filtered_valid.resize(room * width, 0);
+    }
+    let slots = scratch.slots.len();
+    for at in window.clone() {
+        let slot = at as usize % slots;
+        if scratch.slots.get(slot) == Some(&Some(at)) {
+            continue;
+        }
+        let range = slot * width..(slot + 1) * width;
+        let (Some(to), Some(ok)) = (scratch.filtered.get_mut(range.clone()), scratch.filtered_valid.get_mut(range))
+        else {
+            return;
+        };
+        let across = Across::<K> {
+            samples: view.row(at),
+            valid: if masked { validity::<K>(view, step.nodata, at, 0..view.pixels, &mut scratch.valid) } else { None },
+            taps,
+            columns: step.columns.clone(),
+            negative: kernel::has_negative(shrink.method),
+            spread: shrink.quirks,
+            to,
+            ok,
+        };
+        widest(across);
+        if let Some(held) = scratch.slots.get_mut(slot) {
+            *held = Some(at);
+        }
+    }
+    kernel::down(shrink.y, shrink.method, row, !masked, &mut scratch.weights);
+    let down = Down {
+        step,
+        window,
+        slots,
+        weights: &scratch.weights,
+        rows: &scratch.filtered,
+        ok: &scratch.filtered_valid,
+        out,
+    };
+    if masked { widest(Masked(down)) } else { widest(Plain(down)) }
+}
+
+/// Filters one source row.
+struct Across<'a, K: Kind> {
+    samples: &'a [K::Raw],
+    valid: Option<&'a [u8]>,
+    taps: &'a Taps,
+    columns: Range<usize>,
+    negative: bool,
+    spread: bool,
+    to: &'a mut [f64],
+    ok: &'a mut [u8],
+}
+
+impl<K: Kind> Task for Across<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for ((at, to), ok) in self.columns.zip(self.to).zip(self.ok) {
+            let (start, weights) = self.taps.column(at, self.valid.is_none());
+            let range = start..start + weights.len();
+            let samples = self.samples.get(range.clone()).unwrap_or_default();
+            let Some(valid) = self.valid else {
+                let sum = if K::CLASS == Class::Unsigned {
+                    let step = if self.taps.narrow || weights.len() == 4 { 4 } else { 8 };
+                    sum_lanes::<K>(samples, weights, step)
+                } else {
+                    sum_pairs::<K>(samples, weights)
+                };
+                *to = if self.negative && sum.is_nan() {
+                    infinite(samples.iter().map(|&s| K::wide(s)), sum)
+                } else {
+                    sum
+                };
+                continue;
+            };
+            let valid = valid.get(range).unwrap_or_default();
+            (*to, *ok) = (0.0, 0);
+            if self.negative && longest_run(valid.iter().map(|&byte| byte != 0)) < weights.len() / 2 {
+                continue;
+            }
+            let (sum, weight) = if K::CLASS == Class::Unsigned {
+                valid_lanes::<K>(samples, valid, weights)
+            } else {
+                valid_row::<K>(samples, valid, weights, self.spread)
+            };
+            if weight > 0.0 {
+                (*to, *ok) = (sum / weight, 1);
+            }
+        }
+    }
+}
+
+/// Four lanes, the rest one by one: how vectors of doubles add.
+#[inline(always)]
+fn sum_lanes<K: Kind>(samples: &[K::Raw], weights: &[f64], step: usize) -> f64 {
+    let whole = samples.len() / step * step;
+    let mut lanes = [0.0; 4];
+    let (head, tail) = samples.split_at(whole);
+    for (fours, weights) in head.chunks_exact(4).zip(weights.chunks_exact(4)) {
+        for ((lane, &sample), &weight) in lanes.iter_mut().zip(fours).zip(weights) {
+            *lane += K::wide(sample) * weight;
+        }
+    }
+    let sum = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+    let weights = weights.get(whole..).unwrap_or_default();
+    tail.iter().zip(weights).fold(sum, |sum, (&sample, &weight)| sum + K::wide(sample) * weight)
+}
+
+/// Two sums of alternating pairs, the rest to the first.
+#[inline(always)]
+fn sum_pairs<K: Kind>(samples: &[K::Raw], weights: &[f64]) -> f64 {
+    let (mut one, mut two) = (0.0, 0.0);
+    let (fours, quads) = (samples.chunks_exact(4), weights.chunks_exact(4));
+    let tail = fours.remainder().iter().zip(quads.remainder());
+    for (s, w) in fours.zip(quads) {
+        one += K::wide(s[0]) * w[0];
+        one += K::wide(s[1]) * w[1];
+        two += K::wide(s[2]) * w[2];
+        two += K::wide(s[3]) * w[3];
+    }
+    for (&sample, &weight) in tail {
+        one += K::wide(sample) * weight;
+    }
+    one + two
+}
+
+/// Weighted by validity, in lanes.
+#[inline(always)]
+fn valid_lanes<K: Kind>(samples: &[K::Raw], valid: &[u8], weights: &[f64]) -> (f64, f64) {
+    let (mut sums, mut shares) = ([0.0; 4], [0.0; 4]);
+    let (fours, bytes, quads) = (samples.chunks_exact(4), valid.chunks_exact(4), weights.chunks_exact(4));
+    let tail = fours.remainder().iter().zip(bytes.remainder()).zip(quads.remainder());
+    for ((s, v), w) in fours.zip(bytes).zip(quads) {
+        for lane in 0..4 {
+            let share = w[lane] * f64::from(v[lane]);
+            sums[lane] += K::wide(s[lane]) * share;
+            shares[lane] += share;
+        }
+    }
+    let mut sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+    let mut weight = (shares[0] + shares[2]) + (shares[1] + shares[3]);
+    for ((&sample, &byte), &tap) in tail {
+        let share = tap * f64::from(byte);
+        sum += K::wide(sample) * share;
+        weight += share;
+    }
+    (sum, weight)
+}
+
+/// Weighted by validity, one by one. Invalid pixels may be NaN: multiplied by zero they `spread`, left out they do not.
+#[inline(always)]
+fn valid_row<K: Kind>(samples: &[K::Raw], valid: &[u8], weights: &[f64], spread: bool) -> (f64, f64) {
+    let (mut sum, mut weight) = (0.0, 0.0);
+    let (fours, bytes, quads) = (samples.chunks_exact(4), valid.chunks_exact(4), weights.chunks_exact(4));
+    let tail = fours.remainder().iter().zip(bytes.remainder()).zip(quads.remainder());
+    for ((s, v), w) in fours.zip(bytes).zip(quads) {
+        let mut shares = [0.0; 4];
+        for lane in 0..4 {
+            shares[lane] = w[lane] * f64::from(v[lane]);
+            sum += if v[lane] == 0 && !spread { 0.0 } else { K::wide(s[lane]) * shares[lane] };
+        }
+        weight += shares[0] + shares[1] + shares[2] + shares[3];
+    }
+    for ((&sample, &byte), &tap) in tail {
+        let share = tap * f64::from(byte);
+        sum += if byte == 0 && !spread { 0.0 } else { K::wide(sample) * share };
+        weight += share;
+    }
+    (sum, weight)
+}
+
+/// How many valid pixels lie side by side. Kernels that dip below zero need half of their pixels in one piece, lest they
+/// overshoot.
+#[inline(always)]
+fn longest_run(valid: impl Iterator<Item = bool>) -> usize {
+    let (mut run, mut longest) = (0, 0);
+    for ok in valid {
+        run = if ok { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    longest
+}
+
+/// Infinities of both signs of weights make NaN; if all samples are on one side, the first stands for them.
+#[cold]
+fn infinite(samples: impl Iterator<Item = f64>, sum: f64) -> f64 {
+    let mut first = None;
+    for sample in samples {
+        let lead = *first.get_or_insert(sample);
+        if sample.is_nan() || (sample >= 0.0) != (lead >= 0.0) {
+            return sum;
+        }
+    }
+    first.unwrap_or(sum)
+}
+
+/// Sums filtered rows down to a target row.
+struct Down<'a, K: Kind> {
+    step: &'a Step<'a, K>,
+    window: Range<u32>,
+    slots: usize,
+    weights: &'a [f64],
+    rows: &'a [f64],
+    ok: &'a [u8],
+    out: &'a mut [K::Raw],
+}
+
+impl<'a, K: Kind> Down<'a, K> {
+    /// Where a block of columns of the `nth` row of the window lies.
+    #[inline(always)]
+    fn block(&self, row: u32, from: usize, len: usize) -> Range<usize> {
+        let at = row as usize % self.slots * self.out.len() + from;
+        at..at + len
+    }
+
+    /// The word for a sum.
+    #[inline(always)]
+    fn finish(&self, value: f64) -> K::Raw {
+        let value = if K::CLASS == Class::Double { value } else { f64::from(value as f32) };
+        let avoid = self.step.avoid;
+        // Without nodata the comparison is with NaN.
+        let held = value.clamp(K::RANGE.0, K::RANGE.1);
+        let near = if K::WHOLE { held.round() } else { held };
+        K::store(if near == avoid.value { avoid.instead } else { value })
+    }
+}
+
+struct Plain<'a, K: Kind>(Down<'a, K>);
+
+impl<K: Kind> Task for Plain<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let down = self.0;
+        let negative = kernel::has_negative(down.step.shrink.method);
+        let single = K::CLASS == Class::Unsigned || K::CLASS == Class::Single && !negative;
+        // Eight columns at a time add in order; the last columns of the image, and all where results are scaled, in pairs.
+        let ordered = if single { down.step.width() & !7 } else { 0 };
+        let mut from = 0;
+        while from < down.out.len() {
+            let len = (down.out.len() - from).min(BLOCK);
+            let (mut one, mut two) = ([0.0; BLOCK], [0.0; BLOCK]);
+            let fours = down.window.len() & !3;
+            for (nth, (row, &weight)) in down.window.clone().zip(down.weights).enumerate() {
+                let values = down.rows.get(down.block(row, from, len)).unwrap_or_default();
+                let sums = if nth < fours && nth & 2 != 0 { &mut two } else { &mut one };
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += value * weight;
+                }
+            }
+            let mut sums = [0.0; BLOCK];
+            for ((sum, one), two) in sums.iter_mut().zip(one).zip(two) {
+                *sum = one + two;
+            }
+            let first = down.step.columns.start + from;
+            if first < ordered {
+                let head = (ordered - first).min(len);
+                let mut order = [0.0; BLOCK];
+                for (row, &weight) in down.window.clone().zip(down.weights) {
+                    let values = down.rows.get(down.block(row, from, head)).unwrap_or_default();
+                    for (sum, value) in order.iter_mut().zip(values) {
+                        *sum += value * weight;
+                    }
+                }
+                for (sum, order) in sums.iter_mut().zip(order).take(head) {
+                    *sum = order;
+                }
+            }
+            for at in 0..len {
+                let mut sum = sums[at];
+                if !K::WHOLE && !single {
+                    let most = if K::CLASS == Class::Single { f64::from(f32::MAX) } else { f64::MAX };
+                    if sum.is_finite() {
+                        sum = sum.clamp(-most, most);
+                    } else if sum.is_nan() && negative {
+                        let rows = down.window.clone();
+                        let column = rows.filter_map(|row| down.rows.get(down.block(row, from + at, 1).start).copied());
+                        sum = infinite(column, sum);
+                    }
+                }
+                let word = down.finish(sum);
+                if let Some(out) = down.out.get_mut(from + at) {
+                    *out = word;
+                }
+            }
+            from += len;
+        }
+    }
+}
+
+struct Masked<'a, K: Kind>(Down<'a, K>);
+
+impl<K: Kind> Task for Masked<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let down = self.0;
+        let needed = if kernel::has_negative(down.step.shrink.method) { down.window.len() as u32 / 2 } else { 0 };
+        let mut from = 0;
+        while from < down.out.len() {
+            let len = (down.out.len() - from).min(BLOCK);
+            let (mut sums, mut shares) = ([0.0; BLOCK], [0.0; BLOCK]);
+            let (mut runs, mut longest) = ([0u32; BLOCK], [0u32; BLOCK]);
+            for (row, &weight) in down.window.clone().zip(down.weights) {
+                let values = down.rows.get(down.block(row, from, len)).unwrap_or_default();
+                let valid = down.ok.get(down.block(row, from, len)).unwrap_or_default();
+                for (at, (value, &ok)) in values.iter().zip(valid).enumerate() {
+                    let share = weight * f64::from(ok);
+                    sums[at] += value * share;
+                    shares[at] += share;
+                    runs[at] = (runs[at] + 1) * u32::from(ok);
+                    longest[at] = longest[at].max(runs[at]);
+                }
+            }
+            for at in 0..len {
+                let some = shares[at] > 0.0 && longest[at] >= needed;
+                let word = if some { down.finish(sums[at] / shares[at]) } else { down.step.fill };
+                if let Some(out) = down.out.get_mut(from + at) {
+                    *out = word;
+                }
+            }
+            from += len;
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! What arithmetic sees of a sample type: how it widens, and how GDAL rounds a result back to it.
+//!
+//! Kinds are markers apart from the raw words, so that half floats and 16-bit integers can share `u16` without a wrapper
+//! that would need `unsafe` to cast bytes to.
+
+use super::half;
+use bytemuck::Pod;
+
+/// The class of arithmetic that GDAL picks for a type; results differ in the last digit between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// 8 and 16-bit unsigned: integer rounding.
+    Unsigned,
+    /// Small signed integers and floats: single precision.
+    Single,
+    /// The rest: double precision.
+    Double,
+}
+
+/// A sample type.
+pub trait Kind: Copy + Send + Sync + 'static {
+    /// Its words in memory.
+    type Raw: Pod + PartialEq + PartialOrd + Send + Sync;
+    /// Its arithmetic.
+    const CLASS: Class;
+    /// Whether its values are whole numbers.
+    const WHOLE: bool;
+    /// Smallest and largest value, as doubles that convert back.
+    const RANGE: (f64, f64);
+
+    /// The value as a double.
+    fn wide(raw: Self::Raw) -> f64;
+
+    /// The word for a value already rounded to the precision of the class: halves away from zero, clamped.
+    fn store(value: f64) -> Self::Raw;
+
+    /// The word for an average, before it is known to differ from nodata.
+    fn settle(value: f64, avoid: Avoid) -> Self::Raw;
+
+    /// Whether a word counts as this nodata. Floats: within GDAL's tolerance, or both NaN.
+    fn is_nodata(raw: Self::Raw, nodata: Self::Raw) -> bool;
+
+    /// The value next to a nodata value that stands in for results that would vanish.
+    fn beside(nodata: f64) -> f64;
+
+    /// Averages of two by two, `out[i]` from `top[2i..]` and `bottom[2i..]`; `first` is the column of `out[0]` in a target
+    /// row of `width`, on which the order of float additions depends.
+    fn halve(top: &[Self::Raw], bottom: &[Self::Raw], out: &mut [Self::Raw], first: usize, width: usize);
+
+    /// The average of `count` (1 to 4) samples that sum to `sum`, small types in single precision.
+    fn quarter(sum: Self::Sum, count: u32, avoid: Avoid) -> Self::Raw;
+
+    /// Holds the sum of four samples exactly, or as GDAL holds it.
+    type Sum: Copy + Default + std::ops::Add<Output = Self::Sum>;
+
+    /// A sample as part of a sum.
+    fn term(raw: Self::Raw) -> Self::Sum;
+}
+
+/// A value that results must not take, and what they take instead. Without nodata the value is NaN, which nothing equals.
+#[derive(Debug, Clone, Copy)]
+pub struct Avoid {
+    /// The nodata value.
+    pub value: f64,
+    /// Its stand-in.
+    pub instead: f64,
+}
+
+impl Avoid {
+    /// Avoids nothing.
+    pub const NONE: Self = Self { value: f64::NAN, instead: 0.0 };
+
+    #[inline(always)]
+    fn apply(self, value: f64) -> f64 {
+        if value == self.value { self.instead } else { value }
+    }
+}
+
+macro_rules! unsigned {
+    ($name:ident, $raw:ty, $sum:ty) => {
+        /// Small unsigned integers.
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl Kind for $name {
+            type Raw = $raw;
+            type Sum = $sum;
+            const CLASS: Class = Class::Unsigned;
+            const WHOLE: bool = true;
+            const RANGE: (f64, f64) = (<$raw>::MIN as f64, <$raw>::MAX as f64);
+
+            #[inline(always)]
+            fn wide(raw: $raw) -> f64 {
+                f64::from(raw)
+            }
+
+            #[inline(always)]
+            fn store(value: f64) -> $raw {
+                (value as f32 + 0.5) as $raw
+            }
+
+            #[inline(always)]
+            fn settle(value: f64, avoid: Avoid) -> $raw {
+                avoid.apply((value + 0.5).trunc()) as $raw
+            }
+
+            #[inline(always)]
+            fn is_nodata(raw: $raw, nodata: $raw) -> bool {
+                raw == nodata
+            }
+
+            fn beside(nodata: f64) -> f64 {
+                beside_whole(nodata, Self::RANGE.1)
+            }
+
+            #[inline(always)]
+            fn halve(top: &[$raw], bottom: &[$raw], out: &mut [$raw], _: usize, _: usize) {
+                for ((t, b), out) in top.chunks_exact(2).zip(bottom.chunks_exact(2)).zip(out) {
+                    let sum = t[0] as $sum + t[1] as $sum + b[0] as $sum + b[1] as $sum;
+                    *out = ((sum + 2) >> 2) as $raw;
+                }
+            }
+
+            #[inline(always)]
+            fn quarter(sum: $sum, count: u32, avoid: Avoid) -> $raw {
+                // Single precision is enough: thirds stay clear of the halves that decide the rounding.
+                let value = (sum as i32 as f32 / count as i32 as f32 + 0.5) as i32 as $raw;
+                if value as f32 == avoid.value as f32 { avoid.instead as f32 as i32 as $raw } else { value }
+            }
+
+            #[inline(always)]
+            fn term(raw: $raw) -> $sum {
+                raw as $sum
+            }
+        }
+    };
+}
+
+unsigned!(U8, u8, u16);
+unsigned!(U16, u16, u32);
+
+macro_rules! signed {
+    ($name:ident, $raw:ty) => {
+        /// Small signed integers, which GDAL averages as floats.
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl Kind for $name {
+            type Raw = $raw;
+            type Sum = i32;
+            const CLASS: Class = Class::Single;
+            const WHOLE: bool = true;
+            const RANGE: (f64, f64) = (<$raw>::MIN as f64, <$raw>::MAX as f64);
+
+            #[inline(always)]
+            fn wide(raw: $raw) -> f64 {
+                f64::from(raw)
+            }
+
+            #[inline(always)]
+            fn store(value: f64) -> $raw {
+                let value = value as f32;
+                (value + 0.5f32.copysign(value)) as $raw
+            }
+
+            #[inline(always)]
+            fn settle(value: f64, avoid: Avoid) -> $raw {
+                Self::store(avoid.apply(f64::from(value as f32)))
+            }
+
+            #[inline(always)]
+            fn is_nodata(raw: $raw, nodata: $raw) -> bool {
+                raw == nodata
+            }
+
+            fn beside(nodata: f64) -> f64 {
+                beside_whole(nodata, Self::RANGE.1)
+            }
+
+            #[inline(always)]
+            fn halve(top: &[$raw], bottom: &[$raw], out: &mut [$raw], _: usize, _: usize) {
+                for ((t, b), out) in top.chunks_exact(2).zip(bottom.chunks_exact(2)).zip(out) {
+                    let sum = t[0] as i32 + t[1] as i32 + b[0] as i32 + b[1] as i32;
+                    // Halves go away from zero: below it, one less before the floor of the shift.
+                    *out = ((sum + 2 + (sum >> 31)) >> 2) as $raw;
+                }
+            }
+
+            #[inline(always)]
+            fn quarter(sum: i32, count: u32, avoid: Avoid) -> $raw {
+                let value = sum as f32 / count as i32 as f32;
+                let value = if value == avoid.value as f32 { avoid.instead as f32 } else { value };
+                (value + 0.5f32.copysign(value)) as i32 as $raw
+            }
+
+            #[inline(always)]
+            fn term(raw: $raw) -> i32 {
+                i32::from(raw)
+            }
+        }
+    };
+}
+
+signed!(I8, i8);
+signed!(I16, i16);
+
+macro_rules! wide_whole {
+    ($name:ident, $raw:ty, $top:expr, $half:expr) => {
+        /// Wide integers, which GDAL averages as doubles.
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl Kind for $name {
+            type Raw = $raw;
+            type Sum = f64;
+            const CLASS: Class = Class::Double;
+            const WHOLE: bool = true;
+            const RANGE: (f64, f64) = (<$raw>::MIN as f64, $top);
+
+            #[inline(always)]
+            fn wide(raw: $raw) -> f64 {
+                raw as f64
+            }
+
+            #[inline(always)]
+            fn store(value: f64) -> $raw {
+                (value + 0.5f64.copysign(value)) as $raw
+            }
+
+            #[inline(always)]
+            fn settle(value: f64, avoid: Avoid) -> $raw {
+                Self::store(avoid.apply(value))
+            }
+
+            #[inline(always)]
+            fn is_nodata(raw: $raw, nodata: $raw) -> bool {
+                raw == nodata
+            }
+
+            fn beside(nodata: f64) -> f64 {
+                beside_whole(nodata, Self::RANGE.1)
+            }
+
+            #[inline(always)]
+            fn halve(top: &[$raw], bottom: &[$raw], out: &mut [$raw], first: usize, width: usize) {
+                $half(top, bottom, out, first, width)
+            }
+
+            #[inline(always)]
+            fn quarter(sum: f64, count: u32, avoid: Avoid) -> $raw {
+                Self::settle(sum / f64::from(count), avoid)
+            }
+
+            #[inline(always)]
+            fn term(raw: $raw) -> f64 {
+                raw as f64
+            }
+        }
+    };
+}
+
+macro_rules! halve_exact {
+    () => {
+        |top: &[_], bottom: &[_], out: &mut [_], _: usize, _: usize| {
+            for ((t, b), out) in top.chunks_exact(2).zip(bottom.chunks_exact(2)).zip(out) {
+                let sum = i64::from(t[0]) + i64::from(t[1]) + i64::from(b[0]) + i64::from(b[1]);
+                *out = ((sum + 2 + (sum >> 63)) >> 2) as _;
+            }
+        }
+    };
+}
+
+wide_whole!(U32, u32, u32::MAX as f64, halve_exact!());
+wide_whole!(I32, i32, i32::MAX as f64, halve_exact!());
+wide_whole!(U64, u64, 18446744073709549568.0, halve_double::<Self>);
+wide_whole!(I64, i64, 9223372036854774784.0, halve_double::<Self>);
+
+macro_rules! float {
+    ($name:ident, $raw:ty, $class:expr, $halve:expr, $from:expr, $to:expr, $same:expr, $beside:expr, $max:expr) => {
+        /// Floats.
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name;
+
+        impl Kind for $name {
+            type Raw = $raw;
+            type Sum = f64;
+            const CLASS: Class = $class;
+            const WHOLE: bool = false;
+            const RANGE: (f64, f64) = (-$max, $max);
+
+            #[inline(always)]
+            fn wide(raw: $raw) -> f64 {
+                $from(raw)
+            }
+
+            #[inline(always)]
+            fn store(value: f64) -> $raw {
+                $to(value)
+            }
+
+            #[inline(always)]
+            fn settle(value: f64, avoid: Avoid) -> $raw {
+                let value = if matches!($class, Class::Single) { f64::from(value as f32) } else { value };
+                Self::store(avoid.apply(value))
+            }
+
+            #[inline(always)]
+            fn is_nodata(raw: $raw, nodata: $raw) -> bool {
+                $same(raw, nodata)
+            }
+
+            fn beside(nodata: f64) -> f64 {
+                $beside(nodata)
+            }
+
+            #[inline(always)]
+            fn halve(top: &[$raw], bottom: &[$raw], out: &mut [$raw], first: usize, width: usize) {
+                $halve(top, bottom, out, first, width)
+            }
+
+            #[inline(always)]
+            fn quarter(sum: f64, count: u32, avoid: Avoid) -> $raw {
+                Self::settle(sum / f64::from(count), avoid)
+            }
+
+            #[inline(always)]
+            fn term(raw: $raw) -> f64 {
+                $from(raw)
+            }
+        }
+    };
+}
+
+float!(F32, f32, Class::Single, halve_single, f64::from, to_single, same_single, beside_single, f32::MAX as f64);
+float!(F64, f64, Class::Double, halve_double::<Self>, same, same, same_double, beside_double, f64::MAX);
+float!(F16, u16, Class::Double, halve_double::<Self>, half::widen, half::narrow, same_half, half::beside, f64::MAX);
+
+#[inline(always)]
+fn same(value: f64) -> f64 {
+    value
+}
+
+#[inline(always)]
+fn to_single(value: f64) -> f32 {
+    value as f32
+}
+
+/// GDAL takes floats for nodata that differ from it by less than four units in the last place of a single, about; of
+/// doubles too. The sum is formed in the type itself: where it overflows, more is taken for nodata.
+#[inline(always)]
+fn same_single(value: f32, nodata: f32) -> bool {
+    (value == nodata)
+        | ((value - nodata).abs() < f32::EPSILON * (value + nodata).abs() * 2.0)
+        | (value.is_nan() & nodata.is_nan())
+}
+
+#[inline(always)]
+fn same_double(value: f64, nodata: f64) -> bool {
+    (value == nodata)
+        | ((value - nodata).abs() < f64::from(f32::EPSILON) * (value + nodata).abs() * 2.0)
+        | (value.is_nan() & nodata.is_nan())
+}
+
+#[inline(always)]
+fn same_half(value: u16, nodata: u16) -> bool {
+    same_double(half::widen(value), half::widen(nodata))
+}
+
+fn beside_whole(nodata: f64, max: f64) -> f64 {
+    let next = if nodata >= max { max - 1.0 } else { nodata + 1.0 };
+    // Beyond 2⁵³ one step of one is lost.
+    if next == nodata { nodata.next_down() } else { next }
+}
+
+fn beside_single(nodata: f64) -> f64 {
+    let nodata = nodata as f32;
+    f64::from(if nodata >= f32::MAX { nodata.next_down() } else { nodata.next_up() })
+}
+
+fn beside_double(nodata: f64) -> f64 {
+    if nodata >= f64::MAX { nodata.next_down() } else { nodata.next_up() }
+}
+
+/// GDAL adds columns first, four at a time, and the up to three last columns of the image in reading order. Scaling
+/// before adding keeps sums from overflowing.
+#[inline(always)]
+fn halve_single(top: &[f32], bottom: &[f32], out: &mut [f32], first: usize, width: usize) {
+    let fours = (width & !3).saturating_sub(first).min(out.len());
+    let (out, tail) = out.split_at_mut(fours);
+    let mut quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
+    for (out, (t, b)) in out.iter_mut().zip(&mut quads) {
+        *out = (t[0] * 0.25 + b[0] * 0.25) + (t[1] * 0.25 + b[1] * 0.25);
+    }
+    for (out, (t, b)) in tail.iter_mut().zip(&mut quads) {
+        *out = t[0] * 0.25 + t[1] * 0.25 + b[0] * 0.25 + b[1] * 0.25;
+    }
+}
+
+/// As [`halve_single`], two at a time.
+#[inline(always)]
+fn halve_double<K: Kind>(top: &[K::Raw], bottom: &[K::Raw], out: &mut [K::Raw], first: usize, width: usize) {
+    let twos = (width & !1).saturating_sub(first).min(out.len());
+    let (out, tail) = out.split_at_mut(twos);
+    let mut quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
+    for (out, (t, b)) in out.iter_mut().zip(&mut quads) {
+        let left = K::wide(t[0]) * 0.25 + K::wide(b[0]) * 0.25;
+        *out = K::store(left + (K::wide(t[1]) * 0.25 + K::wide(b[1]) * 0.25));
+    }
+    for (out, (t, b)) in tail.iter_mut().zip(&mut quads) {
+        let row = K::wide(t[0]) * 0.25 + K::wide(t[1]) * 0.25;
+        *out = K::store(row + K::wide(b[0]) * 0.25 + K::wide(b[1]) * 0.25);
+    }
+}

@@ -1,0 +1,408 @@
+//! Shrinks rasters by one level, so that overviews come out while rows stream by, pixel for pixel as GDAL's.
+//!
+//! A [`Shrink`] is one level step of one band. It holds no pixels: a caller keeps the rows that [`Shrink::needs`] names
+//! and asks for target rows, in any order and any cut, on any number of threads; the cut changes no pixel. Which rules
+//! GDAL follows, and how they were found, is in NOTES.md.
+
+mod average;
+mod axis;
+mod complex;
+mod convolve;
+mod footprint;
+mod half;
+mod kernel;
+mod kind;
+mod levels;
+mod mode;
+mod nearest;
+mod rank;
+mod resampling;
+mod rms;
+mod scratch;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use levels::{levels, levels_by_factors};
+pub use resampling::Resampling;
+pub use scratch::ShrinkScratch;
+
+use axis::{Axis, Span};
+use bytemuck::Pod;
+use kernel::Taps;
+use kind::{Avoid, Kind};
+use std::fmt;
+use std::ops::Range;
+use swath_tiff::SampleType;
+use view::View;
+
+/// Why a level cannot be computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShrinkError {
+    /// The method is not defined for the sample type.
+    Undefined(Resampling, SampleType),
+    /// The target is empty or larger than the source.
+    Size,
+    /// A buffer is too short, or the rows at hand are not the rows needed.
+    Buffer,
+}
+
+impl fmt::Display for ShrinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undefined(method, sample) => write!(f, "{method} resampling is not defined for {sample} samples"),
+            Self::Size => f.write_str("an overview has at least one pixel and no more than its source"),
+            Self::Buffer => f.write_str("the rows given are not the rows needed"),
+        }
+    }
+}
+
+impl std::error::Error for ShrinkError {}
+
+/// One level step of one band.
+#[derive(Debug, Clone)]
+pub struct Shrink {
+    x: Axis,
+    y: Axis,
+    sample: SampleType,
+    method: Resampling,
+    /// One word; complex samples go by their real part.
+    nodata: Option<Vec<u8>>,
+    plan: Plan,
+    quirks: bool,
+}
+
+/// What each target column needs, worked out once.
+#[derive(Debug, Clone)]
+enum Plan {
+    /// Two by two, all weights one.
+    Halves,
+    /// Weighted footprints. `pairs`: every column is two neighbours, though of weights near one.
+    Spans { columns: Vec<Span>, pairs: bool },
+    /// Single columns.
+    Picks(Vec<u32>),
+    /// Ranges of whole columns.
+    Whole(Vec<(u32, u32)>),
+    /// A kernel.
+    Taps(Taps),
+}
+
+/// Source rows on their way into a call.
+#[derive(Clone, Copy)]
+struct Input<'a> {
+    source: &'a [u8],
+    mask: Option<&'a [u8]>,
+    first_row: u32,
+}
+
+/// Target rows on their way out.
+struct Output<'a> {
+    bytes: &'a mut [u8],
+    stride: usize,
+    rows: Range<u32>,
+    columns: Range<u32>,
+}
+
+impl Shrink {
+    /// A step from `source` to `target` pixels (width, height). `nodata` is one native sample, or for complex types its
+    /// real part.
+    pub fn new(
+        source: (u32, u32),
+        target: (u32, u32),
+        sample: SampleType,
+        resampling: Resampling,
+        nodata: Option<&[u8]>,
+    ) -> Result<Self, ShrinkError> {
+        if target.0 == 0 || target.1 == 0 || target.0 > source.0 || target.1 > source.1 {
+            return Err(ShrinkError::Size);
+        }
+        if !resampling.supports(sample) {
+            return Err(ShrinkError::Undefined(resampling, sample));
+        }
+        let (x, y) = (Axis::new(source.0, target.0), Axis::new(source.1, target.1));
+        let nodata = nodata.and_then(|bytes| bytes.get(..sample.word())).map(<[u8]>::to_vec);
+        let plan = match resampling {
+            Resampling::Nearest if x.is_half() && y.is_half() => Plan::Halves,
+            Resampling::Nearest => Plan::Picks((0..x.target).map(|at| x.nearest(at)).collect()),
+            Resampling::Average | Resampling::Rms if sample.is_complex() => {
+                Plan::Whole((0..x.target).map(|at| x.whole_span(at)).collect())
+            }
+            Resampling::Bilinear | Resampling::Cubic | Resampling::Lanczos => Plan::Taps(Taps::across(x, resampling)),
+            _ if x.is_half() && y.is_half() => Plan::Halves,
+            _ => Plan::Spans { columns: (0..x.target).map(|at| x.span(at)).collect(), pairs: x.is_pairs() },
+        };
+        Ok(Self { x, y, sample, method: resampling, nodata, plan, quirks: true })
+    }
+
+    /// Leaves out what GDAL 3.12 does to nodata against its own rules. With quirks, as by default and pixel for pixel as
+    /// GDAL: mode writes zero rather than nodata where nothing is valid if nodata is NaN or, in signed integers of 16 bits
+    /// and more, negative; and NaN nodata spreads to all that a kernel reaches. Without, nodata stays nodata, and kernels
+    /// weigh only what is valid.
+    pub fn without_quirks(mut self) -> Self {
+        self.quirks = false;
+        self
+    }
+
+    /// Width and height of the target.
+    pub fn target(&self) -> (u32, u32) {
+        (self.x.target, self.y.target)
+    }
+
+    /// The source rows that target rows `rows` are made of. A streaming caller can [`run`](Self::run) once it has them,
+    /// and may forget those before the start of what the next rows need.
+    pub fn needs(&self, rows: Range<u32>) -> Range<u32> {
+        let last = rows.end.min(self.y.target);
+        if rows.start >= last {
+            return 0..0;
+        }
+        let (from, to) = (self.reach(rows.start), self.reach(last - 1));
+        from.start..to.end
+    }
+
+    fn reach(&self, row: u32) -> Range<u32> {
+        match (&self.plan, self.method) {
+            (_, Resampling::Nearest) => {
+                let at = self.y.nearest(row);
+                at..at + 1
+            }
+            (Plan::Taps(_), method) => kernel::window(self.y, method, row),
+            (Plan::Whole(_), _) => {
+                let (start, end) = self.y.whole_span(row);
+                start..end
+            }
+            _ => {
+                let span = self.y.span(row);
+                span.start..span.end
+            }
+        }
+    }
+
+    /// Computes target rows `rows`, columns `columns` of one band.
+    ///
+    /// `source` holds whole source rows of native samples from row `first_row` on, `mask` one byte per pixel of the same
+    /// rows, zero where there is no data. Averages take any other byte as data; kernels weigh by it, as alpha does. With
+    /// a nodata value the mask is of no account, and nearest never looks at either. Where nothing is valid, nodata or
+    /// zero comes out. Target rows go to `out`, `out_stride` bytes apart.
+    ///
+    /// The alpha band itself is shrunk with [`shrink_mask`](Self::shrink_mask).
+    #[allow(clippy::too_many_arguments)]
+    pub fn run(
+        &self,
+        source: &[u8],
+        mask: Option<&[u8]>,
+        first_row: u32,
+        rows: Range<u32>,
+        columns: Range<u32>,
+        out: &mut [u8],
+        out_stride: usize,
+        scratch: &mut ShrinkScratch,
+    ) -> Result<(), ShrinkError> {
+        let mask = if self.nodata.is_some() { None } else { mask };
+        let input = Input { source, mask, first_row };
+        let output = Output { bytes: out, stride: out_stride, rows, columns };
+        self.check(&input, &output)?;
+        if output.rows.is_empty() || output.columns.is_empty() {
+            return Ok(());
+        }
+        match self.sample {
+            _ if self.method == Resampling::Nearest => self.pick(input, output, scratch),
+            SampleType::U8 => self.typed::<kind::U8>(input, output, scratch),
+            SampleType::I8 => self.typed::<kind::I8>(input, output, scratch),
+            SampleType::U16 => self.typed::<kind::U16>(input, output, scratch),
+            SampleType::I16 => self.typed::<kind::I16>(input, output, scratch),
+            SampleType::U32 => self.typed::<kind::U32>(input, output, scratch),
+            SampleType::I32 => self.typed::<kind::I32>(input, output, scratch),
+            SampleType::U64 => self.typed::<kind::U64>(input, output, scratch),
+            SampleType::I64 => self.typed::<kind::I64>(input, output, scratch),
+            SampleType::F16 => self.typed::<kind::F16>(input, output, scratch),
+            SampleType::F32 => self.typed::<kind::F32>(input, output, scratch),
+            SampleType::F64 => self.typed::<kind::F64>(input, output, scratch),
+            SampleType::CI16 => self.paired::<kind::I16>(input, output, scratch),
+            SampleType::CI32 => self.paired::<kind::I32>(input, output, scratch),
+            SampleType::CF16 => self.paired::<kind::F16>(input, output, scratch),
+            SampleType::CF32 => self.paired::<kind::F32>(input, output, scratch),
+            SampleType::CF64 => self.paired::<kind::F64>(input, output, scratch),
+            _ => Err(ShrinkError::Undefined(self.method, self.sample)),
+        }
+    }
+
+    /// The overview of a mask, or of an alpha band of bytes: by the same method, each byte being its own validity, so
+    /// that averages are over what is not transparent. The step must be one of [`SampleType::U8`] without nodata.
+    #[allow(clippy::too_many_arguments)]
+    pub fn shrink_mask(
+        &self,
+        mask: &[u8],
+        first_row: u32,
+        rows: Range<u32>,
+        columns: Range<u32>,
+        out: &mut [u8],
+        out_stride: usize,
+        scratch: &mut ShrinkScratch,
+    ) -> Result<(), ShrinkError> {
+        if self.sample != SampleType::U8 || self.nodata.is_some() {
+            return Err(ShrinkError::Undefined(self.method, self.sample));
+        }
+        self.run(mask, Some(mask), first_row, rows, columns, out, out_stride, scratch)
+    }
+
+    /// So that nothing below can run off a slice.
+    fn check(&self, input: &Input<'_>, output: &Output<'_>) -> Result<(), ShrinkError> {
+        let (rows, columns) = (&output.rows, &output.columns);
+        if rows.end > self.y.target
+            || columns.end > self.x.target
+            || rows.start > rows.end
+            || columns.start > columns.end
+        {
+            return Err(ShrinkError::Buffer);
+        }
+        if rows.is_empty() || columns.is_empty() {
+            return Ok(());
+        }
+        let (width, size) = (self.x.source as usize, self.sample.size());
+        let needs = self.needs(rows.clone());
+        let at_hand = needs.end.checked_sub(input.first_row).ok_or(ShrinkError::Buffer)? as usize;
+        let row = columns.len() * size;
+        let space = (rows.len() - 1).checked_mul(output.stride).and_then(|bytes| bytes.checked_add(row));
+        let pixels = at_hand.checked_mul(width).ok_or(ShrinkError::Buffer)?;
+        let fits = input.first_row <= needs.start
+            && pixels.checked_mul(size).is_some_and(|bytes| input.source.len() >= bytes)
+            && input.mask.is_none_or(|mask| mask.len() >= pixels)
+            && (rows.len() == 1 || output.stride >= row)
+            && space.is_some_and(|space| output.bytes.len() >= space);
+        if fits { Ok(()) } else { Err(ShrinkError::Buffer) }
+    }
+
+    /// Nearest: only the size of a sample matters.
+    fn pick(&self, input: Input<'_>, output: Output<'_>, scratch: &mut ShrinkScratch) -> Result<(), ShrinkError> {
+        match self.sample.size() {
+            1 => self.pick_words::<u8>(input, output, scratch),
+            2 => self.pick_words::<u16>(input, output, scratch),
+            4 => self.pick_words::<u32>(input, output, scratch),
+            8 => self.pick_words::<u64>(input, output, scratch),
+            _ => self.pick_words::<[u64; 2]>(input, output, scratch),
+        }
+    }
+
+    fn pick_words<T: Pod>(&self, input: Input<'_>, output: Output<'_>, scratch: &mut ShrinkScratch) -> Done {
+        let columns = to_usize(&output.columns);
+        let picks = if let Plan::Picks(picks) = &self.plan { picks.get(columns.clone()) } else { None };
+        self.each_row(input, output, scratch, 1, |view: &View<'_, T>, row, out, _| {
+            let from = view.row(self.y.nearest(row));
+            nearest::row(
+                from.get(columns.start * (1 + usize::from(picks.is_none()))..).unwrap_or_default(),
+                from,
+                picks,
+                out,
+            );
+        })
+    }
+
+    fn typed<K: Kind>(&self, input: Input<'_>, output: Output<'_>, scratch: &mut ShrinkScratch) -> Done {
+        let nodata = self.word::<K::Raw>();
+        let avoid = match nodata {
+            Some(word) if !K::is_nodata(word, word) || !K::wide(word).is_nan() => {
+                Avoid { value: K::wide(word), instead: K::beside(K::wide(word)) }
+            }
+            _ => Avoid::NONE,
+        };
+        let fill = nodata.unwrap_or(bytemuck::Zeroable::zeroed());
+        let columns = to_usize(&output.columns);
+        let step = Step::<K> { shrink: self, nodata, avoid, fill, columns };
+        self.each_row(input, output, scratch, 1, |view: &View<'_, K::Raw>, row, out, scratch| {
+            match (self.method, &self.plan) {
+                (_, Plan::Taps(taps)) => convolve::row(&step, view, taps, row, out, scratch),
+                (Resampling::Average, _) => average::row(&step, view, row, out, scratch),
+                (Resampling::Rms, _) => rms::row(&step, view, row, out, scratch),
+                (Resampling::Mode, _) => mode::row(&step, view, row, out, scratch),
+                (method, _) => rank::row(&step, method, view, row, out, scratch),
+            }
+        })
+    }
+
+    /// Complex samples: pairs of words.
+    fn paired<K: Kind>(&self, input: Input<'_>, output: Output<'_>, scratch: &mut ShrinkScratch) -> Done {
+        let columns = to_usize(&output.columns);
+        // GDAL fills with NaN what has nothing valid, and knows no nodata of complex samples otherwise.
+        let fill = K::store(if K::WHOLE { 0.0 } else { f64::NAN });
+        self.each_row(input, output, scratch, 2, |view: &View<'_, K::Raw>, row, out, _| match &self.plan {
+            Plan::Whole(spans) => {
+                let (start, end) = self.y.whole_span(row);
+                let squares = self.method == Resampling::Rms;
+                complex::row::<K>(view, spans.get(columns.clone()).unwrap_or_default(), start..end, squares, out);
+            }
+            plan => {
+                let spans = footprint::Footprint { plan, y: self.y, columns: columns.clone() };
+                complex::mode::<K>(view, &spans, row, fill, out);
+            }
+        })
+    }
+
+    /// Casts bytes to words, or copies where they are not aligned, and calls for each target row.
+    fn each_row<T: Pod>(
+        &self,
+        input: Input<'_>,
+        output: Output<'_>,
+        scratch: &mut ShrinkScratch,
+        words: usize,
+        mut row: impl FnMut(&View<'_, T>, u32, &mut [T], &mut ShrinkScratch),
+    ) -> Done {
+        scratch.begin();
+        let mut copy = Vec::new();
+        let source = match bytemuck::try_cast_slice::<u8, T>(input.source) {
+            Ok(source) => source,
+            // Rare, and a copy is far cheaper than what follows.
+            Err(_) => {
+                copy.extend(input.source.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+                &copy
+            }
+        };
+        let width = self.x.source as usize;
+        let view =
+            View { words: source, mask: input.mask, width: width * words, pixels: width, first: input.first_row };
+        let bytes = output.columns.len() * words * size_of::<T>();
+        let mut spare = Vec::new();
+        for (at, target) in output.rows.enumerate() {
+            let from = at * output.stride;
+            let line = output.bytes.get_mut(from..from + bytes).ok_or(ShrinkError::Buffer)?;
+            match bytemuck::try_cast_slice_mut::<u8, T>(line) {
+                Ok(words) => row(&view, target, words, scratch),
+                Err(_) => {
+                    spare.resize(bytes / size_of::<T>(), T::zeroed());
+                    row(&view, target, &mut spare, scratch);
+                    line.copy_from_slice(bytemuck::cast_slice(&spare));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn word<T: Pod>(&self) -> Option<T> {
+        self.nodata.as_deref().and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes).ok())
+    }
+}
+
+type Done = Result<(), ShrinkError>;
+
+/// What the row functions of all methods share.
+struct Step<'a, K: Kind> {
+    shrink: &'a Shrink,
+    nodata: Option<K::Raw>,
+    avoid: Avoid,
+    fill: K::Raw,
+    columns: Range<usize>,
+}
+
+impl<K: Kind> Step<'_, K> {
+    /// Columns of the whole target.
+    fn width(&self) -> usize {
+        self.shrink.x.target as usize
+    }
+
+    fn span(&self, row: u32) -> Span {
+        self.shrink.y.span(row)
+    }
+}
+
+fn to_usize(range: &Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}

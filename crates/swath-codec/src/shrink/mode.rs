@@ -1,0 +1,112 @@
+//! The value that occurs most often, for classes and palettes. Of equals the one that got there first in reading order.
+
+use super::average::Quads;
+use super::footprint::{Footprint, Rows};
+use super::kind::Kind;
+use super::scratch::ShrinkScratch;
+use super::view::View;
+use super::{Plan, Step};
+use crate::simd::{Task, widest};
+
+/// A target row.
+pub fn row<K: Kind>(
+    step: &Step<'_, K>,
+    view: &View<'_, K::Raw>,
+    row: u32,
+    out: &mut [K::Raw],
+    scratch: &mut ShrinkScratch,
+) {
+    // GDAL counts bytes in a histogram that never sees the mask; only nodata keeps a byte out.
+    let mask = if size_of::<K::Raw>() == 1 && K::RANGE.0 == 0.0 { None } else { view.mask };
+    let view = View { mask, ..*view };
+    let span = step.span(row);
+    if matches!(step.shrink.plan, Plan::Halves) && step.nodata.is_none() && mask.is_none() {
+        return widest(Four { quads: Quads::<K>::new(step, &view, span, out) });
+    }
+    let footprint = Footprint::of(step);
+    let ShrinkScratch { valid, line, .. } = scratch;
+    let rows = Rows::<K>::new(&view, step.nodata, &footprint, row, valid, line);
+    // GDAL checks nodata against the range of the unsigned type it counts in, and NaN against any.
+    let lost = step.nodata.is_some_and(|nodata| {
+        let value = K::wide(nodata);
+        value.is_nan() || K::WHOLE && size_of::<K::Raw>() > 1 && value < 0.0
+    });
+    let fill = if lost && step.shrink.quirks { bytemuck::Zeroable::zeroed() } else { step.fill };
+    let mut tally = Tally::new();
+    for (at, out) in out.iter_mut().enumerate() {
+        tally.clear();
+        rows.each(footprint.column(at), |sample| tally.add(sample, alike::<K>));
+        *out = tally.most().unwrap_or(fill);
+    }
+}
+
+/// Whether two samples count as one value. NaN is one value, and so are both zeros.
+#[inline(always)]
+pub fn alike<K: Kind>(a: K::Raw, b: K::Raw) -> bool {
+    if K::WHOLE {
+        return a == b;
+    }
+    let (a, b) = (K::wide(a), K::wide(b));
+    (a == b) | (a.is_nan() & b.is_nan())
+}
+
+/// Values and how often they came. Footprints are small: a list beats a table.
+pub struct Tally<T> {
+    seen: Vec<(T, u32)>,
+    best: usize,
+}
+
+impl<T: Copy> Tally<T> {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self { seen: Vec::with_capacity(16), best: 0 }
+    }
+
+    /// Nothing again.
+    pub fn clear(&mut self) {
+        self.seen.clear();
+        self.best = 0;
+    }
+
+    /// One more.
+    #[inline(always)]
+    pub fn add(&mut self, value: T, same: impl Fn(T, T) -> bool) {
+        let most = self.seen.get(self.best).map_or(0, |entry| entry.1);
+        match self.seen.iter_mut().enumerate().find(|(_, entry)| same(entry.0, value)) {
+            Some((at, entry)) => {
+                entry.1 += 1;
+                if entry.1 > most {
+                    self.best = at;
+                }
+            }
+            None => self.seen.push((value, 1)),
+        }
+    }
+
+    /// The one that came most often.
+    pub fn most(&self) -> Option<T> {
+        self.seen.get(self.best).map(|entry| entry.0)
+    }
+}
+
+/// Two by two: the first of the pairs that reading order completes decides, else the first pixel.
+struct Four<'a, K: Kind> {
+    quads: Quads<'a, K>,
+}
+
+impl<K: Kind> Task for Four<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Quads { top, bottom, out, .. } = self.quads;
+        for ((t, u), out) in top.chunks_exact(2).zip(bottom.chunks_exact(2)).zip(out) {
+            let (a, b, c, d) = (t[0], t[1], u[0], u[1]);
+            let late = if alike::<K>(c, d) { c } else { a };
+            let late = if alike::<K>(b, d) { b } else { late };
+            let late = if alike::<K>(a, d) { a } else { late };
+            let late = if alike::<K>(b, c) { b } else { late };
+            *out = if alike::<K>(a, b) | alike::<K>(a, c) { a } else { late };
+        }
+    }
+}

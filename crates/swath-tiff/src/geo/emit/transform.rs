@@ -1,0 +1,51 @@
+//! From a transform or control points to the model tags that give the same ones back.
+
+use super::GeoTags;
+use crate::geo::transform::{Gcp, GeoTransform};
+
+/// Fills the model tags. A transform beats control points: readers take a pixel scale first, and one tie point tag cannot
+/// serve both.
+pub(super) fn fill(tags: &mut GeoTags, transform: Option<&GeoTransform>, gcps: &[Gcp], pixel_is_point: bool) {
+    match transform {
+        Some(map) if !map.is_finite() => {
+            tags.problems.push("the transform has NaN or infinite terms and is not written".to_owned());
+        }
+        Some(map) => {
+            if !gcps.is_empty() {
+                tags.problems
+                    .push("a transform and control points cannot both be written; the points are left out".into());
+            }
+            affine(tags, map, pixel_is_point);
+            return;
+        }
+        None => {}
+    }
+    // GDAL adds half a pixel to tie points when it reads a file whose pixels are points. Its own writer adds another
+    // half, so that points wander by a pixel a copy; what counts is that the reader's sum comes out right.
+    let half = if pixel_is_point { 0.5 } else { 0.0 };
+    for gcp in gcps {
+        let tie = [gcp.pixel - half, gcp.line - half, 0.0, gcp.x, gcp.y, gcp.z];
+        if tie.iter().all(|v| v.is_finite()) {
+            tags.tiepoints.extend_from_slice(&tie);
+        } else {
+            tags.problems.push(format!("control point {} has NaN or infinite terms and is left out", gcp.id));
+        }
+    }
+}
+
+fn affine(tags: &mut GeoTags, map: &GeoTransform, pixel_is_point: bool) {
+    let [c, a, b, f, d, e] = map.0;
+    // The same sums as GDAL's, so that its reader (and ours) undoes them to the last bit.
+    let (x, y) = if pixel_is_point { (c + (a * 0.5 + b * 0.5), f + (d * 0.5 + e * 0.5)) } else { (c, f) };
+    // ScaleY is positive by the standard and readers force it so: a south-up image needs the matrix.
+    if b == 0.0 && d == 0.0 && e < 0.0 && a != 0.0 {
+        tags.pixel_scale = Some([a, e.abs(), 0.0]);
+        tags.tiepoints = vec![0.0, 0.0, 0.0, x, y, 0.0];
+    } else {
+        let mut matrix = [0.0; 16];
+        matrix[..4].copy_from_slice(&[a, b, 0.0, x]);
+        matrix[4..8].copy_from_slice(&[d, e, 0.0, y]);
+        matrix[15] = 1.0;
+        tags.transformation = Some(matrix);
+    }
+}

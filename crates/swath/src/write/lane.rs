@@ -1,0 +1,165 @@
+//! Where the tiles of one level go: in order, each as soon as those before it are there.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use swath_io::Sink;
+
+use super::statistics::Moments;
+use crate::error::Error;
+
+/// Buffers a thread keeps for the next tiles.
+const SPARE: usize = 2;
+
+/// A tile on its way to the file.
+#[derive(Debug, Default)]
+pub(super) struct Encoded {
+    /// Its bytes, with leader and trailer where the file has them; empty for a tile that is left out.
+    pub bytes: Vec<u8>,
+    /// What its samples are like, for each band it holds.
+    pub moments: Vec<(u16, Moments)>,
+}
+
+/// Where the tiles of one level go.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Bytes before and after each tile that its count leaves out.
+    frame: u64,
+    /// Kept in memory until the end rather than written at once.
+    held: bool,
+    start: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    waiting: BTreeMap<u64, Encoded>,
+    len: u64,
+    /// Start of each tile within the level's own bytes, frame included; `None` for one that was left out.
+    tiles: Vec<Option<(u64, u32)>>,
+    moments: Vec<Moments>,
+    kept: Vec<u8>,
+}
+
+impl Lane {
+    pub(super) fn new(start: u64, frame: u64, held: bool, bands: u16) -> Self {
+        let moments = vec![Moments::default(); bands.into()];
+        Self { frame, held, start, state: Mutex::new(State { moments, ..State::default() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes tile number `number`. Whoever brings the tile that others wait for writes those too, and keeps their buffers.
+    pub(super) fn put(
+        &self,
+        number: u64,
+        tile: Encoded,
+        sink: &dyn Sink,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let mut ready = Vec::new();
+        {
+            let mut state = self.lock();
+            state.waiting.insert(number, tile);
+            loop {
+                let next = state.next;
+                let Some(tile) = state.waiting.remove(&next) else { break };
+                state.next += 1;
+                for (band, moments) in &tile.moments {
+                    if let Some(sum) = state.moments.get_mut(usize::from(*band)) {
+                        sum.add(moments);
+                    }
+                }
+                if tile.bytes.is_empty() {
+                    state.tiles.push(None);
+                    continue;
+                }
+                let (offset, len) = (state.len, tile.bytes.len() as u64);
+                state.len += len;
+                state.tiles.push(Some((offset, (len - self.frame) as u32)));
+                if self.held {
+                    state.kept.extend_from_slice(&tile.bytes);
+                    spare.push(tile.bytes);
+                } else {
+                    ready.push((self.start + offset, tile.bytes));
+                }
+            }
+        }
+        for (offset, bytes) in ready {
+            sink.write_at(offset, &bytes)?;
+            spare.push(bytes);
+        }
+        spare.truncate(SPARE);
+        Ok(())
+    }
+
+    /// Bytes of the level so far.
+    pub(super) fn len(&self) -> u64 {
+        self.lock().len
+    }
+
+    /// Whether its bytes are in memory until the end.
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Where its bytes were written to.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The bytes of a level that was held.
+    pub(super) fn take_kept(&self) -> Vec<u8> {
+        std::mem::take(&mut self.lock().kept)
+    }
+
+    /// Statistics of each band.
+    pub(super) fn moments(&self) -> Vec<Moments> {
+        self.lock().moments.clone()
+    }
+
+    /// Offset and length of each tile in the order they were numbered, once the level begins at `start`.
+    pub(super) fn tiles(&self, start: u64) -> Vec<(u64, u32)> {
+        let leader = self.frame / 2;
+        let place = |tile: &Option<(u64, u32)>| match tile {
+            Some((offset, len)) => (start + offset + leader, *len),
+            None => (0, 0),
+        };
+        self.lock().tiles.iter().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swath_io::MemorySink;
+
+    fn tile(byte: u8, len: usize) -> Encoded {
+        Encoded { bytes: vec![byte; len], moments: Vec::new() }
+    }
+
+    #[test]
+    fn tiles_lie_in_order_however_they_come() {
+        let (sink, memory) = MemorySink::new("memory");
+        let lane = Lane::new(10, 0, false, 0);
+        for (number, encoded) in [(2, tile(3, 1)), (1, tile(0, 0)), (0, tile(1, 2)), (3, tile(4, 3))] {
+            lane.put(number, encoded, &sink, &mut Vec::new()).unwrap();
+        }
+        assert_eq!(lane.tiles(100), [(100, 2), (0, 0), (102, 1), (103, 3)]);
+        Box::new(sink).commit(16).unwrap();
+        assert_eq!(memory.take().unwrap()[10..], [1, 1, 3, 4, 4, 4]);
+    }
+
+    #[test]
+    fn leader_and_trailer_do_not_count() {
+        let (sink, _) = MemorySink::new("memory");
+        let lane = Lane::new(0, 8, true, 0);
+        lane.put(0, tile(1, 20), &sink, &mut Vec::new()).unwrap();
+        assert_eq!((lane.tiles(0), lane.take_kept().len()), (vec![(4, 12)], 20));
+    }
+}

@@ -1,0 +1,469 @@
+//! Writing: rows in, a whole file out, in bounded memory.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), swath::Error> {
+//! use swath::{Metadata, Rows, SampleType, Shape, WriteOptions, Writer};
+//!
+//! let shape = Shape { width: 4096, height: 4096, bands: 1, sample: SampleType::U16 };
+//! let mut writer = Writer::create("out.tif", shape, &Metadata::default(), &WriteOptions::cog())?;
+//! for _ in 0..4096 {
+//!     writer.push(&Rows::pixels(&[0_u8; 4096 * 2]))?;
+//! }
+//! writer.finish()?;
+//! # Ok(()) }
+//! ```
+
+mod lane;
+mod options;
+mod plan;
+mod rows;
+mod statistics;
+mod step;
+mod tags;
+
+use std::{path::Path, sync::Mutex};
+
+use swath_codec::{pre::Arrangement, shrink::Shrink};
+use swath_io::{
+    Sink,
+    sink::{BLOCK, file},
+};
+use swath_tiff::SampleType;
+
+pub use options::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Shape, WriteOptions};
+
+use crate::{
+    error::{Error, ErrorKind},
+    metadata::Metadata,
+    raster::{Interleave, Raster},
+    schedule::cores,
+};
+use lane::Lane;
+use plan::Plan;
+use rows::RowStore;
+use step::{Pushed, Worker};
+
+/// Rows of a raster in memory: native samples without gaps between them.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    samples: &'a [u8],
+    interleave: Interleave,
+    mask: Option<&'a [u8]>,
+}
+
+impl<'a> Rows<'a> {
+    /// Whole rows whose pixels lie one after the other, all bands of a pixel together.
+    pub fn pixels(samples: &'a [u8]) -> Self {
+        Self { samples, interleave: Interleave::Pixel, mask: None }
+    }
+
+    /// The same rows of the first band, then of the next.
+    pub fn bands(samples: &'a [u8]) -> Self {
+        Self { samples, interleave: Interleave::Band, mask: None }
+    }
+
+    /// With the mask of these rows: a byte for each pixel, 0 where there is no data.
+    #[must_use]
+    pub fn with_mask(mut self, mask: &'a [u8]) -> Self {
+        self.mask = Some(mask);
+        self
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Written {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes between the levels' tiles that hold nothing.
+    pub padding: u64,
+    /// Whether it is a BigTIFF.
+    pub big: bool,
+    /// Overviews it has.
+    pub overviews: usize,
+}
+
+/// A file in the making. Rows are pushed from the top; tiles are cut, compressed and written as soon as their rows are
+/// there, overviews are made of the rows in flight, and the file appears under its name when [`Writer::finish`] returns.
+/// Dropped before, it leaves nothing behind.
+///
+/// The bytes of the file depend on shape, samples, metadata and options, and on nothing else: not on threads, memory, or
+/// how rows were pushed.
+#[derive(Debug)]
+pub struct Writer {
+    plan: Plan,
+    sink: Box<dyn Sink>,
+    shape: Shape,
+    options: WriteOptions,
+    levels: Vec<Level>,
+    lanes: Vec<Lane>,
+    threads: usize,
+    /// Rows of the image that are worked on at a time.
+    batch: u32,
+    /// Rows of the tile row that is being pushed tile by tile, and tiles of it that are there.
+    tiles: Option<(Vec<u8>, u32)>,
+    /// What threads keep between steps.
+    workers: Mutex<Vec<Worker>>,
+    nodata: Option<Vec<u8>>,
+    failed: bool,
+}
+
+/// What is in flight of one level.
+#[derive(Debug)]
+struct Level {
+    store: RowStore,
+    /// Tile rows that are done.
+    tile_rows: u32,
+    /// How the next level is made of this one.
+    shrink: Option<Shrinks>,
+    /// Rows of the next level that were made.
+    shrunk: u32,
+}
+
+#[derive(Debug)]
+struct Shrinks {
+    samples: Shrink,
+    /// For the mask, and for alpha.
+    mask: Option<Shrink>,
+}
+
+impl Writer {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// When the options contradict the shape, the memory is too small, or no file can be made.
+    pub fn create(
+        path: impl AsRef<Path>,
+        shape: Shape,
+        metadata: &Metadata,
+        options: &WriteOptions,
+    ) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name: std::sync::Arc<str> = path.display().to_string().into();
+        let begin = || Self::to_sink(file::create(path)?, shape, metadata, options);
+        begin().map_err(|error: Error| error.in_source(&name))
+    }
+
+    /// Begins a file in any sink.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn to_sink(
+        sink: Box<dyn Sink>,
+        shape: Shape,
+        metadata: &Metadata,
+        options: &WriteOptions,
+    ) -> Result<Self, Error> {
+        let plan = Plan::new(shape, metadata, options)?;
+        let nodata = metadata.bands.first().and_then(|band| band.nodata_sample(shape.sample));
+        let memory = Memory::fit(&plan, options)?;
+        let levels = memory.levels(&plan, shape.sample, nodata.as_deref())?;
+        Ok(Self {
+            lanes: plan.lanes(),
+            plan,
+            sink,
+            shape,
+            options: options.clone(),
+            levels,
+            threads: memory.threads,
+            batch: memory.batch,
+            tiles: None,
+            workers: Mutex::default(),
+            nodata,
+            failed: false,
+        })
+    }
+
+    /// Size and type of the raster.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Rows that were pushed.
+    pub fn rows(&self) -> u32 {
+        self.levels.first().map_or(0, |level| level.store.end())
+    }
+
+    /// How many rows are best pushed at a time.
+    pub fn batch_rows(&self) -> u32 {
+        self.batch
+    }
+
+    /// Adds rows below those that were pushed before; any number of them.
+    ///
+    /// # Errors
+    /// When they are no whole rows or too many, or when they cannot be encoded or written. After an error of the latter
+    /// kind the file can only be dropped.
+    pub fn push(&mut self, rows: &Rows<'_>) -> Result<(), Error> {
+        if self.tiles.is_some() {
+            return Err(Error::usage("rows cannot be pushed in the middle of a row of tiles"));
+        }
+        let pushed = self.check(rows)?;
+        // Rows that are all there need no copy of their own.
+        let whole = self.rows() == 0 && pushed.rows == self.shape.height && self.can_borrow(&pushed);
+        let result = if whole { self.borrow_all(&pushed) } else { self.copy_in(&pushed) };
+        self.named(result)
+    }
+
+    /// Adds a raster below the rows that were pushed before.
+    ///
+    /// # Errors
+    /// As [`Writer::push`], and when the raster is of another width, type or number of bands.
+    pub fn push_raster(&mut self, raster: &Raster) -> Result<(), Error> {
+        let Shape { width, bands, sample, .. } = self.shape;
+        if (raster.width(), raster.bands(), raster.sample()) != (width, bands.into(), sample) {
+            return Err(Error::usage(format!(
+                "a raster of {} bands, {} columns and {} samples where {bands} bands, {width} columns and {sample} belong",
+                raster.bands(),
+                raster.width(),
+                raster.sample()
+            )));
+        }
+        let (samples, interleave) = (raster.bytes(), raster.interleave());
+        self.push(&Rows { samples, interleave, mask: None })
+    }
+
+    /// Adds the next tile, from left to right, row of tiles by row of tiles: its part inside the image, pixel by pixel.
+    ///
+    /// # Errors
+    /// As [`Writer::push`].
+    pub fn push_tile(&mut self, samples: &[u8]) -> Result<(), Error> {
+        let Some(level) = self.plan.levels.first() else { return Ok(()) };
+        if level.mask.is_some() {
+            return Err(Error::usage("a file with a mask takes rows, not tiles"));
+        }
+        let (tile_width, tile_height) = (level.layout.tile_width, level.layout.tile_height);
+        let (across, row) = (level.grid.across, self.rows() / tile_height);
+        let pixel = self.shape.sample.size() * usize::from(self.shape.bands);
+        let (mut band, column) = self.tiles.take().unwrap_or_default();
+        let (columns, rows) = level.grid.visible(column, row);
+        if self.rows() >= self.shape.height || samples.len() != columns as usize * rows as usize * pixel {
+            self.tiles = (!band.is_empty()).then_some((band, column));
+            return Err(Error::usage(format!(
+                "tile ({column}, {row}) has {columns} x {rows} pixels of {pixel} bytes, not {} bytes",
+                samples.len()
+            )));
+        }
+        let row_len = self.shape.width as usize * pixel;
+        band.resize(row_len * rows as usize, 0);
+        let start = column as usize * tile_width as usize * pixel;
+        let len = columns as usize * pixel;
+        for (target, source) in band.chunks_exact_mut(row_len).zip(samples.chunks_exact(len.max(1))) {
+            if let Some(target) = target.get_mut(start..start + len) {
+                target.copy_from_slice(source);
+            }
+        }
+        if column + 1 < across {
+            self.tiles = Some((band, column + 1));
+            return Ok(());
+        }
+        self.push(&Rows::pixels(&band))
+    }
+
+    /// Completes the file and gives it its name.
+    ///
+    /// # Errors
+    /// When rows are missing, or the file cannot be completed.
+    pub fn finish(self) -> Result<Written, Error> {
+        let (rows, height) = (self.rows(), self.shape.height);
+        if rows != height || self.tiles.is_some() {
+            return Err(Error::usage(format!("{rows} of {height} rows were pushed")));
+        }
+        if self.failed {
+            return Err(Error::usage("the file cannot be completed after an error"));
+        }
+        let name: std::sync::Arc<str> = self.sink.name().into();
+        self.complete().map_err(|error| error.in_source(&name))
+    }
+
+    fn named(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+        self.failed |= result.is_err();
+        result.map_err(|error| error.in_source(&self.sink.name().into()))
+    }
+
+    /// The rows that are pushed, if they are whole rows that are still missing.
+    fn check<'a>(&self, rows: &Rows<'a>) -> Result<Pushed<'a>, Error> {
+        if self.failed {
+            return Err(Error::usage("nothing can be pushed after an error"));
+        }
+        let Shape { width, height, bands, sample } = self.shape;
+        let row_len = width as usize * usize::from(bands) * sample.size();
+        let count = rows.samples.len() / row_len;
+        if !rows.samples.len().is_multiple_of(row_len) {
+            let detail = format!("{} bytes are no whole rows of {row_len} bytes", rows.samples.len());
+            return Err(Error::usage(detail));
+        }
+        let left = height - self.rows();
+        if count > left as usize {
+            return Err(Error::usage(format!("{count} rows were pushed where {left} of {height} are missing")));
+        }
+        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
+        match rows.mask {
+            None if masked => return Err(Error::usage("the file has a mask, but the rows come without")),
+            Some(_) if !masked => return Err(Error::usage("rows come with a mask that the file does not have")),
+            Some(mask) if mask.len() != count * width as usize => {
+                return Err(Error::usage(format!("a mask of {} bytes for {count} rows of {width}", mask.len())));
+            }
+            _ => {}
+        }
+        // A single band is the same either way, and the simpler one is cheaper.
+        let planar = rows.interleave == Interleave::Band || bands == 1;
+        let plane = if planar { count * width as usize * sample.size() } else { rows.samples.len() };
+        let mut planes: Vec<&[u8]> = rows.samples.chunks_exact(plane.max(1)).collect();
+        planes.extend(rows.mask);
+        let arrangement = if planar { Arrangement::Planes } else { Arrangement::Pixels };
+        Ok(Pushed { planes, arrangement, rows: count as u32 })
+    }
+
+    fn complete(mut self) -> Result<Written, Error> {
+        self.drain()?;
+        let starts = self.close_gaps()?;
+        let mut end = self.plan.head_len();
+        for (lane, start) in self.lanes.iter().zip(&starts) {
+            if lane.is_held() {
+                self.sink.write_at(*start, &lane.take_kept())?;
+            }
+            end = end.max(start + lane.len());
+        }
+        let tiles: Vec<Vec<(u64, u32)>> =
+            self.lanes.iter().zip(&starts).map(|(lane, start)| lane.tiles(*start)).collect();
+        let moments = self.lanes.first().map(Lane::moments).unwrap_or_default();
+        let head = self.plan.head(&tiles, &moments);
+        self.sink.write_at(0, &head)?;
+        let used = head.len() as u64 + self.lanes.iter().map(Lane::len).sum::<u64>();
+        let written =
+            Written { size: end, padding: end - used, big: self.plan.style.big, overviews: self.levels.len() - 1 };
+        self.sink.commit(end)?;
+        Ok(written)
+    }
+
+    /// Takes the room that levels did not need out of the file; returns where each level then begins.
+    fn close_gaps(&mut self) -> Result<Vec<u64>, Error> {
+        let mut starts = vec![0; self.lanes.len()];
+        let mut gaps = Vec::new();
+        let mut removed = 0;
+        // As the levels lie in the file: the smallest first. Those that were held follow each other without a gap.
+        let mut position = self.plan.head_len();
+        for (lane, start) in self.lanes.iter().zip(&mut starts).rev() {
+            if !lane.is_held() {
+                let from = if self.levels.len() > 1 { position.next_multiple_of(BLOCK) } else { position };
+                if from < lane.start() {
+                    gaps.push(from..lane.start());
+                    removed += lane.start() - from;
+                }
+                position = lane.start();
+            }
+            *start = position - removed;
+            position += lane.len();
+        }
+        if !gaps.is_empty() {
+            self.sink.remove(&gaps, position)?;
+        }
+        Ok(starts)
+    }
+}
+
+/// What fits into the memory that may be used.
+struct Memory {
+    threads: usize,
+    /// Rows of the image that are worked on at a time.
+    batch: u32,
+}
+
+/// Bytes of rows that are worked on at a time, where the memory allows: enough for all threads to be busy, and small enough
+/// to stay near the caches.
+const BATCH: usize = 32 << 20;
+
+impl Memory {
+    /// As many threads, and as many rows at a time, as fit.
+    fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
+        let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
+        let budget = options.max_memory as u64;
+        let wish = options.threads.unwrap_or_else(cores).max(1);
+        let tile_row = (main.row_len() as u64 * u64::from(main.layout.tile_height)).max(1);
+        let asked = options.batch.unwrap_or_else(|| (BATCH as u64 / tile_row).clamp(1, u32::MAX.into()) as u32).max(1);
+        let needed = |threads: usize, tile_rows: u32| {
+            let rows: u64 = (0..plan.levels.len())
+                .map(|index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index))
+                .sum();
+            // A thread holds a tile, what it becomes, and one that waits for its turn.
+            let threads = threads as u64 * main.thread_len() as u64 * 2;
+            let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
+            rows + threads + tables + plan.head_len() * 2 + (8 << 20)
+        };
+        let smallest = needed(1, 1);
+        if smallest > budget {
+            return Err(Error::new(ErrorKind::Limit(format!(
+                "writing {} x {} pixels in tiles of {} x {} takes {smallest} bytes of memory, {budget} are allowed; \
+                 use smaller tiles or raise max_memory",
+                main.layout.width, main.layout.height, main.layout.tile_width, main.layout.tile_height
+            ))));
+        }
+        let tile_rows = (1..=asked).rev().find(|rows| needed(1, *rows) <= budget).unwrap_or(1);
+        let threads = (1..=wish).rev().find(|threads| needed(*threads, tile_rows) <= budget).unwrap_or(1);
+        Ok(Self { threads, batch: batch_rows(plan, tile_rows) })
+    }
+
+    fn levels(&self, plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Vec<Level>, Error> {
+        let mut levels = Vec::new();
+        for (index, level) in plan.levels.iter().enumerate() {
+            let width = level.layout.width as usize;
+            let mut planes = vec![width * sample.size(); level.layout.samples.into()];
+            if level.mask.is_some() {
+                planes.push(width);
+            }
+            // The image's own rows get memory when they are first copied: a whole array is never copied.
+            let store = match index {
+                0 => RowStore::default(),
+                _ => RowStore::new(planes, capacity(plan, index, self.batch))?,
+            };
+            let shrink = match plan.levels.get(index + 1) {
+                None => None,
+                Some(next) => {
+                    let from = (level.layout.width, level.layout.height);
+                    let to = (next.layout.width, next.layout.height);
+                    let failed = |error: swath_codec::shrink::ShrinkError| Error::usage(error.to_string());
+                    let samples = Shrink::new(from, to, sample, plan.resampling, nodata).map_err(failed)?;
+                    let mask = Shrink::new(from, to, SampleType::U8, plan.resampling, None).map_err(failed)?;
+                    Some(Shrinks { samples, mask: Some(mask) })
+                }
+            };
+            levels.push(Level { store, tile_rows: 0, shrink, shrunk: 0 });
+        }
+        Ok(levels)
+    }
+}
+
+fn row_len(plan: &Plan, index: usize) -> u64 {
+    plan.levels.get(index).map_or(0, |level| level.row_len() as u64)
+}
+
+fn batch_rows(plan: &Plan, tile_rows: u32) -> u32 {
+    let Some(main) = plan.levels.first() else { return 1 };
+    let height = main.layout.height;
+    main.layout.tile_height.saturating_mul(tile_rows).min(height.max(1))
+}
+
+/// Rows of a level that can be in memory at once: a tile row that is not complete, what came in last and is being worked
+/// on, what comes in meanwhile, and rows that overviews still look back to.
+fn capacity(plan: &Plan, index: usize, batch: u32) -> u32 {
+    let Some(level) = plan.levels.get(index) else { return 0 };
+    let height = level.layout.height;
+    if index == 0 {
+        return (batch + look_back(plan, index)).min(height);
+    }
+    let full = plan.levels.first().map_or(1, |main| main.layout.height.max(1));
+    let incoming = (u64::from(batch) * u64::from(height)).div_ceil(full.into()) as u32 + 1;
+    (level.layout.tile_height + 2 * incoming + look_back(plan, index)).min(height)
+}
+
+/// Rows that the next level may look at, around the ones it is made of: three times the step each way for the widest
+/// kernel, and a little more for sides that do not divide.
+fn look_back(plan: &Plan, index: usize) -> u32 {
+    let height = |index: usize| plan.levels.get(index).map(|level| level.layout.height.max(1));
+    match (height(index), height(index + 1)) {
+        (Some(this), Some(next)) => this.div_ceil(next) * 6 + 8,
+        _ => 0,
+    }
+}

@@ -1,0 +1,270 @@
+//! What a file to be written shall be like.
+
+use std::{num::NonZeroU32, sync::Arc};
+
+use swath_codec::{
+    Registry,
+    encode::{LercWrap, Settings},
+    shrink::Resampling,
+};
+use swath_tiff::{
+    Compression, SampleType,
+    structure::{ByteOrder, Planar, Predictor, emit::Field},
+    words::photometric::Photometric,
+};
+
+use crate::read::Cancel;
+
+/// Size and type of a raster to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Bands.
+    pub bands: u16,
+    /// Type of a sample.
+    pub sample: SampleType,
+}
+
+/// How an image is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Blocks {
+    /// Tiles of so many columns and rows, multiples of 16.
+    Tiles(u32, u32),
+    /// Strips of so many rows; `None` for about 64 KiB each.
+    Strips(Option<NonZeroU32>),
+}
+
+/// Whether offsets have 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum BigTiff {
+    /// Where the file could become larger than 4 GiB, whatever its samples.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: what could become larger than 4 GiB is refused before anything is written.
+    Never,
+}
+
+/// Which overviews a file gets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Overviews {
+    /// A COG gets them until one tile holds the image; other files get none.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// So many, each half the size of the one before.
+    Levels(u32),
+    /// These factors, each a multiple of the one before.
+    Factors(Vec<u32>),
+}
+
+/// What the last band means, beside colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Alpha {
+    /// Opacity.
+    Unassociated,
+    /// Opacity that colours are already multiplied with.
+    Premultiplied,
+}
+
+/// How far a write has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows that are done.
+    pub rows: u32,
+    /// Rows of the raster.
+    pub of: u32,
+    /// Bytes of tiles written so far.
+    pub bytes: u64,
+}
+
+/// Called now and then, from the thread that writes.
+pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// What a file to be written shall be like. The default is a tiled TIFF of 512² pixels, Deflate, predictor by sample type.
+#[derive(Clone)]
+pub struct WriteOptions {
+    pub(crate) compression: Compression,
+    pub(crate) settings: Settings,
+    pub(crate) predictor: Option<Predictor>,
+    pub(crate) blocks: Blocks,
+    pub(crate) planar: Planar,
+    pub(crate) bits: Option<u16>,
+    pub(crate) photometric: Option<Photometric>,
+    pub(crate) subsampling: (u16, u16),
+    pub(crate) alpha: Option<Alpha>,
+    pub(crate) mask: bool,
+    pub(crate) order: ByteOrder,
+    pub(crate) bigtiff: BigTiff,
+    pub(crate) sparse: bool,
+    pub(crate) cog: bool,
+    pub(crate) overviews: Overviews,
+    pub(crate) resampling: Option<Resampling>,
+    pub(crate) statistics: Option<bool>,
+    pub(crate) tags: Vec<Field>,
+    pub(crate) max_memory: usize,
+    pub(crate) threads: Option<usize>,
+    pub(crate) batch: Option<u32>,
+    pub(crate) cancel: Option<Cancel>,
+    pub(crate) progress: Option<OnProgress>,
+    pub(crate) registry: Arc<Registry>,
+}
+
+impl std::fmt::Debug for WriteOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteOptions")
+            .field("compression", &self.compression)
+            .field("blocks", &self.blocks)
+            .field("cog", &self.cog)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            compression: Compression::Deflate,
+            settings: Settings::default(),
+            predictor: None,
+            blocks: Blocks::Tiles(512, 512),
+            planar: Planar::Contig,
+            bits: None,
+            photometric: None,
+            subsampling: (2, 2),
+            alpha: None,
+            mask: false,
+            order: ByteOrder::Little,
+            bigtiff: BigTiff::Auto,
+            sparse: false,
+            cog: false,
+            overviews: Overviews::Auto,
+            resampling: None,
+            statistics: None,
+            tags: Vec::new(),
+            max_memory: 256 << 20,
+            threads: None,
+            batch: None,
+            cancel: None,
+            progress: None,
+            registry: Arc::new(Registry::default()),
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $field:ident = $kind:ty;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $field: $kind) -> Self {
+            self.$field = $field.into();
+            self
+        }
+    )*};
+}
+
+impl WriteOptions {
+    /// A Cloud Optimized GeoTIFF: overviews, directories first, statistics.
+    pub fn cog() -> Self {
+        Self::default().with_cog(true)
+    }
+
+    setters! {
+        /// How tiles are compressed.
+        with_compression: compression = Compression;
+        /// What is done before compression; without this, by sample type (differences for integers, split bytes for
+        /// floats, nothing for palettes and for codecs that take none).
+        with_predictor: predictor = Predictor;
+        /// How the image is cut.
+        with_blocks: blocks = Blocks;
+        /// Whether the samples of a pixel lie together or every band has tiles of its own.
+        with_planar: planar = Planar;
+        /// Bits of a stored sample, where they are fewer than the type has (NBITS).
+        with_bits: bits = u16;
+        /// Meaning as colour; without this, from the bands' colours and number.
+        with_photometric: photometric = Photometric;
+        /// Luma samples for each chroma sample of JPEG in YCbCr: (2, 2) unless said otherwise.
+        with_subsampling: subsampling = (u16, u16);
+        /// Declares the last band to be alpha.
+        with_alpha: alpha = Alpha;
+        /// Whether the file gets a mask, pushed together with the rows.
+        with_mask: mask = bool;
+        /// Byte order of the file.
+        with_order: order = ByteOrder;
+        /// Whether offsets have 64 bits.
+        with_bigtiff: bigtiff = BigTiff;
+        /// Leaves out tiles that hold nothing but nodata (or zeros, without nodata).
+        with_sparse: sparse = bool;
+        /// Whether directories, overviews and tiles are laid out as a Cloud Optimized GeoTIFF.
+        with_cog: cog = bool;
+        /// Which overviews the file gets.
+        with_overviews: overviews = Overviews;
+        /// How overviews are made; without this, averages (for palettes the nearest pixel).
+        with_resampling: resampling = Resampling;
+        /// Whether statistics of each band are put into the file; without this, into COGs only.
+        with_statistics: statistics = bool;
+        /// Further tags, as they shall stand in the first directory.
+        with_tags: tags = Vec<Field>;
+        /// Bytes of memory the writer may hold.
+        with_max_memory: max_memory = usize;
+        /// Threads that compress; all cores unless said otherwise.
+        with_threads: threads = usize;
+        /// Rows of tiles that are worked on at a time; chosen by size unless said. The file does not depend on it.
+        with_batch: batch = u32;
+        /// Stops the write from another thread.
+        with_cancel: cancel = Cancel;
+        /// Told now and then how far the write has come.
+        with_progress: progress = OnProgress;
+        /// Which codecs there are.
+        with_registry: registry = Arc<Registry>;
+    }
+
+    /// Effort of the codec: Deflate 1 to 12, Zstd 1 to 22, LZMA 0 to 9.
+    #[must_use]
+    pub fn with_level(mut self, level: u32) -> Self {
+        self.settings.level = Some(level);
+        self
+    }
+
+    /// Quality of JPEG, WebP and JPEG 2000, 1 to 100. WebP and JPEG 2000 are lossless without it.
+    #[must_use]
+    pub fn with_quality(mut self, quality: u32) -> Self {
+        self.settings.quality = Some(quality);
+        self.settings.lossless = false;
+        self
+    }
+
+    /// Whether WebP and JPEG 2000 keep every sample as it is.
+    #[must_use]
+    pub fn with_lossless(mut self, lossless: bool) -> Self {
+        self.settings.lossless = lossless;
+        self
+    }
+
+    /// Largest error LERC may make.
+    #[must_use]
+    pub fn with_max_z_error(mut self, error: f64) -> Self {
+        self.settings.max_z_error = error;
+        self
+    }
+
+    /// What LERC is wrapped in.
+    #[must_use]
+    pub fn with_lerc_wrap(mut self, wrap: LercWrap) -> Self {
+        self.settings.lerc_wrap = wrap;
+        self
+    }
+
+    /// Whether statistics are wanted.
+    pub(crate) fn wants_statistics(&self) -> bool {
+        self.statistics.unwrap_or(self.cog)
+    }
+}

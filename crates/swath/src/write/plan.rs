@@ -1,0 +1,557 @@
+//! From shape, metadata and options to the layout of every level: what is decided before the first byte is written.
+
+use std::sync::Arc;
+
+use swath_codec::{TileSpec, encode::LercWrap, encode::Settings, host::encode::HostEncoder, shrink};
+use swath_io::sink::BLOCK;
+use swath_tiff::{
+    Compression, SampleFormat, SampleType,
+    plan::Grid,
+    structure::{
+        Layout, Planar, Predictor,
+        emit::{self, Directory, Field, Style},
+        layout::YCbCr,
+        tag,
+    },
+    words::photometric::Photometric,
+};
+
+use super::{
+    lane::Lane,
+    options::{Alpha, BigTiff, Blocks, Overviews, Shape, WriteOptions},
+    statistics::Moments,
+    tags,
+};
+use crate::{error::Error, metadata::Metadata};
+
+/// Levels that are surely no larger than this together are kept in memory until the end: they lie without gaps, and a small
+/// file is written in one go.
+const HELD: u64 = 16 << 20;
+/// Bytes of a strip, where nobody says.
+const STRIP: u64 = 64 << 10;
+/// Offsets of a classic TIFF file end here.
+const CLASSIC: u64 = u32::MAX as u64;
+
+/// One level of a file: the image or an overview, and its mask.
+#[derive(Debug)]
+pub(super) struct LevelPlan {
+    pub layout: Layout,
+    pub grid: Grid,
+    pub host: HostEncoder,
+    pub mask: Option<(Layout, HostEncoder)>,
+}
+
+impl LevelPlan {
+    /// Tiles at each position of the grid: one for all bands or one for each, and the mask's.
+    pub fn parts(&self) -> u32 {
+        self.grid.planes + u32::from(self.mask.is_some())
+    }
+
+    /// Bytes of a row of all bands in memory, the mask's included.
+    pub fn row_len(&self) -> usize {
+        let samples = self.layout.width as usize * usize::from(self.layout.samples) * self.layout.sample.size();
+        samples + if self.mask.is_some() { self.layout.width as usize } else { 0 }
+    }
+
+    /// Bytes that its tiles, each with a frame of `frame` bytes, cannot exceed.
+    fn worst(&self, frame: u64) -> u64 {
+        let positions = u64::from(self.grid.across) * u64::from(self.grid.down);
+        let rows = self.layout.tile_height;
+        let tile = (self.host.max_encoded_len(rows) as u64 + frame) * u64::from(self.grid.planes);
+        let mask = self.mask.as_ref().map_or(0, |(_, host)| host.max_encoded_len(rows) as u64 + frame);
+        positions.saturating_mul(tile + mask)
+    }
+
+    /// Bytes that one thread needs for a tile: samples, scratch and result.
+    pub fn thread_len(&self) -> usize {
+        let rows = self.layout.tile_height;
+        let spec = self.host.spec();
+        spec.native_row_len() * rows as usize + self.host.scratch_len(rows) + self.host.max_encoded_len(rows)
+    }
+}
+
+/// Everything that is decided before the first byte is written.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The image, then overviews from the largest.
+    pub levels: Vec<LevelPlan>,
+    pub style: Style,
+    /// Leader and trailer of each tile.
+    pub frame: u64,
+    pub resampling: shrink::Resampling,
+    ghost: Option<String>,
+    /// Tags of the first directory that do not describe its layout.
+    fields: Vec<Field>,
+    /// Room for what is known at the end only.
+    metadata_reserve: u64,
+    pub statistics: bool,
+    nodata: Option<Field>,
+}
+
+impl Plan {
+    pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Self, Error> {
+        check_shape(shape)?;
+        let statistics = options.wants_statistics() && !shape.sample.is_complex();
+        let main = main_layout(shape, metadata, options)?;
+        let mut levels = vec![level(main.clone(), options)?];
+        for (width, height) in overview_sizes(shape, options)? {
+            let mut layout = Layout { width, height, subfile_type: 1, ..main.clone() };
+            if !layout.tiled {
+                layout.tile_width = width;
+                layout.tile_height = layout.tile_height.min(height);
+            }
+            levels.push(level(layout, options)?);
+        }
+        let palette = main.photometric == Some(Photometric::Palette);
+        let usual = if palette { shrink::Resampling::Nearest } else { shrink::Resampling::Average };
+        let resampling = options.resampling.unwrap_or(usual);
+        let with_overviews = levels.len() > 1;
+        let text = tags::Text { metadata, options, layout: &main, resampling: with_overviews.then_some(resampling) };
+        let mut fields = text.fields()?;
+        fields.extend(options.tags.iter().cloned());
+        check_tags(&fields)?;
+        let nodata = fields.iter().find(|field| field.tag == tag::GDAL_NODATA).cloned();
+        let mut plan = Self {
+            levels,
+            style: Style { order: options.order, big: options.bigtiff == BigTiff::Always },
+            frame: if options.cog { 8 } else { 0 },
+            resampling,
+            ghost: None,
+            fields,
+            metadata_reserve: if statistics { text.reserve() } else { 0 },
+            statistics,
+            nodata,
+        };
+        if options.cog {
+            plan.ghost = Some(plan.ghost_text());
+        }
+        plan.choose_offsets(options.bigtiff)?;
+        Ok(plan)
+    }
+
+    /// What GDAL's readers may rely on.
+    fn ghost_text(&self) -> String {
+        let main = self.levels.first();
+        let planes = main.map_or(1, |level| level.grid.planes);
+        let interleave = if planes > 1 { "INTERLEAVE=BAND\n" } else { "" };
+        // With tiles of each band the mask follows the last one, which is not what GDAL means by this.
+        let mask = main.is_some_and(|level| level.mask.is_some()) && planes == 1;
+        emit::ghost_text(&format!(
+            "LAYOUT=IFDS_BEFORE_DATA\nBLOCK_ORDER=ROW_MAJOR\nBLOCK_LEADER=SIZE_AS_UINT4\n\
+             BLOCK_TRAILER=LAST_4_BYTES_REPEATED\n{interleave}KNOWN_INCOMPATIBLE_EDITION=NO\n {}",
+            if mask { "MASK_INTERLEAVED_WITH_IMAGERY=YES\n" } else { "" }
+        ))
+    }
+
+    /// Classic offsets only where the largest file that could come of this has them.
+    fn choose_offsets(&mut self, wish: BigTiff) -> Result<(), Error> {
+        let worst = |plan: &Self| -> u64 {
+            let levels = plan.levels.iter().map(|level| level.worst(plan.frame).saturating_add(BLOCK));
+            levels.fold(plan.head_len(), u64::saturating_add)
+        };
+        match wish {
+            BigTiff::Always => {}
+            BigTiff::Auto => {
+                self.style.big = worst(self) > CLASSIC;
+            }
+            BigTiff::Never => {
+                let worst = worst(self);
+                if worst > CLASSIC {
+                    return Err(Error::usage(format!(
+                        "the file could become {worst} bytes long, more than the 4 GiB of a classic TIFF; \
+                         let BigTIFF be chosen (auto) or always used"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where every level's tiles are streamed to: `None` of them moves while the file is written.
+    pub fn lanes(&self) -> Vec<Lane> {
+        let mut room = HELD;
+        let mut position = self.head_len();
+        let mut lanes = Vec::new();
+        for (index, level) in self.levels.iter().enumerate().rev() {
+            let worst = level.worst(self.frame);
+            let held = worst <= room && lanes.iter().all(Lane::is_held);
+            room = room.saturating_sub(worst);
+            let bands = if index == 0 && self.statistics { level.layout.samples } else { 0 };
+            // A single level needs no gap before it.
+            if !held && self.levels.len() > 1 {
+                position = position.next_multiple_of(BLOCK);
+            }
+            lanes.push(Lane::new(position, self.frame, held, bands));
+            position = position.saturating_add(worst);
+        }
+        lanes.reverse();
+        lanes
+    }
+
+    /// Length of the head.
+    pub fn head_len(&self) -> u64 {
+        let empty: Vec<Vec<(u64, u32)>> = self.levels.iter().map(|_| Vec::new()).collect();
+        self.head(&empty, &[]).len() as u64
+    }
+
+    /// The head, with the tiles of each level in the order they were numbered.
+    pub fn head(&self, tiles: &[Vec<(u64, u32)>], moments: &[Moments]) -> Vec<u8> {
+        let mut images = Vec::new();
+        let mut masks = Vec::new();
+        for (index, (level, tiles)) in self.levels.iter().zip(tiles).enumerate() {
+            let parts = level.parts() as usize;
+            let planes = level.grid.planes as usize;
+            let positions = level.grid.across as usize * level.grid.down as usize;
+            let at = |position: usize, part: usize| tiles.get(position * parts + part).copied().unwrap_or_default();
+            let mut fields = emit::layout_fields(&level.layout);
+            if index == 0 {
+                fields.extend(self.fields.iter().cloned().map(|field| match field.tag {
+                    tag::GDAL_METADATA => self.with_statistics(field, moments),
+                    _ => field,
+                }));
+            } else {
+                // Who opens an overview alone has to know what its holes hold.
+                fields.extend(self.nodata.clone());
+                fields.extend(self.fields.iter().find(|field| field.tag == tag::COLOR_MAP).cloned());
+            }
+            let order = (0..planes).flat_map(|plane| (0..positions).map(move |position| (position, plane)));
+            let found: Vec<(u64, u32)> = order.map(|(position, plane)| at(position, plane)).collect();
+            images.push(Directory { fields, tables: self.tables(&level.layout, &found) });
+            if let Some((layout, _)) = &level.mask {
+                let found: Vec<(u64, u32)> = (0..positions).map(|position| at(position, planes)).collect();
+                masks.push(Directory { fields: emit::layout_fields(layout), tables: self.tables(layout, &found) });
+            }
+        }
+        // As GDAL has them: the image, its mask, overviews, their masks.
+        let mut directories = Vec::new();
+        let (mut images, mut masks) = (images.into_iter(), masks.into_iter());
+        directories.extend(images.next());
+        directories.extend(masks.next());
+        directories.extend(images);
+        directories.extend(masks);
+        emit::head(self.style, self.ghost.as_deref(), &directories)
+    }
+
+    fn with_statistics(&self, field: Field, moments: &[Moments]) -> Field {
+        let room = field.len() + self.metadata_reserve;
+        if moments.is_empty() {
+            return field.with_reserve(room);
+        }
+        tags::add_statistics(field, moments).with_reserve(room)
+    }
+
+    fn tables(&self, layout: &Layout, tiles: &[(u64, u32)]) -> Vec<Field> {
+        let (offsets, counts) = if layout.tiled {
+            (tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS)
+        } else {
+            (tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS)
+        };
+        let places: Vec<u64> = tiles.iter().map(|(offset, _)| *offset).collect();
+        let lengths: Vec<u32> = tiles.iter().map(|(_, len)| *len).collect();
+        let places = if self.style.big {
+            Field::long8(offsets, places)
+        } else {
+            Field::long(offsets, places.into_iter().map(|offset| offset as u32).collect::<Vec<_>>())
+        };
+        vec![places, Field::long(counts, lengths)]
+    }
+}
+
+fn check_shape(shape: Shape) -> Result<(), Error> {
+    let limit = i32::MAX as u32;
+    if shape.width == 0 || shape.height == 0 || shape.bands == 0 {
+        let Shape { width, height, bands, .. } = shape;
+        return Err(Error::usage(format!("a raster of {width} x {height} pixels and {bands} bands has no samples")));
+    }
+    if shape.width > limit || shape.height > limit {
+        return Err(Error::usage(format!("{} x {} pixels are more than {limit} a side", shape.width, shape.height)));
+    }
+    Ok(())
+}
+
+/// A tag is there once, and none of those that the layout decides can be given from outside.
+fn check_tags(fields: &[Field]) -> Result<(), Error> {
+    const OWN: [u16; 24] = [
+        254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325, 330, 338, 339, 347,
+        530, 50674,
+    ];
+    for (index, field) in fields.iter().enumerate() {
+        if OWN.contains(&field.tag) {
+            return Err(Error::usage(format!("tag {} describes the layout and cannot be set", field.tag)));
+        }
+        if fields.iter().skip(index + 1).any(|other| other.tag == field.tag) {
+            return Err(Error::usage(format!("tag {} is given twice", field.tag)));
+        }
+    }
+    Ok(())
+}
+
+fn overview_sizes(shape: Shape, options: &WriteOptions) -> Result<Vec<(u32, u32)>, Error> {
+    let (width, height) = (shape.width, shape.height);
+    let tile = match options.blocks {
+        Blocks::Tiles(across, down) => across.max(down),
+        Blocks::Strips(_) => 512,
+    };
+    Ok(match &options.overviews {
+        Overviews::None => Vec::new(),
+        Overviews::Auto if options.cog => shrink::levels(width, height, tile),
+        Overviews::Auto => Vec::new(),
+        Overviews::Levels(count) => {
+            let factors: Vec<u32> = (1..=*count).map_while(|level| 1_u32.checked_shl(level)).collect();
+            sizes_by_factor(width, height, &factors)?
+        }
+        Overviews::Factors(factors) => sizes_by_factor(width, height, factors)?,
+    })
+}
+
+/// Sizes for factors that rise, each a multiple of the one before; those that would leave nothing more to halve are cut.
+fn sizes_by_factor(width: u32, height: u32, factors: &[u32]) -> Result<Vec<(u32, u32)>, Error> {
+    let mut before = 1;
+    let mut sizes = Vec::new();
+    let mut last = (width, height);
+    for factor in factors {
+        if *factor <= before || factor % before != 0 {
+            let list = factors.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            return Err(Error::usage(format!(
+                "overview factors rise from 2, each a multiple of the one before, as in 2,4,8: not {list}"
+            )));
+        }
+        before = *factor;
+        let size = (width.div_ceil(*factor), height.div_ceil(*factor));
+        if size != last {
+            sizes.push(size);
+        }
+        last = size;
+    }
+    Ok(sizes)
+}
+
+fn level(mut layout: Layout, options: &WriteOptions) -> Result<LevelPlan, Error> {
+    let max_tile = layout_tile_len(&layout);
+    if max_tile > i32::MAX as u64 {
+        return Err(Error::usage(format!("a tile of {max_tile} bytes is more than a reader can take; cut it smaller")));
+    }
+    let spec = Arc::new(TileSpec::new(&layout, max_tile)?);
+    let host = HostEncoder::new(spec, &options.settings, &options.registry)?;
+    layout.jpeg_tables = host.jpeg_tables();
+    let grid = Grid::new(&layout)?;
+    let mask = options.mask.then(|| mask_level(&layout, options)).transpose()?;
+    Ok(LevelPlan { layout, grid, host, mask })
+}
+
+/// The mask of a level: one bit a pixel, Deflate, cut like the image.
+fn mask_level(image: &Layout, options: &WriteOptions) -> Result<(Layout, HostEncoder), Error> {
+    let layout = Layout {
+        bits: 1,
+        format: SampleFormat::Uint,
+        sample: SampleType::U8,
+        samples: 1,
+        planar: Planar::Contig,
+        compression: Compression::Deflate,
+        compression_code: Compression::Deflate.code(),
+        predictor: Predictor::None,
+        photometric: Some(Photometric::Mask),
+        extra_samples: Vec::new(),
+        subfile_type: image.subfile_type | 4,
+        ycbcr: None,
+        lerc: Vec::new(),
+        jpeg_tables: None,
+        ..image.clone()
+    };
+    let spec = Arc::new(TileSpec::new(&layout, layout_tile_len(&layout))?);
+    let host = HostEncoder::new(spec, &Settings::default(), &options.registry)?;
+    Ok((layout, host))
+}
+
+fn layout_tile_len(layout: &Layout) -> u64 {
+    u64::from(layout.tile_width)
+        .saturating_mul(layout.tile_height.into())
+        .saturating_mul(layout.samples_per_tile().into())
+        .saturating_mul(layout.sample.size() as u64)
+}
+
+fn main_layout(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Layout, Error> {
+    let Shape { width, height, bands, sample } = shape;
+    let usual_bits = (sample.size() * 8) as u16;
+    let bits = options.bits.unwrap_or(usual_bits);
+    check_bits(sample, bits, options.compression)?;
+    let (tiled, tile_width, tile_height) = match options.blocks {
+        Blocks::Tiles(across, down) => {
+            if across == 0 || down == 0 || across % 16 != 0 || down % 16 != 0 || across > 1 << 20 || down > 1 << 20 {
+                return Err(Error::usage(format!("tiles of {across} x {down}: both must be multiples of 16")));
+            }
+            (true, across, down)
+        }
+        Blocks::Strips(rows) => {
+            let per_tile = if options.planar == Planar::Contig { u64::from(bands) } else { 1 };
+            let row = (u64::from(width) * per_tile * u64::from(bits)).div_ceil(8);
+            let usual = (STRIP / row.max(1)).clamp(1, height.into()) as u32;
+            // JPEG works in blocks of 8 rows, 16 with halved chroma.
+            let step = if options.compression == Compression::Jpeg { 16 } else { 1 };
+            let usual = usual.next_multiple_of(step);
+            let asked = rows.map_or(usual, |rows| rows.get());
+            if options.compression == Compression::Jpeg && asked % step != 0 && asked < height {
+                return Err(Error::usage(format!("strips of {asked} rows: JPEG wants a multiple of {step}")));
+            }
+            (false, width, asked.min(height))
+        }
+    };
+    if options.cog && !tiled {
+        return Err(Error::usage("a COG is tiled; strips cannot be used"));
+    }
+    let color = Color::choose(shape, metadata, options)?;
+    let mut layout = Layout {
+        width,
+        height,
+        tile_width,
+        tile_height,
+        rows_per_strip: tile_height,
+        tiled,
+        bits,
+        format: sample.format(),
+        sample,
+        samples: bands,
+        planar: if bands == 1 { Planar::Contig } else { options.planar },
+        compression: options.compression,
+        compression_code: options.compression.code(),
+        predictor: Predictor::None,
+        photometric: Some(color.photometric),
+        extra_samples: color.extra,
+        bits_reversed: false,
+        orientation: 1,
+        subfile_type: 0,
+        ycbcr: (color.photometric == Photometric::YCbCr).then(|| ycbcr(options.subsampling, bits)),
+        t4_options: 0,
+        lerc: Vec::new(),
+        jpeg_tables: None,
+        order: options.order,
+        offsets: None,
+        byte_counts: None,
+        problems: Vec::new(),
+    };
+    if options.compression == Compression::Lerc {
+        let wrap = match options.settings.lerc_wrap {
+            LercWrap::None => 0,
+            LercWrap::Deflate => 1,
+            LercWrap::Zstd => 2,
+        };
+        // Version 4 is what libtiff calls the second format.
+        layout.lerc = vec![4, wrap];
+    }
+    layout.predictor = predictor(&layout, options)?;
+    Ok(layout)
+}
+
+fn ycbcr(subsampling: (u16, u16), bits: u16) -> YCbCr {
+    let white = f64::from((1_u32 << bits.min(16)) - 1);
+    let middle = f64::from(1_u32 << (bits.min(16) - 1));
+    YCbCr { subsampling, coefficients: [0.299, 0.587, 0.114], reference: [0.0, white, middle, white, middle, white] }
+}
+
+fn check_bits(sample: SampleType, bits: u16, compression: Compression) -> Result<(), Error> {
+    let whole = (sample.size() * 8) as u16;
+    let allowed = match sample {
+        SampleType::U8 => (1..=8).contains(&bits),
+        SampleType::U16 => (9..=16).contains(&bits),
+        // Readers do not agree on the byte order of 24 bits.
+        SampleType::U32 => (17..=32).contains(&bits) && bits != 24,
+        _ => bits == whole,
+    };
+    if !allowed {
+        return Err(Error::usage(format!("{bits} bits cannot hold samples of type {sample}")));
+    }
+    let codec_ok = bits == whole
+        || match compression {
+            Compression::Jpeg => bits == 12,
+            Compression::Lerc | Compression::WebP | Compression::JpegXl | Compression::Jpeg2000 => false,
+            _ => true,
+        };
+    if !codec_ok {
+        return Err(Error::usage(format!("{compression} cannot hold samples of {bits} bits")));
+    }
+    Ok(())
+}
+
+fn predictor(layout: &Layout, options: &WriteOptions) -> Result<Predictor, Error> {
+    let whole = usize::from(layout.bits) == layout.sample.size() * 8;
+    let float = layout.format == SampleFormat::Float;
+    let integer = matches!(layout.format, SampleFormat::Uint | SampleFormat::Int);
+    let Some(asked) = options.predictor else {
+        // Classes are not numbers: the difference of two says nothing.
+        let classes = layout.photometric == Some(Photometric::Palette);
+        return Ok(match layout.compression.takes_predictor() && whole && !classes {
+            true if float => Predictor::FloatingPoint,
+            true if integer => Predictor::Horizontal,
+            _ => Predictor::None,
+        });
+    };
+    let detail = match asked {
+        Predictor::None => return Ok(asked),
+        _ if !layout.compression.takes_predictor() => format!("{} takes no predictor", layout.compression),
+        _ if !whole => format!("samples of {} bits take no predictor", layout.bits),
+        Predictor::Horizontal if !layout.sample.is_complex() => return Ok(asked),
+        Predictor::FloatingPoint if float => return Ok(asked),
+        Predictor::Horizontal => format!("predictor 2 does not take {} samples", layout.sample),
+        Predictor::FloatingPoint => format!("predictor 3 takes floats, not {} samples", layout.sample),
+    };
+    Err(Error::usage(detail))
+}
+
+/// What bands mean as colour.
+struct Color {
+    photometric: Photometric,
+    extra: Vec<u16>,
+}
+
+impl Color {
+    fn choose(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Self, Error> {
+        let bands = usize::from(shape.bands);
+        let named: Vec<&str> = metadata.bands.iter().map(|band| band.color.as_str()).collect();
+        let rgb = named.starts_with(&["red", "green", "blue"]);
+        let unnamed = named.iter().all(|color| color.is_empty());
+        let palette = !metadata.palette.is_empty() && bands == 1;
+        let jpeg = options.compression == Compression::Jpeg;
+        let together = options.planar == Planar::Contig;
+        let usual = || match () {
+            () if palette => Photometric::Palette,
+            () if (rgb || unnamed) && bands == 3 && shape.sample.size() == 1 && jpeg && together => Photometric::YCbCr,
+            () if rgb => Photometric::Rgb,
+            // As GDAL takes bare arrays.
+            () if unnamed && (bands == 3 || bands == 4) && shape.sample == SampleType::U8 => Photometric::Rgb,
+            () => Photometric::MinIsBlack,
+        };
+        let photometric = options.photometric.unwrap_or_else(usual);
+        let colors = match photometric {
+            Photometric::MinIsBlack | Photometric::MinIsWhite | Photometric::Palette => 1,
+            Photometric::Rgb | Photometric::CieLab => 3,
+            Photometric::YCbCr if jpeg && bands == 3 && together => 3,
+            Photometric::YCbCr => {
+                return Err(Error::usage("YCbCr is for three bands of JPEG that lie together"));
+            }
+            Photometric::Separated => 4,
+            other => return Err(Error::usage(format!("photometric {other} cannot be written"))),
+        };
+        if photometric == Photometric::Palette
+            && (shape.sample.size() > 2 || shape.sample.format() != SampleFormat::Uint)
+        {
+            return Err(Error::usage(format!("a palette is for samples of 8 or 16 bits, not {}", shape.sample)));
+        }
+        let extras = bands.checked_sub(colors).ok_or_else(|| {
+            Error::usage(format!("photometric {photometric} has {colors} bands or more, not {bands}"))
+        })?;
+        let alpha_code = match options.alpha {
+            Some(Alpha::Premultiplied) => 1,
+            _ => 2,
+        };
+        let last_is_alpha = options.alpha.is_some()
+            || (unnamed && bands == 4 && photometric == Photometric::Rgb && shape.sample == SampleType::U8);
+        let extra = (colors..bands)
+            .map(|band| {
+                let alpha = named.get(band) == Some(&"alpha") || (last_is_alpha && band + 1 == bands);
+                if alpha { alpha_code } else { 0 }
+            })
+            .collect::<Vec<u16>>();
+        debug_assert_eq!(extra.len(), extras);
+        Ok(Self { photometric, extra })
+    }
+}

@@ -1,0 +1,540 @@
+//! One step of a write: every complete tile row of every level is compressed, and every overview row that can be made is
+//! made, all at once by all threads.
+
+use std::{
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use swath_codec::{
+    Scratch,
+    pre::{Arrangement, Rows as Cuttable, cut},
+    shrink::ShrinkScratch,
+};
+use swath_io::Sink;
+use swath_tiff::{SampleType, Window};
+
+use super::{
+    Level, Writer,
+    lane::{Encoded, Lane},
+    options::Progress,
+    plan::{LevelPlan, Plan},
+    rows::RowStore,
+    statistics::TileBand,
+};
+use crate::{error::Error, read::Cancel};
+
+/// Overview rows that one thread makes at a time.
+const SHRINK_ROWS: usize = 16;
+
+/// Rows that were handed to the writer.
+#[derive(Debug)]
+pub(super) struct Pushed<'a> {
+    /// Samples, a plane for each band or one for all, and then the mask.
+    pub planes: Vec<&'a [u8]>,
+    pub arrangement: Arrangement,
+    pub rows: u32,
+}
+
+/// What a thread keeps from tile to tile.
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    scratch: Scratch,
+    shrink: ShrinkScratch,
+    tile: Vec<u8>,
+    mask: Vec<u8>,
+    /// Buffers of tiles that are written.
+    spare: Vec<Vec<u8>>,
+}
+
+/// The rows of one level that are at hand.
+struct AtHand<'a> {
+    planes: Vec<&'a [u8]>,
+    arrangement: Arrangement,
+    first: u32,
+}
+
+/// What a level does in this step.
+#[derive(Debug, Clone)]
+struct Due {
+    tile_rows: Range<u32>,
+    /// Rows of the next level.
+    shrunk: Range<u32>,
+}
+
+enum Job<'a> {
+    Tile { level: usize, column: u32, row: u32, part: u32 },
+    Shrink { level: usize, plane: usize, rows: Range<u32>, out: &'a mut [u8] },
+}
+
+impl Writer {
+    /// Whether rows that are all there can be used where they are.
+    pub(super) fn can_borrow(&self, pushed: &Pushed<'_>) -> bool {
+        pushed.arrangement == Arrangement::Planes || self.levels.len() == 1
+    }
+
+    /// Writes an image that is all there.
+    pub(super) fn borrow_all(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
+        let mut available = 0;
+        while available < pushed.rows {
+            available = (available + self.batch).min(pushed.rows);
+            self.step(Some((pushed, available)))?;
+        }
+        // What is left to be made of the image has to be made before its memory goes.
+        while self.lags(0, pushed.rows) {
+            self.step(Some((pushed, available)))?;
+        }
+        if let Some(level) = self.levels.first_mut() {
+            level.store.first = pushed.rows;
+        }
+        Ok(())
+    }
+
+    /// Copies rows to memory of our own, and writes what is complete.
+    pub(super) fn copy_in(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
+        self.make_store(pushed)?;
+        let mut done = 0;
+        while done < pushed.rows {
+            let Some(level) = self.levels.first_mut() else { return Ok(()) };
+            let rows = level.store.room().min(pushed.rows - done);
+            if rows > 0 {
+                copy_rows(
+                    pushed,
+                    done..done + rows,
+                    self.shape.width,
+                    self.shape.bands,
+                    self.shape.sample,
+                    &mut level.store,
+                );
+                level.store.grow(rows);
+                done += rows;
+            }
+            while self.is_ready() {
+                self.step(None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_store(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
+        let (Some(plan), Some(level)) = (self.plan.levels.first(), self.levels.first_mut()) else { return Ok(()) };
+        if level.store.end() > 0 || level.store.room() > 0 {
+            return Ok(());
+        }
+        let sample_row = self.shape.width as usize * self.shape.sample.size();
+        // Pixels that stay together need not be taken apart, unless overviews are made of them band by band.
+        let together = pushed.arrangement == Arrangement::Pixels && self.plan.levels.len() == 1;
+        let bands = usize::from(self.shape.bands);
+        let mut planes = if together { vec![sample_row * bands] } else { vec![sample_row; bands] };
+        if plan.mask.is_some() {
+            planes.push(self.shape.width as usize);
+        }
+        level.store = RowStore::new(planes, super::capacity(&self.plan, 0, self.batch))?;
+        Ok(())
+    }
+
+    /// Whether a step is due before more rows are taken.
+    fn is_ready(&self) -> bool {
+        let (Some(plan), Some(level)) = (self.plan.levels.first(), self.levels.first()) else { return false };
+        let height = self.shape.height;
+        let end = level.store.end();
+        let waiting = end - (level.tile_rows * plan.layout.tile_height).min(end);
+        let complete = end == height && level.tile_rows < plan.grid.down;
+        waiting >= self.batch || complete || (level.store.room() == 0 && end < height)
+    }
+
+    /// Whether a level whose rows up to `end` are there has something left to do.
+    fn lags(&self, index: usize, end: u32) -> bool {
+        let (Some(plan), Some(level)) = (self.plan.levels.get(index), self.levels.get(index)) else { return false };
+        let below = self.plan.levels.get(index + 1);
+        let shrinks = below.is_some_and(|below| level.shrunk < below.layout.height);
+        end == plan.layout.height && (level.tile_rows < plan.grid.down || shrinks)
+    }
+
+    /// Does what is left when every row is there.
+    pub(super) fn drain(&mut self) -> Result<(), Error> {
+        while (0..self.levels.len()).any(|index| {
+            self.plan
+                .levels
+                .get(index)
+                .zip(self.levels.get(index))
+                .is_some_and(|(plan, level)| level.tile_rows < plan.grid.down)
+        }) {
+            self.step(None)?;
+        }
+        Ok(())
+    }
+
+    /// What each level can do with the rows that are there.
+    fn due(&self, available: Option<u32>) -> Vec<Due> {
+        let mut due = Vec::with_capacity(self.levels.len());
+        for (index, (plan, level)) in self.plan.levels.iter().zip(&self.levels).enumerate() {
+            let end = if index == 0 { available.unwrap_or(level.store.end()) } else { level.store.end() };
+            let complete = end == plan.layout.height;
+            let tile_rows = if complete { plan.grid.down } else { end / plan.layout.tile_height };
+            let mut until = level.shrunk;
+            if let (Some(shrink), Some(below), Some(next)) =
+                (&level.shrink, self.plan.levels.get(index + 1), self.levels.get(index + 1))
+            {
+                let most = level.shrunk + next.store.room().min(below.layout.height - level.shrunk);
+                while until < most && shrink.samples.needs(until..until + 1).end <= end {
+                    until += 1;
+                }
+            }
+            due.push(Due { tile_rows: level.tile_rows..tile_rows.max(level.tile_rows), shrunk: level.shrunk..until });
+        }
+        due
+    }
+
+    /// One step. With `image`, the image's rows up to the given one are there rather than in a store.
+    fn step(&mut self, image: Option<(&Pushed<'_>, u32)>) -> Result<(), Error> {
+        let due = self.due(image.map(|(_, available)| available));
+        if due.iter().all(|due| due.tile_rows.is_empty() && due.shrunk.is_empty()) {
+            return Err(Error::usage("the writer has rows that lead nowhere; this is a fault in swath"));
+        }
+        self.run_jobs(&due, image.map(|(pushed, _)| pushed))?;
+        for (index, due) in due.iter().enumerate() {
+            if let Some(next) = self.levels.get_mut(index + 1) {
+                next.store.grow(due.shrunk.end - due.shrunk.start);
+            }
+            let below = self.plan.levels.get(index + 1).map(|below| below.layout.height);
+            let (Some(level), Some(plan)) = (self.levels.get_mut(index), self.plan.levels.get(index)) else { continue };
+            level.tile_rows = due.tile_rows.end;
+            level.shrunk = due.shrunk.end;
+            let tiles_from = level.tile_rows.saturating_mul(plan.layout.tile_height);
+            let looks_back = match (&level.shrink, below) {
+                (Some(shrink), Some(height)) if level.shrunk < height => {
+                    shrink.samples.needs(level.shrunk..level.shrunk + 1).start
+                }
+                _ => u32::MAX,
+            };
+            if index > 0 || image.is_none() {
+                level.store.forget_before(tiles_from.min(looks_back));
+            }
+        }
+        if let (Some(report), Some(plan), Some(level)) =
+            (&self.options.progress, self.plan.levels.first(), self.levels.first())
+        {
+            let rows = level.tile_rows.saturating_mul(plan.layout.tile_height).min(self.shape.height);
+            let bytes = self.lanes.iter().map(Lane::len).sum();
+            report(Progress { rows, of: self.shape.height, bytes });
+        }
+        Ok(())
+    }
+
+    fn run_jobs(&mut self, due: &[Due], image: Option<&Pushed<'_>>) -> Result<(), Error> {
+        let mut at_hand: Vec<AtHand<'_>> = Vec::new();
+        let mut free: Vec<Vec<&mut [u8]>> = Vec::new();
+        let mut shrinks = Vec::new();
+        let bands = usize::from(self.shape.bands);
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            let Level { store, shrink, .. } = level;
+            let first = store.first;
+            let (planes, room) = store.split();
+            shrinks.push(&*shrink);
+            free.push(room);
+            at_hand.push(match image {
+                Some(pushed) if index == 0 => {
+                    AtHand { planes: pushed.planes.clone(), arrangement: pushed.arrangement, first: 0 }
+                }
+                _ => {
+                    let masked = usize::from(self.plan.levels.get(index).is_some_and(|plan| plan.mask.is_some()));
+                    let apart = planes.len() >= bands + masked;
+                    let arrangement = if apart { Arrangement::Planes } else { Arrangement::Pixels };
+                    AtHand { planes, arrangement, first }
+                }
+            });
+        }
+        let mut jobs = Vec::new();
+        for (index, (due, room)) in due.iter().zip(free.into_iter().skip(1)).enumerate() {
+            let Some(below) = self.plan.levels.get(index + 1) else { continue };
+            let width = below.layout.width as usize;
+            for (plane, room) in room.into_iter().enumerate() {
+                let row_len = if plane < bands { width * self.shape.sample.size() } else { width };
+                let rows = due.shrunk.len();
+                let out = room.get_mut(..rows * row_len).unwrap_or_default();
+                for (piece, out) in out.chunks_mut(SHRINK_ROWS * row_len).enumerate() {
+                    let start = due.shrunk.start + (piece * SHRINK_ROWS) as u32;
+                    let rows = start..(start + SHRINK_ROWS as u32).min(due.shrunk.end);
+                    jobs.push(Job::Shrink { level: index, plane, rows, out });
+                }
+            }
+        }
+        for (level, (due, plan)) in due.iter().zip(&self.plan.levels).enumerate() {
+            for row in due.tile_rows.clone() {
+                for column in 0..plan.grid.across {
+                    jobs.extend((0..plan.parts()).map(|part| Job::Tile { level, column, row, part }));
+                }
+            }
+        }
+        let threads = self.threads.min(jobs.len()).max(1);
+        let crew = Crew {
+            plan: &self.plan,
+            lanes: &self.lanes,
+            sink: &*self.sink,
+            at_hand: &at_hand,
+            shrinks: &shrinks,
+            sample: self.shape.sample,
+            nodata: self.nodata.as_deref(),
+            sparse: self.options.sparse,
+            cancel: self.options.cancel.as_ref(),
+            jobs: Mutex::new(jobs.into_iter()),
+            failure: Mutex::new(None),
+            stop: AtomicBool::new(false),
+        };
+        let workers = &self.workers;
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(|| crew.work(workers));
+            }
+            crew.work(workers);
+        });
+        match crew.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Copies rows of what was pushed into the room of a store.
+fn copy_rows(pushed: &Pushed<'_>, rows: Range<u32>, width: u32, bands: u16, sample: SampleType, store: &mut RowStore) {
+    let count = rows.end - rows.start;
+    let (_, free) = store.split();
+    let view = Cuttable {
+        planes: &pushed.planes,
+        arrangement: pushed.arrangement,
+        bands,
+        size: sample.size(),
+        width,
+        first: 0,
+        count: pushed.rows,
+    };
+    let apart = free.len() >= usize::from(bands);
+    let samples = if apart { bands } else { 1 };
+    for (plane, room) in free.into_iter().enumerate() {
+        let take = match plane as u16 {
+            // The mask is the last plane of both.
+            plane if plane >= samples => {
+                let from = rows.start as usize * width as usize;
+                let len = count as usize * width as usize;
+                let mask = pushed.planes.last().and_then(|mask| mask.get(from..from + len));
+                if let (Some(mask), Some(room)) = (mask, room.get_mut(..len)) {
+                    room.copy_from_slice(mask);
+                }
+                continue;
+            }
+            plane if apart => plane..plane + 1,
+            _ => 0..bands,
+        };
+        let len = count as usize * width as usize * take.len() * sample.size();
+        if let Some(room) = room.get_mut(..len) {
+            cut(&view, Window::new(0, rows.start, width, count), take, width, room);
+        }
+    }
+}
+
+/// What the threads of a step share.
+struct Crew<'a> {
+    plan: &'a Plan,
+    lanes: &'a [Lane],
+    sink: &'a dyn Sink,
+    at_hand: &'a [AtHand<'a>],
+    shrinks: &'a [&'a Option<super::Shrinks>],
+    sample: SampleType,
+    nodata: Option<&'a [u8]>,
+    sparse: bool,
+    cancel: Option<&'a Cancel>,
+    jobs: Mutex<std::vec::IntoIter<Job<'a>>>,
+    failure: Mutex<Option<Error>>,
+    stop: AtomicBool,
+}
+
+impl Crew<'_> {
+    fn work(&self, workers: &Mutex<Vec<Worker>>) {
+        let lock = || workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut worker = lock().pop().unwrap_or_default();
+        while !self.stop.load(Ordering::Relaxed) {
+            let job = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(job) = job else { break };
+            if let Err(error) = self.run(job, &mut worker) {
+                self.stop.store(true, Ordering::Relaxed);
+                self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        }
+        lock().push(worker);
+    }
+
+    fn run(&self, job: Job<'_>, worker: &mut Worker) -> Result<(), Error> {
+        if self.cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Error::new(crate::error::ErrorKind::Cancelled));
+        }
+        match job {
+            Job::Tile { level, column, row, part } => {
+                let (Some(plan), Some(rows), Some(lane)) =
+                    (self.plan.levels.get(level), self.at_hand.get(level), self.lanes.get(level))
+                else {
+                    return Ok(());
+                };
+                let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
+                let number = position * u64::from(plan.parts()) + u64::from(part);
+                let encoded = self.encode(level, plan, rows, (column, row), part, worker).map_err(|error| {
+                    error.at(&swath_tiff::Place { tile: Some((column, row)), ..Default::default() })
+                })?;
+                lane.put(number, encoded, self.sink, &mut worker.spare)
+            }
+            Job::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, worker),
+        }
+    }
+
+    fn encode(
+        &self,
+        level: usize,
+        plan: &LevelPlan,
+        at_hand: &AtHand<'_>,
+        (column, row): (u32, u32),
+        part: u32,
+        worker: &mut Worker,
+    ) -> Result<Encoded, Error> {
+        let layout = &plan.layout;
+        let (columns, rows) = plan.grid.visible(column, row);
+        let visible = Window::new(column * layout.tile_width, row * layout.tile_height, columns, rows);
+        let stored = plan.grid.stored_rows(row);
+        let Worker { scratch, tile, mask, spare, .. } = worker;
+        let mask_plane = plan.mask.as_ref().and_then(|_| at_hand.planes.last().copied());
+        let cut_mask = |out: &mut Vec<u8>| {
+            out.resize(layout.tile_width as usize * stored as usize, 0);
+            let planes = [mask_plane.unwrap_or_default()];
+            let arrangement = Arrangement::Planes;
+            let view = Cuttable {
+                planes: &planes,
+                arrangement,
+                bands: 1,
+                size: 1,
+                width: layout.width,
+                first: at_hand.first,
+                count: 0,
+            };
+            cut(&view, visible, 0..1, layout.tile_width, out);
+        };
+        let mut encoded = Encoded { bytes: spare.pop().unwrap_or_default(), moments: Vec::new() };
+        encoded.bytes.clear();
+        let frame = self.plan.frame > 0;
+        if frame {
+            encoded.bytes.extend_from_slice(&[0; 4]);
+        }
+        if part >= plan.grid.planes {
+            let Some((_, host)) = &plan.mask else { return Ok(encoded) };
+            cut_mask(tile);
+            if self.sparse && tile.iter().all(|byte| *byte == 0) {
+                encoded.bytes.clear();
+                return Ok(encoded);
+            }
+            host.encode(stored, tile, &mut encoded.bytes, scratch)?;
+        } else {
+            let bands = if plan.grid.planes > 1 { part as u16..part as u16 + 1 } else { 0..layout.samples };
+            let spec = plan.host.spec();
+            tile.resize(spec.native_row_len() * stored as usize, 0);
+            let view = Cuttable {
+                planes: &at_hand.planes,
+                arrangement: at_hand.arrangement,
+                bands: layout.samples,
+                size: layout.sample.size(),
+                width: layout.width,
+                first: at_hand.first,
+                count: 0,
+            };
+            cut(&view, visible, bands.clone(), layout.tile_width, tile);
+            if level == 0 && self.plan.statistics {
+                if mask_plane.is_some() {
+                    cut_mask(mask);
+                }
+                let samples = bands.len();
+                for (sample, band) in bands.enumerate() {
+                    let of = TileBand {
+                        tile: &*tile,
+                        width: layout.tile_width,
+                        visible: Window::new(0, 0, columns, rows),
+                        samples,
+                        sample,
+                        kind: self.sample,
+                        nodata: self.nodata,
+                        mask: mask_plane.map(|_| &mask[..]),
+                    };
+                    encoded.moments.extend(of.moments().map(|moments| (band, moments)));
+                }
+            }
+            if self.sparse && self.is_empty(tile) {
+                encoded.bytes.clear();
+                return Ok(encoded);
+            }
+            plan.host.encode(stored, tile, &mut encoded.bytes, scratch)?;
+        }
+        if frame {
+            let len = encoded.bytes.len() as u32 - 4;
+            if let Some(leader) = encoded.bytes.first_chunk_mut::<4>() {
+                *leader = len.to_le_bytes();
+            }
+            let trailer = encoded.bytes.last_chunk::<4>().copied().unwrap_or_default();
+            encoded.bytes.extend_from_slice(&trailer);
+        }
+        Ok(encoded)
+    }
+
+    /// Whether a tile holds nothing but what a reader puts in place of a tile that is not there.
+    fn is_empty(&self, tile: &[u8]) -> bool {
+        match self.nodata {
+            Some(nodata) if nodata.iter().any(|byte| *byte != 0) => {
+                let mut sample = nodata.to_vec();
+                sample.resize(self.sample.size(), 0);
+                tile.chunks_exact(sample.len()).all(|found| found == sample)
+            }
+            _ => tile.iter().all(|byte| *byte == 0),
+        }
+    }
+
+    fn shrink(
+        &self,
+        level: usize,
+        plane: usize,
+        rows: Range<u32>,
+        out: &mut [u8],
+        worker: &mut Worker,
+    ) -> Result<(), Error> {
+        let (Some(Some(shrinks)), Some(rows_at_hand), Some(plan)) =
+            (self.shrinks.get(level), self.at_hand.get(level), self.plan.levels.get(level))
+        else {
+            return Ok(());
+        };
+        let Some(source) = rows_at_hand.planes.get(plane) else { return Ok(()) };
+        let bands = usize::from(plan.layout.samples);
+        let alpha = alpha_band(&plan.layout);
+        let validity = match alpha {
+            _ if plan.mask.is_some() => rows_at_hand.planes.last().copied(),
+            Some(band) => rows_at_hand.planes.get(band).copied(),
+            None => None,
+        };
+        let width = shrinks.samples.target().0;
+        let first = rows_at_hand.first;
+        let result = if plane >= bands || alpha == Some(plane) {
+            let len = width as usize;
+            let Some(shrink) = &shrinks.mask else { return Ok(()) };
+            shrink.shrink_mask(source, first, rows, 0..width, out, len, &mut worker.shrink)
+        } else {
+            let len = width as usize * self.sample.size();
+            shrinks.samples.run(source, validity, first, rows, 0..width, out, len, &mut worker.shrink)
+        };
+        result.map_err(|error| Error::usage(format!("overview {}: {error}", level + 1)))
+    }
+}
+
+/// The band whose samples say how opaque the others are, where they are bytes.
+fn alpha_band(layout: &swath_tiff::structure::Layout) -> Option<usize> {
+    if layout.sample != SampleType::U8 {
+        return None;
+    }
+    let position = layout.extra_samples.iter().position(|extra| *extra == 1 || *extra == 2)?;
+    Some(usize::from(layout.samples) - layout.extra_samples.len() + position)
+}

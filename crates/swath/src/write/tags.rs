@@ -1,0 +1,205 @@
+//! The tags that say what pixels mean: georeferencing, nodata, colours, GDAL's metadata.
+
+use swath_codec::shrink::Resampling;
+use swath_tiff::{
+    geo::{
+        emit::{self, metadata::write as write_xml, number::g17},
+        gdal_xml::{BandMetadata, Domain, GdalMetadata},
+    },
+    structure::{
+        Layout,
+        emit::{Field, Values},
+        tag,
+    },
+    words::photometric::Photometric,
+};
+
+use super::{options::WriteOptions, statistics::Moments};
+use crate::{
+    error::Error,
+    metadata::{Metadata, colors},
+};
+
+/// Names of the statistics of a band, as GDAL has them.
+const STATISTICS: [&str; 5] =
+    ["STATISTICS_MAXIMUM", "STATISTICS_MEAN", "STATISTICS_MINIMUM", "STATISTICS_STDDEV", "STATISTICS_VALID_PERCENT"];
+
+/// Text tags that GDAL shows as items of the default domain.
+const TEXT_TAGS: [(&str, u16); 7] = [
+    ("TIFFTAG_DOCUMENTNAME", 269),
+    ("TIFFTAG_IMAGEDESCRIPTION", 270),
+    ("TIFFTAG_SOFTWARE", 305),
+    ("TIFFTAG_DATETIME", 306),
+    ("TIFFTAG_ARTIST", 315),
+    ("TIFFTAG_HOSTCOMPUTER", 316),
+    ("TIFFTAG_COPYRIGHT", 33432),
+];
+
+const END: &str = "</GDALMetadata>\n";
+
+/// The tags that say what pixels mean.
+pub(super) struct Text<'a> {
+    pub metadata: &'a Metadata,
+    pub options: &'a WriteOptions,
+    pub layout: &'a Layout,
+    pub resampling: Option<Resampling>,
+}
+
+impl Text<'_> {
+    pub(super) fn fields(&self) -> Result<Vec<Field>, Error> {
+        let mut fields = self.georeference();
+        if let Some(nodata) = self.metadata.nodata() {
+            fields.push(Field::ascii(tag::GDAL_NODATA, &nodata.text));
+        }
+        let mut xml = write_xml(&self.gdal_metadata());
+        if xml.is_empty() && self.options.wants_statistics() {
+            xml = format!("<GDALMetadata>\n{END}");
+        }
+        if !xml.is_empty() {
+            fields.push(Field::ascii(tag::GDAL_METADATA, &xml));
+        }
+        fields.extend(self.palette()?);
+        fields.extend(self.text_tags());
+        Ok(fields)
+    }
+
+    /// Bytes that statistics of all bands may add to the metadata.
+    pub(super) fn reserve(&self) -> u64 {
+        let item: usize = STATISTICS.iter().map(|name| statistic(name, u32::from(u16::MAX), "").len() + 26).sum();
+        u64::from(self.layout.samples) * item as u64
+    }
+
+    fn georeference(&self) -> Vec<Field> {
+        let georeference = &self.metadata.georeference;
+        let crs = georeference.crs.as_ref().or(georeference.gcp_crs.as_ref());
+        let tags = emit::geo_tags(
+            crs,
+            georeference.transform.as_ref(),
+            &georeference.gcps,
+            georeference.rpc.as_ref(),
+            georeference.pixel_is_point,
+        );
+        let mut fields = Vec::new();
+        if !tags.key_directory.is_empty() {
+            fields.push(Field::short(tag::GEO_KEY_DIRECTORY, tags.key_directory));
+        }
+        if !tags.double_params.is_empty() {
+            fields.push(Field::double(tag::GEO_DOUBLE_PARAMS, tags.double_params));
+        }
+        if !tags.ascii_params.is_empty() {
+            fields.push(Field::ascii(tag::GEO_ASCII_PARAMS, &tags.ascii_params));
+        }
+        if let Some(scale) = tags.pixel_scale {
+            fields.push(Field::double(tag::MODEL_PIXEL_SCALE, scale));
+        }
+        if !tags.tiepoints.is_empty() {
+            fields.push(Field::double(tag::MODEL_TIEPOINT, tags.tiepoints));
+        }
+        if let Some(transformation) = tags.transformation {
+            fields.push(Field::double(tag::MODEL_TRANSFORMATION, transformation));
+        }
+        if let Some(rpc) = tags.rpc {
+            fields.push(Field::double(tag::RPC_COEFFICIENT, rpc));
+        }
+        fields
+    }
+
+    fn gdal_metadata(&self) -> GdalMetadata {
+        let mut all = GdalMetadata {
+            domains: self.metadata.domains.clone(),
+            xml_domains: self.metadata.xml_domains.clone(),
+            ..GdalMetadata::default()
+        };
+        if let Some(resampling) = self.resampling.filter(|_| self.options.cog) {
+            all.image_structure.push(("OVERVIEW_RESAMPLING".to_owned(), resampling.to_string().to_uppercase()));
+        }
+        let told = colors(self.layout);
+        for ((number, band), told) in (1..).zip(&self.metadata.bands).zip(told) {
+            let mut domains = band.domains.clone();
+            if self.options.wants_statistics() {
+                // They are counted anew.
+                domains.iter_mut().for_each(drop_statistics);
+            }
+            // A colour that the other tags already tell is not told again.
+            let color = Some(&band.color).filter(|color| !color.is_empty() && **color != told && *color != "undefined");
+            all.bands.insert(
+                number,
+                BandMetadata {
+                    domains,
+                    xml_domains: band.xml_domains.clone(),
+                    offset: band.offset,
+                    scale: band.scale,
+                    unit: band.unit.clone(),
+                    description: band.description.clone(),
+                    color_interp: color.map(|color| capitalised(color)),
+                    nodata: None,
+                },
+            );
+        }
+        all
+    }
+
+    fn palette(&self) -> Result<Option<Field>, Error> {
+        if self.layout.photometric != Some(Photometric::Palette) {
+            return Ok(None);
+        }
+        let len = 1_usize << self.layout.bits;
+        let palette = &self.metadata.palette;
+        if palette.is_empty() {
+            return Err(Error::usage("a palette image needs the colours of its palette"));
+        }
+        let channel = |index: usize| (0..len).map(move |entry| palette.get(entry).map_or(0, |color| color[index]));
+        let values: Vec<u16> = (0..3).flat_map(channel).collect();
+        Ok(Some(Field::short(tag::COLOR_MAP, values)))
+    }
+
+    fn text_tags(&self) -> Vec<Field> {
+        let Some(default) = self.metadata.domains.iter().find(|domain| domain.name.is_empty()) else {
+            return Vec::new();
+        };
+        let mut fields: Vec<Field> =
+            TEXT_TAGS.iter().filter_map(|(name, number)| Some(Field::ascii(*number, default.get(name)?))).collect();
+        for (name, number) in [("TIFFTAG_XRESOLUTION", 282), ("TIFFTAG_YRESOLUTION", 283)] {
+            if let Some(value) =
+                default.get(name).and_then(|text| text.parse::<f64>().ok()).filter(|value| *value >= 0.0)
+            {
+                fields.push(Field::fractions(number, &[value]));
+            }
+        }
+        let unit = default.get("TIFFTAG_RESOLUTIONUNIT").and_then(|text| text.split(' ').next()?.parse::<u16>().ok());
+        fields.extend(unit.map(|unit| Field::short(296, [unit])));
+        fields
+    }
+}
+
+fn drop_statistics(domain: &mut Domain) {
+    if domain.name.is_empty() {
+        domain.items.retain(|(name, _)| !name.starts_with("STATISTICS_"));
+    }
+}
+
+/// GDAL's spelling of a colour.
+fn capitalised(color: &str) -> String {
+    let mut letters = color.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn statistic(name: &str, sample: u32, value: &str) -> String {
+    format!("  <Item name=\"{name}\" sample=\"{sample}\">{value}</Item>\n")
+}
+
+/// Adds the statistics of each band to the metadata.
+pub(super) fn add_statistics(field: Field, moments: &[Moments]) -> Field {
+    let Values::Bytes(bytes) = &field.values else { return field };
+    let text = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(bytes)).into_owned();
+    let mut text = text.strip_suffix(END).unwrap_or(&text).to_owned();
+    for (sample, moments) in (0..).zip(moments).filter(|(_, moments)| moments.count > 0) {
+        let percent = (moments.valid_percent() * 100.0).floor() / 100.0;
+        let values = [moments.max, moments.mean, moments.min, moments.deviation(), percent];
+        for (name, value) in STATISTICS.iter().zip(values) {
+            text += &statistic(name, sample, &g17(value));
+        }
+    }
+    // A document without a single item is not worth its tag, but its place was kept.
+    Field::ascii(field.tag, &(text + END))
+}
