@@ -1,6 +1,6 @@
 //! The seam between samples and compressed bytes.
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 use crate::{decode::Form, error::CodecError, scratch::Scratch, spec::TileSpec};
 
@@ -63,4 +63,33 @@ pub trait Encode: fmt::Debug + Send + Sync {
         dst: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Result<(), CodecError>;
+}
+
+/// A setting within what the codec takes, or the usual one.
+pub(crate) fn within(
+    codec: &'static str,
+    name: &str,
+    given: Option<u32>,
+    usual: u32,
+    allowed: RangeInclusive<u32>,
+) -> Result<u32, CodecError> {
+    let value = given.unwrap_or(usual);
+    if allowed.contains(&value) {
+        return Ok(value);
+    }
+    let detail = format!("{name} {value} is not among {} to {}", allowed.start(), allowed.end());
+    Err(CodecError::encode(codec, detail))
+}
+
+/// Has `write` fill some of `bound` bytes behind what `dst` holds, and keeps as many of them as it says.
+pub(crate) fn append(
+    dst: &mut Vec<u8>,
+    bound: usize,
+    write: impl FnOnce(&mut [u8]) -> Result<usize, CodecError>,
+) -> Result<(), CodecError> {
+    let start = dst.len();
+    dst.resize(start + bound, 0);
+    let outcome = write(dst.get_mut(start..).unwrap_or_default());
+    dst.truncate(start + outcome.as_ref().map_or(0, |len| *len));
+    outcome.map(|_| ())
 }

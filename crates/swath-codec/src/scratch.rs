@@ -10,6 +10,9 @@ use crate::{
 pub struct Scratch {
     pub(crate) inflater: Option<libdeflater::Decompressor>,
     pub(crate) zstd: Option<zstd_safe::DCtx<'static>>,
+    /// Compressors, and the levels they are made for.
+    pub(crate) deflater: Option<(u32, libdeflater::Compressor)>,
+    pub(crate) zstd_encoder: Option<(u32, zstd_safe::CCtx<'static>)>,
     pub(crate) lzw: lzw::LzwScratch,
     pub(crate) lzw_encode: Option<Box<lzw_encode::LzwEncoder>>,
     pub(crate) jpeg: jpeg::Scratch,

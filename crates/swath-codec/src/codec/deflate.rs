@@ -1,10 +1,13 @@
 //! Deflate in a zlib frame (compressions 8 and 32946).
 
+use std::sync::Arc;
+
 use flate2::{Decompress, FlushDecompress, Status};
-use libdeflater::DecompressionError;
+use libdeflater::{CompressionLvl, Compressor, DecompressionError};
 
 use crate::{
     decode::{Decode, Fill},
+    encode::{Encode, Settings, append, within},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -94,4 +97,64 @@ fn damage(src: &[u8], len: usize) -> String {
             Err(error) => return format!("{error} near byte {read} of the tile ({made} bytes decoded)"),
         }
     }
+}
+
+/// What `ZLEVEL` of GDAL is without being set.
+pub(crate) const USUAL_LEVEL: u32 = 6;
+
+/// Deflate at one level.
+#[derive(Debug, Clone, Copy)]
+struct Encoder {
+    level: u32,
+}
+
+/// An encoder at `settings.level`, 1 to 12; 6 unless set.
+///
+/// # Errors
+/// When the level is another.
+pub fn encoder(_spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+    Ok(Arc::new(Encoder { level: level(settings)? }))
+}
+
+pub(crate) fn level(settings: &Settings) -> Result<u32, CodecError> {
+    within("Deflate", "level", settings.level, USUAL_LEVEL, 1..=12)
+}
+
+impl Encode for Encoder {
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        bound(spec.stored_len(rows))
+    }
+
+    fn encode(
+        &self,
+        _spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        compress(self.level, src, dst, scratch)
+    }
+}
+
+/// The most bytes that `len` bytes can become: libdeflate makes blocks of at least 5000 bytes, and one that does not get
+/// shorter is stored behind a header of five bytes. Six are for the zlib frame.
+pub(crate) fn bound(len: usize) -> usize {
+    len + 5 * (len / 5000 + 1) + 6
+}
+
+/// Appends a zlib stream of `src`.
+pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
+    let deflater = match &mut scratch.deflater {
+        Some((made_for, deflater)) if *made_for == level => deflater,
+        other => {
+            let level_of_library = i32::try_from(level).ok().and_then(|level| CompressionLvl::new(level).ok());
+            let level_of_library = level_of_library
+                .ok_or_else(|| CodecError::encode("Deflate", format!("level {level} is not among 1 to 12")))?;
+            &mut other.insert((level, Compressor::new(level_of_library))).1
+        }
+    };
+    append(dst, bound(src.len()), |room| {
+        deflater.zlib_compress(src, room).map_err(|error| CodecError::encode("Deflate", error.to_string()))
+    })
 }
