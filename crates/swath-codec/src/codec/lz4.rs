@@ -5,12 +5,13 @@
 //! libraries make. A block cannot begin with the magic number of a frame: its first token would copy from before the
 //! first byte. So both are read, and none is mistaken for the other.
 
-use std::io::Read;
+use std::{io::Read, sync::Arc};
 
 use lz4_flex::{block, frame::FrameDecoder};
 
 use crate::{
     decode::{Decode, Fill},
+    encode::{Encode, Settings, append},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -89,6 +90,34 @@ fn surplus(src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
         }
         None => Err(CodecError::Short { codec: "LZ4", got: len as u64, wanted: dst.len() as u64 }),
     }
+}
+
+impl Encode for Lz4 {
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        block::get_maximum_output_size(spec.stored_len(rows))
+    }
+
+    /// A bare block: the shortest of the three, and what the GPU libraries read.
+    fn encode(
+        &self,
+        _spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        _scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        append(dst, block::get_maximum_output_size(src.len()), |room| {
+            block::compress_into(src, room).map_err(|error| CodecError::encode("LZ4", error.to_string()))
+        })
+    }
+}
+
+/// An encoder of bare blocks; it has no settings.
+///
+/// # Errors
+/// Never.
+pub fn encoder(_spec: &TileSpec, _settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+    Ok(Arc::new(Lz4))
 }
 
 #[cfg(test)]
