@@ -1,17 +1,21 @@
 //! WebP (compression 50001).
 //!
-//! The one binding to C in this crate that is ours, and with `simd.rs` its only `unsafe`: two calls into libwebp, both
-//! reading a slice, one of them writing into a slice whose length it is told.
+//! One of the two bindings to C in this crate that are ours (JPEG 2000 is the other). Decoding is two calls into libwebp,
+//! both reading a slice, one of them writing into a slice whose length it is told; encoding copies a slice into a picture
+//! that libwebp owns, and takes its output piece by piece.
 #![allow(unsafe_code)]
 
+use std::{ffi::c_int, slice, sync::Arc};
+
 use libwebp_sys::{
-    VP8StatusCode, WEBP_DECODER_ABI_VERSION, WebPBitstreamFeatures, WebPDecodeRGBAInto, WebPDecodeRGBInto,
-    WebPGetFeaturesInternal,
+    VP8StatusCode, WEBP_DECODER_ABI_VERSION, WebPBitstreamFeatures, WebPConfig, WebPDecodeRGBAInto, WebPDecodeRGBInto,
+    WebPEncode, WebPGetFeaturesInternal, WebPPicture, WebPPictureFree, WebPPictureImportRGB, WebPPictureImportRGBA,
 };
 use swath_tiff::SampleType;
 
 use crate::{
     decode::{Decode, Fill, Form},
+    encode::{Encode, Settings, within},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -79,6 +83,130 @@ fn features(src: &[u8]) -> Result<WebPBitstreamFeatures, CodecError> {
         return Err(CodecError::corrupt("WebP", format!("the tile does not begin with a WebP header ({status:?})")));
     }
     Ok(features)
+}
+
+/// The longest side of a picture: the format has 14 bits for it.
+const MAX_SIDE: u32 = 16383;
+
+/// WebP of one quality.
+#[derive(Debug, Clone, Copy)]
+struct Encoder {
+    quality: u32,
+    lossless: bool,
+}
+
+/// An encoder at `settings.quality`, 1 to 100 and 75 unless set; for `settings.lossless` it is how hard libwebp tries.
+///
+/// # Errors
+/// When the quality is another, or the samples are not three or four bytes.
+pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+    if spec.sample != SampleType::U8 || spec.bits != 8 || !matches!(spec.samples, 3 | 4) {
+        let detail = format!("a tile of {} {} samples per pixel (it has 3 or 4 of uint8)", spec.samples, spec.sample);
+        return Err(CodecError::unsupported("WebP", detail));
+    }
+    if spec.width > MAX_SIDE {
+        let detail = format!("a tile of {} columns (the most is {MAX_SIDE})", spec.width);
+        return Err(CodecError::unsupported("WebP", detail));
+    }
+    let quality = within("WebP", "quality", settings.quality, 75, 1..=100)?;
+    Ok(Arc::new(Encoder { quality, lossless: settings.lossless }))
+}
+
+impl Encode for Encoder {
+    fn form(&self) -> Form {
+        Form::Native
+    }
+
+    /// The format has no stored form, and libwebp no bound. Noise comes out a few per cent longer than it is; what is
+    /// longer than this is refused.
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        spec.native_row_len() * rows as usize * 2 + 4096
+    }
+
+    fn encode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        _scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        let failed = |what: &str| CodecError::encode("WebP", what);
+        let stride = spec.native_row_len();
+        if src.len() != stride * rows as usize {
+            return Err(failed("the tile is of another size than it should be"));
+        }
+        if rows > MAX_SIDE || spec.width > MAX_SIDE || stride != spec.width as usize * usize::from(spec.samples) {
+            return Err(failed("the tile is larger than the format allows"));
+        }
+        let mut config = WebPConfig::new().map_err(|()| failed("the library is of another version"))?;
+        config.quality = self.quality as f32;
+        config.lossless = self.lossless.into();
+        // Without it the colours under transparent pixels are changed. GDAL sets it too.
+        config.exact = 1;
+        let picture = WebPPicture::new().map_err(|()| failed("the library is of another version"))?;
+        let mut sink = Sink { start: dst.len(), limit: self.max_encoded_len(spec, rows), out: dst };
+        let mut picture = Picture(picture);
+        picture.0.use_argb = self.lossless.into();
+        picture.0.width = spec.width as c_int;
+        picture.0.height = rows as c_int;
+        picture.0.writer = Some(write);
+        picture.0.custom_ptr = (&raw mut sink).cast();
+        let import = if spec.samples == 4 { WebPPictureImportRGBA } else { WebPPictureImportRGB };
+        // SAFETY: `src` was checked to hold `rows` rows of `stride` bytes, each of them `width` pixels of three or four
+        // bytes, which is all that is read. The picture was initialised, and owns what it is copied to.
+        let imported = unsafe { import(&raw mut picture.0, src.as_ptr(), stride as c_int) };
+        if imported == 0 {
+            return Err(failed("there is not enough memory for the picture"));
+        }
+        // SAFETY: `config` and the picture were initialised by the library and are borrowed for the call. `custom_ptr`
+        // points at `sink`, which nothing else uses until the call returns.
+        let encoded = unsafe { WebPEncode(&raw const config, &raw mut picture.0) };
+        if encoded == 0 {
+            let reason = format!("{:?}", picture.0.error_code);
+            sink.out.truncate(sink.start);
+            return Err(failed(&reason));
+        }
+        Ok(())
+    }
+}
+
+/// A picture with the memory that libwebp took for it.
+struct Picture(WebPPicture);
+
+impl Drop for Picture {
+    fn drop(&mut self) {
+        // SAFETY: the picture was initialised by the library, and is freed here alone.
+        unsafe { WebPPictureFree(&raw mut self.0) }
+    }
+}
+
+/// Where a stream goes.
+struct Sink<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    limit: usize,
+}
+
+/// Takes a piece of the stream; 0 is a failure.
+///
+/// # Safety
+/// `data` is valid for `len` bytes, and `picture` one whose `custom_ptr` is an exclusive pointer to a [`Sink`].
+unsafe extern "C" fn write(data: *const u8, len: usize, picture: *const WebPPicture) -> c_int {
+    if len == 0 {
+        return 1;
+    }
+    // SAFETY: the caller, libwebp, passes the picture that it was given.
+    let sink = unsafe { (*picture).custom_ptr };
+    // SAFETY: `encode` set the pointer to its own sink, and does not touch that while the library runs.
+    let sink = unsafe { &mut *sink.cast::<Sink<'_>>() };
+    // SAFETY: the caller says how long `data` is.
+    let piece = unsafe { slice::from_raw_parts(data, len) };
+    if sink.out.len() - sink.start + len > sink.limit {
+        return 0;
+    }
+    sink.out.extend_from_slice(piece);
+    1
 }
 
 #[cfg(test)]
