@@ -3,7 +3,7 @@
 pub mod ccitt;
 pub mod deflate;
 pub mod jpeg;
-#[cfg(feature = "jpeg2000")]
+#[cfg(any(feature = "jpeg2000", feature = "jpeg2000-write"))]
 pub mod jpeg2000;
 #[cfg(feature = "jpegxl")]
 pub mod jpegxl;

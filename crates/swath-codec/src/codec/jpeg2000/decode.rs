@@ -1,4 +1,4 @@
-//! JPEG 2000 in each tile (compressions 34712, and 33003 and 33005 of Aperio).
+//! JPEG 2000 as it is read.
 //!
 //! What comes out are the component values of the code stream, after its own component transform and nothing else:
 //! palettes and colour profiles of a JP2 file around it are not applied, for the TIFF around that says what samples mean.
