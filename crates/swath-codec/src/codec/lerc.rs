@@ -6,6 +6,7 @@
 //!
 //! [`fast`] and [`huffman`] read what GDAL writes; what is rarer goes to lerc-rs, which also is the oracle for it in tests.
 
+mod encode;
 mod fast;
 mod huffman;
 
@@ -18,6 +19,7 @@ use crate::{
     scratch::{Scratch, take},
     spec::TileSpec,
 };
+pub use encode::encoder;
 use fast::{Header, Mask};
 
 /// ExtraSamples: alpha that is not multiplied into the colours.

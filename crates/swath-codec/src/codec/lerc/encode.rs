@@ -1,0 +1,369 @@
+//! LERC as it is written.
+//!
+//! The rules are those of libtiff's writer: a tile is one blob whose values per pixel are the samples. Where some samples
+//! of a pixel are NaN and others are not, no mask of the pixels can say so, and there is a blob for each sample.
+//!
+//! lerc-rs does the work. It writes exact floats in version 6 only, which readers older than 2022 do not know; unless
+//! LercParameters say 6, they go into a blob of version 4 as they are, as in GDAL, and so does what gets no shorter.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use lerc::{Image, Precision, Sample, bitmask::BitMask, checksum::fletcher32};
+use swath_tiff::SampleType;
+
+use super::{data_type, fast::MAGIC};
+use crate::{
+    codec::{deflate, zstd},
+    decode::Form,
+    encode::{Encode, LercWrap, Settings},
+    error::CodecError,
+    scratch::Scratch,
+    spec::TileSpec,
+};
+
+/// The version whose exact floats are compressed.
+const EXACT_FLOATS: u32 = 6;
+
+/// LERC with one tolerance.
+#[derive(Debug, Clone, Copy)]
+struct Encoder {
+    /// Whether floats may be written exactly in version 6.
+    newest: bool,
+    max_z_error: f64,
+    wrap: LercWrap,
+    /// Of what is around the blob.
+    level: u32,
+}
+
+/// An encoder with `settings.max_z_error`, inside `settings.lerc_wrap` at `settings.level`.
+///
+/// # Errors
+/// When LERC has no such samples, the error is negative, the level is out of its range, or LercParameters speak of
+/// something else around the blob.
+pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+    data_type(spec)?;
+    if !(settings.max_z_error.is_finite() && settings.max_z_error >= 0.0) {
+        let detail = format!("an error of {} (it is 0 or more)", settings.max_z_error);
+        return Err(CodecError::encode("LERC", detail));
+    }
+    let (number, level) = match settings.lerc_wrap {
+        LercWrap::None => (0, 0),
+        LercWrap::Deflate => (1, deflate::level(settings)?),
+        LercWrap::Zstd => (2, zstd::level(settings)?),
+    };
+    if let Some(other) = spec.lerc.get(1).filter(|other| **other != number) {
+        let detail = format!("LercParameters say {other} for what is around the blob, which is {number}");
+        return Err(CodecError::encode("LERC", detail));
+    }
+    let newest = spec.lerc.first().is_some_and(|version| *version >= EXACT_FLOATS);
+    Ok(Arc::new(Encoder { newest, max_z_error: settings.max_z_error, wrap: settings.lerc_wrap, level }))
+}
+
+impl Encode for Encoder {
+    fn form(&self) -> Form {
+        Form::Native
+    }
+
+    /// Whatever gets longer is stored as it is: a header, a mask, the ranges of the samples, and the samples; all of it
+    /// once for each sample where they have masks of their own.
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        let pixels = spec.width as usize * rows as usize;
+        let mask = pixels / 8 + pixels / 8 / 0x4000 + 16;
+        let blob = spec.native_row_len() * rows as usize
+            + usize::from(spec.samples) * (HEADER_LEN + 8 + mask + 2 * spec.sample.size());
+        match self.wrap {
+            LercWrap::None => blob,
+            LercWrap::Deflate => deflate::bound(blob),
+            LercWrap::Zstd => zstd::bound(blob),
+        }
+    }
+
+    fn encode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        if src.is_empty() || src.len() != spec.native_row_len() * rows as usize {
+            return Err(CodecError::encode("LERC", "the tile is of another size than it should be"));
+        }
+        let blob = match spec.sample {
+            SampleType::I8 => self.blob(spec, rows, samples::<i8>(src), |_| false),
+            SampleType::U8 => self.blob(spec, rows, samples::<u8>(src), |_| false),
+            SampleType::I16 => self.blob(spec, rows, samples::<i16>(src), |_| false),
+            SampleType::U16 => self.blob(spec, rows, samples::<u16>(src), |_| false),
+            SampleType::I32 => self.blob(spec, rows, samples::<i32>(src), |_| false),
+            SampleType::U32 => self.blob(spec, rows, samples::<u32>(src), |_| false),
+            SampleType::F32 => self.blob(spec, rows, samples::<f32>(src), f32::is_nan),
+            SampleType::F64 => self.blob(spec, rows, samples::<f64>(src), f64::is_nan),
+            _ => return Err(CodecError::unsupported("LERC", format!("a tile of {}", spec.sample))),
+        }?;
+        match self.wrap {
+            LercWrap::None => {
+                dst.extend_from_slice(&blob);
+                Ok(())
+            }
+            LercWrap::Deflate => deflate::compress(self.level, &blob, dst, scratch),
+            LercWrap::Zstd => zstd::compress(self.level, &blob, dst, scratch),
+        }
+    }
+}
+
+fn samples<T: Pod>(src: &[u8]) -> Vec<T> {
+    let mut values = vec![T::zeroed(); src.len() / size_of::<T>()];
+    if let Some(src) = src.get(..values.len() * size_of::<T>()) {
+        bytemuck::cast_slice_mut(&mut values).copy_from_slice(src);
+    }
+    values
+}
+
+/// Which pixels of a tile have values.
+enum Masks {
+    /// All of them.
+    None,
+    /// These, with all of their samples.
+    One(Vec<u8>),
+    /// A pixel may have some of its samples and lack others.
+    PerSample,
+}
+
+impl Encoder {
+    fn blob<T: Sample + Pod>(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        values: Vec<T>,
+        lacks: fn(T) -> bool,
+    ) -> Result<Vec<u8>, CodecError> {
+        let depth = usize::from(spec.samples);
+        let size = (spec.width, rows);
+        match masks(&values, depth, lacks) {
+            Masks::None => self.band(size, depth, values, None),
+            Masks::One(mask) => self.band(size, depth, values, Some(&mask)),
+            Masks::PerSample => {
+                let mut blobs = Vec::new();
+                for nth in 0..depth {
+                    let plane: Vec<T> = values.iter().skip(nth).step_by(depth).copied().collect();
+                    let mask: Vec<u8> =
+                        plane.chunks(8).map(|pixels| bits(pixels.iter().map(|value| !lacks(*value)))).collect();
+                    // One by one: given them all, lerc-rs judges the precision of the data by the first alone.
+                    blobs.extend(self.band(size, 1, plane, Some(&mask))?);
+                }
+                Ok(blobs)
+            }
+        }
+    }
+
+    /// The blob of a band, of `depth` values per pixel.
+    fn band<T: Sample + Pod>(
+        &self,
+        (width, rows): (u32, u32),
+        depth: usize,
+        values: Vec<T>,
+        mask: Option<&[u8]>,
+    ) -> Result<Vec<u8>, CodecError> {
+        let stored = Stored::new((width, rows), depth, &values, mask);
+        let exact_floats = !T::is_integer() && self.max_z_error == 0.0;
+        // The library's steps between whole numbers have no place for an infinity.
+        if stored.is_infinite || exact_floats && !self.newest {
+            return Ok(stored.blob(&values));
+        }
+        let pixels = width as usize * rows as usize;
+        let mask = mask.map_or(BitMask::all_valid(pixels), |mask| BitMask::from_bytes(mask.to_vec(), pixels));
+        let mut tolerance = self.max_z_error;
+        if T::is_integer() {
+            tolerance = tolerance.floor().max(0.5);
+            // To the library 777 is not a number but a wish.
+            if tolerance == 777.0 {
+                tolerance = 777.5;
+            }
+        }
+        let raw_len = stored.len(&values);
+        let image = Image {
+            width,
+            height: rows,
+            depth: depth as u32,
+            bands: 1,
+            data_type: T::DATA_TYPE,
+            valid_masks: vec![mask],
+            data: T::into_lerc_data(values),
+            no_data_value: None,
+        };
+        let blob = lerc::encode(&image, Precision::Tolerance(tolerance))
+            .map_err(|error| CodecError::encode("LERC", error.to_string()))?;
+        match image.as_typed::<T>() {
+            Some(values) if blob.len() > raw_len => Ok(stored.blob(values)),
+            _ => Ok(blob),
+        }
+    }
+}
+
+fn masks<T: Copy>(values: &[T], depth: usize, lacks: fn(T) -> bool) -> Masks {
+    if !values.iter().any(|value| lacks(*value)) {
+        return Masks::None;
+    }
+    let mut mask = Vec::with_capacity(values.len() / depth / 8 + 1);
+    for pixels in values.chunks(8 * depth) {
+        let mut mixed = false;
+        let byte = bits(pixels.chunks(depth).map(|pixel| {
+            let missing = pixel.iter().filter(|value| lacks(**value)).count();
+            mixed |= missing != 0 && missing != depth;
+            missing == 0
+        }));
+        if mixed {
+            return Masks::PerSample;
+        }
+        mask.push(byte);
+    }
+    Masks::One(mask)
+}
+
+/// Up to eight bits, the highest first.
+fn bits(set: impl Iterator<Item = bool>) -> u8 {
+    set.zip((0..8).rev()).fold(0, |byte, (set, at)| byte | u8::from(set) << at)
+}
+
+/// Bytes of a header of version 4.
+const HEADER_LEN: usize = 66;
+
+/// A blob of version 4 that holds values as they are.
+struct Stored<'a> {
+    size: (u32, u32),
+    depth: usize,
+    /// `None` where all pixels have values.
+    mask: Option<&'a [u8]>,
+    valid: usize,
+    /// Smallest and largest value of each sample.
+    ranges: Vec<(f64, f64)>,
+    is_infinite: bool,
+}
+
+impl Stored<'_> {
+    fn new<'a, T: Sample>(size: (u32, u32), depth: usize, values: &[T], mask: Option<&'a [u8]>) -> Stored<'a> {
+        let pixels = size.0 as usize * size.1 as usize;
+        let valid = mask.map_or(pixels, |mask| mask.iter().map(|byte| byte.count_ones() as usize).sum());
+        let mut ranges = vec![(f64::INFINITY, f64::NEG_INFINITY); depth];
+        for pixel in values.chunks_exact(depth) {
+            for (value, (least, most)) in pixel.iter().zip(&mut ranges) {
+                // NaN is neither less nor more.
+                let value = value.to_f64();
+                if value < *least {
+                    *least = value;
+                }
+                if value > *most {
+                    *most = value;
+                }
+            }
+        }
+        let is_infinite = valid > 0 && ranges.iter().any(|(least, most)| least.is_infinite() || most.is_infinite());
+        if valid == 0 {
+            ranges.fill((0.0, 0.0));
+        }
+        Stored { size, depth, mask: mask.filter(|_| valid < pixels), valid, ranges, is_infinite }
+    }
+
+    /// Bytes of the blob, or a few more.
+    fn len<T: Sample>(&self, values: &[T]) -> usize {
+        let mask = self.mask.map_or(0, |mask| mask.len() + mask.len() / 0x4000 + 8);
+        HEADER_LEN + 4 + mask + 2 * self.depth * T::BYTES + 1 + values.len() * T::BYTES
+    }
+
+    fn blob<T: Sample + Pod>(&self, values: &[T]) -> Vec<u8> {
+        let mut blob = Vec::with_capacity(self.len(values));
+        let range = self.ranges.iter().copied().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
+        let (width, rows) = self.size;
+        blob.extend_from_slice(MAGIC);
+        // The checksum and, further on, the length are filled in at the end.
+        for word in [4, 0, rows, width, self.depth as u32, self.valid as u32, 8, 0, T::DATA_TYPE as u32] {
+            blob.extend_from_slice(&word.to_le_bytes());
+        }
+        let max_error = if T::is_integer() { 0.5_f64 } else { 0.0 };
+        for number in [max_error, range.0, range.1] {
+            blob.extend_from_slice(&number.to_le_bytes());
+        }
+        let mask = match self.mask {
+            Some(mask) if self.valid > 0 => run_lengths(mask),
+            _ => Vec::new(),
+        };
+        blob.extend_from_slice(&(mask.len() as u32).to_le_bytes());
+        blob.extend_from_slice(&mask);
+        if self.valid > 0 && range.0 != range.1 {
+            for (least, _) in &self.ranges {
+                T::from_f64(*least).extend_le_bytes(&mut blob);
+            }
+            for (_, most) in &self.ranges {
+                T::from_f64(*most).extend_le_bytes(&mut blob);
+            }
+            if self.ranges.iter().any(|(least, most)| least != most) {
+                blob.push(1);
+                self.values(values, &mut blob);
+            }
+        }
+        let len = blob.len() as u32;
+        put(&mut blob, 34, len);
+        let sum = fletcher32(blob.get(14..).unwrap_or_default());
+        put(&mut blob, 10, sum);
+        blob
+    }
+
+    /// The values of the pixels that have some.
+    fn values<T: Sample + Pod>(&self, values: &[T], blob: &mut Vec<u8>) {
+        let mut all = |values: &[T]| {
+            if cfg!(target_endian = "little") {
+                blob.extend_from_slice(bytemuck::cast_slice(values));
+            } else {
+                values.iter().for_each(|value| value.extend_le_bytes(blob));
+            }
+        };
+        let Some(mask) = self.mask else { return all(values) };
+        for (pixels, byte) in values.chunks(8 * self.depth).zip(mask) {
+            if *byte == 0xff {
+                all(pixels);
+                continue;
+            }
+            for (nth, pixel) in pixels.chunks_exact(self.depth).enumerate() {
+                if byte << nth & 0x80 != 0 {
+                    all(pixel);
+                }
+            }
+        }
+    }
+}
+
+fn put(blob: &mut [u8], at: usize, word: u32) {
+    if let Some(place) = blob.get_mut(at..at + 4) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// The code of masks: a count and that many bytes, or the negative of a count and one byte to repeat; then -32768.
+fn run_lengths(mask: &[u8]) -> Vec<u8> {
+    /// A run costs three bytes, and two more for the literals that it cuts in two.
+    const WORTH: usize = 6;
+    const LONGEST: usize = 0x7fff;
+    let mut out = Vec::new();
+    let literals = |bytes: &[u8], out: &mut Vec<u8>| {
+        for bytes in bytes.chunks(LONGEST) {
+            out.extend_from_slice(&(bytes.len() as i16).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+    };
+    let (mut from, mut at) = (0, 0);
+    while let Some(rest) = mask.get(at..).filter(|rest| !rest.is_empty()) {
+        let run = rest.iter().take_while(|byte| Some(*byte) == rest.first()).count();
+        if run >= WORTH {
+            literals(mask.get(from..at).unwrap_or_default(), &mut out);
+            let run = run.min(LONGEST);
+            out.extend_from_slice(&(-(run as i16)).to_le_bytes());
+            out.extend(rest.first());
+            from = at + run;
+        }
+        at += run.clamp(1, LONGEST);
+    }
+    literals(mask.get(from..).unwrap_or_default(), &mut out);
+    out.extend_from_slice(&i16::MIN.to_le_bytes());
+    out
+}
