@@ -1,111 +1,72 @@
-//! An encoder for the tests: plain T.4 and T.6, one bit at a time.
+//! Rows of packed pixels to T.4 and T.6.
 
-use super::codes::{BLACK_MAKE_UP, BLACK_TERM, MAKE_UP, MODE_CODES, Mode, WHITE_MAKE_UP, WHITE_TERM};
+use std::sync::Arc;
 
-pub(super) const EOL: &str = "000000000001";
+use swath_tiff::Compression;
 
-/// The bits written so far.
-#[derive(Default)]
-pub(super) struct Writer {
-    bytes: Vec<u8>,
-    free: u32,
+use super::codes::{BLACK_MAKE_UP, BLACK_TERM, MAKE_UP, WHITE_MAKE_UP, WHITE_TERM};
+use crate::{
+    encode::{Encode, Settings},
+    error::CodecError,
+    scratch::Scratch,
+    spec::TileSpec,
+};
+
+/// CCITT fax of one coding.
+#[derive(Debug, Clone, Copy)]
+struct Encoder {
+    coding: Coding,
 }
 
-impl Writer {
-    pub(super) fn put(&mut self, code: &str) {
-        for bit in code.bytes() {
-            if self.free == 0 {
-                self.bytes.push(0);
-                self.free = 8;
-            }
-            self.free -= 1;
-            if bit == b'1'
-                && let Some(last) = self.bytes.last_mut()
-            {
-                *last |= 1 << self.free;
-            }
+/// An encoder for the coding that the spec's compression and T4Options ask for; it has no settings.
+///
+/// # Errors
+/// When the samples are not one of one bit, or T4Options ask for uncompressed mode.
+pub fn encoder(spec: &TileSpec, _settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+    if spec.bits != 1 || spec.samples != 1 {
+        let detail = format!("{} samples of {} bits (it has one of one)", spec.samples, spec.bits);
+        return Err(CodecError::unsupported("CCITT", detail));
+    }
+    let coding = match spec.compression {
+        Compression::CcittRle => Coding::Rle { align: 8 },
+        Compression::CcittT4 if spec.t4_options & 2 != 0 => {
+            return Err(CodecError::unsupported("CCITT", "uncompressed mode"));
         }
-    }
-
-    /// Zeros up to a place `ahead` bits before a multiple of `bits` bits.
-    pub(super) fn align(&mut self, bits: usize, ahead: usize) {
-        while !(self.bytes.len() * 8 - self.free as usize + ahead).is_multiple_of(bits) {
-            self.put("0");
-        }
-    }
-
-    pub(super) fn finish(self) -> Vec<u8> {
-        self.bytes
-    }
-
-    pub(super) fn run(&mut self, mut len: usize, black: bool) {
-        while len >= 2560 {
-            self.put(MAKE_UP[12]);
-            len -= 2560;
-        }
-        if len >= 1792 {
-            self.put(MAKE_UP[(len - 1792) / 64]);
-            len %= 64;
-        } else if len >= 64 {
-            self.put(if black { BLACK_MAKE_UP } else { WHITE_MAKE_UP }[len / 64 - 1]);
-            len %= 64;
-        }
-        self.put(if black { BLACK_TERM } else { WHITE_TERM }[len]);
-    }
-
-    pub(super) fn row_1d(&mut self, row: &[bool]) {
-        let (mut at, mut black) = (0, false);
-        while at < row.len() {
-            let end = run_end(row, at, black);
-            self.run(end - at, black);
-            (at, black) = (end, !black);
-        }
-    }
-
-    pub(super) fn row_2d(&mut self, row: &[bool], above: &[bool]) {
-        let (mut a0, mut black, mut start) = (0, false, true);
-        while a0 < row.len() {
-            let a1 = run_end(row, a0, black);
-            let b1 = change(above, a0, black, start);
-            let b2 = run_end(above, b1, !black);
-            let shift = a1 as i64 - b1 as i64;
-            if b2 < a1 {
-                self.mode(|mode| matches!(mode, Mode::Pass));
-                a0 = b2;
-            } else if shift.abs() <= 3 {
-                self.mode(|mode| matches!(mode, Mode::Vertical(by) if i64::from(by) == shift));
-                (a0, black) = (a1, !black);
-            } else {
-                let a2 = run_end(row, a1, !black);
-                self.mode(|mode| matches!(mode, Mode::Horizontal));
-                self.run(a1 - a0, black);
-                self.run(a2 - a1, !black);
-                a0 = a2;
-            }
-            start = false;
-        }
-    }
-
-    fn mode(&mut self, wanted: impl Fn(Mode) -> bool) {
-        let code = MODE_CODES.iter().find(|(_, mode)| wanted(*mode)).map_or("", |(code, _)| *code);
-        self.put(code);
-    }
+        Compression::CcittT4 => Coding::Group3 {
+            // T.4 wants at least every fourth row on its own at the finer of its two resolutions.
+            k: (spec.t4_options & 1 != 0).then_some(4),
+            aligned: spec.t4_options & 4 != 0,
+            first_eol: true,
+            return_to_control: false,
+        },
+        Compression::CcittT6 => Coding::Group4 { end_of_block: true },
+        other => return Err(CodecError::unsupported("CCITT", format!("writing {other}"))),
+    };
+    Ok(Arc::new(Encoder { coding }))
 }
 
-/// The end of the run of `black` pixels, maybe none, at `at`.
-fn run_end(row: &[bool], at: usize, black: bool) -> usize {
-    (at..row.len()).find(|&x| row[x] != black).unwrap_or(row.len())
-}
+impl Encode for Encoder {
+    /// No pixel takes more than the seven bits of the longest vertical mode; a row has an EOL and, where it begins black,
+    /// a run of no white pixels besides.
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        rows as usize * (spec.width as usize + 8) + 64
+    }
 
-/// The first change of `above` to the colour other than `black` that lies right of `a0`, or at it if the row starts there.
-fn change(above: &[bool], a0: usize, black: bool, start: bool) -> usize {
-    let first = if start { a0 } else { a0 + 1 };
-    (first..above.len())
-        .find(|&x| {
-            let before = x > 0 && above[x - 1];
-            above[x] != black && before == black
-        })
-        .unwrap_or(above.len())
+    fn encode(
+        &self,
+        spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        _scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        let start = dst.len();
+        encode(src, spec.width as usize, self.coding, dst);
+        if spec.bits_reversed {
+            dst.iter_mut().skip(start).for_each(|byte| *byte = byte.reverse_bits());
+        }
+        Ok(())
+    }
 }
 
 /// How to code an image.
@@ -116,11 +77,14 @@ pub(super) enum Coding {
     Group4 { end_of_block: bool },
 }
 
-pub(super) fn encode(image: &[Vec<bool>], coding: Coding) -> Vec<u8> {
-    let mut out = Writer::default();
-    let white = vec![false; image.first().map_or(0, Vec::len)];
-    for (y, row) in image.iter().enumerate() {
-        let above = if y == 0 { &white } else { &image[y - 1] };
+/// Appends the rows of `packed`, which each begin on a byte.
+pub(super) fn encode(packed: &[u8], width: usize, coding: Coding, dst: &mut Vec<u8>) {
+    let mut out = Writer::new(dst);
+    let row_len = width.div_ceil(8).max(1);
+    let white = vec![0; row_len];
+    let mut above = Row { bytes: &white, width };
+    for (y, bytes) in packed.chunks_exact(row_len).enumerate() {
+        let row = Row { bytes, width };
         match coding {
             Coding::Rle { align } => {
                 out.row_1d(row);
@@ -134,12 +98,12 @@ pub(super) fn encode(image: &[Vec<bool>], coding: Coding) -> Vec<u8> {
                     out.put(EOL);
                 }
                 match k {
-                    Some(k) if y % k != 0 => {
-                        out.put("0");
+                    Some(k) if !y.is_multiple_of(k) => {
+                        out.put(Code::new("0"));
                         out.row_2d(row, above);
                     }
                     Some(_) => {
-                        out.put("1");
+                        out.put(Code::new("1"));
                         out.row_1d(row);
                     }
                     None => out.row_1d(row),
@@ -147,13 +111,14 @@ pub(super) fn encode(image: &[Vec<bool>], coding: Coding) -> Vec<u8> {
             }
             Coding::Group4 { .. } => out.row_2d(row, above),
         }
+        above = row;
     }
     match coding {
         Coding::Group3 { k, return_to_control: true, .. } => {
             for _ in 0..6 {
                 out.put(EOL);
                 if k.is_some() {
-                    out.put("1");
+                    out.put(Code::new("1"));
                 }
             }
         }
@@ -161,7 +126,188 @@ pub(super) fn encode(image: &[Vec<bool>], coding: Coding) -> Vec<u8> {
             out.put(EOL);
             out.put(EOL);
         }
+        // libtiff looks thirteen bits ahead for a black code, and loses a last row that is shorter than that.
+        Coding::Rle { .. } => out.zeros(16),
         _ => {}
     }
-    out.finish()
+    out.finish();
+}
+
+/// A code word.
+#[derive(Clone, Copy)]
+pub(super) struct Code {
+    bits: u16,
+    len: u8,
+}
+
+impl Code {
+    pub(super) const fn new(text: &str) -> Self {
+        let text = text.as_bytes();
+        let (mut bits, mut at) = (0, 0);
+        while at < text.len() {
+            bits = bits << 1 | (text[at] - b'0') as u16;
+            at += 1;
+        }
+        Self { bits, len: text.len() as u8 }
+    }
+}
+
+const fn codes<const N: usize>(texts: &[&str; N]) -> [Code; N] {
+    let mut codes = [Code { bits: 0, len: 0 }; N];
+    let mut at = 0;
+    while at < N {
+        codes[at] = Code::new(texts[at]);
+        at += 1;
+    }
+    codes
+}
+
+const EOL: Code = Code::new("000000000001");
+const PASS: Code = Code::new("0001");
+const HORIZONTAL: Code = Code::new("001");
+/// a1 from three left of b1 to three right of it.
+const VERTICAL: [Code; 7] = codes(&["0000010", "000010", "010", "1", "011", "000011", "0000011"]);
+
+static WHITE: [Code; 64] = codes(&WHITE_TERM);
+static BLACK: [Code; 64] = codes(&BLACK_TERM);
+static WHITE_LONG: [Code; 27] = codes(&WHITE_MAKE_UP);
+static BLACK_LONG: [Code; 27] = codes(&BLACK_MAKE_UP);
+static LONGER: [Code; 13] = codes(&MAKE_UP);
+
+/// A row of pixels, the highest bit of a byte first; ones are black.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    bytes: &'a [u8],
+    width: usize,
+}
+
+impl Row<'_> {
+    fn is_black(self, x: usize) -> bool {
+        self.bytes.get(x / 8).is_some_and(|byte| byte << (x % 8) & 0x80 != 0)
+    }
+
+    /// The end of the run of `black` pixels, maybe none, at `x`.
+    fn run_end(self, mut x: usize, black: bool) -> usize {
+        let same = if black { u64::MAX } else { 0 };
+        while x < self.width {
+            let rest = self.bytes.get(x / 8..).unwrap_or_default();
+            let word = match rest.first_chunk() {
+                Some(chunk) => u64::from_be_bytes(*chunk),
+                None => {
+                    rest.iter()
+                        .fold((0, 56_u32), |(word, at), byte| (word | u64::from(*byte) << at, at.saturating_sub(8)))
+                        .0
+                }
+            };
+            let shift = x % 8;
+            let run = ((word ^ same) << shift).leading_zeros() as usize;
+            if run < 64 - shift {
+                return (x + run).min(self.width);
+            }
+            x += 64 - shift;
+        }
+        self.width
+    }
+}
+
+/// Bits on their way into bytes.
+pub(super) struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    /// Bits not yet in `out`, at the lower end.
+    pending: u64,
+    count: u32,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { start: out.len(), out, pending: 0, count: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn put(&mut self, code: Code) {
+        self.pending = self.pending << code.len | u64::from(code.bits);
+        self.count += u32::from(code.len);
+        // A code has at most thirteen bits, so that 48 and one more fit.
+        if self.count > 48 {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        while self.count >= 8 {
+            self.count -= 8;
+            self.out.push((self.pending >> self.count) as u8);
+        }
+    }
+
+    fn zeros(&mut self, count: usize) {
+        (0..count).for_each(|_| self.put(Code { bits: 0, len: 1 }));
+    }
+
+    /// Zeros up to a place `ahead` bits before a multiple of `bits` bits.
+    fn align(&mut self, bits: usize, ahead: usize) {
+        let at = (self.out.len() - self.start) * 8 + self.count as usize + ahead;
+        self.zeros(at.next_multiple_of(bits) - at);
+    }
+
+    pub(super) fn finish(mut self) {
+        self.flush();
+        if self.count > 0 {
+            self.out.push((self.pending << (8 - self.count)) as u8);
+        }
+    }
+
+    fn run(&mut self, mut len: usize, black: bool) {
+        while len >= 2560 + 64 {
+            self.put(LONGER[12]);
+            len -= 2560;
+        }
+        if let Some(at) = (len / 64).checked_sub(1) {
+            let long = if black { &BLACK_LONG } else { &WHITE_LONG };
+            let code = long.get(at).or_else(|| LONGER.get(at - long.len()));
+            code.into_iter().for_each(|code| self.put(*code));
+        }
+        let short = if black { &BLACK } else { &WHITE };
+        self.put(short[len % 64]);
+    }
+
+    fn row_1d(&mut self, row: Row<'_>) {
+        let (mut at, mut black) = (0, false);
+        while at < row.width {
+            let end = row.run_end(at, black);
+            self.run(end - at, black);
+            (at, black) = (end, !black);
+        }
+    }
+
+    fn row_2d(&mut self, row: Row<'_>, above: Row<'_>) {
+        let (mut a0, mut black) = (0, false);
+        let mut start = true;
+        while a0 < row.width {
+            let a1 = row.run_end(a0, black);
+            // b1 is the first change of the row above to the other colour that lies right of a0. A row begins as if a white
+            // pixel stood before it.
+            let b1 = if start || above.is_black(a0) == black {
+                above.run_end(a0, black)
+            } else {
+                above.run_end(above.run_end(a0, !black), black)
+            };
+            let b2 = above.run_end(b1, !black);
+            if b2 < a1 {
+                self.put(PASS);
+                a0 = b2;
+            } else if let Some(code) = (a1 + 3).checked_sub(b1).and_then(|shift| VERTICAL.get(shift)) {
+                self.put(*code);
+                (a0, black) = (a1, !black);
+            } else {
+                let a2 = row.run_end(a1, !black);
+                self.put(HORIZONTAL);
+                self.run(a1 - a0, black);
+                self.run(a2 - a1, !black);
+                a0 = a2;
+            }
+            start = false;
+        }
+    }
 }

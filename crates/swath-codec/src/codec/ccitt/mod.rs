@@ -6,7 +6,6 @@
 
 mod bits;
 mod codes;
-#[cfg(test)]
 mod encode;
 mod row;
 #[cfg(test)]
@@ -15,6 +14,7 @@ mod tests;
 use std::{fmt, mem};
 
 use bits::{Bits, Load, Order};
+pub use encode::encoder;
 use row::{Above, Full, Row, Stop};
 
 /// How the rows are coded.

@@ -1,5 +1,7 @@
-use super::encode::{Coding, EOL, Writer, encode};
+use super::encode::{Code, Coding, Writer};
 use super::*;
+
+const EOL: &str = "000000000001";
 
 const GROUP3: Scheme = Scheme::Group3 { two_dimensional: false, byte_aligned_eol: false };
 const GROUP3_2D: Scheme = Scheme::Group3 { two_dimensional: true, byte_aligned_eol: false };
@@ -62,11 +64,19 @@ fn decoded(src: &[u8], scheme: Scheme, width: u32, rows: u32) -> Result<(FaxEnd,
 }
 
 fn stream(codes: &[&str]) -> Vec<u8> {
-    let mut out = Writer::default();
-    for code in codes {
-        out.put(code);
+    let mut bytes = Vec::new();
+    let mut out = Writer::new(&mut bytes);
+    for bit in codes.concat().chars() {
+        out.put(Code::new(&bit.to_string()));
     }
-    out.finish()
+    out.finish();
+    bytes
+}
+
+fn encode(image: &[Vec<bool>], coding: Coding) -> Vec<u8> {
+    let mut out = Vec::new();
+    super::encode::encode(&pack(image), image.first().map_or(0, Vec::len), coding, &mut out);
+    out
 }
 
 fn fault(end: FaxEnd) -> Option<(Fault, u32, u32)> {
