@@ -4,6 +4,8 @@
 
 pub mod adapt;
 pub mod codec;
+#[cfg(test)]
+mod conformance;
 pub mod decode;
 pub mod encode;
 pub mod error;

@@ -128,12 +128,26 @@ impl Default for Registry {
         for fax in [Compression::CcittRle, Compression::CcittRleWord, Compression::CcittT4, Compression::CcittT6] {
             registry.insert(fax, Arc::new(adapt::Ccitt));
         }
+        registry.insert_encoder(Compression::None, codec::none::encoder);
+        registry.insert_encoder(Compression::Deflate, codec::deflate::encoder);
+        registry.insert_encoder(Compression::Zstd, codec::zstd::encoder);
+        for fax in [Compression::CcittRle, Compression::CcittT4, Compression::CcittT6] {
+            registry.insert_encoder(fax, codec::ccitt::encoder);
+        }
         macro_rules! optional {
             ($compression:expr, $name:literal, $feature:literal, $decoder:expr) => {
                 #[cfg(feature = $feature)]
                 registry.insert($compression, Arc::new($decoder));
                 #[cfg(not(feature = $feature))]
                 registry.insert($compression, Arc::new(NotBuilt($name, $feature)));
+            };
+            ($compression:expr, $name:literal, $feature:literal, make $encoder:expr) => {
+                #[cfg(feature = $feature)]
+                registry.insert_encoder($compression, $encoder);
+                #[cfg(not(feature = $feature))]
+                registry.insert_encoder($compression, |_, _| {
+                    Err(CodecError::encode($name, concat!("this build is without the `", $feature, "` feature")))
+                });
             };
         }
         optional!(Compression::Lzma, "LZMA", "lzma", codec::lzma::Lzma);
@@ -142,6 +156,11 @@ impl Default for Registry {
         optional!(Compression::WebP, "WebP", "webp", codec::webp::WebP);
         optional!(Compression::Jpeg2000, "JPEG 2000", "jpeg2000", codec::jpeg2000::Jpeg2000);
         optional!(Compression::JpegXl, "JPEG XL", "jpegxl", codec::jpegxl::JpegXl);
+        optional!(Compression::Lzma, "LZMA", "lzma", make codec::lzma::encoder);
+        optional!(Compression::Lz4, "LZ4", "lz4", make codec::lz4::encoder);
+        optional!(Compression::Lerc, "LERC", "lerc", make codec::lerc::encoder);
+        optional!(Compression::WebP, "WebP", "webp", make codec::webp::encoder);
+        optional!(Compression::Jpeg2000, "JPEG 2000", "jpeg2000-write", make codec::jpeg2000::encoder);
         registry
     }
 }
