@@ -14,7 +14,9 @@
 
 mod assemble;
 mod cache;
+mod cast;
 mod color;
+mod convert;
 mod dataset;
 mod error;
 mod image;
@@ -28,7 +30,9 @@ mod sidecar;
 mod tables;
 mod write;
 
+pub use cast::Scale;
 pub use color::ColorView;
+pub use convert::{ConvertOptions, Converted};
 pub use dataset::{Dataset, Overview};
 pub use error::{Error, ErrorKind};
 pub use image::{Image, Role};

@@ -82,7 +82,7 @@ impl Dataset {
     }
 
     /// The mask of this size, in the file or in the mask file beside it.
-    fn mask_image(&self, width: u32, height: u32) -> Result<Option<(&Dataset, &Image)>, Error> {
+    pub(crate) fn mask_image(&self, width: u32, height: u32) -> Result<Option<(&Dataset, &Image)>, Error> {
         let fits = |image: &Image| image.layout.width == width && image.layout.height == height;
         for (image, role) in self.images()? {
             if role == Role::Mask && fits(image) {

@@ -9,7 +9,7 @@ mod axis;
 mod complex;
 mod convolve;
 mod footprint;
-mod half;
+pub mod half;
 mod kernel;
 mod kind;
 mod levels;

@@ -1,0 +1,355 @@
+//! From one file to another: rows are read, turned into what is asked for, and pushed.
+
+use std::path::Path;
+
+use swath_io::{Sink, sink::file};
+use swath_tiff::{
+    Compression, SampleType, Window,
+    geo::{Crs, GeoTransform, Nodata, nodata::nodata_text},
+    structure::{Layout, emit::Field, tag},
+    words::photometric::Photometric,
+};
+
+use crate::{
+    cast::{Cast, Scale},
+    dataset::Dataset,
+    error::{Error, ErrorKind},
+    metadata::Metadata,
+    raster::Interleave,
+    read::ReadOptions,
+    write::{Rows, Shape, WriteOptions, Writer, Written},
+};
+
+/// What is taken from a file, and as what.
+#[derive(Debug, Clone, Default)]
+pub struct ConvertOptions {
+    window: Option<Window>,
+    bands: Option<Vec<u32>>,
+    overview: Option<usize>,
+    sample: Option<SampleType>,
+    scale: Option<Scale>,
+    nodata: Option<Option<f64>>,
+    crs: Option<Crs>,
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $field:ident = $kind:ty;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $field: $kind) -> Self {
+            self.$field = Some($field);
+            self
+        }
+    )*};
+}
+
+impl ConvertOptions {
+    setters! {
+        /// Only these pixels.
+        with_window: window = Window;
+        /// Only these bands, counted from 1, in this order.
+        with_bands: bands = Vec<u32>;
+        /// An overview instead of the image; the window counts in its pixels.
+        with_overview: overview = usize;
+        /// As samples of this type: rounded, and kept inside its range.
+        with_sample: sample = SampleType;
+        /// With values stretched along a line.
+        with_scale: scale = Scale;
+        /// With this nodata value, or none.
+        with_nodata: nodata = Option<f64>;
+        /// As if it were in this reference system.
+        with_crs: crs = Crs;
+    }
+}
+
+/// What a conversion gave beside its file.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Converted {
+    /// What was written.
+    pub written: Written,
+    /// What could not be kept, as sentences for a person.
+    pub notes: Vec<String>,
+}
+
+/// Bytes that are read at a time, where the memory allows.
+const READ: u64 = 32 << 20;
+
+impl Dataset {
+    /// Writes this file, or a part of it, as another. Never holds more than the memory in `write`, and never the whole
+    /// image.
+    ///
+    /// # Errors
+    /// When it cannot be read, converted or written; the target is then what it was before.
+    pub fn convert(
+        &self,
+        path: impl AsRef<Path>,
+        convert: &ConvertOptions,
+        write: &WriteOptions,
+    ) -> Result<Converted, Error> {
+        let path = path.as_ref();
+        let name: std::sync::Arc<str> = path.display().to_string().into();
+        let begin = |sink: Result<Box<dyn Sink>, swath_io::SinkError>| -> Result<Box<dyn Sink>, Error> {
+            sink.map_err(|error| Error::from(error).in_source(&name))
+        };
+        self.convert_to(|| begin(file::create(path)), convert, write)
+    }
+
+    /// Writes this file, or a part of it, to any sink; the sink is made when everything else is known to be right.
+    ///
+    /// # Errors
+    /// As [`Dataset::convert`].
+    pub fn convert_to(
+        &self,
+        sink: impl FnOnce() -> Result<Box<dyn Sink>, Error>,
+        convert: &ConvertOptions,
+        write: &WriteOptions,
+    ) -> Result<Converted, Error> {
+        let job = Job::new(self, convert, write)?;
+        job.run(sink()?)
+    }
+}
+
+/// A conversion, with everything known but the pixels.
+struct Job<'a> {
+    dataset: &'a Dataset,
+    window: Window,
+    bands: Vec<u32>,
+    overview: Option<usize>,
+    cast: Cast,
+    shape: Shape,
+    metadata: Metadata,
+    write: WriteOptions,
+    masked: bool,
+    /// Rows of a tile of the source.
+    tile_height: u32,
+    notes: Vec<String>,
+}
+
+impl<'a> Job<'a> {
+    fn new(dataset: &'a Dataset, convert: &ConvertOptions, write: &WriteOptions) -> Result<Self, Error> {
+        let layout = &dataset.main().layout;
+        let mut notes = Vec::new();
+        let (width, height) = match convert.overview {
+            None => (dataset.width(), dataset.height()),
+            Some(level) => {
+                let overviews = dataset.overviews()?;
+                let found = overviews.get(level).ok_or_else(|| {
+                    Error::usage(format!("there is no overview {level}; the file has {}", overviews.len()))
+                })?;
+                (found.width, found.height)
+            }
+        };
+        let window = convert.window.unwrap_or(Window::new(0, 0, width, height));
+        if !window.fits(width, height) || window.width == 0 || window.height == 0 {
+            let detail = format!("the window ({window}) is not inside the image of {width}x{height}");
+            return Err(Error::usage(detail).in_source(&dataset.name));
+        }
+        let bands = convert.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());
+        if let Some(band) = bands.iter().find(|band| **band == 0 || **band > dataset.bands()) {
+            let detail = format!("there is no band {band}; the image has bands 1 to {}", dataset.bands());
+            return Err(Error::usage(detail).in_source(&dataset.name));
+        }
+        let from = dataset.sample();
+        let to = convert.sample.unwrap_or(from);
+        let mut metadata = selected(dataset.metadata(), &bands, window, (width, height), layout);
+        if let Some(crs) = &convert.crs {
+            metadata.georeference.crs = Some(crs.clone());
+        }
+        let before = metadata.nodata().map(Nodata::as_f64);
+        let after = convert.nodata.unwrap_or(before);
+        // A value the new type does not have would be nobody's value.
+        let after = after.filter(|value| {
+            let fits =
+                Nodata::parse(nodata_text(*value).as_bytes()).is_some_and(|nodata| nodata.for_dtype(to).is_some());
+            if !fits {
+                notes.push(format!("nodata {value} is no {to} and is left out"));
+            }
+            fits
+        });
+        if convert.nodata.is_some() || before != after {
+            let nodata = after.and_then(|value| Nodata::parse(nodata_text(value).as_bytes()));
+            metadata.bands.iter_mut().for_each(|band| band.nodata.clone_from(&nodata));
+        }
+        // A new nodata value declares pixels, it does not change them; only a scale or a new type must not move them.
+        let moves = convert.scale.is_some() || from != to;
+        let cast = Cast::new(from, to, convert.scale, before.zip(after).filter(|_| moves));
+        let changed = convert.window.is_some() || moves || convert.overview.is_some();
+        if changed {
+            metadata.bands.iter_mut().flat_map(|band| &mut band.domains).for_each(|domain| {
+                domain.items.retain(|(name, _)| !name.starts_with("STATISTICS_"));
+            });
+        }
+        if to.size() > 2 || to.format() != swath_tiff::SampleFormat::Uint {
+            metadata.palette.clear();
+        }
+        let masked = dataset.mask_image(width, height)?.is_some();
+        let shape = Shape { width: window.width, height: window.height, bands: narrow(bands.len())?, sample: to };
+        let whole = bands.len() == usize::from(layout.samples) && !moves;
+        let write = inherited(layout, write, dataset, whole).with_mask(masked || write.mask);
+        let tile_height = if convert.overview.is_none() { layout.tile_height } else { 1 };
+        Ok(Self {
+            dataset,
+            window,
+            bands,
+            overview: convert.overview,
+            cast,
+            shape,
+            metadata,
+            write,
+            masked,
+            tile_height,
+            notes,
+        })
+    }
+
+    fn run(self, sink: Box<dyn Sink>) -> Result<Converted, Error> {
+        let rows = self.rows_at_a_time()?;
+        let row = self.row_len();
+        let left = (self.write.max_memory as u64).saturating_sub(row * u64::from(rows));
+        let options = self.write.clone().with_max_memory(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut writer = Writer::to_sink(sink, self.shape, &self.metadata, &options)?;
+        let mut source = Vec::new();
+        let mut target = Vec::new();
+        let mut y = 0;
+        // Reads end where tiles of the source end, so that none is decoded twice.
+        let mut next = {
+            let into = self.window.y % self.tile_height.max(1);
+            rows.saturating_sub(into).max(1)
+        };
+        while y < self.window.height {
+            let count = next.min(self.window.height - y);
+            next = rows;
+            let window = Window::new(self.window.x, self.window.y + y, self.window.width, count);
+            let mut read = ReadOptions::default()
+                .with_window(window)
+                .with_bands(self.bands.iter().copied())
+                .with_interleave(Interleave::Band);
+            if let Some(level) = self.overview {
+                read = read.with_overview(level);
+            }
+            if let Some(threads) = self.write.threads {
+                read = read.with_threads(threads);
+            }
+            if let Some(cancel) = &self.write.cancel {
+                read = read.with_cancel(cancel.clone());
+            }
+            source.resize(self.dataset.read_len(&read)?, 0);
+            self.dataset.read_into(&read, &mut source)?;
+            let samples = if self.cast.is_nothing() {
+                &source
+            } else {
+                target.resize(window.pixels() as usize * self.bands.len() * self.shape.sample.size(), 0);
+                self.cast.run(&source, &mut target);
+                &target
+            };
+            let mask = if self.masked { Some(self.dataset.read_mask(&read)?) } else { None };
+            let rows = Rows::bands(samples);
+            match &mask {
+                Some(mask) => writer.push(&rows.with_mask(mask.bytes()))?,
+                None => writer.push(&rows)?,
+            }
+            y += count;
+        }
+        Ok(Converted { written: writer.finish()?, notes: self.notes })
+    }
+
+    /// Bytes that a row takes while it is converted: read, turned, masked.
+    fn row_len(&self) -> u64 {
+        let pixels = u64::from(self.window.width);
+        let bands = self.bands.len() as u64;
+        let turned = if self.cast.is_nothing() { 0 } else { self.shape.sample.size() as u64 };
+        let mask = if self.masked { 3 } else { 0 };
+        pixels * (bands * (self.dataset.sample().size() as u64 + turned) + mask)
+    }
+
+    /// Whole tile rows of the source, about as many bytes as suits all threads.
+    fn rows_at_a_time(&self) -> Result<u32, Error> {
+        let tile_row = self.row_len().saturating_mul(self.tile_height.into()).max(1);
+        let budget = self.write.max_memory as u64;
+        if tile_row > budget / 2 {
+            // Tiles have to be decoded again for every few rows, or the memory would be exceeded.
+            let rows = (budget / 4 / self.row_len().max(1)).min(self.window.height.into());
+            return match u32::try_from(rows) {
+                Ok(rows) if rows > 0 => Ok(rows),
+                _ => Err(Error::new(ErrorKind::Limit(format!(
+                    "a row of {} bytes is read into {budget} bytes of memory; raise max_memory",
+                    self.row_len()
+                )))),
+            };
+        }
+        let wanted = READ.min(budget / 4);
+        let tiles = (wanted / tile_row).max(1);
+        Ok((tiles * u64::from(self.tile_height)).min(i32::MAX as u64) as u32)
+    }
+}
+
+fn narrow(bands: usize) -> Result<u16, Error> {
+    u16::try_from(bands).map_err(|_| Error::usage(format!("{bands} bands are more than a file can have")))
+}
+
+/// Metadata of the bands and pixels that are taken.
+fn selected(whole: &Metadata, bands: &[u32], window: Window, (width, height): (u32, u32), layout: &Layout) -> Metadata {
+    let mut metadata = whole.clone();
+    metadata.bands =
+        bands.iter().filter_map(|band| whole.bands.get(usize::try_from(band.checked_sub(1)?).ok()?).cloned()).collect();
+    if metadata.bands.len() != whole.bands.len() {
+        metadata.palette = if bands == [1] { metadata.palette } else { Vec::new() };
+    }
+    let (x, y) = (f64::from(window.x), f64::from(window.y));
+    // An overview covers the same ground with fewer pixels.
+    let (across, down) = (f64::from(layout.width) / f64::from(width), f64::from(layout.height) / f64::from(height));
+    if let Some(transform) = &mut metadata.georeference.transform {
+        let [c, a, b, f, d, e] = transform.0;
+        let (a, b, d, e) = (a * across, b * down, d * across, e * down);
+        *transform = GeoTransform([c + x * a + y * b, a, b, f + x * d + y * e, d, e]);
+    }
+    for gcp in &mut metadata.georeference.gcps {
+        gcp.pixel = gcp.pixel / across - x;
+        gcp.line = gcp.line / down - y;
+    }
+    if let Some(rpc) = &mut metadata.georeference.rpc {
+        rpc.samp_off = (rpc.samp_off + 0.5) / across - 0.5 - x;
+        rpc.line_off = (rpc.line_off + 0.5) / down - 0.5 - y;
+        rpc.samp_scale /= across;
+        rpc.line_scale /= down;
+    }
+    metadata
+}
+
+/// What the source says about its samples and the options do not.
+fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: bool) -> WriteOptions {
+    let mut options = options.clone();
+    if !whole {
+        return options;
+    }
+    let full = usize::from(layout.bits) == layout.sample.size() * 8;
+    let plain = !matches!(
+        options.compression,
+        Compression::Jpeg | Compression::Lerc | Compression::WebP | Compression::JpegXl | Compression::Jpeg2000
+    );
+    if options.bits.is_none()
+        && !full
+        && layout.bits != 24
+        && (plain || (options.compression == Compression::Jpeg && layout.bits == 12))
+    {
+        options.bits = Some(layout.bits);
+    }
+    if options.photometric.is_none() && options.compression != Compression::Jpeg {
+        options.photometric = layout.photometric.filter(|photometric| {
+            matches!(photometric, Photometric::MinIsWhite | Photometric::Separated | Photometric::CieLab)
+        });
+    }
+    // Colour profile, XMP and IPTC: what they say stays true.
+    for number in [700, 33723, 34675] {
+        let known = options.tags.iter().any(|field| field.tag == number);
+        let entry = dataset.main().ifd.entry(number);
+        if let (false, Some(entry), Some(Ok(raw))) = (known, entry, dataset.raw_tag(number)) {
+            options.tags.push(Field::raw(number, entry.kind, dataset.header().order, &raw));
+        }
+    }
+    if layout.orientation != 1 {
+        options.tags.push(Field::short(tag::ORIENTATION, [layout.orientation]));
+    }
+    options
+}
