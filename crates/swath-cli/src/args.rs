@@ -24,6 +24,8 @@ pub enum Command {
     Stats(Stats),
     /// Compare two files: exit status 0 when equal, 1 when different, 2 on an error.
     Compare(Compare),
+    /// Check whether a file is a valid COG: exit status 0 when it is, 1 when it is not, 2 on an error.
+    Validate(Validate),
     /// Write decoded samples to a file: bands × rows × columns, native byte order.
     Dump(Dump),
 }
@@ -118,6 +120,22 @@ pub struct Compare {
     /// Threads to use; all cores unless said otherwise.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+}
+
+/// `swath validate`.
+#[derive(Debug, ClapArgs)]
+pub struct Validate {
+    /// The raster.
+    pub file: PathBuf,
+    /// Take warnings for errors.
+    #[arg(long)]
+    pub strict: bool,
+    /// Look at every block too: leader and trailer bytes, order, masks, overlaps, the end of the file.
+    #[arg(long)]
+    pub full: bool,
+    /// Print JSON; docs/cli-json.md lists its keys.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which pixels.

@@ -160,6 +160,26 @@ impl Image {
         Ok(found)
     }
 
+    /// Offset and length of these tiles as the tables state them, sound or not: `None` for a sparse one. A length that no
+    /// table gives is worked out. Nothing of the tables is kept.
+    pub(crate) fn stated(&self, tiles: Range<u64>, fetch: &Fetch) -> Result<Vec<Option<(u64, u64)>>, Error> {
+        self.check_tables(tiles.end.saturating_sub(1), fetch.size())?;
+        let offsets = self.offsets.read_once(tiles.clone(), fetch)?;
+        let counts = match &self.byte_counts {
+            Some(counts) => counts.read_once(tiles.clone(), fetch)?.into_iter().map(Some).collect(),
+            None => vec![None; offsets.len()],
+        };
+        let stated = |(index, (offset, count)): (u64, (u64, Option<u64>))| {
+            let (_, row, _) = self.grid.position(index);
+            let len = count.unwrap_or_else(|| match self.layout.compression {
+                Compression::None => self.layout.stored_len(self.grid.stored_rows(row)).unwrap_or(u64::MAX),
+                _ => fetch.size().saturating_sub(offset),
+            });
+            (offset > 0 && len > 0).then_some((offset, len))
+        };
+        Ok((tiles.start..).zip(offsets.into_iter().zip(counts)).map(stated).collect())
+    }
+
     fn entries(&self, table: &CachedTable, tiles: Range<u64>, fetch: &Fetch) -> Result<Vec<u64>, Error> {
         let last = tiles.end.saturating_sub(1);
         table.check(last, fetch.size()).map_err(|detail| Error::malformed(detail).at(&self.place_of(last)))?;

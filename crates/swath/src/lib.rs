@@ -29,6 +29,7 @@ mod schedule;
 mod sidecar;
 mod tables;
 mod write;
+mod validate;
 
 pub use cast::Scale;
 pub use color::ColorView;
@@ -49,3 +50,4 @@ pub use swath_tiff::{
     Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,
 };
 pub use write::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Rows, Shape, WriteOptions, Writer, Written};
+pub use validate::{Blocks, Check, Level, Report, validate};

@@ -44,6 +44,17 @@ impl CachedTable {
         Ok(())
     }
 
+    /// The entries, read for this once: a walk over every table of a file must not keep them all. The table must have
+    /// them.
+    pub(crate) fn read_once(&self, entries: Range<u64>, fetch: &Fetch) -> Result<Vec<u64>, Error> {
+        let wanted = entries.end.saturating_sub(entries.start);
+        let found = self.table.decode(&fetch.bytes(self.table.byte_range(entries))?);
+        if found.len() as u64 == wanted {
+            return Ok(found);
+        }
+        Err(Error::malformed("the table of tiles is shorter than it says"))
+    }
+
     /// Appends the entries to `out`; the table must have them.
     pub(crate) fn extend(&self, entries: Range<u64>, fetch: &Fetch, out: &mut Vec<u64>) -> Result<(), Error> {
         if entries.is_empty() {

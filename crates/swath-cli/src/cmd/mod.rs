@@ -5,6 +5,7 @@ pub mod dump;
 pub mod info;
 pub mod preview;
 pub mod stats;
+pub mod validate;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Preview(args) => preview::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Dump(args) => dump::run(&args),
     }
 }

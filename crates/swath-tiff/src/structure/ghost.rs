@@ -10,6 +10,8 @@ use crate::structure::{
 pub struct Ghost {
     /// `KEY=VALUE` lines as they stand.
     pub items: Vec<(String, String)>,
+    /// Bytes of the whole area, its first line included.
+    pub len: u64,
 }
 
 impl Ghost {
@@ -42,7 +44,7 @@ impl Ghost {
             .filter_map(|line| line.split_once('='))
             .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
             .collect();
-        Ok(Some(Self { items }))
+        Ok(Some(Self { items, len: head_len + size }))
     }
 
     /// The value of a key.

@@ -10,4 +10,5 @@ mod georeference;
 mod limits;
 mod masks;
 mod opening;
+mod validate;
 mod windows;

@@ -1,0 +1,152 @@
+//! `swath validate`: whether a file is a valid cloud optimized GeoTIFF, and if not, why.
+
+use std::{fmt::Write, process::ExitCode};
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use swath::{Check, Dataset, Level, Report};
+
+use crate::{args::Validate, console, table::Table};
+
+/// Levels that are listed one by one: no sound file has as many.
+const MAX_LEVELS: usize = 64;
+
+/// Runs `swath validate`.
+pub fn run(args: &Validate) -> Result<ExitCode> {
+    let dataset = Dataset::open(&args.file)?;
+    let report = swath::validate(&dataset, if args.full { Check::Full } else { Check::Structure })?;
+    let valid = if args.strict { report.is_valid_strictly() } else { report.is_valid() };
+    if args.json {
+        console::print_json(&document(&dataset, &report, valid, args))?;
+    } else {
+        console::print(&text(&dataset, &report, valid, args))?;
+    }
+    Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// `main`, `overview_0`, …: rio-cogeo's and GDAL's keys.
+fn key(index: usize) -> String {
+    match index.checked_sub(1) {
+        None => "main".to_owned(),
+        Some(overview) => format!("overview_{overview}"),
+    }
+}
+
+fn document(dataset: &Dataset, report: &Report, valid: bool, args: &Validate) -> Value {
+    let keyed = |value: &dyn Fn(&Level) -> Option<u64>| -> Value {
+        let levels = report.levels.iter().enumerate();
+        Value::Object(levels.map(|(index, level)| (key(index), json!(value(level)))).collect())
+    };
+    let levels = report.levels.iter().map(|level| {
+        json!({
+            "width": level.width,
+            "height": level.height,
+            "blockxsize": level.tile_width,
+            "blockysize": level.tile_height,
+            "tiled": level.tiled,
+            "decimation": level.decimation,
+            "ifd": level.ifd,
+            "mask_ifd": level.mask,
+            "external": level.external,
+        })
+    });
+    let ghost = report.ghost.as_ref().map(|ghost| {
+        let items = ghost.items.iter().map(|(key, value)| (key.clone(), json!(value)));
+        Value::Object(items.collect::<Map<_, _>>())
+    });
+    let blocks = report.blocks.map(
+        |blocks| json!({ "count": blocks.count, "sparse": blocks.sparse, "shared": blocks.shared, "first": blocks.first }),
+    );
+    json!({
+        "name": dataset.name(),
+        "valid": valid,
+        "strict": args.strict,
+        "check": if args.full { "full" } else { "structure" },
+        "errors": report.errors,
+        "warnings": report.warnings,
+        "details": {
+            "ifd_offsets": keyed(&|level| Some(level.ifd_offset)),
+            "data_offsets": keyed(&|level| level.data_offset),
+        },
+        "ghost": ghost,
+        "block_leaders": report.claims("BLOCK_LEADER", "SIZE_AS_UINT4"),
+        "mask_interleaved": report.claims("MASK_INTERLEAVED_WITH_IMAGERY", "YES"),
+        "ifds": report.ifds,
+        "levels": levels.collect::<Value>(),
+        "blocks": blocks,
+    })
+}
+
+fn text(dataset: &Dataset, report: &Report, valid: bool, args: &Validate) -> String {
+    let verdict = if valid { "is a valid" } else { "is NOT a valid" };
+    let mut out = format!("{} {verdict} cloud optimized GeoTIFF\n", console::safe(dataset.name()));
+    // Writing into a String cannot fail.
+    if let Some(blocks) = report.blocks {
+        let _ = writeln!(out, "checked: directories, overviews, {} blocks", blocks.count);
+    } else {
+        let _ = writeln!(out, "checked: directories, overviews, first blocks (--full for every block)");
+    }
+    let strict = if args.strict { " (errors under --strict)" } else { "" };
+    list(&mut out, "The following errors were found:", &report.errors);
+    list(&mut out, &format!("The following warnings were found{strict}:"), &report.warnings);
+
+    let _ = writeln!(out, "\nLayout");
+    let mut line = |label: &str, value: &str| {
+        let _ = writeln!(out, "  {label:<14}{value}");
+    };
+    let big = if dataset.header().big { "BigTIFF" } else { "TIFF" };
+    line("file", &format!("{big}, {} bytes", dataset.size()));
+    line("directories", &report.ifds.to_string());
+    match &report.ghost {
+        None => line("ghost area", "none"),
+        Some(ghost) => {
+            let items: Vec<String> = ghost.items.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            line("ghost area", &console::short(&items.join(", "), 400));
+            let yes_no = |claimed: bool| if claimed { "yes" } else { "no" };
+            line("block leaders", yes_no(report.claims("BLOCK_LEADER", "SIZE_AS_UINT4")));
+            line("mask between", yes_no(report.claims("MASK_INTERLEAVED_WITH_IMAGERY", "YES")));
+        }
+    }
+    if let Some(blocks) = report.blocks {
+        let shared = if blocks.shared > 0 { format!(", {} shared", blocks.shared) } else { String::new() };
+        line("blocks", &format!("{}, {} sparse{shared}", blocks.count, blocks.sparse));
+        if let Some(first) = blocks.first {
+            line("head", &format!("{first} bytes before the first block"));
+        }
+    }
+    let _ = write!(out, "\nLevels\n{}", levels(report).text(2));
+    let more = report.levels.len().saturating_sub(MAX_LEVELS);
+    if more > 0 {
+        let _ = writeln!(out, "  … and {more} levels more");
+    }
+    out
+}
+
+fn list(out: &mut String, title: &str, messages: &[String]) {
+    if !messages.is_empty() {
+        let _ = writeln!(out, "\n{title}");
+        for message in messages {
+            let _ = writeln!(out, "- {}", console::safe(message));
+        }
+    }
+}
+
+fn levels(report: &Report) -> Table {
+    let mut table =
+        Table::new(&["Level", "Size", "Blocks", "Decimation", "IFD", "IFD offset", "First block", "Mask IFD"]);
+    for (index, level) in report.levels.iter().enumerate().take(MAX_LEVELS) {
+        let kind = if level.tiled { "" } else { " strips" };
+        let place = if level.external { " (.ovr)" } else { "" };
+        table.row([
+            format!("{}{place}", key(index)),
+            format!("{}x{}", level.width, level.height),
+            format!("{}x{}{kind}", level.tile_width, level.tile_height),
+            level.decimation.to_string(),
+            level.ifd.to_string(),
+            level.ifd_offset.to_string(),
+            level.data_offset.map_or_else(String::new, |offset| offset.to_string()),
+            level.mask.map_or_else(String::new, |mask| mask.to_string()),
+        ]);
+    }
+    table.without_empty_columns()
+}
