@@ -26,6 +26,8 @@ pub enum Command {
     Compare(Compare),
     /// Check whether a file is a valid COG: exit status 0 when it is, 1 when it is not, 2 on an error.
     Validate(Validate),
+    /// Write a raster as another file: tiled or COG, compressed, cut, scaled, with overviews.
+    Convert(Box<Convert>),
     /// Write decoded samples to a file: bands × rows × columns, native byte order.
     Dump(Dump),
 }
@@ -181,4 +183,110 @@ pub struct Dump {
     /// Which pixels.
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// `swath convert`. GDAL's habits are understood too: `-of COG`, `-co COMPRESS=ZSTD`, `-srcwin`, `-projwin`, `-b`,
+/// `-a_nodata`, `-a_srs`, `-ot`, `-scale`, `-r`, `-q`.
+#[derive(Debug, ClapArgs)]
+#[command(args_override_self = true)]
+pub struct Convert {
+    /// The raster to read.
+    pub input: PathBuf,
+    /// The file to write; what is there is replaced once the new file is whole. `-` writes to standard output.
+    pub output: PathBuf,
+    /// Write a Cloud Optimized GeoTIFF: overviews, directories first, statistics.
+    #[arg(long)]
+    pub cog: bool,
+    /// none, packbits, lzw, deflate, zstd, lzma, lerc, lerc_deflate, lerc_zstd, jpeg, webp, jpeg2000, lz4, ccittfax4 …
+    #[arg(long, value_name = "CODEC", default_value = "deflate")]
+    pub compress: String,
+    /// Effort: deflate 1 to 12, zstd 1 to 22, lzma 0 to 9.
+    #[arg(long, value_name = "N")]
+    pub level: Option<u32>,
+    /// Quality of jpeg, webp and jpeg2000, 1 to 100; webp and jpeg2000 are lossless without it.
+    #[arg(long, value_name = "N")]
+    pub quality: Option<u32>,
+    /// Largest error that lerc may make.
+    #[arg(long, value_name = "E", default_value_t = 0.0)]
+    pub max_z_error: f64,
+    /// auto (by sample type), none (1), horizontal (2) or float (3).
+    #[arg(long, value_name = "P", default_value = "auto")]
+    pub predictor: String,
+    /// Tiles of N x N pixels, or W,H.
+    #[arg(long, value_name = "N | W,H", default_value = "512")]
+    pub tile: String,
+    /// Strips of so many rows instead of tiles; 0 for about 64 KiB each.
+    #[arg(long, value_name = "ROWS", conflicts_with = "tile")]
+    pub strips: Option<u32>,
+    /// auto (for a COG until one tile is left), none, a number of levels, or factors as in 2,4,8.
+    #[arg(long, value_name = "auto | none | N | F,…", default_value = "auto")]
+    pub overviews: String,
+    /// How overviews are made: nearest, average, bilinear, cubic, lanczos, mode, min, max, median, rms. Without this average,
+    /// for palettes nearest.
+    #[arg(long, value_name = "NAME")]
+    pub resampling: Option<String>,
+    /// Whether offsets have 64 bits: auto, yes, no.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub bigtiff: String,
+    /// Nodata value of the output, or none.
+    #[arg(long, value_name = "V | none", allow_hyphen_values = true)]
+    pub nodata: Option<String>,
+    /// Reference system of the output (pixels stay where they are): EPSG:32633, EPSG:32633+5773, WKT, or a file of WKT.
+    #[arg(long, value_name = "CRS")]
+    pub crs: Option<String>,
+    /// Bands, counted from 1, as in 3,2,1.
+    #[arg(long, value_name = "B,…")]
+    pub bands: Option<String>,
+    /// Window as column,row,width,height.
+    #[arg(long, value_name = "X,Y,W,H", conflicts_with = "bbox")]
+    pub window: Option<String>,
+    /// Window as west,south,east,north in the raster's own coordinates; pixels it touches are taken.
+    #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true)]
+    pub bbox: Option<String>,
+    /// An overview instead of the image; 0 is the largest.
+    #[arg(long, value_name = "N")]
+    pub overview: Option<usize>,
+    /// Sample type of the output: uint8, int16, float32 …; values are rounded and kept inside its range.
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<String>,
+    /// Stretch values: LOW,HIGH become the range of the output type, or LOW,HIGH,TO_LOW,TO_HIGH; auto takes the raster's
+    /// own smallest and largest value.
+    #[arg(long, value_name = "auto | L,H[,TL,TH]", allow_hyphen_values = true)]
+    pub scale: Option<String>,
+    /// pixel (samples of a pixel together) or band (tiles for every band).
+    #[arg(long, value_name = "HOW", default_value = "pixel")]
+    pub interleave: String,
+    /// Bits of a stored sample, where they are fewer than the type has.
+    #[arg(long, value_name = "N")]
+    pub nbits: Option<u16>,
+    /// Meaning as colour: minisblack, miniswhite, rgb, ycbcr, palette, cmyk.
+    #[arg(long, value_name = "NAME")]
+    pub photometric: Option<String>,
+    /// Chroma of jpeg: 420, 422 or 444.
+    #[arg(long, value_name = "S", default_value = "420")]
+    pub subsampling: String,
+    /// Leave out tiles that hold nothing but nodata.
+    #[arg(long)]
+    pub sparse: bool,
+    /// Write big-endian.
+    #[arg(long)]
+    pub big_endian: bool,
+    /// Put statistics of each band into the file: auto (COGs), yes, no.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub statistics: String,
+    /// Memory to use, as in 256M or 2G.
+    #[arg(long, value_name = "BYTES", default_value = "256M")]
+    pub max_memory: String,
+    /// Threads to use; all cores unless said otherwise.
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Show progress even where standard error is no terminal.
+    #[arg(long, conflicts_with = "quiet")]
+    pub progress: bool,
+    /// Show no progress and no notes.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Read a file that asks for more than a file of its size should: only for files you trust.
+    #[arg(long)]
+    pub unlimited: bool,
 }

@@ -6,6 +6,7 @@ mod args;
 mod blocks;
 mod cmd;
 mod console;
+mod gdal;
 mod job;
 mod mask;
 mod number;
@@ -17,7 +18,13 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match gdal::translate(std::env::args_os().collect()) {
+        Ok(args) => args::Args::parse_from(args),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
     match cmd::run(args.command) {
         Ok(code) => code,
         Err(error) => {

@@ -28,8 +28,8 @@ mod read;
 mod schedule;
 mod sidecar;
 mod tables;
-mod write;
 mod validate;
+mod write;
 
 pub use cast::Scale;
 pub use color::ColorView;
@@ -49,5 +49,5 @@ pub use swath_io::{
 pub use swath_tiff::{
     Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,
 };
+pub use validate::{BlockSummary, Check, Level, Report, validate};
 pub use write::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Rows, Shape, WriteOptions, Writer, Written};
-pub use validate::{Blocks, Check, Level, Report, validate};

@@ -47,7 +47,7 @@ pub struct Report {
     /// Directories that describe pixels: images, overviews, masks and pages.
     pub ifds: usize,
     /// What [`Check::Full`] looked at.
-    pub blocks: Option<Blocks>,
+    pub blocks: Option<BlockSummary>,
 }
 
 /// The first image or an overview.
@@ -81,8 +81,8 @@ pub struct Level {
 /// What a full check looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Blocks {
-    /// Blocks of all directories.
+pub struct BlockSummary {
+    /// BlockSummary of all directories.
     pub count: u64,
     /// Those of them without bytes.
     pub sparse: u64,
@@ -307,7 +307,7 @@ fn structure(dataset: &Dataset, report: &Report, findings: &mut Findings) {
     }
 }
 
-/// Blocks come after the directories, the smallest overview's first.
+/// BlockSummary come after the directories, the smallest overview's first.
 fn data_order(main: &Level, overviews: &[Level], findings: &mut Findings) {
     // Levels without a block are left out.
     let found: Vec<(usize, u64)> = std::iter::once(main)

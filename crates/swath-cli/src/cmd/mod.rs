@@ -1,6 +1,7 @@
 //! What the commands do.
 
 pub mod compare;
+pub mod convert;
 pub mod dump;
 pub mod info;
 pub mod preview;
@@ -21,6 +22,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Stats(args) => stats::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Validate(args) => validate::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Dump(args) => dump::run(&args),
     }
 }

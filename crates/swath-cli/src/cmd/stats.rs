@@ -30,6 +30,15 @@ pub fn run(args: &Stats) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Smallest and largest valid value of some bands.
+pub fn range(dataset: &Dataset, bands: &[u32]) -> Result<(f64, f64)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let found = summarise(dataset, bands, threads)?;
+    let ends = found.iter().filter_map(|(_, summary)| Some((summary.min()?.to_f64(), summary.max()?.to_f64())));
+    let range = ends.reduce(|(low, high), (min, max)| (low.min(min), high.max(max)));
+    range.with_context(|| format!("{}: there is no valid pixel to take a range from", dataset.name()))
+}
+
 /// Reads the image piece by piece.
 fn summarise(dataset: &Dataset, bands: &[u32], threads: usize) -> Result<Vec<(u32, Summary)>> {
     blocks::check_size(dataset)?;

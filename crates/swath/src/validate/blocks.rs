@@ -11,7 +11,7 @@ use swath_io::{
 };
 
 use super::{
-    Blocks, Budget, Report, SLICE, extents,
+    BlockSummary, Budget, Report, SLICE, extents,
     findings::{Fault, Findings},
 };
 use crate::{dataset::Dataset, error::Error, image::Image};
@@ -53,7 +53,7 @@ pub(super) fn check<'a>(
     levels: &[(&'a Dataset, &'a Image)],
     masks: &HashMap<(u32, u32), &'a Image>,
     findings: &mut Findings,
-) -> Result<Blocks, Error> {
+) -> Result<BlockSummary, Error> {
     let claims = Claims {
         row_major: report.claims("BLOCK_ORDER", "ROW_MAJOR"),
         leader: report.claims("BLOCK_LEADER", "SIZE_AS_UINT4"),
@@ -67,7 +67,7 @@ pub(super) fn check<'a>(
     if claims.mask {
         pair_masks(&mut slots, masks, findings);
     }
-    let mut found = Blocks::default();
+    let mut found = BlockSummary::default();
     let mut budget = Budget::of(dataset);
     let mut readable = Vec::new();
     for slot in slots {
@@ -139,7 +139,7 @@ fn walk(
     dataset: &Dataset,
     slot: &Slot<'_>,
     claims: Claims,
-    found: &mut Blocks,
+    found: &mut BlockSummary,
     findings: &mut Findings,
 ) -> Result<(), Error> {
     let image = slot.image;
@@ -191,7 +191,7 @@ fn look(
     slot: &Slot<'_>,
     first: u64,
     blocks: &[Stated],
-    found: &mut Blocks,
+    found: &mut BlockSummary,
     findings: &mut Findings,
 ) {
     found.count += blocks.len() as u64;

@@ -3,13 +3,13 @@
 use swath_tiff::structure::tag;
 
 use super::{
-    Blocks, Report, SLICE,
+    BlockSummary, Report, SLICE,
     blocks::{Slot, block_name},
     findings::{Fault, Findings},
 };
 use crate::{dataset::Dataset, error::Error};
 
-/// Blocks that are sorted together: twice as many are held, 32 bytes each.
+/// BlockSummary that are sorted together: twice as many are held, 32 bytes each.
 const BATCH: usize = 1 << 19;
 /// Entries of tables that may be read again and again when there are more blocks than a batch. A batch takes one walk over
 /// all tables, so sixteen million blocks are within this; beyond that only the first blocks of the file are compared.
@@ -52,7 +52,7 @@ pub(super) fn check(
     dataset: &Dataset,
     report: &Report,
     slots: &[Slot<'_>],
-    found: &mut Blocks,
+    found: &mut BlockSummary,
     findings: &mut Findings,
 ) -> Result<(), Error> {
     let parts = parts(dataset, report, findings)?;
@@ -120,7 +120,7 @@ fn overlaps(
     dataset: &Dataset,
     slots: &[Slot<'_>],
     parts: &[Part],
-    found: &mut Blocks,
+    found: &mut BlockSummary,
     findings: &mut Findings,
 ) -> Result<(), Error> {
     let total = found.count.max(1);
@@ -178,7 +178,7 @@ fn compare(
     parts: &[Part],
     span: Span,
     sweep: &mut Sweep,
-    found: &mut Blocks,
+    found: &mut BlockSummary,
     findings: &mut Findings,
 ) {
     let Some(slot) = slots.get(span.slot as usize) else { return };

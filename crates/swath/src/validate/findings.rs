@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Messages of a list that are kept.
 const MAX_MESSAGES: usize = 2048;
-/// Blocks of one directory with the same fault that are told one by one.
+/// BlockSummary of one directory with the same fault that are told one by one.
 const MAX_BLOCKS: u64 = 10;
 
 /// What can be wrong with a block.

@@ -188,16 +188,24 @@ fn statistic(name: &str, sample: u32, value: &str) -> String {
     format!("  <Item name=\"{name}\" sample=\"{sample}\">{value}</Item>\n")
 }
 
+/// A percentage with four digits that count, and no zeros at its end.
+fn four_digits(percent: f64) -> String {
+    let whole = percent.abs().max(1e-9).log10().floor() as i32;
+    let text = format!("{percent:.*}", usize::try_from(3 - whole).unwrap_or(0));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 /// Adds the statistics of each band to the metadata.
 pub(super) fn add_statistics(field: Field, moments: &[Moments]) -> Field {
     let Values::Bytes(bytes) = &field.values else { return field };
     let text = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(bytes)).into_owned();
     let mut text = text.strip_suffix(END).unwrap_or(&text).to_owned();
     for (sample, moments) in (0..).zip(moments).filter(|(_, moments)| moments.count > 0) {
-        let percent = (moments.valid_percent() * 100.0).floor() / 100.0;
-        let values = [moments.max, moments.mean, moments.min, moments.deviation(), percent];
-        for (name, value) in STATISTICS.iter().zip(values) {
-            text += &statistic(name, sample, &g17(value));
+        let values = [moments.max, moments.mean, moments.min, moments.deviation()].map(g17);
+        // Four digits, as GDAL gives.
+        let percent = four_digits(moments.valid_percent());
+        for (name, value) in STATISTICS.iter().zip(values.iter().chain([&percent])) {
+            text += &statistic(name, sample, value);
         }
     }
     // A document without a single item is not worth its tag, but its place was kept.

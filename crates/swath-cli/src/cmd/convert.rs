@@ -1,0 +1,410 @@
+//! `swath convert`: a raster as another file.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    num::NonZeroU32,
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use swath::{
+    BigTiff, Blocks, Cancel, Compression, ConvertOptions, Dataset, LercWrap, Limits, OpenOptions, Overviews, Progress,
+    Resampling, SampleType, Scale, StreamSink, Window, WriteOptions, Written, geo,
+    structure::{ByteOrder, Planar, Predictor},
+    words::photometric::Photometric,
+};
+
+use crate::{args::Convert, cmd::stats, console, job};
+
+/// Runs `swath convert`.
+pub fn run(args: &Convert) -> Result<ExitCode> {
+    let mut open = OpenOptions::default().with_tile_cache(0);
+    if let Some(threads) = args.threads {
+        open = open.with_threads(threads);
+    }
+    if args.unlimited {
+        open = open.with_limits(Limits::none());
+    }
+    let dataset = open.open(&args.input)?;
+    if !args.unlimited {
+        crate::blocks::check_size(&dataset)?;
+    }
+    let convert = convert_options(args, &dataset)?;
+    let cancel = Cancel::new();
+    stop_on_interrupt(&cancel);
+    let bar = Bar::new(args, &dataset);
+    let shown = bar.clone();
+    let write =
+        write_options(args)?.with_cancel(cancel.clone()).with_progress(Arc::new(move |progress| shown.show(progress)));
+    let converted = if args.output.as_os_str() == "-" {
+        let sink = || Ok(Box::new(StreamSink::new("standard output", io::stdout())?) as Box<dyn swath::Sink>);
+        dataset.convert_to(sink, &convert, &write)
+    } else {
+        dataset.convert(&args.output, &convert, &write)
+    };
+    bar.clear();
+    if cancel.is_cancelled() {
+        eprintln!("interrupted: {} is as it was", args.output.display());
+        return Ok(ExitCode::from(130));
+    }
+    let converted = converted?;
+    if !args.quiet {
+        for note in &converted.notes {
+            eprintln!("note: {note}");
+        }
+        bar.finish(&converted.written, &args.output);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ctrl-C ends the write in an orderly way: what was begun is removed. A second one ends the program at once.
+fn stop_on_interrupt(cancel: &Cancel) {
+    let cancel = cancel.clone();
+    // A second handler in one process is the only failure, and there is none.
+    let _ = ctrlc::set_handler(move || {
+        if cancel.is_cancelled() {
+            std::process::exit(130);
+        }
+        cancel.cancel();
+    });
+}
+
+/// A bar with rate and time left, where a person looks at standard error.
+#[derive(Clone)]
+struct Bar {
+    shown: Arc<Mutex<Option<Instant>>>,
+    started: Instant,
+    on: bool,
+    quiet: bool,
+    row_len: f64,
+}
+
+impl Bar {
+    fn new(args: &Convert, dataset: &Dataset) -> Self {
+        let on = !args.quiet && (args.progress || io::stderr().is_terminal());
+        let row_len = f64::from(dataset.width()) * f64::from(dataset.bands()) * dataset.sample().size() as f64;
+        Self { shown: Arc::default(), started: Instant::now(), on, quiet: args.quiet, row_len }
+    }
+
+    fn show(&self, progress: Progress) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let early = shown.map_or(self.started.elapsed() < Duration::from_millis(300), |at| {
+            at.elapsed() < Duration::from_millis(100)
+        });
+        if !self.on || early {
+            return;
+        }
+        *shown = Some(Instant::now());
+        let part = f64::from(progress.rows) / f64::from(progress.of.max(1));
+        let seconds = self.started.elapsed().as_secs_f64();
+        let rate = self.row_len * f64::from(progress.rows) / seconds / 1e6;
+        let left = if part > 0.0 { seconds / part - seconds } else { 0.0 };
+        let filled = (part * 30.0).round() as usize;
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K[{}{}] {:3.0} %  {rate:.0} MB/s  {} left",
+            "=".repeat(filled),
+            " ".repeat(30 - filled.min(30)),
+            part * 100.0,
+            clock(left)
+        );
+    }
+
+    fn clear(&self) {
+        if self.shown.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// One line at the end, for a person only.
+    fn finish(&self, written: &Written, path: &Path) {
+        if !self.on || self.quiet {
+            return;
+        }
+        let big = if written.big { ", BigTIFF" } else { "" };
+        let seconds = self.started.elapsed().as_secs_f64();
+        eprintln!(
+            "{}: {} bytes, {} overviews{big}, {seconds:.1} s",
+            console::safe(&path.display().to_string()),
+            written.size,
+            written.overviews
+        );
+    }
+}
+
+fn clock(seconds: f64) -> String {
+    let whole = seconds.round().max(0.0) as u64;
+    format!("{:02}:{:02}", whole / 60, whole % 60)
+}
+
+fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> {
+    let mut options = ConvertOptions::default();
+    if let Some(text) = &args.window {
+        let [x, y, width, height] = job::numbers(text, "--window")?;
+        options = options.with_window(Window::new(x, y, width, height));
+    }
+    if let Some(text) = &args.bbox {
+        options = options.with_window(bbox(text, dataset)?);
+    }
+    if let Some(text) = &args.bands {
+        options = options.with_bands(job::bands(Some(text), dataset.bands())?);
+    }
+    if let Some(level) = args.overview {
+        options = options.with_overview(level);
+    }
+    let sample = args.dtype.as_deref().map(sample_type).transpose()?;
+    if let Some(sample) = sample {
+        options = options.with_sample(sample);
+    }
+    if let Some(text) = &args.scale {
+        options = options.with_scale(scale(text, args, dataset, sample.unwrap_or(dataset.sample()))?);
+    }
+    if let Some(text) = &args.nodata {
+        let nodata = match text.to_lowercase().as_str() {
+            "none" => None,
+            "nan" => Some(f64::NAN),
+            number => Some(number.parse().with_context(|| format!("--nodata: {text:?} is no number"))?),
+        };
+        options = options.with_nodata(nodata);
+    }
+    if let Some(text) = &args.crs {
+        let definition = std::fs::read_to_string(text).unwrap_or_else(|_| text.clone());
+        let crs = geo::parse_user(definition.trim()).map_err(|error| anyhow::anyhow!("--crs: {error}"))?;
+        options = options.with_crs(crs);
+    }
+    Ok(options)
+}
+
+/// Pixels that a rectangle of coordinates touches.
+fn bbox(text: &str, dataset: &Dataset) -> Result<Window> {
+    let numbers: Vec<f64> = text
+        .split(',')
+        .map(|part| part.trim().parse().with_context(|| format!("--bbox: {part:?} is no number")))
+        .collect::<Result<_>>()?;
+    let &[west, south, east, north] = &numbers[..] else { bail!("--bbox takes west,south,east,north: {text}") };
+    let transform = dataset.metadata().georeference.transform;
+    let inverse = transform.and_then(|transform| transform.inverse());
+    let inverse = inverse.context("--bbox needs a raster with a transform")?;
+    let corners = [(west, north), (east, north), (east, south), (west, south)].map(|(x, y)| inverse.apply(x, y));
+    let range = |pick: fn(&(f64, f64)) -> f64, size: u32| {
+        let values = corners.iter().map(pick);
+        let low = values.clone().fold(f64::INFINITY, f64::min);
+        let high = values.fold(f64::NEG_INFINITY, f64::max);
+        // Coordinates that should be on an edge are a little beside it after the division.
+        let low = (low + 1e-6).floor().max(0.0);
+        let high = (high - 1e-6).ceil().min(f64::from(size));
+        (low < high).then_some((low as u32, (high - low) as u32))
+    };
+    let columns = range(|corner| corner.0, dataset.width());
+    let rows = range(|corner| corner.1, dataset.height());
+    let ((x, width), (y, height)) = columns.zip(rows).context("--bbox: the rectangle does not meet the raster")?;
+    Ok(Window::new(x, y, width, height))
+}
+
+fn scale(text: &str, args: &Convert, dataset: &Dataset, sample: SampleType) -> Result<Scale> {
+    let numbers: Vec<f64> = if text.eq_ignore_ascii_case("auto") {
+        let bands = job::bands(args.bands.as_deref(), dataset.bands())?;
+        let (low, high) = stats::range(dataset, &bands)?;
+        vec![low, high]
+    } else {
+        text.split(',')
+            .map(|part| part.trim().parse().with_context(|| format!("--scale: {part:?} is no number")))
+            .collect::<Result<_>>()?
+    };
+    let range = |low: f64, high: f64| (low, high);
+    Ok(match numbers[..] {
+        [low, high] => {
+            let to = match sample {
+                SampleType::U8 => range(0.0, 255.0),
+                SampleType::U16 => range(0.0, 65535.0),
+                SampleType::I8 => range(-128.0, 127.0),
+                SampleType::I16 => range(-32768.0, 32767.0),
+                SampleType::U32 => range(0.0, f64::from(u32::MAX)),
+                SampleType::I32 => range(i32::MIN.into(), i32::MAX.into()),
+                // As GDAL: other types have no end to stretch to.
+                _ => range(0.0, 255.0),
+            };
+            Scale { from: (low, high), to }
+        }
+        [low, high, to_low, to_high] => Scale { from: (low, high), to: (to_low, to_high) },
+        _ => bail!("--scale takes auto, two or four numbers: {text}"),
+    })
+}
+
+/// A type by NumPy's or GDAL's name.
+fn sample_type(text: &str) -> Result<SampleType> {
+    Ok(match text.to_lowercase().as_str() {
+        "uint8" | "byte" | "u8" => SampleType::U8,
+        "int8" | "i8" => SampleType::I8,
+        "uint16" | "u16" => SampleType::U16,
+        "int16" | "i16" => SampleType::I16,
+        "uint32" | "u32" => SampleType::U32,
+        "int32" | "i32" => SampleType::I32,
+        "uint64" | "u64" => SampleType::U64,
+        "int64" | "i64" => SampleType::I64,
+        "float16" | "f16" => SampleType::F16,
+        "float32" | "f32" => SampleType::F32,
+        "float64" | "f64" => SampleType::F64,
+        "complex_int16" | "cint16" => SampleType::CI16,
+        "complex_int32" | "cint32" => SampleType::CI32,
+        "complex_float16" | "cfloat16" => SampleType::CF16,
+        "complex64" | "cfloat32" => SampleType::CF32,
+        "complex128" | "cfloat64" => SampleType::CF64,
+        _ => bail!("--dtype: {text:?} is no sample type; use uint8, int16, float32 …"),
+    })
+}
+
+fn write_options(args: &Convert) -> Result<WriteOptions> {
+    let (compression, wrap) = compression(&args.compress)?;
+    let mut options = WriteOptions::default()
+        .with_cog(args.cog)
+        .with_compression(compression)
+        .with_lerc_wrap(wrap)
+        .with_max_z_error(args.max_z_error)
+        .with_sparse(args.sparse)
+        .with_max_memory(bytes(&args.max_memory)?);
+    if let Some(level) = args.level {
+        options = options.with_level(level);
+    }
+    if let Some(quality) = args.quality {
+        options = options.with_quality(quality);
+    }
+    options = match args.predictor.to_lowercase().as_str() {
+        "auto" => options,
+        "none" | "1" => options.with_predictor(Predictor::None),
+        "horizontal" | "2" => options.with_predictor(Predictor::Horizontal),
+        "float" | "3" => options.with_predictor(Predictor::FloatingPoint),
+        other => bail!("--predictor: {other:?} is not auto, none, horizontal (2) or float (3)"),
+    };
+    options = options.with_blocks(match args.strips {
+        Some(rows) => Blocks::Strips(NonZeroU32::new(rows)),
+        None => match job::list(&args.tile, "--tile")?[..] {
+            [side] => Blocks::Tiles(side, side),
+            [width, height] => Blocks::Tiles(width, height),
+            _ => bail!("--tile takes N or W,H: {}", args.tile),
+        },
+    });
+    options = options.with_overviews(match args.overviews.to_lowercase().as_str() {
+        "auto" => Overviews::Auto,
+        "none" => Overviews::None,
+        text => match job::list(text, "--overviews")?[..] {
+            [count] if !text.contains(',') => Overviews::Levels(count),
+            ref factors => Overviews::Factors(factors.to_vec()),
+        },
+    });
+    if let Some(name) = &args.resampling {
+        let resampling: Resampling =
+            name.to_lowercase().parse().map_err(|error| anyhow::anyhow!("--resampling: {error}"))?;
+        options = options.with_resampling(resampling);
+    }
+    options = options.with_bigtiff(match args.bigtiff.to_lowercase().as_str() {
+        "auto" => BigTiff::Auto,
+        "yes" => BigTiff::Always,
+        "no" => BigTiff::Never,
+        other => bail!("--bigtiff: {other:?} is not auto, yes or no"),
+    });
+    options = match args.interleave.to_lowercase().as_str() {
+        "pixel" => options,
+        "band" | "tile" => options.with_planar(Planar::Separate),
+        other => bail!("--interleave: {other:?} is not pixel or band"),
+    };
+    if let Some(bits) = args.nbits {
+        options = options.with_bits(bits);
+    }
+    if let Some(name) = &args.photometric {
+        options = options.with_photometric(photometric(name)?);
+    }
+    options = options.with_subsampling(match args.subsampling.as_str() {
+        "420" => (2, 2),
+        "422" => (2, 1),
+        "444" => (1, 1),
+        other => bail!("--subsampling: {other:?} is not 420, 422 or 444"),
+    });
+    options = match args.statistics.to_lowercase().as_str() {
+        "auto" => options,
+        "yes" => options.with_statistics(true),
+        "no" => options.with_statistics(false),
+        other => bail!("--statistics: {other:?} is not auto, yes or no"),
+    };
+    if args.big_endian {
+        options = options.with_order(ByteOrder::Big);
+    }
+    if let Some(threads) = args.threads {
+        options = options.with_threads(threads);
+    }
+    Ok(options)
+}
+
+fn compression(name: &str) -> Result<(Compression, LercWrap)> {
+    let plain = |compression| Ok((compression, LercWrap::None));
+    match name.to_lowercase().as_str() {
+        "none" | "raw" => plain(Compression::None),
+        "packbits" => plain(Compression::PackBits),
+        "lzw" => plain(Compression::Lzw),
+        "deflate" | "zip" => plain(Compression::Deflate),
+        "zstd" => plain(Compression::Zstd),
+        "lzma" => plain(Compression::Lzma),
+        "lz4" => plain(Compression::Lz4),
+        "lerc" => plain(Compression::Lerc),
+        "lerc_deflate" => Ok((Compression::Lerc, LercWrap::Deflate)),
+        "lerc_zstd" => Ok((Compression::Lerc, LercWrap::Zstd)),
+        "jpeg" => plain(Compression::Jpeg),
+        "webp" => plain(Compression::WebP),
+        "jpeg2000" | "jp2" | "jpeg_2000" => plain(Compression::Jpeg2000),
+        "ccittrle" => plain(Compression::CcittRle),
+        "ccittfax3" => plain(Compression::CcittT4),
+        "ccittfax4" => plain(Compression::CcittT6),
+        _ => bail!(
+            "--compress: {name:?} is not none, packbits, lzw, deflate, zstd, lzma, lz4, lerc, lerc_deflate, lerc_zstd, \
+             jpeg, webp, jpeg2000, ccittrle, ccittfax3 or ccittfax4"
+        ),
+    }
+}
+
+fn photometric(name: &str) -> Result<Photometric> {
+    Ok(match name.to_lowercase().as_str() {
+        "minisblack" => Photometric::MinIsBlack,
+        "miniswhite" => Photometric::MinIsWhite,
+        "rgb" => Photometric::Rgb,
+        "ycbcr" => Photometric::YCbCr,
+        "palette" => Photometric::Palette,
+        "cmyk" => Photometric::Separated,
+        _ => bail!("--photometric: {name:?} is not minisblack, miniswhite, rgb, ycbcr, palette or cmyk"),
+    })
+}
+
+/// A number of bytes, as in 1000000, 256M or 2G.
+fn bytes(text: &str) -> Result<usize> {
+    let wrong = || format!("--max-memory: {text:?} is no number of bytes, as in 256M");
+    let trimmed = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
+    let (digits, shift) = match trimmed.char_indices().next_back().with_context(wrong)? {
+        (at, 'k' | 'K') => (&trimmed[..at], 10),
+        (at, 'm' | 'M') => (&trimmed[..at], 20),
+        (at, 'g' | 'G') => (&trimmed[..at], 30),
+        _ => (trimmed, 0),
+    };
+    let number: f64 = digits.trim().parse().with_context(wrong)?;
+    let bytes = number * f64::from(1_u32 << shift);
+    if !(bytes.is_finite() && bytes >= 0.0) {
+        bail!(wrong());
+    }
+    Ok(bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, value) in [("256M", 256 << 20), ("2GiB", 2 << 30), ("1.5k", 1536), ("77", 77), ("1 MB", 1 << 20)] {
+            assert_eq!(bytes(text).ok(), Some(value), "{text}");
+        }
+        for wrong in ["", "M", "-1", "x", "nan"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}
