@@ -1,4 +1,4 @@
-//! Runs reads for the benchmarks and reports how long each took.
+//! Runs reads and writes for the benchmarks and reports how long each took.
 //!
 //! One JSON request a line on standard input, one JSON answer a line on standard output, so that a round costs no start
 //! of a process. Only the work a user waits for is timed: checksums and the freeing of memory are not.
@@ -8,26 +8,34 @@
 //! | `{"op":"read","path":P,"window":[x,y,w,h] or null,"save":P2 or null}` | `{"ms":M,"crc":C,"shape":[b,r,c]}`, open included |
 //! | `{"op":"windows","path":P,"windows":[[x,y,w,h],…]}` | `{"ms":M,"crc":C}`, one handle, opening included |
 //! | `{"op":"open","path":P,"n":N}` | `{"ms":M}` for N times open + metadata |
+//! | `{"op":"load","path":P}` | `{}`, samples (bands first) that later writes start from |
+//! | `{"op":"write","path":P,"shape":[b,r,c],"dtype":T,"compress":C,"level":L,"tile":N,"cog":B,"nodata":V}` | `{"ms":M,"size":S}` |
+//! | `{"op":"stream","path":P,…as write…,"max_memory":B}` | the same for rows made on the fly, and `"peak":B` of this process |
 
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::io::{BufRead, Write};
 use std::time::Instant;
-use swath::{Dataset, ReadOptions, Window};
+use swath::{
+    Band, BigTiff, Blocks, Compression, Dataset, Metadata, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions,
+    Writer,
+    geo::{Crs, GeoTransform, Nodata},
+};
 
 type Fault = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Fault> {
     let mut out = std::io::stdout().lock();
+    let mut loaded = Vec::new();
     for line in std::io::stdin().lock().lines() {
-        let answer = answer(&line?).unwrap_or_else(|fault| json!({ "error": fault.to_string() }));
+        let answer = answer(&line?, &mut loaded).unwrap_or_else(|fault| json!({ "error": fault.to_string() }));
         writeln!(out, "{answer}")?;
         out.flush()?;
     }
     Ok(())
 }
 
-fn answer(line: &str) -> Result<Value, Fault> {
+fn answer(line: &str, loaded: &mut Vec<u8>) -> Result<Value, Fault> {
     let request: Value = serde_json::from_str(line)?;
     let path = request["path"].as_str().ok_or("no path")?;
     match request["op"].as_str() {
@@ -38,6 +46,12 @@ fn answer(line: &str) -> Result<Value, Fault> {
             windows_of(path, &windows.collect::<Result<Vec<Window>, Fault>>()?)
         }
         Some("open") => open(path, request["n"].as_u64().unwrap_or(1)),
+        Some("load") => {
+            *loaded = std::fs::read(path)?;
+            Ok(json!({}))
+        }
+        Some("write") => write(path, &request, loaded),
+        Some("stream") => stream(path, &request),
         other => Err(format!("unknown op {other:?}").into()),
     }
 }
@@ -87,6 +101,98 @@ fn open(path: &str, times: u64) -> Result<Value, Fault> {
         black_box((dataset.width(), dataset.height(), dataset.bands(), dataset.sample(), dataset.metadata()));
     }
     Ok(json!({ "ms": milliseconds(started) }))
+}
+
+/// What is to be written, from a request.
+struct Wish {
+    shape: Shape,
+    metadata: Metadata,
+    options: WriteOptions,
+}
+
+impl Wish {
+    fn parse(request: &Value) -> Result<Self, Fault> {
+        let [bands, height, width] = serde_json::from_value::<[u32; 3]>(request["shape"].clone())?;
+        let sample = match request["dtype"].as_str() {
+            Some("uint8") => SampleType::U8,
+            Some("uint16") => SampleType::U16,
+            Some("float32") => SampleType::F32,
+            other => return Err(format!("unknown dtype {other:?}").into()),
+        };
+        let compression = match request["compress"].as_str() {
+            Some("none") => Compression::None,
+            Some("deflate") => Compression::Deflate,
+            Some("zstd") => Compression::Zstd,
+            Some("lzw") => Compression::Lzw,
+            Some("packbits") => Compression::PackBits,
+            Some("jpeg") => Compression::Jpeg,
+            other => return Err(format!("unknown compression {other:?}").into()),
+        };
+        let tile = request["tile"].as_u64().unwrap_or(512) as u32;
+        let mut options = WriteOptions::default()
+            .with_compression(compression)
+            .with_blocks(Blocks::Tiles(tile, tile))
+            .with_bigtiff(BigTiff::Auto)
+            .with_cog(request["cog"].as_bool().unwrap_or(false));
+        if let Some(level) = request["level"].as_u64() {
+            options = options.with_level(level as u32);
+        }
+        if let Some(predictor) = request["predictor"].as_u64() {
+            options = options.with_predictor(match predictor {
+                2 => swath::structure::Predictor::Horizontal,
+                3 => swath::structure::Predictor::FloatingPoint,
+                _ => swath::structure::Predictor::None,
+            });
+        }
+        if let Some(bytes) = request["max_memory"].as_u64() {
+            options = options.with_max_memory(bytes as usize);
+        }
+        if let Some(statistics) = request["statistics"].as_bool() {
+            options = options.with_statistics(statistics);
+        }
+        let nodata = request["nodata"].as_f64().and_then(|value| Nodata::parse(value.to_string().as_bytes()));
+        let mut metadata =
+            Metadata { bands: vec![Band { nodata, ..Band::default() }; bands as usize], ..Metadata::default() };
+        metadata.georeference.crs = Crs::from_epsg(32633);
+        metadata.georeference.transform = Some(GeoTransform([4e5, 10.0, 0.0, 52e5, 0.0, -10.0]));
+        Ok(Self { shape: Shape { width, height, bands: bands as u16, sample }, metadata, options })
+    }
+}
+
+fn write(path: &str, request: &Value, samples: &[u8]) -> Result<Value, Fault> {
+    let wish = Wish::parse(request)?;
+    let started = Instant::now();
+    let mut writer = Writer::create(path, wish.shape, &wish.metadata, &wish.options)?;
+    writer.push(&Rows::bands(samples))?;
+    let written = writer.finish()?;
+    Ok(json!({ "ms": milliseconds(started), "size": written.size, "padding": written.padding }))
+}
+
+/// Rows of u16 that are made as they are pushed, so that nothing but the writer takes memory.
+fn stream(path: &str, request: &Value) -> Result<Value, Fault> {
+    let wish = Wish::parse(request)?;
+    let started = Instant::now();
+    let mut writer = Writer::create(path, wish.shape, &wish.metadata, &wish.options)?;
+    let mut row = vec![0_u8; wish.shape.width as usize * 2];
+    let mut noise = 0x9e37_79b9_u32;
+    for y in 0..wish.shape.height {
+        for (x, sample) in row.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            // A slow wave and a little noise: compresses about as a scene does.
+            noise ^= noise << 13;
+            noise ^= noise >> 17;
+            noise ^= noise << 5;
+            let wave = ((x as u32 >> 3) ^ (y >> 4)) & 0x7ff;
+            *sample = ((1000 + wave + (noise >> 26)) as u16).to_ne_bytes();
+        }
+        writer.push(&Rows::pixels(&row))?;
+    }
+    let written = writer.finish()?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    Ok(
+        json!({ "ms": milliseconds(started), "size": written.size, "padding": written.padding, "peak": peak.map(|kib| kib << 10) }),
+    )
 }
 
 fn milliseconds(started: Instant) -> f64 {
