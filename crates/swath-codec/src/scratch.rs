@@ -1,7 +1,7 @@
 //! What one thread keeps from tile to tile.
 
 use crate::{
-    codec::{ccitt, jpeg, lzw, lzw_encode},
+    codec::{ccitt, deflate, jpeg, lzw, lzw_encode, zstd},
     memory::Buffer,
 };
 
@@ -10,9 +10,8 @@ use crate::{
 pub struct Scratch {
     pub(crate) inflater: Option<libdeflater::Decompressor>,
     pub(crate) zstd: Option<zstd_safe::DCtx<'static>>,
-    /// Compressors, and the levels they are made for.
-    pub(crate) deflater: Option<(u32, libdeflater::Compressor)>,
-    pub(crate) zstd_encoder: Option<(u32, zstd_safe::CCtx<'static>)>,
+    pub(crate) deflate: deflate::EncodeScratch,
+    pub(crate) zstd_encoder: zstd::EncodeScratch,
     pub(crate) lzw: lzw::LzwScratch,
     pub(crate) lzw_encode: Option<Box<lzw_encode::LzwEncoder>>,
     pub(crate) jpeg: jpeg::Scratch,

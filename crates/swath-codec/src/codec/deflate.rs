@@ -1,4 +1,10 @@
 //! Deflate in a zlib frame (compressions 8 and 32946).
+//!
+//! Levels mean what they mean to libtiff, and so to GDAL, where that is built with libdeflate: levels of libdeflate, but
+//! one more for 6 to 8. Up to 9 a level is a promise about size, not about the way there: where a sample of the tile shows
+//! that a faster way ends within a per cent of it, that is taken ([`effort`]). From 10 on they are taken at their word.
+
+mod runs;
 
 use std::sync::Arc;
 
@@ -6,6 +12,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use libdeflater::{CompressionLvl, Compressor, DecompressionError};
 
 use crate::{
+    codec::effort,
     decode::{Decode, Fill},
     encode::{Encode, Settings, append, within},
     error::CodecError,
@@ -137,24 +144,99 @@ impl Encode for Encoder {
     }
 }
 
-/// The most bytes that `len` bytes can become: libdeflate makes blocks of at least 5000 bytes, and one that does not get
+/// The most bytes that `len` bytes can become. libdeflate makes blocks of at least 5000 bytes, and one that does not get
 /// shorter is stored behind a header of five bytes. Six are for the zlib frame.
 pub(crate) fn bound(len: usize) -> usize {
-    len + 5 * (len / 5000 + 1) + 6
+    (len + 5 * (len / 5000 + 1)).max(runs::bound(len)) + 6
+}
+
+/// What a thread keeps for encoding.
+#[derive(Default)]
+pub(crate) struct EncodeScratch {
+    /// libdeflate's compressors by level, made on first use.
+    levels: [Option<Compressor>; 13],
+    runs: runs::Coder,
+    sample: Vec<u8>,
+    /// Where a sample is compressed to.
+    sink: Vec<u8>,
+}
+
+/// A way to make a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Huffman codes and runs, by [`runs`].
+    Runs,
+    /// libdeflate at a level.
+    Level(u32),
+}
+
+/// What to try instead of a level of libdeflate. Its first is not only twice as fast as its sixth: it looks for matches of
+/// four bytes and more, and the short ones that higher levels find in noise do harm. Levels 2 to 4 are never better than
+/// both of their neighbours here.
+fn faster(level: u32) -> Option<effort::Faster<Way>> {
+    let quick: &[Way] = match level {
+        1 => &[],
+        2..=5 => &[Way::Level(1)],
+        6 => &[Way::Level(1), Way::Level(5)],
+        7..=9 => &[Way::Level(1), Way::Level(5), Way::Level(6)],
+        _ => return None,
+    };
+    // The window is 32 KiB, little more than a sample.
+    Some(effort::Faster { first: Way::Runs, quick, thorough: &[], doublings: 1.0 })
 }
 
 /// Appends a zlib stream of `src`.
 pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
-    let deflater = match &mut scratch.deflater {
-        Some((made_for, deflater)) if *made_for == level => deflater,
-        other => {
-            let level_of_library = i32::try_from(level).ok().and_then(|level| CompressionLvl::new(level).ok());
-            let level_of_library = level_of_library
-                .ok_or_else(|| CodecError::encode("Deflate", format!("level {level} is not among 1 to 12")))?;
-            &mut other.insert((level, Compressor::new(level_of_library))).1
+    let scratch = &mut scratch.deflate;
+    let level = if (6..=8).contains(&level) { level + 1 } else { level };
+    let mut sample = std::mem::take(&mut scratch.sample);
+    let way = match faster(level) {
+        Some(faster) if effort::sample(src, &mut sample) => {
+            effort::choose(Way::Level(level), &faster, sample.len(), |way, part| {
+                scratch.measure(way, sample.get(part).unwrap_or_default())
+            })
         }
+        _ => Ok(Way::Level(level)),
     };
-    append(dst, bound(src.len()), |room| {
-        deflater.zlib_compress(src, room).map_err(|error| CodecError::encode("Deflate", error.to_string()))
-    })
+    scratch.sample = sample;
+    let way = way?;
+    append(dst, bound(src.len()), |room| scratch.run(way, src, room))
+}
+
+impl EncodeScratch {
+    fn measure(&mut self, way: Way, sample: &[u8]) -> Result<usize, CodecError> {
+        if way == Way::Runs {
+            return Ok(self.runs.measure(sample) + 6);
+        }
+        let mut sink = std::mem::take(&mut self.sink);
+        sink.resize(bound(sample.len()), 0);
+        let len = self.run(way, sample, &mut sink);
+        self.sink = sink;
+        len
+    }
+
+    fn run(&mut self, way: Way, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
+        match way {
+            Way::Runs => {
+                self.zlib_of_runs(src, room).ok_or_else(|| CodecError::encode("Deflate", "the bound is wrong"))
+            }
+            Way::Level(level) => {
+                let made = usize::try_from(level).ok().and_then(|at| self.levels.get_mut(at));
+                let known = i32::try_from(level).ok().and_then(|level| CompressionLvl::new(level).ok());
+                let (Some(made), Some(known)) = (made, known) else {
+                    return Err(CodecError::encode("Deflate", format!("level {level} is not among 1 to 12")));
+                };
+                let deflater = made.get_or_insert_with(|| Compressor::new(known));
+                deflater.zlib_compress(src, room).map_err(|error| CodecError::encode("Deflate", error.to_string()))
+            }
+        }
+    }
+
+    fn zlib_of_runs(&mut self, src: &[u8], room: &mut [u8]) -> Option<usize> {
+        // A window of 32 KiB, and the usual level.
+        room.get_mut(..2)?.copy_from_slice(&[0x78, 0x9c]);
+        let len = 2 + self.runs.compress(src, room.get_mut(2..)?)?;
+        room.get_mut(len..len + 4)?.copy_from_slice(&libdeflater::adler32(src).to_be_bytes());
+        Some(len + 4)
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod ccitt;
 pub mod deflate;
+mod effort;
 pub mod jpeg;
 #[cfg(any(feature = "jpeg2000", feature = "jpeg2000-write"))]
 pub mod jpeg2000;

@@ -1,10 +1,14 @@
 //! Zstandard (compression 50000).
+//!
+//! Up to 12 a level is a promise about size, not about the way there: where a sample of the tile shows that a faster way
+//! ends within a per cent of it, that is taken ([`effort`]). From 13 on levels are taken at their word.
 
 use std::sync::Arc;
 
-use zstd_safe::{CCtx, CParameter};
+use zstd_safe::{CCtx, CParameter, ResetDirective, Strategy};
 
 use crate::{
+    codec::effort,
     decode::{Decode, Fill},
     encode::{Encode, Settings, append, within},
     error::CodecError,
@@ -105,24 +109,114 @@ pub(crate) fn bound(len: usize) -> usize {
     zstd_safe::compress_bound(len)
 }
 
+/// What a thread keeps for encoding.
+#[derive(Default)]
+pub(crate) struct EncodeScratch {
+    context: Option<(Way, CCtx<'static>)>,
+    sample: Vec<u8>,
+    /// Where a sample is compressed to.
+    sink: Vec<u8>,
+}
+
+/// A way to make a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Level(u32),
+    /// A level on a sample, searched as a whole tile would be: for less than 256 KiB zstd has tables of its own, in which
+    /// a level stands for a search that is more thorough.
+    Sampled(u32),
+    /// One step of laziness, a search of sixteen places, and matches that begin with so many bytes. With six of them maps
+    /// of classes get shorter than at level 9, which takes twice as long; noise of few values wants five.
+    Lazy(u32),
+}
+
+/// What to try instead of a level. Level 1 finds only what is plain to see, and 5 is the first that looks at more than one
+/// place. Those between look at one place that gets lost as the tile goes on, which a sample is too short to show.
+fn faster(level: u32) -> Option<effort::Faster<Way>> {
+    let quick: &[Way] = match level {
+        2..=5 => &[],
+        6..=12 => &[Way::Level(5)],
+        _ => return None,
+    };
+    let thorough: &[Way] = if level < 8 { &[] } else { &[Way::Lazy(6), Way::Lazy(5)] };
+    Some(effort::Faster { first: Way::Level(1), quick, thorough, doublings: 4.5 })
+}
+
 /// Appends one frame of `src`, with its length in the header and without a checksum, as libtiff writes it.
 pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
-    let failed = |code| CodecError::encode("Zstd", zstd_safe::get_error_name(code));
-    let context = match &mut scratch.zstd_encoder {
-        Some((made_for, context)) if *made_for == level => context,
-        other => {
-            let (_, context) = other.get_or_insert_with(|| (0, CCtx::create()));
-            context.set_parameter(CParameter::CompressionLevel(level as i32)).map_err(failed)?;
-            context.set_parameter(CParameter::ContentSizeFlag(true)).map_err(failed)?;
-            context.set_parameter(CParameter::ChecksumFlag(false)).map_err(failed)?;
-            other
-                .as_mut()
-                .map(|(made_for, context)| {
-                    *made_for = level;
-                    context
-                })
-                .ok_or_else(|| CodecError::encode("Zstd", "no context"))?
+    let scratch = &mut scratch.zstd_encoder;
+    let mut sample = std::mem::take(&mut scratch.sample);
+    let way = match faster(level) {
+        Some(faster) if effort::sample(src, &mut sample) => {
+            effort::choose(Way::Level(level), &faster, sample.len(), |way, part| {
+                scratch.measure(way, sample.get(part).unwrap_or_default())
+            })
         }
+        _ => Ok(Way::Level(level)),
     };
-    append(dst, bound(src.len()), |room| context.compress2(room, src).map_err(failed))
+    scratch.sample = sample;
+    let way = way?;
+    append(dst, bound(src.len()), |room| scratch.run(way, src, room))
+}
+
+impl EncodeScratch {
+    fn measure(&mut self, way: Way, sample: &[u8]) -> Result<usize, CodecError> {
+        let mut sink = std::mem::take(&mut self.sink);
+        sink.resize(bound(sample.len()), 0);
+        let way = if let Way::Level(level) = way { Way::Sampled(level) } else { way };
+        let len = self.run(way, sample, &mut sink);
+        self.sink = sink;
+        len
+    }
+
+    fn run(&mut self, way: Way, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
+        let failed = |code| CodecError::encode("Zstd", zstd_safe::get_error_name(code));
+        if self.context.as_ref().is_none_or(|(made_for, _)| *made_for != way) {
+            let mut context = self.context.take().map_or_else(CCtx::create, |(_, context)| context);
+            context.reset(ResetDirective::SessionAndParameters).map_err(failed)?;
+            for parameter in way.parameters() {
+                context.set_parameter(parameter).map_err(failed)?;
+            }
+            self.context = Some((way, context));
+        }
+        let (_, context) = self.context.as_mut().ok_or_else(|| CodecError::encode("Zstd", "no context"))?;
+        context.compress2(room, src).map_err(failed)
+    }
+}
+
+impl Way {
+    fn parameters(self) -> Vec<CParameter> {
+        use CParameter as P;
+        let mut parameters = vec![P::ContentSizeFlag(true), P::ChecksumFlag(false)];
+        match self {
+            Self::Level(level) => parameters.push(P::CompressionLevel(level as i32)),
+            Self::Sampled(level) => {
+                let (search, min_match, target, strategy) = match level {
+                    ..=2 => (1, 7, 0, Strategy::ZSTD_fast),
+                    3 | 4 => (1, 5, 0, Strategy::ZSTD_dfast),
+                    5 => (3, 5, 2, Strategy::ZSTD_greedy),
+                    6 => (3, 5, 4, Strategy::ZSTD_lazy),
+                    7 => (4, 5, 8, Strategy::ZSTD_lazy),
+                    8 | 9 => (4, 5, 16, Strategy::ZSTD_lazy2),
+                    10 => (5, 5, 16, Strategy::ZSTD_lazy2),
+                    _ => (6, 5, 16, Strategy::ZSTD_lazy2),
+                };
+                parameters.extend([
+                    P::CompressionLevel(level as i32),
+                    P::Strategy(strategy),
+                    P::SearchLog(search),
+                    P::MinMatch(min_match),
+                    P::TargetLength(target),
+                ]);
+            }
+            Self::Lazy(min_match) => parameters.extend([
+                P::CompressionLevel(7),
+                P::Strategy(Strategy::ZSTD_lazy),
+                P::SearchLog(4),
+                P::MinMatch(min_match),
+                P::TargetLength(8),
+            ]),
+        }
+        parameters
+    }
 }
