@@ -17,7 +17,7 @@ use crate::{
     metadata::Metadata,
     raster::Interleave,
     read::ReadOptions,
-    write::{Rows, Shape, WriteOptions, Writer, Written},
+    write::{Alpha, Rows, Shape, WriteOptions, Writer, Written},
 };
 
 /// What is taken from a file, and as what.
@@ -339,6 +339,9 @@ fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: 
         options.photometric = layout.photometric.filter(|photometric| {
             matches!(photometric, Photometric::MinIsWhite | Photometric::Separated | Photometric::CieLab)
         });
+    }
+    if options.alpha.is_none() && layout.extra_samples.last() == Some(&1) {
+        options.alpha = Some(Alpha::Premultiplied);
     }
     // Colour profile, XMP and IPTC: what they say stays true.
     for number in [700, 33723, 34675] {

@@ -353,7 +353,7 @@ fn compression(name: &str) -> Result<(Compression, LercWrap)> {
         "lerc_zstd" => Ok((Compression::Lerc, LercWrap::Zstd)),
         "jpeg" => plain(Compression::Jpeg),
         "webp" => plain(Compression::WebP),
-        "jpeg2000" | "jp2" | "jpeg_2000" => plain(Compression::Jpeg2000),
+        "jpeg2000" | "jp2000" | "jp2" => plain(Compression::Jpeg2000),
         "ccittrle" => plain(Compression::CcittRle),
         "ccittfax3" => plain(Compression::CcittT4),
         "ccittfax4" => plain(Compression::CcittT6),

@@ -5,9 +5,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use swath_codec::pre::moments::Moments;
 use swath_io::Sink;
 
-use super::statistics::Moments;
 use crate::error::Error;
 
 /// Buffers a thread keeps for the next tiles.

@@ -17,7 +17,6 @@ mod lane;
 mod options;
 mod plan;
 mod rows;
-mod statistics;
 mod step;
 mod tags;
 

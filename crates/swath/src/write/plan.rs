@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use swath_codec::{TileSpec, encode::LercWrap, encode::Settings, host::encode::HostEncoder, shrink};
+use swath_codec::{
+    TileSpec, encode::LercWrap, encode::Settings, host::encode::HostEncoder, pre::moments::Moments, shrink,
+};
 use swath_io::sink::BLOCK;
 use swath_tiff::{
     Compression, SampleFormat, SampleType,
     plan::Grid,
     structure::{
-        Layout, Planar, Predictor,
+        ByteOrder, Layout, Planar, Predictor,
         emit::{self, Directory, Field, Style},
         layout::YCbCr,
         tag,
@@ -19,7 +21,6 @@ use swath_tiff::{
 use super::{
     lane::Lane,
     options::{Alpha, BigTiff, Blocks, Overviews, Shape, WriteOptions},
-    statistics::Moments,
     tags,
 };
 use crate::{error::Error, metadata::Metadata};
@@ -396,6 +397,10 @@ fn main_layout(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Res
             (false, width, asked.min(height))
         }
     };
+    if options.compression == Compression::Lerc && options.order == ByteOrder::Big && sample.is_float() {
+        // libtiff hands LERC swapped floats there, and some of those are not numbers, which LERC does not keep apart.
+        return Err(Error::usage("LERC cannot keep floats in a big-endian file; write it little-endian"));
+    }
     if options.cog && !tiled {
         return Err(Error::usage("a COG is tiled; strips cannot be used"));
     }

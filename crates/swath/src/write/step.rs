@@ -11,7 +11,7 @@ use std::{
 
 use swath_codec::{
     Scratch,
-    pre::{Arrangement, Rows as Cuttable, cut},
+    pre::{Arrangement, Rows as Cuttable, cut, moments::TileBand},
     shrink::ShrinkScratch,
 };
 use swath_io::Sink;
@@ -23,7 +23,6 @@ use super::{
     options::Progress,
     plan::{LevelPlan, Plan},
     rows::RowStore,
-    statistics::TileBand,
 };
 use crate::{error::Error, read::Cancel};
 

@@ -1,6 +1,6 @@
 //! The tags that say what pixels mean: georeferencing, nodata, colours, GDAL's metadata.
 
-use swath_codec::shrink::Resampling;
+use swath_codec::{pre::moments::Moments, shrink::Resampling};
 use swath_tiff::{
     geo::{
         emit::{self, metadata::write as write_xml, number::g17},
@@ -14,7 +14,7 @@ use swath_tiff::{
     words::photometric::Photometric,
 };
 
-use super::{options::WriteOptions, statistics::Moments};
+use super::options::WriteOptions;
 use crate::{
     error::Error,
     metadata::{Metadata, colors},
