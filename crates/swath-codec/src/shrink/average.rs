@@ -67,10 +67,41 @@ impl<'a, K: Kind> Quads<'a, K> {
 }
 
 /// The two mask rows of a span, cut likewise.
-pub fn mask_rows<'a, T>(view: &View<'a, T>, span: Span, columns: &Range<usize>) -> [&'a [u8]; 2] {
+fn mask_rows<'a, T>(view: &View<'a, T>, span: Span, columns: &Range<usize>) -> [&'a [u8]; 2] {
     let columns = columns.start * 2..columns.end * 2;
     let cut = |row: u32| view.mask_row(row).and_then(|mask| mask.get(columns.clone())).unwrap_or_default();
     [cut(span.start), cut(span.start + 1)]
+}
+
+/// Makes each target pixel of the four under it and of which of them are valid. `make` has no branches where vectors are
+/// wanted.
+pub struct EachQuad<'a, K: Kind, F> {
+    /// The rows.
+    pub quads: Quads<'a, K>,
+    /// Their validity.
+    pub valid: Option<[&'a [u8]; 2]>,
+    /// What to make.
+    pub make: F,
+}
+
+impl<K: Kind, F: Fn([K::Raw; 4], [bool; 4]) -> K::Raw> Task for EachQuad<'_, K, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Quads { top, bottom, out, .. } = self.quads;
+        let quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
+        let Some([upper, lower]) = self.valid else {
+            for ((t, b), out) in quads.zip(out) {
+                *out = (self.make)([t[0], t[1], b[0], b[1]], [true; 4]);
+            }
+            return;
+        };
+        let valid = upper.chunks_exact(2).zip(lower.chunks_exact(2));
+        for (((t, b), (u, v)), out) in quads.zip(valid).zip(out) {
+            *out = (self.make)([t[0], t[1], b[0], b[1]], [u[0] != 0, u[1] != 0, v[0] != 0, v[1] != 0]);
+        }
+    }
 }
 
 struct Plain<'a, K: Kind> {
@@ -105,6 +136,7 @@ impl<K: Kind> Task for ByNodata<'_, K> {
     }
 }
 
+/// Its own loop rather than an [`EachQuad`]: twice as fast for bytes.
 struct ByMask<'a, K: Kind> {
     quads: Quads<'a, K>,
     mask: [&'a [u8]; 2],
@@ -255,6 +287,16 @@ impl<K: Kind> Task for ValidLine<'_, K> {
             let range = column.start as usize - self.from..column.end as usize - self.from;
             let samples = self.row.get(range.clone()).unwrap_or_default();
             let valid = self.valid.get(range).unwrap_or_default();
+            if let (&[a, b, c], &[u, v, w]) = (samples, valid) {
+                // What ratios a little over two give nearly always; selects instead of branches.
+                let share = |ok: u8, share: f64| if ok != 0 { share } else { 0.0 };
+                let part = |sample: K::Raw, ok: u8, share: f64| if ok != 0 { K::wide(sample) * share } else { 0.0 };
+                let line = part(a, u, column.left) + part(b, v, 1.0) + part(c, w, column.right);
+                *sum += line * self.weight;
+                *weight += (share(u, column.left) + share(v, 1.0) + share(w, column.right)) * self.weight;
+                *count += u32::from(u != 0) + u32::from(v != 0) + u32::from(w != 0);
+                continue;
+            }
             let (mut line, mut line_weight) = (0.0, 0.0);
             let last = samples.len().saturating_sub(1);
             for (at, (&sample, &ok)) in samples.iter().zip(valid).enumerate() {

@@ -9,6 +9,7 @@ use super::kind::{Class, Kind};
 use super::scratch::ShrinkScratch;
 use super::view::{View, validity};
 use crate::simd::{Task, widest};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Columns that are summed down at a time; their sums stay in registers or near.
@@ -28,13 +29,14 @@ pub fn row<K: Kind>(
     let masked = step.nodata.is_some() || view.mask.is_some();
     let width = out.len();
     // Windows of one step have lengths that differ by one or two; with room for all, rows are filtered once.
-    let room = window.len().max((6.0 * shrink.y.ratio()) as usize + 3);
+    let room = window.len().max(((6.0 * shrink.y.ratio()) as usize + 3).min(shrink.y.source as usize));
     if scratch.slots.is_empty() {
         scratch.slots.resize(room, None);
         scratch.filtered.resize(room * width, 0.0);
         scratch.filtered_valid.resize(room * width, 0);
     }
     let slots = scratch.slots.len();
+    let reach = taps.reach(&step.columns);
     for at in window.clone() {
         let slot = at as usize % slots;
         if scratch.slots.get(slot) == Some(&Some(at)) {
@@ -45,15 +47,29 @@ pub fn row<K: Kind>(
         else {
             return;
         };
+        let samples = view.row(at).get(reach.clone()).unwrap_or_default();
+        scratch.sums.resize(samples.len(), 0.0);
+        let valid = if masked { validity::<K>(view, step.nodata, at, reach.clone(), &mut scratch.valid) } else { None };
+        // How many pixels up to each are invalid: tells at once whether a window is whole.
+        scratch.counts.clear();
+        scratch.counts.push(0);
+        scratch.counts.extend(valid.unwrap_or_default().iter().scan(0, |gaps, &byte| {
+            *gaps += u32::from(byte == 0);
+            Some(*gaps)
+        }));
+        widest(Widen::<K> { samples, out: &mut scratch.sums });
         let across = Across::<K> {
-            samples: view.row(at),
-            valid: if masked { validity::<K>(view, step.nodata, at, 0..view.pixels, &mut scratch.valid) } else { None },
+            samples: &scratch.sums,
+            from: reach.start,
+            gaps: &scratch.counts,
+            valid,
             taps,
             columns: step.columns.clone(),
             negative: kernel::has_negative(shrink.method),
             spread: shrink.quirks,
             to,
             ok,
+            kind: PhantomData,
         };
         widest(across);
         if let Some(held) = scratch.slots.get_mut(slot) {
@@ -73,9 +89,28 @@ pub fn row<K: Kind>(
     if masked { widest(Masked(down)) } else { widest(Plain(down)) }
 }
 
-/// Filters one source row.
-struct Across<'a, K: Kind> {
+/// Doubles of a row, once for all the kernels that reach a pixel.
+struct Widen<'a, K: Kind> {
     samples: &'a [K::Raw],
+    out: &'a mut [f64],
+}
+
+impl<K: Kind> Task for Widen<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (&sample, out) in self.samples.iter().zip(self.out) {
+            *out = K::wide(sample);
+        }
+    }
+}
+
+/// Filters one source row.
+struct Across<'a, K> {
+    samples: &'a [f64],
+    from: usize,
+    gaps: &'a [u32],
     valid: Option<&'a [u8]>,
     taps: &'a Taps,
     columns: Range<usize>,
@@ -83,6 +118,7 @@ struct Across<'a, K: Kind> {
     spread: bool,
     to: &'a mut [f64],
     ok: &'a mut [u8],
+    kind: PhantomData<K>,
 }
 
 impl<K: Kind> Task for Across<'_, K> {
@@ -92,31 +128,30 @@ impl<K: Kind> Task for Across<'_, K> {
     fn run(self) {
         for ((at, to), ok) in self.columns.zip(self.to).zip(self.ok) {
             let (start, weights) = self.taps.column(at, self.valid.is_none());
+            let start = start - self.from.min(start);
             let range = start..start + weights.len();
             let samples = self.samples.get(range.clone()).unwrap_or_default();
             let Some(valid) = self.valid else {
                 let sum = if K::CLASS == Class::Unsigned {
                     let step = if self.taps.narrow || weights.len() == 4 { 4 } else { 8 };
-                    sum_lanes::<K>(samples, weights, step)
+                    sum_lanes(samples, weights, step)
                 } else {
-                    sum_pairs::<K>(samples, weights)
+                    sum_pairs(samples, weights)
                 };
-                *to = if self.negative && sum.is_nan() {
-                    infinite(samples.iter().map(|&s| K::wide(s)), sum)
-                } else {
-                    sum
-                };
+                *to = if self.negative && sum.is_nan() { infinite(samples.iter().copied(), sum) } else { sum };
                 continue;
             };
             let valid = valid.get(range).unwrap_or_default();
             (*to, *ok) = (0.0, 0);
-            if self.negative && longest_run(valid.iter().map(|&byte| byte != 0)) < weights.len() / 2 {
+            let gaps = |at: usize| self.gaps.get(at).copied().unwrap_or(0);
+            let whole = gaps(start) == gaps(start + weights.len());
+            if self.negative && !whole && longest_run(valid.iter().map(|&byte| byte != 0)) < weights.len() / 2 {
                 continue;
             }
             let (sum, weight) = if K::CLASS == Class::Unsigned {
-                valid_lanes::<K>(samples, valid, weights)
+                valid_lanes(samples, valid, weights)
             } else {
-                valid_row::<K>(samples, valid, weights, self.spread)
+                valid_row(samples, valid, weights, self.spread)
             };
             if weight > 0.0 {
                 (*to, *ok) = (sum / weight, 1);
@@ -127,48 +162,48 @@ impl<K: Kind> Task for Across<'_, K> {
 
 /// Four lanes, the rest one by one: how vectors of doubles add.
 #[inline(always)]
-fn sum_lanes<K: Kind>(samples: &[K::Raw], weights: &[f64], step: usize) -> f64 {
+fn sum_lanes(samples: &[f64], weights: &[f64], step: usize) -> f64 {
     let whole = samples.len() / step * step;
     let mut lanes = [0.0; 4];
     let (head, tail) = samples.split_at(whole);
     for (fours, weights) in head.chunks_exact(4).zip(weights.chunks_exact(4)) {
         for ((lane, &sample), &weight) in lanes.iter_mut().zip(fours).zip(weights) {
-            *lane += K::wide(sample) * weight;
+            *lane += sample * weight;
         }
     }
     let sum = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
     let weights = weights.get(whole..).unwrap_or_default();
-    tail.iter().zip(weights).fold(sum, |sum, (&sample, &weight)| sum + K::wide(sample) * weight)
+    tail.iter().zip(weights).fold(sum, |sum, (&sample, &weight)| sum + sample * weight)
 }
 
 /// Two sums of alternating pairs, the rest to the first.
 #[inline(always)]
-fn sum_pairs<K: Kind>(samples: &[K::Raw], weights: &[f64]) -> f64 {
+fn sum_pairs(samples: &[f64], weights: &[f64]) -> f64 {
     let (mut one, mut two) = (0.0, 0.0);
     let (fours, quads) = (samples.chunks_exact(4), weights.chunks_exact(4));
     let tail = fours.remainder().iter().zip(quads.remainder());
     for (s, w) in fours.zip(quads) {
-        one += K::wide(s[0]) * w[0];
-        one += K::wide(s[1]) * w[1];
-        two += K::wide(s[2]) * w[2];
-        two += K::wide(s[3]) * w[3];
+        one += s[0] * w[0];
+        one += s[1] * w[1];
+        two += s[2] * w[2];
+        two += s[3] * w[3];
     }
     for (&sample, &weight) in tail {
-        one += K::wide(sample) * weight;
+        one += sample * weight;
     }
     one + two
 }
 
 /// Weighted by validity, in lanes.
 #[inline(always)]
-fn valid_lanes<K: Kind>(samples: &[K::Raw], valid: &[u8], weights: &[f64]) -> (f64, f64) {
+fn valid_lanes(samples: &[f64], valid: &[u8], weights: &[f64]) -> (f64, f64) {
     let (mut sums, mut shares) = ([0.0; 4], [0.0; 4]);
     let (fours, bytes, quads) = (samples.chunks_exact(4), valid.chunks_exact(4), weights.chunks_exact(4));
     let tail = fours.remainder().iter().zip(bytes.remainder()).zip(quads.remainder());
     for ((s, v), w) in fours.zip(bytes).zip(quads) {
         for lane in 0..4 {
             let share = w[lane] * f64::from(v[lane]);
-            sums[lane] += K::wide(s[lane]) * share;
+            sums[lane] += s[lane] * share;
             shares[lane] += share;
         }
     }
@@ -176,7 +211,7 @@ fn valid_lanes<K: Kind>(samples: &[K::Raw], valid: &[u8], weights: &[f64]) -> (f
     let mut weight = (shares[0] + shares[2]) + (shares[1] + shares[3]);
     for ((&sample, &byte), &tap) in tail {
         let share = tap * f64::from(byte);
-        sum += K::wide(sample) * share;
+        sum += sample * share;
         weight += share;
     }
     (sum, weight)
@@ -184,7 +219,7 @@ fn valid_lanes<K: Kind>(samples: &[K::Raw], valid: &[u8], weights: &[f64]) -> (f
 
 /// Weighted by validity, one by one. Invalid pixels may be NaN: multiplied by zero they `spread`, left out they do not.
 #[inline(always)]
-fn valid_row<K: Kind>(samples: &[K::Raw], valid: &[u8], weights: &[f64], spread: bool) -> (f64, f64) {
+fn valid_row(samples: &[f64], valid: &[u8], weights: &[f64], spread: bool) -> (f64, f64) {
     let (mut sum, mut weight) = (0.0, 0.0);
     let (fours, bytes, quads) = (samples.chunks_exact(4), valid.chunks_exact(4), weights.chunks_exact(4));
     let tail = fours.remainder().iter().zip(bytes.remainder()).zip(quads.remainder());
@@ -192,13 +227,13 @@ fn valid_row<K: Kind>(samples: &[K::Raw], valid: &[u8], weights: &[f64], spread:
         let mut shares = [0.0; 4];
         for lane in 0..4 {
             shares[lane] = w[lane] * f64::from(v[lane]);
-            sum += if v[lane] == 0 && !spread { 0.0 } else { K::wide(s[lane]) * shares[lane] };
+            sum += if v[lane] == 0 && !spread { 0.0 } else { s[lane] * shares[lane] };
         }
         weight += shares[0] + shares[1] + shares[2] + shares[3];
     }
     for ((&sample, &byte), &tap) in tail {
         let share = tap * f64::from(byte);
-        sum += if byte == 0 && !spread { 0.0 } else { K::wide(sample) * share };
+        sum += if byte == 0 && !spread { 0.0 } else { sample * share };
         weight += share;
     }
     (sum, weight)
@@ -248,15 +283,36 @@ impl<'a, K: Kind> Down<'a, K> {
         at..at + len
     }
 
+    /// Sums of a block of columns: in order, or of whole fours of rows the second pair apart, as `apart` picks by bit.
+    #[inline(always)]
+    fn sum(&self, from: usize, len: usize, apart: usize) -> [f64; BLOCK] {
+        let mut sums = [[0.0; BLOCK]; 2];
+        let fours = self.window.len() & !3;
+        for (nth, (row, &weight)) in self.window.clone().zip(self.weights).enumerate() {
+            let values = self.rows.get(self.block(row, from, len)).unwrap_or_default();
+            let sums = &mut sums[usize::from(nth < fours && nth & apart != 0)];
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum += value * weight;
+            }
+        }
+        let [mut one, two] = sums;
+        for (one, two) in one.iter_mut().zip(two) {
+            *one += two;
+        }
+        one
+    }
+
     /// The word for a sum.
     #[inline(always)]
     fn finish(&self, value: f64) -> K::Raw {
         let value = if K::CLASS == Class::Double { value } else { f64::from(value as f32) };
-        let avoid = self.step.avoid;
-        // Without nodata the comparison is with NaN.
+        if self.step.declared.is_none() {
+            return K::store(value);
+        }
+        // Kernels overshoot: into range first, for nodata may be at its end.
         let held = value.clamp(K::RANGE.0, K::RANGE.1);
         let near = if K::WHOLE { held.round() } else { held };
-        K::store(if near == avoid.value { avoid.instead } else { value })
+        K::store(if near == self.step.avoid.value { self.step.avoid.instead } else { held })
     }
 }
 
@@ -275,35 +331,16 @@ impl<K: Kind> Task for Plain<'_, K> {
         let mut from = 0;
         while from < down.out.len() {
             let len = (down.out.len() - from).min(BLOCK);
-            let (mut one, mut two) = ([0.0; BLOCK], [0.0; BLOCK]);
-            let fours = down.window.len() & !3;
-            for (nth, (row, &weight)) in down.window.clone().zip(down.weights).enumerate() {
-                let values = down.rows.get(down.block(row, from, len)).unwrap_or_default();
-                let sums = if nth < fours && nth & 2 != 0 { &mut two } else { &mut one };
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum += value * weight;
+            let head = ordered.saturating_sub(down.step.columns.start + from).min(len);
+            // A block that is part ordered, part not: only where the image ends.
+            let mut sums = if head > 0 { down.sum(from, len, 0) } else { [0.0; BLOCK] };
+            if head < len {
+                let pairs = down.sum(from, len, 2);
+                for (sum, pair) in sums.iter_mut().zip(pairs).skip(head) {
+                    *sum = pair;
                 }
             }
-            let mut sums = [0.0; BLOCK];
-            for ((sum, one), two) in sums.iter_mut().zip(one).zip(two) {
-                *sum = one + two;
-            }
-            let first = down.step.columns.start + from;
-            if first < ordered {
-                let head = (ordered - first).min(len);
-                let mut order = [0.0; BLOCK];
-                for (row, &weight) in down.window.clone().zip(down.weights) {
-                    let values = down.rows.get(down.block(row, from, head)).unwrap_or_default();
-                    for (sum, value) in order.iter_mut().zip(values) {
-                        *sum += value * weight;
-                    }
-                }
-                for (sum, order) in sums.iter_mut().zip(order).take(head) {
-                    *sum = order;
-                }
-            }
-            for at in 0..len {
-                let mut sum = sums[at];
+            for (at, mut sum) in sums.into_iter().enumerate().take(len) {
                 if !K::WHOLE && !single {
                     let most = if K::CLASS == Class::Single { f64::from(f32::MAX) } else { f64::MAX };
                     if sum.is_finite() {
@@ -349,9 +386,9 @@ impl<K: Kind> Task for Masked<'_, K> {
                     longest[at] = longest[at].max(runs[at]);
                 }
             }
-            for at in 0..len {
-                let some = shares[at] > 0.0 && longest[at] >= needed;
-                let word = if some { down.finish(sums[at] / shares[at]) } else { down.step.fill };
+            for (at, ((sum, share), longest)) in sums.into_iter().zip(shares).zip(longest).enumerate().take(len) {
+                let some = share > 0.0 && longest >= needed;
+                let word = if some { down.finish(sum / share) } else { down.step.fill };
                 if let Some(out) = down.out.get_mut(from + at) {
                     *out = word;
                 }

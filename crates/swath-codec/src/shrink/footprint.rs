@@ -72,9 +72,10 @@ impl<'a, K: Kind> Rows<'a, K> {
         Self { view, span, valid: spare, reach }
     }
 
-    /// Whether no pixel can be invalid.
-    pub fn all_valid(&self) -> bool {
-        self.valid.is_empty()
+    /// Validity of two rows of pairs; `None` if all is valid.
+    pub fn pair(&self) -> Option<[&'a [u8]; 2]> {
+        let (upper, lower) = self.valid.split_at_checked(self.reach.len()).filter(|_| !self.valid.is_empty())?;
+        Some([upper, lower])
     }
 
     /// Calls for each valid sample of the columns, in reading order.

@@ -151,6 +151,13 @@ impl Taps {
         taps
     }
 
+    /// The source columns under a range of columns.
+    pub fn reach(&self, columns: &Range<usize>) -> Range<usize> {
+        let start = self.column(columns.start, false).0;
+        let (last, weights) = self.column(columns.end.saturating_sub(1), false);
+        start..(last + weights.len()).max(start)
+    }
+
     /// Where the kernel of a column starts, and its weights.
     #[inline(always)]
     pub fn column(&self, at: usize, normal: bool) -> (usize, &[f64]) {

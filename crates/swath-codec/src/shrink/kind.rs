@@ -4,6 +4,7 @@
 //! that would need `unsafe` to cast bytes to.
 
 use super::half;
+use super::halve::{halve_double, halve_single};
 use bytemuck::Pod;
 
 /// The class of arithmetic that GDAL picks for a type; results differ in the last digit between them.
@@ -333,11 +334,17 @@ macro_rules! float {
 
 float!(F32, f32, Class::Single, halve_single, f64::from, to_single, same_single, beside_single, f32::MAX as f64);
 float!(F64, f64, Class::Double, halve_double::<Self>, same, same, same_double, beside_double, f64::MAX);
-float!(F16, u16, Class::Double, halve_double::<Self>, half::widen, half::narrow, same_half, half::beside, f64::MAX);
+float!(F16, u16, Class::Double, halve_double::<Self>, half::widen, to_half, same_half, half::beside, f64::MAX);
 
 #[inline(always)]
 fn same(value: f64) -> f64 {
     value
+}
+
+/// By way of a single, as GDAL goes: two roundings.
+#[inline(always)]
+fn to_half(value: f64) -> u16 {
+    half::narrow(f64::from(value as f32))
 }
 
 #[inline(always)]
@@ -379,35 +386,4 @@ fn beside_single(nodata: f64) -> f64 {
 
 fn beside_double(nodata: f64) -> f64 {
     if nodata >= f64::MAX { nodata.next_down() } else { nodata.next_up() }
-}
-
-/// GDAL adds columns first, four at a time, and the up to three last columns of the image in reading order. Scaling
-/// before adding keeps sums from overflowing.
-#[inline(always)]
-fn halve_single(top: &[f32], bottom: &[f32], out: &mut [f32], first: usize, width: usize) {
-    let fours = (width & !3).saturating_sub(first).min(out.len());
-    let (out, tail) = out.split_at_mut(fours);
-    let mut quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
-    for (out, (t, b)) in out.iter_mut().zip(&mut quads) {
-        *out = (t[0] * 0.25 + b[0] * 0.25) + (t[1] * 0.25 + b[1] * 0.25);
-    }
-    for (out, (t, b)) in tail.iter_mut().zip(&mut quads) {
-        *out = t[0] * 0.25 + t[1] * 0.25 + b[0] * 0.25 + b[1] * 0.25;
-    }
-}
-
-/// As [`halve_single`], two at a time.
-#[inline(always)]
-fn halve_double<K: Kind>(top: &[K::Raw], bottom: &[K::Raw], out: &mut [K::Raw], first: usize, width: usize) {
-    let twos = (width & !1).saturating_sub(first).min(out.len());
-    let (out, tail) = out.split_at_mut(twos);
-    let mut quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
-    for (out, (t, b)) in out.iter_mut().zip(&mut quads) {
-        let left = K::wide(t[0]) * 0.25 + K::wide(b[0]) * 0.25;
-        *out = K::store(left + (K::wide(t[1]) * 0.25 + K::wide(b[1]) * 0.25));
-    }
-    for (out, (t, b)) in tail.iter_mut().zip(&mut quads) {
-        let row = K::wide(t[0]) * 0.25 + K::wide(t[1]) * 0.25;
-        *out = K::store(row + K::wide(b[0]) * 0.25 + K::wide(b[1]) * 0.25);
-    }
 }

@@ -8,8 +8,10 @@ mod average;
 mod axis;
 mod complex;
 mod convolve;
+mod error;
 mod footprint;
 pub mod half;
+mod halve;
 mod kernel;
 mod kind;
 mod levels;
@@ -23,41 +25,18 @@ mod scratch;
 mod tests;
 mod view;
 
+pub use error::ShrinkError;
 pub use levels::{levels, levels_by_factors};
-pub use resampling::Resampling;
+pub use resampling::{Resampling, UnknownResampling};
 pub use scratch::ShrinkScratch;
 
 use axis::{Axis, Span};
 use bytemuck::Pod;
 use kernel::Taps;
 use kind::{Avoid, Kind};
-use std::fmt;
 use std::ops::Range;
 use swath_tiff::SampleType;
 use view::View;
-
-/// Why a level cannot be computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShrinkError {
-    /// The method is not defined for the sample type.
-    Undefined(Resampling, SampleType),
-    /// The target is empty or larger than the source.
-    Size,
-    /// A buffer is too short, or the rows at hand are not the rows needed.
-    Buffer,
-}
-
-impl fmt::Display for ShrinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Undefined(method, sample) => write!(f, "{method} resampling is not defined for {sample} samples"),
-            Self::Size => f.write_str("an overview has at least one pixel and no more than its source"),
-            Self::Buffer => f.write_str("the rows given are not the rows needed"),
-        }
-    }
-}
-
-impl std::error::Error for ShrinkError {}
 
 /// One level step of one band.
 #[derive(Debug, Clone)]
@@ -136,8 +115,8 @@ impl Shrink {
 
     /// Leaves out what GDAL 3.12 does to nodata against its own rules. With quirks, as by default and pixel for pixel as
     /// GDAL: mode writes zero rather than nodata where nothing is valid if nodata is NaN or, in signed integers of 16 bits
-    /// and more, negative; and NaN nodata spreads to all that a kernel reaches. Without, nodata stays nodata, and kernels
-    /// weigh only what is valid.
+    /// and more, negative; NaN nodata spreads to all that a kernel reaches; and half floats that come out as nodata stay
+    /// so. Without, nodata stays nodata, data stays data, and kernels weigh only what is valid.
     pub fn without_quirks(mut self) -> Self {
         self.quirks = false;
         self
@@ -180,11 +159,13 @@ impl Shrink {
     /// Computes target rows `rows`, columns `columns` of one band.
     ///
     /// `source` holds whole source rows of native samples from row `first_row` on, `mask` one byte per pixel of the same
-    /// rows, zero where there is no data. Averages take any other byte as data; kernels weigh by it, as alpha does. With
-    /// a nodata value the mask is of no account, and nearest never looks at either. Where nothing is valid, nodata or
-    /// zero comes out. Target rows go to `out`, `out_stride` bytes apart.
+    /// rows, zero where there is no data. Averages take any other byte as data; kernels weigh by it, as alpha does (of a
+    /// mask GDAL gives them 255, but 1 from the second level on: it shows in the last bit of doubles only). Where there is
+    /// a mask, nodata does not make pixels invalid; as GDAL: a mask directory beats nodata, nodata beats alpha, which is
+    /// then not to be passed. Nearest looks at neither, mode of bytes only at nodata. Where nothing is valid, nodata or
+    /// zero comes out, and results keep off nodata. Target rows go to `out`, `out_stride` bytes apart.
     ///
-    /// The alpha band itself is shrunk with [`shrink_mask`](Self::shrink_mask).
+    /// The alpha band itself is its own mask: see [`shrink_mask`](Self::shrink_mask).
     #[allow(clippy::too_many_arguments)]
     pub fn run(
         &self,
@@ -197,7 +178,6 @@ impl Shrink {
         out_stride: usize,
         scratch: &mut ShrinkScratch,
     ) -> Result<(), ShrinkError> {
-        let mask = if self.nodata.is_some() { None } else { mask };
         let input = Input { source, mask, first_row };
         let output = Output { bytes: out, stride: out_stride, rows, columns };
         self.check(&input, &output)?;
@@ -300,14 +280,24 @@ impl Shrink {
     fn typed<K: Kind>(&self, input: Input<'_>, output: Output<'_>, scratch: &mut ShrinkScratch) -> Done {
         let nodata = self.word::<K::Raw>();
         let avoid = match nodata {
-            Some(word) if !K::is_nodata(word, word) || !K::wide(word).is_nan() => {
-                Avoid { value: K::wide(word), instead: K::beside(K::wide(word)) }
+            Some(word) if !K::wide(word).is_nan() => {
+                // GDAL has no stand-in for halves: a result that equals nodata is lost.
+                let lost = self.quirks && self.sample == SampleType::F16;
+                let value = K::wide(word);
+                Avoid { value, instead: if lost { value } else { K::beside(value) } }
             }
             _ => Avoid::NONE,
         };
         let fill = nodata.unwrap_or(bytemuck::Zeroable::zeroed());
         let columns = to_usize(&output.columns);
-        let step = Step::<K> { shrink: self, nodata, avoid, fill, columns };
+        let step = Step::<K> {
+            shrink: self,
+            nodata: nodata.filter(|_| input.mask.is_none()),
+            declared: nodata,
+            avoid,
+            fill,
+            columns,
+        };
         self.each_row(input, output, scratch, 1, |view: &View<'_, K::Raw>, row, out, scratch| {
             match (self.method, &self.plan) {
                 (_, Plan::Taps(taps)) => convolve::row(&step, view, taps, row, out, scratch),
@@ -386,7 +376,10 @@ type Done = Result<(), ShrinkError>;
 /// What the row functions of all methods share.
 struct Step<'a, K: Kind> {
     shrink: &'a Shrink,
+    /// What pixels are tested for: nothing if a mask says what is valid.
     nodata: Option<K::Raw>,
+    /// What nodata is, all the same: for results to keep off, and to fill with.
+    declared: Option<K::Raw>,
     avoid: Avoid,
     fill: K::Raw,
     columns: Range<usize>,

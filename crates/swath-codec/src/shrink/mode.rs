@@ -1,12 +1,12 @@
 //! The value that occurs most often, for classes and palettes. Of equals the one that got there first in reading order.
 
-use super::average::Quads;
+use super::average::{EachQuad, Quads};
 use super::footprint::{Footprint, Rows};
 use super::kind::Kind;
 use super::scratch::ShrinkScratch;
 use super::view::View;
 use super::{Plan, Step};
-use crate::simd::{Task, widest};
+use crate::simd::widest;
 
 /// A target row.
 pub fn row<K: Kind>(
@@ -17,21 +17,22 @@ pub fn row<K: Kind>(
     scratch: &mut ShrinkScratch,
 ) {
     // GDAL counts bytes in a histogram that never sees the mask; only nodata keeps a byte out.
-    let mask = if size_of::<K::Raw>() == 1 && K::RANGE.0 == 0.0 { None } else { view.mask };
+    let bytes = size_of::<K::Raw>() == 1 && K::RANGE.0 == 0.0;
+    let (mask, nodata) = if bytes { (None, step.declared) } else { (view.mask, step.nodata) };
     let view = View { mask, ..*view };
-    let span = step.span(row);
-    if matches!(step.shrink.plan, Plan::Halves) && step.nodata.is_none() && mask.is_none() {
-        return widest(Four { quads: Quads::<K>::new(step, &view, span, out) });
-    }
     let footprint = Footprint::of(step);
     let ShrinkScratch { valid, line, .. } = scratch;
-    let rows = Rows::<K>::new(&view, step.nodata, &footprint, row, valid, line);
+    let rows = Rows::<K>::new(&view, nodata, &footprint, row, valid, line);
     // GDAL checks nodata against the range of the unsigned type it counts in, and NaN against any.
-    let lost = step.nodata.is_some_and(|nodata| {
+    let lost = step.declared.is_some_and(|nodata| {
         let value = K::wide(nodata);
         value.is_nan() || K::WHOLE && size_of::<K::Raw>() > 1 && value < 0.0
     });
     let fill = if lost && step.shrink.quirks { bytemuck::Zeroable::zeroed() } else { step.fill };
+    if matches!(step.shrink.plan, Plan::Halves) {
+        let quads = Quads::<K>::new(step, &view, rows.span, out);
+        return widest(EachQuad { quads, valid: rows.pair(), make: |samples, ok| four::<K>(samples, ok, fill) });
+    }
     let mut tally = Tally::new();
     for (at, out) in out.iter_mut().enumerate() {
         tally.clear();
@@ -89,24 +90,16 @@ impl<T: Copy> Tally<T> {
     }
 }
 
-/// Two by two: the first of the pairs that reading order completes decides, else the first pixel.
-struct Four<'a, K: Kind> {
-    quads: Quads<'a, K>,
-}
-
-impl<K: Kind> Task for Four<'_, K> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Quads { top, bottom, out, .. } = self.quads;
-        for ((t, u), out) in top.chunks_exact(2).zip(bottom.chunks_exact(2)).zip(out) {
-            let (a, b, c, d) = (t[0], t[1], u[0], u[1]);
-            let late = if alike::<K>(c, d) { c } else { a };
-            let late = if alike::<K>(b, d) { b } else { late };
-            let late = if alike::<K>(a, d) { a } else { late };
-            let late = if alike::<K>(b, c) { b } else { late };
-            *out = if alike::<K>(a, b) | alike::<K>(a, c) { a } else { late };
-        }
-    }
+/// Of four: the first of the pairs that reading order completes decides, else the first pixel.
+#[inline(always)]
+fn four<K: Kind>([a, b, c, d]: [K::Raw; 4], [p, q, r, s]: [bool; 4], fill: K::Raw) -> K::Raw {
+    let none = if s { d } else { fill };
+    let none = if r { c } else { none };
+    let none = if q { b } else { none };
+    let none = if p { a } else { none };
+    let late = if r & s & alike::<K>(c, d) { c } else { none };
+    let late = if q & s & alike::<K>(b, d) { b } else { late };
+    let late = if p & s & alike::<K>(a, d) { a } else { late };
+    let late = if q & r & alike::<K>(b, c) { b } else { late };
+    if p & ((q & alike::<K>(a, b)) | (r & alike::<K>(a, c))) { a } else { late }
 }

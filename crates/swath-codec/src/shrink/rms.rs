@@ -1,8 +1,8 @@
 //! The root of the mean of squares by covered area, for amplitudes. Integers take the root whose square is closest.
 
-use super::average::{Quads, row_weight};
+use super::average::{EachQuad, Quads, row_weight};
 use super::axis::Span;
-use super::footprint::Footprint;
+use super::footprint::{Footprint, Rows};
 use super::kind::{Avoid, Class, Kind};
 use super::scratch::ShrinkScratch;
 use super::view::{View, validity};
@@ -26,38 +26,41 @@ pub fn row<K: Kind>(
     if span.len() == 2 && pairs && !masked {
         return widest(Plain { quads: Quads::<K>::new(step, view, span, out) });
     }
-    let footprint = Footprint::of(step);
-    let halves = (0..out.len()).map(|at| {
-        let column = footprint.column(at);
-        Span { start: column.start as u32, end: column.end as u32, left: 1.0, right: 1.0, total: 2.0 }
-    });
-    match &step.shrink.plan {
-        Plan::Spans { columns, .. } => {
-            let columns = columns.get(step.columns.clone()).unwrap_or_default().iter().copied();
-            weighted(step, view, columns, span, out, scratch, masked);
-        }
-        _ => weighted(step, view, halves, span, out, scratch, masked),
+    if let Plan::Spans { columns, .. } = &step.shrink.plan {
+        return weighted(step, view, columns.get(step.columns.clone()).unwrap_or_default(), span, out, scratch, masked);
     }
+    let footprint = Footprint::of(step);
+    let ShrinkScratch { valid, line, .. } = scratch;
+    let rows = Rows::<K>::new(view, step.nodata, &footprint, row, valid, line);
+    let (avoid, fill) = (step.avoid, step.fill);
+    let make = |samples: [K::Raw; 4], ok: [bool; 4]| {
+        let term = |at: usize| if ok[at] { K::wide(samples[at]) * K::wide(samples[at]) } else { 0.0 };
+        let count = u32::from(ok[0]) + u32::from(ok[1]) + u32::from(ok[2]) + u32::from(ok[3]);
+        let mean = ((term(0) + term(1)) + (term(2) + term(3))) / f64::from(count.max(1));
+        if count == 0 { fill } else { root::<K>(mean, 1.0, avoid) }
+    };
+    widest(EachQuad { quads: Quads::<K>::new(step, view, span, out), valid: rows.pair(), make });
 }
 
 fn weighted<K: Kind>(
     step: &Step<'_, K>,
     view: &View<'_, K::Raw>,
-    columns: impl Iterator<Item = Span>,
+    columns: &[Span],
     span: Span,
     out: &mut [K::Raw],
     scratch: &mut ShrinkScratch,
     masked: bool,
 ) {
     let ShrinkScratch { valid, line, .. } = scratch;
-    let width = view.pixels;
+    let from = columns.first().map_or(0, |column| column.start as usize);
+    let reach = from..columns.last().map_or(0, |column| column.end as usize).max(from);
     valid.clear();
     for at in span.start..span.end {
-        if let Some(row) = validity::<K>(view, step.nodata, at, 0..width, line) {
+        if let Some(row) = validity::<K>(view, step.nodata, at, reach.clone(), line) {
             valid.extend_from_slice(row);
         }
     }
-    for (column, out) in columns.zip(out) {
+    for (column, out) in columns.iter().zip(out) {
         let samples = |row: u32| view.row(row).get(column.start as usize..column.end as usize).unwrap_or_default();
         if !masked {
             let peak = if K::CLASS == Class::Unsigned {
@@ -87,7 +90,7 @@ fn weighted<K: Kind>(
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0u32);
         for (nth, at) in (span.start..span.end).enumerate() {
             let samples = samples(at);
-            let from = nth * width + column.start as usize;
+            let from = nth * reach.len() + column.start as usize - reach.start;
             let valid = valid.get(from..from + samples.len()).unwrap_or_default();
             let (mut line, mut line_weight) = (0.0, 0.0);
             for (i, (&sample, _)) in samples.iter().zip(valid).enumerate().filter(|(_, (_, ok))| **ok != 0) {

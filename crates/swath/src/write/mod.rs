@@ -124,7 +124,7 @@ struct Level {
 struct Shrinks {
     samples: Shrink,
     /// For the mask, and for alpha.
-    mask: Option<Shrink>,
+    mask: Shrink,
 }
 
 impl Writer {
@@ -423,9 +423,12 @@ impl Memory {
                     let from = (level.layout.width, level.layout.height);
                     let to = (next.layout.width, next.layout.height);
                     let failed = |error: swath_codec::shrink::ShrinkError| Error::usage(error.to_string());
+                    // As in GDAL, a mask counts before nodata.
+                    let nodata = nodata.filter(|_| level.mask.is_none());
                     let samples = Shrink::new(from, to, sample, plan.resampling, nodata).map_err(failed)?;
                     let mask = Shrink::new(from, to, SampleType::U8, plan.resampling, None).map_err(failed)?;
-                    Some(Shrinks { samples, mask: Some(mask) })
+                    // Where GDAL puts zeros into holes, or lets them grow, we do not (DESIGN.md).
+                    Some(Shrinks { samples: samples.without_quirks(), mask: mask.without_quirks() })
                 }
             };
             levels.push(Level { store, tile_rows: 0, shrink, shrunk: 0 });

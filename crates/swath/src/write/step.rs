@@ -512,15 +512,15 @@ impl Crew<'_> {
         let alpha = alpha_band(&plan.layout);
         let validity = match alpha {
             _ if plan.mask.is_some() => rows_at_hand.planes.last().copied(),
-            Some(band) => rows_at_hand.planes.get(band).copied(),
-            None => None,
+            // Nodata counts before alpha.
+            Some(band) if self.nodata.is_none() => rows_at_hand.planes.get(band).copied(),
+            _ => None,
         };
         let width = shrinks.samples.target().0;
         let first = rows_at_hand.first;
         let result = if plane >= bands || alpha == Some(plane) {
             let len = width as usize;
-            let Some(shrink) = &shrinks.mask else { return Ok(()) };
-            shrink.shrink_mask(source, first, rows, 0..width, out, len, &mut worker.shrink)
+            shrinks.mask.shrink_mask(source, first, rows, 0..width, out, len, &mut worker.shrink)
         } else {
             let len = width as usize * self.sample.size();
             shrinks.samples.run(source, validity, first, rows, 0..width, out, len, &mut worker.shrink)

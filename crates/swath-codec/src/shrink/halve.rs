@@ -1,0 +1,34 @@
+//! Means of two by two floats, in the order of additions that GDAL has; integers need no order.
+
+use super::kind::Kind;
+
+/// GDAL adds columns first, four at a time, and the up to three last columns of the image in reading order. Scaling
+/// before adding keeps sums from overflowing.
+#[inline(always)]
+pub fn halve_single(top: &[f32], bottom: &[f32], out: &mut [f32], first: usize, width: usize) {
+    let fours = (width & !3).saturating_sub(first).min(out.len());
+    let (out, tail) = out.split_at_mut(fours);
+    let mut quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
+    for (out, (t, b)) in out.iter_mut().zip(&mut quads) {
+        *out = (t[0] * 0.25 + b[0] * 0.25) + (t[1] * 0.25 + b[1] * 0.25);
+    }
+    for (out, (t, b)) in tail.iter_mut().zip(&mut quads) {
+        *out = t[0] * 0.25 + t[1] * 0.25 + b[0] * 0.25 + b[1] * 0.25;
+    }
+}
+
+/// As [`halve_single`], two at a time.
+#[inline(always)]
+pub fn halve_double<K: Kind>(top: &[K::Raw], bottom: &[K::Raw], out: &mut [K::Raw], first: usize, width: usize) {
+    let twos = (width & !1).saturating_sub(first).min(out.len());
+    let (out, tail) = out.split_at_mut(twos);
+    let mut quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
+    for (out, (t, b)) in out.iter_mut().zip(&mut quads) {
+        let left = K::wide(t[0]) * 0.25 + K::wide(b[0]) * 0.25;
+        *out = K::store(left + (K::wide(t[1]) * 0.25 + K::wide(b[1]) * 0.25));
+    }
+    for (out, (t, b)) in tail.iter_mut().zip(&mut quads) {
+        let row = K::wide(t[0]) * 0.25 + K::wide(t[1]) * 0.25;
+        *out = K::store(row + K::wide(b[0]) * 0.25 + K::wide(b[1]) * 0.25);
+    }
+}
