@@ -9,7 +9,7 @@ use crate::{
     encode::{Encode, Settings},
     error::CodecError,
     post::unpack::swap_in_place,
-    pre::{pack, predict},
+    pre::{Edge, pack, predict},
     registry::Registry,
     scratch::{Scratch, take},
     spec::TileSpec,
@@ -40,6 +40,16 @@ impl HostEncoder {
     /// What belongs into JPEGTables, for the codec that has it.
     pub fn jpeg_tables(&self) -> Option<Vec<u8>> {
         self.encoder.jpeg_tables()
+    }
+
+    /// What tiles should hold where they hang over the edge of the image.
+    pub fn edge(&self) -> Edge {
+        use swath_tiff::Compression as C;
+        match (self.spec.compression, self.spec.predictor) {
+            (C::Jpeg, _) => Edge::Repeat,
+            (_, Predictor::None) => Edge::Zero,
+            _ => Edge::RepeatColumns,
+        }
     }
 
     /// The most bytes that a tile of `rows` rows can become.

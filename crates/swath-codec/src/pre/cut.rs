@@ -47,10 +47,20 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// What a tile holds where it hangs over the edge of the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// The last column and row again: keeps codecs that work in frequencies from ringing.
+    Repeat,
+    /// The last column again, so that differences are zero, and below it zeros.
+    RepeatColumns,
+    /// Zeros, which cost next to nothing in codecs that look for what is the same.
+    Zero,
+}
+
 /// Cuts the bands `bands` of the part `visible` of the image into `out`: a tile of `tile_width` columns, pixel by pixel, as
-/// many rows as `out` has room for. What hangs over the edge repeats the last column and row: that costs the fewest bytes
-/// after any compression, and keeps JPEG from ringing.
-pub fn cut(rows: &Rows<'_>, visible: Window, bands: Range<u16>, tile_width: u32, out: &mut [u8]) {
+/// many rows as `out` has room for.
+pub fn cut(rows: &Rows<'_>, visible: Window, bands: Range<u16>, tile_width: u32, beyond: Edge, out: &mut [u8]) {
     let count = usize::from(bands.end.saturating_sub(bands.start));
     let pixel = rows.size * count;
     let row_len = tile_width as usize * pixel;
@@ -71,14 +81,18 @@ pub fn cut(rows: &Rows<'_>, visible: Window, bands: Range<u16>, tile_width: u32,
                 interleave(bands.clone().map(|band| rows.row(y, visible.x, visible.width, band)), body, rows.size);
             }
         }
-        if let Some(last) = body.len().checked_sub(pixel).and_then(|start| body.get(start..)) {
+        if beyond == Edge::Zero {
+            edge.fill(0);
+        } else if let Some(last) = body.len().checked_sub(pixel).and_then(|start| body.get(start..)) {
             for target in edge.chunks_exact_mut(pixel.max(1)) {
                 target.copy_from_slice(last);
             }
         }
     }
     let filled = visible.height as usize * row_len;
-    if let Some((done, below)) = out.split_at_mut_checked(filled)
+    if beyond != Edge::Repeat {
+        out.get_mut(filled..).unwrap_or_default().fill(0);
+    } else if let Some((done, below)) = out.split_at_mut_checked(filled)
         && let Some(last) = done.len().checked_sub(row_len).and_then(|start| done.get(start..))
     {
         for line in below.chunks_exact_mut(row_len.max(1)) {
@@ -204,7 +218,7 @@ mod tests {
                 let rows = Rows { planes: &planes, arrangement, bands, size: 1, width: 5, first: 0, count: 4 };
                 for take in [0..bands, 0..1, bands - 1..bands] {
                     let mut out = vec![0; 4 * 4 * take.len()];
-                    cut(&rows, Window::new(3, 2, 2, 2), take.clone(), 4, &mut out);
+                    cut(&rows, Window::new(3, 2, 2, 2), take.clone(), 4, Edge::Repeat, &mut out);
                     for (index, pixel) in out.chunks_exact(take.len()).enumerate() {
                         let (x, y) = ((index % 4).min(1) + 3, (index / 4).min(1) + 2);
                         for (band, sample) in take.clone().zip(pixel) {
@@ -233,7 +247,24 @@ mod tests {
             count: 2,
         };
         let mut out = [0; 4];
-        cut(&rows, Window::new(0, 2, 2, 2), 0..1, 2, &mut out);
+        cut(&rows, Window::new(0, 2, 2, 2), 0..1, 2, Edge::Repeat, &mut out);
         assert_eq!(out, [20, 21, 30, 31]);
+    }
+
+    #[test]
+    fn edges_are_filled_as_asked() {
+        let planes: [&[u8]; 1] = [&[1, 2, 3, 4]];
+        let arrangement = Arrangement::Planes;
+        let rows = Rows { planes: &planes, arrangement, bands: 1, size: 1, width: 2, first: 0, count: 2 };
+        for (edge, wanted) in [
+            (Edge::Repeat, [1, 2, 2, 3, 4, 4, 3, 4, 4]),
+            (Edge::RepeatColumns, [1, 2, 2, 3, 4, 4, 0, 0, 0]),
+            (Edge::Zero, [1, 2, 0, 3, 4, 0, 0, 0, 0]),
+        ] {
+            // What a tile held before must not show.
+            let mut out = [9; 9];
+            cut(&rows, Window::new(0, 0, 2, 2), 0..1, 3, edge, &mut out);
+            assert_eq!(out, wanted);
+        }
     }
 }

@@ -5,4 +5,4 @@ pub mod moments;
 pub mod pack;
 pub mod predict;
 
-pub use cut::{Arrangement, Rows, cut};
+pub use cut::{Arrangement, Edge, Rows, cut};

@@ -11,7 +11,7 @@ use std::{
 
 use swath_codec::{
     Scratch,
-    pre::{Arrangement, Rows as Cuttable, cut, moments::TileBand},
+    pre::{Arrangement, Edge, Rows as Cuttable, cut, moments::TileBand},
     shrink::ShrinkScratch,
 };
 use swath_io::Sink;
@@ -330,7 +330,7 @@ fn copy_rows(pushed: &Pushed<'_>, rows: Range<u32>, width: u32, bands: u16, samp
         };
         let len = count as usize * width as usize * take.len() * sample.size();
         if let Some(room) = room.get_mut(..len) {
-            cut(&view, Window::new(0, rows.start, width, count), take, width, room);
+            cut(&view, Window::new(0, rows.start, width, count), take, width, Edge::Zero, room);
         }
     }
 }
@@ -416,7 +416,7 @@ impl Crew<'_> {
                 first: at_hand.first,
                 count: 0,
             };
-            cut(&view, visible, 0..1, layout.tile_width, out);
+            cut(&view, visible, 0..1, layout.tile_width, Edge::Zero, out);
         };
         let mut encoded = Encoded { bytes: spare.pop().unwrap_or_default(), moments: Vec::new() };
         encoded.bytes.clear();
@@ -445,7 +445,7 @@ impl Crew<'_> {
                 first: at_hand.first,
                 count: 0,
             };
-            cut(&view, visible, bands.clone(), layout.tile_width, tile);
+            cut(&view, visible, bands.clone(), layout.tile_width, plan.host.edge(), tile);
             if level == 0 && self.plan.statistics {
                 if mask_plane.is_some() {
                     cut_mask(mask);
@@ -465,7 +465,9 @@ impl Crew<'_> {
                     encoded.moments.extend(of.moments().map(|moments| (band, moments)));
                 }
             }
-            if self.sparse && self.is_empty(tile) {
+            if self.sparse
+                && self.is_empty(tile, spec.native_row_len(), columns as usize * usize::from(spec.samples), rows)
+            {
                 encoded.bytes.clear();
                 return Ok(encoded);
             }
@@ -482,16 +484,14 @@ impl Crew<'_> {
         Ok(encoded)
     }
 
-    /// Whether a tile holds nothing but what a reader puts in place of a tile that is not there.
-    fn is_empty(&self, tile: &[u8]) -> bool {
-        match self.nodata {
-            Some(nodata) if nodata.iter().any(|byte| *byte != 0) => {
-                let mut sample = nodata.to_vec();
-                sample.resize(self.sample.size(), 0);
-                tile.chunks_exact(sample.len()).all(|found| found == sample)
-            }
-            _ => tile.iter().all(|byte| *byte == 0),
-        }
+    /// Whether the first `samples` samples of the first `rows` rows are nothing but what a reader puts in place of a tile
+    /// that is not there.
+    fn is_empty(&self, tile: &[u8], row_len: usize, samples: usize, rows: u32) -> bool {
+        let mut empty = self.nodata.unwrap_or_default().to_vec();
+        empty.resize(self.sample.size(), 0);
+        tile.chunks_exact(row_len.max(1))
+            .take(rows as usize)
+            .all(|row| row.chunks_exact(empty.len()).take(samples).all(|found| found == empty))
     }
 
     fn shrink(
