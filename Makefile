@@ -37,20 +37,24 @@ build: ## Build the release CLI
 
 # The demo needs no third-party Python package: any python3 will do, so no virtual environment is made.
 .PHONY: demo
-demo: build ## Make a raster, then describe, read and draw it
+demo: build ## Make a raster, write it as a COG, check, describe, read and draw it
 	@mkdir -p demo
 	python3 tools/make_demo.py demo/terrain.tif
 	@echo
-	$(SWATH) info demo/terrain.tif
+	$(SWATH) convert demo/terrain.tif demo/terrain-cog.tif --cog --compress zstd
+	$(SWATH) validate demo/terrain-cog.tif --strict --full
 	@echo
-	$(SWATH) stats demo/terrain.tif
+	$(SWATH) info demo/terrain-cog.tif
 	@echo
-	$(SWATH) dump demo/terrain.tif --window 700,900,256,256 --out demo/window.npy
-	$(SWATH) preview demo/terrain.tif demo/terrain.png --size 1024 --colormap terrain
+	$(SWATH) stats demo/terrain-cog.tif
 	@echo
-	@echo "demo/terrain.tif   the raster: 2048 x 2048 f32, deflate, predictor 3, tiled, with overviews"
-	@echo "demo/window.npy    a 256 x 256 window of it, as numpy reads it"
-	@echo "demo/terrain.png   the preview; open it in any viewer (holes are transparent)"
+	$(SWATH) dump demo/terrain-cog.tif --window 700,900,256,256 --out demo/window.npy
+	$(SWATH) preview demo/terrain-cog.tif demo/terrain.png --size 1024 --colormap terrain
+	@echo
+	@echo "demo/terrain.tif       the raster: 2048 x 2048 f32, deflate, predictor 3, tiled, with overviews"
+	@echo "demo/terrain-cog.tif   the same as a COG, Zstd, with overviews and statistics"
+	@echo "demo/window.npy        a 256 x 256 window of it, as numpy reads it"
+	@echo "demo/terrain.png       the preview; open it in any viewer (holes are transparent)"
 
 # ---------------------------------------------------------------------------------------------------------------- test
 
@@ -90,9 +94,10 @@ lint: venv-test ## All checks that run no test
 
 # For example: make bench BENCH_ARGS=--quick
 .PHONY: bench
-bench: venv-bench ## Time swath against rasterio, tifffile and async-tiff
+bench: venv-bench ## Time swath against rasterio, tifffile, async-tiff, rio-cogeo and odc-geo
 	$(CARGO) build --release -p swath-bench-worker
 	$(VENV)/bin/python bench/run.py $(BENCH_ARGS)
+	$(VENV)/bin/python bench/write.py $(BENCH_ARGS)
 
 # --------------------------------------------------------------------------------------------------------- environment
 

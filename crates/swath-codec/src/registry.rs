@@ -79,23 +79,25 @@ impl Registry {
             .ok_or_else(|| CodecError::NoDecoder(compression.to_string()))
     }
 
-    /// Every codec by name, what decodes it, and whether this build has it.
+    /// Every codec by name, what decodes and encodes it, and whether this build has it.
     pub fn listing() -> Vec<Listing> {
-        let row = |name, by, feature, built| Listing { name, by, feature, built };
+        let row = |name, reads, writes, feature, built| Listing { name, reads, writes, feature, built };
+        // Writing JPEG 2000 has a feature of its own.
+        let jpeg2000 = if cfg!(feature = "jpeg2000-write") { "OpenJPEG" } else { "" };
         vec![
-            row("None", "own", "", true),
-            row("PackBits", "own", "", true),
-            row("LZW", "own", "", true),
-            row("Deflate", "libdeflate", "", true),
-            row("Zstd", "zstd", "", true),
-            row("JPEG", "own (8 and 12 bit, lossless)", "", true),
-            row("CCITT RLE, T.4, T.6", "own", "", true),
-            row("LZMA", "liblzma", "lzma", cfg!(feature = "lzma")),
-            row("LZ4", "lz4_flex", "lz4", cfg!(feature = "lz4")),
-            row("LERC", "own, lerc-rs", "lerc", cfg!(feature = "lerc")),
-            row("WebP", "libwebp", "webp", cfg!(feature = "webp")),
-            row("JPEG 2000", "hayro-jpeg2000", "jpeg2000", cfg!(feature = "jpeg2000")),
-            row("JPEG XL", "jxl-oxide", "jpegxl", cfg!(feature = "jpegxl")),
+            row("None", "own", "own", "", true),
+            row("PackBits", "own", "own", "", true),
+            row("LZW", "own", "own", "", true),
+            row("Deflate", "libdeflate", "own, libdeflate", "", true),
+            row("Zstd", "zstd", "zstd", "", true),
+            row("JPEG", "own (8 and 12 bit, lossless)", "own (8 and 12 bit)", "", true),
+            row("CCITT RLE, T.4, T.6", "own", "own", "", true),
+            row("LZMA", "liblzma", "liblzma", "lzma", cfg!(feature = "lzma")),
+            row("LZ4", "lz4_flex", "lz4_flex", "lz4", cfg!(feature = "lz4")),
+            row("LERC", "own, lerc-rs", "lerc-rs", "lerc", cfg!(feature = "lerc")),
+            row("WebP", "libwebp", "libwebp", "webp", cfg!(feature = "webp")),
+            row("JPEG 2000", "hayro-jpeg2000", jpeg2000, "jpeg2000", cfg!(feature = "jpeg2000")),
+            row("JPEG XL", "jxl-oxide", "", "jpegxl", cfg!(feature = "jpegxl")),
         ]
     }
 }
@@ -106,7 +108,9 @@ pub struct Listing {
     /// Name of the codec.
     pub name: &'static str,
     /// What decodes it.
-    pub by: &'static str,
+    pub reads: &'static str,
+    /// What encodes it; empty where nothing does.
+    pub writes: &'static str,
     /// The Cargo feature it hangs on; empty when it is always there.
     pub feature: &'static str,
     /// Whether this build has it.

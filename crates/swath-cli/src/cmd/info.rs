@@ -35,23 +35,31 @@ pub fn run(args: &Info) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What this build decodes.
+/// What this build decodes and encodes.
 fn codecs(as_json: bool) -> Result<()> {
     let listing = Registry::listing();
     if as_json {
         let rows = listing.iter().map(|codec| {
             let feature = (!codec.feature.is_empty()).then_some(codec.feature);
-            json!({ "name": codec.name, "decoded_by": codec.by, "feature": feature, "built": codec.built })
+            let encoded = (!codec.writes.is_empty()).then_some(codec.writes);
+            json!({
+                "name": codec.name,
+                "decoded_by": codec.reads,
+                "encoded_by": encoded,
+                "feature": feature,
+                "built": codec.built,
+            })
         });
         return console::print_json(&rows.collect());
     }
-    let mut table = Table::new(&["Compression", "Decoded by", "In this build"]);
+    let mut table = Table::new(&["Compression", "Decoded by", "Encoded by", "In this build"]);
     for codec in &listing {
         let built = match (codec.built, codec.feature) {
             (true, _) => "yes".to_owned(),
             (false, feature) => format!("no: built without feature `{feature}`"),
         };
-        table.row([codec.name.to_owned(), codec.by.to_owned(), built]);
+        let writes = if codec.writes.is_empty() { "-" } else { codec.writes };
+        table.row([codec.name.to_owned(), codec.reads.to_owned(), writes.to_owned(), built]);
     }
     console::print(&table.text(0))
 }

@@ -12,6 +12,10 @@ mod overview;
 #[allow(dead_code)]
 mod window;
 
+#[path = "../../examples/04_write_cog.rs"]
+#[allow(dead_code)]
+mod write_cog;
+
 #[test]
 fn examples_run() {
     let level =
@@ -22,5 +26,10 @@ fn examples_run() {
     open::run(&path).unwrap();
     window::run(&path).unwrap();
     overview::run(&path).unwrap();
+    let part = path.with_extension("part.tif");
+    write_cog::run(&path, &part).unwrap();
+    assert!(swath::validate(&swath::Dataset::open(&path).unwrap(), swath::Check::Full).unwrap().is_valid_strictly());
+    assert_eq!(swath::Dataset::open(&part).unwrap().width(), 512);
+    std::fs::remove_file(&part).unwrap();
     std::fs::remove_file(&path).unwrap();
 }
