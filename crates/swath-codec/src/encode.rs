@@ -8,7 +8,8 @@ use crate::{decode::Form, error::CodecError, scratch::Scratch, spec::TileSpec};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Effort: Deflate 1 to 12, Zstd 1 to 22, LZMA 0 to 9. `None` is the codec's usual one.
+    /// Effort: Deflate 1 to 12, Zstd 1 to 22, LZMA 0 to 9. `None` is the codec's usual one. Up to Deflate 9 and Zstd 12 it
+    /// stands for the size that comes of it, within a per cent or so; a tile that gets there faster is done faster.
     pub level: Option<u32>,
     /// Quality of JPEG, WebP and JPEG 2000, 1 to 100. `None` is the codec's usual one.
     pub quality: Option<u32>,

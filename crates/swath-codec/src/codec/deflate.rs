@@ -4,7 +4,10 @@
 //! one more for 6 to 8. Up to 9 a level is a promise about size, not about the way there: where a sample of the tile shows
 //! that a faster way ends within a per cent of it, that is taken ([`effort`]). From 10 on they are taken at their word.
 
+mod block;
+mod maps;
 mod runs;
+mod stream;
 
 use std::sync::Arc;
 
@@ -19,6 +22,8 @@ use crate::{
     scratch::Scratch,
     spec::TileSpec,
 };
+use maps::Shape;
+use stream::Search;
 
 /// Deflate in a zlib frame.
 #[derive(Debug, Clone, Copy)]
@@ -113,14 +118,16 @@ pub(crate) const USUAL_LEVEL: u32 = 6;
 #[derive(Debug, Clone, Copy)]
 struct Encoder {
     level: u32,
+    shape: Shape,
 }
 
 /// An encoder at `settings.level`, 1 to 12; 6 unless set.
 ///
 /// # Errors
 /// When the level is another.
-pub fn encoder(_spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
-    Ok(Arc::new(Encoder { level: level(settings)? }))
+pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+    let pixel = (usize::from(spec.bits) * usize::from(spec.samples)).div_ceil(8);
+    Ok(Arc::new(Encoder { level: level(settings)?, shape: Shape { row: spec.stored_row_len(), pixel } }))
 }
 
 pub(crate) fn level(settings: &Settings) -> Result<u32, CodecError> {
@@ -140,14 +147,14 @@ impl Encode for Encoder {
         dst: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
-        compress(self.level, src, dst, scratch)
+        compress_shaped(self.level, self.shape, src, dst, scratch)
     }
 }
 
 /// The most bytes that `len` bytes can become. libdeflate makes blocks of at least 5000 bytes, and one that does not get
 /// shorter is stored behind a header of five bytes. Six are for the zlib frame.
 pub(crate) fn bound(len: usize) -> usize {
-    (len + 5 * (len / 5000 + 1)).max(runs::bound(len)) + 6
+    (len + 5 * (len / 5000 + 1)).max(stream::bound(len)) + 6
 }
 
 /// What a thread keeps for encoding.
@@ -155,7 +162,7 @@ pub(crate) fn bound(len: usize) -> usize {
 pub(crate) struct EncodeScratch {
     /// libdeflate's compressors by level, made on first use.
     levels: [Option<Compressor>; 13],
-    runs: runs::Coder,
+    own: stream::Coder,
     sample: Vec<u8>,
     /// Where a sample is compressed to.
     sink: Vec<u8>,
@@ -164,8 +171,10 @@ pub(crate) struct EncodeScratch {
 /// A way to make a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Huffman codes and runs, by [`runs`].
+    /// Literals and runs.
     Runs,
+    /// Long matches, looked for at so many places.
+    Maps(u32),
     /// libdeflate at a level.
     Level(u32),
 }
@@ -174,68 +183,92 @@ enum Way {
 /// four bytes and more, and the short ones that higher levels find in noise do harm. Levels 2 to 4 are never better than
 /// both of their neighbours here.
 fn faster(level: u32) -> Option<effort::Faster<Way>> {
-    let quick: &[Way] = match level {
-        1 => &[],
-        2..=5 => &[Way::Level(1)],
-        6 => &[Way::Level(1), Way::Level(5)],
-        7..=9 => &[Way::Level(1), Way::Level(5), Way::Level(6)],
+    let (quick, thorough): (&[Way], &[Way]) = match level {
+        1 => (&[], &[]),
+        2..=5 => (&[Way::Level(1)], &[]),
+        6 => (&[Way::Level(1), Way::Level(5)], &[]),
+        7 => (&[Way::Level(1), Way::Level(5), Way::Level(6)], &[Way::Maps(8)]),
+        8 | 9 => (&[Way::Level(1), Way::Level(5), Way::Level(6)], &[Way::Maps(32)]),
         _ => return None,
     };
-    // The window is 32 KiB, little more than a sample.
-    Some(effort::Faster { first: Way::Runs, quick, thorough: &[], doublings: 1.0 })
+    // The window is 32 KiB, not much more than a sample.
+    Some(effort::Faster { first: Way::Runs, quick, thorough, doublings: 1.5 })
 }
 
 /// Appends a zlib stream of `src`.
+#[cfg(feature = "lerc")]
 pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
+    compress_shaped(level, Shape { row: 0, pixel: 1 }, src, dst, scratch)
+}
+
+fn compress_shaped(
+    level: u32,
+    shape: Shape,
+    src: &[u8],
+    dst: &mut Vec<u8>,
+    scratch: &mut Scratch,
+) -> Result<(), CodecError> {
     let scratch = &mut scratch.deflate;
     let level = if (6..=8).contains(&level) { level + 1 } else { level };
     let mut sample = std::mem::take(&mut scratch.sample);
     let way = match faster(level) {
-        Some(faster) if effort::sample(src, &mut sample) => {
+        // Our own coder counts in 32 bits.
+        Some(faster)
+            if u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX) && effort::sample(src, &mut sample) =>
+        {
             effort::choose(Way::Level(level), &faster, sample.len(), |way, part| {
-                scratch.measure(way, sample.get(part).unwrap_or_default())
+                scratch.measure(way, shape, sample.get(part).unwrap_or_default())
             })
         }
         _ => Ok(Way::Level(level)),
     };
     scratch.sample = sample;
     let way = way?;
-    append(dst, bound(src.len()), |room| scratch.run(way, src, room))
+    append(dst, bound(src.len()), |room| scratch.run(way, shape, src, room))
+}
+
+impl Way {
+    /// What our own coder is to look for, if it is to do it.
+    fn search(self, shape: Shape) -> Option<Search> {
+        match self {
+            Self::Runs => Some(Search::Runs),
+            Self::Maps(depth) => Some(Search::Maps { depth, shape }),
+            Self::Level(_) => None,
+        }
+    }
 }
 
 impl EncodeScratch {
-    fn measure(&mut self, way: Way, sample: &[u8]) -> Result<usize, CodecError> {
-        if way == Way::Runs {
-            return Ok(self.runs.measure(sample) + 6);
+    fn measure(&mut self, way: Way, shape: Shape, sample: &[u8]) -> Result<usize, CodecError> {
+        if let Some(search) = way.search(shape) {
+            return Ok(self.own.measure(search, sample) + 6);
         }
         let mut sink = std::mem::take(&mut self.sink);
         sink.resize(bound(sample.len()), 0);
-        let len = self.run(way, sample, &mut sink);
+        let len = self.run(way, shape, sample, &mut sink);
         self.sink = sink;
         len
     }
 
-    fn run(&mut self, way: Way, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
-        match way {
-            Way::Runs => {
-                self.zlib_of_runs(src, room).ok_or_else(|| CodecError::encode("Deflate", "the bound is wrong"))
-            }
-            Way::Level(level) => {
-                let made = usize::try_from(level).ok().and_then(|at| self.levels.get_mut(at));
-                let known = i32::try_from(level).ok().and_then(|level| CompressionLvl::new(level).ok());
-                let (Some(made), Some(known)) = (made, known) else {
-                    return Err(CodecError::encode("Deflate", format!("level {level} is not among 1 to 12")));
-                };
-                let deflater = made.get_or_insert_with(|| Compressor::new(known));
-                deflater.zlib_compress(src, room).map_err(|error| CodecError::encode("Deflate", error.to_string()))
-            }
+    fn run(&mut self, way: Way, shape: Shape, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
+        if let Some(search) = way.search(shape) {
+            let len = self.zlib(search, src, room);
+            return len.ok_or_else(|| CodecError::encode("Deflate", "the stream is longer than it can be"));
         }
+        let Way::Level(level) = way else { return Err(CodecError::encode("Deflate", "no way is left")) };
+        let made = usize::try_from(level).ok().and_then(|at| self.levels.get_mut(at));
+        let known = i32::try_from(level).ok().and_then(|level| CompressionLvl::new(level).ok());
+        let (Some(made), Some(known)) = (made, known) else {
+            return Err(CodecError::encode("Deflate", format!("level {level} is not among 1 to 12")));
+        };
+        let deflater = made.get_or_insert_with(|| Compressor::new(known));
+        deflater.zlib_compress(src, room).map_err(|error| CodecError::encode("Deflate", error.to_string()))
     }
 
-    fn zlib_of_runs(&mut self, src: &[u8], room: &mut [u8]) -> Option<usize> {
+    fn zlib(&mut self, search: Search, src: &[u8], room: &mut [u8]) -> Option<usize> {
         // A window of 32 KiB, and the usual level.
         room.get_mut(..2)?.copy_from_slice(&[0x78, 0x9c]);
-        let len = 2 + self.runs.compress(src, room.get_mut(2..)?)?;
+        let len = 2 + self.own.compress(search, src, room.get_mut(2..)?)?;
         room.get_mut(len..len + 4)?.copy_from_slice(&libdeflater::adler32(src).to_be_bytes());
         Some(len + 4)
     }

@@ -1,6 +1,6 @@
 //! Zstandard (compression 50000).
 //!
-//! Up to 12 a level is a promise about size, not about the way there: where a sample of the tile shows that a faster way
+//! From 4 up to 12 a level is a promise about size, not about the way there: where a sample of the tile shows that a faster way
 //! ends within a per cent of it, that is taken ([`effort`]). From 13 on levels are taken at their word.
 
 use std::sync::Arc;
@@ -130,11 +130,12 @@ enum Way {
     Lazy(u32),
 }
 
-/// What to try instead of a level. Level 1 finds only what is plain to see, and 5 is the first that looks at more than one
-/// place. Those between look at one place that gets lost as the tile goes on, which a sample is too short to show.
+/// What to try instead of a level. Up to 3 they are so fast that a sample costs more than it saves. Level 1 finds only what
+/// is plain to see, and 5 is the first that looks at more than one place. Those between look at one place that gets lost
+/// as the tile goes on, which a sample is too short to show.
 fn faster(level: u32) -> Option<effort::Faster<Way>> {
     let quick: &[Way] = match level {
-        2..=5 => &[],
+        4 | 5 => &[],
         6..=12 => &[Way::Level(5)],
         _ => return None,
     };
