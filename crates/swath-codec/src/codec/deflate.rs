@@ -1,7 +1,7 @@
 //! Deflate in a zlib frame (compressions 8 and 32946).
 //!
 //! Levels mean what they mean to libtiff, and so to GDAL, where that is built with libdeflate: levels of libdeflate, but
-//! one more for 6 to 8. Up to 9 a level is a promise about size, not about the way there: where a sample of the tile shows
+//! one more for 6 to 9. Up to 9 a level is a promise about size, not about the way there: where a sample of the tile shows
 //! that a faster way ends within a per cent of it, that is taken ([`effort`]). From 10 on they are taken at their word.
 
 mod block;
@@ -181,18 +181,18 @@ enum Way {
 
 /// What to try instead of a level of libdeflate. Its first is not only twice as fast as its sixth: it looks for matches of
 /// four bytes and more, and the short ones that higher levels find in noise do harm. Levels 2 to 4 are never better than
-/// both of their neighbours here.
-fn faster(level: u32) -> Option<effort::Faster<Way>> {
+/// both of their neighbours here, but on terrain.
+fn faster(level: u32) -> effort::Faster<Way> {
     let (quick, thorough): (&[Way], &[Way]) = match level {
         1 => (&[], &[]),
         2..=5 => (&[Way::Level(1)], &[]),
         6 => (&[Way::Level(1), Way::Level(5)], &[]),
-        7 => (&[Way::Level(1), Way::Level(5), Way::Level(6)], &[Way::Maps(8)]),
-        8 | 9 => (&[Way::Level(1), Way::Level(5), Way::Level(6)], &[Way::Maps(32)]),
-        _ => return None,
+        7 => (&[Way::Level(1), Way::Level(3), Way::Level(5), Way::Level(6)], &[Way::Maps(8)]),
+        8 | 9 => (&[Way::Level(1), Way::Level(3), Way::Level(5), Way::Level(6)], &[Way::Maps(32)]),
+        _ => (&[Way::Level(5), Way::Level(7), Way::Level(9)], &[Way::Maps(32)]),
     };
     // The window is 32 KiB, not much more than a sample.
-    Some(effort::Faster { first: Way::Runs, quick, thorough, doublings: 1.5 })
+    effort::Faster { first: Way::Runs, quick, thorough, doublings: 1.5 }
 }
 
 /// Appends a zlib stream of `src`.
@@ -209,18 +209,16 @@ fn compress_shaped(
     scratch: &mut Scratch,
 ) -> Result<(), CodecError> {
     let scratch = &mut scratch.deflate;
-    let level = if (6..=8).contains(&level) { level + 1 } else { level };
+    // Levels above 9 are taken as they are; below, our own coder counts in 32 bits.
+    let may_be_faster = level <= 9 && u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX);
+    let level = if (6..=9).contains(&level) { level + 1 } else { level };
     let mut sample = std::mem::take(&mut scratch.sample);
-    let way = match faster(level) {
-        // Our own coder counts in 32 bits.
-        Some(faster)
-            if u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX) && effort::sample(src, &mut sample) =>
-        {
-            effort::choose(Way::Level(level), &faster, sample.len(), |way, part| {
-                scratch.measure(way, shape, sample.get(part).unwrap_or_default())
-            })
-        }
-        _ => Ok(Way::Level(level)),
+    let way = if may_be_faster && effort::sample(src, &mut sample) {
+        effort::choose(Way::Level(level), &faster(level), sample.len(), |way, part| {
+            scratch.measure(way, shape, sample.get(part).unwrap_or_default())
+        })
+    } else {
+        Ok(Way::Level(level))
     };
     scratch.sample = sample;
     let way = way?;

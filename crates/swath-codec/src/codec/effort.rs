@@ -15,9 +15,9 @@ const LEAST: usize = 12 << 10;
 /// ... and no more than it takes to tell.
 const MOST: usize = 48 << 10;
 /// What a faster way may lose against the level asked for, in parts of the size.
-const MAY_LOSE: f64 = 0.007;
+const MAY_LOSE: f64 = 0.011;
 /// What the loss may grow to from the sample to the tile, by the look of it.
-const MAY_GROW_TO: f64 = 0.008;
+const MAY_GROW_TO: f64 = 0.012;
 /// A loss that is as good as none.
 const NOTHING: f64 = 0.0005;
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn takes_the_first_that_loses_next_to_nothing() {
         assert_eq!(chosen(600, &[(900, 900), (603, 603), (600, 600)], 600), (603, 603));
-        assert_eq!(chosen(600, &[(900, 900), (606, 606)], 600), (600, 600));
+        assert_eq!(chosen(600, &[(900, 900), (608, 608)], 600), (600, 600));
         assert_eq!(chosen(600, &[(500, 500)], 600), (500, 500));
     }
 
