@@ -2,28 +2,28 @@
 
 use super::fdct::{Group, LANES};
 use super::layout::{Layout, MAX_COMPONENTS};
-use super::tables::{Codes, Entry};
+use super::tables::{CHROMA, Codes, DC};
 use crate::simd::Task;
 
 /// Bytes collected before they are appended to the output.
 const BUFFER: usize = 1 << 15;
 
-/// More than an MCU can take: six blocks of 64 coefficients, none over 31 bits, every byte of which may need stuffing.
-const MCU: usize = 6 * 64 * 8;
+/// Most blocks in an MCU.
+const MCU_BLOCKS: usize = 6;
+
+/// More than an MCU can take: blocks of 64 coefficients, none over 31 bits, every byte of which may need stuffing.
+const MCU: usize = MCU_BLOCKS * 64 * 8;
 
 /// Coefficients of an MCU row, kept between tiles.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pub coefs: [Vec<i16>; MAX_COMPONENTS],
     pub masks: [Vec<u64>; MAX_COMPONENTS],
-    /// Coded data on its way out.
-    buffer: Vec<u8>,
 }
 
 impl Blocks {
     /// Makes room for an MCU row of this layout.
     pub fn fit(&mut self, layout: &Layout) {
-        self.buffer.resize(BUFFER, 0);
         for ((coefs, masks), part) in self.coefs.iter_mut().zip(&mut self.masks).zip(layout.parts()) {
             coefs.resize(part.band(), 0);
             masks.resize(part.band() / 64, 0);
@@ -31,20 +31,108 @@ impl Blocks {
     }
 }
 
-/// What goes on from one MCU row to the next.
-#[derive(Debug)]
+/// Where the symbols of the blocks go.
+pub(super) trait Sink {
+    /// Takes a symbol, given by its place in [`Codes`], and the bits that follow its code.
+    fn put(&mut self, place: u32, bits: u32);
+    /// Called after an MCU, so that room need not be made for every symbol.
+    fn end_mcu(&mut self);
+}
+
+/// Turns the blocks of an MCU row into symbols. Gives back the sink, which goes by value so that its fields can live in registers.
+pub(super) struct Walk<'t, T> {
+    pub layout: &'t Layout,
+    pub mcu_row: usize,
+    pub blocks: &'t Blocks,
+    /// DC of each component's block before.
+    pub before: &'t mut [i32; MAX_COMPONENTS],
+    pub to: T,
+}
+
+impl<T: Sink> Task for Walk<'_, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn run(self) -> T {
+        let Self { layout, mcu_row, blocks, before, mut to } = self;
+        let Blocks { coefs, masks } = blocks;
+        for mcu in 0..layout.mcus {
+            for (n, part) in layout.parts().iter().enumerate().take(MAX_COMPONENTS) {
+                let set = if part.chroma { CHROMA } else { 0 };
+                let (groups, _) = coefs[n].as_chunks::<{ 64 * LANES }>();
+                let (masks, _) = masks[n].as_chunks::<LANES>();
+                let before = &mut before[n];
+                for row in 0..part.down {
+                    for x in mcu * part.across..(mcu + 1) * part.across {
+                        let at = row * part.groups() + x / LANES;
+                        let inside = x < part.blocks && mcu_row * part.down + row < part.block_rows;
+                        match (groups.get(at), masks.get(at)) {
+                            (Some(group), Some(masks)) if inside => {
+                                block(&mut to, set, group, x % LANES, masks[x % LANES], before)
+                            }
+                            // Blocks that only fill up the MCU repeat the DC before them, which costs the least.
+                            _ => {
+                                to.put(set + DC, 0);
+                                to.put(set, 0);
+                            }
+                        }
+                    }
+                }
+            }
+            to.end_mcu();
+        }
+        to
+    }
+}
+
+#[inline(always)]
+fn block(to: &mut impl Sink, set: u32, group: &Group<i16>, lane: usize, mask: u64, before: &mut i32) {
+    let dc = i32::from(group[lane % LANES]);
+    let difference = dc - *before;
+    *before = dc;
+    let (size, bits) = category(difference);
+    to.put(set + DC + size, bits);
+
+    let mut mask = mask & !1;
+    let mut last = 0;
+    while mask != 0 {
+        let place = mask.trailing_zeros();
+        mask &= mask - 1;
+        let mut run = place - last - 1;
+        last = place;
+        while run > 15 {
+            to.put(set + 0xF0, 0);
+            run -= 16;
+        }
+        let (size, bits) = category(i32::from(group[place as usize % 64 * LANES + lane % LANES]));
+        to.put(set + (run << 4 | size), bits);
+    }
+    if last != 63 {
+        to.put(set, 0);
+    }
+}
+
+/// Size category of a value and the bits that tell it from others of that size: negative ones are counted from the lowest.
+#[inline(always)]
+fn category(value: i32) -> (u32, u32) {
+    let sign = value >> 31;
+    let size = 32 - ((value ^ sign) - sign).leading_zeros();
+    let bits = (value + sign) as u32 & ((1 << size) - 1);
+    (size, bits)
+}
+
+/// Bits that do not make a whole word yet, which go on from one MCU row to the next.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct State {
-    /// Bits not yet written, the last of them lowest.
+    /// The last of them lowest.
     bits: u64,
     /// Room left in `bits`.
     free: u32,
-    /// DC of each component's block before.
-    before: [i32; MAX_COMPONENTS],
 }
 
 impl State {
     pub fn new() -> Self {
-        Self { bits: 0, free: 64, before: [0; MAX_COMPONENTS] }
+        Self { bits: 0, free: 64 }
     }
 
     /// Appends the last bits, filled up with ones.
@@ -61,117 +149,33 @@ impl State {
     }
 }
 
-/// Writes the blocks of an MCU row.
-pub(super) struct Write<'t> {
-    pub layout: &'t Layout,
-    pub mcu_row: usize,
-    pub blocks: &'t mut Blocks,
-    /// For luminance and chrominance.
-    pub codes: [&'t Codes; 2],
-    pub state: &'t mut State,
-    pub dst: &'t mut Vec<u8>,
-}
-
-impl Task for Write<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Self { layout, mcu_row, blocks, codes, state, dst } = self;
-        let Blocks { coefs, masks, buffer } = blocks;
-        let mut to = Writer { bits: state.bits, free: state.free, buffer, at: 0 };
-        for mcu in 0..layout.mcus {
-            for (n, part) in layout.parts().iter().enumerate().take(MAX_COMPONENTS) {
-                let codes = codes[usize::from(part.chroma)];
-                let (groups, _) = coefs[n].as_chunks::<{ 64 * LANES }>();
-                let (masks, _) = masks[n].as_chunks::<LANES>();
-                let before = &mut state.before[n];
-                for row in 0..part.down {
-                    for x in mcu * part.across..(mcu + 1) * part.across {
-                        let at = row * part.groups() + x / LANES;
-                        let inside = x < part.blocks && mcu_row * part.down + row < part.block_rows;
-                        match (groups.get(at), masks.get(at)) {
-                            (Some(group), Some(masks)) if inside => {
-                                block(&mut to, codes, group, x % LANES, masks[x % LANES], before)
-                            }
-                            // Blocks that only fill up the MCU repeat the DC before them, which costs the least.
-                            _ => {
-                                to.put(codes.dc[0], 0);
-                                to.put(codes.ac[0], 0);
-                            }
-                        }
-                    }
-                }
-            }
-            if to.at > BUFFER - MCU {
-                dst.extend_from_slice(to.buffer.get(..to.at).unwrap_or_default());
-                to.at = 0;
-            }
-        }
-        dst.extend_from_slice(to.buffer.get(..to.at).unwrap_or_default());
-        (state.bits, state.free) = (to.bits, to.free);
-    }
-}
-
-#[inline(always)]
-fn block(to: &mut Writer, codes: &Codes, group: &Group<i16>, lane: usize, mask: u64, before: &mut i32) {
-    let dc = i32::from(group[lane % LANES]);
-    let difference = dc - *before;
-    *before = dc;
-    let (size, bits) = category(difference);
-    to.put(codes.dc[size as usize % 16], bits);
-
-    let mut mask = mask & !1;
-    let mut last = 0;
-    while mask != 0 {
-        let place = mask.trailing_zeros();
-        mask &= mask - 1;
-        let mut run = place - last - 1;
-        last = place;
-        while run > 15 {
-            to.put(codes.ac[0xF0], 0);
-            run -= 16;
-        }
-        let (size, bits) = category(i32::from(group[place as usize % 64 * LANES + lane % LANES]));
-        to.put(codes.ac[(run << 4 | size) as usize % 256], bits);
-    }
-    if last != 63 {
-        to.put(codes.ac[0], 0);
-    }
-}
-
-/// Size category of a value and the bits that tell it from others of that size: negative ones are counted from the lowest.
-#[inline(always)]
-fn category(value: i32) -> (u32, u64) {
-    let sign = value >> 31;
-    let size = 32 - ((value ^ sign) - sign).leading_zeros();
-    let bits = (value + sign) as u32 & ((1 << size) - 1);
-    (size, u64::from(bits))
-}
-
-struct Writer<'t> {
+/// Writes symbols with codes that are already known.
+pub(super) struct Writer<'t> {
     bits: u64,
     free: u32,
+    codes: &'t Codes,
     buffer: &'t mut [u8],
     at: usize,
+    dst: &'t mut Vec<u8>,
 }
 
-impl Writer<'_> {
-    /// Writes a code and the bits of its value.
+impl<'t> Writer<'t> {
+    /// Goes on where `state` left off; `buffer` is only lent, to be used again.
+    pub fn new(state: State, codes: &'t Codes, buffer: &'t mut Vec<u8>, dst: &'t mut Vec<u8>) -> Self {
+        buffer.resize(BUFFER, 0);
+        Self { bits: state.bits, free: state.free, codes, buffer, at: 0, dst }
+    }
+
+    /// Appends all whole words to the output.
+    pub fn pause(mut self) -> State {
+        self.drain();
+        State { bits: self.bits, free: self.free }
+    }
+
     #[inline(always)]
-    fn put(&mut self, entry: Entry, value: u64) {
-        let code = entry >> 8 | value;
-        let length = entry as u32 & 63;
-        if length < self.free {
-            self.free -= length;
-            self.bits = self.bits << length | code;
-        } else {
-            let over = length - self.free;
-            self.flush(self.bits << (self.free & 63) | code >> over);
-            self.free = 64 - over;
-            // What is above the low `over` bits has been written, and is shifted out before it could be again.
-            self.bits = code;
-        }
+    fn drain(&mut self) {
+        self.dst.extend_from_slice(self.buffer.get(..self.at).unwrap_or_default());
+        self.at = 0;
     }
 
     #[inline(always)]
@@ -192,5 +196,113 @@ impl Writer<'_> {
                 self.at += 1 + usize::from(byte == 0xFF);
             }
         }
+    }
+}
+
+impl Sink for Writer<'_> {
+    #[inline(always)]
+    fn put(&mut self, place: u32, bits: u32) {
+        let entry = self.codes.entry(place);
+        let code = entry >> 8 | u64::from(bits);
+        let length = entry as u32 & 63;
+        if length < self.free {
+            self.free -= length;
+            self.bits = self.bits << length | code;
+        } else {
+            let over = length - self.free;
+            self.flush(self.bits << (self.free & 63) | code >> over);
+            self.free = 64 - over;
+            // What is above the low `over` bits has been written, and is shifted out before it could be again.
+            self.bits = code;
+        }
+    }
+
+    #[inline(always)]
+    fn end_mcu(&mut self) {
+        if self.at > BUFFER - MCU {
+            self.drain();
+        }
+    }
+}
+
+/// Symbols of a tile that wait for its codes: looking at the coefficients again would take longer, and most of them are zero.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    /// Each with its place in the low [`PLACE_BITS`] bits and those that follow its code above. Longer than what is used of it, so that it is not
+    /// cleared again for every tile.
+    list: Vec<u32>,
+    used: usize,
+}
+
+const PLACE_BITS: u32 = Codes::COUNT.trailing_zeros();
+
+impl Tokens {
+    /// Forgets the tile before.
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Takes the symbols of an MCU row, of which there are never more than coefficients.
+    pub fn row<'t>(&'t mut self, layout: &Layout, counts: &'t mut Counts) -> Collector<'t> {
+        let most = layout.mcus * MCU_BLOCKS * 64;
+        if self.list.len() < self.used + most {
+            self.list.resize(self.used + most, 0);
+        }
+        Collector { list: self.list.get_mut(self.used..).unwrap_or_default(), at: 0, counts }
+    }
+
+    /// Keeps what a [`Collector`] got.
+    pub fn keep(&mut self, count: usize) {
+        self.used += count;
+    }
+
+    pub fn used(&self) -> &[u32] {
+        self.list.get(..self.used).unwrap_or_default()
+    }
+}
+
+/// How often each symbol occurs, by its place in [`Codes`].
+pub(super) type Counts = [u64; Codes::COUNT];
+
+/// Counts symbols and puts them aside.
+pub(super) struct Collector<'t> {
+    list: &'t mut [u32],
+    pub at: usize,
+    counts: &'t mut Counts,
+}
+
+impl Sink for Collector<'_> {
+    #[inline(always)]
+    fn put(&mut self, place: u32, bits: u32) {
+        self.counts[place as usize % Codes::COUNT] += 1;
+        if let Some(to) = self.list.get_mut(self.at) {
+            *to = bits << PLACE_BITS | place;
+            self.at += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn end_mcu(&mut self) {}
+}
+
+/// Writes symbols that were put aside.
+pub(super) struct Emit<'t> {
+    pub tokens: &'t [u32],
+    pub to: Writer<'t>,
+}
+
+impl<'t> Task for Emit<'t> {
+    type Output = Writer<'t>;
+
+    #[inline(always)]
+    fn run(self) -> Writer<'t> {
+        let Self { tokens, mut to } = self;
+        for tokens in tokens.chunks(MCU_BLOCKS * 64) {
+            for &token in tokens {
+                to.put(token % Codes::COUNT as u32, token >> PLACE_BITS);
+            }
+            to.end_mcu();
+        }
+        to
     }
 }

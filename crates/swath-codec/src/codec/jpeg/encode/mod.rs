@@ -1,25 +1,26 @@
 //! The JPEG encoder for TIFF compression 7, written so that tiles come out as GDAL and libtiff would have written them: baseline frames of 8 bits,
 //! extended sequential ones of 12, as abbreviated streams that share the tables of the `JPEGTables` field.
 //!
-//! Transform, rounding, subsampling and edges are libjpeg's to the bit, so a tile decodes to the same samples whichever of the two wrote it.
+//! Transform, rounding, subsampling, edges and the choice of codes are libjpeg's to the bit, so a tile is the same whichever of the two wrote it.
 
 #![forbid(unsafe_code)]
 
 mod entropy;
 mod fdct;
 mod layout;
+mod optimal;
 mod planes;
 mod sample;
 mod standard;
 mod tables;
 
 use crate::simd::widest;
-use entropy::{Blocks, State, Write};
+use entropy::{Blocks, Counts, Emit, State, Tokens, Walk, Writer};
 use fdct::Transform;
 use layout::{Layout, MAX_COMPONENTS};
 use planes::{Band, Fill};
 use sample::Sample;
-use tables::{Codes, Quant};
+use tables::{CHROMA, Codes, DC, Quant, Table};
 
 /// Most columns or rows: libjpeg's limit, a little under what the frame header can say.
 pub const MAX_SIDE: u32 = 65500;
@@ -36,6 +37,16 @@ pub enum Color {
     YCbCr,
 }
 
+/// Which Huffman tables to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Huffman {
+    /// Fixed ones, which are part of `JPEGTables` (`JPEGTABLESMODE=3` of GDAL). The faster way.
+    Standard,
+    /// The best for each tile, which are part of it (GDAL's default). The smaller way.
+    PerTile,
+}
+
 /// How to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -50,6 +61,8 @@ pub struct Settings {
     pub components: u8,
     /// Bits in a sample: 8 or 12.
     pub precision: u8,
+    /// Which Huffman tables to use.
+    pub huffman: Huffman,
 }
 
 /// Interleaved samples, row after row: bytes for 8-bit frames, words for 12-bit ones (where values over 4095 count as 4095).
@@ -73,12 +86,22 @@ impl<'t> From<&'t [u16]> for Samples<'t> {
     }
 }
 
-/// Working memory that grows to an MCU row of the widest tile and is then used again.
+/// Working memory that grows to an MCU row of the widest tile and is then used again. With [`Huffman::PerTile`] it also grows to the coefficients of the
+/// largest tile that are not zero, four bytes each.
 #[derive(Debug, Default)]
 pub struct Scratch {
     bytes: Band<u8>,
     words: Band<u16>,
+    work: Work,
+}
+
+/// What does not depend on the width of samples.
+#[derive(Debug, Default)]
+struct Work {
     blocks: Blocks,
+    tokens: Tokens,
+    /// Coded data on its way out.
+    buffer: Vec<u8>,
 }
 
 /// An encoder for the tiles of one image.
@@ -87,13 +110,14 @@ pub struct Encoder {
     settings: Settings,
     /// For luminance and chrominance.
     quants: [Quant; 2],
-    codes: Box<[Codes; 2]>,
+    /// Fixed codes, if those are asked for.
+    codes: Option<Box<Codes>>,
 }
 
 impl Encoder {
     /// Checks the settings and makes the tables.
     pub fn new(settings: Settings) -> Result<Self, String> {
-        let Settings { quality, subsampling, color, components, precision } = settings;
+        let Settings { quality, subsampling, color, components, precision, huffman } = settings;
         if !(1..=100).contains(&quality) {
             return Err(format!("JPEG quality is {quality}, not 1 to 100"));
         }
@@ -118,18 +142,21 @@ impl Encoder {
         Ok(Self {
             settings,
             quants: [false, true].map(|chroma| Quant::new(chroma, quality)),
-            codes: Box::new([false, true].map(|chroma| Codes::new(precision, chroma))),
+            codes: (huffman == Huffman::Standard)
+                .then(|| Box::new(Codes::new(&[false, true].map(|chroma| Table::standard(precision, chroma))))),
         })
     }
 
-    /// The stream of the `JPEGTables` field: quantisation and Huffman tables, in libtiff's order.
+    /// The stream of the `JPEGTables` field: quantisation tables, and Huffman tables where all tiles have the same, in libtiff's order.
     pub fn tables(&self) -> Vec<u8> {
         let mut dst = vec![0xFF, 0xD8];
         for (slot, quant) in (0..).zip(self.used_quants()) {
             quant.write(slot, &mut dst);
         }
-        for (chroma, _) in [false, true].into_iter().zip(self.used_quants()) {
-            tables::write_huffman(self.settings.precision, chroma, &mut dst);
+        if self.settings.huffman == Huffman::Standard {
+            for &chroma in self.used_sets() {
+                tables::write_huffman(&Table::standard(self.settings.precision, chroma), chroma, &mut dst);
+            }
         }
         dst.extend([0xFF, 0xD9]);
         dst
@@ -162,19 +189,21 @@ impl Encoder {
         }
         let count = usize::from(components);
         let layout = Layout::new(width as usize, height as usize, count, subsampling, color == Color::YCbCr);
-        self.headers(&layout, dst);
         match src {
-            Samples::Bytes(samples) => self.scan(&layout, samples, &mut scratch.bytes, &mut scratch.blocks, dst),
-            Samples::Words(samples) => self.scan(&layout, samples, &mut scratch.words, &mut scratch.blocks, dst),
+            Samples::Bytes(samples) => self.stream(&layout, samples, &mut scratch.bytes, &mut scratch.work, dst),
+            Samples::Words(samples) => self.stream(&layout, samples, &mut scratch.words, &mut scratch.work, dst),
         }
-        dst.extend([0xFF, 0xD9]);
         Ok(())
+    }
+
+    /// Whether the tables that components use are those of chrominance.
+    fn used_sets(&self) -> &'static [bool] {
+        if self.settings.color == Color::YCbCr { &[false, true] } else { &[false] }
     }
 
     /// Quantisation tables that a component uses.
     fn used_quants(&self) -> &[Quant] {
-        let [luma, _] = &self.quants;
-        if self.settings.color == Color::YCbCr { &self.quants } else { std::slice::from_ref(luma) }
+        self.quants.get(..self.used_sets().len()).unwrap_or_default()
     }
 
     /// The identifiers libjpeg gives the components, which nothing in a TIFF file depends on.
@@ -186,8 +215,8 @@ impl Encoder {
         }
     }
 
-    /// Appends SOI, the frame header and the scan header.
-    fn headers(&self, layout: &Layout, dst: &mut Vec<u8>) {
+    /// Appends SOI and the frame header.
+    fn frame_header(&self, layout: &Layout, dst: &mut Vec<u8>) {
         let Settings { components, precision, .. } = self.settings;
         let baseline = precision == 8 && !self.used_quants().iter().any(Quant::is_wide);
         dst.extend([0xFF, 0xD8, 0xFF, if baseline { 0xC0 } else { 0xC1 }, 0, 8 + 3 * components, precision]);
@@ -197,6 +226,11 @@ impl Encoder {
         for (id, part) in self.ids().into_iter().zip(layout.parts()) {
             dst.extend([id, (part.across as u8) << 4 | part.down as u8, u8::from(part.chroma)]);
         }
+    }
+
+    /// Appends the scan header.
+    fn scan_header(&self, layout: &Layout, dst: &mut Vec<u8>) {
+        let components = self.settings.components;
         dst.extend([0xFF, 0xDA, 0, 6 + 2 * components, components]);
         for (id, part) in self.ids().into_iter().zip(layout.parts()) {
             dst.extend([id, u8::from(part.chroma) * 0x11]);
@@ -204,13 +238,61 @@ impl Encoder {
         dst.extend([0, 63, 0]);
     }
 
-    /// Appends the coded data. An MCU row at a time, so that its planes and coefficients stay in the cache.
-    fn scan<S: Sample>(&self, layout: &Layout, src: &[S], band: &mut Band<S>, blocks: &mut Blocks, dst: &mut Vec<u8>) {
+    /// Appends the whole stream.
+    fn stream<S: Sample>(&self, layout: &Layout, src: &[S], band: &mut Band<S>, work: &mut Work, dst: &mut Vec<u8>) {
+        let Work { blocks, tokens, buffer } = work;
+        let mut state = State::new();
+        let mut before = [0; MAX_COMPONENTS];
+        self.frame_header(layout, dst);
+        if let Some(codes) = &self.codes {
+            self.scan_header(layout, dst);
+            self.rows(layout, src, band, blocks, |mcu_row, blocks| {
+                let to = Writer::new(state, codes, buffer, dst);
+                state = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).pause();
+            });
+        } else {
+            let mut counts: Counts = [0; Codes::COUNT];
+            tokens.clear();
+            self.rows(layout, src, band, blocks, |mcu_row, blocks| {
+                let to = tokens.row(layout, &mut counts);
+                let count = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).at;
+                tokens.keep(count);
+            });
+            let codes = self.best_codes(&counts, dst);
+            self.scan_header(layout, dst);
+            let to = Writer::new(state, &codes, buffer, dst);
+            state = widest(Emit { tokens: tokens.used(), to }).pause();
+        }
+        state.finish(dst);
+        dst.extend([0xFF, 0xD9]);
+    }
+
+    /// The shortest codes for a tile with these symbols; appends their tables.
+    fn best_codes(&self, counts: &Counts, dst: &mut Vec<u8>) -> Codes {
+        let sets = counts.chunks_exact(CHROMA as usize).zip(self.used_sets());
+        let tables: Vec<[Table; 2]> = sets
+            .map(|(counts, &chroma)| {
+                let (ac, dc) = counts.split_at(DC as usize);
+                let tables = [dc, ac].map(optimal::table);
+                tables::write_huffman(&tables, chroma, dst);
+                tables
+            })
+            .collect();
+        Codes::new(&tables)
+    }
+
+    /// Quantises an MCU row at a time and hands it on, so that its planes and coefficients stay in the cache.
+    fn rows<S: Sample>(
+        &self,
+        layout: &Layout,
+        src: &[S],
+        band: &mut Band<S>,
+        blocks: &mut Blocks,
+        mut each: impl FnMut(usize, &Blocks),
+    ) {
         band.fit(layout);
         blocks.fit(layout);
         let [luma, chroma] = &self.quants;
-        let [luma_codes, chroma_codes] = &*self.codes;
-        let mut state = State::new();
         let rows = layout.width * layout.parts().len() * layout.down * 8;
         for (mcu_row, src) in src.chunks(rows.max(1)).enumerate().take(layout.mcu_rows) {
             widest(Fill { layout, convert: self.settings.color == Color::YCbCr, src, band });
@@ -219,10 +301,8 @@ impl Encoder {
                 let quant = if part.chroma { chroma } else { luma };
                 widest(Transform { plane, stride: part.stride, quant, coefs, masks });
             }
-            let codes = [luma_codes, chroma_codes];
-            widest(Write { layout, mcu_row, blocks, codes, state: &mut state, dst });
+            each(mcu_row, blocks);
         }
-        state.finish(dst);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Turns the fixed tables and a quality into what the loops look up and what the `JPEGTables` field says.
+//! Turns tables and a quality into what the loops look up and what the segments of the stream say.
 
-use super::standard::{BITS_8, BITS_12, QUANT, Set, Spec, ZIGZAG};
+use super::standard::{BITS_8, BITS_12, QUANT, Spec, ZIGZAG};
 
 /// A quantisation table.
 #[derive(Debug, Clone)]
@@ -43,48 +43,38 @@ impl Quant {
     }
 }
 
-/// The Huffman tables of a component in the form its coefficients are written with.
-#[derive(Debug, Clone)]
-pub(super) struct Codes {
-    /// By size category.
-    pub dc: [Entry; 16],
-    /// By run and size category.
-    pub ac: [Entry; 256],
+/// A Huffman table as DHT has it: how many codes there are of each length, and the symbols from the shortest code on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub counts: [u8; 16],
+    pub symbols: Vec<u8>,
 }
 
-/// A code with as many zero bits after it as its size category has, above eight bits with the length of both together. One lookup and one OR then make
-/// the whole of what a coefficient becomes.
-pub(super) type Entry = u64;
+impl Table {
+    /// The fixed tables for DC and for AC, of luminance or chrominance.
+    pub fn standard(precision: u8, chroma: bool) -> [Self; 2] {
+        let (set, slot) = (if precision > 8 { &BITS_12 } else { &BITS_8 }, usize::from(chroma));
+        let (dc, ac) = (&set.dc[slot], &set.ac[slot]);
+        [
+            Self { counts: dc.counts, symbols: dc.symbols.to_vec() },
+            Self { counts: ac.counts, symbols: ac_symbols(ac, set.largest).collect() },
+        ]
+    }
 
-impl Codes {
-    /// Of 8-bit or 12-bit frames, luminance or chrominance.
-    pub fn new(precision: u8, chroma: bool) -> Self {
-        let (set, slot) = (set(precision), usize::from(chroma));
-        let mut codes = Self { dc: [0; 16], ac: [0; 256] };
-        assign(&set.dc[slot].counts, set.dc[slot].symbols.iter().copied(), &mut codes.dc);
-        assign(&set.ac[slot].counts, ac_symbols(&set.ac[slot], set.largest), &mut codes.ac);
-        codes
+    /// Appends a DHT segment.
+    pub fn write(&self, id: u8, dst: &mut Vec<u8>) {
+        dst.extend([0xFF, 0xC4]);
+        dst.extend((self.symbols.len() as u16 + 19).to_be_bytes());
+        dst.push(id);
+        dst.extend(self.counts);
+        dst.extend(&self.symbols);
     }
 }
 
-/// Appends the DHT segments of luminance or chrominance, one for DC and one for AC.
-pub(super) fn write_huffman(precision: u8, chroma: bool, dst: &mut Vec<u8>) {
-    let (set, slot) = (set(precision), usize::from(chroma));
-    let (dc, ac) = (&set.dc[slot], &set.ac[slot]);
-    segment(slot as u8, &dc.counts, dc.symbols.to_vec(), dst);
-    segment(0x10 | slot as u8, &ac.counts, ac_symbols(ac, set.largest).collect(), dst);
-}
-
-fn set(precision: u8) -> &'static Set {
-    if precision > 8 { &BITS_12 } else { &BITS_8 }
-}
-
-fn segment(id: u8, counts: &[u8; 16], symbols: Vec<u8>, dst: &mut Vec<u8>) {
-    dst.extend([0xFF, 0xC4]);
-    dst.extend((symbols.len() as u16 + 19).to_be_bytes());
-    dst.push(id);
-    dst.extend(counts);
-    dst.extend(symbols);
+/// Appends the DHT segments of luminance or chrominance.
+pub(super) fn write_huffman([dc, ac]: &[Table; 2], chroma: bool, dst: &mut Vec<u8>) {
+    dc.write(u8::from(chroma), dst);
+    ac.write(0x10 | u8::from(chroma), dst);
 }
 
 /// The listed symbols, then all the others that can occur.
@@ -94,11 +84,48 @@ fn ac_symbols(spec: &Spec, largest: u8) -> impl Iterator<Item = u8> {
     listed.iter().copied().chain((0..=255).filter(move |s| occurs(*s) && !listed.contains(s)))
 }
 
+/// Where the symbols of DC tables begin, after those of the AC table.
+pub(super) const DC: u32 = 256;
+/// Where the symbols of chrominance begin, after those of luminance.
+pub(super) const CHROMA: u32 = 512;
+
+/// All Huffman codes of a scan in the form coefficients are written with, in one table, so that a symbol is one number whatever it is of.
+#[derive(Debug, Clone)]
+pub(super) struct Codes {
+    entries: [Entry; Self::COUNT],
+}
+
+/// A code with as many zero bits after it as its size category has, above eight bits with the length of both together. One lookup and one OR then make
+/// the whole of what a coefficient becomes.
+pub(super) type Entry = u64;
+
+impl Codes {
+    /// Places in the table.
+    pub const COUNT: usize = 2 * CHROMA as usize;
+
+    /// From the tables for DC and for AC of luminance, then chrominance.
+    pub fn new<'t>(tables: impl IntoIterator<Item = &'t [Table; 2]>) -> Self {
+        let mut codes = Self { entries: [0; Self::COUNT] };
+        for (entries, [dc, ac]) in codes.entries.chunks_exact_mut(CHROMA as usize).zip(tables) {
+            let (ac_entries, dc_entries) = entries.split_at_mut(DC as usize);
+            assign(dc, dc_entries);
+            assign(ac, ac_entries);
+        }
+        codes
+    }
+
+    #[inline(always)]
+    pub fn entry(&self, place: u32) -> Entry {
+        self.entries[place as usize % Self::COUNT]
+    }
+}
+
 /// Codes count up, and double from one length to the next.
-fn assign(counts: &[u8; 16], mut symbols: impl Iterator<Item = u8>, entries: &mut [Entry]) {
+fn assign(table: &Table, entries: &mut [Entry]) {
+    let mut symbols = table.symbols.iter();
     let mut code = 0u64;
-    for (length, &count) in (1u64..).zip(counts) {
-        for symbol in symbols.by_ref().take(usize::from(count)) {
+    for (length, &count) in (1u64..).zip(&table.counts) {
+        for &symbol in symbols.by_ref().take(usize::from(count)) {
             let size = u64::from(symbol & 15);
             if let Some(entry) = entries.get_mut(usize::from(symbol)) {
                 *entry = code << (size + 8) | (length + size);

@@ -6,8 +6,14 @@ use super::fdct::quantise;
 use super::*;
 use crate::codec::jpeg as decoder;
 
-const YCBCR_420: Settings =
-    Settings { quality: 90, subsampling: (2, 2), color: Color::YCbCr, components: 3, precision: 8 };
+const YCBCR_420: Settings = Settings {
+    quality: 90,
+    subsampling: (2, 2),
+    color: Color::YCbCr,
+    components: 3,
+    precision: 8,
+    huffman: Huffman::Standard,
+};
 
 fn wave(n: u32) -> u32 {
     (n % 512).abs_diff(256).min(255)
@@ -60,11 +66,11 @@ fn psnr(a: &[u16], b: &[u16], precision: u8) -> f64 {
 
 fn all_settings(quality: u8) -> Vec<Settings> {
     let mut all = Vec::new();
-    for precision in [8, 12] {
+    for (precision, huffman) in [8, 12].into_iter().flat_map(|p| [(p, Huffman::Standard), (p, Huffman::PerTile)]) {
         for subsampling in [(1, 1), (2, 1), (2, 2)] {
-            all.push(Settings { quality, subsampling, color: Color::YCbCr, components: 3, precision });
+            all.push(Settings { quality, subsampling, precision, huffman, ..YCBCR_420 });
         }
-        let plain = Settings { quality, subsampling: (1, 1), color: Color::Rgb, components: 3, precision };
+        let plain = Settings { quality, subsampling: (1, 1), color: Color::Rgb, precision, huffman, ..YCBCR_420 };
         all.push(plain);
         all.extend((1..=4).map(|components| Settings { color: Color::Gray, components, ..plain }));
     }
@@ -116,6 +122,8 @@ fn extremes_survive_the_decoder() {
         };
         for samples in [noisy, (0..count).map(tall).collect()] {
             let tile = encoded(&encoder, 64, 64, &samples, &mut Scratch::default());
+            // What callers make room for: 16 bits of code and 15 of value for each coefficient, and a zero after each byte.
+            assert!(tile.len() <= 1024 + samples.len() * 31 / 4);
             let got = psnr(&samples, &decoded(&encoder, &tile), settings.precision);
             // Subsampled noise in chrominance is lost; that it decodes without damage is what is asked.
             assert!(settings.subsampling != (1, 1) || got > 40.0, "{settings:?}: {got:.1} dB");
@@ -132,22 +140,131 @@ fn hash(bytes: &[u8]) -> u64 {
 fn tiles_are_those_of_gdal() {
     let rgb = Settings { subsampling: (1, 1), color: Color::Rgb, ..YCBCR_420 };
     let gray = Settings { color: Color::Gray, components: 1, ..rgb };
-    // Hashes of JPEGTables and of the one strip in files that GDAL 3.12.2 wrote (COMPRESS=JPEG, JPEGTABLESMODE=3).
-    let cases: [(Settings, u32, u32, u64, u64); 7] = [
-        (YCBCR_420, 77, 50, 0x2420_6A6F_396B_04C7, 0x18B0_C0FC_9304_C864),
-        (Settings { quality: 75, ..YCBCR_420 }, 64, 64, 0x0233_54A3_A7E0_867D, 0x63E1_9019_895F_5893),
-        (Settings { quality: 8, ..YCBCR_420 }, 33, 37, 0xA04A_434F_4FDE_DFC9, 0xF2AC_4F9A_A0EA_73AF),
-        (rgb, 45, 23, 0xF347_ADF8_EB0C_5DFB, 0x964C_E7D9_DAD2_64E3),
-        (gray, 90, 41, 0xF347_ADF8_EB0C_5DFB, 0xFB55_55F9_C68F_4E01),
-        (Settings { components: 2, quality: 100, ..gray }, 31, 31, 0x1196_A2B4_5E2F_CBBB, 0xEA7E_6902_A38C_1ACA),
-        (Settings { components: 4, quality: 75, ..gray }, 40, 24, 0x3F64_69FE_31FB_82A5, 0xF2C5_6351_CC57_6E41),
+    // Hashes of JPEGTables and of the one strip in files that GDAL 3.12.2 wrote (COMPRESS=JPEG), with JPEGTABLESMODE=3 and by default.
+    let cases = [
+        (
+            YCBCR_420,
+            77,
+            50,
+            [0x2420_6A6F_396B_04C7, 0x18B0_C0FC_9304_C864],
+            [0xB5B1_ED9D_7B5D_5273, 0x3E66_9D82_A52D_A4F3],
+        ),
+        (
+            Settings { quality: 75, ..YCBCR_420 },
+            64,
+            64,
+            [0x0233_54A3_A7E0_867D, 0x63E1_9019_895F_5893],
+            [0x0FB9_112F_78D4_F259, 0x9567_37F1_B9A1_8CEC],
+        ),
+        (
+            Settings { quality: 8, ..YCBCR_420 },
+            33,
+            37,
+            [0xA04A_434F_4FDE_DFC9, 0xF2AC_4F9A_A0EA_73AF],
+            [0xC8F4_FDC1_1CA4_791D, 0xE07E_2BF4_0BB3_C923],
+        ),
+        (rgb, 45, 23, [0xF347_ADF8_EB0C_5DFB, 0x964C_E7D9_DAD2_64E3], [0x37BE_58B0_9D54_ECF3, 0xA1EB_2581_C399_7901]),
+        (gray, 90, 41, [0xF347_ADF8_EB0C_5DFB, 0xFB55_55F9_C68F_4E01], [0x37BE_58B0_9D54_ECF3, 0x14B4_F312_01A7_64A4]),
+        (
+            Settings { components: 2, quality: 100, ..gray },
+            31,
+            31,
+            [0x1196_A2B4_5E2F_CBBB, 0xEA7E_6902_A38C_1ACA],
+            [0xF0F4_8A9C_F329_EAB3, 0xFEC0_6B3F_32EF_AC00],
+        ),
+        (
+            Settings { components: 4, quality: 75, ..gray },
+            40,
+            24,
+            [0x3F64_69FE_31FB_82A5, 0xF2C5_6351_CC57_6E41],
+            [0xB88A_931D_0B58_D2E5, 0x324D_8775_FC78_8FC8],
+        ),
     ];
-    for (settings, width, height, tables, tile) in cases {
-        let encoder = Encoder::new(settings).unwrap();
-        let samples = picture(width, height, settings.components.into(), 8);
-        assert_eq!(hash(&encoder.tables()), tables, "tables of {settings:?}");
-        let got = encoded(&encoder, width, height, &samples, &mut Scratch::default());
-        assert_eq!(hash(&got), tile, "tile of {settings:?}");
+    for (settings, width, height, standard, per_tile) in cases {
+        for (huffman, [tables, tile]) in [(Huffman::Standard, standard), (Huffman::PerTile, per_tile)] {
+            let encoder = Encoder::new(Settings { huffman, ..settings }).unwrap();
+            let samples = picture(width, height, settings.components.into(), 8);
+            assert_eq!(hash(&encoder.tables()), tables, "tables of {settings:?}, {huffman:?}");
+            let got = encoded(&encoder, width, height, &samples, &mut Scratch::default());
+            assert_eq!(hash(&got), tile, "tile of {settings:?}, {huffman:?}");
+        }
+    }
+}
+
+/// Constant tiles have one symbol in each AC table and hardly more in DC ones.
+#[test]
+fn constant_tiles_survive_the_decoder() {
+    for settings in all_settings(100) {
+        let (encoder, mut scratch) = (Encoder::new(settings).unwrap(), Scratch::default());
+        let middle = 1u16 << (settings.precision - 1);
+        // Noise first: of its symbols nothing may be left.
+        let noise: Vec<u16> = picture(40, 24, settings.components.into(), settings.precision);
+        encoded(&encoder, 40, 24, &noise, &mut scratch);
+        for (side, value) in
+            [1, 8, 9, 40].into_iter().flat_map(|side| [0, 1, middle, 2 * middle - 1].map(|v| (side, v)))
+        {
+            let samples = vec![value; (side * side) as usize * usize::from(settings.components)];
+            let tile = encoded(&encoder, side, side, &samples, &mut scratch);
+            assert_eq!(decoded(&encoder, &tile), samples, "{settings:?}, {value}");
+        }
+    }
+}
+
+#[test]
+fn tables_for_a_tile_make_it_smaller_than_fixed_ones() {
+    for standard in all_settings(75).into_iter().filter(|s| s.huffman == Huffman::Standard) {
+        let samples = picture(256, 256, standard.components.into(), standard.precision);
+        let [fixed, best] = [Huffman::Standard, Huffman::PerTile].map(|huffman| {
+            let encoder = Encoder::new(Settings { huffman, ..standard }).unwrap();
+            let tile = encoded(&encoder, 256, 256, &samples, &mut Scratch::default());
+            (decoded(&encoder, &tile), tile.len())
+        });
+        assert_eq!(fixed.0, best.0, "{standard:?}");
+        assert!(best.1 < fixed.1, "{standard:?}: {} against {}", best.1, fixed.1);
+    }
+}
+
+#[test]
+fn optimal_codes_are_complete_but_for_the_reserved_one() {
+    let bits = |counts: &[u64]| {
+        let table = optimal::table(counts);
+        let total: usize = table.counts.iter().map(|&n| usize::from(n)).sum();
+        assert_eq!(total, table.symbols.len());
+        assert_eq!(total, counts.iter().filter(|&&n| n > 0).count());
+        let mut lengths = (1..=16).zip(table.counts).flat_map(|(length, n)| std::iter::repeat_n(length, n.into()));
+        let mut room = 1i64 << 16;
+        let mut bits = 0;
+        for &symbol in &table.symbols {
+            let length: u32 = lengths.next().unwrap();
+            room -= 1 << (16 - length);
+            bits += counts[usize::from(symbol)] * u64::from(length);
+        }
+        // Only one code is free, and it is one of the longest.
+        let longest = table.counts.iter().rposition(|&n| n > 0).map_or(0, |n| n + 1);
+        assert!(total == 0 || room == 1 << (16 - longest), "{room} left, longest {longest}");
+        bits
+    };
+    assert_eq!(bits(&[0; 256]), 0);
+    assert_eq!(bits(&[0, 5, 0]), 5);
+    assert_eq!(bits(&[1, 1, 1]), 6);
+    assert_eq!(bits(&[1; 256]), 255 * 8 + 9);
+    assert_eq!(bits(&[8, 4, 2, 1]), 8 + 2 * 4 + 3 * 2 + 4);
+    // Fibonacci numbers and powers make codes as long as there are symbols, which the limit must bring down to 16 bits: how is libjpeg's choice, here from
+    // a tile GDAL wrote.
+    let mut skewed = vec![65536, 1, 2];
+    while skewed.len() < 22 {
+        skewed.push(skewed.iter().rev().take(2).sum());
+    }
+    bits(&skewed);
+    assert_eq!(optimal::table(&skewed).counts, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 2, 7]);
+    bits(&std::array::from_fn::<u64, 45, _>(|n| 1 << n));
+    let mut state = 1u32;
+    for count in 1..=256 {
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            u64::from(state >> (state % 31))
+        };
+        bits(&(0..count).map(|_| random()).collect::<Vec<_>>());
     }
 }
 
@@ -175,11 +292,12 @@ fn quantisation_is_exact_division() {
 #[test]
 fn every_symbol_has_a_code_and_none_is_all_ones() {
     for (precision, dc_sizes, ac_sizes) in [(8, 0..12, 1..11), (12, 0..16, 1..15)] {
-        for chroma in [false, true] {
-            let codes = Codes::new(precision, chroma);
-            let check = |entries: &[u64], symbols: Vec<usize>| {
+        let codes = Codes::new(&[false, true].map(|chroma| Table::standard(precision, chroma)));
+        for set in [0, CHROMA] {
+            let check = |first: u32, symbols: Vec<usize>| {
                 let mut room = 1u32 << 16;
-                for (symbol, &entry) in entries.iter().enumerate() {
+                for symbol in 0..256 {
+                    let entry = codes.entry(first + symbol as u32);
                     assert_eq!(entry != 0, symbols.contains(&symbol), "{symbol:#x}");
                     if entry != 0 {
                         room -= 1 << (16 - ((entry & 63) as usize - symbol % 16));
@@ -187,9 +305,9 @@ fn every_symbol_has_a_code_and_none_is_all_ones() {
                 }
                 assert!(room >= 1, "the all-ones code must stay free");
             };
-            check(&codes.dc, dc_sizes.clone().collect());
+            check(set + DC, dc_sizes.clone().collect());
             let pairs = (0..16).flat_map(|run| ac_sizes.clone().map(move |size| run << 4 | size));
-            check(&codes.ac, pairs.chain([0x00, 0xF0]).collect());
+            check(set, pairs.chain([0x00, 0xF0]).collect());
         }
     }
 }
