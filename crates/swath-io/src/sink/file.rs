@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io,
+    io::{self, Read, Seek, Write},
     ops::Range,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
@@ -31,8 +31,8 @@ impl FileSink {
     pub fn create(path: impl AsRef<Path>) -> Result<Self, SinkError> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        // A link stays a link: the file it names is replaced.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        // A link stays a link: the file it names is replaced, or made.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| follow(path));
         let existing = fs::metadata(&target).ok();
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
             let source = io::Error::new(io::ErrorKind::IsADirectory, "this is a folder");
@@ -56,6 +56,28 @@ impl FileSink {
             let _ = fs::set_permissions(part, metadata.permissions());
         }
         Ok(sink)
+    }
+
+    /// Begins a file in the folder for temporary files that never gets a name: where the system allows, not even a killed
+    /// writer leaves it behind, and nobody can put a link in its place.
+    pub(super) fn spool() -> Result<Self, SinkError> {
+        let folder = std::env::temp_dir();
+        remove_leftovers(&folder, SPOOL);
+        let (file, part) = create_part(&folder, SPOOL)
+            .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
+        let unnamed = cfg!(unix) && fs::remove_file(&part).is_ok();
+        let name = part.display().to_string();
+        Ok(Self { file, name, target: part.clone(), part: (!unnamed).then_some(part) })
+    }
+
+    /// Copies its first `size` bytes to a stream.
+    pub(super) fn copy_to(&self, size: u64, stream: &mut impl Write) -> io::Result<()> {
+        self.file.set_len(size)?;
+        let mut file = &self.file;
+        file.rewind()?;
+        let copied = io::copy(&mut file.take(size), stream)?;
+        stream.flush()?;
+        if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     /// Moves what follows `gaps` down, by reading and writing it.
@@ -92,6 +114,17 @@ pub fn create(path: impl AsRef<Path>) -> Result<Box<dyn Sink>, SinkError> {
     Ok(Box::new(FileSink::create(path)?))
 }
 
+/// The file that a link names, though there is none yet.
+fn follow(path: &Path) -> PathBuf {
+    let mut target = path.to_owned();
+    // As many links as Linux follows.
+    for _ in 0..40 {
+        let Ok(next) = fs::read_link(&target) else { break };
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    target
+}
+
 /// What the siblings of a target have in their names. Of fixed length, so that a long name does not become too long.
 fn mark(target: &Path) -> String {
     // FNV-1a: the next version of this library has to find the same name.
@@ -104,6 +137,8 @@ fn mark(target: &Path) -> String {
 
 /// The end of their names.
 const PART: &str = ".part";
+/// How the names of files begin that are made for a stream.
+const SPOOL: &str = ".swath-spool-";
 
 fn create_part(folder: &Path, mark: &str) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -314,6 +349,20 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&real).unwrap(), b"new");
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn link_to_nothing_stays_a_link_and_gets_its_file() {
+        let folder = folder("dangling");
+        let link = folder.join("link.tif");
+        std::os::unix::fs::symlink("real.tif", &link).unwrap();
+        let sink = Box::new(FileSink::create(&link).unwrap());
+        sink.write_at(0, b"new").unwrap();
+        sink.commit(3).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(folder.join("real.tif")).unwrap(), b"new");
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -1,18 +1,12 @@
 //! A pipe or device that takes bytes in order only: the file is made aside, then copied.
 
-use std::{
-    fs::{self, OpenOptions},
-    io::{self, Read, Seek, Write},
-    ops::Range,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{io::Write, ops::Range};
 
 use super::{Sink, SinkError, file::FileSink};
 
 /// Makes the file in the folder for temporary files and copies it to a stream at the end.
 pub struct StreamSink<W> {
-    spool: Option<FileSink>,
-    path: std::path::PathBuf,
+    spool: FileSink,
     name: String,
     stream: W,
 }
@@ -29,14 +23,7 @@ impl<W: Write + Send + Sync> StreamSink<W> {
     /// # Errors
     /// When no temporary file can be made.
     pub fn new(name: impl Into<String>, stream: W) -> Result<Self, SinkError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("swath-spool-{}-{number}", std::process::id()));
-        Ok(Self { spool: Some(FileSink::create(&path)?), path, name: name.into(), stream })
-    }
-
-    fn spool(&self) -> Result<&FileSink, SinkError> {
-        self.spool.as_ref().ok_or_else(|| SinkError::io("cannot write", io::ErrorKind::NotConnected.into()))
+        Ok(Self { spool: FileSink::spool()?, name: name.into(), stream })
     }
 }
 
@@ -46,24 +33,57 @@ impl<W: Write + Send + Sync> Sink for StreamSink<W> {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError> {
-        self.spool()?.write_at(offset, bytes)
+        self.spool.write_at(offset, bytes)
     }
 
     fn remove(&mut self, gaps: &[Range<u64>], size: u64) -> Result<(), SinkError> {
-        self.spool.as_mut().map_or(Ok(()), |spool| spool.remove(gaps, size))
+        self.spool.remove(gaps, size)
     }
 
     fn commit(mut self: Box<Self>, size: u64) -> Result<(), SinkError> {
-        let Some(spool) = self.spool.take() else { return Ok(()) };
-        Box::new(spool).commit(size)?;
-        let copy = (|| {
-            let mut file = OpenOptions::new().read(true).open(&self.path)?;
-            file.rewind()?;
-            let copied = io::copy(&mut file.take(size), &mut self.stream)?;
-            self.stream.flush()?;
-            if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
-        })();
-        let _ = fs::remove_file(&self.path);
-        copy.map_err(|source| SinkError::io("cannot copy the file to the stream", source))
+        let copied = self.spool.copy_to(size, &mut self.stream);
+        copied.map_err(|source| SinkError::io("cannot copy the file to the stream", source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn stream_gets_the_file_in_order() {
+        let out = Shared::default();
+        let mut sink = Box::new(StreamSink::new("pipe", out.clone()).unwrap());
+        sink.write_at(8192, b"end").unwrap();
+        sink.write_at(0, b"start").unwrap();
+        sink.remove(&[4096..8192], 8195).unwrap();
+        sink.commit(4099).unwrap();
+        let found = out.0.lock().unwrap().clone();
+        assert_eq!((found.len(), &found[..5], &found[4096..]), (4099, &b"start"[..], &b"end"[..]));
+    }
+
+    /// A name that can be guessed is a name under which somebody else can put a link to a file of ours.
+    #[cfg(unix)]
+    #[test]
+    fn spool_has_no_name_that_others_could_take_or_find() {
+        let sink = StreamSink::new("pipe", Shared::default()).unwrap();
+        assert!(!std::path::Path::new(sink.spool.name()).exists());
     }
 }
