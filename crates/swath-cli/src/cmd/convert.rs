@@ -46,11 +46,14 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         dataset.convert(&args.output, &convert, &write)
     };
     bar.clear();
-    if cancel.is_cancelled() {
-        eprintln!("interrupted: {} is as it was", args.output.display());
-        return Ok(ExitCode::from(130));
-    }
-    let converted = converted?;
+    let converted = match converted {
+        // What fails after an interrupt fails because of it; what is complete in spite of it is complete.
+        Err(_) if cancel.is_cancelled() => {
+            eprintln!("interrupted: {} is as it was", args.output.display());
+            return Ok(ExitCode::from(130));
+        }
+        other => other?,
+    };
     if !args.quiet {
         for note in &converted.notes {
             eprintln!("note: {note}");
