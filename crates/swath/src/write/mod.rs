@@ -127,6 +127,18 @@ struct Shrinks {
     mask: Shrink,
 }
 
+impl Shrinks {
+    /// The rows that a row of the next level is made of. Where sides do not divide, complex samples look at other rows than
+    /// their mask.
+    fn needs(&self, row: u32) -> std::ops::Range<u32> {
+        let samples = self.samples.needs(row..row + 1);
+        match self.mask.as_ref().map(|mask| mask.needs(row..row + 1)) {
+            Some(mask) => samples.start.min(mask.start)..samples.end.max(mask.end),
+            None => samples,
+        }
+    }
+}
+
 impl Writer {
     /// Begins a file.
     ///
@@ -237,6 +249,9 @@ impl Writer {
         let pixel = self.shape.sample.size() * usize::from(self.shape.bands);
         let (mut band, column) = self.tiles.take().unwrap_or_default();
         let (columns, rows) = level.grid.visible(column, row);
+        if self.rows() % tile_height != 0 {
+            return Err(Error::usage(format!("{} rows were pushed: no row of tiles begins there", self.rows())));
+        }
         if self.rows() >= self.shape.height || samples.len() != columns as usize * rows as usize * pixel {
             self.tiles = (!band.is_empty()).then_some((band, column));
             return Err(Error::usage(format!(
@@ -382,16 +397,15 @@ impl Memory {
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let tile_row = (main.row_len() as u64 * u64::from(main.layout.tile_height)).max(1);
         let asked = options.batch.unwrap_or_else(|| (BATCH as u64 / tile_row).clamp(1, u32::MAX.into()) as u32).max(1);
-        let needed = |threads: usize, tile_rows: u32| {
-            let rows: u64 = (0..plan.levels.len())
-                .map(|index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index))
-                .sum();
-            // A thread holds a tile, what it becomes, and one that waits for its turn.
-            let threads = threads as u64 * main.thread_len() as u64 * 2;
-            let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
-            rows + threads + tables + plan.head_len() * 2 + (8 << 20)
+        let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
+        let always = tables + plan.head_len() * 2 + (8 << 20);
+        // A thread holds a tile, what it becomes, and one that waits for its turn.
+        let thread = main.thread_len() as u64 * 2;
+        let with_rows = |tile_rows: u32| {
+            let of = |index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index);
+            (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
         };
-        let smallest = needed(1, 1);
+        let smallest = with_rows(1).saturating_add(thread);
         if smallest > budget {
             return Err(Error::new(ErrorKind::Limit(format!(
                 "writing {} x {} pixels in tiles of {} x {} takes {smallest} bytes of memory, {budget} are allowed; \
@@ -399,8 +413,14 @@ impl Memory {
                 main.layout.width, main.layout.height, main.layout.tile_width, main.layout.tile_height
             ))));
         }
-        let tile_rows = (1..=asked).rev().find(|rows| needed(1, *rows) <= budget).unwrap_or(1);
-        let threads = (1..=wish).rev().find(|threads| needed(*threads, tile_rows) <= budget).unwrap_or(1);
+        // One row of tiles fits; the most that do are found by halving, as callers may ask for any number.
+        let (mut tile_rows, mut too_many) = (1, asked.saturating_add(1));
+        while too_many - tile_rows > 1 {
+            let middle = tile_rows + (too_many - tile_rows) / 2;
+            if with_rows(middle).saturating_add(thread) <= budget { tile_rows = middle } else { too_many = middle }
+        }
+        let fitting = (budget - with_rows(tile_rows).min(budget)) / thread.max(1);
+        let threads = usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, wish);
         Ok(Self { threads, batch: batch_rows(plan, tile_rows) })
     }
 
@@ -453,11 +473,12 @@ fn capacity(plan: &Plan, index: usize, batch: u32) -> u32 {
     let Some(level) = plan.levels.get(index) else { return 0 };
     let height = level.layout.height;
     if index == 0 {
-        return (batch + look_back(plan, index)).min(height);
+        return batch.saturating_add(look_back(plan, index)).min(height);
     }
     let full = plan.levels.first().map_or(1, |main| main.layout.height.max(1));
-    let incoming = (u64::from(batch) * u64::from(height)).div_ceil(full.into()) as u32 + 1;
-    (level.layout.tile_height + 2 * incoming + look_back(plan, index)).min(height)
+    let incoming = (u64::from(batch) * u64::from(height)).div_ceil(full.into()) + 1;
+    let rows = u64::from(level.layout.tile_height) + 2 * incoming + u64::from(look_back(plan, index));
+    rows.min(height.into()) as u32
 }
 
 /// Rows that the next level may look at, around the ones it is made of: three times the step each way for the widest
@@ -465,7 +486,7 @@ fn capacity(plan: &Plan, index: usize, batch: u32) -> u32 {
 fn look_back(plan: &Plan, index: usize) -> u32 {
     let height = |index: usize| plan.levels.get(index).map(|level| level.layout.height.max(1));
     match (height(index), height(index + 1)) {
-        (Some(this), Some(next)) => this.div_ceil(next) * 6 + 8,
+        (Some(this), Some(next)) => this.div_ceil(next).saturating_mul(6).saturating_add(8),
         _ => 0,
     }
 }

@@ -179,7 +179,7 @@ impl Writer {
                 (&level.shrink, self.plan.levels.get(index + 1), self.levels.get(index + 1))
             {
                 let most = level.shrunk + next.store.room().min(below.layout.height - level.shrunk);
-                while until < most && shrink.samples.needs(until..until + 1).end <= end {
+                while until < most && shrink.needs(until).end <= end {
                     until += 1;
                 }
             }
@@ -205,9 +205,7 @@ impl Writer {
             level.shrunk = due.shrunk.end;
             let tiles_from = level.tile_rows.saturating_mul(plan.layout.tile_height);
             let looks_back = match (&level.shrink, below) {
-                (Some(shrink), Some(height)) if level.shrunk < height => {
-                    shrink.samples.needs(level.shrunk..level.shrunk + 1).start
-                }
+                (Some(shrink), Some(height)) if level.shrunk < height => shrink.needs(level.shrunk).start,
                 _ => u32::MAX,
             };
             if index > 0 || image.is_none() {
@@ -287,7 +285,10 @@ impl Writer {
         let workers = &self.workers;
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                scope.spawn(|| crew.work(workers));
+                // Where the system has no further thread, those that are there do the work.
+                if std::thread::Builder::new().spawn_scoped(scope, || crew.work(workers)).is_err() {
+                    break;
+                }
             }
             crew.work(workers);
         });
@@ -311,7 +312,10 @@ fn copy_rows(pushed: &Pushed<'_>, rows: Range<u32>, width: u32, bands: u16, samp
         first: 0,
         count: pushed.rows,
     };
-    let apart = free.len() >= usize::from(bands);
+    // The mask is a plane of its own on both sides; two bands side by side and a mask are as many planes as two bands apart.
+    let together = if pushed.arrangement == Arrangement::Planes { usize::from(bands) } else { 1 };
+    let masked = pushed.planes.len().saturating_sub(together);
+    let apart = free.len() >= usize::from(bands) + masked;
     let samples = if apart { bands } else { 1 };
     for (plane, room) in free.into_iter().enumerate() {
         let take = match plane as u16 {
