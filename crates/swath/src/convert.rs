@@ -347,7 +347,9 @@ fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: 
     for number in [700, 33723, 34675] {
         let known = options.tags.iter().any(|field| field.tag == number);
         let entry = dataset.main().ifd.entry(number);
-        if let (false, Some(entry), Some(Ok(raw))) = (known, entry, dataset.raw_tag(number)) {
+        if let (false, Some(entry), Some(Ok(raw))) = (known, entry, dataset.raw_tag(number))
+            && !raw.is_empty()
+        {
             options.tags.push(Field::raw(number, entry.kind, dataset.header().order, &raw));
         }
     }

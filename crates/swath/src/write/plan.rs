@@ -14,6 +14,7 @@ use swath_tiff::{
         emit::{self, Directory, Field, Style},
         layout::YCbCr,
         tag,
+        value::FieldType,
     },
     words::photometric::Photometric,
 };
@@ -23,7 +24,10 @@ use super::{
     options::{Alpha, BigTiff, Blocks, Overviews, Shape, WriteOptions},
     tags,
 };
-use crate::{error::Error, metadata::Metadata};
+use crate::{
+    error::{Error, ErrorKind},
+    metadata::Metadata,
+};
 
 /// Levels that are surely no larger than this together are kept in memory until the end: they lie without gaps, and a small
 /// file is written in one go.
@@ -109,8 +113,10 @@ impl Plan {
         let with_overviews = levels.len() > 1;
         let text = tags::Text { metadata, options, layout: &main, resampling: with_overviews.then_some(resampling) };
         let mut fields = text.fields()?;
-        fields.extend(options.tags.iter().cloned());
+        // Room is ours to keep: a caller's tag has its length.
+        fields.extend(options.tags.iter().cloned().map(|field| field.with_reserve(0)));
         check_tags(&fields)?;
+        check_tables(&levels, options)?;
         let nodata = fields.iter().find(|field| field.tag == tag::GDAL_NODATA).cloned();
         let mut plan = Self {
             levels,
@@ -127,6 +133,13 @@ impl Plan {
             plan.ghost = Some(plan.ghost_text());
         }
         plan.choose_offsets(options.bigtiff)?;
+        let long = plan
+            .fields
+            .iter()
+            .find(|field| matches!(field.kind, FieldType::Long8 | FieldType::SLong8 | FieldType::Ifd8));
+        if let Some(field) = long.filter(|_| !plan.style.big) {
+            return Err(Error::usage(format!("tag {} has numbers of 64 bits, which are for BigTIFF", field.tag)));
+        }
         Ok(plan)
     }
 
@@ -272,17 +285,34 @@ fn check_shape(shape: Shape) -> Result<(), Error> {
 
 /// A tag is there once, and none of those that the layout decides can be given from outside.
 fn check_tags(fields: &[Field]) -> Result<(), Error> {
-    const OWN: [u16; 24] = [
-        254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 322, 323, 324, 325, 330, 338, 339, 347,
-        530, 50674,
+    // Free space, fax options, JPEG of the old kind and YCbCr would change how a reader takes what is written.
+    const OWN: [u16; 40] = [
+        254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 288, 289, 292, 293, 317, 322, 323, 324, 325,
+        330, 338, 339, 347, 512, 513, 514, 515, 517, 518, 519, 520, 521, 529, 530, 531, 532, 50674,
     ];
     for (index, field) in fields.iter().enumerate() {
         if OWN.contains(&field.tag) {
             return Err(Error::usage(format!("tag {} describes the layout and cannot be set", field.tag)));
         }
+        if field.is_empty() || field.len() % field.kind.size().max(1) != 0 {
+            return Err(Error::usage(format!("tag {} has no values, or a part of one", field.tag)));
+        }
         if fields.iter().skip(index + 1).any(|other| other.tag == field.tag) {
             return Err(Error::usage(format!("tag {} is given twice", field.tag)));
         }
+    }
+    Ok(())
+}
+
+/// Where tiles are is kept in memory, several times over; this is known before the first of these tables is made.
+fn check_tables(levels: &[LevelPlan], options: &WriteOptions) -> Result<(), Error> {
+    let tiles: u64 = levels.iter().map(|level| level.grid.count()).sum();
+    let (needed, budget) = (tiles.saturating_mul(48), options.max_memory);
+    if needed > budget as u64 {
+        return Err(Error::new(ErrorKind::Limit(format!(
+            "the tables of {tiles} tiles take {needed} bytes of memory, {budget} are allowed; use larger tiles or raise \
+             max_memory"
+        ))));
     }
     Ok(())
 }
@@ -335,7 +365,7 @@ fn level(mut layout: Layout, options: &WriteOptions) -> Result<LevelPlan, Error>
     let spec = Arc::new(TileSpec::new(&layout, max_tile)?);
     let host = HostEncoder::new(spec, &options.settings, &options.registry)?;
     layout.jpeg_tables = host.jpeg_tables();
-    let grid = Grid::new(&layout)?;
+    let grid = Grid::new(&layout).map_err(|error| Error::new(ErrorKind::Limit(error.to_string())))?;
     let mask = options.mask.then(|| mask_level(&layout, options)).transpose()?;
     Ok(LevelPlan { layout, grid, host, mask })
 }

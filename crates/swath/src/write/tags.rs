@@ -10,6 +10,7 @@ use swath_tiff::{
         Layout,
         emit::{Field, Values},
         tag,
+        value::FieldType,
     },
     words::photometric::Photometric,
 };
@@ -60,6 +61,13 @@ impl Text<'_> {
         }
         fields.extend(self.palette()?);
         fields.extend(self.text_tags());
+        for field in fields.iter().filter(|field| field.kind == FieldType::Ascii) {
+            // A reader would take it for the end of the text, or for two texts.
+            let Values::Bytes(bytes) = &field.values else { continue };
+            if bytes.strip_suffix(b"\0").is_some_and(|text| text.contains(&0)) {
+                return Err(Error::usage(format!("the text of tag {} holds a NUL", field.tag)));
+            }
+        }
         Ok(fields)
     }
 
