@@ -3,6 +3,7 @@
 
 mod build;
 mod cache;
+mod cog;
 mod damage;
 mod directories;
 mod examples;
@@ -10,5 +11,8 @@ mod georeference;
 mod limits;
 mod masks;
 mod opening;
+mod scene;
 mod validate;
 mod windows;
+mod write;
+mod write_faults;
