@@ -32,7 +32,10 @@ impl FileSink {
         let path = path.as_ref();
         let name = path.display().to_string();
         // A link stays a link: the file it names is replaced, or made.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| follow(path));
+        let target = match fs::canonicalize(path) {
+            Ok(target) => target,
+            Err(_) => follow(path).map_err(|source| SinkError::io("cannot follow the link", source))?,
+        };
         let existing = fs::metadata(&target).ok();
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
             let source = io::Error::new(io::ErrorKind::IsADirectory, "this is a folder");
@@ -115,14 +118,14 @@ pub fn create(path: impl AsRef<Path>) -> Result<Box<dyn Sink>, SinkError> {
 }
 
 /// The file that a link names, though there is none yet.
-fn follow(path: &Path) -> PathBuf {
+fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     // As many links as Linux follows.
     for _ in 0..40 {
-        let Ok(next) = fs::read_link(&target) else { break };
+        let Ok(next) = fs::read_link(&target) else { return Ok(target) };
         target = target.parent().unwrap_or(Path::new("")).join(next);
     }
-    target
+    Err(io::Error::other("links lead in a circle"))
 }
 
 /// What the siblings of a target have in their names. Of fixed length, so that a long name does not become too long.
