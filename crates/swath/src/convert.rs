@@ -17,7 +17,7 @@ use crate::{
     metadata::Metadata,
     raster::Interleave,
     read::ReadOptions,
-    write::{Alpha, Rows, Shape, WriteOptions, Writer, Written},
+    write::{Alpha, Rows, Shape, WriteOptions, Writer, Written, least_memory},
 };
 
 /// What is taken from a file, and as what.
@@ -106,7 +106,8 @@ impl Dataset {
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
         let job = Job::new(self, convert, write)?;
-        job.run(sink()?)
+        let rows = job.rows_at_a_time()?;
+        job.run(sink()?, rows)
     }
 }
 
@@ -203,8 +204,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    fn run(self, sink: Box<dyn Sink>) -> Result<Converted, Error> {
-        let rows = self.rows_at_a_time()?;
+    fn run(self, sink: Box<dyn Sink>, rows: u32) -> Result<Converted, Error> {
         let row = self.row_len();
         let left = (self.write.max_memory as u64).saturating_sub(row * u64::from(rows));
         let options = self.write.clone().with_max_memory(usize::try_from(left).unwrap_or(usize::MAX));
@@ -263,22 +263,30 @@ impl<'a> Job<'a> {
         pixels * (bands * (self.dataset.sample().size() as u64 + turned) + mask)
     }
 
-    /// Whole tile rows of the source, about as many bytes as suits all threads.
+    /// Whole tile rows of the source, about as many bytes as suits all threads; fewer rows where the writer leaves no room.
     fn rows_at_a_time(&self) -> Result<u32, Error> {
-        let tile_row = self.row_len().saturating_mul(self.tile_height.into()).max(1);
+        let row = self.row_len().max(1);
+        let tile_row = row.saturating_mul(self.tile_height.into());
         let budget = self.write.max_memory as u64;
-        if tile_row > budget / 2 {
-            // Tiles have to be decoded again for every few rows, or the memory would be exceeded.
-            let rows = (budget / 4 / self.row_len().max(1)).min(self.window.height.into());
-            return match u32::try_from(rows) {
-                Ok(rows) if rows > 0 => Ok(rows),
-                _ => Err(Error::new(ErrorKind::Limit(format!(
-                    "a row of {} bytes is read into {budget} bytes of memory; raise max_memory",
-                    self.row_len()
-                )))),
-            };
+        let least = least_memory(self.shape, &self.metadata, &self.write)?;
+        let room = budget.saturating_sub(least);
+        // No tile is decoded more than eight times, if it is not very high.
+        let few = row.saturating_mul(self.tile_height.div_ceil(8).clamp(1, 64).min(self.window.height).into());
+        if few > room {
+            let Shape { width, height, .. } = self.shape;
+            return Err(Error::new(ErrorKind::Limit(format!(
+                "converting {width} x {height} pixels takes {} bytes of memory, {budget} are allowed; use smaller tiles or \
+                 raise max_memory",
+                least.saturating_add(few)
+            )))
+            .in_source(&self.dataset.name));
         }
-        let wanted = READ.min(budget / 4);
+        if tile_row > room.min(budget / 2) {
+            // Tiles have to be decoded again for every few rows, or the memory would be exceeded.
+            let rows = (room.min(few.max(budget / 4)) / row).clamp(1, self.window.height.into());
+            return Ok(u32::try_from(rows).unwrap_or(u32::MAX));
+        }
+        let wanted = READ.min(budget / 4).min(room);
         let tiles = (wanted / tile_row).max(1);
         Ok((tiles * u64::from(self.tile_height)).min(i32::MAX as u64) as u32)
     }

@@ -389,7 +389,27 @@ struct Memory {
 /// to stay near the caches.
 const BATCH: usize = 32 << 20;
 
+/// Bytes of memory that a write takes at the very least: one thread, one row of tiles at a time.
+pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<u64, Error> {
+    let plan = Plan::new(shape, metadata, options)?;
+    let (with_rows, thread) = Memory::costs(&plan);
+    Ok(with_rows(1).saturating_add(thread))
+}
+
 impl Memory {
+    /// Bytes for so many rows of tiles at a time and everything that is always there; and for each thread.
+    fn costs(plan: &Plan) -> (impl Fn(u32) -> u64, u64) {
+        let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
+        let always = tables + plan.head_len() * 2 + (8 << 20);
+        // A thread holds a tile, what it becomes, and one that waits for its turn.
+        let thread = plan.levels.first().map_or(0, |main| main.thread_len() as u64 * 2);
+        let with_rows = move |tile_rows: u32| {
+            let of = |index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index);
+            (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
+        };
+        (with_rows, thread)
+    }
+
     /// As many threads, and as many rows at a time, as fit.
     fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
         let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
@@ -397,14 +417,7 @@ impl Memory {
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let tile_row = (main.row_len() as u64 * u64::from(main.layout.tile_height)).max(1);
         let asked = options.batch.unwrap_or_else(|| (BATCH as u64 / tile_row).clamp(1, u32::MAX.into()) as u32).max(1);
-        let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
-        let always = tables + plan.head_len() * 2 + (8 << 20);
-        // A thread holds a tile, what it becomes, and one that waits for its turn.
-        let thread = main.thread_len() as u64 * 2;
-        let with_rows = |tile_rows: u32| {
-            let of = |index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index);
-            (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
-        };
+        let (with_rows, thread) = Self::costs(plan);
         let smallest = with_rows(1).saturating_add(thread);
         if smallest > budget {
             return Err(Error::new(ErrorKind::Limit(format!(
