@@ -73,7 +73,7 @@ mod tests {
         let mut sink = Box::new(StreamSink::new("pipe", out.clone()).unwrap());
         sink.write_at(8192, b"end").unwrap();
         sink.write_at(0, b"start").unwrap();
-        sink.remove(&[4096..8192], 8195).unwrap();
+        sink.remove(std::slice::from_ref(&(4096..8192)), 8195).unwrap();
         sink.commit(4099).unwrap();
         let found = out.0.lock().unwrap().clone();
         assert_eq!((found.len(), &found[..5], &found[4096..]), (4099, &b"start"[..], &b"end"[..]));
