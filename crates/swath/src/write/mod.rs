@@ -249,7 +249,7 @@ impl Writer {
         let pixel = self.shape.sample.size() * usize::from(self.shape.bands);
         let (mut band, column) = self.tiles.take().unwrap_or_default();
         let (columns, rows) = level.grid.visible(column, row);
-        if self.rows() % tile_height != 0 {
+        if !self.rows().is_multiple_of(tile_height) {
             return Err(Error::usage(format!("{} rows were pushed: no row of tiles begins there", self.rows())));
         }
         if self.rows() >= self.shape.height || samples.len() != columns as usize * rows as usize * pixel {

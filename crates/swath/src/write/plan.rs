@@ -8,10 +8,11 @@ use swath_codec::{
 use swath_io::sink::BLOCK;
 use swath_tiff::{
     Compression, SampleFormat, SampleType,
+    geo::Nodata,
     plan::Grid,
     structure::{
         ByteOrder, Layout, Planar, Predictor,
-        emit::{self, Directory, Field, Style},
+        emit::{self, Directory, Field, Style, Values},
         layout::YCbCr,
         tag,
         value::FieldType,
@@ -91,6 +92,8 @@ pub(super) struct Plan {
     metadata_reserve: u64,
     pub statistics: bool,
     nodata: Option<Field>,
+    /// The sample that readers put where a tile was left out.
+    pub fill: Vec<u8>,
 }
 
 impl Plan {
@@ -127,6 +130,7 @@ impl Plan {
             fields,
             metadata_reserve: if statistics { text.reserve() } else { 0 },
             statistics,
+            fill: fill(nodata.as_ref(), shape.sample),
             nodata,
         };
         if options.cog {
@@ -269,6 +273,18 @@ impl Plan {
         };
         vec![places, Field::long(counts, lengths)]
     }
+}
+
+/// What readers make of the nodata tag, which is not always a value that the type has: 300 among bytes becomes 255.
+fn fill(nodata: Option<&Field>, sample: SampleType) -> Vec<u8> {
+    let mut bytes = match nodata.map(|field| &field.values) {
+        Some(Values::Bytes(text)) => {
+            Nodata::parse(text).map_or_else(Vec::new, |nodata| nodata.fill(sample).as_slice().to_vec())
+        }
+        _ => Vec::new(),
+    };
+    bytes.resize(sample.size(), 0);
+    bytes
 }
 
 fn check_shape(shape: Shape) -> Result<(), Error> {

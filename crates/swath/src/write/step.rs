@@ -491,11 +491,10 @@ impl Crew<'_> {
     /// Whether the first `samples` samples of the first `rows` rows are nothing but what a reader puts in place of a tile
     /// that is not there.
     fn is_empty(&self, tile: &[u8], row_len: usize, samples: usize, rows: u32) -> bool {
-        let mut empty = self.nodata.unwrap_or_default().to_vec();
-        empty.resize(self.sample.size(), 0);
+        let fill = &self.plan.fill;
         tile.chunks_exact(row_len.max(1))
             .take(rows as usize)
-            .all(|row| row.chunks_exact(empty.len()).take(samples).all(|found| found == empty))
+            .all(|row| row.chunks_exact(fill.len().max(1)).take(samples).all(|found| found == fill))
     }
 
     fn shrink(
