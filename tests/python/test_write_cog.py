@@ -37,12 +37,12 @@ def gdal_validator() -> str | None:
 def quirks(path: Path) -> list[str]:
     """What rio-cogeo says of GDAL's own COGs too: to rasterio, tiles as wide as the image are strips."""
     with rasterio.open(path) as dataset:
-        block, factors = dataset.block_shapes[0][1], dataset.overviews(1)
-    widths = [rasterio.open(path, overview_level=i).width for i in range(len(factors))]
-    told = [f"Overview of index {i} is not tiled" for i, width in enumerate(widths) if width == block]
-    if not told:
-        return []
-    # Only where the level is larger than one tile is it looked at.
+        block, levels_of = dataset.block_shapes[0][1], range(len(dataset.overviews(1)))
+    told = []
+    for level in levels_of:
+        with rasterio.open(path, overview_level=level) as dataset:
+            if dataset.width == block:
+                told.append(f"Overview of index {level} is not tiled")
     return told
 
 

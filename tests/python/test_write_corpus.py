@@ -24,7 +24,7 @@ if MANIFEST.is_file():
         ROWS = list(csv.DictReader(file))
 
 # Of the larger files every so many is taken; SWATH_EXAMPLES above 1 takes all.
-EVERY = 1 if float(os.environ.get("SWATH_EXAMPLES", "1")) > 1 else 4
+EVERY = 1 if float(os.environ.get("SWATH_EXAMPLES", "1")) > 1 else 2
 
 
 def chosen() -> list[str]:
@@ -46,8 +46,16 @@ def chosen() -> list[str]:
 
 PATHS = chosen()
 
-# What is known not to be kept, and why that is right. Key: end of the path.
-EXPLAINED: dict[str, str] = {}
+# Files whose pixels are known to change, and the fault.
+FAULTS = {
+    "flower-ycbcr-separate-08.tif": "fault 15: planes of YCbCr are written as RGB",
+    "planar-yuv444-jpeg-uncompressed.tif": "fault 15: planes of YCbCr are written as RGB",
+}
+
+
+def marked(name: str) -> Any:
+    reason = FAULTS.get(Path(name).name)
+    return pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=reason)] if reason else [], id=name)
 
 
 def test_corpus_is_there() -> None:
@@ -58,19 +66,25 @@ def test_corpus_is_there() -> None:
     pytest.skip("the shared corpus is not beside the checkout; its conversion was skipped")
 
 
+def same_crs(a: Path, b: Path) -> bool:
+    """To GDAL, which does not look at names."""
+    with rasterio.open(a) as left, rasterio.open(b) as right:
+        return left.crs == right.crs
+
+
 def differences(swath: Swath, a: Path, b: Path) -> list[dict[str, Any]]:
     run = swath.run("compare", a, b, "--json")
     run.check_alive()
     assert run.code in (0, 1), run.stderr
     document = json.loads(run.stdout)
     pixels = document["pixels"] or {}
-    found = list(document["differences"])
+    found = [entry for entry in document["differences"] if entry["what"] != "CRS" or not same_crs(a, b)]
     if pixels.get("differing") or document["mask_differing"]:
         found.append({"what": "pixels", "a": pixels.get("differing"), "b": document["mask_differing"]})
     return found
 
 
-@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("name", map(marked, PATHS))
 def test_converted(swath: Swath, folder: Path, name: str) -> None:
     source, target = SHARED_CORPUS / name, folder / "t.tif"
     try:
