@@ -249,8 +249,8 @@ pub struct Convert {
     /// Sample type of the output: uint8, int16, float32 …; values are rounded and kept inside its range.
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<String>,
-    /// Stretch values: LOW,HIGH become the range of the output type, or LOW,HIGH,TO_LOW,TO_HIGH; auto takes the raster's
-    /// own smallest and largest value.
+    /// Stretch values: LOW,HIGH become the range of the output type, or LOW,HIGH,TO_LOW,TO_HIGH; auto instead of LOW,HIGH
+    /// takes the raster's own smallest and largest value.
     #[arg(long, value_name = "auto | L,H[,TL,TH]", allow_hyphen_values = true)]
     pub scale: Option<String>,
     /// pixel (samples of a pixel together) or band (tiles for every band).

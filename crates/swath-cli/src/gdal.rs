@@ -53,7 +53,14 @@ pub fn translate(args: Vec<OsString>) -> Result<Vec<OsString>> {
                 {
                     numbers.extend(args.next().and_then(|next| next.into_string().ok()));
                 }
-                let value = if numbers.is_empty() { "auto".to_owned() } else { numbers.join(",") };
+                if numbers.is_empty() {
+                    numbers.push("auto".to_owned());
+                }
+                // GDAL stretches to this whatever the output type.
+                if numbers.len() < 4 {
+                    numbers.extend(["0".to_owned(), "255.999".to_owned()]);
+                }
+                let value = numbers.join(",");
                 out.push(format!("--scale={value}").into());
             }
             _ => out.push(arg),
@@ -150,7 +157,7 @@ mod tests {
         );
         assert_eq!(
             translated("swath convert -projwin -10 60 20.5 40 -a_nodata -9999 -ot Int16 -scale a b"),
-            "swath convert --bbox=-10,40,20.5,60 --nodata=-9999 --dtype=Int16 --scale=auto a b"
+            "swath convert --bbox=-10,40,20.5,60 --nodata=-9999 --dtype=Int16 --scale=auto,0,255.999 a b"
         );
         assert_eq!(translated("swath convert -scale 0 1 -5 5 a b"), "swath convert --scale=0,1,-5,5 a b");
     }

@@ -28,8 +28,8 @@ fn main() -> ExitCode {
     match cmd::run(args.command) {
         Ok(code) => code,
         Err(error) => {
-            // Chains are one line: what, then why.
-            eprintln!("error: {error:#}");
+            // Chains are one line: what, then why. Names of files are strangers' text.
+            eprintln!("error: {}", console::safe(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }

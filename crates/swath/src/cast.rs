@@ -13,10 +13,10 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// What a value becomes: values outside stay at the ends, as in GDAL.
+    /// What a value becomes. The line goes on beyond both points, as in GDAL; only the sample type has ends.
     fn apply(&self, value: f64) -> f64 {
         let (low, high) = self.from;
-        let part = if high == low { 0.0 } else { ((value - low) / (high - low)).clamp(0.0, 1.0) };
+        let part = if high == low { 0.0 } else { (value - low) / (high - low) };
         self.to.0 + part * (self.to.1 - self.to.0)
     }
 }

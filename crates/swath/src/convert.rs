@@ -12,6 +12,7 @@ use swath_tiff::{
 
 use crate::{
     cast::{Cast, Scale},
+    color::ColorView,
     dataset::Dataset,
     error::{Error, ErrorKind},
     metadata::Metadata,
@@ -122,6 +123,7 @@ struct Job<'a> {
     metadata: Metadata,
     write: WriteOptions,
     masked: bool,
+    color: ColorView,
     /// Rows of a tile of the source.
     tile_height: u32,
     notes: Vec<String>,
@@ -199,6 +201,11 @@ impl<'a> Job<'a> {
             metadata,
             write,
             masked,
+            // Luma and colour differences in planes of their own are shown as the colours they mean; inks stay inks.
+            color: match layout.photometric {
+                Some(Photometric::YCbCr) => ColorView::Shown,
+                _ => ColorView::Stored,
+            },
             tile_height,
             notes,
         })
@@ -224,7 +231,8 @@ impl<'a> Job<'a> {
             let mut read = ReadOptions::default()
                 .with_window(window)
                 .with_bands(self.bands.iter().copied())
-                .with_interleave(Interleave::Band);
+                .with_interleave(Interleave::Band)
+                .with_color(self.color);
             if let Some(level) = self.overview {
                 read = read.with_overview(level);
             }

@@ -287,7 +287,12 @@ impl Metadata {
 
     fn palette(&mut self, dataset: &Dataset) -> Vec<[u16; 3]> {
         let layout = &dataset.main().layout;
-        if layout.photometric != Some(Photometric::Palette) {
+        let is_palette = layout.photometric == Some(Photometric::Palette);
+        // GDAL leaves a palette beside grey where the colours came after the first pixels.
+        let noted = self.bands.first().is_some_and(|band| band.color == "palette")
+            && layout.samples == 1
+            && dataset.main().ifd.entry(tag::COLOR_MAP).is_some();
+        if !is_palette && !noted {
             return Vec::new();
         }
         let Ok(Some(Value::Integers(values))) = dataset.tag(tag::COLOR_MAP) else {

@@ -208,33 +208,37 @@ fn bbox(text: &str, dataset: &Dataset) -> Result<Window> {
 }
 
 fn scale(text: &str, args: &Convert, dataset: &Dataset, sample: SampleType) -> Result<Scale> {
-    let numbers: Vec<f64> = if text.eq_ignore_ascii_case("auto") {
+    let mut parts = text.split(',').map(str::trim).peekable();
+    let mut numbers: Vec<f64> = Vec::new();
+    if parts.next_if(|part| part.eq_ignore_ascii_case("auto")).is_some() {
         let bands = job::bands(args.bands.as_deref(), dataset.bands())?;
         let (low, high) = stats::range(dataset, &bands)?;
-        vec![low, high]
-    } else {
-        text.split(',')
-            .map(|part| part.trim().parse().with_context(|| format!("--scale: {part:?} is no number")))
-            .collect::<Result<_>>()?
+        numbers.extend([low, high]);
+    }
+    for part in parts {
+        numbers.push(part.parse().with_context(|| format!("--scale: {part:?} is no number"))?);
+    }
+    let (from, to) = match numbers[..] {
+        [low, high] => ((low, high), ends(sample)),
+        [low, high, to_low, to_high] => ((low, high), (to_low, to_high)),
+        _ => bail!("--scale takes auto or two numbers, and perhaps two more: {text}"),
     };
-    let range = |low: f64, high: f64| (low, high);
-    Ok(match numbers[..] {
-        [low, high] => {
-            let to = match sample {
-                SampleType::U8 => range(0.0, 255.0),
-                SampleType::U16 => range(0.0, 65535.0),
-                SampleType::I8 => range(-128.0, 127.0),
-                SampleType::I16 => range(-32768.0, 32767.0),
-                SampleType::U32 => range(0.0, f64::from(u32::MAX)),
-                SampleType::I32 => range(i32::MIN.into(), i32::MAX.into()),
-                // As GDAL: other types have no end to stretch to.
-                _ => range(0.0, 255.0),
-            };
-            Scale { from: (low, high), to }
-        }
-        [low, high, to_low, to_high] => Scale { from: (low, high), to: (to_low, to_high) },
-        _ => bail!("--scale takes auto, two or four numbers: {text}"),
-    })
+    if !numbers.iter().all(|number| number.is_finite()) || from.0 == from.1 {
+        bail!("--scale: {text} gives no line to stretch values along");
+    }
+    Ok(Scale { from, to })
+}
+
+/// What a stretch goes to, where nobody says: the ends of the type, and of a byte for types that have no ends.
+fn ends(sample: SampleType) -> (f64, f64) {
+    match sample {
+        SampleType::U16 => (0.0, 65535.0),
+        SampleType::I8 => (-128.0, 127.0),
+        SampleType::I16 => (-32768.0, 32767.0),
+        SampleType::U32 => (0.0, f64::from(u32::MAX)),
+        SampleType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        _ => (0.0, 255.0),
+    }
 }
 
 /// A type by NumPy's or GDAL's name.

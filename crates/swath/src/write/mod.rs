@@ -132,10 +132,8 @@ impl Shrinks {
     /// their mask.
     fn needs(&self, row: u32) -> std::ops::Range<u32> {
         let samples = self.samples.needs(row..row + 1);
-        match self.mask.as_ref().map(|mask| mask.needs(row..row + 1)) {
-            Some(mask) => samples.start.min(mask.start)..samples.end.max(mask.end),
-            None => samples,
-        }
+        let mask = self.mask.needs(row..row + 1);
+        samples.start.min(mask.start)..samples.end.max(mask.end)
     }
 }
 

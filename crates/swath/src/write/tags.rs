@@ -174,6 +174,11 @@ impl Text<'_> {
                 fields.push(Field::fractions(number, &[value]));
             }
         }
+        for (name, number) in [("TIFFTAG_MINSAMPLEVALUE", 280), ("TIFFTAG_MAXSAMPLEVALUE", 281)] {
+            if let Some(value) = default.get(name).and_then(|text| text.parse::<u16>().ok()) {
+                fields.push(Field::short(number, vec![value; self.layout.samples.into()]));
+            }
+        }
         let unit = default.get("TIFFTAG_RESOLUTIONUNIT").and_then(|text| text.split(' ').next()?.parse::<u16>().ok());
         fields.extend(unit.map(|unit| Field::short(296, [unit])));
         fields
