@@ -280,6 +280,14 @@ impl<'a> Job<'a> {
         let room = budget.saturating_sub(least);
         // No tile is decoded more than eight times, if it is not very high.
         let few = row.saturating_mul(self.tile_height.div_ceil(8).clamp(1, 64).min(self.window.height).into());
+        // A tile that is too high to be read at once is still decoded at once.
+        let main = self.dataset.main();
+        let decoded = match main.layout.compression {
+            _ if tile_row <= room.min(budget / 2) => 0,
+            Compression::None => 0,
+            _ => main.tile_len(),
+        };
+        let few = few.saturating_add(decoded);
         if few > room {
             let Shape { width, height, .. } = self.shape;
             return Err(Error::new(ErrorKind::Limit(format!(
@@ -291,7 +299,7 @@ impl<'a> Job<'a> {
         }
         if tile_row > room.min(budget / 2) {
             // Tiles have to be decoded again for every few rows, or the memory would be exceeded.
-            let rows = (room.min(few.max(budget / 4)) / row).clamp(1, self.window.height.into());
+            let rows = ((room - decoded).min((few - decoded).max(budget / 4)) / row).clamp(1, self.window.height.into());
             return Ok(u32::try_from(rows).unwrap_or(u32::MAX));
         }
         let wanted = READ.min(budget / 4).min(room);
