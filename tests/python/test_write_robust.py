@@ -219,6 +219,12 @@ def test_full_disk(swath: Swath, tmp_path: Path, small: Path, name: str) -> None
             assert os.statvfs(folder).f_bfree == free, "the room was not given back"
             errors += 1
         remount(folder, f"size={used + 3 * need}")
+        # Room for bytes, but for no further file.
+        stats = os.statvfs(folder)
+        remount(folder, f"nr_inodes={stats.f_files - stats.f_ffree}")
+        assert "No space left" in swath.run("convert", small, scene.path, *scene.options).check_refusal(scene.path)
+        assert names(folder) == ["out.tif"] and scene.path.read_bytes() == scene.old
+        remount(folder, f"nr_inodes={stats.f_files}")
         scene.finish()
         print(f"{name}: full at {errors} sizes, {errors} errors, 0 lost")
 
@@ -267,6 +273,23 @@ def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> Non
     print(f"{name}: exits {codes}, longest {longest * 1000:.0f} ms")
     assert longest < 1
     assert codes.get(130, 0) >= 5, codes
+
+
+@pytest.mark.xfail(strict=True, reason="an interrupt waits for the tiles that are being compressed")
+def test_interrupted_in_the_middle_of_a_long_tile(swath: Swath, folder: Path, source: Path) -> None:
+    """W10 with the slowest there is: one tile takes lzma many seconds."""
+    process = start(swath, source, folder / "out.tif", "--compress", "lzma", "--level", "9", "--tile", "3072", "-q")
+    try:
+        time.sleep(0.7)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=1)
+        assert process.returncode == 130
+        assert names(folder) == []
+    except subprocess.TimeoutExpired:
+        pytest.fail("still at work after a second")
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_two_writers_and_a_reader(swath: Swath, folder: Path, small: Path) -> None:
