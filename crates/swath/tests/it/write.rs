@@ -105,8 +105,10 @@ fn bytes_do_not_depend_on_how_rows_come() {
                 let bytes = same_bytes(scene, &cog, 16, &what);
                 let dataset = scene.check(bytes, &what);
                 let report = swath::validate(&dataset, swath::Check::Full).unwrap();
-                // Of a single column nothing can be halved, whoever writes the file: rio-cogeo says so of GDAL's too.
-                assert!(report.is_valid_strictly() || scene.shape.width == 1, "{what}: {report:?}");
+                // A single column cannot be halved, and the validator counts columns: that and nothing else is let pass.
+                let narrow = |error: &&String| scene.shape.width == 1 && error.starts_with("Invalid Decimation 1 ");
+                let errors: Vec<_> = report.errors.iter().filter(|error| !narrow(error)).collect();
+                assert!(errors.is_empty() && report.warnings.is_empty(), "{what}: {report:?}");
                 files += 9;
             }
         }
@@ -263,7 +265,7 @@ fn whatever_is_written_is_read_back() {
             let report = swath::validate(&dataset, swath::Check::Full).unwrap();
             // An overview as wide as the image, for want of columns, is the caller's wish and no fault of the layout.
             let errors: Vec<_> =
-                report.errors.iter().filter(|error| !error.starts_with("Invalid Decimation 1")).collect();
+                report.errors.iter().filter(|error| !error.starts_with("Invalid Decimation 1 ")).collect();
             assert!(errors.is_empty(), "{what}: {errors:?}");
         }
         done += 1;
