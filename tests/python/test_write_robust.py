@@ -275,7 +275,6 @@ def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> Non
     assert codes.get(130, 0) >= 5, codes
 
 
-@pytest.mark.xfail(strict=True, reason="an interrupt waits for the tiles that are being compressed")
 def test_interrupted_in_the_middle_of_a_long_tile(swath: Swath, folder: Path, source: Path) -> None:
     """W10 with the slowest there is: one tile takes lzma many seconds."""
     process = start(swath, source, folder / "out.tif", "--compress", "lzma", "--level", "9", "--tile", "3072", "-q")
@@ -522,7 +521,6 @@ def test_memory_does_not_grow_with_the_raster(swath: Swath, folder: Path, name: 
     assert peaks[1] - peaks[0] <= 16 * MIB, said
 
 
-@pytest.mark.xfail(strict=True, reason="a compressed strip is decoded whole, whatever the memory")
 def test_memory_of_one_huge_strip(swath: Swath, folder: Path) -> None:
     """Refused with the bytes it takes, or done within the memory; not done beyond it."""
     path, out = folder / "strip.tif", folder / "out.tif"

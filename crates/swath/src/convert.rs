@@ -299,7 +299,8 @@ impl<'a> Job<'a> {
         }
         if tile_row > room.min(budget / 2) {
             // Tiles have to be decoded again for every few rows, or the memory would be exceeded.
-            let rows = ((room - decoded).min((few - decoded).max(budget / 4)) / row).clamp(1, self.window.height.into());
+            let rows =
+                ((room - decoded).min((few - decoded).max(budget / 4)) / row).clamp(1, self.window.height.into());
             return Ok(u32::try_from(rows).unwrap_or(u32::MAX));
         }
         let wanted = READ.min(budget / 4).min(room);

@@ -63,15 +63,18 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ctrl-C ends the write in an orderly way: what was begun is removed. A second one ends the program at once.
+/// How long tiles that are being compressed may hold up an interrupt.
+const GRACE: Duration = Duration::from_millis(600);
+
+/// Ctrl-C ends the write in an orderly way. The slowest codecs take many seconds for a tile; they are not waited for.
 fn stop_on_interrupt(cancel: &Cancel) {
     let cancel = cancel.clone();
     // A second handler in one process is the only failure, and there is none.
     let _ = ctrlc::set_handler(move || {
-        if cancel.is_cancelled() {
-            std::process::exit(130);
-        }
         cancel.cancel();
+        std::thread::sleep(GRACE);
+        swath::abandon_unfinished();
+        std::process::exit(130);
     });
 }
 

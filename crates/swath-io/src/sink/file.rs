@@ -5,7 +5,10 @@ use std::{
     io::{self, Read, Seek, Write},
     ops::Range,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use super::{BLOCK, Sink, SinkError, gap_len, pieces, stream::StreamSink};
@@ -53,6 +56,7 @@ impl FileSink {
         remove_leftovers(&folder, &mark);
         let (file, part) = create_part(&folder, &mark)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
+        alive().push(part.clone());
         let sink = Self { file, name, target, part: Some(part) };
         if let (Some(metadata), Some(part)) = (existing, &sink.part) {
             // Who may read a file does not change because it was written again; a file system without modes may refuse.
@@ -98,6 +102,20 @@ impl FileSink {
             }
         }
         self.file.set_len(size - gap_len(gaps))
+    }
+}
+
+/// Parts that are being written by this process.
+static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn alive() -> MutexGuard<'static, Vec<PathBuf>> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what this process has begun and not finished, for one that ends in the middle of it and drops nothing.
+pub fn abandon_unfinished() {
+    for part in alive().drain(..) {
+        let _ = fs::remove_file(part);
     }
 }
 
@@ -267,6 +285,7 @@ impl Sink for FileSink {
         self.file.sync_all().map_err(fail("cannot bring the file to the disk"))?;
         let Some(part) = &self.part else { return Ok(()) };
         fs::rename(part, &self.target).map_err(fail("cannot give the file its name"))?;
+        alive().retain(|known| known != part);
         self.part = None;
         // The new name is on the disk once its folder is; some file systems know no such thing.
         #[cfg(unix)]
@@ -283,6 +302,7 @@ impl Drop for FileSink {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
             let _ = fs::remove_file(part);
+            alive().retain(|known| known != part);
         }
     }
 }
