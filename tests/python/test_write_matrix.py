@@ -132,7 +132,7 @@ def cases() -> list[Case]:
                     # Thousands of tiles are slow to read one at a time, and teach nothing more.
                     drawn["size"] = (min(width, 513), min(height, 150))
                 if codec in LERC and dtype in FLOATS:
-                    # Refused or wrong in every library, see test_lerc_floats_big_endian.
+                    # No library stores these as they are, see test_lerc_floats_big_endian.
                     drawn["big_endian"] = False
                 out.append(Case(codec=codec, dtype=dtype, predictor=predictor, level=level, **drawn))
     return out
@@ -305,7 +305,6 @@ def test_lerc_within_its_error(swath: Swath, folder: Path, codec: str, dtype: st
         assert dataset.tags(ns="IMAGE_STRUCTURE")["COMPRESSION"] == codec.upper()
 
 
-@pytest.mark.xfail(strict=True, reason="fault 1: swapped bytes that look like NaN are lost")
 @pytest.mark.parametrize("codec", LERC)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lerc_floats_big_endian(swath: Swath, folder: Path, codec: str, dtype: str) -> None:
@@ -430,7 +429,7 @@ def test_jpeg2000_lossy(swath: Swath, folder: Path, dtype: str, bands: int) -> N
         convert(swath, source, target, "--compress", "jpeg2000", "--quality", quality, "--tile", 128)
         got = swath.dump(target)
         # Floating-point wavelets: versions of the decoder round a few samples the other way.
-        assert np.abs(by_tifffile(target, array.shape).astype(int) - got).max() <= 1, "tifffile"
+        assert np.abs(by_tifffile(target, array.shape).astype(int) - got).max() <= array.itemsize, "tifffile"
         assert np.abs(got.astype(int) - array).mean() <= 2 ** (8 * array.itemsize) / 20
         sizes.append(target.stat().st_size)
     assert sizes[0] < sizes[1] < array.nbytes
@@ -495,13 +494,15 @@ def test_mask(swath: Swath, folder: Path, codec: str, bands: int, interleave: st
         assert len(dataset.overviews(1)) == (2 if cog else 0)
 
 
-@pytest.mark.parametrize("bands", [2, 4, 5])
+@pytest.mark.parametrize(
+    ("bands", "premultiplied"),
+    [
+        (2, False), (4, False), (5, False), (2, True), (4, True),
+        pytest.param(5, True, marks=pytest.mark.xfail(strict=True, reason="fault 2b: alpha before another band")),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 @pytest.mark.parametrize("interleave", ["pixel", "band"])
-@pytest.mark.parametrize(
-    "premultiplied",
-    [False, pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="fault 2: becomes unassociated"))],
-)
 def test_alpha(swath: Swath, folder: Path, bands: int, dtype: str, interleave: str, premultiplied: bool) -> None:
     array = pixels((bands, 100, 120), dtype, 2)
     source, target = folder / "s.tif", folder / "t.tif"
