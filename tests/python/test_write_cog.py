@@ -344,12 +344,12 @@ SIZE_CASES: list[tuple[str, str, int, dict[str, Any], tuple[object, ...]]] = [
 
 # Larger than they should be, and why.
 LARGER = {
-    "deflate-uint16-1-9-NO": "fault 7: level 9 is libdeflate's 6",
+    "deflate-uint16-1-9-NO": "fault 7: level 9 is larger than GDAL's, cause not found",
     "lerc-float32-1-0": "fault 4: edge tiles of raw floats are written whole",
-    "jpeg-uint8-1-75": "fault 5: standard Huffman tables",
-    "jpeg-uint8-3-75": "fault 5: standard Huffman tables",
-    "webp-uint8-3-75": "fault 6: WebP's effort",
-    "webp-uint8-3-100": "fault 6: WebP's effort",
+    "jpeg-uint8-1-75": "fault 5: JPEG is larger than GDAL's, cause not measured",
+    "jpeg-uint8-3-75": "fault 5: JPEG is larger than GDAL's, cause not measured",
+    "webp-uint8-3-75": "fault 6: WebP is larger than GDAL's, cause not measured",
+    "webp-uint8-3-100": "fault 6: WebP is larger than GDAL's, cause not measured",
 }
 
 

@@ -14,7 +14,7 @@ from rasterio.shutil import copy
 from writing import by_gdal, convert, equal, pixels, write
 
 METHODS = ("nearest", "average", "mode", "bilinear", "cubic", "lanczos", "rms")
-# GDAL's kernels run in floats of 32 bits: a rounded integer may be one off. Averages and choices are exact.
+# Of kernels a rounded integer may be one off at each level; averages and choices are exact.
 EXACT = ("nearest", "average", "mode")
 TYPES = ("uint8", "int16", "uint16", "int32", "uint32", "float32", "float64")
 SIZES = ((700, 600), (701, 603), (1025, 517), (1300, 9), (5, 1111))
@@ -48,7 +48,7 @@ def tolerance(method: str, dtype: np.dtype, level: int) -> tuple[float, float]:
         return 0, (0 if method in ("nearest", "mode") else 1e-6 * (level + 1))
     if method in EXACT:
         return 0, 0
-    # Rounded to a whole number at each level; 32 bits do not fit the floats that GDAL works in.
+    # Rounded to a whole number at each level; more room for 32 bits.
     return level + 1, (1e-6 * (level + 1) if dtype.itemsize >= 4 else 0)
 
 
