@@ -46,17 +46,6 @@ def chosen() -> list[str]:
 
 PATHS = chosen()
 
-# Files whose pixels are known to change, and the fault.
-FAULTS = {
-    "flower-ycbcr-separate-08.tif": "fault 15: planes of YCbCr are written as RGB",
-    "planar-yuv444-jpeg-uncompressed.tif": "fault 15: planes of YCbCr are written as RGB",
-}
-
-
-def marked(name: str) -> Any:
-    reason = FAULTS.get(Path(name).name)
-    return pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=reason)] if reason else [], id=name)
-
 
 def test_corpus_is_there() -> None:
     if MANIFEST.is_file():
@@ -84,7 +73,7 @@ def differences(swath: Swath, a: Path, b: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", map(marked, PATHS))
+@pytest.mark.parametrize("name", PATHS)
 def test_converted(swath: Swath, folder: Path, name: str) -> None:
     source, target = SHARED_CORPUS / name, folder / "t.tif"
     try:

@@ -496,11 +496,8 @@ def test_mask(swath: Swath, folder: Path, codec: str, bands: int, interleave: st
 
 @pytest.mark.parametrize(
     ("bands", "premultiplied"),
-    [
-        (2, False), (4, False), (5, False), (2, True), (4, True),
-        pytest.param(5, True, marks=pytest.mark.xfail(strict=True, reason="fault 2b: alpha before another band")),
-    ],
-)  # fmt: skip
+    [(2, False), (4, False), (5, False), (2, True), (4, True), (5, True)],
+)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 @pytest.mark.parametrize("interleave", ["pixel", "band"])
 def test_alpha(swath: Swath, folder: Path, bands: int, dtype: str, interleave: str, premultiplied: bool) -> None:

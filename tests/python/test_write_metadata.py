@@ -285,7 +285,6 @@ def test_random_items(swath: Swath, folder: Path) -> None:
             assert got.tags() == want.tags()
 
 
-@pytest.mark.xfail(strict=True, reason="fault 10: the smallest and largest sample value are dropped")
 def test_tiff_tags(swath: Swath, folder: Path) -> None:
     source, target = small(folder / "s.tif"), folder / "t.tif"
     items = {
@@ -325,7 +324,7 @@ def test_xml_and_raw_tags(swath: Swath, folder: Path) -> None:
     "photometric",
     [
         "palette",
-        pytest.param("minisblack", marks=pytest.mark.xfail(strict=True, reason="fault 11: the colours are lost")),
+        "minisblack",
     ],
 )
 def test_colour_table(swath: Swath, folder: Path, photometric: str) -> None:

@@ -18,7 +18,7 @@ use crate::{
     metadata::Metadata,
     raster::Interleave,
     read::ReadOptions,
-    write::{Alpha, Rows, Shape, WriteOptions, Writer, Written, least_memory},
+    write::{Rows, Shape, WriteOptions, Writer, Written, least_memory},
 };
 
 /// What is taken from a file, and as what.
@@ -242,13 +242,23 @@ impl<'a> Job<'a> {
             if let Some(cancel) = &self.write.cancel {
                 read = read.with_cancel(cancel.clone());
             }
-            source.resize(self.dataset.read_len(&read)?, 0);
-            self.dataset.read_into(&read, &mut source)?;
+            let shown;
+            let read_samples: &[u8] = match self.color {
+                ColorView::Stored => {
+                    source.resize(self.dataset.read_len(&read)?, 0);
+                    self.dataset.read_into(&read, &mut source)?;
+                    &source
+                }
+                _ => {
+                    shown = self.dataset.read(&read)?;
+                    shown.bytes()
+                }
+            };
             let samples = if self.cast.is_nothing() {
-                &source
+                read_samples
             } else {
                 target.resize(window.pixels() as usize * self.bands.len() * self.shape.sample.size(), 0);
-                self.cast.run(&source, &mut target);
+                self.cast.run(read_samples, &mut target);
                 &target
             };
             let mask = if self.masked { Some(self.dataset.read_mask(&read)?) } else { None };
@@ -365,9 +375,7 @@ fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: 
             matches!(photometric, Photometric::MinIsWhite | Photometric::Separated | Photometric::CieLab)
         });
     }
-    if options.alpha.is_none() && layout.extra_samples.last() == Some(&1) {
-        options.alpha = Some(Alpha::Premultiplied);
-    }
+    options.extra_samples.clone_from(&layout.extra_samples);
     // Colour profile, XMP and IPTC: what they say stays true.
     for number in [700, 33723, 34675] {
         let known = options.tags.iter().any(|field| field.tag == number);

@@ -1,7 +1,7 @@
 //! Deflate in a zlib frame (compressions 8 and 32946).
 //!
 //! Levels mean what they mean to libtiff, and so to GDAL, where that is built with libdeflate: levels of libdeflate, but
-//! one more for 6 to 9. Up to 9 a level is a promise about size, not about the way there: where a sample of the tile shows
+//! one more for 6 to 9. Up to 8 a level is a promise about size, not about the way there: where a sample of the tile shows
 //! that a faster way ends within a per cent of it, that is taken ([`effort`]). From 10 on they are taken at their word.
 
 mod block;
@@ -188,8 +188,7 @@ fn faster(level: u32) -> effort::Faster<Way> {
         2..=5 => (&[Way::Level(1)], &[]),
         6 => (&[Way::Level(1), Way::Level(5)], &[]),
         7 => (&[Way::Level(1), Way::Level(3), Way::Level(5), Way::Level(6)], &[Way::Maps(8)]),
-        8 | 9 => (&[Way::Level(1), Way::Level(3), Way::Level(5), Way::Level(6)], &[Way::Maps(32)]),
-        _ => (&[Way::Level(5), Way::Level(7), Way::Level(9)], &[Way::Maps(32)]),
+        _ => (&[Way::Level(1), Way::Level(3), Way::Level(5), Way::Level(6)], &[Way::Maps(32)]),
     };
     // The window is 32 KiB, not much more than a sample.
     effort::Faster { first: Way::Runs, quick, thorough, doublings: 1.5 }
@@ -209,8 +208,9 @@ fn compress_shaped(
     scratch: &mut Scratch,
 ) -> Result<(), CodecError> {
     let scratch = &mut scratch.deflate;
-    // Levels above 9 are taken as they are; below, our own coder counts in 32 bits.
-    let may_be_faster = level <= 9 && u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX);
+    // From 9 on libdeflate looks for the shortest stream, and what that gives a sample does not show. Our own coder counts
+    // in 32 bits.
+    let may_be_faster = level <= 8 && u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX);
     let level = if (6..=9).contains(&level) { level + 1 } else { level };
     let mut sample = std::mem::take(&mut scratch.sample);
     let way = if may_be_faster && effort::sample(src, &mut sample) {

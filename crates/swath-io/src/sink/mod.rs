@@ -34,8 +34,7 @@ impl SinkError {
     }
 }
 
-/// Ranges that are taken out begin and end at multiples of this: the block of the file systems that can do it without
-/// copying.
+/// Ranges that begin and end at multiples of this can be taken out without copying, by file systems that have such blocks.
 pub const BLOCK: u64 = 4096;
 
 /// A new file in the making. Nothing of it can be seen under its name until [`Sink::commit`]; dropped before, it leaves
@@ -51,8 +50,8 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// When the bytes cannot be taken; the file can then only be dropped.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError>;
 
-    /// Takes `gaps` out of a file of `size` bytes, so that what follows moves down. Gaps rise, do not touch each other,
-    /// begin and end at multiples of [`BLOCK`], and end before `size`.
+    /// Takes `gaps` out of a file of `size` bytes, so that what follows moves down. Gaps rise, do not touch each other, and
+    /// end before `size`; those that begin and end at multiples of [`BLOCK`] may cost nothing.
     ///
     /// # Errors
     /// When bytes cannot be moved; the file can then only be dropped.

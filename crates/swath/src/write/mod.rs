@@ -352,6 +352,9 @@ impl Writer {
 
     /// Takes the room that levels did not need out of the file; returns where each level then begins.
     fn close_gaps(&mut self) -> Result<Vec<u64>, Error> {
+        let used = self.plan.head_len() + self.lanes.iter().map(Lane::len).sum::<u64>();
+        // In a small file even a block would be waste, and moving what there is costs nothing.
+        let unit = if used <= PACKED || self.levels.len() == 1 { 1 } else { BLOCK };
         let mut starts = vec![0; self.lanes.len()];
         let mut gaps = Vec::new();
         let mut removed = 0;
@@ -359,7 +362,7 @@ impl Writer {
         let mut position = self.plan.head_len();
         for (lane, start) in self.lanes.iter().zip(&mut starts).rev() {
             if !lane.is_held() {
-                let from = if self.levels.len() > 1 { position.next_multiple_of(BLOCK) } else { position };
+                let from = position.next_multiple_of(unit);
                 if from < lane.start() {
                     gaps.push(from..lane.start());
                     removed += lane.start() - from;
@@ -375,6 +378,9 @@ impl Writer {
         Ok(starts)
     }
 }
+
+/// Files up to this size have no padding at all.
+const PACKED: u64 = 8 << 20;
 
 /// What fits into the memory that may be used.
 struct Memory {

@@ -102,6 +102,8 @@ pub struct WriteOptions {
     pub(crate) photometric: Option<Photometric>,
     pub(crate) subsampling: (u16, u16),
     pub(crate) alpha: Option<Alpha>,
+    /// What samples beyond the colours mean in the file that is converted.
+    pub(crate) extra_samples: Vec<u16>,
     pub(crate) mask: bool,
     pub(crate) order: ByteOrder,
     pub(crate) bigtiff: BigTiff,
@@ -141,6 +143,7 @@ impl Default for WriteOptions {
             photometric: None,
             subsampling: (2, 2),
             alpha: None,
+            extra_samples: Vec::new(),
             mask: false,
             order: ByteOrder::Little,
             bigtiff: BigTiff::Auto,

@@ -590,6 +590,9 @@ impl Color {
         let extras = bands.checked_sub(colors).ok_or_else(|| {
             Error::usage(format!("photometric {photometric} has {colors} bands or more, not {bands}"))
         })?;
+        if options.alpha.is_none() && extras > 0 && options.extra_samples.len() == extras {
+            return Ok(Self { photometric, extra: options.extra_samples.clone() });
+        }
         let alpha_code = match options.alpha {
             Some(Alpha::Premultiplied) => 1,
             _ => 2,
