@@ -1,7 +1,7 @@
 //! Samples of two files, side by side, piece by piece.
 
 use anyhow::Result;
-use swath::{Dataset, ReadOptions, SampleType, Window};
+use swath::{ColorView, Dataset, ReadOptions, SampleType, Window, structure::Planar, words::photometric::Photometric};
 
 use crate::{
     blocks::{self, BUDGET, Cut},
@@ -93,6 +93,20 @@ fn part(sample: SampleType) -> (SampleType, usize) {
     }
 }
 
+/// Reads samples. Planes of luma and colour differences are compared as the colours they mean, like those that lie together.
+fn read(dataset: &Dataset, options: &ReadOptions, buffer: &mut Vec<u8>) -> Result<()> {
+    let layout = dataset.main().layout();
+    if layout.photometric == Some(Photometric::YCbCr) && layout.planar == Planar::Separate {
+        let raster = dataset.read(&options.clone().with_color(ColorView::Shown))?;
+        buffer.clear();
+        buffer.extend_from_slice(raster.bytes());
+    } else {
+        buffer.resize(dataset.read_len(options)?, 0);
+        dataset.read_into(options, buffer)?;
+    }
+    Ok(())
+}
+
 /// Compares the bands that both files have.
 pub fn compare(a: &Dataset, b: &Dataset, tolerance: f64) -> Result<Vec<Pixels>> {
     blocks::check_size(a)?;
@@ -106,8 +120,7 @@ pub fn compare(a: &Dataset, b: &Dataset, tolerance: f64) -> Result<Vec<Pixels>> 
     for block in Cut::of(a.main()).blocks(&bands, a.sample(), BUDGET / 2) {
         let options = ReadOptions::default().with_window(block.window).with_bands(block.bands.iter().copied());
         for (dataset, buffer) in [(a, &mut here), (b, &mut there)] {
-            buffer.resize(dataset.read_len(&options)?, 0);
-            dataset.read_into(&options, buffer)?;
+            read(dataset, &options, buffer)?;
         }
         let len = |dataset: &Dataset| (block.window.pixels() as usize * dataset.sample().size()).max(1);
         let planes = here.chunks_exact(len(a)).zip(there.chunks_exact(len(b))).zip(&block.bands);
