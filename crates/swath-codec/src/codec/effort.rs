@@ -9,11 +9,11 @@ use std::ops::Range;
 /// Pieces that a sample consists of, from all over the tile.
 const PIECES: usize = 4;
 /// A sample is this part of the tile, so that looking at it costs little against what it may save ...
-const PART: usize = 24;
+const PART: usize = 40;
 /// ... but has some rows in each of its pieces, or matches with the row above would not be seen ...
 const LEAST: usize = 12 << 10;
 /// ... and no more than it takes to tell.
-const MOST: usize = 48 << 10;
+const MOST: usize = 32 << 10;
 /// What a faster way may lose against the level asked for, in parts of the size.
 const MAY_LOSE: f64 = 0.011;
 /// What the loss may grow to from the sample to the tile, by the look of it.
@@ -26,6 +26,8 @@ const NOTHING: f64 = 0.0005;
 pub(crate) struct Faster<Way: 'static> {
     /// Hardly looks for matches.
     pub(crate) first: Way,
+    /// For tiles that get so short that measuring would take longer than doing.
+    pub(crate) short: Option<Way>,
     /// Look less hard; not for tiles that get very short, in which a sample does not show all that a search may find.
     pub(crate) quick: &'static [Way],
     /// Look otherwise, but no less hard.
@@ -58,9 +60,8 @@ pub(crate) fn choose<Way: Copy + 'static, Error>(
     mut measure: impl FnMut(Way, Range<usize>) -> Result<usize, Error>,
 ) -> Result<Way, Error> {
     let shortest = measure(faster.first, 0..len)?;
-    // What gets so short does so quickly at any level.
     if shortest < len / 32 {
-        return Ok(asked);
+        return Ok(faster.short.unwrap_or(asked));
     }
     let wanted = measure(asked, 0..len)? as f64;
     let is_short = wanted < len as f64 / 6.0;
@@ -100,7 +101,7 @@ mod tests {
     /// Chooses among ways that make so many of a thousand bytes, on a sample and on its halves.
     fn chosen(asked: usize, ways: &'static [(usize, usize)], in_halves: usize) -> (usize, usize) {
         let (first, quick) = ways.split_first().unwrap();
-        let faster = Faster { first: *first, quick, thorough: &[], doublings: 4.0 };
+        let faster = Faster { first: *first, short: None, quick, thorough: &[], doublings: 4.0 };
         choose::<_, ()>((asked, in_halves), &faster, 20_000, |(whole, halves), part| {
             Ok(part.len() * if part.len() == 20_000 { whole } else { halves } / 1000)
         })

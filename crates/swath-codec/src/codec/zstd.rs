@@ -140,7 +140,7 @@ fn faster(level: u32) -> Option<effort::Faster<Way>> {
         _ => return None,
     };
     let thorough: &[Way] = if level < 8 { &[] } else { &[Way::Lazy(6), Way::Lazy(5)] };
-    Some(effort::Faster { first: Way::Level(1), quick, thorough, doublings: 4.5 })
+    Some(effort::Faster { short: None, first: Way::Level(1), quick, thorough, doublings: 4.5 })
 }
 
 /// Appends one frame of `src`, with its length in the header and without a checksum, as libtiff writes it.

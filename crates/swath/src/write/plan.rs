@@ -343,6 +343,13 @@ fn overview_sizes(shape: Shape, options: &WriteOptions) -> Result<Vec<(u32, u32)
         Overviews::None => Vec::new(),
         Overviews::Auto if options.cog => shrink::levels(width, height, tile),
         Overviews::Auto => Vec::new(),
+        // As GDAL's COG driver: each half of the one before, rounded down.
+        Overviews::Levels(count) if options.cog => {
+            let half = |(width, height): &(u32, u32)| {
+                (*width > 1 || *height > 1).then_some(((width / 2).max(1), (height / 2).max(1)))
+            };
+            std::iter::successors(Some((width, height)), half).skip(1).take(*count as usize).collect()
+        }
         Overviews::Levels(count) => {
             let factors: Vec<u32> = (1..=*count).map_while(|level| 1_u32.checked_shl(level)).collect();
             sizes_by_factor(width, height, &factors)?
