@@ -94,7 +94,7 @@ impl Registry {
             row("CCITT RLE, T.4, T.6", "own", "own", "", true),
             row("LZMA", "liblzma", "liblzma", "lzma", cfg!(feature = "lzma")),
             row("LZ4", "lz4_flex", "lz4_flex", "lz4", cfg!(feature = "lz4")),
-            row("LERC", "own, lerc-rs", "lerc-rs", "lerc", cfg!(feature = "lerc")),
+            row("LERC", "own, lerc-rs", "own, lerc-rs", "lerc", cfg!(feature = "lerc")),
             row("WebP", "libwebp", "libwebp", "webp", cfg!(feature = "webp")),
             row("JPEG 2000", "hayro-jpeg2000", jpeg2000, "jpeg2000", cfg!(feature = "jpeg2000")),
             row("JPEG XL", "jxl-oxide", "", "jpegxl", cfg!(feature = "jpegxl")),

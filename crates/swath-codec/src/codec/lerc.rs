@@ -6,6 +6,7 @@
 //!
 //! [`fast`] and [`huffman`] read what GDAL writes; what is rarer goes to lerc-rs, which also is the oracle for it in tests.
 
+mod blocks;
 mod encode;
 mod fast;
 mod huffman;

@@ -160,6 +160,12 @@ pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut 
     append(dst, bound(src.len()), |room| scratch.run(way, src, room))
 }
 
+/// Appends the same at the very level.
+#[cfg(feature = "lerc")]
+pub(crate) fn compress_at(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
+    append(dst, bound(src.len()), |room| scratch.zstd_encoder.run(Way::Level(level), src, room))
+}
+
 impl EncodeScratch {
     fn measure(&mut self, way: Way, sample: &[u8]) -> Result<usize, CodecError> {
         let mut sink = std::mem::take(&mut self.sink);

@@ -3,8 +3,10 @@
 //! The rules are those of libtiff's writer: a tile is one blob whose values per pixel are the samples. Where some samples
 //! of a pixel are NaN and others are not, no mask of the pixels can say so, and there is a blob for each sample.
 //!
-//! lerc-rs does the work. It writes exact floats in version 6 only, which readers older than 2022 do not know; unless
-//! LercParameters say 6, they go into a blob of version 4 as they are, as in GDAL, and so does what gets no shorter.
+//! [`blocks`] does the work for integers of more than a byte and for exact floats, in version 4 as GDAL does, or in 5,
+//! which knows differences between samples. Bytes, which may get Huffman codes, and floats with a tolerance are the work
+//! of lerc-rs, and so are exact floats where LercParameters say 6: readers older than 2022 do not know that version. What
+//! gets no shorter is stored as it is.
 
 use std::sync::Arc;
 
@@ -12,7 +14,11 @@ use bytemuck::Pod;
 use lerc::{Image, Precision, Sample, bitmask::BitMask, checksum::fletcher32};
 use swath_tiff::SampleType;
 
-use super::{data_type, fast::MAGIC};
+use super::{
+    blocks::{self, Blocks},
+    data_type,
+    fast::MAGIC,
+};
 use crate::{
     codec::{deflate, zstd},
     decode::Form,
@@ -107,7 +113,12 @@ impl Encode for Encoder {
                 Ok(())
             }
             LercWrap::Deflate => deflate::compress(self.level, &blob, dst, scratch),
-            LercWrap::Zstd => zstd::compress(self.level, &blob, dst, scratch),
+            // Floats as they are look like any other tile. Steps of few bits repeat far away or not at all, which a sample
+            // is too short to show: it lost up to 15 % against the level.
+            LercWrap::Zstd if spec.sample.is_float() && self.max_z_error == 0.0 => {
+                zstd::compress(self.level, &blob, dst, scratch)
+            }
+            LercWrap::Zstd => zstd::compress_at(self.level, &blob, dst, scratch),
         }
     }
 }
@@ -169,10 +180,8 @@ impl Encoder {
         let exact_floats = !T::is_integer() && self.max_z_error == 0.0;
         // The library's steps between whole numbers have no place for an infinity.
         if stored.is_infinite || exact_floats && !self.newest {
-            return Ok(stored.blob(&values));
+            return Ok(stored.blob(&values, 0.0));
         }
-        let pixels = width as usize * rows as usize;
-        let mask = mask.map_or(BitMask::all_valid(pixels), |mask| BitMask::from_bytes(mask.to_vec(), pixels));
         let mut tolerance = self.max_z_error;
         if T::is_integer() {
             tolerance = tolerance.floor().max(0.5);
@@ -180,8 +189,13 @@ impl Encoder {
             if tolerance == 777.0 {
                 tolerance = 777.5;
             }
+            // Only what may be exact bytes may have Huffman codes.
+            if T::BYTES > 1 || tolerance > 0.5 {
+                return Ok(stored.blob(&values, tolerance));
+            }
         }
-        let raw_len = stored.len(&values);
+        let pixels = width as usize * rows as usize;
+        let mask = mask.map_or(BitMask::all_valid(pixels), |mask| BitMask::from_bytes(mask.to_vec(), pixels));
         let image = Image {
             width,
             height: rows,
@@ -194,10 +208,16 @@ impl Encoder {
         };
         let blob = lerc::encode(&image, Precision::Tolerance(tolerance))
             .map_err(|error| CodecError::encode("LERC", error.to_string()))?;
-        match image.as_typed::<T>() {
-            Some(values) if blob.len() > raw_len => Ok(stored.blob(values)),
-            _ => Ok(blob),
+        let Some(values) = image.as_typed::<T>() else { return Ok(blob) };
+        // Blocks that the library does not think of beat it on bytes that are noise in places; floats are asked after only
+        // where it has got longer than they are.
+        if T::is_integer() || blob.len() > stored.len(values) {
+            let own = stored.blob(values, tolerance);
+            if own.len() < blob.len() {
+                return Ok(own);
+            }
         }
+        Ok(blob)
     }
 }
 
@@ -228,8 +248,10 @@ fn bits(set: impl Iterator<Item = bool>) -> u8 {
 
 /// Bytes of a header of version 4.
 const HEADER_LEN: usize = 66;
+/// Where the side of a block stands in it.
+const SIDE_AT: usize = 30;
 
-/// A blob of version 4 that holds values as they are.
+/// A blob in blocks, or with the values as they are where that is shorter.
 struct Stored<'a> {
     size: (u32, u32),
     depth: usize,
@@ -261,6 +283,10 @@ impl Stored<'_> {
         let is_infinite = valid > 0 && ranges.iter().any(|(least, most)| least.is_infinite() || most.is_infinite());
         if valid == 0 {
             ranges.fill((0.0, 0.0));
+        } else if ranges.iter().all(|range| *range == (0.0, 0.0)) && has_both_zeros(values) {
+            // Readers take such a range for one value everywhere, and the signs of the zeros would be lost: so the range
+            // is a little larger than it is.
+            ranges.fill((-0.0, T::from_bits_u64(1).to_f64()));
         }
         Stored { size, depth, mask: mask.filter(|_| valid < pixels), valid, ranges, is_infinite }
     }
@@ -271,16 +297,17 @@ impl Stored<'_> {
         HEADER_LEN + 4 + mask + 2 * self.depth * T::BYTES + 1 + values.len() * T::BYTES
     }
 
-    fn blob<T: Sample + Pod>(&self, values: &[T]) -> Vec<u8> {
+    fn blob<T: Sample + Pod>(&self, values: &[T], max_error: f64) -> Vec<u8> {
         let mut blob = Vec::with_capacity(self.len(values));
         let range = self.ranges.iter().copied().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
         let (width, rows) = self.size;
+        let differences = self.depth > 1 && T::is_integer() && max_error == 0.5;
         blob.extend_from_slice(MAGIC);
         // The checksum and, further on, the length are filled in at the end.
-        for word in [4, 0, rows, width, self.depth as u32, self.valid as u32, 8, 0, T::DATA_TYPE as u32] {
+        let side = blocks::SIDES[0] as u32;
+        for word in [4, 0, rows, width, self.depth as u32, self.valid as u32, side, 0, T::DATA_TYPE as u32] {
             blob.extend_from_slice(&word.to_le_bytes());
         }
-        let max_error = if T::is_integer() { 0.5_f64 } else { 0.0 };
         for number in [max_error, range.0, range.1] {
             blob.extend_from_slice(&number.to_le_bytes());
         }
@@ -298,8 +325,16 @@ impl Stored<'_> {
                 T::from_f64(*most).extend_le_bytes(&mut blob);
             }
             if self.ranges.iter().any(|(least, most)| least != most) {
-                blob.push(1);
-                self.values(values, &mut blob);
+                let blocks = Blocks {
+                    cols: width as usize,
+                    rows: rows as usize,
+                    depth: self.depth,
+                    values,
+                    mask: self.mask,
+                    max_error,
+                    differences,
+                };
+                self.body(&blocks, &mut blob);
             }
         }
         let len = blob.len() as u32;
@@ -309,15 +344,33 @@ impl Stored<'_> {
         blob
     }
 
+    /// The values, behind a byte that says how.
+    fn body<T: Sample + Pod>(&self, blocks: &Blocks<'_, T>, blob: &mut Vec<u8>) {
+        let flag = blob.len();
+        blob.push(0);
+        // Where bytes could have Huffman codes, another byte says that they have none.
+        if T::BYTES == 1 && blocks.max_error == 0.5 {
+            blob.push(0);
+        }
+        let limit = self.valid * self.depth * T::BYTES - (blob.len() - flag - 1);
+        match blocks.write(limit, blob) {
+            Some(side) => {
+                put(blob, SIDE_AT, side as u32);
+                if blocks.differences {
+                    put(blob, MAGIC.len(), 5);
+                }
+            }
+            None => {
+                blob.truncate(flag);
+                blob.push(1);
+                self.values(blocks.values, blob);
+            }
+        }
+    }
+
     /// The values of the pixels that have some.
     fn values<T: Sample + Pod>(&self, values: &[T], blob: &mut Vec<u8>) {
-        let mut all = |values: &[T]| {
-            if cfg!(target_endian = "little") {
-                blob.extend_from_slice(bytemuck::cast_slice(values));
-            } else {
-                values.iter().for_each(|value| value.extend_le_bytes(blob));
-            }
-        };
+        let mut all = |values: &[T]| blocks::extend(values, blob);
         let Some(mask) = self.mask else { return all(values) };
         for (pixels, byte) in values.chunks(8 * self.depth).zip(mask) {
             if *byte == 0xff {
@@ -333,6 +386,11 @@ impl Stored<'_> {
     }
 }
 
+fn has_both_zeros<T: Sample>(values: &[T]) -> bool {
+    let mut zeros = values.iter().map(|value| value.to_f64()).filter(|value| *value == 0.0);
+    zeros.next().is_some_and(|first| zeros.any(|zero| zero.is_sign_negative() != first.is_sign_negative()))
+}
+
 fn put(blob: &mut [u8], at: usize, word: u32) {
     if let Some(place) = blob.get_mut(at..at + 4) {
         place.copy_from_slice(&word.to_le_bytes());
@@ -341,8 +399,8 @@ fn put(blob: &mut [u8], at: usize, word: u32) {
 
 /// The code of masks: a count and that many bytes, or the negative of a count and one byte to repeat; then -32768.
 fn run_lengths(mask: &[u8]) -> Vec<u8> {
-    /// A run costs three bytes, and two more for the literals that it cuts in two.
-    const WORTH: usize = 6;
+    /// A run costs three bytes, and at most two more for the literals that it cuts in two.
+    const WORTH: usize = 5;
     const LONGEST: usize = 0x7fff;
     let mut out = Vec::new();
     let literals = |bytes: &[u8], out: &mut Vec<u8>| {

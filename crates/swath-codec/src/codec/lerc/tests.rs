@@ -3,7 +3,10 @@
 use lerc::{Precision, bitmask::BitMask, encode_borrowed};
 
 use super::*;
-use crate::codec::testing::{self, hex, spec};
+use crate::{
+    codec::testing::{self, hex, spec},
+    encode::Settings,
+};
 
 /// Written by Esri's library: 10 x 9 floats, version 4, tolerance 0.25, pixels with (x + y) % 5 == 0 masked out.
 const FLOATS: &str = "\
@@ -42,6 +45,45 @@ const SHORTS: [&str; 2] = [
     9001a0f68a0821430600491f642cbc6204c0f924fa \
     ",
 ];
+
+/// Written by Esri's library, version 4: [`blocky`] as `f32`,
+const BLOCKS_F32: &str = "\
+    4c65726332200400000034a1defc12000000140000000100000068010000080000006601000006000000000000000000 \
+    00000000000000c072c0000000000017f14000000000000096c300b88847000287074bd4fe43d4fe0400002041000024 \
+    410000284100002c4100003041000034410000384100003c4100003041000034410000384100003c4100004041000044 \
+    410000484100004c4100004041000044410000484100004c4100005041000054410000584100005c4100005041000054 \
+    410000584100005c4100006041000064410000684100006c4100006041000064410000684100006c4100007041000074 \
+    410000784100007c4100007041000074410000784100007c410000804100008241000084410000864100008041000082 \
+    4100008441000086410000884100008a4100008c4100008e410000884100008a4100008c4100008e4100009041000092 \
+    4100009441000096410b00b888470300b88847068b07 \
+    ";
+/// as `f64`,
+const BLOCKS_F64: &str = "\
+    4c657263322004000000be7a02c112000000140000000100000068010000080000007002000007000000000000000000 \
+    00000000000000c072c0000000000017f140000000000000000000c072c0000000000017f1400002c70700cbd4fec3d4 \
+    fe0400000000000024400000000000802440000000000000254000000000008025400000000000002640000000000080 \
+    264000000000000027400000000000802740000000000000264000000000008026400000000000002740000000000080 \
+    274000000000000028400000000000802840000000000000294000000000008029400000000000002840000000000080 \
+    2840000000000000294000000000008029400000000000002a400000000000802a400000000000002b40000000000080 \
+    2b400000000000002a400000000000802a400000000000002b400000000000802b400000000000002c40000000000080 \
+    2c400000000000002d400000000000802d400000000000002c400000000000802c400000000000002d40000000000080 \
+    2d400000000000002e400000000000802e400000000000002f400000000000802f400000000000002e40000000000080 \
+    2e400000000000002f400000000000802f400000000000003040000000000040304000000000008030400000000000c0 \
+    30400000000000003040000000000040304000000000008030400000000000c030400000000000003140000000000040 \
+    314000000000008031400000000000c031400000000000003140000000000040314000000000008031400000000000c0 \
+    31400000000000003240000000000040324000000000008032400000000000c032408b70110100837011010006cb0700 \
+    ";
+/// and as `f32` without the pixels of [`masked_out`].
+const BLOCKS_MASKED: &str = "\
+    4c6572633220040000009c393133120000001400000001000000ee000000080000006501000006000000000000000000 \
+    00000000000000c072c0000000000017f140310000002d007bdeff7bdeef7bddef7bbdef77bdeff7bdeef7bd00f7b00e \
+    f700def00bde007bd00f7b00ef700deff7bdeef7bd0080000096c300b88847000287074bd4fe02040000204100002441 \
+    0000284100002c41000034410000384100003c4100003041000034410000384100004041000044410000484100004c41 \
+    000040410000444100004c41000050410000544100005841000050410000584100005c41000060410000644100006c41 \
+    000064410000684100006c41000070410000784100007c4100007041000074410000784100007c410000824100008441 \
+    000086410000804100008241000084410000884100008a4100008c4100008e410000884100008a4100008e4100009041 \
+    00009241000094410b00b888470300b88847068b07 \
+    ";
 
 fn run(spec: &TileSpec, rows: u32, blob: &[u8]) -> Result<Vec<u8>, CodecError> {
     let mut dst = vec![0xaa; spec.native_row_len() * rows as usize];
@@ -247,4 +289,164 @@ fn survives_damage_with_the_checksum_put_right() {
     testing::damage(&Repaired, &spec(SampleType::U8, 1, 40), 36, &hex(BYTES));
     testing::damage(&Repaired, &spec(SampleType::I16, 1, 10), 9, &hex(SHORTS[0]));
     testing::damage(&Lerc, &spec(SampleType::I16, 1, 10), 9, &hex(SHORTS[1]));
+}
+
+fn encode(spec: &TileSpec, rows: u32, src: &[u8], max_z_error: f64) -> Vec<u8> {
+    let encoder = encoder(spec, &Settings { max_z_error, ..Settings::default() }).unwrap();
+    let mut blob = Vec::new();
+    encoder.encode(spec, rows, src, &mut blob, &mut Scratch::default()).unwrap();
+    assert!(blob.len() <= encoder.max_encoded_len(spec, rows));
+    blob
+}
+
+fn bytes_of<T: bytemuck::Pod>(values: &[T]) -> Vec<u8> {
+    bytemuck::cast_slice(values).to_vec()
+}
+
+/// 20 x 18 values in blocks: zero, one value of every type that offsets may have, and one block of steps.
+fn blocky() -> Vec<f64> {
+    (0..20 * 18)
+        .map(|at| match (at % 20, at / 20) {
+            (x @ 8..16, y @ 8..16) => x as f64 * 0.25 + y as f64,
+            (x, y) => [0.0, 7.0, -300.0, 0.5, 70_000.0][(x / 8 + y / 8 * 2) % 5],
+        })
+        .collect()
+}
+
+fn masked_out(at: usize) -> bool {
+    let (x, y) = (at % 20, at / 20);
+    (x + y) % 5 == 0 || x < 8 && (8..16).contains(&y)
+}
+
+#[test]
+fn exact_floats_are_written_as_by_esri() {
+    let doubles = blocky();
+    let mut floats: Vec<f32> = doubles.iter().map(|value| *value as f32).collect();
+    assert_eq!(encode(&spec(SampleType::F32, 1, 20), 18, &bytes_of(&floats), 0.0), hex(BLOCKS_F32));
+    assert_eq!(encode(&spec(SampleType::F64, 1, 20), 18, &bytes_of(&doubles), 0.0), hex(BLOCKS_F64));
+    for (at, value) in floats.iter_mut().enumerate() {
+        if masked_out(at) {
+            *value = NAN;
+        }
+    }
+    assert_eq!(encode(&spec(SampleType::F32, 1, 20), 18, &bytes_of(&floats), 0.0), hex(BLOCKS_MASKED));
+}
+
+#[test]
+fn padding_costs_a_byte_for_each_block() {
+    for (samples, depth) in [(1, 1), (3, 3)] {
+        let noise = testing::ramp(64 * 64 * depth);
+        let values: Vec<f32> = noise
+            .iter()
+            .enumerate()
+            .map(|(at, byte)| if at / depth % 64 < 24 { f32::from(*byte) + 0.1 + at as f32 } else { 0.0 })
+            .collect();
+        let spec = spec(SampleType::F32, samples, 64);
+        let blob = encode(&spec, 64, &bytes_of(&values), 0.0);
+        assert_eq!(blob.len(), 66 + 4 + 8 * depth + 1 + depth * (24 * (1 + 64 * 4) + 40));
+        assert_eq!(run(&spec, 64, &blob).unwrap(), bytes_of(&values));
+    }
+}
+
+#[test]
+fn the_sign_of_a_zero_survives() {
+    for samples in [1, 2] {
+        for (first, second) in [(0.0, -0.0), (-0.0, 0.0), (-0.0, -0.0), (-0.0, 3.0)] {
+            let values: Vec<f32> =
+                (0..1024 * usize::from(samples)).map(|at| if at < 700 { first } else { second }).collect();
+            let spec = spec(SampleType::F32, samples, 32);
+            let blob = encode(&spec, 32, &bytes_of(&values), 0.0);
+            assert_eq!(run(&spec, 32, &blob).unwrap(), bytes_of(&values), "{first} {second}");
+            let doubles: Vec<f64> = values.iter().map(|value| f64::from(*value)).collect();
+            let spec = TileSpec { sample: SampleType::F64, bits: 64, ..spec };
+            let blob = encode(&spec, 32, &bytes_of(&doubles), 0.0);
+            assert_eq!(run(&spec, 32, &blob).unwrap(), bytes_of(&doubles), "{first} {second}");
+        }
+    }
+}
+
+/// Our blocks of integers come back from ourselves and from lerc-rs, and are no longer than its own.
+fn integers<T: Sample + bytemuck::Pod>(sample: SampleType, values: &[T], samples: usize, width: usize, tolerance: f64) {
+    let rows = values.len() / samples / width;
+    let spec = spec(sample, samples as u16, width as u32);
+    let blob = encode(&spec, rows as u32, &bytes_of(values), tolerance);
+    let mut theirs = vec![T::default(); values.len()];
+    lerc::decode_into(&blob, &mut theirs).unwrap();
+    let ours = run(&spec, rows as u32, &blob).unwrap();
+    assert!(ours == bytes_of(&theirs), "{sample} {samples} {width} {tolerance}");
+    for (value, back) in values.iter().zip(&theirs) {
+        assert!((value.to_f64() - back.to_f64()).abs() <= tolerance, "{sample} {value:?} {back:?}");
+    }
+    if tolerance == 0.0 {
+        let (w, h, d) = (width as u32, rows as u32, samples as u32);
+        let all = [BitMask::all_valid(width * rows)];
+        let library = encode_borrowed(w, h, d, 1, values, &all, None, Precision::Lossless).unwrap();
+        // Version 3, which it takes for one sample, has no ranges.
+        assert!(blob.len() <= library.len() + 4 + 2 * T::BYTES, "{sample} {samples} {width}");
+    }
+}
+
+#[test]
+fn blocks_of_integers() {
+    for (width, rows) in [(1, 1), (8, 8), (40, 33), (64, 65)] {
+        for samples in [1, 3] {
+            let count = width * rows * samples;
+            let field = field(count, width * samples);
+            let noise: Vec<u64> = (1..=count as u64).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+            for tolerance in [0.0, 1.0, 40.0, 777.0] {
+                for shift in [2, 20, 33, 34, 44, 50, 58, 62] {
+                    // Noise of so many bits, some of it with few values, and some of it flat.
+                    let value = |at: usize| match at / 200 % 4 {
+                        0 => noise[at] as i64 >> shift,
+                        1 => noise[at / 9] as i64 >> shift,
+                        2 => (noise[at % 5] as i64 >> shift) + 3,
+                        _ => field[at] as i64,
+                    };
+                    let run = 0..count;
+                    integers(
+                        SampleType::I32,
+                        &run.clone().map(|at| value(at) as i32).collect::<Vec<_>>(),
+                        samples,
+                        width,
+                        tolerance,
+                    );
+                    integers(
+                        SampleType::U32,
+                        &run.clone().map(|at| value(at) as u32).collect::<Vec<_>>(),
+                        samples,
+                        width,
+                        tolerance,
+                    );
+                    integers(
+                        SampleType::I16,
+                        &run.clone().map(|at| value(at) as i16).collect::<Vec<_>>(),
+                        samples,
+                        width,
+                        tolerance,
+                    );
+                    integers(
+                        SampleType::U16,
+                        &run.clone().map(|at| value(at) as u16).collect::<Vec<_>>(),
+                        samples,
+                        width,
+                        tolerance,
+                    );
+                    integers(
+                        SampleType::U8,
+                        &run.clone().map(|at| value(at) as u8).collect::<Vec<_>>(),
+                        samples,
+                        width,
+                        tolerance,
+                    );
+                    integers(
+                        SampleType::I8,
+                        &run.map(|at| value(at) as i8).collect::<Vec<_>>(),
+                        samples,
+                        width,
+                        tolerance,
+                    );
+                }
+            }
+        }
+    }
 }
