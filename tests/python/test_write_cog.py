@@ -343,16 +343,11 @@ SIZE_CASES: list[tuple[str, str, int, dict[str, Any], tuple[object, ...]]] = [
 ]
 
 
-# Larger than they should be, and why.
-LARGER = {"lerc-float32-1-0": "edge tiles of raw floats are written whole"}
-
-
 def size_cases() -> list[Any]:
     out = []
     for case in SIZE_CASES:
         name = f"{case[1]}-{case[0]}-{case[2]}-{'-'.join(map(str, case[3].values()))}"
-        marks = [pytest.mark.xfail(strict=True, reason=LARGER[name])] if name in LARGER else []
-        out.append(pytest.param(*case, id=name, marks=marks))
+        out.append(pytest.param(*case, id=name))
     return out
 
 
