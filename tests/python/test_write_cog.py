@@ -357,8 +357,8 @@ def test_no_larger_than_gdal(
 ) -> None:
     array = landscape(dtype, bands, 1100 if codec in ("webp", "lzma") else 1500)
     source = write(folder / "s.tif", array, **({"photometric": "rgb"} if bands == 3 else {}))
-    gdal = gdal_cog(source, folder / "g.tif", COMPRESS=codec.upper(), OVERVIEW_RESAMPLING="AVERAGE", BIGTIFF="NO", STATISTICS="YES",
-                    **theirs)  # fmt: skip
+    gdal = gdal_cog(source, folder / "g.tif", COMPRESS=codec.upper(), OVERVIEW_RESAMPLING="AVERAGE", BIGTIFF="NO",
+                    STATISTICS="YES", **theirs)  # fmt: skip
     target = folder / "t.tif"
     convert(swath, source, target, "--cog", "--compress", codec, "--resampling", "average", *ours)
     mine, limit = target.stat().st_size, gdal.stat().st_size * 1.02

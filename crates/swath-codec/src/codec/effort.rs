@@ -9,11 +9,11 @@ use std::ops::Range;
 /// Pieces that a sample consists of, from all over the tile.
 const PIECES: usize = 4;
 /// A sample is this part of the tile, so that looking at it costs little against what it may save ...
-const PART: usize = 40;
+const PART: usize = 24;
 /// ... but has some rows in each of its pieces, or matches with the row above would not be seen ...
 const LEAST: usize = 12 << 10;
 /// ... and no more than it takes to tell.
-const MOST: usize = 32 << 10;
+const MOST: usize = 48 << 10;
 /// What a faster way may lose against the level asked for, in parts of the size.
 const MAY_LOSE: f64 = 0.011;
 /// What the loss may grow to from the sample to the tile, by the look of it.
