@@ -188,7 +188,11 @@ pub struct Dump {
 /// `swath convert`. GDAL's habits are understood too: `-of COG`, `-co COMPRESS=ZSTD`, `-srcwin`, `-projwin`, `-b`,
 /// `-a_nodata`, `-a_srs`, `-ot`, `-scale`, `-r`, `-q`.
 #[derive(Debug, ClapArgs)]
-#[command(args_override_self = true)]
+#[command(
+    args_override_self = true,
+    after_help = "gdal_translate's options are understood too: -of COG, -co COMPRESS=ZSTD and most other creation options, \
+                  -srcwin, -projwin, -b, -a_nodata, -a_srs, -ot, -scale, -r, -ovr, -q."
+)]
 pub struct Convert {
     /// The raster to read.
     pub input: PathBuf,
