@@ -210,6 +210,9 @@ pub struct Convert {
     /// Quality of jpeg, webp and jpeg2000, 1 to 100; webp and jpeg2000 are lossless without it.
     #[arg(long, value_name = "N")]
     pub quality: Option<u32>,
+    /// Keep every sample of webp and jpeg2000 in spite of a quality, which then says how hard to try.
+    #[arg(long)]
+    pub lossless: bool,
     /// Largest error that lerc may make.
     #[arg(long, value_name = "E", default_value_t = 0.0)]
     pub max_z_error: f64,

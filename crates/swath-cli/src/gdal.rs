@@ -88,8 +88,10 @@ fn creation_option(text: &str, tile: &mut (Option<String>, Option<String>), out:
         "COMPRESS" => put("compress", &lower),
         "LEVEL" | "ZLEVEL" | "ZSTD_LEVEL" | "LZMA_PRESET" => put("level", value),
         "QUALITY" | "JPEG_QUALITY" | "WEBP_LEVEL" => put("quality", value),
-        "WEBP_LOSSLESS" | "NUM_THREADS" if lower == "all_cpus" || yes => {}
-        "WEBP_LOSSLESS" => {}
+        "WEBP_LOSSLESS" if yes => out.push("--lossless".into()),
+        // GDAL's usual quality, unless one is given.
+        "WEBP_LOSSLESS" => out.insert(2, "--quality=75".into()),
+        "NUM_THREADS" if lower == "all_cpus" => {}
         "NUM_THREADS" => put("threads", value),
         "MAX_Z_ERROR" => put("max-z-error", value),
         "PREDICTOR" => match lower.as_str() {
@@ -160,6 +162,14 @@ mod tests {
             "swath convert --bbox=-10,40,20.5,60 --nodata=-9999 --dtype=Int16 --scale=auto,0,255.999 a b"
         );
         assert_eq!(translated("swath convert -scale 0 1 -5 5 a b"), "swath convert --scale=0,1,-5,5 a b");
+    }
+
+    #[test]
+    fn webp_is_lossless_or_of_the_quality_asked_for() {
+        let co = |options: &str| translated(&format!("swath convert {options} a b"));
+        assert_eq!(co("-co WEBP_LOSSLESS=YES -co WEBP_LEVEL=90"), "swath convert --lossless --quality=90 a b");
+        // The last one counts.
+        assert_eq!(co("-co WEBP_LEVEL=90 -co WEBP_LOSSLESS=NO"), "swath convert --quality=75 --quality=90 a b");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+mod position;
 pub mod sink;
 pub mod source;
 pub mod wrap;

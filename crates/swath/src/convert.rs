@@ -189,7 +189,8 @@ impl<'a> Job<'a> {
         let masked = dataset.mask_image(width, height)?.is_some();
         let shape = Shape { width: window.width, height: window.height, bands: narrow(bands.len())?, sample: to };
         let whole = bands.len() == usize::from(layout.samples) && !moves;
-        let write = inherited(layout, write, dataset, whole).with_mask(masked || write.mask);
+        let write =
+            inherited(layout, write, dataset, whole, !metadata.palette.is_empty()).with_mask(masked || write.mask);
         let tile_height = if convert.overview.is_none() { layout.tile_height } else { 1 };
         Ok(Self {
             dataset,
@@ -353,7 +354,7 @@ fn selected(whole: &Metadata, bands: &[u32], window: Window, (width, height): (u
 }
 
 /// What the source says about its samples and the options do not.
-fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: bool) -> WriteOptions {
+fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: bool, palette: bool) -> WriteOptions {
     let mut options = options.clone();
     if !whole {
         return options;
@@ -370,7 +371,8 @@ fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: 
     {
         options.bits = Some(layout.bits);
     }
-    if options.photometric.is_none() && options.compression != Compression::Jpeg {
+    // Colours of a palette tell more than the grey beside them.
+    if options.photometric.is_none() && options.compression != Compression::Jpeg && !palette {
         options.photometric = layout.photometric.filter(|photometric| {
             matches!(photometric, Photometric::MinIsWhite | Photometric::Separated | Photometric::CieLab)
         });

@@ -288,9 +288,8 @@ impl Metadata {
     fn palette(&mut self, dataset: &Dataset) -> Vec<[u16; 3]> {
         let layout = &dataset.main().layout;
         let is_palette = layout.photometric == Some(Photometric::Palette);
-        // GDAL leaves a palette beside grey where the colours came after the first pixels.
+        // GDAL leaves a palette beside grey where the colours came after the first pixels, and reads one there.
         let noted = self.bands.first().is_some_and(|band| band.color == "palette")
-            && layout.photometric == Some(Photometric::MinIsBlack)
             && layout.samples == 1
             && dataset.main().ifd.entry(tag::COLOR_MAP).is_some();
         if !is_palette && !noted {

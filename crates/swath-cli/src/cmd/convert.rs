@@ -282,6 +282,9 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     if let Some(quality) = args.quality {
         options = options.with_quality(quality);
     }
+    if args.lossless {
+        options = options.with_lossless(true);
+    }
     options = match args.predictor.to_lowercase().as_str() {
         "auto" => options,
         "none" | "1" => options.with_predictor(Predictor::None),

@@ -11,6 +11,8 @@ use std::{
     },
 };
 
+use crate::position::{read_exact_at, write_all_at};
+
 use super::{BLOCK, Sink, SinkError, gap_len, pieces, stream::StreamSink};
 
 /// Bytes that are moved at a time where the file system cannot take a range out.
@@ -197,44 +199,6 @@ fn remove_leftovers(folder: &Path, mark: &str) {
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
         }
     }
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
-}
-
-#[cfg(unix)]
-fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => {
-                buffer = buffer.get_mut(read..).unwrap_or_default();
-                offset += read as u64;
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cfg(windows)]
-fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => {
-                bytes = bytes.get(written..).unwrap_or_default();
-                offset += written as u64;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Takes a range out where the file system can (ext4 and XFS): extents move, bytes do not.

@@ -3,6 +3,7 @@
 use std::{fs::File, io, path::Path};
 
 use super::{ReadInto, Source, SourceError};
+use crate::position::read_exact_at;
 
 /// A local file. Reads are positioned, so any number of threads may share it.
 #[derive(Debug)]
@@ -27,27 +28,6 @@ impl FileSource {
         }
         Ok(Self { file, name: path.display().to_string(), size: metadata.len() })
     }
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => {
-                buffer = buffer.get_mut(read..).unwrap_or_default();
-                offset += read as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 impl Source for FileSource {

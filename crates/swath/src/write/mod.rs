@@ -14,6 +14,7 @@
 //! ```
 
 mod lane;
+mod layout;
 mod options;
 mod plan;
 mod rows;
