@@ -525,6 +525,23 @@ def test_every_option_is_in_the_help_and_here(swath: Swath) -> None:
     assert untested == set()
 
 
+@pytest.mark.parametrize(
+    ("options", "exact"),
+    [
+        (("--quality", 90), False),
+        (("--quality", 90, "--lossless"), True),
+        (("-co", "WEBP_LOSSLESS=YES", "-co", "WEBP_LEVEL=90"), True),
+        (("-co", "WEBP_LOSSLESS=NO"), False),
+        ((), True),
+    ],
+)
+def test_webp_keeps_samples_or_not(swath: Swath, folder: Path, options: tuple[object, ...], exact: bool) -> None:
+    array = pixels((3, 90, 120), "uint8", 3)
+    source = write(folder / "s.tif", array, photometric="rgb")
+    convert(swath, source, folder / "t.tif", "--compress", "webp", *options)
+    assert np.array_equal(by_gdal(folder / "t.tif"), array) == exact
+
+
 def test_unlimited(swath: Swath, folder: Path) -> None:
     """A few bytes that say they are a gigabyte of zeros: not without being told to."""
     source = folder / "s.tif"
