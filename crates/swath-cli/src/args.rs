@@ -30,6 +30,46 @@ pub enum Command {
     Convert(Box<Convert>),
     /// Write decoded samples to a file: bands × rows × columns, native byte order.
     Dump(Dump),
+    /// Show the GPUs there are, the driver, and each optional library, or why it is not used.
+    Devices(Devices),
+}
+
+/// Who decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Decoder {
+    /// A GPU where there is one and it can, else the CPU; which is said.
+    Auto,
+    /// The CPU.
+    #[default]
+    Cpu,
+    /// A CUDA GPU, or an error that says why not.
+    Cuda,
+}
+
+/// Reading by way of a GPU.
+#[derive(Debug, Clone, Default, ClapArgs)]
+#[command(next_help_heading = "GPU")]
+pub struct Device {
+    /// Who decodes tiles: the CPU, a CUDA GPU, or whichever there is.
+    #[arg(long, value_enum, value_name = "auto | cpu | cuda", default_value_t)]
+    pub device: Decoder,
+    /// Device memory a read may use, as in 512M or 8G; 80 % of what is free unless said otherwise.
+    #[arg(long, value_name = "BYTES")]
+    pub max_device_memory: Option<String>,
+    /// Say that the file is sound, so that NVIDIA's decoders may be used, which damaged files can hang.
+    #[arg(long)]
+    pub trust_input: bool,
+    /// Show on standard error what the GPU did: allocations, copies, launches, synchronisations, memory.
+    #[arg(long = "stats")]
+    pub show_stats: bool,
+}
+
+/// `swath devices`.
+#[derive(Debug, ClapArgs)]
+pub struct Devices {
+    /// Print JSON; docs/cli-json.md lists its keys.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `swath info`.
@@ -72,6 +112,9 @@ pub struct Preview {
     /// Threads to use; all cores unless said otherwise.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Who decodes.
+    #[command(flatten)]
+    pub device: Device,
 }
 
 /// Colours of a single band.
@@ -101,6 +144,9 @@ pub struct Stats {
     /// Threads to use; all cores unless said otherwise.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Who decodes.
+    #[command(flatten)]
+    pub device: Device,
 }
 
 /// `swath compare`.
@@ -122,6 +168,9 @@ pub struct Compare {
     /// Threads to use; all cores unless said otherwise.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Who decodes.
+    #[command(flatten)]
+    pub device: Device,
 }
 
 /// `swath validate`.
@@ -183,6 +232,9 @@ pub struct Dump {
     /// Which pixels.
     #[command(flatten)]
     pub selection: Selection,
+    /// Who decodes.
+    #[command(flatten)]
+    pub device: Device,
 }
 
 /// `swath convert`. GDAL's habits are understood too: `-of COG`, `-co COMPRESS=ZSTD`, `-srcwin`, `-projwin`, `-b`,

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use swath::{Dataset, OpenOptions, ReadOptions, Window};
+use swath::{Dataset, Mode, OpenOptions, ReadOptions, Window};
 
-use crate::args::Selection;
+use crate::args::{Decoder, Device, Selection};
 
 /// Numbers between commas.
 pub fn numbers<const N: usize>(text: &str, what: &str) -> Result<[u32; N]> {
@@ -23,12 +23,44 @@ pub fn list(text: &str, what: &str) -> Result<Vec<u32>> {
 
 /// Opens a file to be read once from end to end. The engine keeps tiles of which a window took only a part; here these are
 /// the padded tiles at the edges, which nobody asks for again, so `cache` bytes may be 0.
-pub fn open(path: &Path, threads: Option<usize>, cache: usize) -> Result<Dataset> {
-    let mut options = OpenOptions::default().with_tile_cache(cache);
+pub fn open(path: &Path, threads: Option<usize>, cache: usize, device: &Device) -> Result<Dataset> {
+    let mut options = on_device(OpenOptions::default().with_tile_cache(cache), device)?;
     if let Some(threads) = threads {
         options = options.with_threads(threads);
     }
     Ok(options.open(path)?)
+}
+
+/// Options for files whose tiles are decoded by whoever was asked for.
+pub fn on_device(options: OpenOptions, device: &Device) -> Result<OpenOptions> {
+    let mode = match device.device {
+        Decoder::Auto => Mode::Auto,
+        Decoder::Cpu => Mode::Cpu,
+        Decoder::Cuda => Mode::Cuda,
+    };
+    let options = options.with_device(mode).with_trust_input(device.trust_input);
+    Ok(match &device.max_device_memory {
+        Some(text) => options.with_max_device_memory(bytes(text, "--max-device-memory")? as u64),
+        None => options,
+    })
+}
+
+/// A number of bytes, as in 1000000, 256M or 2G.
+pub fn bytes(text: &str, what: &str) -> Result<usize> {
+    let wrong = || format!("{what}: {text:?} is no number of bytes, as in 256M");
+    let trimmed = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
+    let (digits, shift) = match trimmed.char_indices().next_back().with_context(wrong)? {
+        (at, 'k' | 'K') => (&trimmed[..at], 10),
+        (at, 'm' | 'M') => (&trimmed[..at], 20),
+        (at, 'g' | 'G') => (&trimmed[..at], 30),
+        _ => (trimmed, 0),
+    };
+    let number: f64 = digits.trim().parse().with_context(wrong)?;
+    let bytes = number * f64::from(1_u32 << shift);
+    if !(bytes.is_finite() && bytes >= 0.0) {
+        bail!(wrong());
+    }
+    Ok(bytes as usize)
 }
 
 /// The read that a selection asks for.
@@ -115,6 +147,16 @@ mod tests {
         assert_eq!(bands(Some("3, 1"), 3).ok(), Some(vec![3, 1]));
         for wrong in ["0", "4", "x", ""] {
             assert!(bands(Some(wrong), 3).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, value) in [("256M", 256 << 20), ("2GiB", 2 << 30), ("1.5k", 1536), ("77", 77), ("1 MB", 1 << 20)] {
+            assert_eq!(bytes(text, "--max-memory").ok(), Some(value), "{text}");
+        }
+        for wrong in ["", "M", "-1", "x", "nan"] {
+            assert!(bytes(wrong, "--max-memory").is_err(), "{wrong}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod args;
 mod blocks;
 mod cmd;
 mod console;
+mod device;
 mod gdal;
 mod job;
 mod mask;

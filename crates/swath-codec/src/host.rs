@@ -2,7 +2,7 @@
 
 pub mod encode;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use swath_tiff::{Compression, Window, structure::Predictor};
 
@@ -122,6 +122,34 @@ impl Host {
         self.decode(rows, src, inside, &take, &mut target, scratch)
     }
 
+    /// Decodes the rows `wanted` of a tile of `rows` rows to native samples, pixel by pixel.
+    ///
+    /// # Errors
+    /// When the tile is damaged, as far as those rows are concerned.
+    pub fn decode_rows(
+        &self,
+        rows: u32,
+        wanted: Range<u32>,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        if wanted == (0..rows) {
+            return self.decode_native(rows, src, dst, scratch);
+        }
+        let inside = Window::new(0, wanted.start, self.spec.width, wanted.end.saturating_sub(wanted.start));
+        let samples: Vec<u16> = (0..self.spec.samples).collect();
+        let take = Take::Pixels { samples, slot: 0, step: self.spec.samples };
+        let mut target = Target::Rows(dst.chunks_exact_mut(self.spec.native_row_len().max(1)).collect());
+        self.decode(rows, src, inside, &take, &mut target, scratch)
+    }
+
+    /// How many rows of a tile of `rows` rows have to be decoded to have those before `end`.
+    pub fn rows_to_decode(&self, rows: u32, end: u32) -> u32 {
+        // Subsampled rows come in groups, so there a prefix of rows is not a prefix of bytes.
+        if self.decoder.stops_early() && self.spec.packed_subsampling.is_none() { end } else { rows }
+    }
+
     /// Puts the part `inside` of a tile that was decoded before ([`Host::decode_native`]) where it belongs.
     pub fn place_native(
         &self,
@@ -151,9 +179,7 @@ impl Host {
     ) -> Result<(), CodecError> {
         let spec = &*self.spec;
         let form = self.decoder.form(spec);
-        // Subsampled rows come in groups, so there a prefix of rows is not a prefix of bytes.
-        let early = self.decoder.stops_early() && spec.packed_subsampling.is_none();
-        let rows = if early { inside.y + inside.height } else { rows };
+        let rows = self.rows_to_decode(rows, inside.y + inside.height);
         if let Target::Whole(dst) = target {
             let fill = self.run_decoder(rows, src, dst, scratch);
             fill?;

@@ -4,8 +4,8 @@
 
 pub mod adapt;
 pub mod codec;
-#[cfg(test)]
-mod conformance;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod decode;
 pub mod encode;
 pub mod error;

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicU64},
 };
 
 use swath_codec::{Registry, Scratch};
@@ -20,6 +20,7 @@ use swath_tiff::{
 
 use crate::{
     cache::TileCache,
+    device::{DeviceOptions, DeviceReport},
     error::Error,
     image::{Image, Role},
     metadata::Metadata,
@@ -41,6 +42,8 @@ pub struct Dataset {
     pub(crate) pool: ScratchPool,
     pub(crate) cache: TileCache,
     pub(crate) reads: AtomicU64,
+    pub(crate) device: DeviceOptions,
+    pub(crate) device_log: Mutex<DeviceReport>,
     main: Image,
     rest: OnceLock<Rest>,
     metadata: OnceLock<Metadata>,
@@ -101,6 +104,7 @@ impl Dataset {
         registry: Arc<Registry>,
         threads: Option<usize>,
         tile_cache: usize,
+        device: DeviceOptions,
     ) -> Self {
         Self {
             fetch,
@@ -113,6 +117,8 @@ impl Dataset {
             pool: ScratchPool::default(),
             cache: TileCache::new(tile_cache),
             reads: AtomicU64::new(0),
+            device,
+            device_log: Mutex::default(),
             main,
             rest: OnceLock::new(),
             metadata: OnceLock::new(),
@@ -126,7 +132,8 @@ impl Dataset {
         let options = OpenOptions::default()
             .with_limits(self.limits.clone())
             .with_registry(self.registry.clone())
-            .with_tile_cache(self.cache.budget());
+            .with_tile_cache(self.cache.budget())
+            .with_device_options(self.device.clone());
         match self.threads {
             Some(threads) => options.with_threads(threads),
             None => options,

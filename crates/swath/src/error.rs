@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use swath_codec::CodecError;
+use swath_cuda::DeviceError;
 use swath_io::{SinkError, SourceError};
 use swath_tiff::{Place, TiffError};
 
@@ -38,6 +39,9 @@ pub enum ErrorKind {
     /// A tile could not be decoded or encoded.
     #[error("{0}")]
     Codec(CodecError),
+    /// There is no GPU, it cannot do this, or it failed.
+    #[error("{0}")]
+    Device(DeviceError),
     /// The caller cancelled the read.
     #[error("cancelled")]
     Cancelled,
@@ -65,6 +69,11 @@ impl Error {
     /// Where it went wrong.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Whether a GPU is at fault, not the file.
+    pub(crate) fn is_device(&self) -> bool {
+        matches!(*self.kind, ErrorKind::Device(_))
     }
 
     /// Adds what an outer layer knows about the place.
@@ -112,6 +121,12 @@ impl From<SourceError> for Error {
 impl From<SinkError> for Error {
     fn from(error: SinkError) -> Self {
         Self::new(ErrorKind::Sink(error))
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self::new(ErrorKind::Device(error))
     }
 }
 

@@ -18,6 +18,7 @@ mod cast;
 mod color;
 mod convert;
 mod dataset;
+mod device;
 mod error;
 mod image;
 mod mask;
@@ -35,6 +36,7 @@ pub use cast::Scale;
 pub use color::ColorView;
 pub use convert::{ConvertOptions, Converted};
 pub use dataset::{Dataset, Overview};
+pub use device::{CudaArray, DeviceRaster, DeviceReport, Mode, default_gpu};
 pub use error::{Error, ErrorKind};
 pub use image::{Image, Role};
 pub use metadata::{Band, Georeference, Metadata};
@@ -43,6 +45,7 @@ pub use raster::{Interleave, Raster};
 pub use read::{Cancel, ReadOptions};
 pub use swath_codec::registry::{Listing, Registry};
 pub use swath_codec::{encode::LercWrap, shrink::Resampling};
+pub use swath_cuda::{Counters, DeviceBuffer, DeviceError, DeviceFacts, Driver, Gpu, GpuOptions, TileStatus, decode::KernelTimes, dlpack, probe::{Survey, survey}};
 pub use swath_io::sink::file::abandon_unfinished;
 pub use swath_io::{
     FileSink, FileSource, Memory, MemorySink, MemorySource, ReadInto, Sink, SinkError, Source, SourceError, StreamSink,

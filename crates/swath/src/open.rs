@@ -7,13 +7,19 @@ use std::{
 };
 
 use swath_codec::Registry;
+use swath_cuda::Gpu;
 use swath_io::{FileSource, Source};
 use swath_tiff::{
     Limits, Place, TiffError,
     structure::{Bytes, Header, Ifd, Lack, Layout},
 };
 
-use crate::{dataset::Dataset, error::Error, image::Image};
+use crate::{
+    dataset::Dataset,
+    device::{DeviceOptions, Mode},
+    error::Error,
+    image::Image,
+};
 
 /// Bytes fetched around anything that parsing wants: a COG's header and first directories fit.
 const PREFETCH: u64 = 16 << 10;
@@ -27,6 +33,7 @@ pub struct OpenOptions {
     registry: Option<Arc<Registry>>,
     threads: Option<usize>,
     tile_cache: Option<usize>,
+    device: DeviceOptions,
 }
 
 /// Memory for decoded tiles unless said otherwise.
@@ -55,6 +62,35 @@ impl OpenOptions {
     /// second read of a handle on, with tiles that a window covers in part.
     pub fn with_tile_cache(mut self, bytes: usize) -> Self {
         self.tile_cache = Some(bytes);
+        self
+    }
+
+    /// Who decodes where a read does not say: the CPU, a GPU, or whichever there is.
+    pub fn with_device(mut self, mode: Mode) -> Self {
+        self.device.mode = Some(mode);
+        self
+    }
+
+    /// The GPU to use; the first unless said otherwise.
+    pub fn with_gpu(mut self, gpu: Arc<Gpu>) -> Self {
+        self.device.gpu = Some(gpu);
+        self
+    }
+
+    /// Device memory a read may use where it does not say.
+    pub fn with_max_device_memory(mut self, bytes: u64) -> Self {
+        self.device.max_memory = Some(bytes);
+        self
+    }
+
+    /// Says that the file is known to be sound; see [`ReadOptions::with_trust_input`](crate::ReadOptions::with_trust_input).
+    pub fn with_trust_input(mut self, trusted: bool) -> Self {
+        self.device.trust_input = trusted;
+        self
+    }
+
+    pub(crate) fn with_device_options(mut self, device: DeviceOptions) -> Self {
+        self.device = device;
         self
     }
 
@@ -102,6 +138,7 @@ impl OpenOptions {
                 self.registry.clone().unwrap_or_default(),
                 self.threads,
                 self.tile_cache.unwrap_or(TILE_CACHE),
+                self.device.clone(),
             ))
         };
         open().map_err(|error: Error| error.in_source(&name))

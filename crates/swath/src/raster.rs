@@ -3,7 +3,7 @@
 use swath_codec::memory::Buffer;
 use swath_tiff::SampleType;
 
-use crate::error::Error;
+use crate::{device::DeviceReport, error::Error};
 
 /// How the bands of a raster lie in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,9 +24,15 @@ pub struct Raster {
     pub(crate) height: u32,
     pub(crate) bands: u32,
     pub(crate) interleave: Interleave,
+    pub(crate) report: Option<Box<DeviceReport>>,
 }
 
 impl Raster {
+    /// What a GPU did for it and what that cost; `None` where only the CPU was asked.
+    pub fn report(&self) -> Option<&DeviceReport> {
+        self.report.as_deref()
+    }
+
     /// Columns.
     pub fn width(&self) -> u32 {
         self.width

@@ -6,11 +6,13 @@ use std::sync::{
 };
 
 use swath_codec::memory::Buffer;
+use swath_cuda::Gpu;
 use swath_tiff::{Compression, Place, SampleType, TiffError, Window, words::photometric::Photometric};
 
 use crate::{
     color::ColorView,
     dataset::Dataset,
+    device::{DeviceOptions, DeviceReport, Mode},
     error::Error,
     image::Image,
     raster::{Interleave, Raster},
@@ -50,6 +52,7 @@ pub struct ReadOptions {
     pub(crate) upright: bool,
     pub(crate) threads: Option<usize>,
     pub(crate) cancel: Option<Cancel>,
+    pub(crate) device: DeviceOptions,
 }
 
 impl ReadOptions {
@@ -101,6 +104,45 @@ impl ReadOptions {
         self
     }
 
+    /// Who decodes: the CPU, a GPU, or whichever there is. Unless said here or when the file was opened, [`Dataset::read`]
+    /// uses the CPU and [`Dataset::read_device`] the GPU.
+    pub fn with_device(mut self, mode: Mode) -> Self {
+        self.device.mode = Some(mode);
+        self
+    }
+
+    /// The GPU to use; the first unless said otherwise.
+    pub fn with_gpu(mut self, gpu: Arc<Gpu>) -> Self {
+        self.device.gpu = Some(gpu);
+        self
+    }
+
+    /// Device memory a read may use, its result included; 80 % of what is free unless said otherwise. What does not fit at
+    /// once is read in bands of tiles.
+    pub fn with_max_device_memory(mut self, bytes: u64) -> Self {
+        self.device.max_memory = Some(bytes);
+        self
+    }
+
+    /// Says that the file is known to be sound, so that decoders which damaged input can hang or crash may be used: NVIDIA's
+    /// nvCOMP for Zstd and LZ4.
+    pub fn with_trust_input(mut self, trusted: bool) -> Self {
+        self.device.trust_input = trusted;
+        self
+    }
+
+    /// Under [`Mode::Cuda`], lets the CPU decode what the GPU cannot. [`Mode::Auto`] always does.
+    pub fn with_cpu_decode(mut self, allowed: bool) -> Self {
+        self.device.cpu_decode = allowed;
+        self
+    }
+
+    /// Times the kernels of a read on a GPU; they then run after the last copy, so the read takes longer.
+    pub fn with_kernel_times(mut self, timed: bool) -> Self {
+        self.device.timed = timed;
+        self
+    }
+
     /// A token that ends the read.
     pub fn with_cancel(mut self, cancel: Cancel) -> Self {
         self.cancel = Some(cancel);
@@ -109,13 +151,14 @@ impl ReadOptions {
 }
 
 /// A request, checked against the image.
-struct Request<'a> {
-    image: &'a Image,
+pub(crate) struct Request<'a> {
+    pub(crate) image: &'a Image,
     /// The file the image is in: the dataset's own, or a sidecar.
-    dataset: &'a Dataset,
-    window: Window,
-    bands: Vec<u16>,
-    len: usize,
+    pub(crate) dataset: &'a Dataset,
+    pub(crate) window: Window,
+    pub(crate) bands: Vec<u16>,
+    pub(crate) len: usize,
+    pub(crate) device: DeviceOptions,
 }
 
 impl Dataset {
@@ -134,7 +177,8 @@ impl Dataset {
         let mut buffer = Buffer::zeroed(request.len).ok_or_else(|| {
             Error::usage(format!("there is no memory for {} bytes", request.len)).in_source(&self.name)
         })?;
-        request.run(options, buffer.bytes_mut(), true)?;
+        let report = request.fill(options, buffer.bytes_mut(), true)?;
+        self.note(report.as_ref());
         let raster = Raster {
             buffer,
             sample: request.image.layout.sample,
@@ -142,6 +186,7 @@ impl Dataset {
             height: request.window.height,
             bands: request.bands.len() as u32,
             interleave: options.interleave,
+            report: report.map(Box::new),
         };
         if options.upright { raster.upright(request.image.layout.orientation) } else { Ok(raster) }
     }
@@ -162,7 +207,9 @@ impl Dataset {
             let detail = format!("the buffer has {} bytes, the result has {}", out.len(), request.len);
             return Err(Error::usage(detail).in_source(&self.name));
         }
-        request.run(options, out, false)
+        let report = request.fill(options, out, false)?;
+        self.note(report.as_ref());
+        Ok(())
     }
 
     /// Bytes of the samples as they are stored: what [`Dataset::read_into`] fills.
@@ -173,7 +220,7 @@ impl Dataset {
         self.request(options).map(|request| request.len)
     }
 
-    fn request(&self, options: &ReadOptions) -> Result<Request<'_>, Error> {
+    pub(crate) fn request(&self, options: &ReadOptions) -> Result<Request<'_>, Error> {
         let (dataset, image) = self.select(options)?;
         let checked = dataset.check(image, options);
         checked.map_err(|error| error.in_ifd(image.index).in_source(&dataset.name))
@@ -249,11 +296,12 @@ impl Dataset {
         let planes = if image.grid.planes > 1 { bands.iter().copied().max().unwrap_or(0) } else { 0 };
         let last = image.grid.index(columns.end.saturating_sub(1), rows.end.saturating_sub(1), planes.into());
         image.check_tables(last, self.fetch.size())?;
-        Ok(Request { image, dataset: self, window, bands, len })
+        let device = options.device.clone().or(&self.device);
+        Ok(Request { image, dataset: self, window, bands, len, device })
     }
 
     /// One sample of what sparse tiles hold: nodata where the file has one that the type can hold, else zero.
-    fn fill_sample(&self, image: &Image) -> Result<Vec<u8>, Error> {
+    pub(crate) fn fill_sample(&self, image: &Image) -> Result<Vec<u8>, Error> {
         let sample = image.layout.sample;
         let mask = image.layout.photometric == Some(Photometric::Mask);
         let nodata = if mask { None } else { self.nodata_fill(image, sample)? };
@@ -262,6 +310,24 @@ impl Dataset {
 }
 
 impl Request<'_> {
+    /// Fills the caller's memory by whoever the options say.
+    fn fill(&self, options: &ReadOptions, out: &mut [u8], zeroed: bool) -> Result<Option<DeviceReport>, Error> {
+        let mode = self.device.mode.unwrap_or(Mode::Cpu);
+        if mode == Mode::Cpu {
+            return self.run(options, out, zeroed).map(|()| None);
+        }
+        match self.fill_by_device(options, out) {
+            Ok(report) => Ok(Some(report)),
+            // Errors of the file are the same on the CPU; those of the device are a reason to step down, and to say so.
+            Err(error) if mode == Mode::Auto && error.is_device() => {
+                self.run(options, out, false)?;
+                let notices = vec![format!("decoded by the CPU: {}", error.kind())];
+                Ok(Some(DeviceReport { notices, ..DeviceReport::default() }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn run(&self, options: &ReadOptions, out: &mut [u8], zeroed: bool) -> Result<(), Error> {
         let dataset = self.dataset;
         let mut run = || {
@@ -332,6 +398,7 @@ impl Raster {
     pub(crate) fn from_u8(width: u32, height: u32, bytes: &[u8]) -> Option<Raster> {
         let mut buffer = Buffer::zeroed(bytes.len())?;
         buffer.bytes_mut().copy_from_slice(bytes);
-        Some(Raster { buffer, sample: SampleType::U8, width, height, bands: 1, interleave: Interleave::Band })
+        let (sample, interleave) = (SampleType::U8, Interleave::Band);
+        Some(Raster { buffer, sample, width, height, bands: 1, interleave, report: None })
     }
 }

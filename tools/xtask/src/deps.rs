@@ -7,9 +7,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("swath-tiff", &[]),
     ("swath-io", &[]),
     ("swath-codec", &["swath-tiff"]),
-    ("swath", &["swath-tiff", "swath-io", "swath-codec"]),
+    ("swath-cuda", &["swath-tiff", "swath-codec"]),
+    ("swath", &["swath-tiff", "swath-io", "swath-codec", "swath-cuda"]),
     ("swath-cli", &["swath"]),
     ("swath-bench-worker", &["swath"]),
+    ("swath-gpu-worker", &["swath"]),
+    ("swath-kernel-host", &["swath-tiff", "swath-codec"]),
     ("xtask", &[]),
 ];
 

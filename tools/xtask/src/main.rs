@@ -3,19 +3,24 @@
 mod deps;
 mod graph;
 mod licences;
+mod ptx;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <task>
 
   deps       fail on an arrow between workspace crates that the architecture does not draw
-  licences   fail on a package whose licence or origin is not allowed";
+  licences   fail on a package whose licence or origin is not allowed
+  ptx        compile the GPU kernels to crates/swath-cuda/kernels/ptx/; with --check, fail where that would change it";
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
+    let option = std::env::args().nth(2).unwrap_or_default();
     let outcome = match task.as_str() {
         "deps" => graph::load().and_then(|graph| deps::check(&graph)),
         "licences" => graph::load().and_then(|graph| licences::check(&graph)),
+        "ptx" if option.is_empty() => ptx::build(),
+        "ptx" if option == "--check" => ptx::check(),
         _ => Err(vec![USAGE.to_owned()]),
     };
     match outcome {

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use swath::Dataset;
 
-use crate::{args::Compare, console, job, number};
+use crate::{args::Compare, console, device, job, number};
 use pixels::Pixels;
 
 /// A fact in which two files differ.
@@ -27,9 +27,9 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     if args.tolerance.is_nan() || args.tolerance < 0.0 {
         bail!("--tolerance takes a number that is not negative, unlike {}", args.tolerance);
     }
-    let a = job::open(&args.a, args.threads, 0)?;
+    let a = job::open(&args.a, args.threads, 0, &args.device)?;
     // Pieces follow the tiles of the first file and may split those of the second.
-    let b = job::open(&args.b, args.threads, 16 << 20)?;
+    let b = job::open(&args.b, args.threads, 16 << 20, &args.device)?;
     let mut differences = metadata::shape(&a, &b);
     if !args.pixels_only {
         differences.extend(metadata::rest(&a, &b));
@@ -51,6 +51,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     } else {
         console::print(&report(&a, equal, &differences, pixels.as_deref(), args))?;
     }
+    device::tell(&args.device, [&a, &b]);
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

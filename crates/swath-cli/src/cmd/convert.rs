@@ -275,7 +275,7 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
         .with_lerc_wrap(wrap)
         .with_max_z_error(args.max_z_error)
         .with_sparse(args.sparse)
-        .with_max_memory(bytes(&args.max_memory)?);
+        .with_max_memory(job::bytes(&args.max_memory, "--max-memory")?);
     if let Some(level) = args.level {
         options = options.with_level(level);
     }
@@ -387,37 +387,4 @@ fn photometric(name: &str) -> Result<Photometric> {
         "cmyk" => Photometric::Separated,
         _ => bail!("--photometric: {name:?} is not minisblack, miniswhite, rgb, ycbcr, palette or cmyk"),
     })
-}
-
-/// A number of bytes, as in 1000000, 256M or 2G.
-fn bytes(text: &str) -> Result<usize> {
-    let wrong = || format!("--max-memory: {text:?} is no number of bytes, as in 256M");
-    let trimmed = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
-    let (digits, shift) = match trimmed.char_indices().next_back().with_context(wrong)? {
-        (at, 'k' | 'K') => (&trimmed[..at], 10),
-        (at, 'm' | 'M') => (&trimmed[..at], 20),
-        (at, 'g' | 'G') => (&trimmed[..at], 30),
-        _ => (trimmed, 0),
-    };
-    let number: f64 = digits.trim().parse().with_context(wrong)?;
-    let bytes = number * f64::from(1_u32 << shift);
-    if !(bytes.is_finite() && bytes >= 0.0) {
-        bail!(wrong());
-    }
-    Ok(bytes as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_read_with_their_units() {
-        for (text, value) in [("256M", 256 << 20), ("2GiB", 2 << 30), ("1.5k", 1536), ("77", 77), ("1 MB", 1 << 20)] {
-            assert_eq!(bytes(text).ok(), Some(value), "{text}");
-        }
-        for wrong in ["", "M", "-1", "x", "nan"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -3,18 +3,20 @@
 use std::{fs::File, io::Write, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
-use swath::{ColorView, Dataset, Limits, OpenOptions, Raster, SampleType};
+use swath::{ColorView, Limits, OpenOptions, Raster, SampleType};
 
-use crate::{args::Dump, job, sample::half_to_float};
+use crate::{args::Dump, device, job, sample::half_to_float};
 
 /// Runs `swath dump`.
 pub fn run(args: &Dump) -> Result<ExitCode> {
     let color = if args.stored { ColorView::Stored } else { ColorView::Shown };
     let options = job::read_options(&args.selection)?.with_upright(args.upright).with_color(color);
-    let dataset = open(&args.file, args.unlimited)?;
+    let limits = if args.unlimited { Limits::none() } else { Limits::default() };
+    let dataset = job::on_device(OpenOptions::default().with_limits(limits), &args.device)?.open(&args.file)?;
     let raster = if args.mask { dataset.read_mask(&options)? } else { dataset.read(&options)? };
     let npy = args.out.extension().is_some_and(|extension| extension == "npy");
     write(&raster, &args.out, npy).with_context(|| format!("cannot write {}", args.out.display()))?;
+    device::tell(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,9 +76,4 @@ fn npy_header(raster: &Raster) -> Vec<u8> {
     header.extend((text.len() as u16).to_le_bytes());
     header.extend(text.as_bytes());
     header
-}
-
-fn open(path: &Path, unlimited: bool) -> Result<Dataset> {
-    let limits = if unlimited { Limits::none() } else { Limits::default() };
-    Ok(OpenOptions::default().with_limits(limits).open(path)?)
 }

@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod convert;
+pub mod devices;
 pub mod dump;
 pub mod info;
 pub mod preview;
@@ -24,5 +25,6 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Validate(args) => validate::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Dump(args) => dump::run(&args),
+        Command::Devices(args) => devices::run(&args),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     args::Preview,
     blocks::{self, BUDGET, Block, Cut},
     console::Progress,
+    device,
     job::{self, Stretch},
     sample::{self, ToFloats},
 };
@@ -28,7 +29,7 @@ const GROUP: usize = 32 << 10;
 /// Runs `swath preview`.
 pub fn run(args: &Preview) -> Result<ExitCode> {
     let stretch = args.stretch.as_deref().map(Stretch::parse).transpose()?;
-    let dataset = job::open(&args.file, args.threads, 0)?;
+    let dataset = job::open(&args.file, args.threads, 0, &args.device)?;
     let plan = Plan::new(&dataset, args.bands.as_deref(), args.colormap)?;
     let target = target_size(dataset.width(), dataset.height(), args.size);
     let channels = read(&dataset, &plan, target)?;
@@ -38,6 +39,7 @@ pub fn run(args: &Preview) -> Result<ExitCode> {
     let picture =
         if dataset.metadata().georeference.transform.is_none() { picture.upright(orientation) } else { picture };
     picture.write(&args.out).with_context(|| format!("cannot write {}", args.out.display()))?;
+    device::tell(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,6 +10,7 @@ use swath::{Dataset, ReadOptions};
 
 use crate::{
     args::Stats,
+    device,
     blocks::{self, BUDGET, Cut},
     console::{self, Progress},
     job,
@@ -21,12 +22,13 @@ use summary::{Summarise, Summary};
 
 /// Runs `swath stats`.
 pub fn run(args: &Stats) -> Result<ExitCode> {
-    let dataset = job::open(&args.file, args.threads, 0)?;
+    let dataset = job::open(&args.file, args.threads, 0, &args.device)?;
     let bands = job::bands(args.bands.as_deref(), dataset.bands())?;
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let found = summarise(&dataset, &bands, threads)?;
     let text = if args.json { format!("{:#}\n", document(&dataset, &found)) } else { report(&dataset, &found) };
     console::print(&text)?;
+    device::tell(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -23,5 +23,5 @@ pub mod packbits_encode;
 pub mod webp;
 pub mod zstd;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod testing;

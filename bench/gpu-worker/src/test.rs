@@ -1,0 +1,350 @@
+//! Holds a real GPU to what the fake driver is held to elsewhere: the CPU's samples, the CPU's errors, the promised cost.
+
+#[allow(dead_code)]
+#[path = "../../../crates/swath/tests/gpu/cases.rs"]
+mod cases;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use serde_json::{Value, json};
+use swath::{
+    Blocks, Compression, Counters, Dataset, DeviceError, ErrorKind, Gpu, GpuOptions, Limits, MemorySource, Mode,
+    OpenOptions, ReadOptions, SampleType, Shape, Window, WriteOptions,
+};
+
+use crate::{Fault, flag, option};
+use cases::{Case, ON_DEVICE, Rng};
+
+/// Failures of a group that are told in full.
+const TOLD: usize = 8;
+
+/// How much is tried.
+struct Scale {
+    matrix: u64,
+    /// Files of 64 tiles that are damaged, for each codec.
+    batches: u64,
+    large_side: u32,
+    sparse_windows: u32,
+    sparse_side: u32,
+    concurrent: u64,
+}
+
+const FULL: Scale =
+    Scale { matrix: 2400, batches: 157, large_side: 6000, sparse_windows: 12, sparse_side: 8192, concurrent: 60 };
+const SMALL: Scale =
+    Scale { matrix: 60, batches: 2, large_side: 700, sparse_windows: 2, sparse_side: 1500, concurrent: 5 };
+
+/// What one group of checks found.
+#[derive(Default)]
+struct Tally {
+    cases: u64,
+    faults: Vec<String>,
+}
+
+impl Tally {
+    fn check(&mut self, found: Result<(), String>) {
+        self.cases += 1;
+        self.faults.extend(found.err());
+    }
+}
+
+fn ensure(holds: bool, fault: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(fault()) }
+}
+
+fn text(error: &swath::Error) -> String {
+    error.to_string()
+}
+
+/// Runs all checks; an error when any failed.
+pub fn run(words: &[String]) -> Result<Value, Fault> {
+    let scale = if flag(words, "--small") { &SMALL } else { &FULL };
+    let gpu = Gpu::open(&GpuOptions::default())?;
+    let mut groups = Vec::new();
+    let mut failed = 0;
+    println!("{:<20} {:>7} {:>7} {:>9}", "group", "cases", "failed", "seconds");
+    let mut group = |name: &str, body: &dyn Fn(&mut Tally)| {
+        let mut tally = Tally::default();
+        let start = Instant::now();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(&mut tally))) {
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()));
+            tally.faults.push(format!("panic: {}", words.unwrap_or_default()));
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{name:<20} {:>7} {:>7} {seconds:>9.2}", tally.cases, tally.faults.len());
+        failed += tally.faults.len();
+        tally.faults.truncate(TOLD);
+        for fault in &tally.faults {
+            println!("    {fault}");
+        }
+        groups.push(json!({
+            "name": name,
+            "cases": tally.cases,
+            "failed": tally.faults.len(),
+            "seconds": seconds,
+            "first_failures": tally.faults,
+        }));
+    };
+    group("matrix", &|tally| matrix(tally, &gpu, scale.matrix));
+    group("large", &|tally| large(tally, &gpu, scale.large_side));
+    if let Some(folder) = option(words, "--corpus") {
+        group("corpus", &|tally| corpus(tally, &gpu, Path::new(folder)));
+    }
+    for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
+        group(&format!("damaged {compression}"), &|tally| damaged(tally, &gpu, compression, scale.batches));
+    }
+    group("counters", &|tally| counters(tally, &gpu));
+    group("bands", &|tally| bands(tally, &gpu, scale.large_side));
+    group("sparse 64 GiB", &|tally| sparse(tally, &gpu, scale));
+    group("concurrent", &|tally| concurrent(tally, &gpu, scale.concurrent));
+    let answer = json!({ "ok": failed == 0, "device": gpu.facts().name, "groups": groups });
+    if let Some(path) = option(words, "--json") {
+        std::fs::write(path, format!("{answer:#}\n"))?;
+    }
+    if failed > 0 {
+        return Err(format!("{failed} checks failed").into());
+    }
+    Ok(json!({ "ok": true, "groups": groups.len() }))
+}
+
+fn options(gpu: &Arc<Gpu>, mode: Mode) -> ReadOptions {
+    ReadOptions::default().with_device(mode).with_gpu(gpu.clone())
+}
+
+/// Files of every kind, read in every way.
+fn matrix(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
+    let mut rng = Rng::new(1);
+    for _ in 0..count {
+        let case = Case::draw(&mut rng);
+        tally.check(case.check(gpu, |options| options).and_then(|report| {
+            let said = report.notices.len();
+            ensure(said == usize::from(!case.on_device), || format!("{}: {:?}", case.what, report.notices))
+        }));
+    }
+}
+
+/// A raster that is smooth enough to compress and large enough for many copies and launches.
+fn raster(sample: SampleType, side: u32, bands: u16, options: &WriteOptions, seed: u64) -> Result<Arc<[u8]>, String> {
+    let shape = Shape { width: side, height: side - side / 7, bands, sample };
+    let mut rng = Rng::new(seed);
+    cases::write(shape, &cases::samples(shape, &mut rng), &cases::nodata_of(""), options).map_err(|error| text(&error))
+}
+
+/// Rasters of many tiles and of few, in many copies and launches.
+fn large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+    let kinds = [
+        (SampleType::U8, 3, Blocks::Tiles(256, 256)),
+        (SampleType::U16, 1, Blocks::Tiles(512, 512)),
+        (SampleType::F32, 1, Blocks::Strips(None)),
+    ];
+    for (seed, compression) in (0..).zip(ON_DEVICE) {
+        for (sample, bands, blocks) in kinds {
+            let written = WriteOptions::default().with_compression(compression).with_blocks(blocks);
+            let found = raster(sample, side, bands, &written, seed + 3).and_then(|file| {
+                cases::agree(&file, &ReadOptions::default(), &options(gpu, Mode::Cuda))?.ok_or_else(|| "unread".into())
+            });
+            tally.check(found.map(|_| ()).map_err(|fault| format!("{compression} {sample} {blocks:?}: {fault}")));
+        }
+    }
+}
+
+fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files_in(&path, found);
+        } else if path.extension().is_some_and(|end| end == "tif" || end == "tiff") {
+            found.push(path);
+        }
+    }
+}
+
+/// Every image and overview of every file: the same samples or the same error.
+fn corpus(tally: &mut Tally, gpu: &Arc<Gpu>, folder: &Path) {
+    let mut files = Vec::new();
+    files_in(folder, &mut files);
+    files.sort();
+    if files.is_empty() {
+        tally.check(Err(format!("no files in {}", folder.display())));
+    }
+    for path in files {
+        // A file that does not open does not get as far as a GPU.
+        let Ok(dataset) = Dataset::open(&path) else { continue };
+        let images = dataset.images().map_or(1, Iterator::count);
+        let overviews = dataset.overviews().map_or(0, |overviews| overviews.len());
+        let levels = (0..overviews).map(|level| ReadOptions::default().with_overview(level));
+        for plain in (0..images).map(|index| ReadOptions::default().with_ifd(index)).chain(levels) {
+            let options = plain.clone().with_device(Mode::Auto).with_gpu(gpu.clone());
+            let found = cases::agree_on(&dataset, &plain, &options, cases::by_device);
+            tally.check(found.map(|_| ()).map_err(|fault| format!("{}: {plain:?}: {fault}", path.display())));
+        }
+    }
+}
+
+/// Tiles with flipped bits, cut off, overwritten: alone, a few among many, all at once. After every file a good one is read.
+fn damaged(tally: &mut Tally, gpu: &Arc<Gpu>, compression: Compression, batches: u64) {
+    const ACROSS: u32 = 8;
+    for batch in 0..batches {
+        let mut rng = Rng::new(batch * 7 + 1);
+        let sample = rng.pick(&[SampleType::U8, SampleType::U16, SampleType::F32, SampleType::I32]);
+        let tile = rng.pick(&[16, 32, 64]);
+        let shape = Shape { width: tile * ACROSS, height: tile * ACROSS, bands: 1, sample };
+        let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(tile, tile));
+        let data = cases::samples(shape, &mut rng);
+        let Ok(good) = cases::write(shape, &data, &cases::nodata_of(""), &written) else { continue };
+        let Ok(ranges) = cases::tiles(&good) else { continue };
+        let spoil = |numbers: &[usize], rng: &mut Rng| -> Arc<[u8]> {
+            let mut bad = good.to_vec();
+            for number in numbers {
+                let spoiled = ranges.get(*number).map(|range| cases::spoil(&mut bad, range, *number, rng));
+                debug_assert!(spoiled.is_some_and(|result| result.is_ok()));
+            }
+            bad.into()
+        };
+        let auto = options(gpu, Mode::Auto);
+        let all: Vec<usize> = (0..ranges.len()).collect();
+        let bad = spoil(&all, &mut rng);
+        for number in 0..ranges.len() as u32 {
+            let window = Window::new(number % ACROSS * tile, number / ACROSS * tile, tile, tile);
+            let plain = ReadOptions::default().with_window(window);
+            let found = cases::agree(&bad, &plain, &auto.clone().with_window(window));
+            tally.check(found.map(|_| ()).map_err(|fault| format!("file {batch}, tile {number}: {fault}")));
+        }
+        let few: Vec<usize> = (0..rng.within(1..5)).map(|_| rng.below(ranges.len() as u64) as usize).collect();
+        for bad in [bad, spoil(&few, &mut rng)] {
+            let found = cases::agree(&bad, &ReadOptions::default(), &auto);
+            tally.check(found.map(|_| ()).map_err(|fault| format!("file {batch}: {fault}")));
+        }
+        // The context is alive, and nothing of the damage is left in it.
+        let found = cases::agree(&good, &ReadOptions::default(), &auto);
+        let alive = found.and_then(|report| report.ok_or_else(|| "unread".into()));
+        let died = alive.is_err();
+        tally.check(alive.map(|_| ()).map_err(|fault| format!("after file {batch}: {fault}")));
+        if died {
+            return;
+        }
+    }
+}
+
+fn promised(counters: &Counters, halves: u64) -> Result<(), String> {
+    // Output, statuses and scratch; in each half compressed bytes, decoded bytes and tables.
+    let buffers = 3 + 3 * halves;
+    let kept = counters.synchronisations == 1
+        && counters.downloads <= 1
+        && counters.uploads_before_first_wait == counters.uploads
+        && counters.buffers <= buffers
+        && counters.allocations <= counters.buffers;
+    ensure(kept, || format!("{counters:?}"))
+}
+
+/// One wait, one copy back, nothing allocated the second time.
+fn counters(tally: &mut Tally, gpu: &Arc<Gpu>) {
+    for compression in ON_DEVICE.into_iter().chain([Compression::Zstd]) {
+        let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(64, 64));
+        let read = |number: u32| -> Result<(), String> {
+            let file = raster(SampleType::U16, 900, 2, &written, 5)?;
+            let asked = options(gpu, Mode::Auto).with_threads(1);
+            let raster = cases::open(&file).and_then(|file| file.read_device(&asked)).map_err(|error| text(&error))?;
+            let counters = raster.report().counters;
+            promised(&counters, 1)?;
+            let again = counters.allocations + counters.pinned_allocations;
+            ensure(number == 0 || again == 0, || format!("the second read allocates: {counters:?}"))
+        };
+        for number in 0..3 {
+            tally.check(read(number).map_err(|fault| format!("{compression}: {fault}")));
+        }
+    }
+}
+
+/// The least memory, and some more of it: bands of tiles, and as much as is allowed at the most.
+fn bands(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+    for compression in ON_DEVICE {
+        let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(128, 128));
+        let check = || -> Result<(), String> {
+            let file = raster(SampleType::U16, side, 1, &written, 6)?;
+            let dataset = cases::open(&file).map_err(|error| text(&error))?;
+            let limited = |bytes: u64| options(gpu, Mode::Cuda).with_max_device_memory(bytes);
+            let least = match dataset.read_device(&limited(1)).map(|_| ()).map_err(|error| error.kind().to_string()) {
+                Ok(()) => return Err("one byte is enough".into()),
+                Err(_) => least(&dataset, &limited(1))?,
+            };
+            let refused = dataset.read_device(&limited(least - 1));
+            ensure(refused.is_err(), || format!("{} of {least} bytes are enough", least - 1))?;
+            let whole = dataset.read_device(&options(gpu, Mode::Cuda)).map_err(|error| text(&error))?;
+            let peak = whole.report().counters.peak_bytes;
+            drop(whole);
+            for part in 0..4 {
+                gpu.trim();
+                let budget = least + peak.saturating_sub(least) / 4 * part;
+                let found = cases::agree(&file, &ReadOptions::default(), &limited(budget))?;
+                let report = found.ok_or("unread")?;
+                let held = report.counters.peak_bytes;
+                ensure(held <= budget, || format!("{held} bytes held, {budget} allowed"))?;
+                let raster = dataset.read_device(&limited(budget)).map_err(|error| text(&error))?;
+                promised(&raster.report().counters, 2)?;
+                ensure(part > 0 || raster.report().bands > 1, || format!("one band in {budget} bytes"))?;
+            }
+            Ok(())
+        };
+        tally.check(check().map_err(|fault| format!("{compression}: {fault}")));
+    }
+}
+
+fn least(dataset: &Dataset, options: &ReadOptions) -> Result<u64, String> {
+    match dataset.read_device(options) {
+        Err(error) => match error.kind() {
+            ErrorKind::Device(DeviceError::Memory { required, .. }) => Ok(*required),
+            _ => Err(text(&error)),
+        },
+        Ok(_) => Err("it fits in one byte".into()),
+    }
+}
+
+/// A raster larger than host and device, of which nothing is stored, by windows.
+fn sparse(tally: &mut Tally, gpu: &Arc<Gpu>, scale: &Scale) {
+    const SIDE: u32 = 131_072;
+    const BUDGET: u64 = 1 << 30;
+    let source = MemorySource::new("sparse.tif", cases::sparse(SIDE, 512));
+    let opened = OpenOptions::default().with_limits(Limits::none()).open_source(Arc::new(source));
+    let Ok(dataset) = opened.map_err(|error| tally.check(Err(text(&error)))) else { return };
+    let mut rng = Rng::new(9);
+    let limited = options(gpu, Mode::Cuda).with_max_device_memory(BUDGET);
+    for _ in 0..scale.sparse_windows {
+        let side = scale.sparse_side;
+        let window = Window::new(rng.within(0..SIDE - side), rng.within(0..SIDE - side), side, side);
+        let check = || -> Result<(), String> {
+            let raster =
+                dataset.read_device(&limited.clone().with_window(window)).map_err(|error| text(&error))?;
+            let held = raster.report().counters.peak_bytes;
+            ensure(held <= BUDGET, || format!("{held} bytes held"))?;
+            let host = raster.to_host().map_err(|error| text(&error))?;
+            let samples = host.samples::<f32>().map_err(|error| text(&error))?;
+            ensure(samples.iter().all(|sample| *sample == -1.0), || "other samples".into())
+        };
+        tally.check(check().map_err(|fault| format!("{window}: {fault}")));
+    }
+    let whole = least(&dataset, &limited);
+    tally.check(whole.and_then(|least| ensure(least > 64 << 30, || format!("{least} bytes are enough"))));
+}
+
+/// Eight threads, one GPU.
+fn concurrent(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
+    let found: Vec<Result<(), String>> = std::thread::scope(|scope| {
+        let read = |seed: u64| {
+            let mut rng = Rng::new(seed + 500);
+            (0..count).map(|_| Case::draw(&mut rng).check(gpu, |options| options).map(|_| ())).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..8).map(|seed| scope.spawn(move || read(seed))).collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap_or_else(|_| vec![Err("a thread panicked".into())]))
+            .collect()
+    });
+    found.into_iter().for_each(|result| tally.check(result));
+}

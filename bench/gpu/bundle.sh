@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Makes the folder that goes to a GPU machine: one that has no toolchain and no network and takes 60 MiB a trip.
+#
+#   bundle.sh [--out DIR] [--no-build] [--no-corpus]   the bundle (default target/gpu-bundle) with its run.sh
+#   bundle.sh --rivals DIR                             the rivals' own folder, with an install.sh (see trips.md)
+#
+# Environment: PYTHON (with pip), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out where it is not there),
+# SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them).
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cd "$root"
+target=${CARGO_TARGET_DIR:-target}
+python=${PYTHON:-python3}
+limit=$((60 << 20))
+out=$target/gpu-bundle
+rivals=
+build=yes
+corpus=${SHARED_CORPUS:-../shared/corpus}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) out=$2; shift ;;
+        --rivals) rivals=$2; shift ;;
+        --no-build) build= ;;
+        --no-corpus) corpus= ;;
+        *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    esac
+    shift
+done
+
+# Of the libraries the newest that NVIDIA has for CUDA 13; nvTIFF 0.8 opens libnvcomp.so.5 and nothing newer.
+libraries=(nvidia-libnvcomp-cu13==6.0.0.12 nvidia-nvjpeg2k-cu13==0.11.0.51)
+libraries+=(nvidia-nvjpeg==13.0.1.86 nvidia-cufile==1.15.1.6)
+rival_libraries=(nvidia-nvtiff-cu13==0.8.0.82 nvidia-libnvcomp-cu13==5.3.0.16)
+rival_packages=(rasterio==1.5.2 affine==3.0.1 attrs==26.1.0 certifi==2026.10.18 click==8.5.1 pyparsing==3.3.3)
+# The GPU machine's Python.
+for_machine=(--python-version 3.12 --implementation cp --abi cp312 --abi abi3 --abi none)
+for_machine+=(--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64)
+
+# Wheels for the GPU machine's Python, fetched once; a folder for each set, so that two versions of one library can be.
+fetch() { # folder, requirements...
+    local folder=$1
+    shift
+    if [ "$(cat "$folder/.pins" 2>/dev/null)" != "$*" ]; then
+        rm -rf "$folder"
+        "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+            "${for_machine[@]}" --dest "$folder" "$@"
+        echo "$*" >"$folder/.pins"
+    fi
+}
+
+# Out of wheels only the libraries named, and the licences they come under.
+extract() { # flat | whole, folder of wheels, destination, names...
+    "$python" - "$@" <<'PY'
+import pathlib, sys, zipfile
+how, folder, destination, *names = sys.argv[1:]
+missing = set(names)
+for wheel in sorted(pathlib.Path(folder).glob("*.whl")):
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.namelist():
+            base = member.rsplit("/", 1)[-1]
+            licence = base.lower().startswith("license") and ".dist-info/" in member
+            if base not in names and not licence:
+                continue
+            place = pathlib.PurePath(member)
+            if licence:
+                place = pathlib.PurePath("licences", wheel.name.split("-")[0] + ".txt")
+            elif how == "flat":
+                place = pathlib.PurePath(base)
+            path = pathlib.Path(destination, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.read(member))
+            missing.discard(base)
+if missing:
+    raise SystemExit(f"no wheel in {folder} holds {', '.join(sorted(missing))}")
+PY
+}
+
+pack() { # folder, archive, members...
+    local folder=$1 archive=$2
+    shift 2
+    tar -C "$folder" --owner=0 --group=0 --sort=name -cf - "$@" | xz -6 -T0 >"$archive"
+}
+
+finish() { # folder
+    local size
+    size=$(du -sb --apparent-size "$1" | cut -f1)
+    ls -l "$1"
+    printf '%s: %d.%d MiB of %d\n' "$1" $((size >> 20)) $(((size & 1048575) * 10 >> 20)) $((limit >> 20))
+    if [ "$size" -gt "$limit" ]; then
+        echo "too large for one trip" >&2
+        exit 1
+    fi
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+if [ -n "$rivals" ]; then
+    fetch "$target/wheels/rival-packages" "${rival_packages[@]}"
+    fetch "$target/wheels/rival-libraries" "${rival_libraries[@]}"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile \
+        --only-binary :all: "${for_machine[@]}" --target "$work/rivals" "$target"/wheels/rival-packages/*.whl
+    extract whole "$target/wheels/rival-libraries" "$work/rivals" libnvtiff.so.0 libnvcomp.so.5
+    rm -rf "$rivals"
+    mkdir -p "$rivals"
+    pack "$work/rivals" "$rivals/rivals.tar.xz" .
+    cat >"$rivals/install.sh" <<'SH'
+#!/usr/bin/env bash
+# Puts the rivals where run.sh looks for them: install.sh [FOLDER], by default /tmp/rivals.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+to=${1:-/tmp/rivals}
+mkdir -p "$to"
+tar -xJf "$here/rivals.tar.xz" -C "$to" || python3 -m tarfile -e "$here/rivals.tar.xz" "$to"
+python3 - "$to" <<'PY'
+import sys
+sys.path.append(sys.argv[1])
+import rasterio
+print("rasterio", rasterio.__version__, "GDAL", rasterio.__gdal_version__, "in", sys.argv[1])
+PY
+SH
+    chmod +x "$rivals/install.sh"
+    finish "$rivals"
+    exit
+fi
+
+if [ -n "$build" ]; then
+    [ -n "${SWATH_BIN:-}" ] || ${CARGO:-cargo} build --release -p swath-cli
+    [ -n "${SWATH_GPU_BIN:-}" ] || ${CARGO:-cargo} build --release --manifest-path bench/gpu-worker/Cargo.toml
+fi
+mkdir -p "$work/bin" "$work/lib"
+cp "${SWATH_BIN:-$target/release/swath}" "$work/bin/swath"
+cp "${SWATH_GPU_BIN:-$target/release/swath-gpu}" "$work/bin/swath-gpu"
+for program in "$work"/bin/*; do
+    # A script may stand in for a program.
+    strip "$program" 2>/dev/null || true
+done
+fetch "$target/wheels/libraries" "${libraries[@]}"
+extract flat "$target/wheels/libraries" "$work/lib" libnvcomp.so.6 libnvjpeg2k.so.0 libnvjpeg.so.13 libcufile.so.0
+
+rm -rf "$out"
+mkdir -p "$out"
+pack "$work" "$out/payload.tar.xz" bin lib
+if [ -n "$corpus" ] && [ -d "$corpus" ]; then
+    ln -s "$(cd "$corpus" && pwd)" "$work/corpus"
+    tar -C "$work" --owner=0 --group=0 --sort=name -chf - corpus | xz -6 -T0 >"$out/corpus.tar.xz"
+else
+    echo "no corpus in the bundle" >&2
+fi
+cp "$here"/{run.sh,data.py,rivals.py,report.py,README.md,trips.md} "$out/"
+chmod +x "$out/run.sh"
+glibc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)
+changed=$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo ", with changes")
+{
+    echo "swath: $("$work/bin/swath" --version 2>/dev/null || echo unknown), commit $(git rev-parse HEAD)$changed"
+    echo "built: $(date -u +%Y-%m-%dT%H:%MZ), $(rustc --version 2>/dev/null || echo 'no rustc'), glibc $glibc"
+    echo "bundled: ${libraries[*]}"
+    echo "rivals meant: ${rival_packages[0]} ${rival_libraries[*]}"
+} >"$out/VERSIONS.txt"
+finish "$out"

@@ -1,0 +1,587 @@
+#!/usr/bin/env python3
+"""Times swath's GPU reader and its rivals on the rasters that data.py made; every answer is compared with the truth.
+
+    python3 rivals.py run --manifest M.json --out R.json --bin DIR --lib DIR [--rivals DIR] [--deadline UNIX_TIME]
+
+starts every contender in a process of its own (`rivals.py child NAME …`), which tells of one raster at a time. One that
+crashes, hangs or gives wrong pixels costs its raster and is started again for the rest. What each contender does:
+
+    swath          file to device array, swath-gpu read
+    swath-nvcomp   the same, nvCOMP decoding (--nvcomp --trust-input)
+    gdal           file to host array, GDAL with as many threads as the machine has
+    gdal-gpu       file to device array: GDAL into pinned memory, then one copy
+    nvtiff-file    file to device array, nvTIFF
+    nvtiff-pinned  nvTIFF, the whole file lying in pinned memory before the clock starts: no reader, a bound
+    nvcomp         pinned tiles to device, then nvCOMP's decoder; no predictor, no placing: no reader, a bound; and the
+                   decoder alone, tiles on the device
+    ceilings       copies between host and device, and on the device
+
+The first call of each is not counted; the others are kept one by one. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import queue
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from data import checksum
+
+CONTENDERS = ["ceilings", "swath", "gdal-gpu", "gdal", "nvtiff-file", "nvtiff-pinned", "nvcomp", "swath-nvcomp"]
+# A raster that takes longer than this hangs; the first of a process also pays for imports and the device's start.
+ROW_LIMIT = 30.0
+START_LIMIT = 60.0
+RESTARTS = 5
+# Exit status of a child that told of an error and cannot go on.
+LEFT = 3
+# What stands for a raster that the deadline left no time for.
+LATE = {"ok": False, "late": True, "error": "out of time"}
+THREADS = os.cpu_count() or 1
+
+
+class Refused(Exception):  # noqa: N818 - not a fault: the contender does not do this kind of file
+    """Not supported by this contender."""
+
+
+class Absent(Exception):  # noqa: N818 - not a fault either: something the contender needs is not on this machine
+    """Not here."""
+
+
+def read_or(path: str, otherwise: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return otherwise
+
+
+# ------------------------------------------------------------------------------------------------------------ libraries
+
+
+def find_library(name: str, folders: list[Path]) -> Path | None:
+    """The file of a shared library, searched below the folders and in the toolkit."""
+    for folder in folders:
+        for found in sorted(folder.rglob(f"{name}*")) if folder.is_dir() else []:
+            return found
+    for folder in ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu"):
+        path = Path(folder) / name
+        if path.exists():
+            return path
+    return None
+
+
+def load(name: str, folders: list[Path]) -> ctypes.CDLL:
+    path = find_library(name, folders)
+    try:
+        return ctypes.CDLL(str(path or name))
+    except OSError as error:
+        raise Absent(f"{name} is not here: {error}") from None
+
+
+def cupy_or_refuse() -> Any:
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+        return cupy
+    except Exception as error:
+        raise Absent(f"no CuPy with a device: {error}") from None
+
+
+def pinned(cupy: Any, size: int) -> np.ndarray:
+    """Pinned host memory as bytes."""
+    memory = cupy.cuda.alloc_pinned_memory(size)
+    return np.frombuffer(memory, np.uint8, size)
+
+
+# ------------------------------------------------------------------------------------------------------------ measuring
+
+
+def repeat(times: int, call: Callable[[], Any]) -> list[float]:
+    """Seconds of each call, the first one left out."""
+    seconds = []
+    for _ in range(times + 1):
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return seconds[1:]
+
+
+def repeat_events(cupy: Any, times: int, call: Callable[[], Any]) -> list[float]:
+    """As repeat, by the device's own clock."""
+    seconds = []
+    for _ in range(times + 1):
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        seconds.append(cupy.cuda.get_elapsed_time(begin, end) / 1e3)
+    return seconds[1:]
+
+
+# ---------------------------------------------------------------------------------------------------------------- swath
+
+
+def swath(row: dict[str, Any], args: argparse.Namespace, *flags: str) -> dict[str, Any]:
+    binary = args.bin / "swath-gpu"
+    if not binary.exists():
+        raise Absent(f"{binary} is missing")
+    command = [str(binary), "read", row["file"], "--repeat", str(args.repeat + 1), "--json", *flags]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ROW_LIMIT - 2)
+    except subprocess.TimeoutExpired:
+        return {"ok": False, "error": f"hung: killed after {ROW_LIMIT - 2:.0f} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        tail = " ".join(done.stderr.split())[-300:]
+        return {"ok": False, "error": f"exit {done.returncode}: {tail}"}
+    answer = json.loads(lines[-1])
+    if not answer.get("ok"):
+        return {"ok": False, "error": str(answer.get("error", answer))[:300]}
+    # As for every contender, the first call is not counted.
+    kept = {key: answer.get(key) for key in ("checksum", "counters", "notices")}
+    kernels = [ms / 1e3 for ms in answer.get("kernel_ms", [])[1:]]
+    return {"ok": True, "seconds": answer["seconds"][1:], "kernel_seconds": kernels, **kept}
+
+
+def swath_nvcomp(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    if row["codec"] not in ("deflate", "zstd"):
+        raise Refused("nvCOMP has no such decoder")
+    return swath(row, args, "--nvcomp", "--trust-input")
+
+
+# ----------------------------------------------------------------------------------------------------------------- GDAL
+
+
+def gdal_reader(row: dict[str, Any]) -> Callable[[np.ndarray], None]:
+    try:
+        import rasterio
+    except ImportError as error:
+        raise Absent(f"no rasterio: {error}") from None
+
+    def read(out: np.ndarray) -> None:
+        with rasterio.open(row["file"], NUM_THREADS=str(THREADS)) as source:
+            source.read(1, out=out)
+
+    return read
+
+
+def gdal(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    read = gdal_reader(row)
+    out = np.zeros((row["height"], row["width"]), row["dtype"])
+    return {"ok": True, "seconds": repeat(args.repeat, lambda: read(out)), "checksum": checksum(out)}
+
+
+def gdal_gpu(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    read = gdal_reader(row)
+    cupy = cupy_or_refuse()
+    host = pinned(cupy, row["pixels_bytes"]).view(row["dtype"]).reshape(row["height"], row["width"])
+    device = cupy.zeros(host.shape, host.dtype)
+
+    def both() -> None:
+        read(host)
+        device.set(host)
+        cupy.cuda.Stream.null.synchronize()
+
+    return {"ok": True, "seconds": repeat(args.repeat, both), "checksum": checksum(device)}
+
+
+# --------------------------------------------------------------------------------------------------------------- nvTIFF
+
+
+class NvtiffImage(ctypes.Structure):
+    """nvtiffImage_t."""
+
+    _fields_ = (
+        ("plane_data", ctypes.POINTER(ctypes.c_void_p)),
+        ("plane_pitch_bytes", ctypes.POINTER(ctypes.c_size_t)),
+        ("num_planes", ctypes.c_uint32),
+    )
+
+
+NVTIFF_NOT_SUPPORTED = 4
+NVTIFF_STATUS = {
+    2: "invalid parameter", 3: "bad TIFF", 4: "not supported", 5: "allocator failure", 6: "execution failed",
+    7: "architecture mismatch", 8: "internal error", 9: "nvCOMP not found", 10: "nvJPEG not found",
+    13: "nvJPEG2000 not found",
+}  # fmt: skip
+
+
+def nvtiff(row: dict[str, Any], args: argparse.Namespace, from_pinned: bool) -> dict[str, Any]:
+    cupy = cupy_or_refuse()
+    cupy.zeros(1)
+    # nvTIFF opens these by name; what is loaded already is found whatever the search path.
+    for helper in ("libnvcomp.so.5", "libnvjpeg.so.13", "libnvjpeg2k.so.0"):
+        with contextlib.suppress(Absent):
+            load(helper, args.folders)
+    library = load("libnvtiff.so.0", args.folders)
+
+    def call(name: str, *values: Any) -> None:
+        status = getattr(library, name)(*values)
+        if status == NVTIFF_NOT_SUPPORTED:
+            raise Refused("nvTIFF does not support this file")
+        if status != 0:
+            raise RuntimeError(f"{name}: status {status} ({NVTIFF_STATUS.get(status, 'unknown')})")
+
+    out = cupy.zeros((row["height"], row["width"]), row["dtype"])
+    planes = (ctypes.c_void_p * 1)(out.data.ptr)
+    pitches = (ctypes.c_size_t * 1)(row["width"] * out.itemsize)
+    image = NvtiffImage(planes, pitches, 1)
+    cuda_stream = ctypes.c_void_p(cupy.cuda.Stream.null.ptr)
+    decoder, params = ctypes.c_void_p(), ctypes.c_void_p()
+    call("nvtiffDecoderCreateSimple", ctypes.byref(decoder), cuda_stream)
+    call("nvtiffDecodeParamsCreate", ctypes.byref(params))
+    file = None
+    if from_pinned:
+        file = pinned(cupy, row["file_bytes"])
+        with Path(row["file"]).open("rb") as source:
+            source.readinto(memoryview(file))
+
+    def read() -> None:
+        stream = ctypes.c_void_p()
+        if file is not None:
+            start, size = ctypes.c_void_p(file.ctypes.data), ctypes.c_size_t(file.size)
+            call("nvtiffStreamOpen", start, size, ctypes.byref(stream))
+        else:
+            call("nvtiffStreamOpenFromFile", row["file"].encode(), ctypes.byref(stream))
+        try:
+            call("nvtiffDecode", stream, decoder, params, ctypes.byref(image), cuda_stream)
+        finally:
+            cupy.cuda.Stream.null.synchronize()
+            call("nvtiffStreamClose", stream)
+
+    try:
+        return {"ok": True, "seconds": repeat(args.repeat, read), "checksum": checksum(out)}
+    finally:
+        call("nvtiffDecodeParamsDestroy", params)
+        call("nvtiffDecoderDestroy", decoder, cuda_stream)
+
+
+# --------------------------------------------------------------------------------------------------------------- nvCOMP
+
+
+def tiles_of(path: str) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and byte counts of the tiles of the first directory of a little-endian TIFF or BigTIFF."""
+    with Path(path).open("rb") as file:
+        head = file.read(16)
+        if head[:2] != b"II":
+            raise Refused("a big-endian file")
+        big = struct.unpack_from("<H", head, 2)[0] == 43
+        start = struct.unpack_from("<Q" if big else "<I", head, 8 if big else 4)[0]
+        file.seek(start)
+        count = struct.unpack("<Q" if big else "<H", file.read(8 if big else 2))[0]
+        size, value_at = (20, 12) if big else (12, 8)
+        entries = file.read(size * count)
+        found = {}
+        for i in range(count):
+            entry = entries[i * size : (i + 1) * size]
+            tag, kind = struct.unpack_from("<HH", entry)
+            length = struct.unpack_from("<Q" if big else "<I", entry, 4)[0]
+            if tag in (324, 325):
+                dtype = np.dtype({3: "<u2", 4: "<u4", 16: "<u8"}[kind])
+                if dtype.itemsize * length <= size - value_at:
+                    raw = entry[value_at : value_at + dtype.itemsize * length]
+                else:
+                    file.seek(struct.unpack_from("<Q" if big else "<I", entry, value_at)[0])
+                    raw = file.read(dtype.itemsize * length)
+                found[tag] = np.frombuffer(raw, dtype).astype(np.int64)
+    return found[324], found[325]
+
+
+def undo_predictor(cupy: Any, tiles: Any, row: dict[str, Any]) -> Any:
+    """The raster out of decoded tiles: what nvCOMP leaves to its caller. Only to compare with the truth."""
+    tile, dtype = row["tile"], np.dtype(row["dtype"])
+    count = tiles.size // (tile * tile * dtype.itemsize)
+    if row["predictor"] == 3:
+        rows = tiles.reshape(count * tile, tile * dtype.itemsize)
+        summed = cupy.cumsum(rows, axis=1, dtype=cupy.uint8).reshape(count, tile, dtype.itemsize, tile)
+        pixels = cupy.ascontiguousarray(summed[:, :, ::-1, :].transpose(0, 1, 3, 2)).view(dtype)
+    else:
+        pixels = tiles.view(dtype).reshape(count * tile, tile)
+        if row["predictor"] == 2:
+            pixels = cupy.cumsum(pixels, axis=1, dtype=dtype)
+    across, down = -(-row["width"] // tile), -(-row["height"] // tile)
+    placed = pixels.reshape(down, across, tile, tile).transpose(0, 2, 1, 3).reshape(down * tile, across * tile)
+    return placed[: row["height"], : row["width"]]
+
+
+def nvcomp(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    if row["codec"] not in ("deflate", "zstd"):
+        raise Refused("nvCOMP has no such decoder")
+    cupy = cupy_or_refuse()
+    library = load("libnvcomp.so.6", args.folders)
+    offsets, counts = tiles_of(row["file"])
+    # A zlib stream is deflate between 2 bytes of header and 4 of checksum.
+    head, tail = (2, 4) if row["codec"] == "deflate" else (0, 0)
+    lengths = counts - head - tail
+    places = np.concatenate([[0], np.cumsum((lengths + 15) // 16 * 16)])
+    host = pinned(cupy, int(places[-1]))
+    file = np.memmap(row["file"], np.uint8, "r")
+    for offset, length, place in zip(offsets, lengths, places):
+        host[place : place + length] = file[offset + head : offset + head + length]
+    chunk = row["tile"] ** 2 * np.dtype(row["dtype"]).itemsize
+    number = len(offsets)
+    packed = cupy.zeros(int(places[-1]), cupy.uint8)
+    tiles = cupy.zeros(number * chunk, cupy.uint8)
+    sources = cupy.asarray(places[:-1].astype(np.uint64) + np.uint64(packed.data.ptr))
+    targets = cupy.asarray(np.arange(number, dtype=np.uint64) * np.uint64(chunk) + np.uint64(tiles.data.ptr))
+    in_sizes = cupy.asarray(lengths.astype(np.uint64))
+    out_sizes = cupy.full(number, chunk, cupy.uint64)
+    made = cupy.zeros(number, cupy.uint64)
+    statuses = cupy.zeros(number, cupy.int32)
+    # The options are 64 zero bytes by value, which the x86-64 ABI passes in memory as any struct of that size.
+    options = type("Options", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_uint8 * 64)]})()
+    name = {"deflate": "Deflate", "zstd": "Zstd"}[row["codec"]]
+    stream = ctypes.c_void_p(cupy.cuda.Stream.null.ptr)
+    size = ctypes.c_size_t
+
+    def call(function: str, *values: Any) -> None:
+        status = getattr(library, f"nvcompBatched{name}{function}")(*values)
+        if status != 0:
+            raise RuntimeError(f"nvcompBatched{name}{function}: status {status}")
+
+    needed = size()
+    total = size(number * chunk)
+    call("DecompressGetTempSize", size(number), size(chunk), options, ctypes.byref(needed), total, stream)
+    scratch = cupy.zeros(max(needed.value, 16), cupy.uint8)
+
+    def pointer(array: Any) -> ctypes.c_void_p:
+        return ctypes.c_void_p(array.data.ptr)
+
+    def decode() -> None:
+        call(
+            "DecompressAsync", pointer(sources), pointer(in_sizes), pointer(out_sizes), pointer(made), size(number),
+            pointer(scratch), size(scratch.size), pointer(targets), options, pointer(statuses), stream,
+        )  # fmt: skip
+
+    def copy_and_decode() -> None:
+        packed.set(host)
+        decode()
+        cupy.cuda.Stream.null.synchronize()
+
+    with_copy = repeat(args.repeat, copy_and_decode)
+    alone = repeat_events(cupy, args.repeat, decode)
+    if int((statuses != 0).sum()) or int((made != chunk).sum()):
+        return {"ok": False, "error": f"{int((statuses != 0).sum())} of {number} tiles failed"}
+    right = checksum(cupy.ascontiguousarray(undo_predictor(cupy, tiles, row)))
+    return {"ok": True, "seconds": with_copy, "kernel_seconds": alone, "checksum": right, "temp_bytes": needed.value}
+
+
+# ------------------------------------------------------------------------------------------------------------- ceilings
+
+
+def ceilings(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:  # noqa: ARG001 - one shape for all
+    cupy = cupy_or_refuse()
+    size = 1 << 30
+    host, device, other = pinned(cupy, size), cupy.zeros(size, cupy.uint8), cupy.zeros(size, cupy.uint8)
+    host[:] = 1
+    up = min(repeat_events(cupy, args.repeat, lambda: device.set(host)))
+    down = min(repeat_events(cupy, args.repeat, lambda: device.get(out=host)))
+    across = min(repeat_events(cupy, args.repeat, lambda: cupy.copyto(other, device)))
+    return {"ok": True, "h2d": size / up, "d2h": size / down, "device_copy": 2 * size / across}
+
+
+CHILDREN: dict[str, Callable[[dict[str, Any], argparse.Namespace], dict[str, Any]]] = {
+    "ceilings": ceilings,
+    "swath": swath,
+    "swath-nvcomp": swath_nvcomp,
+    "gdal": gdal,
+    "gdal-gpu": gdal_gpu,
+    "nvtiff-file": lambda row, args: nvtiff(row, args, False),
+    "nvtiff-pinned": lambda row, args: nvtiff(row, args, True),
+    "nvcomp": nvcomp,
+}
+# An error of theirs may leave the device's context broken, so that they go on in a new process.
+ON_DEVICE = {"gdal-gpu", "nvtiff-file", "nvtiff-pinned", "nvcomp", "ceilings"}
+
+
+def child(args: argparse.Namespace) -> int:
+    """One contender over the named rasters: two lines of JSON each, one when it begins and one with what came out."""
+    warnings.filterwarnings("ignore")
+    rows = {row["name"]: row for row in json.loads(args.manifest.read_text())["rows"]}
+    rows["machine"] = {"name": "machine"}
+    # Libraries print to standard output as they like; what this process says keeps a channel of its own.
+    said = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(value: dict[str, Any]) -> None:
+        said.write(json.dumps(value) + "\n")
+        said.flush()
+
+    for name in args.rows.split(","):
+        row = rows[name]
+        say({"begin": name})
+        try:
+            answer = CHILDREN[args.contender](row, args)
+            if answer["ok"] and answer.get("checksum") != row.get("checksum"):
+                answer = {**answer, "ok": False, "error": "wrong pixels"}
+        except Refused as error:
+            answer = {"ok": False, "refused": True, "error": str(error)[:300]}
+        except Absent as error:
+            answer = {"ok": False, "absent": True, "error": str(error)[:300]}
+        except Exception as error:
+            traceback.print_exc()
+            say({"row": name, "ok": False, "error": f"{type(error).__name__}: {error}"[:300]})
+            if args.contender in ON_DEVICE:
+                return LEFT
+            continue
+        say({"row": name, **answer})
+        if args.contender in ON_DEVICE and "cupy" in sys.modules:
+            sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
+            sys.modules["cupy"].get_default_pinned_memory_pool().free_all_blocks()
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------- parent
+
+
+def pump(process: subprocess.Popen[str], into: queue.Queue[str | None]) -> None:
+    """Moves what a process says into a queue, which can be waited on with a limit; None at its end."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        into.put(line)
+    into.put(None)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Ends a child and what it started: they are a process group of their own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def contend(name: str, rows: list[str], args: argparse.Namespace) -> dict[str, Any]:
+    """All rasters through one contender, in as many processes as it takes."""
+    answers: dict[str, Any] = {}
+    left = list(rows)
+    for _ in range(RESTARTS + 1):
+        if not left or time.time() > args.deadline:
+            break
+        command = [sys.executable, str(Path(__file__).resolve()), "child", name, "--rows", ",".join(left)]
+        command += ["--manifest", str(args.manifest), "--bin", str(args.bin), "--lib", str(args.lib)]
+        command += ["--repeat", str(args.repeat), *(["--rivals", str(args.rivals)] if args.rivals else [])]
+        log = args.logs / f"{name}.log"
+        with log.open("a") as errors:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+            )
+        incoming: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=pump, args=(process, incoming), daemon=True).start()
+        current, limit = left[0], START_LIMIT
+        while left:
+            wait = min(limit, args.deadline - time.time())
+            try:
+                line = incoming.get(timeout=max(wait, 0.1))
+            except queue.Empty:
+                late = time.time() > args.deadline
+                answers[current] = LATE if late else {"ok": False, "error": f"hung: killed after {limit:.0f} s"}
+                left.remove(current)
+                break
+            if line is None:
+                code = process.wait()
+                # Having told of an error it leaves by itself, to go on in a new process.
+                if code != LEFT:
+                    how = signal.Signals(-code).name if code < 0 else f"exit {code}"
+                    answers[current] = {"ok": False, "error": f"crashed: {how}"}
+                    left.remove(current)
+                break
+            said = json.loads(line)
+            if "begin" in said:
+                current = said["begin"]
+            else:
+                answers[said.pop("row")] = said
+                left.remove(current)
+                current, limit = left[0] if left else "", ROW_LIMIT
+        end(process)
+    for row in left:
+        late = time.time() > args.deadline
+        answers[row] = LATE if late else {"ok": False, "error": "not run: it crashed too often"}
+    return answers
+
+
+def output_of(*command: str) -> str:
+    """What a program prints, or nothing where it is missing or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def machine(args: argparse.Namespace) -> dict[str, Any]:
+    """Names and versions of everything that a figure may depend on."""
+    found: dict[str, Any] = {"cpus": THREADS, "system": platform.platform(), "python": platform.python_version()}
+    model = [line for line in read_or("/proc/cpuinfo", "").splitlines() if line.startswith("model name")]
+    found["cpu"] = model[0].split(":")[1].strip() if model else platform.machine()
+    query = "name,driver_version,memory.total,pcie.link.gen.max,pcie.link.width.max,clocks.max.sm"
+    found["gpu"] = output_of("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader").split("\n")[0]
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    found["nvcc"] = output_of(nvcc, "--version").split("\n")[-1]
+    found["swath_devices"] = output_of(str(args.bin / "swath-gpu"), "devices")
+    for module in ("numpy", "cupy", "torch", "rasterio"):
+        code = f"import sys; sys.path.append(sys.argv[1]); import {module} as m; print(m.__version__)"
+        found[module] = output_of(sys.executable, "-c", code, str(args.rivals or ""))
+    for library in ("libnvcomp.so.6", "libnvcomp.so.5", "libnvtiff.so.0"):
+        found[library] = "here" if find_library(library, args.folders) else "not here"
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    manifest = json.loads(args.manifest.read_text())
+    rows = [row["name"] for row in manifest["rows"]]
+    args.logs.mkdir(parents=True, exist_ok=True)
+    result: dict[str, Any] = {"machine": machine(args), "manifest": manifest, "repeat": args.repeat, "contenders": {}}
+    for name in args.only.split(",") if args.only else CONTENDERS:
+        started = time.time()
+        result["contenders"][name] = contend(name, ["machine"] if name == "ceilings" else rows, args)
+        # Written each time, so that a run that is cut off keeps what it has.
+        args.out.write_text(json.dumps(result, indent=1) + "\n")
+        good = sum(answer["ok"] for answer in result["contenders"][name].values())
+        print(f"{name}: {good} of {len(result['contenders'][name])} in {time.time() - started:.0f} s", flush=True)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    parent, one = commands.add_parser("run"), commands.add_parser("child")
+    one.add_argument("contender", choices=CHILDREN)
+    one.add_argument("--rows", required=True)
+    for command in (parent, one):
+        command.add_argument("--manifest", type=Path, required=True)
+        command.add_argument("--bin", type=Path, required=True, help="folder of swath-gpu")
+        command.add_argument("--lib", type=Path, required=True, help="folder of NVIDIA's libraries")
+        command.add_argument("--rivals", type=Path, help="folder of the rivals' packages")
+        command.add_argument("--repeat", type=int, default=5)
+    parent.add_argument("--out", type=Path, required=True)
+    parent.add_argument("--logs", type=Path, default=Path("logs"), help="folder for what contenders print")
+    parent.add_argument("--only", help="contenders, with commas between them")
+    parent.add_argument("--deadline", type=float, default=float("inf"), help="Unix time after which nothing is started")
+    args = parser.parse_args()
+    args.folders = [folder for folder in (args.lib, args.rivals) if folder]
+    if args.rivals:
+        # Behind what the machine has: its numpy and CuPy fit each other.
+        sys.path.append(str(args.rivals))
+    return child(args) if args.command == "child" else run(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
+#
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench]
+#
+# Needs no toolchain and no network. What is missing (python3, CuPy, rivals, compute-sanitizer) is said and left out.
+# Rasters are made in $SWATH_BENCH_DIR (default /dev/shm/swath-bench) and removed at the end unless SWATH_BENCH_KEEP=1.
+# Exit status 1 if a test failed, the sanitizer found something, or swath read a raster wrongly.
+set -uo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=$PWD/gpu-results
+rivals=/tmp/rivals
+quick=()
+only=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) out=$2; shift ;;
+        --quick) quick=(--quick) ;;
+        --rivals) rivals=$2; shift ;;
+        --only) only=$2; shift ;;
+        *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    esac
+    shift
+done
+case $only in '' | tests | bench) ;; *) echo "--only takes tests or bench" >&2; exit 2 ;; esac
+
+# Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
+if [ ${#quick[@]} -gt 0 ]; then limits=(180 60 20 60); else limits=(540 150 50 180); fi
+start=$(date +%s)
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+rm -f "$out"/{tests,sanitizer,contenders,results}.json "$out/results.md"
+bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
+python=$(command -v python3 || true)
+[ -n "$python" ] || echo "no python3: the tests run, but there is no benchmark and no report" >&2
+[ -d "$rivals" ] || { echo "no rivals in $rivals: see trips.md" >&2; rivals=; }
+
+say() { printf '[%3d s] %s\n' $(($(date +%s) - start)) "$*"; }
+
+# ------------------------------------------------------------------------------------------------------------ unpacking
+
+unpacked=$here/unpacked
+mkdir -p "$unpacked" 2>/dev/null && [ -w "$unpacked" ] || unpacked=$(mktemp -d)
+unpack() { # archive
+    tar -xJf "$1" -C "$unpacked" 2>/dev/null || "$python" -m tarfile -e "$1" "$unpacked"
+}
+unpack "$here/payload.tar.xz" || exit 2
+corpus=()
+if [ -f "$here/corpus.tar.xz" ] && unpack "$here/corpus.tar.xz"; then
+    corpus=(--corpus "$unpacked/corpus")
+fi
+bin=$unpacked/bin lib=$unpacked/lib
+export LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PYTHONUNBUFFERED=1
+[ ! -f "$here/VERSIONS.txt" ] || cp "$here/VERSIONS.txt" "$out/"
+"$bin/swath-gpu" devices 2>&1 | tee "$out/devices.txt"
+
+# -------------------------------------------------------------------------------------------------------------- rasters
+
+# They are made while the tests run, which nobody times.
+maker=
+cleanup() {
+    [ -z "$maker" ] || kill "$maker" 2>/dev/null
+    [ -n "${SWATH_BENCH_KEEP:-}" ] || rm -rf "$bench_dir"
+}
+if [ "$only" != tests ] && [ -n "$python" ]; then
+    trap cleanup EXIT
+    say "making rasters in $bench_dir"
+    timeout "${limits[3]}" "$python" "$here/data.py" --dir "$bench_dir" --swath "$bin/swath" \
+        ${quick[@]+"${quick[@]}"} ${SWATH_BENCH_SIZE:+--size "$SWATH_BENCH_SIZE"} ${rivals:+--rivals "$rivals"} \
+        >"$out/data.log" 2>&1 &
+    maker=$!
+fi
+
+# ---------------------------------------------------------------------------------------------------------------- tests
+
+tests_status=0
+if [ "$only" != bench ]; then
+    say "tests"
+    timeout -k 5 "${limits[1]}" "$bin/swath-gpu" test --json "$out/tests.json" ${corpus[@]+"${corpus[@]}"} \
+        >"$out/tests.log" 2>&1
+    tests_status=$?
+    tail -n 15 "$out/tests.log"
+    say "tests: exit status $tests_status"
+    # The report wants the exit status as well, and a result even of tests that died.
+    [ -z "$python" ] || "$python" - "$out" "$tests_status" <<'PY'
+import json, pathlib, sys
+out, status = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+try:
+    tests = json.loads((out / "tests.json").read_text())
+except (OSError, ValueError):
+    log = (out / "tests.log").read_text(errors="replace")[-400:]
+    how = "timed out" if status in (124, 137) else "left no result"
+    failure = {"name": f"swath-gpu test {how}", "message": " ".join(log.split())}
+    tests = {"passed": 0, "failed": 1, "failures": [failure]}
+tests["exit"] = status
+(out / "tests.json").write_text(json.dumps(tests, indent=1) + "\n")
+PY
+    sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+    found=()
+    for tool in memcheck racecheck; do
+        if [ ! -x "$sanitizer" ]; then
+            say "no compute-sanitizer: left out"
+            break
+        fi
+        began=$(date +%s)
+        timeout -k 5 "${limits[2]}" "$sanitizer" --tool "$tool" --error-exitcode 86 \
+            "$bin/swath-gpu" test --small --json "$out/$tool.json" >"$out/$tool.log" 2>&1
+        status=$?
+        said=$(grep -E '(ERROR|RACECHECK) SUMMARY' "$out/$tool.log" | tail -n 1 | sed 's/^=* *//')
+        bad=true
+        case $status in
+            0) bad=false ;;
+            124 | 137) bad=false said="not finished in ${limits[2]} s" ;;
+            *) said="${said:-no summary}, exit status $status" ;;
+        esac
+        say "compute-sanitizer $tool: $said"
+        took=$(($(date +%s) - began))
+        found+=("{\"tool\": \"$tool\", \"said\": \"${said//\"/}\", \"found\": $bad, \"seconds\": $took}")
+    done
+    (IFS=,; echo "[${found[*]-}]") >"$out/sanitizer.json"
+fi
+
+# ------------------------------------------------------------------------------------------------------------ benchmark
+
+bench_status=0
+if [ -n "$maker" ]; then
+    wait "$maker"
+    made=$?
+    maker=
+    say "rasters: exit status $made"
+    if [ $made -eq 0 ]; then
+        "$python" "$here/rivals.py" run --manifest "$bench_dir/manifest.json" --out "$out/contenders.json" \
+            --logs "$out/logs" --bin "$bin" --lib "$lib" ${rivals:+--rivals "$rivals"} \
+            --deadline $((start + limits[0] - 15))
+        bench_status=$?
+        say "benchmark: exit status $bench_status"
+    else
+        tail -n 5 "$out/data.log"
+        bench_status=1
+    fi
+fi
+[ -n "$python" ] || exit "$tests_status"
+"$python" "$here/report.py" --dir "$out" --versions "$here/VERSIONS.txt"
+report_status=$?
+say "results in $out"
+[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] || exit 1

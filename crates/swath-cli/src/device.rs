@@ -1,0 +1,41 @@
+//! What a GPU did for a command, told once.
+
+use std::io::{self, Write};
+
+use swath::{Dataset, DeviceReport};
+
+use crate::{args::Device, console, number};
+
+/// Says on standard error what was done otherwise than asked, and, where that was wanted, what the GPU did.
+pub fn tell<'a>(args: &Device, datasets: impl IntoIterator<Item = &'a Dataset>) {
+    let mut report = DeviceReport::default();
+    for dataset in datasets {
+        report.add(&dataset.device_report());
+    }
+    let mut out = io::stderr().lock();
+    for notice in &report.notices {
+        let _ = writeln!(out, "note: {}", console::safe(notice));
+    }
+    if args.show_stats {
+        let _ = out.write_all(figures(&report).as_bytes());
+    }
+}
+
+/// The counters, one line each.
+fn figures(report: &DeviceReport) -> String {
+    let counters = &report.counters;
+    let device = if report.device.is_empty() { "none used" } else { &report.device };
+    let bytes = number::bytes;
+    let rows = [
+        ("device", console::safe(device)),
+        ("tiles", format!("{} decoded by the GPU, {} by the CPU", report.device_tiles, report.host_tiles)),
+        ("bands", report.bands.to_string()),
+        ("buffers", format!("{}, of which {} were allocated ({})", counters.buffers, counters.allocations, bytes(counters.allocated_bytes))),
+        ("to device", format!("{} copies, {}; {} before the first wait", counters.uploads, bytes(counters.uploaded_bytes), counters.uploads_before_first_wait)),
+        ("from device", format!("{} copies, {}", counters.downloads, bytes(counters.downloaded_bytes))),
+        ("launches", counters.launches.to_string()),
+        ("waits", counters.synchronisations.to_string()),
+        ("peak memory", bytes(counters.peak_bytes)),
+    ];
+    rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
+}

@@ -1,0 +1,4 @@
+// Decoded tiles to their place.
+#include "../place.cuh"
+
+SWATH_KERNEL(swath_place, PlaceKernel)

@@ -1,0 +1,113 @@
+//! What a read cost: every call that matters is counted where it is made.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counts of one read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Device buffers the read took, new or from the pool.
+    pub buffers: u64,
+    /// Of these, how many the driver had to allocate.
+    pub allocations: u64,
+    /// Bytes the driver had to allocate for them.
+    pub allocated_bytes: u64,
+    /// Pinned host buffers the driver had to allocate.
+    pub pinned_allocations: u64,
+    /// Copies to the device.
+    pub uploads: u64,
+    /// Their bytes.
+    pub uploaded_bytes: u64,
+    /// Copies from the device.
+    pub downloads: u64,
+    /// Their bytes.
+    pub downloaded_bytes: u64,
+    /// Kernels launched, those of libraries not among them.
+    pub launches: u64,
+    /// Times the host waited for the device.
+    pub synchronisations: u64,
+    /// Copies that were under way or done when the host waited for the first time.
+    pub uploads_before_first_wait: u64,
+    /// Most device memory the read held at once, its result included.
+    pub peak_bytes: u64,
+}
+
+/// Counts as they grow, shared by the threads of one read.
+#[derive(Debug, Default)]
+pub struct Meter {
+    buffers: AtomicU64,
+    allocations: AtomicU64,
+    allocated_bytes: AtomicU64,
+    pinned_allocations: AtomicU64,
+    uploads: AtomicU64,
+    uploaded_bytes: AtomicU64,
+    downloads: AtomicU64,
+    downloaded_bytes: AtomicU64,
+    launches: AtomicU64,
+    synchronisations: AtomicU64,
+    first_wait: AtomicU64,
+    held: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn hold(&self, bytes: u64) {
+        self.buffers.fetch_add(1, Relaxed);
+        let held = self.held.fetch_add(bytes, Relaxed) + bytes;
+        self.peak.fetch_max(held, Relaxed);
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(crate) fn allocation(&self, bytes: u64) {
+        self.allocations.fetch_add(1, Relaxed);
+        self.allocated_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn pinned_allocation(&self) {
+        self.pinned_allocations.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn upload(&self, bytes: u64) {
+        self.uploads.fetch_add(1, Relaxed);
+        self.uploaded_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn download(&self, bytes: u64) {
+        self.downloads.fetch_add(1, Relaxed);
+        self.downloaded_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn launch(&self) {
+        self.launches.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn synchronisation(&self) {
+        if self.synchronisations.fetch_add(1, Relaxed) == 0 {
+            self.first_wait.store(self.uploads.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// The counts so far.
+    pub fn counters(&self) -> Counters {
+        let get = |count: &AtomicU64| count.load(Relaxed);
+        let uploads = get(&self.uploads);
+        let waited = get(&self.synchronisations) > 0;
+        Counters {
+            buffers: get(&self.buffers),
+            allocations: get(&self.allocations),
+            allocated_bytes: get(&self.allocated_bytes),
+            pinned_allocations: get(&self.pinned_allocations),
+            uploads,
+            uploaded_bytes: get(&self.uploaded_bytes),
+            downloads: get(&self.downloads),
+            downloaded_bytes: get(&self.downloaded_bytes),
+            launches: get(&self.launches),
+            synchronisations: get(&self.synchronisations),
+            uploads_before_first_wait: if waited { get(&self.first_wait) } else { uploads },
+            peak_bytes: get(&self.peak),
+        }
+    }
+}

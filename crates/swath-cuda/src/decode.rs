@@ -1,0 +1,708 @@
+//! One read on the device: tiles go in by bands, samples stand in one buffer at the end.
+//!
+//! A [`Band`] is some tiles with their placements, cut into groups. The caller uploads the bytes of a group in any order and from
+//! any thread, then launches it; groups run on several streams, so the copies of one overlap the kernels of another. Two bands
+//! at most are on the device at once, in the two halves of the working memory. The host waits once, in [`Decoder::finish`].
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use swath_codec::TileSpec;
+
+use crate::{
+    counters::{Counters, Meter},
+    error::DeviceError,
+    ffi::{
+        kernels::{self, DecodeBatch, Part, PlaceBatch, PlaceRule, PlaceTile, TileJob},
+        libraries,
+        memory::{Chunk, DeviceBuffer, Mark, Streams, rounded},
+    },
+    gpu::Gpu,
+    rule::{Codec, Output, Way, place_rule},
+    status::TileStatus,
+};
+
+/// Streams that kernels run on: enough that the last blocks of one group run beside the first of the next.
+const COMPUTE: usize = 4;
+/// Streams begin at multiples of this, and this many bytes after each belong to the buffer: kernels load whole words.
+const ALIGN: usize = 16;
+
+/// Room at the head of the tables: which samples are taken (65535 at most), and what aligns the rest.
+const TABLE_HEAD: u64 = 2 * 65535 + ALIGN as u64;
+
+/// Temporary memory set aside for each tile whatever its size.
+const LEAST_TEMPORARY: u64 = 4 << 10;
+
+/// What a buffer takes of the device.
+fn held(len: u64) -> u64 {
+    if len == 0 { 0 } else { usize::try_from(len).map_or(len, |len| rounded(len) as u64) }
+}
+
+/// What all tiles of a read have in common.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What the tiles are like.
+    pub spec: Arc<TileSpec>,
+    /// How they are decoded.
+    pub way: Way,
+    /// Where the samples go.
+    pub output: Output,
+    /// For each output band that a tile fills, which sample of the tile it is.
+    pub samples: Vec<u16>,
+    /// One output sample of what sparse tiles hold.
+    pub fill: Vec<u8>,
+    /// Whether kernels are timed; then they all run after the last copy.
+    pub timed: bool,
+}
+
+/// One rectangle of a tile on its way to the output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// First column and row of the tile that are wanted.
+    pub from: (u32, u32),
+    /// Columns and rows.
+    pub size: (u32, u32),
+    /// Where they go.
+    pub to: (u32, u32),
+    /// The output band that the first sample goes to.
+    pub slot: u32,
+}
+
+impl Placement {
+    fn entry(&self) -> PlaceTile {
+        PlaceTile {
+            x: self.from.0,
+            y: self.from.1,
+            width: self.size.0,
+            height: self.size.1,
+            to_x: self.to.0,
+            to_y: self.to.1,
+            slot: self.slot,
+            ..PlaceTile::default()
+        }
+    }
+}
+
+/// Device memory that tiles need while they are worked on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Bytes of compressed streams.
+    pub compressed: u64,
+    /// Bytes of decoded tiles.
+    pub decoded: u64,
+    /// Bytes of tables.
+    pub tables: u64,
+    /// Bytes that libraries take for themselves.
+    pub temporary: u64,
+}
+
+impl Footprint {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.compressed + self.decoded + self.tables + self.temporary
+    }
+
+    /// What buffers for it take.
+    pub fn held(&self) -> u64 {
+        [self.compressed.max(1), self.decoded, self.tables + TABLE_HEAD, self.temporary].map(held).iter().sum()
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            compressed: self.compressed + other.compressed,
+            decoded: self.decoded + other.decoded,
+            tables: self.tables + other.tables,
+            temporary: self.temporary + other.temporary,
+        }
+    }
+
+    /// Room for either.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            compressed: self.compressed.max(other.compressed),
+            decoded: self.decoded.max(other.decoded),
+            tables: self.tables.max(other.tables),
+            temporary: self.temporary.max(other.temporary),
+        }
+    }
+
+    /// What one tile with its placements needs.
+    pub fn of_tile(way: Way, stream_len: u64, decoded_len: u64, placements: usize) -> Self {
+        let room = |len: u64| len.next_multiple_of(ALIGN as u64) + ALIGN as u64;
+        let chunk = if way.has_chunks() { size_of::<ChunkEntry>() } else { 0 };
+        Self {
+            compressed: if way.uploads_streams() { room(stream_len + way.lead() as u64) } else { 0 },
+            decoded: if way.decodes_apart() { room(decoded_len) } else { 0 },
+            tables: (size_of::<TileJob>() + chunk + placements * size_of::<PlaceTile>()) as u64,
+            temporary: decoded_len / 8 * way.temporary_eighths() + u64::from(way.has_chunks()) * LEAST_TEMPORARY,
+        }
+    }
+
+    /// What a placement without a tile needs.
+    pub fn of_sparse() -> Self {
+        Self { tables: size_of::<PlaceTile>() as u64, ..Self::default() }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Group {
+    tiles: Range<usize>,
+    placements: Range<usize>,
+    rows: u32,
+    /// Bytes of the compressed buffer that are its own.
+    compressed: Range<usize>,
+}
+
+/// Some tiles, where their bytes go on the device, and where their samples go.
+#[derive(Debug, Clone, Default)]
+pub struct Band {
+    tiles: Vec<TileJob>,
+    placements: Vec<PlaceTile>,
+    groups: Vec<Group>,
+    open: Group,
+    first_status: usize,
+    compressed: usize,
+    decoded: usize,
+    apart: bool,
+    streams: bool,
+    lead: usize,
+    chunks: bool,
+}
+
+impl Band {
+    /// An empty band whose first tile is tile `first_status` of the read.
+    pub fn new(way: Way, first_status: usize) -> Self {
+        Self {
+            first_status,
+            apart: way.decodes_apart(),
+            streams: way.uploads_streams(),
+            lead: way.lead(),
+            chunks: way.has_chunks(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a tile; tells where its bytes go: in the compressed buffer, or, where the CPU decodes, in the decoded one.
+    pub fn tile(&mut self, stream_len: usize, decoded_len: usize) -> usize {
+        let job = TileJob {
+            src: (self.compressed + self.lead) as u64,
+            src_len: stream_len as u64,
+            dst: self.decoded as u64,
+            dst_len: decoded_len as u64,
+        };
+        if self.streams {
+            self.compressed += (self.lead + stream_len).next_multiple_of(ALIGN) + ALIGN;
+        }
+        if self.apart {
+            self.decoded += decoded_len.next_multiple_of(ALIGN) + ALIGN;
+        }
+        self.tiles.push(job);
+        if self.streams { job.src as usize } else { job.dst as usize }
+    }
+
+    /// Says where a part of the last tile goes.
+    pub fn place(&mut self, placement: &Placement) {
+        let Some(tile) = self.tiles.last() else { return };
+        let (src, src_len) = if self.apart { (tile.dst, tile.dst_len) } else { (tile.src, tile.src_len) };
+        let status = (self.first_status + self.tiles.len() - 1) as u32;
+        self.push(PlaceTile { src, src_len, status, ..placement.entry() });
+    }
+
+    /// Says that a part of the output has no tile.
+    pub fn place_sparse(&mut self, placement: &Placement) {
+        self.push(PlaceTile { sparse: 1, ..placement.entry() });
+    }
+
+    fn push(&mut self, entry: PlaceTile) {
+        self.open.rows = self.open.rows.max(entry.height);
+        self.placements.push(entry);
+    }
+
+    /// Ends a group; tells its number. Without tiles and placements since the last one there is none.
+    pub fn end_group(&mut self) -> Option<usize> {
+        let last = self.groups.last();
+        let tiles = last.map_or(0, |group| group.tiles.end)..self.tiles.len();
+        let placements = last.map_or(0, |group| group.placements.end)..self.placements.len();
+        if tiles.is_empty() && placements.is_empty() {
+            return None;
+        }
+        let compressed = last.map_or(0, |group| group.compressed.end)..self.compressed;
+        let rows = std::mem::take(&mut self.open).rows;
+        self.groups.push(Group { tiles, placements, rows, compressed });
+        Some(self.groups.len() - 1)
+    }
+
+    /// Groups so far.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Tiles so far.
+    pub fn tiles(&self) -> usize {
+        self.tiles.len()
+    }
+
+    /// Where the stream of a tile lies in the compressed buffer.
+    pub fn stream_of(&self, tile: usize) -> Option<Range<usize>> {
+        let job = self.tiles.get(tile)?;
+        Some(job.src as usize..(job.src + job.src_len) as usize)
+    }
+}
+
+/// One of the two halves of the working memory.
+#[derive(Debug)]
+struct Half {
+    compressed: DeviceBuffer,
+    decoded: Option<DeviceBuffer>,
+    tables: DeviceBuffer,
+    /// When the kernels of the band that was here last are done.
+    free: Mutex<Vec<Mark>>,
+}
+
+/// One read on the device.
+#[derive(Debug)]
+pub struct Decoder {
+    gpu: Arc<Gpu>,
+    plan: Plan,
+    stored: PlaceRule,
+    native: PlaceRule,
+    streams: Streams,
+    meter: Arc<Meter>,
+    output: DeviceBuffer,
+    statuses: DeviceBuffer,
+    tiles: usize,
+    scratch: Option<DeviceBuffer>,
+    halves: Vec<Half>,
+    next_stream: AtomicUsize,
+    timing: Mutex<Vec<[Mark; 3]>>,
+    /// Temporary memory of libraries, by compute stream.
+    temporary: Mutex<HashMap<usize, Option<DeviceBuffer>>>,
+}
+
+/// Milliseconds that kernels took.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct KernelTimes {
+    /// Decoding.
+    pub decode_ms: f32,
+    /// Placing.
+    pub place_ms: f32,
+}
+
+impl Decoder {
+    /// Takes the memory for a read of `tiles` tiles in bands of at most `room`, `halves` (1 or 2) of them at once.
+    ///
+    /// # Errors
+    /// When the device has not that much memory, or a kernel cannot be loaded.
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        plan: Plan,
+        tiles: usize,
+        room: Footprint,
+        halves: usize,
+    ) -> Result<Self, DeviceError> {
+        let meter = Arc::new(Meter::default());
+        let memory = &gpu.memory;
+        let len = plan.output.len().ok_or_else(|| DeviceError::Usage("the output is larger than memory".into()))?;
+        let halves = halves.clamp(1, 2);
+        let streams = Streams::new(memory.clone(), meter.clone(), halves + COMPUTE)?;
+        let output = memory.buffer(len, &meter)?;
+        let statuses = memory.buffer(tiles.max(1) * size_of::<u32>(), &meter)?;
+        let scratch = match scratch_len(gpu, plan.way)? {
+            0 => None,
+            len => Some(memory.buffer(len as usize, &meter)?),
+        };
+        let tables = usize::try_from(room.tables + TABLE_HEAD).unwrap_or(usize::MAX);
+        let mut halves_taken = Vec::with_capacity(halves);
+        for _ in 0..halves {
+            let buffer = |len: u64| memory.buffer(usize::try_from(len).unwrap_or(usize::MAX), &meter);
+            halves_taken.push(Half {
+                compressed: buffer(room.compressed.max(u64::from(!plan.way.uploads_streams())))?,
+                decoded: if plan.way.decodes_apart() { Some(buffer(room.decoded)?) } else { None },
+                tables: memory.buffer(tables, &meter)?,
+                free: Mutex::default(),
+            });
+        }
+        // No kernel has reached any tile yet.
+        streams.fill(0, &statuses, 0, statuses.len(), 0xff)?;
+        let ready = streams.mark(0)?;
+        for stream in 1..halves + COMPUTE {
+            streams.wait(stream, &ready)?;
+        }
+        let rule = |stored| place_rule(&plan.spec, stored, &plan.output, plan.samples.len(), &plan.fill);
+        let (stored, native) = (rule(plan.way.uploads_streams()), rule(false));
+        Ok(Self {
+            gpu: gpu.clone(),
+            stored,
+            native,
+            plan,
+            streams,
+            meter,
+            output,
+            statuses,
+            tiles,
+            scratch,
+            halves: halves_taken,
+            next_stream: AtomicUsize::new(0),
+            timing: Mutex::default(),
+            temporary: Mutex::default(),
+        })
+    }
+
+    /// What a read takes besides its bands: output, statuses and the scratch of kernels.
+    ///
+    /// # Errors
+    /// When a kernel cannot be loaded.
+    pub fn fixed_bytes(gpu: &Gpu, plan: &Plan, tiles: u64) -> Result<u64, DeviceError> {
+        let output = plan.output.len().map_or(u64::MAX, |len| len as u64);
+        Ok(held(output).saturating_add(held(tiles * 4)).saturating_add(held(scratch_len(gpu, plan.way)?)))
+    }
+
+    /// Starts a band in one half of the working memory: its tables go ahead, and copies of its tiles wait until the band that
+    /// was there before is done.
+    ///
+    /// # Errors
+    /// When the band is larger than the half, or a call fails.
+    pub fn begin(&self, half: usize, band: &Band) -> Result<(), DeviceError> {
+        let place = self.half(half)?;
+        let free = std::mem::take(&mut *place.free.lock().unwrap_or_else(PoisonError::into_inner));
+        let (compressed, decoded) = (place.compressed.len(), place.decoded.as_ref().map_or(0, DeviceBuffer::len));
+        if band.compressed > compressed || band.decoded > decoded {
+            return Err(DeviceError::Usage("a band is larger than its half of the memory".into()));
+        }
+        for mark in &free {
+            self.streams.wait(half, mark)?;
+        }
+        let mut tables = sample_table(&self.plan);
+        tables.extend_from_slice(bytemuck::cast_slice(&band.tiles));
+        tables.extend_from_slice(bytemuck::cast_slice(&band.placements));
+        if let (true, Some(decoded)) = (band.chunks, &place.decoded) {
+            tables.extend_from_slice(&chunk_tables(&self.plan, band, place.compressed.address(), decoded.address()));
+        }
+        self.streams.upload_bytes(half, &tables, &place.tables, 0)
+    }
+
+    fn half(&self, half: usize) -> Result<&Half, DeviceError> {
+        self.halves.get(half).ok_or_else(|| DeviceError::Usage("there is no such half".into()))
+    }
+
+    /// What threads upload with while the owner launches.
+    pub fn uploader(&self) -> Uploader<'_> {
+        Uploader(self)
+    }
+
+    /// Decodes and places a group whose bytes were all given to [`Uploader::upload`].
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn launch(&self, half: usize, band: &Band, group: usize) -> Result<(), DeviceError> {
+        let group = band.groups.get(group).cloned().unwrap_or_default();
+        let number = self.next_stream.fetch_add(1, Ordering::Relaxed) % COMPUTE;
+        let stream = self.halves.len() + number;
+        let uploaded = self.streams.mark(half)?;
+        self.streams.wait(stream, &uploaded)?;
+        let (streams, place) = (&self.streams, self.half(half)?);
+        let begun = self.plan.timed.then(|| streams.timed_mark(stream)).transpose()?;
+        let compressed = Part { buffer: &place.compressed, offset: 0, len: place.compressed.len() };
+        let samples = sample_table(&self.plan).len();
+        let tiles_at = samples;
+        let places_at = samples + band.tiles.len() * size_of::<TileJob>();
+        let count = group.tiles.len();
+        if self.plan.spec.bits_reversed && self.plan.way.uploads_streams() {
+            let len = group.compressed.len();
+            kernels::reverse(streams, stream, Part { buffer: &place.compressed, offset: group.compressed.start, len })?;
+        }
+        let few = band.tiles.len() < self.gpu.facts().multiprocessors.max(1) as usize * 2;
+        let kernel = self.plan.way.kernel(few);
+        if let (Some(kernel), Some(decoded), true) = (kernel, &place.decoded, count > 0) {
+            let each = self.scratch.as_ref().map_or(0, |scratch| scratch.len() / COMPUTE);
+            let batch = DecodeBatch {
+                compressed,
+                decoded: Part { buffer: decoded, offset: 0, len: decoded.len() },
+                tiles: Part {
+                    buffer: &place.tables,
+                    offset: tiles_at + group.tiles.start * size_of::<TileJob>(),
+                    len: count * size_of::<TileJob>(),
+                },
+                status: Part {
+                    buffer: &self.statuses,
+                    offset: (band.first_status + group.tiles.start) * size_of::<u32>(),
+                    len: count * size_of::<u32>(),
+                },
+                scratch: self.scratch.as_ref().map(|buffer| Part { buffer, offset: number * each, len: each }),
+                count: count as u32,
+            };
+            kernel.launch(streams, stream, &batch)?;
+        }
+        if let (Way::Nvcomp(codec), Some(decoded), true) = (self.plan.way, &place.decoded, count > 0) {
+            self.decompress(codec, stream, number, place, decoded, band, &group)?;
+        }
+        let decoded = self.plan.timed.then(|| streams.timed_mark(stream)).transpose()?;
+        let source = match &place.decoded {
+            Some(decoded) => Part { buffer: decoded, offset: 0, len: decoded.len() },
+            None => compressed,
+        };
+        let placed = PlaceBatch {
+            source,
+            output: &self.output,
+            tiles: Part {
+                buffer: &place.tables,
+                offset: places_at + group.placements.start * size_of::<PlaceTile>(),
+                len: group.placements.len() * size_of::<PlaceTile>(),
+            },
+            status: self.plan.way.has_statuses().then_some(Part {
+                buffer: &self.statuses,
+                offset: 0,
+                len: self.statuses.len(),
+            }),
+            samples: Part { buffer: &place.tables, offset: 0, len: samples },
+            count: group.placements.len() as u32,
+            rows: group.rows,
+        };
+        kernels::place(streams, stream, &self.stored, &placed)?;
+        if let (Some(begun), Some(decoded)) = (begun, decoded) {
+            let ended = streams.timed_mark(stream)?;
+            self.timing.lock().unwrap_or_else(PoisonError::into_inner).push([begun, decoded, ended]);
+        }
+        Ok(())
+    }
+
+    /// Hands a group to nvCOMP, whose statuses become ours: 0 is success there too.
+    #[allow(clippy::too_many_arguments)]
+    fn decompress(
+        &self,
+        codec: Codec,
+        stream: usize,
+        number: usize,
+        place: &Half,
+        decoded: &DeviceBuffer,
+        band: &Band,
+        group: &Group,
+    ) -> Result<(), DeviceError> {
+        let jobs = band.tiles.get(group.tiles.clone()).unwrap_or_default();
+        let longest = jobs.iter().map(|job| job.dst_len).max().unwrap_or(0) as usize;
+        let total = jobs.iter().map(|job| job.dst_len).sum::<u64>() as usize;
+        let nvcomp = self.gpu.nvcomp()?;
+        let temp_len = libraries::nvcomp_temp_len(nvcomp, &self.streams, stream, codec, jobs.len(), longest, total)?;
+        let temp = {
+            let mut kept = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+            let slot = kept.entry(number).or_insert(None);
+            match slot {
+                Some(buffer) if buffer.len() >= temp_len => buffer.clone(),
+                _ => slot.insert(self.gpu.memory.buffer(temp_len, &self.meter)?).clone(),
+            }
+        };
+        let entry = |array: usize, size: usize| Part {
+            buffer: &place.tables,
+            offset: chunks_at(&self.plan, band) + (array * band.tiles.len() + group.tiles.start) * size,
+            len: jobs.len() * size,
+        };
+        let batch = libraries::NvcompBatch {
+            inputs: entry(0, 8),
+            input_lens: entry(1, 8),
+            outputs: entry(2, 8),
+            capacities: entry(3, 8),
+            output_lens: entry(4, 8),
+            statuses: Part {
+                buffer: &self.statuses,
+                offset: (band.first_status + group.tiles.start) * size_of::<u32>(),
+                len: jobs.len() * size_of::<u32>(),
+            },
+            compressed: &place.compressed,
+            decoded,
+            temp: &temp,
+            temp_len,
+        };
+        libraries::nvcomp_decompress(nvcomp, &self.streams, stream, codec, jobs.len(), &batch)
+    }
+
+    /// Ends a band: its half is free when the kernels that were launched so far are done.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn end(&self, half: usize) -> Result<(), DeviceError> {
+        let first = self.halves.len();
+        let marks = (first..first + COMPUTE).map(|stream| self.streams.mark(stream)).collect::<Result<_, _>>()?;
+        *self.half(half)?.free.lock().unwrap_or_else(PoisonError::into_inner) = marks;
+        Ok(())
+    }
+
+    /// Waits for the device, once, and tells what became of each tile.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn finish(&self) -> Result<Vec<TileStatus>, DeviceError> {
+        if !self.plan.way.has_statuses() || self.tiles == 0 {
+            self.streams.synchronize()?;
+            return Ok(vec![TileStatus::Ok; self.tiles]);
+        }
+        let mut bytes = vec![0; self.tiles * size_of::<u32>()];
+        self.streams.finish(&self.statuses, 0, &mut bytes)?;
+        let statuses = bytes.as_chunks::<4>().0.iter().map(|status| u32::from_ne_bytes(*status));
+        Ok(statuses.map(TileStatus::from_device).collect())
+    }
+
+    /// Brings bytes of a half's compressed buffer back, in one copy.
+    ///
+    /// # Errors
+    /// When the copy fails.
+    pub fn bring_back(&self, half: usize, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = vec![0; range.len()];
+        self.streams.finish(&self.half(half)?.compressed, range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Puts a tile that the CPU decoded, whole samples in native order, in its place.
+    ///
+    /// # Errors
+    /// When memory or a call fails.
+    pub fn patch(&self, tile: &[u8], placements: &[Placement]) -> Result<(), DeviceError> {
+        let memory = &self.gpu.memory;
+        let source = memory.buffer(tile.len(), &self.meter)?;
+        let entries: Vec<PlaceTile> = placements
+            .iter()
+            .map(|placement| PlaceTile { src_len: tile.len() as u64, ..placement.entry() })
+            .collect();
+        let mut bytes = sample_table(&self.plan);
+        let samples = bytes.len();
+        bytes.extend_from_slice(bytemuck::cast_slice(&entries));
+        let tables = memory.buffer(bytes.len(), &self.meter)?;
+        self.streams.upload_bytes(0, tile, &source, 0)?;
+        self.streams.upload_bytes(0, &bytes, &tables, 0)?;
+        let batch = PlaceBatch {
+            source: Part { buffer: &source, offset: 0, len: tile.len() },
+            output: &self.output,
+            tiles: Part { buffer: &tables, offset: samples, len: bytes.len() - samples },
+            status: None,
+            samples: Part { buffer: &tables, offset: 0, len: samples },
+            count: entries.len() as u32,
+            rows: placements.iter().map(|placement| placement.size.1).max().unwrap_or(0),
+        };
+        kernels::place(&self.streams, 0, &self.native, &batch)?;
+        self.streams.synchronize()
+    }
+
+    /// What the kernels took, where that was asked for. The device was waited for.
+    ///
+    /// # Errors
+    /// When the driver does not say.
+    pub fn times(&self) -> Result<KernelTimes, DeviceError> {
+        let mut times = KernelTimes::default();
+        for [begun, decoded, ended] in &*self.timing.lock().unwrap_or_else(PoisonError::into_inner) {
+            times.decode_ms += self.streams.elapsed(begun, decoded)?;
+            times.place_ms += self.streams.elapsed(decoded, ended)?;
+        }
+        Ok(times)
+    }
+
+    /// Lets a stream of someone else wait for the read.
+    ///
+    /// # Errors
+    /// When a call fails.
+    ///
+    /// # Safety
+    /// `stream` is a live `CUstream` of the same context.
+    #[allow(unsafe_code, reason = "only the caller knows whether the stream lives")]
+    pub unsafe fn hand_over(&self, stream: *mut std::ffi::c_void) -> Result<(), DeviceError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.streams.hand_over(stream) }
+    }
+
+    /// The samples, and what they cost.
+    pub fn into_output(self) -> (DeviceBuffer, Counters) {
+        let output = self.output.clone();
+        let counters = self.meter.counters();
+        (output, counters)
+    }
+}
+
+/// Uploads tiles, from any thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Uploader<'a>(&'a Decoder);
+
+impl Uploader<'_> {
+    /// A pinned chunk of [`CHUNK`](crate::CHUNK) bytes to fill; waits where all are in flight.
+    ///
+    /// # Errors
+    /// When none can be had.
+    pub fn chunk(&self) -> Result<Chunk, DeviceError> {
+        self.0.gpu.memory.chunk(&self.0.meter)
+    }
+
+    /// Copies the first `len` bytes of the chunk to where [`Band::tile`] said.
+    ///
+    /// # Errors
+    /// When that leaves the buffer, or the copy fails.
+    pub fn upload(&self, half: usize, chunk: Chunk, len: usize, at: usize) -> Result<(), DeviceError> {
+        let place = self.0.half(half)?;
+        let buffer = match &place.decoded {
+            Some(decoded) if !self.0.plan.way.uploads_streams() => decoded,
+            _ => &place.compressed,
+        };
+        self.0.streams.upload(half, chunk, len, buffer, at)
+    }
+}
+
+/// Copies the samples of a finished read to the host, in one transfer.
+///
+/// # Errors
+/// When the lengths differ or the copy fails.
+pub fn to_host(gpu: &Arc<Gpu>, from: &DeviceBuffer, to: &mut [u8]) -> Result<Counters, DeviceError> {
+    let meter = Arc::new(Meter::default());
+    if from.len() != to.len() {
+        return Err(DeviceError::Usage(format!("{} bytes on the device, {} on the host", from.len(), to.len())));
+    }
+    let streams = Streams::new(gpu.memory.clone(), meter.clone(), 1)?;
+    streams.finish(from, 0, to)?;
+    Ok(meter.counters())
+}
+
+/// Which samples of a tile are taken, padded so that the table after it is aligned.
+fn sample_table(plan: &Plan) -> Vec<u8> {
+    let mut bytes: Vec<u8> = bytemuck::cast_slice(&plan.samples).to_vec();
+    bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
+    bytes
+}
+
+/// What nvCOMP wants to know of a tile, spread over five arrays.
+type ChunkEntry = [u64; 5];
+
+/// Where the arrays for nvCOMP lie in the tables of a band.
+fn chunks_at(plan: &Plan, band: &Band) -> usize {
+    sample_table(plan).len()
+        + band.tiles.len() * size_of::<TileJob>()
+        + band.placements.len() * size_of::<PlaceTile>()
+}
+
+/// Addresses and lengths of streams, addresses and lengths of tiles, and room for what each stream gave.
+fn chunk_tables(plan: &Plan, band: &Band, compressed: u64, decoded: u64) -> Vec<u8> {
+    // zlib's header and checksum are not part of what nvCOMP takes.
+    let (head, tail) = if plan.way == Way::Nvcomp(Codec::Deflate) { (2, 6) } else { (0, 0) };
+    let columns: [fn(&TileJob, [u64; 4]) -> u64; 5] = [
+        |job, [compressed, _, head, _]| compressed + job.src + head,
+        |job, [_, _, _, tail]| job.src_len.saturating_sub(tail),
+        |job, [_, decoded, ..]| decoded + job.dst,
+        |job, _| job.dst_len,
+        |_, _| 0,
+    ];
+    let known = [compressed, decoded, head, tail];
+    let words: Vec<u64> = columns.iter().flat_map(|column| band.tiles.iter().map(|job| column(job, known))).collect();
+    bytemuck::cast_slice(&words).to_vec()
+}
+
+/// Scratch of the kernels on all streams.
+fn scratch_len(gpu: &Gpu, way: Way) -> Result<u64, DeviceError> {
+    let Some(kernel) = way.kernel(false) else { return Ok(0) };
+    let each = kernel.scratch_len();
+    if each == 0 {
+        return Ok(0);
+    }
+    let resident = kernel.function(&gpu.memory)?.resident as usize;
+    Ok((each * resident * COMPUTE) as u64)
+}

@@ -1,0 +1,145 @@
+//! DLPack: a device buffer as other libraries take it.
+
+use std::ffi::c_void;
+
+use crate::ffi::memory::DeviceBuffer;
+
+/// `kDLCUDA`.
+const CUDA: i32 = 2;
+
+/// What a sample is, as DLPack says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct DataType {
+    /// 0 signed, 1 unsigned, 2 floating point, 5 complex.
+    pub code: u8,
+    /// Bits of a sample.
+    pub bits: u8,
+    /// Samples in a vector: 1.
+    pub lanes: u16,
+}
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Device {
+    kind: i32,
+    ordinal: i32,
+}
+
+/// `DLTensor`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    axes: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    offset: u64,
+}
+
+/// `DLManagedTensor`: the capsule `dltensor`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ManagedTensor {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedTensor)>,
+}
+
+/// `DLManagedTensorVersioned` of DLPack 1.0: the capsule `dltensor_versioned`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct VersionedTensor {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut VersionedTensor)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// What an exported tensor keeps alive.
+struct Kept {
+    _buffer: DeviceBuffer,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl Kept {
+    fn tensor(&mut self, data: u64, dtype: DataType, ordinal: i32) -> Tensor {
+        Tensor {
+            data: data as *mut c_void,
+            device: Device { kind: CUDA, ordinal },
+            axes: self.shape.len() as i32,
+            dtype,
+            shape: self.shape.as_mut_ptr(),
+            strides: self.strides.as_mut_ptr(),
+            offset: 0,
+        }
+    }
+}
+
+fn kept(buffer: &DeviceBuffer, shape: &[i64]) -> Box<Kept> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (0..shape.len().saturating_sub(1)).rev() {
+        strides[axis] = strides[axis + 1] * shape[axis + 1].max(1);
+    }
+    Box::new(Kept { _buffer: buffer.clone(), shape: shape.to_vec(), strides })
+}
+
+/// The buffer as a tensor in C order. The receiver calls its deleter once, or nobody does and the memory is never freed.
+pub fn export(buffer: &DeviceBuffer, shape: &[i64], dtype: DataType, ordinal: i32) -> *mut ManagedTensor {
+    let mut kept = kept(buffer, shape);
+    let tensor = kept.tensor(buffer.export(), dtype, ordinal);
+    let context = Box::into_raw(kept).cast();
+    Box::into_raw(Box::new(ManagedTensor { tensor, context, deleter: Some(delete) }))
+}
+
+/// As [`export`], for receivers that speak DLPack 1.0.
+pub fn export_versioned(buffer: &DeviceBuffer, shape: &[i64], dtype: DataType, ordinal: i32) -> *mut VersionedTensor {
+    let mut kept = kept(buffer, shape);
+    let tensor = kept.tensor(buffer.export(), dtype, ordinal);
+    let context = Box::into_raw(kept).cast();
+    let managed =
+        VersionedTensor { version: [1, 0], context, deleter: Some(delete_versioned), flags: 0, tensor };
+    Box::into_raw(Box::new(managed))
+}
+
+unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
+    if managed.is_null() {
+        return;
+    }
+    // SAFETY: made by `export`, and the receiver calls this once.
+    let managed = unsafe { Box::from_raw(managed) };
+    // SAFETY: as above.
+    drop(unsafe { Box::from_raw(managed.context.cast::<Kept>()) });
+}
+
+unsafe extern "C" fn delete_versioned(managed: *mut VersionedTensor) {
+    if managed.is_null() {
+        return;
+    }
+    // SAFETY: made by `export_versioned`, and the receiver calls this once.
+    let managed = unsafe { Box::from_raw(managed) };
+    // SAFETY: as above.
+    drop(unsafe { Box::from_raw(managed.context.cast::<Kept>()) });
+}
+
+/// Calls the deleter of an exported tensor, as a receiver would.
+///
+/// # Safety
+/// `managed` came from [`export`] and was not deleted.
+pub unsafe fn release(managed: *mut ManagedTensor) {
+    // SAFETY: as the caller promises.
+    unsafe { delete(managed) };
+}
+
+/// As [`release`].
+///
+/// # Safety
+/// `managed` came from [`export_versioned`] and was not deleted.
+pub unsafe fn release_versioned(managed: *mut VersionedTensor) {
+    // SAFETY: as the caller promises.
+    unsafe { delete_versioned(managed) };
+}

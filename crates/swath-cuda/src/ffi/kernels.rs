@@ -1,0 +1,311 @@
+//! One function for each kernel: checks every length, then launches.
+//!
+//! What a tile's entry says is checked by the kernel itself against the lengths given here, since entries lie on the device.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    error::DeviceError,
+    ffi::memory::{DeviceBuffer, Function, Memory, Streams},
+};
+
+/// One tile for a decoding kernel: `TileJob` of `kernels/tile.cuh`.
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct TileJob {
+    pub(crate) src: u64,
+    pub(crate) src_len: u64,
+    pub(crate) dst: u64,
+    pub(crate) dst_len: u64,
+}
+
+/// `DecodeArgs` of `kernels/tile.cuh`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct DecodeArgs {
+    src: u64,
+    src_len: u64,
+    dst: u64,
+    dst_len: u64,
+    tiles: u64,
+    status: u64,
+    scratch: u64,
+    scratch_len: u64,
+    count: u32,
+    flags: u32,
+}
+
+/// One tile and where it goes: `PlaceTile` of `kernels/place.cuh`.
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct PlaceTile {
+    pub(crate) src: u64,
+    pub(crate) src_len: u64,
+    pub(crate) status: u32,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) to_x: u32,
+    pub(crate) to_y: u32,
+    pub(crate) slot: u32,
+    pub(crate) sparse: u32,
+    pub(crate) unused: u32,
+}
+
+/// `PlaceArgs` of `kernels/place.cuh`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct PlaceArgs {
+    src: u64,
+    src_len: u64,
+    dst: u64,
+    dst_len: u64,
+    tiles: u64,
+    status: u64,
+    statuses: u64,
+    samples: u64,
+    row_step: u64,
+    pixel_step: u64,
+    band_step: u64,
+    stored_row: u64,
+    count: u32,
+    parts: u32,
+    tile_width: u32,
+    tile_samples: u32,
+    takes: u32,
+    form: u32,
+    bits: u32,
+    sample_len: u32,
+    word: u32,
+    swap: u32,
+    predictor: u32,
+    unused: u32,
+    fill: [u8; 16],
+}
+
+/// `ReverseArgs` of `kernels/reverse.cuh`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct ReverseArgs {
+    data: u64,
+    len: u64,
+}
+
+/// A decoding kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decoding {
+    PackBits,
+    Lzw,
+    /// With blocks for many tiles, or for few.
+    Inflate { few: bool },
+}
+
+/// Bytes of a buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) buffer: &'a DeviceBuffer,
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+}
+
+impl Part<'_> {
+    pub(crate) fn address(&self) -> Result<u64, DeviceError> {
+        self.buffer.part(self.offset, self.len)
+    }
+}
+
+/// What a decoding kernel works on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DecodeBatch<'a> {
+    pub(crate) compressed: Part<'a>,
+    pub(crate) decoded: Part<'a>,
+    /// Entries of [`TileJob`].
+    pub(crate) tiles: Part<'a>,
+    /// One `u32` for each.
+    pub(crate) status: Part<'a>,
+    pub(crate) scratch: Option<Part<'a>>,
+    pub(crate) count: u32,
+}
+
+macro_rules! ptx {
+    ($name:literal) => {
+        include_str!(concat!("../../kernels/ptx/", $name, ".ptx"))
+    };
+}
+
+impl Decoding {
+    /// The kernel, loaded when first asked for.
+    pub(crate) fn function(self, memory: &Memory) -> Result<Function, DeviceError> {
+        match self {
+            Self::PackBits => memory.function("packbits", ptx!("packbits"), "swath_packbits"),
+            Self::Lzw => memory.function("lzw", ptx!("lzw"), "swath_lzw"),
+            Self::Inflate { few: false } => memory.function("inflate", ptx!("inflate"), "swath_inflate"),
+            Self::Inflate { few: true } => memory.function("inflate", ptx!("inflate"), "swath_inflate_few"),
+        }
+    }
+
+    /// Bytes of scratch that each of its blocks wants.
+    pub(crate) fn scratch_len(self) -> usize {
+        match self {
+            Self::PackBits | Self::Lzw | Self::Inflate { .. } => 0,
+        }
+    }
+
+    /// Decodes a batch of tiles.
+    pub(crate) fn launch(self, streams: &Streams, stream: usize, batch: &DecodeBatch<'_>) -> Result<(), DeviceError> {
+        let function = self.function(streams.memory())?;
+        let count = batch.count as usize;
+        check("tiles", batch.tiles.len, count * size_of::<TileJob>())?;
+        check("statuses", batch.status.len, count * size_of::<u32>())?;
+        let each = self.scratch_len();
+        let blocks = match &batch.scratch {
+            Some(scratch) if each > 0 => (scratch.len / each).min(count) as u32,
+            _ => batch.count,
+        };
+        if blocks == 0 {
+            return match count {
+                0 => Ok(()),
+                _ => Err(DeviceError::Usage("a decoding kernel has no scratch".into())),
+            };
+        }
+        let args = DecodeArgs {
+            src: batch.compressed.address()?,
+            src_len: batch.compressed.len as u64,
+            dst: batch.decoded.address()?,
+            dst_len: batch.decoded.len as u64,
+            tiles: batch.tiles.address()?,
+            status: batch.status.address()?,
+            scratch: batch.scratch.as_ref().map_or(Ok(0), Part::address)?,
+            scratch_len: if batch.scratch.is_some() { each as u64 } else { 0 },
+            count: batch.count,
+            flags: 0,
+        };
+        let mut buffers =
+            vec![batch.compressed.buffer, batch.decoded.buffer, batch.tiles.buffer, batch.status.buffer];
+        buffers.extend(batch.scratch.map(|scratch| scratch.buffer));
+        // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers.
+        unsafe { streams.launch(stream, function, blocks, &args, &buffers) }
+    }
+}
+
+/// How the tiles of a read become samples: what all placements have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct PlaceRule {
+    pub(crate) row_step: u64,
+    pub(crate) pixel_step: u64,
+    pub(crate) band_step: u64,
+    pub(crate) stored_row: u64,
+    pub(crate) tile_width: u32,
+    pub(crate) tile_samples: u32,
+    pub(crate) takes: u32,
+    pub(crate) form: Form,
+    pub(crate) bits: u32,
+    pub(crate) sample_len: u32,
+    pub(crate) word: u32,
+    pub(crate) swap: bool,
+    pub(crate) predictor: u32,
+    pub(crate) fill: [u8; 16],
+}
+
+/// How stored bits become a sample: `PlaceForm` of `kernels/place.cuh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Form {
+    Whole = 0,
+    Packed = 1,
+    UInt24Little = 2,
+    UInt24Big = 3,
+    Float24Little = 4,
+    Float24Big = 5,
+}
+
+/// What a placement works on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlaceBatch<'a> {
+    pub(crate) source: Part<'a>,
+    pub(crate) output: &'a DeviceBuffer,
+    /// Entries of [`PlaceTile`].
+    pub(crate) tiles: Part<'a>,
+    /// One `u32` for each tile of the read; without any, all tiles are good.
+    pub(crate) status: Option<Part<'a>>,
+    /// One `u16` for each output band that a tile fills.
+    pub(crate) samples: Part<'a>,
+    pub(crate) count: u32,
+    /// Rows of the tallest placement.
+    pub(crate) rows: u32,
+}
+
+/// Puts samples in their place.
+pub(crate) fn place(
+    streams: &Streams,
+    stream: usize,
+    rule: &PlaceRule,
+    batch: &PlaceBatch<'_>,
+) -> Result<(), DeviceError> {
+    if batch.count == 0 {
+        return Ok(());
+    }
+    let function = streams.memory().function("place", ptx!("place"), "swath_place")?;
+    let count = batch.count as usize;
+    check("placements", batch.tiles.len, count * size_of::<PlaceTile>())?;
+    check("samples", batch.samples.len, rule.takes as usize * size_of::<u16>())?;
+    // Enough blocks to fill the device several times over, and no more than there are rows for eight warps each.
+    let wanted = (function.resident * 4).div_ceil(batch.count).max(1);
+    let parts = wanted.min(batch.rows.div_ceil(8)).max(1);
+    let blocks = batch
+        .count
+        .checked_mul(parts)
+        .filter(|blocks| *blocks <= i32::MAX as u32)
+        .ok_or_else(|| DeviceError::Usage("more placements than a launch can have".into()))?;
+    let args = PlaceArgs {
+        src: batch.source.address()?,
+        src_len: batch.source.len as u64,
+        dst: batch.output.address(),
+        dst_len: batch.output.len() as u64,
+        tiles: batch.tiles.address()?,
+        status: batch.status.as_ref().map_or(Ok(0), Part::address)?,
+        statuses: batch.status.as_ref().map_or(0, |status| status.len / size_of::<u32>()) as u64,
+        samples: batch.samples.address()?,
+        row_step: rule.row_step,
+        pixel_step: rule.pixel_step,
+        band_step: rule.band_step,
+        stored_row: rule.stored_row,
+        count: batch.count,
+        parts,
+        tile_width: rule.tile_width,
+        tile_samples: rule.tile_samples,
+        takes: rule.takes,
+        form: rule.form as u32,
+        bits: rule.bits,
+        sample_len: rule.sample_len,
+        word: rule.word,
+        swap: rule.swap.into(),
+        predictor: rule.predictor,
+        unused: 0,
+        fill: rule.fill,
+    };
+    let mut buffers = vec![batch.source.buffer, batch.output, batch.tiles.buffer, batch.samples.buffer];
+    buffers.extend(batch.status.map(|status| status.buffer));
+    // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers.
+    unsafe { streams.launch(stream, function, blocks, &args, &buffers) }
+}
+
+/// Reverses the bits of each byte.
+pub(crate) fn reverse(streams: &Streams, stream: usize, part: Part<'_>) -> Result<(), DeviceError> {
+    if part.len == 0 {
+        return Ok(());
+    }
+    let function = streams.memory().function("reverse", ptx!("reverse"), "swath_reverse")?;
+    let blocks = (part.len.div_ceil(function.threads as usize * 16) as u32).min(function.resident * 4).max(1);
+    let args = ReverseArgs { data: part.address()?, len: part.len as u64 };
+    // SAFETY: the part was checked to lie in its buffer.
+    unsafe { streams.launch(stream, function, blocks, &args, &[part.buffer]) }
+}
+
+fn check(what: &str, have: usize, need: usize) -> Result<(), DeviceError> {
+    if have < need {
+        return Err(DeviceError::Usage(format!("{what}: {have} bytes where {need} are needed")));
+    }
+    Ok(())
+}

@@ -1,0 +1,384 @@
+//! Finding and opening NVIDIA's libraries at run time, so that one binary serves machines with all, some or none of
+//! them.
+//!
+//! Files are looked for by *versioned* name only: parameters have changed under an unchanged symbol between majors, so
+//! a file that does not say which major it is cannot be called safely.
+
+use std::ffi::{CStr, c_void};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use libloading::Library as Handle;
+
+/// A CUDA stream (`CUstream` and `cudaStream_t` are the same pointer); null is the default stream.
+pub type RawStream = *mut c_void;
+
+/// The variable that adds folders to every search, separated by colons.
+pub const FOLDERS_VARIABLE: &str = "SWATH_CUDA_LIBRARIES";
+
+/// Where the toolkit puts its libraries on a machine whose loader was not told about them.
+const TOOLKIT_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
+
+/// What a library is called: to the user, on disk, and inside an installed wheel.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// As messages call it.
+    pub label: &'static str,
+    /// File names with the major version, the best first.
+    pub files: &'static [&'static str],
+    /// Folders below `site-packages` in which its wheels put it.
+    pub wheels: &'static [&'static str],
+}
+
+/// Where to look before asking the loader.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    /// Folders (also `site-packages` folders) and library files, in the order they are tried.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Why a library, or one function of it, cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Absent {
+    /// No file could be opened; one reason for each place.
+    #[error("{label} was not found: {reasons}")]
+    NotFound {
+        /// The library.
+        label: &'static str,
+        /// What was tried and why it failed, as one line.
+        reasons: String,
+    },
+    /// The file opened, but it does not hold a function that every supported version has.
+    #[error("{label} at {}: no function {symbol}", path.display())]
+    Symbol {
+        /// The library.
+        label: &'static str,
+        /// The file that was opened.
+        path: PathBuf,
+        /// The function.
+        symbol: String,
+    },
+    /// The file is another version than those whose parameters we know.
+    #[error("{label} at {}: version {found} is not supported, only {wanted}", path.display())]
+    Version {
+        /// The library.
+        label: &'static str,
+        /// The file that was opened.
+        path: PathBuf,
+        /// What it says it is.
+        found: String,
+        /// What we can call.
+        wanted: &'static str,
+    },
+    /// It would not even say which version it is.
+    #[error("{label}: {error}")]
+    Silent {
+        /// The library.
+        label: &'static str,
+        /// The failed call.
+        error: CallError,
+    },
+}
+
+/// A call into a library that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} failed: {text} (status {status})")]
+pub struct CallError {
+    /// The C function.
+    pub call: &'static str,
+    /// What it returned.
+    pub status: i64,
+    /// The library's own words for that status.
+    pub text: String,
+}
+
+/// An opened library. It stays loaded to the end of the process: CUDA libraries keep state in the driver that unloading
+/// would leave dangling.
+#[derive(Debug, Clone, Copy)]
+pub struct Library {
+    label: &'static str,
+    path: &'static Path,
+    handle: &'static Handle,
+}
+
+impl Library {
+    /// Opens the first usable file: the caller's folders, then those of `SWATH_CUDA_LIBRARIES`, then the loader, then
+    /// the toolkit's usual folders.
+    ///
+    /// # Errors
+    /// [`Absent::NotFound`] with the reason for each place.
+    pub fn open(names: &Names, search: &Search) -> Result<Self, Absent> {
+        let variable = std::env::var_os(FOLDERS_VARIABLE);
+        let from_variable = variable.iter().flat_map(std::env::split_paths).filter(|folder| folder.is_absolute());
+        let mut failures = Failures::default();
+        for place in search.folders.iter().cloned().chain(from_variable) {
+            for file in candidates(&place, names) {
+                if let Some(library) = Self::try_file(names, &file, &mut failures) {
+                    return Ok(library);
+                }
+            }
+        }
+        for name in names.files {
+            if let Some(library) = Self::try_loader(names, name, &mut failures) {
+                return Ok(library);
+            }
+        }
+        for folder in TOOLKIT_FOLDERS {
+            for name in names.files {
+                if let Some(library) = Self::try_file(names, &Path::new(folder).join(name), &mut failures) {
+                    return Ok(library);
+                }
+            }
+        }
+        Err(Absent::NotFound { label: names.label, reasons: failures.line(names) })
+    }
+
+    fn try_file(names: &Names, file: &Path, failures: &mut Failures) -> Option<Self> {
+        if !file.is_file() {
+            failures.missing(file);
+            return None;
+        }
+        match load(file.as_os_str()) {
+            Ok(handle) => Some(Self::keep(names.label, file.to_path_buf(), handle)),
+            Err(reason) => {
+                failures.refused(&file.display().to_string(), &reason);
+                None
+            }
+        }
+    }
+
+    fn try_loader(names: &Names, name: &'static str, failures: &mut Failures) -> Option<Self> {
+        match load(name.as_ref()) {
+            Ok(handle) => Some(Self::keep(names.label, loaded_path(name), handle)),
+            // The loader words "not on the path" and "a dependency is not on the path" alike but for the name it gives.
+            Err(reason) if reason.starts_with(name) && reason.contains("No such file") => {
+                failures.unknown_to_loader = true;
+                None
+            }
+            Err(reason) => {
+                failures.refused(name, &reason);
+                None
+            }
+        }
+    }
+
+    fn keep(label: &'static str, path: PathBuf, handle: Handle) -> Self {
+        Self { label, path: Box::leak(path.into_boxed_path()), handle: Box::leak(Box::new(handle)) }
+    }
+
+    /// The file that was opened, or its bare name where the loader found it and the process's map does not tell.
+    #[must_use]
+    pub fn path(&self) -> &'static Path {
+        self.path
+    }
+
+    /// As messages call it.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        self.label
+    }
+
+    /// The function called `name`.
+    ///
+    /// # Errors
+    /// [`Absent::Symbol`] if the library has no such function.
+    ///
+    /// # Safety
+    /// `T` must be the function pointer type of `name` in every version of the library that the caller lets through.
+    pub unsafe fn symbol<T: Copy>(&self, name: &CStr) -> Result<T, Absent> {
+        const { assert!(size_of::<T>() == size_of::<*const c_void>()) };
+        // SAFETY: the caller vouches for the type; the function outlives the copy because the library is never closed.
+        let found = unsafe { self.handle.get::<T>(name.to_bytes_with_nul()) };
+        found.map(|symbol| *symbol).map_err(|_| Absent::Symbol {
+            label: self.label,
+            path: self.path.to_path_buf(),
+            symbol: name.to_string_lossy().into_owned(),
+        })
+    }
+
+    /// The refusal of a library whose version we have no table for.
+    pub(crate) fn wrong_version(&self, found: impl Into<String>, wanted: &'static str) -> Absent {
+        Absent::Version { label: self.label, path: self.path.to_path_buf(), found: found.into(), wanted }
+    }
+}
+
+/// The files that `place` may mean: itself, a file in it, or a file in a wheel's folder below it.
+fn candidates(place: &Path, names: &Names) -> Vec<PathBuf> {
+    if names.files.iter().any(|name| place.ends_with(name)) {
+        return vec![place.to_path_buf()];
+    }
+    let mut files: Vec<PathBuf> = names.files.iter().map(|name| place.join(name)).collect();
+    for wheel in names.wheels {
+        files.extend(names.files.iter().map(|name| place.join(wheel).join(name)));
+    }
+    files
+}
+
+fn load(name: &std::ffi::OsStr) -> Result<Handle, String> {
+    // SAFETY: opening runs the library's initialisers; the names searched for are NVIDIA's own, and whoever can put
+    // other files under those names in the caller's folders or on the loader's path already runs code in this process.
+    let opened = unsafe { Handle::new(name) };
+    opened.map_err(|error| {
+        // The outer error only says that dlopen failed; dlerror's words are its source.
+        std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+    })
+}
+
+/// The full path of a library the loader found by name.
+fn loaded_path(name: &str) -> PathBuf {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    mapped_file(&maps, name).unwrap_or_else(|| PathBuf::from(name))
+}
+
+/// The first file in a process map that is called `name`, or `name` with further version numbers (links are resolved
+/// there).
+fn mapped_file(maps: &str, name: &str) -> Option<PathBuf> {
+    let paths = maps.lines().filter_map(|line| line.find('/').and_then(|start| line.get(start..)));
+    let mut files = paths.filter_map(|path| Some((path, path.rsplit('/').next()?)));
+    let (path, _) =
+        files.find(|(_, file)| file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))?;
+    Some(PathBuf::from(path))
+}
+
+/// What was tried in vain, kept short: places without the file are named together.
+#[derive(Debug, Default)]
+struct Failures {
+    folders_without: Vec<PathBuf>,
+    unknown_to_loader: bool,
+    refusals: Vec<String>,
+}
+
+impl Failures {
+    fn missing(&mut self, file: &Path) {
+        let Some(folder) = file.parent() else { return };
+        if !self.folders_without.iter().any(|known| known == folder) {
+            self.folders_without.push(folder.to_path_buf());
+        }
+    }
+
+    fn refused(&mut self, what: &str, reason: &str) {
+        // dlerror repeats the path in front of its reason.
+        let reason = reason.strip_prefix(what).map_or(reason, |rest| rest.trim_start_matches([':', ' ']));
+        self.refusals.push(format!("{what}: {}", reason.replace('\n', " ")));
+    }
+
+    fn line(&self, names: &Names) -> String {
+        /// More places than this are counted, not named.
+        const NAMED: usize = 4;
+        let mut line = self.refusals.join("; ");
+        if !line.is_empty() {
+            line.push_str("; ");
+        }
+        let _ = write!(line, "no {}", names.files.join(" or "));
+        if self.unknown_to_loader {
+            line.push_str(" on the loader's path");
+        }
+        // Wheel folders of a place follow the place itself, which says enough.
+        let wheel_free = |folder: &&PathBuf| !names.wheels.iter().any(|wheel| folder.ends_with(wheel));
+        let folders: Vec<&PathBuf> = self.folders_without.iter().filter(wheel_free).collect();
+        for (index, folder) in folders.iter().take(NAMED).enumerate() {
+            let joint = match index {
+                0 if self.unknown_to_loader => " or in ",
+                0 => " in ",
+                _ => ", ",
+            };
+            let _ = write!(line, "{joint}{}", folder.display());
+        }
+        if folders.len() > NAMED {
+            let _ = write!(line, " and {} more folders", folders.len() - NAMED);
+        }
+        line
+    }
+}
+
+/// Declares a table of C functions and how to fill it from a [`Library`]; `optional` ones are `None` where a version
+/// lacks them. The names are the C names, so that a table reads like the header it was checked against.
+macro_rules! table {
+    (
+        $(#[$meta:meta])* $table:ident {
+            $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;)*
+        }
+        optional {
+            $(fn $maybe:ident($($maybe_arg:ident: $maybe_ty:ty),* $(,)?) $(-> $maybe_ret:ty)?;)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[allow(non_snake_case)]
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) struct $table {
+            $(pub(crate) $name: unsafe extern "C" fn($($arg: $ty),*) $(-> $ret)?,)*
+            $(pub(crate) $maybe: Option<unsafe extern "C" fn($($maybe_arg: $maybe_ty),*) $(-> $maybe_ret)?>,)*
+        }
+
+        impl $table {
+            pub(crate) fn load(library: &$crate::ffi::library::Library) -> Result<Self, $crate::ffi::library::Absent> {
+                /// The name with the zero that `dlsym` wants.
+                const fn c(name: &'static str) -> &'static std::ffi::CStr {
+                    match std::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => panic!("a function's name holds a zero"),
+                    }
+                }
+                Ok(Self {
+                    // SAFETY: the field's type was checked against this function's declaration in the header of every
+                    // major that the wrapper lets through.
+                    $($name: unsafe { library.symbol(const { c(concat!(stringify!($name), "\0")) })? },)*
+                    // SAFETY: as above.
+                    $($maybe: unsafe { library.symbol(const { c(concat!(stringify!($maybe), "\0")) }).ok() },)*
+                })
+            }
+        }
+    };
+}
+pub(crate) use table;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: Names =
+        Names { label: "nothing", files: &["libswath_none.so.9", "libswath_none.so.8"], wheels: &["nvidia/none/lib"] };
+
+    #[test]
+    fn absence_is_one_line_that_names_every_place() {
+        let search = Search { folders: vec!["/no/such/folder".into(), "/nor/this".into()] };
+        let line = Library::open(&NAMES, &search).err().map(|absent| absent.to_string()).unwrap_or_default();
+        assert!(line.starts_with("nothing was not found: no libswath_none.so.9 or libswath_none.so.8"), "{line}");
+        assert!(line.contains("the loader's path or in /no/such/folder, /nor/this, /usr/local/cuda/lib64"), "{line}");
+        assert!(!line.contains('\n') && !line.contains("nvidia/none"), "{line}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_reported_with_the_loaders_reason() {
+        let folder = std::env::temp_dir().join(format!("swath-library-{}", std::process::id()));
+        assert!(std::fs::create_dir_all(&folder).is_ok());
+        let file = folder.join("libswath_none.so.8");
+        assert!(std::fs::write(&file, b"not an ELF file").is_ok());
+        let absent = Library::open(&NAMES, &Search { folders: vec![folder.clone()] });
+        let line = absent.err().map(|absent| absent.to_string()).unwrap_or_default();
+        assert!(line.contains("libswath_none.so.8: file too short") || line.contains("invalid ELF header"), "{line}");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn a_caller_may_name_the_file_itself() {
+        let files = candidates(Path::new("/opt/x/libswath_none.so.8"), &NAMES);
+        assert_eq!(files, [PathBuf::from("/opt/x/libswath_none.so.8")]);
+    }
+
+    #[test]
+    fn a_site_packages_folder_is_searched_for_wheels() {
+        let files = candidates(Path::new("/venv"), &NAMES);
+        assert_eq!(files.len(), 4);
+        assert!(files.contains(&PathBuf::from("/venv/nvidia/none/lib/libswath_none.so.9")));
+    }
+
+    #[test]
+    fn a_mapped_library_is_found_under_its_resolved_name_but_not_under_a_longer_one() {
+        let maps = "7f00-7f01 r-xp 0 00:00 1  /usr/lib/libnvjpeg.so.130\n\
+                    7f02-7f03 r-xp 0 00:00 2  /usr/lib/libnvjpeg.so.13.0.1\n7f04-7f05 rw-p 0 00:00 0\n";
+        assert_eq!(mapped_file(maps, "libnvjpeg.so.13"), Some(PathBuf::from("/usr/lib/libnvjpeg.so.13.0.1")));
+        assert_eq!(mapped_file(maps, "libcufile.so.0"), None);
+    }
+}

@@ -1,0 +1,14 @@
+//! The only place of this crate with unsafe code: the driver, NVIDIA's libraries, and memory that both sides see.
+#![allow(unsafe_code, reason = "calls into the driver and its libraries")]
+
+pub(crate) mod cufile;
+pub mod dlpack;
+pub(crate) mod driver;
+pub(crate) mod kernels;
+pub(crate) mod libraries;
+pub(crate) mod library;
+pub(crate) mod memory;
+pub(crate) mod nvcomp;
+pub(crate) mod nvjpeg;
+pub(crate) mod nvjpeg2k;
+mod sys;

@@ -1,0 +1,102 @@
+//! nvCOMP 6 as its headers declare it (`nvcomp.h`, `nvcomp/{deflate,zstd,lz4}.h`, 6.0.0): what we call, nothing else.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::ffi::library::{RawStream, table};
+
+/// `nvcompStatus_t`; device status arrays hold it too.
+pub(crate) type Status = c_int;
+
+pub(crate) const SUCCESS: Status = 0;
+pub(crate) const CHUNK_TOO_LARGE: Status = 18;
+
+/// `nvcompDecompressBackend_t`: the CUDA implementation. The hardware engine reports every chunk as good, whatever came
+/// out.
+pub(crate) const BACKEND_CUDA: c_int = 2;
+
+/// `nvcompProperties_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Properties {
+    /// major * 1000 + minor * 100 + patch.
+    pub(crate) version: u32,
+    pub(crate) cudart_version: u32,
+}
+
+/// `nvcompAlignmentRequirements_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Alignments {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+    pub(crate) temp: usize,
+}
+
+/// `nvcompBatchedLZ4DecompressOpts_t`, whose first fields are also those of the Deflate and Zstd options; all three are
+/// 64 bytes, and what a codec does not know of is in its reserved part, which must be zero: as it is here.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DecompressOptions {
+    pub(crate) backend: c_int,
+    pub(crate) sort_before_hardware: c_int,
+    /// `NVCOMP_TYPE_CHAR`, only read where bits were shuffled.
+    pub(crate) data_type: c_int,
+    /// `NVCOMP_BITSHUFFLE_NONE`.
+    pub(crate) bitshuffle: c_int,
+    pub(crate) reserved: [u8; 48],
+}
+
+const _: () = assert!(size_of::<DecompressOptions>() == 64 && align_of::<DecompressOptions>() == 4);
+
+pub(crate) type GetProperties = unsafe extern "C" fn(*mut Properties) -> Status;
+pub(crate) type GetAlignments = unsafe extern "C" fn(DecompressOptions, *mut Alignments) -> Status;
+pub(crate) type GetTempSize =
+    unsafe extern "C" fn(usize, usize, DecompressOptions, *mut usize, usize, RawStream) -> Status;
+pub(crate) type DecompressAsync = unsafe extern "C" fn(
+    *const *const c_void,
+    *const usize,
+    *const usize,
+    *mut usize,
+    usize,
+    *mut c_void,
+    usize,
+    *const *mut c_void,
+    DecompressOptions,
+    *mut Status,
+    RawStream,
+) -> Status;
+
+table! {
+    /// The functions of nvCOMP 6.
+    Table {
+        fn nvcompGetStatusString(status: Status) -> *const c_char;
+        fn nvcompBatchedDeflateDecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
+        fn nvcompBatchedZstdDecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
+        fn nvcompBatchedLZ4DecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
+        fn nvcompBatchedDeflateDecompressGetTempSize(
+            chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
+        ) -> Status;
+        fn nvcompBatchedZstdDecompressGetTempSize(
+            chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
+        ) -> Status;
+        fn nvcompBatchedLZ4DecompressGetTempSize(
+            chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
+        ) -> Status;
+        fn nvcompBatchedDeflateDecompressAsync(
+            inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
+            chunks: usize, temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, o: DecompressOptions,
+            statuses: *mut Status, stream: RawStream,
+        ) -> Status;
+        fn nvcompBatchedZstdDecompressAsync(
+            inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
+            chunks: usize, temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, o: DecompressOptions,
+            statuses: *mut Status, stream: RawStream,
+        ) -> Status;
+        fn nvcompBatchedLZ4DecompressAsync(
+            inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
+            chunks: usize, temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, o: DecompressOptions,
+            statuses: *mut Status, stream: RawStream,
+        ) -> Status;
+    }
+    optional {}
+}

@@ -1,0 +1,90 @@
+//! nvJPEG 12 and 13 as their header declares them (`nvjpeg.h`): what we call, nothing else. What is below is the same
+//! in both.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::ffi::library::{RawStream, table};
+
+/// `nvjpegStatus_t`.
+pub(crate) type Status = c_int;
+
+pub(crate) const SUCCESS: Status = 0;
+
+/// The names of `nvjpegStatus_t`, since the library words none of them itself.
+pub(crate) const STATUS_NAMES: [&str; 11] = [
+    "success",
+    "not initialized",
+    "invalid parameter",
+    "bad JPEG",
+    "JPEG not supported",
+    "allocator failure",
+    "execution failed",
+    "architecture mismatch",
+    "internal error",
+    "implementation not supported",
+    "incomplete bitstream",
+];
+
+/// `nvjpegBackend_t`.
+pub(crate) const BACKEND_HYBRID: c_int = 1;
+pub(crate) const BACKEND_GPU_HYBRID: c_int = 2;
+pub(crate) const BACKEND_HARDWARE: c_int = 3;
+
+/// `nvjpegOutputFormat_t`.
+pub(crate) const OUTPUT_UNCHANGED: c_int = 0;
+pub(crate) const OUTPUT_Y: c_int = 2;
+pub(crate) const OUTPUT_RGB: c_int = 3;
+pub(crate) const OUTPUT_RGBI: c_int = 5;
+
+/// `nvjpegChromaSubsampling_t`.
+pub(crate) const CSS_444: c_int = 0;
+
+pub(crate) const FLAG_INTERPOLATE_CHROMA: c_uint = 1 << 5;
+
+pub(crate) const MAX_COMPONENT: usize = 4;
+
+/// `nvjpegImage_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Image {
+    pub(crate) channel: [*mut u8; MAX_COMPONENT],
+    pub(crate) pitch: [usize; MAX_COMPONENT],
+}
+
+/// `nvjpegHandle_t`, `nvjpegJpegState_t` and `nvjpegJpegStream_t` are all opaque pointers.
+pub(crate) type Opaque = *mut c_void;
+
+table! {
+    /// The functions of nvJPEG 12 and 13.
+    Table {
+        fn nvjpegGetProperty(kind: c_int, value: *mut c_int) -> Status;
+        fn nvjpegCreateEx(
+            backend: c_int, device: *const c_void, pinned: *const c_void, flags: c_uint, handle: *mut Opaque
+        ) -> Status;
+        fn nvjpegDestroy(handle: Opaque) -> Status;
+        fn nvjpegJpegStateCreate(handle: Opaque, state: *mut Opaque) -> Status;
+        fn nvjpegJpegStateDestroy(state: Opaque) -> Status;
+        fn nvjpegJpegStreamCreate(handle: Opaque, jpeg: *mut Opaque) -> Status;
+        fn nvjpegJpegStreamDestroy(jpeg: Opaque) -> Status;
+        fn nvjpegJpegStreamParseHeader(handle: Opaque, data: *const u8, len: usize, jpeg: Opaque) -> Status;
+        fn nvjpegDecodeBatchedSupported(handle: Opaque, jpeg: Opaque, unsupported: *mut c_int) -> Status;
+        fn nvjpegGetImageInfo(
+            handle: Opaque, data: *const u8, len: usize, components: *mut c_int, subsampling: *mut c_int,
+            widths: *mut c_int, heights: *mut c_int,
+        ) -> Status;
+        fn nvjpegDecode(
+            handle: Opaque, state: Opaque, data: *const u8, len: usize, format: c_int, output: *mut Image,
+            stream: RawStream,
+        ) -> Status;
+        fn nvjpegDecodeBatchedInitialize(
+            handle: Opaque, state: Opaque, batch: c_int, cpu_threads: c_int, format: c_int
+        ) -> Status;
+        fn nvjpegDecodeBatched(
+            handle: Opaque, state: Opaque, data: *const *const u8, lens: *const usize, outputs: *mut Image,
+            stream: RawStream,
+        ) -> Status;
+    }
+    optional {
+        fn nvjpegGetHardwareDecoderInfo(handle: Opaque, engines: *mut c_uint, cores: *mut c_uint) -> Status;
+    }
+}

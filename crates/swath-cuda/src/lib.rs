@@ -1,0 +1,27 @@
+//! Everything in swath that knows CUDA. It links to nothing: the driver, the libraries and the device are looked for when the
+//! program runs, and each that is missing is a reason a person can read.
+//!
+//! Device code sees batches of tiles, never files: [`decode::Decoder`] is handed compressed tiles and placements, and leaves
+//! samples in one device buffer.
+
+pub mod counters;
+pub mod decode;
+pub mod error;
+mod ffi;
+pub mod gpu;
+pub mod probe;
+pub mod rule;
+pub mod status;
+
+pub use counters::{Counters, Meter};
+pub use error::DeviceError;
+pub use ffi::{
+    dlpack,
+    driver::{DeviceFacts, Driver},
+    memory::{Chunk, DeviceBuffer, Mark},
+};
+pub use gpu::{Gpu, GpuOptions};
+pub use status::TileStatus;
+
+/// Bytes of a pinned chunk.
+pub const CHUNK: usize = ffi::memory::CHUNK;

@@ -1,0 +1,126 @@
+//! What was found on this machine, what was not, and why: `swath devices`.
+
+use crate::{
+    error::DeviceError,
+    ffi::{
+        cufile::{CuFile, Mode},
+        driver::{Context, DeviceFacts, Driver},
+        library::{Absent, Search},
+        nvcomp::Nvcomp,
+        nvjpeg::Jpeg,
+        nvjpeg2k::Jpeg2000,
+    },
+    gpu::GpuOptions,
+};
+
+/// The driver, its devices, and the optional libraries.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Survey {
+    /// The driver, or why there is none.
+    pub driver: Result<DriverFacts, DeviceError>,
+    /// Every device the driver sees.
+    pub devices: Vec<DeviceSurvey>,
+    /// Every library that could be used.
+    pub libraries: Vec<LibrarySurvey>,
+}
+
+/// The driver.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DriverFacts {
+    /// The newest CUDA it knows.
+    pub version: String,
+    /// The file it was loaded from, or the name it was found by.
+    pub path: String,
+}
+
+/// One device.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DeviceSurvey {
+    /// What it is.
+    pub facts: DeviceFacts,
+    /// Free bytes of its memory, or why it cannot be used.
+    pub free: Result<u64, DeviceError>,
+}
+
+/// One library.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LibrarySurvey {
+    /// Its name.
+    pub name: &'static str,
+    /// What it serves.
+    pub purpose: &'static str,
+    /// Its version and file, or why it is not used.
+    pub found: Result<LibraryFacts, String>,
+}
+
+/// A library that was found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LibraryFacts {
+    /// Its version.
+    pub version: String,
+    /// Its file.
+    pub path: String,
+    /// How it works here, where that is not plain.
+    pub note: Option<String>,
+}
+
+/// Looks for everything. Never fails: what is missing is part of the answer.
+pub fn survey(options: &GpuOptions) -> Survey {
+    let search = Search { folders: options.libraries.clone() };
+    let mut devices = Vec::new();
+    let driver = Driver::load(options.driver.as_deref()).and_then(|driver| {
+        let count = driver.devices()?;
+        for ordinal in 0..count {
+            let facts = driver.facts(ordinal)?;
+            let free = Context::primary(driver.clone(), ordinal).and_then(|context| context.memory()).map(|(free, _)| free);
+            devices.push(DeviceSurvey { facts, free });
+        }
+        if count == 0 {
+            return Err(DeviceError::Absent("the driver sees no device".into()));
+        }
+        Ok(DriverFacts { version: driver.version(), path: driver.path().display().to_string() })
+    });
+    let usable = driver.is_ok();
+    let facts = |version: String, path: &std::path::Path, note: Option<String>| LibraryFacts {
+        version,
+        path: path.display().to_string(),
+        note,
+    };
+    let why = |absent: Absent| absent.to_string();
+    let libraries = vec![
+        LibrarySurvey {
+            name: "nvCOMP",
+            purpose: "Zstd, LZ4 and Deflate of trusted files",
+            found: Nvcomp::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
+        },
+        LibrarySurvey {
+            name: "nvJPEG",
+            purpose: "JPEG",
+            found: Jpeg::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
+        },
+        LibrarySurvey {
+            name: "nvJPEG2000",
+            purpose: "JPEG 2000",
+            found: Jpeg2000::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
+        },
+        LibrarySurvey {
+            name: "cuFile",
+            purpose: "reads from storage straight to the GPU (GPUDirect)",
+            found: CuFile::load(&search).map_err(why).map(|library| {
+                // Without a driver cuFile complains on standard error by itself.
+                let note = usable.then(|| match CuFile::survey(&search) {
+                    (Mode::Direct, detail) => format!("GPUDirect: {detail}"),
+                    (Mode::Compatibility, detail) => format!("compatibility mode, not used: {detail}"),
+                    (Mode::Absent, detail) => format!("not usable: {detail}"),
+                });
+                facts(library.version(), library.path(), note)
+            }),
+        },
+    ];
+    Survey { driver, devices, libraries }
+}

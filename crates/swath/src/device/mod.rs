@@ -1,0 +1,341 @@
+//! Reading to and by way of a GPU.
+//!
+//! `Cuda` means the GPU and nothing else; `Auto` steps down and says so, in the report that comes with the samples.
+
+mod plan;
+mod raster;
+mod run;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use swath_cuda::{
+    DeviceError, Gpu, GpuOptions, TileStatus,
+    decode::{Decoder, Plan},
+    rule::{Output, Way},
+};
+use swath_tiff::Window;
+
+pub use raster::{CudaArray, DeviceRaster, DeviceReport};
+
+use crate::{
+    color::ColorView,
+    dataset::Dataset,
+    error::{Error, ErrorKind},
+    raster::Interleave,
+    read::{ReadOptions, Request},
+    schedule,
+};
+use plan::Wanted;
+
+/// Who decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// A GPU where there is one and it can; else the CPU, which is then said in the report.
+    Auto,
+    /// The CPU.
+    #[default]
+    Cpu,
+    /// A CUDA GPU, or an error that says why not.
+    Cuda,
+}
+
+/// What the options of a read say about GPUs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeviceOptions {
+    pub(crate) mode: Option<Mode>,
+    pub(crate) gpu: Option<Arc<Gpu>>,
+    pub(crate) max_memory: Option<u64>,
+    pub(crate) trust_input: bool,
+    pub(crate) cpu_decode: bool,
+    pub(crate) timed: bool,
+}
+
+impl DeviceOptions {
+    /// What these leave open is as the others say.
+    pub(crate) fn or(self, others: &Self) -> Self {
+        Self {
+            mode: self.mode.or(others.mode),
+            gpu: self.gpu.or_else(|| others.gpu.clone()),
+            max_memory: self.max_memory.or(others.max_memory),
+            trust_input: self.trust_input || others.trust_input,
+            cpu_decode: self.cpu_decode || others.cpu_decode,
+            timed: self.timed || others.timed,
+        }
+    }
+
+    fn open(&self) -> Result<Arc<Gpu>, DeviceError> {
+        self.gpu.clone().map_or_else(default_gpu, Ok)
+    }
+}
+
+/// Share of the free memory that a read may use unless told otherwise: the rest is for whoever else is on the GPU.
+const SHARE: (u64, u64) = (4, 5);
+/// How often a read that the device has no room for is tried again with half the memory.
+const RETRIES: u32 = 4;
+
+/// The GPU that reads use unless they are given one: the first, opened when first asked for. A process that was forked opens
+/// its own.
+///
+/// # Errors
+/// When there is none; the reason is kept and given again.
+pub fn default_gpu() -> Result<Arc<Gpu>, DeviceError> {
+    static OPENED: Mutex<Option<(u32, Result<Arc<Gpu>, DeviceError>)>> = Mutex::new(None);
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    match &*opened {
+        Some((opener, result)) if *opener == process => result.clone(),
+        other => {
+            // What a parent process opened cannot even be freed here.
+            if let Some((_, Ok(gpu))) = other {
+                std::mem::forget(gpu.clone());
+            }
+            let result = Gpu::open(&GpuOptions::default());
+            *opened = Some((process, result.clone()));
+            result
+        }
+    }
+}
+
+impl Dataset {
+    /// Reads samples to GPU memory: [`ReadOptions::with_device`] says whether only the GPU may decode ([`Mode::Cuda`], the
+    /// default), the CPU may help ([`Mode::Auto`]) or the CPU decodes everything ([`Mode::Cpu`]).
+    ///
+    /// # Errors
+    /// As [`Dataset::read`], and when there is no GPU, it cannot decode the file or has too little memory.
+    pub fn read_device(&self, options: &ReadOptions) -> Result<DeviceRaster, Error> {
+        if options.upright || options.color == ColorView::Shown {
+            let detail = "on a GPU samples come as they are stored: turning upright and showing colours are for `read`";
+            return Err(Error::usage(detail).in_source(&self.name));
+        }
+        let request = self.request(options)?;
+        let run = || {
+            let gpu = request.device.open()?;
+            request.read_device(options, &gpu, request.window)
+        };
+        let raster =
+            run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name))?;
+        self.note(Some(raster.report()));
+        Ok(raster)
+    }
+
+    /// Adds what a GPU did to the file's log.
+    pub(crate) fn note(&self, report: Option<&DeviceReport>) {
+        if let Some(report) = report {
+            self.device_log.lock().unwrap_or_else(PoisonError::into_inner).add(report);
+        }
+    }
+
+    /// What GPUs did for all reads of this handle so far.
+    pub fn device_report(&self) -> DeviceReport {
+        self.device_log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Request<'_> {
+    /// Decodes on a GPU and brings the samples back, in as many pieces as its memory asks for.
+    pub(crate) fn fill_by_device(&self, options: &ReadOptions, out: &mut [u8]) -> Result<DeviceReport, Error> {
+        let mut fill = || {
+            let gpu = self.device.open()?;
+            let mut report = DeviceReport::default();
+            let mut left = vec![self.window];
+            while let Some(window) = left.pop() {
+                let pieces = match self.read_device(options, &gpu, window) {
+                    Ok(raster) => {
+                        let host = raster.to_host()?;
+                        report.add(host.report().unwrap_or(&DeviceReport::default()));
+                        self.copy_rows(options.interleave, &window, host.bytes(), out);
+                        continue;
+                    }
+                    Err(error) => self.halves(&window).filter(|_| error.is_out_of_device_memory()).ok_or(error)?,
+                };
+                // The upper half first.
+                left.extend(pieces.into_iter().rev());
+            }
+            Ok(report)
+        };
+        fill().map_err(|error: Error| error.in_ifd(self.image.index).in_source(&self.dataset.name))
+    }
+
+    /// A window in two, cut between rows of tiles; `None` for a single row of tiles.
+    fn halves(&self, window: &Window) -> Option<[Window; 2]> {
+        let grid = &self.image.grid;
+        let (_, rows) = grid.span(window);
+        let middle = rows.start + (rows.end - rows.start) / 2;
+        let at = (middle.checked_mul(grid.tile_height)?).checked_sub(window.y)?;
+        (at > 0 && at < window.height).then(|| {
+            [
+                Window::new(window.x, window.y, window.width, at),
+                Window::new(window.x, window.y + at, window.width, window.height - at),
+            ]
+        })
+    }
+
+    fn copy_rows(&self, interleave: Interleave, window: &Window, from: &[u8], out: &mut [u8]) {
+        let size = self.image.layout.sample.size();
+        let (strands, pixel) = match interleave {
+            Interleave::Band => (self.bands.len(), size),
+            Interleave::Pixel => (1, size * self.bands.len()),
+        };
+        let row = self.window.width as usize * pixel;
+        let [piece, whole] = [window.height, self.window.height].map(|height| height as usize * row);
+        let at = (window.y - self.window.y) as usize * row;
+        for strand in 0..strands {
+            let target = out.get_mut(strand * whole + at..strand * whole + at + piece);
+            if let (Some(target), Some(found)) = (target, from.get(strand * piece..(strand + 1) * piece)) {
+                target.copy_from_slice(found);
+            }
+        }
+    }
+
+    fn read_device(&self, options: &ReadOptions, gpu: &Arc<Gpu>, window: Window) -> Result<DeviceRaster, Error> {
+        let mut budget = match self.device.max_memory {
+            Some(bytes) => bytes.min(gpu.available()?),
+            None => gpu.available()? / SHARE.1 * SHARE.0,
+        };
+        for _ in 0..RETRIES {
+            match self.try_device(options, gpu, window, budget) {
+                // The driver may have less than it said: others work there too.
+                Err(error) if error.is_driver_out_of_memory() => budget /= 2,
+                result => return result,
+            }
+        }
+        self.try_device(options, gpu, window, budget)
+    }
+
+    fn try_device(
+        &self,
+        options: &ReadOptions,
+        gpu: &Arc<Gpu>,
+        window: Window,
+        budget: u64,
+    ) -> Result<DeviceRaster, Error> {
+        let dataset = self.dataset;
+        let image = self.image;
+        let host = image.host(&dataset.registry, &dataset.limits)?;
+        let mut notices = Vec::new();
+        let mode = self.device.mode.unwrap_or(Mode::Cuda);
+        let way = choose_way(host.spec(), gpu, mode, &self.device, &mut notices)?;
+        let wanted = Wanted { image, host, fetch: &dataset.fetch, window, bands: &self.bands, way };
+        let rows = wanted.rows()?;
+        let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
+        let output = Output {
+            width: window.width,
+            height: window.height,
+            bands: self.bands.len() as u32,
+            sample_len: image.layout.sample.size(),
+            pixel_interleaved: options.interleave == Interleave::Pixel,
+        };
+        let plan = Plan {
+            spec: Arc::new(host.spec().clone()),
+            way,
+            output,
+            samples: wanted.samples(),
+            fill: dataset.fill_sample(image)?,
+            timed: self.device.timed,
+        };
+        let fixed = Decoder::fixed_bytes(gpu, &plan, tiles as u64)?;
+        let bands = plan::deal(&rows, budget, fixed)?;
+        let decoder = Decoder::new(gpu, plan.clone(), tiles, bands.room, bands.halves)?;
+        let job = run::Job {
+            fetch: &dataset.fetch,
+            image,
+            host,
+            threads: options.threads.or(dataset.threads).unwrap_or_else(schedule::cores),
+            cancel: options.cancel.as_ref(),
+        };
+        let refused = run::run(&job, &decoder, &plan, &rows, &bands)?;
+        let may_help = mode != Mode::Cuda || self.device.cpu_decode;
+        let mut helped = 0;
+        for tile in &refused {
+            // The CPU words the error where there is one, so users meet one set of messages.
+            let samples = run::decode_refused(&job, tile)?;
+            if !may_help {
+                return Err(refusal(&tile.status).at(&swath_tiff::Place {
+                    offset: Some(tile.unit.range.start),
+                    ..image.place_of(tile.unit.index)
+                }));
+            }
+            let placement = swath_cuda::decode::Placement { from: (tile.unit.placement.from.0, 0), ..tile.unit.placement };
+            decoder.patch(&samples, &[placement])?;
+            helped += 1;
+        }
+        if let Some(first) = refused.first() {
+            notices.push(format!(
+                "{helped} of {tiles} tiles were decoded by the CPU: the GPU's decoder refused them ({})",
+                first.status
+            ));
+        }
+        let kernels = if plan.timed { Some(decoder.times()?) } else { None };
+        let (buffer, counters) = decoder.into_output();
+        let on_host = if way == Way::Host { tiles as u64 } else { helped };
+        Ok(DeviceRaster {
+            gpu: gpu.clone(),
+            buffer,
+            sample: image.layout.sample,
+            width: window.width,
+            height: window.height,
+            bands: self.bands.len() as u32,
+            interleave: options.interleave,
+            report: DeviceReport {
+                device: gpu.facts().name.clone(),
+                counters,
+                device_tiles: tiles as u64 - on_host,
+                host_tiles: on_host,
+                bands: bands.bands.len() as u32,
+                notices,
+                kernels,
+            },
+        })
+    }
+}
+
+fn refusal(status: &TileStatus) -> Error {
+    Error::from(DeviceError::Declined(format!(
+        "the GPU's decoder refused this tile ({status}), and the CPU's reads it: allow the CPU to help (Auto)"
+    )))
+}
+
+/// How tiles get to the device: by a kernel, or, where that is allowed, decoded by the CPU.
+fn choose_way(
+    spec: &swath_codec::TileSpec,
+    gpu: &Gpu,
+    mode: Mode,
+    device: &DeviceOptions,
+    notices: &mut Vec<String>,
+) -> Result<Way, DeviceError> {
+    if mode == Mode::Cpu {
+        return Ok(Way::Host);
+    }
+    let mut declined = match Way::on_device(spec) {
+        Ok(way) => return Ok(way),
+        Err(error) => error.to_string(),
+    };
+    match Way::by_nvcomp(spec) {
+        Ok(way) if device.trust_input => match gpu.has_nvcomp() {
+            Ok(()) => return Ok(way),
+            Err(absent) => declined = format!("{declined} without nvCOMP ({absent})"),
+        },
+        Ok(_) => {
+            declined += " unless its input is trusted (trust_input): NVIDIA's decoder can hang on damaged streams";
+        }
+        Err(_) => {}
+    }
+    let reason = declined;
+    if mode == Mode::Cuda && !device.cpu_decode {
+        return Err(DeviceError::Declined(format!("{reason}; allow the CPU to decode it (Auto)")));
+    }
+    notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
+    Ok(Way::Host)
+}
+
+impl Error {
+    /// Whether a smaller window might fit.
+    fn is_out_of_device_memory(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Device(error) if error.is_out_of_memory())
+    }
+
+    /// Whether the driver ran out, as opposed to the budget.
+    fn is_driver_out_of_memory(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Device(error @ DeviceError::Call { .. }) if error.is_out_of_memory())
+    }
+}

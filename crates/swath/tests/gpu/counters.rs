@@ -1,0 +1,129 @@
+//! A read costs what is promised, and the driver agrees with what is reported.
+
+use std::sync::Arc;
+
+use swath::{Blocks, Compression, Counters, Gpu, Mode, ReadOptions, SampleType, Shape, WriteOptions, structure::Planar};
+
+use crate::{
+    cases::{self, ON_DEVICE, Rng},
+    driver::{self, Fake},
+};
+
+/// Output, statuses and the scratch of kernels.
+const FIXED_BUFFERS: u64 = 3;
+/// Compressed bytes, decoded bytes and tables.
+const HALF_BUFFERS: u64 = 3;
+
+fn file(compression: Compression, planar: Planar, side: u32) -> Arc<[u8]> {
+    let shape = Shape { width: side, height: side - 20, bands: 2, sample: SampleType::U16 };
+    let options =
+        WriteOptions::default().with_compression(compression).with_planar(planar).with_blocks(Blocks::Tiles(32, 32));
+    cases::write(shape, &cases::samples(shape, &mut Rng::new(3)), &cases::nodata_of(""), &options).unwrap()
+}
+
+/// Reads, and compares what is reported with what the driver saw.
+fn counted(fake: &Fake, script: &str, file: &Arc<[u8]>, options: &ReadOptions, what: &str) -> (Counters, u32) {
+    fake.script(script);
+    let before = fake.count("live_bytes");
+    let raster = cases::open(file).unwrap().read_device(options).unwrap();
+    let report = raster.report();
+    let counters = report.counters;
+    for (name, counted) in [
+        ("sync", counters.synchronisations),
+        ("h2d", counters.uploads),
+        ("h2d_bytes", counters.uploaded_bytes),
+        ("d2h", counters.downloads),
+        ("d2h_bytes", counters.downloaded_bytes),
+        ("launch", counters.launches),
+        ("alloc", counters.allocations),
+        ("host_alloc", counters.pinned_allocations),
+        ("d2d", 0),
+        ("pageable", 0),
+    ] {
+        assert_eq!(fake.count(name), counted, "{what}: {name}");
+    }
+    assert_eq!(fake.count("live_bytes") - before, counters.allocated_bytes, "{what}");
+    assert_eq!(counters.synchronisations, 1, "{what}");
+    assert!(counters.downloads <= 1, "{what}: {} downloads", counters.downloads);
+    assert_eq!(counters.uploads_before_first_wait, counters.uploads, "{what}");
+    let halves = if report.bands > 1 { 2 } else { 1 };
+    assert!(counters.buffers <= FIXED_BUFFERS + HALF_BUFFERS * halves, "{what}: {} buffers", counters.buffers);
+    assert!(counters.allocations <= counters.buffers, "{what}");
+    (counters, report.bands)
+}
+
+fn each(body: impl Fn(Compression, Planar, &str)) {
+    for compression in ON_DEVICE.into_iter().chain([Compression::Zstd]) {
+        for planar in [Planar::Contig, Planar::Separate] {
+            body(compression, planar, &format!("{compression}, {planar:?}"));
+        }
+    }
+}
+
+fn options(gpu: &Arc<Gpu>) -> ReadOptions {
+    ReadOptions::default().with_device(Mode::Cuda).with_cpu_decode(true).with_gpu(gpu.clone()).with_threads(1)
+}
+
+#[test]
+fn one_wait_and_no_allocation_the_second_time() {
+    let Some(fake) = driver::fake() else { return };
+    each(|compression, planar, what| {
+        for script in ["", "async=1 seed=4"] {
+            fake.with(script, |gpu| {
+                let file = file(compression, planar, 200);
+                let (first, bands) = counted(&fake, script, &file, &options(gpu), what);
+                assert_eq!(bands, 1);
+                assert_eq!(first.allocations, first.buffers, "{what}");
+                assert!(first.peak_bytes >= first.allocated_bytes, "{what}");
+                let (second, _) = counted(&fake, script, &file, &options(gpu), what);
+                assert_eq!((second.allocations, second.pinned_allocations), (0, 0), "{what}");
+                assert_eq!((fake.count("streams_made"), fake.count("modules_made")), (0, 0), "{what}");
+                assert_eq!(second.buffers, first.buffers, "{what}");
+            });
+        }
+    });
+}
+
+#[test]
+fn more_threads_wait_no_more_often() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("async=1 seed=6", |gpu| {
+        let file = file(Compression::Deflate, Planar::Contig, 1400);
+        for threads in [1, 2, 5] {
+            counted(&fake, "async=1 seed=6", &file, &options(gpu).with_threads(threads), &format!("{threads} threads"));
+        }
+    });
+}
+
+#[test]
+fn bands_keep_to_the_budget_and_wait_once() {
+    let Some(fake) = driver::fake() else { return };
+    let mut most_bands = 0;
+    for script in ["", "async=1 seed=0", "async=1 seed=1", "async=1 seed=2", "async=1 seed=5"] {
+        for (compression, tile_rows) in
+            [(Compression::Deflate, 12), (Compression::Lzw, 3), (Compression::PackBits, 6), (Compression::None, 2)]
+        {
+            fake.with(script, |gpu| {
+                let file = file(compression, Planar::Contig, 700);
+                let expected = cases::open(&file).unwrap().read(&ReadOptions::default()).unwrap();
+                let whole = counted(&fake, script, &file, &options(gpu), "whole").0.peak_bytes;
+                let output = expected.bytes().len() as u64;
+                // What is left beside the output, in several steps down to what few rows of tiles take.
+                for share in [2, 4, tile_rows] {
+                    gpu.trim();
+                    let budget = output + (whole - output) / share;
+                    let limited = options(gpu).with_max_device_memory(budget);
+                    let what = format!("{compression} {script}, {budget} of {whole} bytes");
+                    let (counters, bands) = counted(&fake, script, &file, &limited, &what);
+                    assert!(bands > 1, "{what}");
+                    assert!(counters.peak_bytes <= budget, "{what}: {} bytes held", counters.peak_bytes);
+                    assert!(fake.count("peak_bytes") <= budget, "{what}: {} bytes", fake.count("peak_bytes"));
+                    most_bands = most_bands.max(bands);
+                    let read = cases::open(&file).unwrap().read_device(&limited).unwrap().to_host().unwrap();
+                    assert!(read.bytes() == expected.bytes(), "{what}: other samples");
+                }
+            });
+        }
+    }
+    assert!(most_bands >= 4, "{most_bands}");
+}

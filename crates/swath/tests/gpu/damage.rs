@@ -1,0 +1,295 @@
+//! A damaged tile is its own error, in the CPU's words; its neighbours and the next read are right.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use swath::{
+    Blocks, Cancel, Compression, DeviceError, ErrorKind, Gpu, Limits, MemorySource, Mode, OpenOptions, ReadInto,
+    ReadOptions, SampleType, Shape, Source, SourceError, Window, WriteOptions,
+};
+
+use crate::{
+    build::{Directory, File, Tag, zlib},
+    cases::{self, Rng},
+    driver,
+};
+
+const SIDE: u32 = 128;
+const TILE: u32 = 16;
+
+fn file(compression: Compression, seed: u64) -> Arc<[u8]> {
+    let mut rng = Rng::new(seed);
+    let sample = rng.pick(&[SampleType::U8, SampleType::U16, SampleType::F32]);
+    let shape = Shape { width: SIDE, height: SIDE, bands: 1, sample };
+    let options = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(TILE, TILE));
+    cases::write(shape, &cases::samples(shape, &mut rng), &cases::nodata_of(""), &options).unwrap()
+}
+
+fn window(tile: u32) -> Window {
+    let across = SIDE / TILE;
+    Window::new(tile % across * TILE, tile / across * TILE, TILE, TILE)
+}
+
+fn auto(gpu: &Arc<Gpu>) -> ReadOptions {
+    ReadOptions::default().with_device(Mode::Auto).with_gpu(gpu.clone())
+}
+
+/// Damages every tile of a file and reads each by itself, then some tiles and reads them all.
+fn spoiled(compression: Compression, script: &str, rounds: u64) {
+    let Some(fake) = driver::fake() else { return };
+    fake.with(script, |gpu| {
+        let (mut refused, mut unharmed) = (0, 0);
+        for round in 0..rounds {
+            let mut rng = Rng::new(round + 100);
+            let good = file(compression, round);
+            let ranges = cases::tiles(&good).unwrap();
+            let mut bad = good.to_vec();
+            for (number, range) in ranges.iter().enumerate() {
+                cases::spoil(&mut bad, range, number, &mut rng).unwrap();
+            }
+            let bad: Arc<[u8]> = bad.into();
+            for tile in 0..ranges.len() as u32 {
+                let what = || format!("{compression} {script}, file {round}, tile {tile}");
+                let plain = ReadOptions::default().with_window(window(tile));
+                match cases::agree(&bad, &plain, &auto(gpu).with_window(window(tile))) {
+                    Ok(Some(report)) => {
+                        unharmed += 1;
+                        assert_eq!(report.notices.len() as u64, report.host_tiles, "{}: {report:?}", what());
+                    }
+                    Ok(None) => refused += 1,
+                    Err(fault) => panic!("{}: {fault}", what()),
+                }
+            }
+            cases::agree(&bad, &ReadOptions::default(), &auto(gpu)).unwrap_or_else(|fault| panic!("{round}: {fault}"));
+            let mut few = good.to_vec();
+            for _ in 0..rng.within(1..4) {
+                let number = rng.below(ranges.len() as u64) as usize;
+                cases::spoil(&mut few, &ranges[number], number, &mut rng).unwrap();
+            }
+            cases::agree(&few.into(), &ReadOptions::default(), &auto(gpu)).unwrap_or_else(|fault| panic!("{round}: {fault}"));
+            let next = cases::agree(&good, &ReadOptions::default(), &auto(gpu).with_device(Mode::Cuda));
+            assert!(matches!(next, Ok(Some(_))), "{compression}, after file {round}: {next:?}");
+        }
+        assert!(refused > rounds * 10 && unharmed > 0, "{compression}: {refused} refused, {unharmed} not");
+    });
+}
+
+#[test]
+fn spoiled_deflate() {
+    spoiled(Compression::Deflate, "", 12);
+    spoiled(Compression::Deflate, "async=1 seed=3", 3);
+}
+
+#[test]
+fn spoiled_lzw() {
+    spoiled(Compression::Lzw, "", 12);
+    spoiled(Compression::Lzw, "async=1 seed=3", 3);
+}
+
+#[test]
+fn spoiled_packbits() {
+    spoiled(Compression::PackBits, "", 12);
+    spoiled(Compression::PackBits, "async=1 seed=3", 3);
+}
+
+#[test]
+fn the_error_names_tile_and_byte_and_neighbours_are_whole() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits] {
+            let good = file(compression, 1);
+            let ranges = cases::tiles(&good).unwrap();
+            let mut bad = good.to_vec();
+            // Too short for any codec.
+            cases::shorten(&mut bad, 27, 3).unwrap();
+            let bad: Arc<[u8]> = bad.into();
+            let dataset = cases::open(&bad).unwrap();
+            let cpu = dataset.read(&ReadOptions::default()).unwrap_err();
+            for mode in [Mode::Cuda, Mode::Auto] {
+                let error = dataset.read_device(&auto(gpu).with_device(mode)).unwrap_err();
+                assert_eq!(error.to_string(), cpu.to_string(), "{compression} {mode:?}");
+                assert_eq!(error.place().tile, Some((3, 3)), "{error}");
+                assert_eq!(error.place().offset, Some(ranges[27].start as u64), "{error}");
+                let read = dataset.read(&auto(gpu).with_device(mode)).unwrap_err();
+                assert_eq!(read.to_string(), cpu.to_string(), "{compression} {mode:?}");
+            }
+            for tile in [18, 19, 20, 26, 28, 34, 35, 36] {
+                let plain = ReadOptions::default().with_window(window(tile));
+                let report = cases::agree(&bad, &plain, &auto(gpu).with_device(Mode::Cuda).with_window(window(tile)));
+                assert!(matches!(report, Ok(Some(_))), "{compression}, tile {tile}: {report:?}");
+            }
+        }
+    });
+}
+
+/// Strips whose last one is stored at full height, which the CPU takes and the kernels do not.
+fn long_strip() -> Arc<[u8]> {
+    let strip = |number: u8| zlib(&(0..32 * 16).map(|at| (at as u8).wrapping_mul(number + 3)).collect::<Vec<u8>>());
+    let tags = vec![
+        (256, Tag::Long(vec![32])),
+        (257, Tag::Long(vec![40])),
+        (258, Tag::Short(vec![8])),
+        (259, Tag::Short(vec![8])),
+        (262, Tag::Short(vec![1])),
+        (277, Tag::Short(vec![1])),
+        (278, Tag::Long(vec![16])),
+    ];
+    File::of(Directory { tags, tiles: vec![strip(0), strip(1), strip(2)] }).bytes().into()
+}
+
+#[test]
+fn a_tile_that_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
+    let Some(fake) = driver::fake() else { return };
+    for script in ["", "async=1 seed=1"] {
+        fake.with(script, |gpu| {
+            let file = long_strip();
+            let dataset = cases::open(&file).unwrap();
+            let expected = dataset.read(&ReadOptions::default()).unwrap();
+            let error = dataset.read_device(&auto(gpu).with_device(Mode::Cuda)).unwrap_err();
+            assert_eq!(error.place().tile, Some((0, 2)), "{error}");
+            assert!(error.to_string().contains("refused this tile") && error.to_string().contains("Auto"), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::Device(DeviceError::Declined(_))), "{error}");
+            for options in [auto(gpu), auto(gpu).with_device(Mode::Cuda).with_cpu_decode(true)] {
+                for raster in [dataset.read_device(&options).unwrap().to_host(), dataset.read(&options)] {
+                    let raster = raster.unwrap();
+                    assert!(raster.bytes() == expected.bytes());
+                    let report = raster.report().unwrap();
+                    assert_eq!((report.device_tiles, report.host_tiles), (2, 1));
+                    assert_eq!(report.notices.len(), 1, "{report:?}");
+                    assert!(report.notices[0].starts_with("1 of 3 tiles were decoded by the CPU"), "{report:?}");
+                }
+            }
+            // Parts of that tile, and budgets that leave no copy of it on the device.
+            let refused = dataset.read_device(&auto(gpu).with_max_device_memory(1)).unwrap_err();
+            let ErrorKind::Device(DeviceError::Memory { required, .. }) = refused.kind() else { panic!("{refused}") };
+            for options in [auto(gpu), auto(gpu).with_max_device_memory(*required)] {
+                let part = Window::new(5, 30, 20, 10);
+                for window in [part, Window::new(0, 0, 32, 40)] {
+                    let options = options.clone().with_window(window);
+                    let report = cases::agree(&file, &ReadOptions::default().with_window(window), &options);
+                    assert!(matches!(&report, Ok(Some(report)) if report.host_tiles <= 1), "{report:?}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_fails_as_on_the_cpu() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        for compression in [Compression::None, Compression::Deflate, Compression::Lzw] {
+            let whole = file(compression, 2);
+            for parts in 1..12 {
+                let cut: Arc<[u8]> = whole[..whole.len() * parts / 12].into();
+                let what = || format!("{compression}, {parts} of 12");
+                cases::agree(&cut, &ReadOptions::default(), &auto(gpu)).unwrap_or_else(|fault| panic!("{}: {fault}", what()));
+                for tile in [0, 31, 63] {
+                    let plain = ReadOptions::default().with_window(window(tile));
+                    cases::agree(&cut, &plain, &auto(gpu).with_window(window(tile)))
+                        .unwrap_or_else(|fault| panic!("{}: {fault}", what()));
+                }
+            }
+        }
+    });
+}
+
+/// A file that becomes shorter, or whose reader cancels, when so many reads are done.
+#[derive(Debug)]
+struct Turning {
+    inner: MemorySource,
+    left: AtomicU64,
+    cancel: Option<Cancel>,
+}
+
+impl Source for Turning {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> Result<u64, SourceError> {
+        self.inner.size()
+    }
+
+    fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        match (left, &self.cancel) {
+            (0, Some(cancel)) => cancel.cancel(),
+            (0, None) => {
+                let first = reads.first().map_or(0, |read| read.offset);
+                return Err(SourceError::BeyondEnd { offset: first, len: 1, size: first });
+            }
+            _ => {}
+        }
+        self.inner.read_many(reads)
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_is_an_error_of_the_file() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("async=1 seed=2", |gpu| {
+        let shape = Shape { width: 900, height: 900, bands: 1, sample: SampleType::F32 };
+        let options =
+            WriteOptions::default().with_compression(Compression::None).with_blocks(Blocks::Tiles(64, 64));
+        let data = cases::samples(shape, &mut Rng::new(1));
+        let file = cases::write(shape, &data, &cases::nodata_of(""), &options).unwrap();
+        for cancels in [false, true] {
+            let (mut failed, mut done) = (0, 0);
+            for reads in 0..40 {
+                let cancel = Cancel::new();
+                let source = Arc::new(Turning {
+                    inner: MemorySource::new("turning.tif", file.clone()),
+                    left: u64::MAX.into(),
+                    cancel: cancels.then(|| cancel.clone()),
+                });
+                let dataset =
+                    OpenOptions::default().with_limits(Limits::none()).open_source(source.clone()).unwrap();
+                for mode in [Mode::Auto, Mode::Cuda] {
+                    source.left.store(reads, Ordering::Relaxed);
+                    let options = auto(gpu).with_device(mode).with_cancel(cancel.clone()).with_threads(2);
+                    match dataset.read(&options) {
+                        Ok(raster) => {
+                            assert!(raster.bytes() == data, "{reads} {mode:?}");
+                            done += 1;
+                        }
+                        Err(error) if cancels => {
+                            assert!(matches!(error.kind(), ErrorKind::Cancelled), "{reads} {mode:?}: {error}");
+                            failed += 1;
+                        }
+                        Err(error) => {
+                            assert!(matches!(error.kind(), ErrorKind::Source(_)), "{reads} {mode:?}: {error}");
+                            assert!(error.place().tile.is_some(), "{reads} {mode:?}: {error}");
+                            failed += 1;
+                        }
+                    }
+                }
+            }
+            assert!(failed > 4 && done > 4, "cancels {cancels}: {failed} failed, {done} not");
+        }
+        let after = cases::agree(&file, &ReadOptions::default(), &auto(gpu).with_device(Mode::Cuda));
+        assert!(matches!(after, Ok(Some(_))), "{after:?}");
+    });
+}
+
+#[test]
+fn a_cancelled_read_does_not_begin() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        let file = file(Compression::Deflate, 3);
+        let cancel = Cancel::new();
+        cancel.cancel();
+        for mode in [Mode::Auto, Mode::Cuda] {
+            let options = auto(gpu).with_device(mode).with_cancel(cancel.clone());
+            let dataset = cases::open(&file).unwrap();
+            for error in [dataset.read(&options).map(|_| ()), dataset.read_device(&options).map(|_| ())] {
+                assert!(matches!(error.unwrap_err().kind(), ErrorKind::Cancelled));
+            }
+        }
+        // Of each read no more than its tables.
+        assert!(fake.count("h2d") <= 4 && fake.count("launch") == 0, "{} copies", fake.count("h2d"));
+    });
+}

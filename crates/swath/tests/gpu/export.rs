@@ -1,0 +1,171 @@
+//! What other libraries get: the CUDA array interface and DLPack.
+#![allow(unsafe_code)]
+
+use std::{ffi::c_void, sync::Arc};
+
+use swath::{
+    Compression, DeviceRaster, Gpu, Interleave, Mode, ReadOptions, SampleType, Shape, WriteOptions, dlpack,
+};
+
+use crate::{
+    cases::{self, Rng, SAMPLES},
+    driver,
+};
+
+/// `DLTensor` as dlpack.h has it, written down a second time.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: [i32; 2],
+    axes: i32,
+    dtype: (u8, u8, u16),
+    shape: *const i64,
+    strides: *const i64,
+    offset: u64,
+}
+
+/// `DLManagedTensorVersioned`, as above.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Versioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut c_void)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// What of a tensor can be compared.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    address: u64,
+    device: [i32; 2],
+    dtype: (u8, u8, u16),
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    offset: u64,
+}
+
+impl Tensor {
+    fn seen(&self) -> Seen {
+        let list = |axes: *const i64| {
+            // SAFETY: a live tensor has as many lengths and strides as axes.
+            unsafe { std::slice::from_raw_parts(axes, self.axes as usize) }.to_vec()
+        };
+        Seen {
+            address: self.data as u64,
+            device: self.device,
+            dtype: self.dtype,
+            shape: list(self.shape),
+            strides: list(self.strides),
+            offset: self.offset,
+        }
+    }
+}
+
+fn raster(gpu: &Arc<Gpu>, sample: SampleType, interleave: Interleave) -> DeviceRaster {
+    let shape = Shape { width: 40, height: 30, bands: 3, sample };
+    let options = WriteOptions::default().with_compression(Compression::Deflate);
+    let data = cases::samples(shape, &mut Rng::new(2));
+    let file = cases::write(shape, &data, &cases::nodata_of(""), &options).unwrap();
+    let options =
+        ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone()).with_interleave(interleave).with_threads(1);
+    cases::open(&file).unwrap().read_device(&options).unwrap()
+}
+
+fn numpy_name(sample: SampleType) -> Option<&'static str> {
+    Some(match sample {
+        SampleType::U8 => "|u1",
+        SampleType::I8 => "|i1",
+        SampleType::U16 => "<u2",
+        SampleType::I16 => "<i2",
+        SampleType::U32 => "<u4",
+        SampleType::I32 => "<i4",
+        SampleType::U64 => "<u8",
+        SampleType::I64 => "<i8",
+        SampleType::F16 => "<f2",
+        SampleType::F32 => "<f4",
+        SampleType::F64 => "<f8",
+        SampleType::CF32 => "<c8",
+        SampleType::CF64 => "<c16",
+        // NumPy has neither pairs of integers nor pairs of half floats.
+        _ => return None,
+    })
+}
+
+#[test]
+fn arrays_are_described_as_others_expect() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        for sample in SAMPLES {
+            for interleave in [Interleave::Band, Interleave::Pixel] {
+                let raster = raster(gpu, sample, interleave);
+                let size = sample.size();
+                let (shape, strides) = match interleave {
+                    Interleave::Band => ([3, 30, 40], [30 * 40 * size, 40 * size, size]),
+                    Interleave::Pixel => ([30, 40, 3], [40 * 3 * size, 3 * size, size]),
+                };
+                assert_eq!((raster.shape(), raster.strides()), (shape, strides), "{sample}");
+                let Some(name) = numpy_name(sample) else {
+                    assert!(raster.cuda_array().is_err() && sample.is_complex(), "{sample}");
+                    continue;
+                };
+                let array = raster.cuda_array().unwrap();
+                assert_eq!((array.shape, array.strides), (shape, strides), "{sample}");
+                assert_eq!(array.typestr, name, "{sample}");
+                assert_ne!(array.address, 0);
+                let (code, bits) = (name.as_bytes()[1], (size * 8) as u8);
+                let code = [b'i', b'u', b'f', 0, 0, b'c'].iter().position(|known| *known == code).unwrap() as u8;
+                let tensor = raster.dlpack().unwrap();
+                // SAFETY: a managed tensor begins with its tensor, and it is alive.
+                let seen = unsafe { *tensor.cast::<Tensor>() }.seen();
+                let expected = Seen {
+                    address: array.address,
+                    device: [2, 0],
+                    dtype: (code, bits, 1),
+                    shape: shape.map(|len| len as i64).to_vec(),
+                    strides: strides.map(|stride| (stride / size) as i64).to_vec(),
+                    offset: 0,
+                };
+                assert_eq!(seen, expected, "{sample}");
+                let versioned = raster.dlpack_versioned().unwrap();
+                // SAFETY: it is alive.
+                let copy = unsafe { *versioned.cast::<Versioned>() };
+                assert_eq!((copy.version[0], copy.flags), (1, 0));
+                assert_eq!(copy.tensor.seen(), expected, "{sample}");
+                // SAFETY: each came from its export and is released once; the second by the deleter it carries.
+                unsafe {
+                    dlpack::release(tensor);
+                    (copy.deleter.unwrap())(versioned.cast());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn an_exported_buffer_comes_back_when_it_is_released() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("async=1 seed=1", |gpu| {
+        let read = || raster(gpu, SampleType::F32, Interleave::Band);
+        let expected = read().to_host().unwrap();
+        let first = read();
+        let tensor = first.dlpack().unwrap();
+        drop(first);
+        // The pool has everything but that buffer.
+        let second = read();
+        assert_eq!(second.report().counters.allocations, 1);
+        drop(second);
+        // SAFETY: it came from `dlpack` and is released once.
+        unsafe { dlpack::release(tensor) };
+        let (third, fourth) = (read(), read());
+        assert!(third.to_host().unwrap().bytes() == expected.bytes());
+        assert!(fourth.to_host().unwrap().bytes() == expected.bytes());
+        let counters = [third.report().counters, fourth.report().counters];
+        // Whoever had the buffer may have left work behind, which is waited for.
+        assert_eq!(counters.iter().map(|counters| counters.synchronisations).sum::<u64>(), 3, "{counters:?}");
+        // Both hold a result at once, so one more set of buffers may be needed, but not the exported one.
+        assert!(third.report().counters.allocations == 0, "{counters:?}");
+    });
+}

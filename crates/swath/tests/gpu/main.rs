@@ -1,0 +1,16 @@
+//! Reads to and by way of a GPU, run on a driver that executes the kernels on the host and fails when it is told to.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[allow(dead_code)]
+#[path = "../it/build.rs"]
+mod build;
+#[allow(dead_code)]
+mod cases;
+mod codecs;
+mod counters;
+mod damage;
+mod driver;
+mod export;
+mod matrix;
+mod memory;
+mod steps;

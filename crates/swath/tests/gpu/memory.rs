@@ -1,0 +1,109 @@
+//! Device memory: what does not fit is refused before anything is taken, or read in pieces.
+
+use std::sync::Arc;
+
+use swath::{
+    Blocks, Compression, DeviceError, Error, ErrorKind, Gpu, Interleave, Limits, MemorySource, Mode, OpenOptions,
+    ReadOptions, SampleType, Shape, Window, WriteOptions,
+};
+
+use crate::{
+    cases::{self, ON_DEVICE, Rng},
+    driver,
+};
+
+fn file(compression: Compression) -> Arc<[u8]> {
+    let shape = Shape { width: 500, height: 470, bands: 3, sample: SampleType::I16 };
+    let options = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(64, 48));
+    cases::write(shape, &cases::samples(shape, &mut Rng::new(8)), &cases::nodata_of(""), &options).unwrap()
+}
+
+fn options(gpu: &Arc<Gpu>, budget: u64) -> ReadOptions {
+    ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone()).with_max_device_memory(budget)
+}
+
+fn required(error: &Error) -> (u64, u64) {
+    match error.kind() {
+        ErrorKind::Device(DeviceError::Memory { required, available, .. }) => (*required, *available),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_byte_too_little_is_refused_and_takes_nothing() {
+    let Some(fake) = driver::fake() else { return };
+    for compression in ON_DEVICE {
+        fake.with("", |gpu| {
+            let dataset = cases::open(&file(compression)).unwrap();
+            let expected = dataset.read(&ReadOptions::default()).unwrap();
+            let error = dataset.read_device(&options(gpu, 1)).unwrap_err();
+            let (least, available) = required(&error);
+            assert_eq!(available, 1);
+            assert!(least > expected.bytes().len() as u64, "{error}");
+            let error = dataset.read_device(&options(gpu, least - 1)).unwrap_err();
+            assert_eq!(required(&error), (least, least - 1), "{compression}");
+            assert_eq!((fake.count("alloc"), fake.count("h2d"), fake.count("host_alloc")), (0, 0, 0), "{compression}");
+            // What it asks for is enough.
+            let raster = dataset.read_device(&options(gpu, least)).unwrap();
+            assert!(raster.report().bands > 1 && raster.report().counters.peak_bytes <= least, "{:?}", raster.report());
+            assert!(fake.count("peak_bytes") <= least, "{compression}: {} of {least}", fake.count("peak_bytes"));
+            assert!(raster.to_host().unwrap().bytes() == expected.bytes(), "{compression}");
+        });
+    }
+}
+
+#[test]
+fn what_the_device_has_not_is_refused_too() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("free=400000", |gpu| {
+        let dataset = cases::open(&file(Compression::Deflate)).unwrap();
+        let read = ReadOptions::default().with_gpu(gpu.clone());
+        let (least, available) = required(&dataset.read_device(&read.clone().with_device(Mode::Cuda)).unwrap_err());
+        assert!(least > available && available <= 400_000, "{least} {available}");
+        assert_eq!(fake.count("alloc"), 0);
+    });
+}
+
+#[test]
+fn to_the_host_everything_fits_in_pieces() {
+    let Some(fake) = driver::fake() else { return };
+    for (seed, compression) in (0..).zip(ON_DEVICE) {
+        for interleave in [Interleave::Band, Interleave::Pixel] {
+            fake.with(&format!("async=1 seed={seed}"), |gpu| {
+                let dataset = cases::open(&file(compression)).unwrap();
+                let window = Window::new(3, 5, 490, 460);
+                let plain = ReadOptions::default().with_window(window).with_bands([3, 1]).with_interleave(interleave);
+                let expected = dataset.read(&plain).unwrap();
+                let budget = 700_000;
+                let limited = plain.with_device(Mode::Cuda).with_gpu(gpu.clone()).with_max_device_memory(budget);
+                let read = dataset.read(&limited).unwrap();
+                assert!(read.bytes() == expected.bytes(), "{compression} {interleave:?}");
+                let report = read.report().unwrap();
+                assert!(report.notices.is_empty() && report.host_tiles == 0, "{report:?}");
+                assert!(report.counters.peak_bytes <= budget, "{report:?}");
+                assert!(report.counters.downloads >= 4, "{report:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn sixty_four_gibibytes_of_nothing_are_read_by_windows() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        let source = MemorySource::new("sparse.tif", cases::sparse(131_072, 512));
+        let dataset =
+            OpenOptions::default().with_limits(Limits::none()).open_source(Arc::new(source)).unwrap();
+        let budget = 64 << 20;
+        for (x, y) in [(0, 0), (65_537, 1), (131_072 - 4096, 131_072 - 2048)] {
+            let window = Window::new(x, y, 4096, 2048);
+            let raster = dataset.read_device(&options(gpu, budget).with_window(window)).unwrap();
+            assert!(raster.report().counters.peak_bytes <= budget, "{:?}", raster.report());
+            let read = raster.to_host().unwrap();
+            assert!(read.samples::<f32>().unwrap().iter().all(|sample| *sample == -1.0));
+        }
+        assert!(fake.count("peak_bytes") <= budget);
+        let error = dataset.read_device(&options(gpu, budget)).unwrap_err();
+        assert!(required(&error).0 > 64 << 30, "{error}");
+    });
+}

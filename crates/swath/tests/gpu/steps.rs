@@ -1,0 +1,256 @@
+//! Whatever fails, and whenever: `Cuda` says which call it was, `Auto` gives the right samples and says why it stepped down.
+
+use std::{process::Command, sync::Arc};
+
+use swath::{
+    Blocks, Compression, DeviceError, Error, ErrorKind, Gpu, GpuOptions, Mode, ReadOptions, SampleType, Shape,
+    WriteOptions,
+};
+
+use crate::{
+    cases::{self, ON_DEVICE, Rng},
+    driver::{self, Fake},
+};
+
+fn file(compression: Compression) -> Arc<[u8]> {
+    let shape = Shape { width: 100, height: 90, bands: 2, sample: SampleType::U16 };
+    let options = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(32, 32));
+    cases::write(shape, &cases::samples(shape, &mut Rng::new(5)), &cases::nodata_of(""), &options).unwrap()
+}
+
+fn options(gpu: &Arc<Gpu>, mode: Mode) -> ReadOptions {
+    ReadOptions::default().with_device(mode).with_gpu(gpu.clone()).with_threads(2)
+}
+
+/// Fails unless the error is the driver's and names the call that failed.
+fn expect_call(error: &Error, what: &str) {
+    match error.kind() {
+        ErrorKind::Device(DeviceError::Call { call, code, .. }) => {
+            assert!(call.starts_with("cu") && *code != 0, "{what}: {error}");
+        }
+        other => panic!("{what}: {other:?}"),
+    }
+}
+
+/// One read by the GPU alone and one that may step down; both with a script that fails somewhere.
+fn both(fake: &Fake, gpu: &Arc<Gpu>, file: &Arc<[u8]>, expected: &[u8], script: &str) -> (bool, bool) {
+    let dataset = cases::open(file).unwrap();
+    fake.script(script);
+    let cuda = match dataset.read_device(&options(gpu, Mode::Cuda)).and_then(|raster| raster.to_host()) {
+        Ok(read) => {
+            assert!(read.bytes() == expected, "{script}: other samples by Cuda");
+            true
+        }
+        Err(error) => {
+            expect_call(&error, script);
+            false
+        }
+    };
+    fake.script(script);
+    let read = dataset.read(&options(gpu, Mode::Auto)).unwrap_or_else(|error| panic!("{script}: {error}"));
+    assert!(read.bytes() == expected, "{script}: other samples by Auto");
+    let report = read.report().unwrap();
+    let stepped_down = report.device.is_empty();
+    if stepped_down {
+        assert_eq!(report.notices.len(), 1, "{script}: {report:?}");
+        assert!(report.notices[0].starts_with("decoded by the CPU: cu"), "{script}: {report:?}");
+    } else {
+        assert!(report.notices.is_empty(), "{script}: {report:?}");
+    }
+    // Mended, the same GPU works.
+    fake.script("");
+    let good = dataset.read(&options(gpu, Mode::Cuda)).unwrap_or_else(|error| panic!("after {script}: {error}"));
+    assert!(good.bytes() == expected, "after {script}: other samples");
+    (cuda, stepped_down)
+}
+
+/// Lets the nth of something fail, for every n there is.
+fn every(key: &str, count: &str, counts_from: u64, extra: &str) {
+    let Some(fake) = driver::fake() else { return };
+    for compression in ON_DEVICE {
+        let file = file(compression);
+        let expected = cases::open(&file).unwrap().read(&ReadOptions::default()).unwrap();
+        let mut tried = 0;
+        for n in counts_from.. {
+            let reached = fake.with("", |gpu| {
+                let script = format!("{key}={n} {extra}");
+                both(&fake, gpu, &file, expected.bytes(), &script);
+                // Whether a read gets as far as the nth, with everything new as here.
+                gpu.trim();
+                fake.script("");
+                let _ = cases::open(&file).unwrap().read(&options(gpu, Mode::Cuda)).unwrap();
+                fake.count(count) >= n
+            });
+            tried += 1;
+            if !reached {
+                break;
+            }
+            assert!(n < 5000, "{key}: no end");
+        }
+        assert!(tried > 1, "{compression}: nothing failed by {key}");
+    }
+}
+
+#[test]
+fn every_allocation_may_fail() {
+    every("fail_alloc", "alloc", 1, "");
+    every("fail_alloc", "alloc", 1, "async=1 seed=3");
+}
+
+#[test]
+fn memory_may_run_out_for_good() {
+    every("fail_alloc_from", "alloc", 1, "async=1 seed=4");
+}
+
+#[test]
+fn every_copy_may_fail() {
+    every("fail_copy", "h2d", 1, "");
+    every("fail_copy", "h2d", 1, "async=1 seed=5");
+}
+
+#[test]
+fn every_launch_may_fail() {
+    every("fail_launch", "launch", 1, "");
+    every("fail_launch", "launch", 1, "async=1 seed=2");
+}
+
+#[test]
+fn every_launch_may_fault_later() {
+    every("fault_launch", "launch", 1, "");
+    every("fault_launch", "launch", 1, "async=1 seed=1");
+}
+
+#[test]
+fn every_wait_may_fail() {
+    every("fail_sync", "sync", 1, "");
+    every("fail_sync", "sync", 1, "async=1 seed=0");
+}
+
+#[test]
+fn the_device_may_be_lost_at_any_call() {
+    let Some(fake) = driver::fake() else { return };
+    for (compression, script) in [(Compression::Deflate, ""), (Compression::Lzw, "async=1 seed=6")] {
+        let file = file(compression);
+        let expected = cases::open(&file).unwrap().read(&ReadOptions::default()).unwrap();
+        let calls = fake.with(script, |gpu| {
+            cases::open(&file).unwrap().read(&options(gpu, Mode::Cuda)).unwrap();
+            fake.count("calls")
+        });
+        let (mut failed, mut at_open, mut good) = (0, 0, 0);
+        for n in 0..calls + 4 {
+            let script = format!("lose_after={n} {script}");
+            fake.script(&script);
+            match fake.open() {
+                Err(error) => {
+                    assert!(error.to_string().contains("cu"), "{script}: {error}");
+                    at_open += 1;
+                }
+                Ok(gpu) => {
+                    match both(&fake, &gpu, &file, expected.bytes(), &script) {
+                        (true, _) => good += 1,
+                        (false, _) => failed += 1,
+                    }
+                    drop(gpu);
+                }
+            }
+            fake.expect_nothing_left(&script);
+        }
+        assert!(failed > 20 && at_open > 2 && good > 0, "{compression}: {failed} {at_open} {good} of {calls}");
+    }
+}
+
+#[test]
+fn pinned_memory_may_be_refused() {
+    let Some(fake) = driver::fake() else { return };
+    for n in 1..6 {
+        fake.with("", |gpu| {
+            let file = file(Compression::Deflate);
+            let expected = cases::open(&file).unwrap().read(&ReadOptions::default()).unwrap();
+            both(&fake, gpu, &file, expected.bytes(), &format!("fail_host_alloc={n}"));
+        });
+    }
+}
+
+#[test]
+fn a_failed_copy_does_not_eat_pinned_memory() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        let file = file(Compression::Deflate);
+        let dataset = cases::open(&file).unwrap();
+        let options = options(gpu, Mode::Cuda).with_threads(1);
+        let expected = dataset.read(&options).unwrap();
+        fake.script("");
+        dataset.read_device(&options).unwrap();
+        let copies = fake.count("h2d") + fake.count("d2h");
+        // More often than there can be chunks.
+        for _ in 0..70 {
+            fake.script(&format!("fail_copy={copies}"));
+            expect_call(&dataset.read_device(&options).unwrap_err(), "the last copy");
+        }
+        fake.script("");
+        assert!(dataset.read(&options).unwrap().bytes() == expected.bytes());
+        assert!(fake.count("live_host_bytes") < 16 << 20, "{}", fake.count("live_host_bytes"));
+    });
+}
+
+/// Reads one file in a process of its own, whose driver is what the environment says; the tests below start it.
+#[test]
+#[ignore = "started by other tests"]
+fn child() {
+    let file = file(Compression::Deflate);
+    let dataset = cases::open(&file).unwrap();
+    let expected = dataset.read(&ReadOptions::default()).unwrap();
+    for _ in 0..2 {
+        let read = dataset.read(&ReadOptions::default().with_device(Mode::Auto)).unwrap();
+        assert!(read.bytes() == expected.bytes());
+        println!("notices {:?}", read.report().unwrap().notices);
+    }
+    let error = dataset.read(&ReadOptions::default().with_device(Mode::Cuda)).map(|_| ()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Device(_)), "{error}");
+    println!("error {error}");
+    assert!(dataset.read_device(&ReadOptions::default().with_device(Mode::Auto)).is_err());
+}
+
+#[test]
+fn without_a_usable_gpu_the_cpu_reads_and_says_why() {
+    let Some(_fake) = driver::fake() else { return };
+    let library = |form: &str| driver::path(form).display().to_string();
+    let cases: [(&str, String, &str, &str); 9] = [
+        ("no such file", "/nowhere/libcuda.so.1".into(), "", "no CUDA device: the NVIDIA driver, /nowhere/"),
+        ("old", library("old"), "", "no CUDA device: the driver has no cuMemGetInfo_v2; it is too old"),
+        ("empty", library("empty"), "", "no CUDA device: the driver has no cuDriverGetVersion; it is too old"),
+        ("init", library(""), "init=999", "no CUDA device: cuInit: CUDA_ERROR_UNKNOWN"),
+        ("no device", library(""), "devices=0", "no CUDA device: cuInit: CUDA_ERROR_NO_DEVICE"),
+        ("old version", library(""), "version=11040", "no CUDA device: the driver knows CUDA 11.4; CUDA 12.0"),
+        ("old chip", library(""), "capability=61", "has compute capability 6.1; 7.0 (Volta) or newer is needed"),
+        ("module", library(""), "fail_module=1", "cuModuleLoadData("),
+        ("lost", library(""), "lose_after=30", "cu"),
+    ];
+    for (what, path, script, reason) in cases {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "steps::child", "--ignored", "--nocapture"])
+            .env("SWATH_CUDA_DRIVER", path)
+            .env("SWATH_FAKE_DRIVER", script)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what}: {text}");
+        let notices: Vec<&str> = text.lines().filter(|line| line.contains("notices [")).collect();
+        assert_eq!(notices.len(), 2, "{what}: {text}");
+        for notice in notices {
+            assert!(notice.contains("notices [\"decoded by the CPU: ") && notice.contains(reason), "{what}: {notice}");
+            assert!(!notice.contains("\", \""), "{what}: more than one: {notice}");
+        }
+        let error = text.lines().find(|line| line.starts_with("error ")).unwrap_or_default();
+        assert!(error.contains(reason) && error.contains("test.tif"), "{what}: {error}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let Some(fake) = driver::fake() else { return };
+    fake.script("devices=2");
+    let error = Gpu::open(&GpuOptions::default().with_driver(driver::path("")).with_ordinal(2)).unwrap_err();
+    assert_eq!(error.to_string(), "no CUDA device: there is no device 2; there are 2, counted from 0");
+    fake.expect_nothing_left("no such device");
+}

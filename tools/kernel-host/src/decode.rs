@@ -1,0 +1,157 @@
+//! Decoding kernels behind the codecs' own seam.
+
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
+
+use swath_codec::{CodecError, Decode, Fill, Scratch, TileSpec};
+
+use crate::server::{Argument, Buffer, Build, KernelHost};
+
+/// Bytes that belong to the compressed buffer after each stream.
+const SLACK: usize = 16;
+
+/// What became of a tile: the numbers of kernels/status.cuh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It is whole.
+    Ok,
+    /// The stream ends before the tile is full.
+    Short,
+    /// The stream holds more than the tile.
+    Long,
+    /// The stream is damaged.
+    Corrupt,
+    /// The checksum is another.
+    Checksum,
+}
+
+impl Status {
+    fn of(number: u32) -> io::Result<Self> {
+        match number {
+            0 => Ok(Self::Ok),
+            1 => Ok(Self::Short),
+            2 => Ok(Self::Long),
+            3 => Ok(Self::Corrupt),
+            4 => Ok(Self::Checksum),
+            other => Err(io::Error::other(format!("a tile was left with status {other}"))),
+        }
+    }
+}
+
+/// A stream and the bytes that its tile has.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream<'a> {
+    /// The compressed bytes.
+    pub bytes: &'a [u8],
+    /// Decoded length.
+    pub len: usize,
+}
+
+/// A tile's share of the scratch memory, and the `flags`.
+fn needs(kernel: &str, tiles: &[Stream<'_>]) -> (usize, u32) {
+    match kernel {
+        LZW_PARTS => {
+            let longest = tiles.iter().map(|tile| tile.bytes.len()).max().unwrap_or_default();
+            (16 * (9 + longest / 4096), 3)
+        }
+        _ => (0, 0),
+    }
+}
+
+/// LZW by several blocks a tile.
+pub const LZW_PARTS: &str = "swath_lzw_find,swath_lzw_measure,swath_lzw_write";
+
+/// Decodes tiles with one launch of `kernel`, or of each where there are several with commas between.
+///
+/// # Errors
+/// When the kernel came to grief, or left a tile undone.
+pub fn decode(
+    host: &mut KernelHost,
+    kernel: &str,
+    blocks: u32,
+    lanes: u32,
+    tiles: &[Stream<'_>],
+) -> io::Result<Vec<(Status, Vec<u8>)>> {
+    let (mut src, mut jobs, mut dst_len) = (Vec::new(), Vec::new(), 0_usize);
+    for tile in tiles {
+        for number in [src.len(), tile.bytes.len(), dst_len, tile.len] {
+            jobs.extend((number as u64).to_le_bytes());
+        }
+        src.extend_from_slice(tile.bytes);
+        // Not zeros: a kernel that believed them would be found out.
+        src.resize(src.len() + SLACK, 0xee);
+        // The last tile ends with the buffer, so that a byte too many is seen.
+        dst_len += tile.len;
+        if !std::ptr::eq(tile, &raw const tiles[tiles.len() - 1]) {
+            src.resize(src.len().next_multiple_of(16), 0xee);
+            dst_len = dst_len.next_multiple_of(16);
+        }
+    }
+    let (scratch, flags) = needs(kernel, tiles);
+    let undone: Vec<u8> = tiles.iter().flat_map(|_| 5_u32.to_le_bytes()).collect();
+    let room = vec![0xa5; scratch * tiles.len()];
+    let buffers =
+        [Buffer::In(&src), Buffer::Out(dst_len), Buffer::In(&jobs), Buffer::InOut(&undone), Buffer::InOut(&room)];
+    let arguments = [
+        Argument::Pointer(0, 0),
+        Argument::Bytes(&(src.len() as u64).to_le_bytes()),
+        Argument::Pointer(1, 0),
+        Argument::Bytes(&(dst_len as u64).to_le_bytes()),
+        Argument::Pointer(2, 0),
+        Argument::Pointer(3, 0),
+        Argument::Pointer(4, 0),
+        Argument::Bytes(&(scratch as u64).to_le_bytes()),
+        Argument::Bytes(&(tiles.len() as u32).to_le_bytes()),
+        Argument::Bytes(&flags.to_le_bytes()),
+    ];
+    let back = host.run(kernel, blocks, lanes, &buffers, &arguments)?;
+    let [dst, statuses, _] = &back[..] else { return Err(io::Error::other("buffers are missing")) };
+    let (mut done, mut at) = (Vec::new(), 0);
+    for (tile, status) in tiles.iter().zip(statuses.as_chunks().0) {
+        done.push((Status::of(u32::from_le_bytes(*status))?, dst[at..at + tile.len].to_vec()));
+        at = (at + tile.len).next_multiple_of(16);
+    }
+    Ok(done)
+}
+
+/// A kernel as one of the codecs' decoders.
+#[derive(Debug)]
+pub struct KernelDecoder {
+    kernel: &'static str,
+    lanes: u32,
+    host: Mutex<KernelHost>,
+}
+
+impl KernelDecoder {
+    /// `kernel` with so many lanes.
+    ///
+    /// # Errors
+    /// When the kernel host cannot be built or started.
+    pub fn new(build: Build, kernel: &'static str, lanes: u32) -> io::Result<Self> {
+        Ok(Self { kernel, lanes, host: Mutex::new(KernelHost::start(build)?) })
+    }
+}
+
+impl Decode for KernelDecoder {
+    fn decode(
+        &self,
+        _spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        _scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        let tiles = [Stream { bytes: src, len: dst.len() }];
+        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = decode(&mut host, self.kernel, 1, self.lanes, &tiles);
+        match done.map_err(|error| CodecError::corrupt(self.kernel, error.to_string()))?.pop() {
+            Some((Status::Ok, bytes)) => {
+                dst.copy_from_slice(&bytes);
+                Ok(Fill::Exact)
+            }
+            other => Err(CodecError::corrupt(self.kernel, format!("{:?}", other.map(|(status, _)| status)))),
+        }
+    }
+}

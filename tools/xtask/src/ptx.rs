@@ -1,0 +1,458 @@
+//! The PTX of the GPU kernels: made with one pinned compiler that needs neither GPU nor driver, and checked against its
+//! sources.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::graph::Outcome;
+use nvrtc::Compiler;
+
+/// What the PTX is for: the oldest chip that kernels are written for. Newer ones take it too.
+const TARGET: &str = "compute_70";
+/// The compiler's version decides the PTX ISA, and that the oldest driver.
+const COMPILER: (i32, i32) = (12, 0);
+
+/// Makes `kernels/ptx/` anew.
+pub fn build() -> Outcome {
+    let kernels = kernels();
+    let compiler = find_compiler().map_err(one)?;
+    let units = units(&kernels)?;
+    let (mut files, mut faults) = (BTreeMap::new(), Vec::new());
+    for unit in &units {
+        match compiler.compile(unit) {
+            Ok(ptx) => _ = files.insert(unit.name.clone(), ptx),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let folder = kernels.join("ptx");
+    fs::create_dir_all(&folder).map_err(|error| one(format!("{}: {error}", folder.display())))?;
+    for old in names(&folder, "ptx")? {
+        if !units.iter().any(|unit| unit.name == old) {
+            let _ = fs::remove_file(folder.join(format!("{old}.ptx")));
+        }
+    }
+    for (name, ptx) in &files {
+        write(&folder.join(format!("{name}.ptx")), ptx)?;
+    }
+    write(&folder.join("MANIFEST.toml"), &manifest(&units, &files)?)?;
+    if faults.is_empty() { Ok(format!("{} kernels compiled for {TARGET}", files.len())) } else { Err(faults) }
+}
+
+/// Fails where `kernels/ptx/` is not what its sources make: by digest, and byte by byte where the compiler is at hand.
+pub fn check() -> Outcome {
+    let kernels = kernels();
+    let units = units(&kernels)?;
+    let files = stored(&kernels)?;
+    compare_digests(&kernels, &units, &files)?;
+    let compiler = match find_compiler() {
+        Ok(compiler) => compiler,
+        Err(why) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
+            return Err(one(format!("the PTX cannot be rebuilt for comparison: {why}")));
+        }
+        Err(why) => return Ok(format!("{} kernels agree by digest; not rebuilt ({why})", units.len())),
+    };
+    let mut faults = Vec::new();
+    for unit in &units {
+        let made = compiler.compile(unit).map_err(one)?;
+        if files.get(&unit.name) != Some(&made) {
+            faults.push(format!("kernels/ptx/{}.ptx is not what the compiler makes: run `cargo xtask ptx`", unit.name));
+        }
+    }
+    if faults.is_empty() { Ok(format!("{} kernels rebuilt, all the same", units.len())) } else { Err(faults) }
+}
+
+fn compare_digests(kernels: &Path, units: &[Unit], files: &BTreeMap<String, String>) -> Result<(), Vec<String>> {
+    let mut faults = Vec::new();
+    for unit in units.iter().filter(|unit| !files.contains_key(&unit.name)) {
+        faults.push(format!("kernels/entry/{}.cu has no PTX: run `cargo xtask ptx`", unit.name));
+    }
+    for name in files.keys().filter(|name| !units.iter().any(|unit| unit.name == **name)) {
+        faults.push(format!("kernels/ptx/{name}.ptx has no source any more: run `cargo xtask ptx`"));
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let path = kernels.join("ptx/MANIFEST.toml");
+    let stored = read(&path)?;
+    let sections = |text: &str| -> Vec<String> { text.split("\n\n").map(|part| part.trim().to_owned()).collect() };
+    let (stored, wanted) = (sections(&stored), sections(&manifest(units, files)?));
+    for section in wanted.iter().filter(|section| !stored.contains(section)) {
+        let name = section.lines().next().unwrap_or_default();
+        faults.push(format!("{name}: its sources or its PTX have changed since MANIFEST.toml: run `cargo xtask ptx`"));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// One file of `kernels/entry/` with all that it includes.
+struct Unit {
+    name: String,
+    /// Every file once, where it is first included: compilers then see neither folders nor paths.
+    text: String,
+    digest: String,
+}
+
+fn units(kernels: &Path) -> Result<Vec<Unit>, Vec<String>> {
+    names(&kernels.join("entry"), "cu")?.into_iter().map(|name| unit(kernels, name)).collect()
+}
+
+fn unit(kernels: &Path, name: String) -> Result<Unit, Vec<String>> {
+    let mut files = BTreeMap::new();
+    let mut text = String::new();
+    include(kernels, Path::new("entry").join(format!("{name}.cu")), &mut files, &mut text)?;
+    let mut digest = Digest::new();
+    for (path, source) in &files {
+        digest.add(path);
+        digest.add(source);
+    }
+    Ok(Unit { name, text, digest: digest.finish() })
+}
+
+/// Appends a file, and in the place of its includes the files they name.
+fn include(
+    kernels: &Path,
+    path: PathBuf,
+    files: &mut BTreeMap<String, String>,
+    text: &mut String,
+) -> Result<(), Vec<String>> {
+    let name = path.to_string_lossy().replace('\\', "/");
+    if files.contains_key(&name) {
+        return Ok(());
+    }
+    let source = read(&kernels.join(&path))?;
+    files.insert(name.clone(), source.clone());
+    text.push_str(&format!("#line 1 \"{name}\"\n"));
+    for (number, line) in (1..).zip(source.lines()) {
+        let included = line.trim().strip_prefix("#include \"").and_then(|rest| rest.split('"').next());
+        if let Some(included) = included {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let next = plain(&folder.join(included)).filter(|next| kernels.join(next).is_file());
+            let next = next.unwrap_or_else(|| PathBuf::from(included));
+            include(kernels, next, files, text)?;
+            text.push_str(&format!("#line {} \"{name}\"\n", number + 1));
+        } else if line.trim() != "#pragma once" {
+            text.push_str(line);
+            text.push('\n');
+        } else {
+            text.push('\n');
+        }
+    }
+    Ok(())
+}
+
+/// A path inside the kernels' folder without `..`; `None` where it leads out.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::Normal(part) => plain.push(part),
+            std::path::Component::ParentDir if plain.pop() => {}
+            std::path::Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(plain)
+}
+
+/// FNV-1a of 128 bits: it has to tell a file from its last version, not from a forgery.
+struct Digest(u128);
+
+impl Digest {
+    fn new() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    /// Adds a text and an end, so that two texts are not one.
+    fn add(&mut self, text: &str) {
+        for byte in text.bytes().chain([0]) {
+            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+
+    fn finish(&self) -> String {
+        format!("{:032x}", self.0)
+    }
+}
+
+fn manifest(units: &[Unit], files: &BTreeMap<String, String>) -> Result<String, Vec<String>> {
+    let mut text =
+        "# What the PTX was made of and with; written by `cargo xtask ptx`. Digests are FNV-1a of 128 bits:\n\
+                    # `sources` of the entry file and all that it includes, `ptx` of the file made of them.\n"
+            .to_owned();
+    for unit in units {
+        let Some(ptx) = files.get(&unit.name) else { continue };
+        let word = |start: &str| {
+            let line = ptx.lines().find_map(|line| line.strip_prefix(start));
+            line.map(str::trim).ok_or_else(|| one(format!("{}.ptx has no line `{start}`", unit.name)))
+        };
+        let mut digest = Digest::new();
+        digest.add(ptx);
+        text.push_str(&format!(
+            "\n[{}]\nsources = \"{}\"\nptx = \"{}\"\ncompiler = \"NVRTC, {}\"\nisa = \"{}\"\ntarget = \"{}\"\n",
+            unit.name,
+            unit.digest,
+            digest.finish(),
+            word("// Cuda compilation tools, ")?,
+            word(".version ")?,
+            word(".target ")?,
+        ));
+    }
+    Ok(text)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn kernels() -> PathBuf {
+    root().join("crates/swath-cuda/kernels")
+}
+
+fn stored(kernels: &Path) -> Result<BTreeMap<String, String>, Vec<String>> {
+    let folder = kernels.join("ptx");
+    names(&folder, "ptx")?
+        .into_iter()
+        .map(|name| Ok((name.clone(), read(&folder.join(format!("{name}.ptx")))?)))
+        .collect()
+}
+
+/// The names of a folder's files with this ending, without it, sorted.
+fn names(folder: &Path, ending: &str) -> Result<Vec<String>, Vec<String>> {
+    let fault = |error: std::io::Error| one(format!("{}: {error}", folder.display()));
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fault)? {
+        let path = entry.map_err(fault)?.path();
+        if path.extension().is_some_and(|extension| extension == ending)
+            && let Some(stem) = path.file_stem()
+        {
+            names.push(stem.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// A text with plain line ends: a checkout may have turned them.
+fn read(path: &Path) -> Result<String, Vec<String>> {
+    let text = fs::read_to_string(path).map_err(|error| one(format!("{}: {error}", path.display())))?;
+    Ok(text.replace("\r\n", "\n"))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Vec<String>> {
+    fs::write(path, text).map_err(|error| one(format!("{}: {error}", path.display())))
+}
+
+fn one(fault: impl Into<String>) -> Vec<String> {
+    vec![fault.into()]
+}
+
+/// The folder of the compiler's wheel: where `SWATH_NVRTC` says, or in the virtual environment.
+fn find_compiler() -> Result<Compiler, String> {
+    if let Some(folder) = std::env::var_os("SWATH_NVRTC") {
+        return Compiler::open(Path::new(&folder));
+    }
+    let venv = std::env::var_os("VENV").map_or_else(|| root().join(".venv"), PathBuf::from);
+    let pythons = fs::read_dir(venv.join("lib")).into_iter().flatten().flatten();
+    let found = pythons
+        .map(|python| python.path().join("site-packages/nvidia/cuda_nvrtc/lib"))
+        .find(|folder| folder.join(nvrtc::LIBRARY).is_file());
+    match found {
+        Some(folder) => Compiler::open(&folder),
+        None => {
+            Err("no NVRTC: install tools/requirements-test.txt into .venv, or set SWATH_NVRTC to its folder".into())
+        }
+    }
+}
+
+/// The one place that calls the compiler's library.
+mod nvrtc {
+    #![allow(unsafe_code, reason = "a C library, loaded when it is there")]
+
+    use std::{
+        ffi::{CStr, CString, c_char, c_int, c_void},
+        path::Path,
+        ptr,
+    };
+
+    use libloading::{Library, Symbol};
+
+    use super::{COMPILER, TARGET, Unit};
+
+    pub const LIBRARY: &str = "libnvrtc.so.12";
+    const BUILTINS: &str = "libnvrtc-builtins.so.12.0";
+
+    type Program = *mut c_void;
+    type Status = c_int;
+
+    pub struct Compiler {
+        library: Library,
+        // It is found by name when the first program is compiled, so it has to be there all the while.
+        _builtins: Library,
+    }
+
+    /// Fails for PTX that calls what nobody defines: the driver would refuse it, and only where there is one.
+    pub fn whole(ptx: String) -> Result<String, String> {
+        match ptx.lines().find(|line| line.starts_with(".extern .func")) {
+            Some(line) => Err(format!("it calls a function that this compiler does not have: {line}")),
+            None => Ok(ptx),
+        }
+    }
+
+    impl Compiler {
+        pub fn open(folder: &Path) -> Result<Self, String> {
+            let load = |name: &str| {
+                let path = folder.join(name);
+                // SAFETY: the libraries' initialisers are NVIDIA's and have no preconditions.
+                unsafe { Library::new(&path) }.map_err(|error| format!("{}: {error}", path.display()))
+            };
+            let compiler = Self { _builtins: load(BUILTINS)?, library: load(LIBRARY)? };
+            let version = compiler.version()?;
+            if version != COMPILER {
+                let (major, minor) = COMPILER;
+                return Err(format!("NVRTC {}.{} where {major}.{minor} is the pinned one", version.0, version.1));
+            }
+            Ok(compiler)
+        }
+
+        /// A function of the library.
+        ///
+        /// # Safety
+        /// `T` has to be its type, as in nvrtc.h.
+        unsafe fn function<T>(&self, name: &str) -> Result<Symbol<'_, T>, String> {
+            // SAFETY: the caller vouches for the type.
+            unsafe { self.library.get(name) }.map_err(|error| format!("NVRTC: {error}"))
+        }
+
+        fn version(&self) -> Result<(i32, i32), String> {
+            let (mut major, mut minor) = (0, 0);
+            // SAFETY: `nvrtcResult nvrtcVersion(int*, int*)`, with two numbers to write to.
+            unsafe {
+                let version =
+                    self.function::<unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status>("nvrtcVersion")?;
+                version(&raw mut major, &raw mut minor);
+            }
+            Ok((major, minor))
+        }
+
+        /// The PTX of a unit, or what the compiler says against it.
+        pub fn compile(&self, unit: &Unit) -> Result<String, String> {
+            type Create = unsafe extern "C" fn(
+                *mut Program,
+                *const c_char,
+                *const c_char,
+                c_int,
+                *const *const c_char,
+                *const *const c_char,
+            ) -> Status;
+            let text = |text: &str| CString::new(text).map_err(|_| format!("{}: a zero byte in its source", unit.name));
+            let (source, name) = (text(&unit.text)?, text(&format!("{}.cu", unit.name))?);
+            let options = [text(&format!("--gpu-architecture={TARGET}"))?, text("--std=c++17")?];
+            let pointers = options.each_ref().map(|option| option.as_ptr());
+            let mut program: Program = ptr::null_mut();
+            // SAFETY: the types are those of nvrtc.h; all texts end with zero and outlive the calls; `program` is made
+            // by the first call, used only where that succeeded, and destroyed once.
+            unsafe {
+                let create = self.function::<Create>("nvrtcCreateProgram")?;
+                let status = create(&raw mut program, source.as_ptr(), name.as_ptr(), 0, ptr::null(), ptr::null());
+                if status != 0 {
+                    return Err(format!("{}: nvrtcCreateProgram fails with {status}", unit.name));
+                }
+                let made = self.compile_program(program, &pointers);
+                let destroy = self.function::<unsafe extern "C" fn(*mut Program) -> Status>("nvrtcDestroyProgram")?;
+                destroy(&raw mut program);
+                made.and_then(whole).map_err(|why| format!("{}: {why}", unit.name))
+            }
+        }
+
+        /// # Safety
+        /// `program` is one of this library's, and the options are texts that end with zero.
+        unsafe fn compile_program(&self, program: Program, options: &[*const c_char]) -> Result<String, String> {
+            // SAFETY: the types are those of nvrtc.h, the arguments the caller's.
+            unsafe {
+                type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status;
+                let compile = self.function::<Compile>("nvrtcCompileProgram")?;
+                let status = compile(program, options.len() as c_int, options.as_ptr());
+                if status != 0 {
+                    return Err(self.text_of(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")?);
+                }
+                self.text_of(program, "nvrtcGetPTXSize", "nvrtcGetPTX")
+            }
+        }
+
+        /// # Safety
+        /// `program` is one of this library's, and the two functions tell the length of a text and the text.
+        unsafe fn text_of(&self, program: Program, length: &str, get: &str) -> Result<String, String> {
+            // SAFETY: the buffer is as long as the library says, the zero at the end included.
+            unsafe {
+                let length_of = self.function::<unsafe extern "C" fn(Program, *mut usize) -> Status>(length)?;
+                let get = self.function::<unsafe extern "C" fn(Program, *mut c_char) -> Status>(get)?;
+                let mut len = 0;
+                let mut status = length_of(program, &raw mut len);
+                let mut bytes = vec![0_u8; len + 1];
+                if status == 0 {
+                    status = get(program, bytes.as_mut_ptr().cast());
+                }
+                if status != 0 {
+                    return Err(format!("{length} fails with {status}"));
+                }
+                let text = CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned());
+                text.map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ptx_is_of_these_sources() {
+        let kernels = kernels();
+        let (units, files) = (units(&kernels).unwrap(), stored(&kernels).unwrap());
+        assert_eq!(compare_digests(&kernels, &units, &files), Ok(()));
+    }
+
+    #[test]
+    fn no_machine_shows_in_the_ptx() {
+        for (name, ptx) in stored(&kernels()).unwrap() {
+            let paths =
+                ptx.lines().filter(|line| line.contains(".file") || line.contains("/home") || line.contains("/tmp"));
+            assert_eq!(paths.collect::<Vec<_>>(), [""; 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn includes_are_spelled_out_once() {
+        let unit = unit(&kernels(), "place".into()).unwrap();
+        assert!(!unit.text.contains("#include") && !unit.text.contains("#pragma once"));
+        assert_eq!(unit.text.matches("#line 1 \"base.cuh\"").count(), 1);
+    }
+
+    #[test]
+    fn ptx_that_calls_nobody_is_refused() {
+        assert!(nvrtc::whole(".version 8.0\n.func there(\n)".into()).is_ok());
+        let fault = nvrtc::whole(".version 8.0\n.extern .func (.param .b32 func_retval0) _Z5thingj\n(".into());
+        assert!(fault.is_err_and(|fault| fault.contains("_Z5thingj")));
+    }
+
+    #[test]
+    fn paths_stay_inside() {
+        assert_eq!(plain(Path::new("entry/../place.cuh")), Some("place.cuh".into()));
+        assert_eq!(plain(Path::new("entry/../../src/lib.rs")), None);
+    }
+
+    #[test]
+    fn digests_tell_texts_apart() {
+        let digest = |texts: &[&str]| {
+            let mut digest = Digest::new();
+            texts.iter().for_each(|text| digest.add(text));
+            digest.finish()
+        };
+        assert_eq!(digest(&[]), "6c62272e07bb014262b821756295c58d");
+        assert_ne!(digest(&["ab"]), digest(&["a", "b"]));
+        assert_ne!(digest(&["a"]), digest(&["b"]));
+    }
+}
