@@ -65,8 +65,11 @@ test: venv-test ## Format, lints, dependency and licence checks, Rust and Python
 	$(RUFF) format --config tools/ruff.toml --check $(PY_SOURCES)
 	$(CARGO) xtask deps
 	$(CARGO) xtask licences
+	$(CARGO) xtask ptx --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	$(VENV)/bin/python corpus/make.py
+	tools/fake-driver/build.sh --test
+	tools/kernel-host/build.sh
 	$(CARGO) test --release --workspace --quiet
 	$(CARGO) build --release -p swath-cli
 	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini tests/python $(PYTEST_ARGS)
@@ -98,6 +101,16 @@ bench: venv-bench ## Time swath against rasterio, tifffile, async-tiff, rio-coge
 	$(CARGO) build --release -p swath-bench-worker
 	$(VENV)/bin/python bench/run.py $(BENCH_ARGS)
 	$(VENV)/bin/python bench/write.py $(BENCH_ARGS)
+
+# For example: make gpu-bundle, copy target/gpu-bundle to a machine with a GPU, run its run.sh there.
+.PHONY: gpu-bundle
+gpu-bundle: venv-test ## Build target/gpu-bundle: GPU tests and benchmarks for a machine without a toolchain
+	$(CARGO) build --release -p swath-cli -p swath-gpu-worker
+	PYTHON=$(VENV)/bin/python bench/gpu/bundle.sh
+
+.PHONY: ptx
+ptx: venv-test ## Compile the GPU kernels again after a change
+	$(CARGO) xtask ptx
 
 # --------------------------------------------------------------------------------------------------------- environment
 

@@ -124,7 +124,7 @@ def fractal(xp: Any, size: int, seed: int, slope: float) -> Any:
 def make(xp: Any, kind: str, size: int) -> np.ndarray:
     """Terrain in steps of 1 cm with holes, reflectance with a sensor's noise, or land cover classes."""
     if kind == "dem":
-        ground = xp.rint((fractal(xp, size, 1, SLOPES["dem"]) * 900 + 1200) * 100) / xp.float32(100)
+        ground = xp.rint((fractal(xp, size, 1, SLOPES["dem"]) * 500 + 1200) * 100) / xp.float32(100)
         ground = ground.astype(xp.float32)
         ground[fractal(xp, size, 2, 2.0) < -2.0] = NODATA
         made = ground

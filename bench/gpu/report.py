@@ -20,7 +20,7 @@ from typing import Any
 # What the bus carries; pixels cannot arrive faster than this times the compression ratio.
 BUS = 55e9
 COLUMNS = [
-    ("swath", "swath"), ("swath-nvcomp", "swath, nvCOMP"), ("gdal", "GDAL to host"), ("gdal-gpu", "GDAL to device"),
+    ("swath", "swath"), ("swath-trusted", "swath, trusted"), ("gdal", "GDAL to host"), ("gdal-gpu", "GDAL to device"),
     ("nvtiff-file", "nvTIFF file"), ("nvtiff-pinned", "nvTIFF pinned"), ("nvcomp", "nvCOMP + H2D"),
 ]  # fmt: skip
 # Contenders that do the same work: a file in, an array out.
@@ -47,6 +47,10 @@ def figure(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def short(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def cell(entry: dict[str, Any] | None) -> str:
@@ -179,12 +183,15 @@ def main() -> int:
     if tests is None:
         lines.append("Not run, or they left no result.")
     else:
-        counts = ", ".join(f"{tests.get(key, 0)} {key}" for key in ("passed", "failed", "skipped"))
-        lines.append(f"{counts}; exit status {tests.get('exit', 0)}.")
-        for failure in tests.get("failures", []):
-            lines.append(f"- **{failure.get('name')}** {failure.get('message', '')}")
-        if tests.get("failed") or tests.get("exit"):
-            faults.append(f"tests: {tests.get('failed', 0)} failed, exit status {tests.get('exit', 0)}")
+        groups = tests.get("groups", [])
+        cases, failed = (sum(group.get(key, 0) for group in groups) for key in ("cases", "failed"))
+        lines += [f"{cases} cases, {failed} failed; exit status {tests.get('exit', 0)}.", ""]
+        keys = ("name", "cases", "failed", "seconds")
+        lines += table(list(keys), [[short(group.get(key, "")) for key in keys] for group in groups])
+        told = [(group["name"], fault) for group in groups for fault in group.get("first_failures", [])]
+        lines += ["", *(f"- **{name}** {fault}" for name, fault in told)]
+        if failed or tests.get("exit") or not tests.get("ok"):
+            faults.append(f"tests: {failed} failed, exit status {tests.get('exit', 0)}")
     for tool in sanitizer or []:
         lines.append(f"- compute-sanitizer {tool['tool']}: {tool['said']} ({tool['seconds']} s)")
         if tool["found"]:

@@ -30,8 +30,24 @@ fn figures(report: &DeviceReport) -> String {
         ("device", console::safe(device)),
         ("tiles", format!("{} decoded by the GPU, {} by the CPU", report.device_tiles, report.host_tiles)),
         ("bands", report.bands.to_string()),
-        ("buffers", format!("{}, of which {} were allocated ({})", counters.buffers, counters.allocations, bytes(counters.allocated_bytes))),
-        ("to device", format!("{} copies, {}; {} before the first wait", counters.uploads, bytes(counters.uploaded_bytes), counters.uploads_before_first_wait)),
+        (
+            "buffers",
+            format!(
+                "{}, of which {} were allocated ({})",
+                counters.buffers,
+                counters.allocations,
+                bytes(counters.allocated_bytes)
+            ),
+        ),
+        (
+            "to device",
+            format!(
+                "{} copies, {}; {} before the first wait",
+                counters.uploads,
+                bytes(counters.uploaded_bytes),
+                counters.uploads_before_first_wait
+            ),
+        ),
         ("from device", format!("{} copies, {}", counters.downloads, bytes(counters.downloaded_bytes))),
         ("launches", counters.launches.to_string()),
         ("waits", counters.synchronisations.to_string()),

@@ -1,28 +1,14 @@
 // Deflate in a zlib frame: the lanes of a block decode one tile together.
 //
-// A round takes the next bits of a Deflate block, a stretch for each lane (deflate_agree.cuh). Lanes first measure: how many
-// bytes does my stretch make? Sums of these tell each lane where its bytes go, and it decodes once more, into the cells of a
-// window (deflate_window.cuh), which is then resolved and written. NOTES-deflate.md says what was tried.
+// A round takes the next bits of a Deflate block, a stretch for each lane (deflate_agree.cuh). Lanes first measure: how
+// many bytes does my stretch make? Sums of these tell each lane where its bytes go, and it decodes once more, into the
+// cells of a window (deflate_window.cuh), which is then resolved and written. NOTES-deflate.md says what was tried.
 //
-// No scratch memory is needed.
+// No scratch memory is needed. Block b takes tiles b, b + blocks and so on.
 #pragma once
 #include "deflate_code.cuh"
 #include "deflate_window.cuh"
 #include "kernel.cuh"
-
-#ifdef SWATH_PHASES
-#define PHASE(k) do { if (group.lane() == 0) { const u64 now = clock64(); shared.phase[k] += now - shared.phase_last; shared.phase_last = now; } } while (0)
-#define COUNT(k, n) do { if (group.lane() == 0) shared.phase[k] += (n); } while (0)
-#else
-#define PHASE(k)
-#define COUNT(k, n)
-#endif
-#ifndef X_WARM
-#define X_WARM 12
-#endif
-#ifndef X_TOKENS
-#define X_TOKENS 64
-#endif
 
 // A block of `LANES` lanes; each takes at most `WORDS` words a round, an odd number; `CELLS` bytes of output at a time.
 template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
@@ -30,8 +16,8 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     using Args = DecodeArgs;
 
     static constexpr u32 TRIES = 6;         // a round is cut short where lanes do not agree by then
-    static constexpr u32 WARM = X_WARM;     // tokens that a lane decodes before its stretch, to fall into step
-    static constexpr u32 TOKENS = X_TOKENS; // of a stretch, where WORDS allows
+    static constexpr u32 WARM = 32;         // tokens that a lane decodes before its stretch, to fall into step
+    static constexpr u32 TOKENS = 64;       // of a stretch, where WORDS allows
     static constexpr u32 HEAD_WORDS = 160;  // more than a block head has
     static constexpr u32 STAGED = LANES * WORDS + 8 > HEAD_WORDS ? LANES * WORDS + 8 : HEAD_WORDS;
     static_assert(WORDS % 2 == 1 && STAGED % 4 == 0, "lanes keep off each other's banks, and words come by four");
@@ -40,11 +26,7 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         alignas(16) u32 staged[STAGED];
         Codes codes;
         Window<CELLS> window;
-        CodeLengths lengths;
         u32 ends[LANES];
-#ifdef SWATH_PHASES
-        u64 phase[16], phase_last;
-#endif
     };
 
     enum Stop : u32 { GOES_ON = 0, BLOCK_END = 1, BAD = 2 };
@@ -60,9 +42,6 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
 
     template <class Group>
     SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const Args& args, Shared& shared) {
-#ifdef SWATH_PHASES
-        if (group.lane() == 0) { for (u32 i = 0; i < 16; i++) shared.phase[i] = 0; shared.phase_last = clock64(); }
-#endif
         for (u64 at = block; at < args.count; at += blocks) {
             const TileJob job = args.tiles[at];
             Tile tile{Span<const u8>(args.src, args.src_len).part(job.src, job.src_len),
@@ -73,26 +52,24 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
                 status = inflate(group, tile, shared);
             if (group.lane() == 0) args.status[at] = status;
             group.sync();
-            PHASE(9);
         }
-#ifdef SWATH_PHASES
-        if (group.lane() == 0) for (u32 i = 0; i < 16; i++) atomicAdd((u64*)args.scratch + i, shared.phase[i]);
-#endif
     }
 
     template <class Group> SWATH_FN static u32 inflate(const Group& group, Tile& tile, Shared& shared) {
         const u32 method = tile.src.get(0), flags = tile.src.get(1);
-        if (tile.src.len < 2 || (method & 15) != 8 || method >> 4 > 7 || (flags & 32) != 0 || (method << 8 | flags) % 31 != 0)
-            return STATUS_CORRUPT;
+        const bool known = (method & 15) == 8 && method >> 4 <= 7 && (flags & 32) == 0;
+        if (tile.src.len < 2 || !known || (method << 8 | flags) % 31 != 0) return STATUS_CORRUPT;
         tile.bit = 16;
         // A tile that failed may have left something.
         shared.window.clear(group);
+        // A block costs the same however little it holds, so a stream of empty ones would take minutes. No encoder
+        // makes so many; where one does, the host decodes the tile.
+        u32 blocks_left = 64 + u32((tile.src.len + tile.dst.len) / 128);
         bool last = false;
         while (!last) {
+            if (blocks_left-- == 0) return STATUS_CORRUPT;
             const u32 start = stage(group, tile, shared, HEAD_WORDS);
-            const BlockHead head = read_head(group, shared.staged, start, shared.lengths, shared.ends, LANES);
-            PHASE(0);
-            COUNT(15, 1);
+            const BlockHead head = read_head(group, shared.staged, start, shared.window.lengths, shared.ends, LANES);
             last = head.last;
             tile.bit += head.end - start;
             if (!head.fine || tile.bit > tile.src.len * 8) return STATUS_CORRUPT;
@@ -164,36 +141,28 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     }
 
     template <class Group> SWATH_FN static u32 decode_block(const Group& group, Tile& tile, Shared& shared) {
-        const u32 token_bits = make_tables(group, shared.lengths, shared.codes);
-        PHASE(1);
+        const u32 token_bits = make_tables(group, shared.window.lengths, shared.codes);
         if (token_bits == 0) return STATUS_CORRUPT;
         const u32 words = min_of(TOKENS * token_bits / 32, WORDS) | 1;
         const u32 lanes = min_of(group.size(), LANES), lane = group.lane();
         for (;;) {
             const u32 start = stage(group, tile, shared, lanes * words + 8);
-            PHASE(2);
             const u64 left = tile.src.len * 8 - tile.bit + start;
             const u32 limit = u32(min_of(left, u64(0x7fffffff)));
             const u32 begin = start + lane * words * 32, end = begin + words * 32;
             auto measure_from = [&](u32 from) { return measure(shared, from, end, limit); };
             Stretch stretch{0, 0, 0, GOES_ON};
-            if (lane < lanes)
-                stretch = measure_from(lane == 0 ? start : fall_in(shared, max_of(begin, start + WARM * token_bits) - WARM * token_bits, begin));
-#ifdef SWATH_PHASES
-            group.sync();
-#endif
-            PHASE(3);
-            COUNT(12, 1);
+            if (lane < lanes) {
+                const u32 warm = min_of(WARM * token_bits, begin - start);
+                stretch = measure_from(fall_in(shared, begin - warm, begin));
+            }
             const u32 valid = agree(group, shared.ends, lanes, TRIES, stretch, measure_from);
-            PHASE(4);
             const u32 found = group.broadcast(stretch.stop << 28 | stretch.end, valid - 1);
             const u32 stop = found >> 28;
             if (stop == BAD) return STATUS_CORRUPT;
             if (lane >= valid) stretch.sum = 0;
             u32 total;
             const u32 place = tile.done + group.exclusive_sum(stretch.sum, total);
-            PHASE(5);
-            COUNT(14, valid);
             if (total > tile.dst.len - tile.done) return STATUS_LONG;
             if (!put(group, tile, shared, stretch, place, total)) return STATUS_CORRUPT;
             tile.bit += (found & 0x0fffffff) - start;
@@ -204,42 +173,44 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     // Decodes from any bit until codes have most likely fallen into step: the first place from `to` on.
     SWATH_FN static u32 fall_in(const Shared& shared, u32 from, u32 to) {
         BitCursor cursor(shared.staged, from);
-        u32 second = 0;
-        while (cursor.pos < to || second) {
-            const u32 entry = shared.codes.find(cursor.peek(), second);
+        CodeChoice choice = choose_code(false);
+        while (cursor.pos < to || choice.second()) {
+            const u32 entry = shared.codes.find(cursor.peek(), choice);
             const bool literal = entry & ENTRY_LITERAL, several = literal && cursor.pos + LENGTH_WIDTH <= to;
             cursor.skip(max_of(entry_bits(several ? entry_joined(entry) : entry), 1u));
-            second = !second && !literal && (entry & ENTRY_OTHER) == 0;
+            choice = choose_code(!choice.second() && !literal && (entry & ENTRY_OTHER) == 0);
         }
         return cursor.pos;
     }
 
-    // The tokens that start in a stretch, from its first one on. Lengths and distances take a step each: so lanes that are at
-    // different kinds of codes go through the same instructions.
+    // The tokens that start in a stretch, from its first one on. Lengths and distances take a step each: so lanes that
+    // are at different kinds of codes go through the same instructions.
     SWATH_FN static Stretch measure(const Shared& shared, u32 from, u32 to, u32 limit) {
         BitCursor cursor(shared.staged, from);
-        u32 bytes = 0, stop = GOES_ON, second = 0;
-        while (cursor.pos < to || second) {
+        u32 bytes = 0, stop = GOES_ON;
+        CodeChoice choice = choose_code(false);
+        while (cursor.pos < to || choice.second()) {
             const u32 bits = cursor.peek();
-            const u32 entry = shared.codes.find(bits, second);
+            const u32 entry = shared.codes.find(bits, choice);
             // Not beyond the end: there the next lane takes over, and it may not see the same literals together.
             const bool literal = entry & ENTRY_LITERAL, several = literal && cursor.pos + LENGTH_WIDTH <= to;
             const u32 taken = several ? entry_joined(entry) : entry;
             cursor.skip(entry_bits(taken));
-            if (!literal && (entry & ENTRY_OTHER)) {
+            if (entry & ENTRY_OTHER) {
                 stop = entry & ENTRY_END ? BLOCK_END : BAD;
                 break;
             }
-            const u32 made = literal ? entry_literals(taken) : entry_value(entry, bits);
-            bytes += second ? 0 : made;
-            second = !second && !literal;
+            const u32 value = entry_value(entry, bits), made = literal ? entry_literals(taken) : value;
+            bytes += choice.second() ? 0 : made;
+            choice = choose_code(!choice.second() && !literal);
         }
         return {from, cursor.pos, bytes, cursor.pos > limit ? u32(BAD) : stop};
     }
 
     // Turns the tokens of a round into bytes. False where a match reaches back too far.
     template <class Group>
-    SWATH_FN static bool put(const Group& group, Tile& tile, Shared& shared, const Stretch& stretch, u32 place, u32 total) {
+    SWATH_FN static bool put(const Group& group, Tile& tile, Shared& shared, const Stretch& stretch, u32 place,
+                             u32 total) {
         const u32 end = tile.done + total, own_end = place + stretch.sum;
         BitCursor cursor(shared.staged, stretch.sum ? stretch.start : 0);
         u32 rest = 0, distance = 0;
@@ -258,15 +229,17 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
                 rest -= part;
             }
             // As in `measure`, all kinds of codes go through the same instructions as far as they can.
-            u32 second = 0, length = 0;
+            u32 length = 0;
+            CodeChoice choice = choose_code(false);
             while (place < own_to) {
                 const u32 bits = cursor.peek();
-                const u32 entry = shared.codes.find(bits, second), all = entry_joined(entry);
+                const u32 entry = shared.codes.find(bits, choice), all = entry_joined(entry);
                 const bool literal = entry & ENTRY_LITERAL, several = literal && place + entry_literals(all) <= own_to;
                 const u32 taken = several ? all : entry, value = entry_value(entry, bits), cell = place - now.base;
                 cursor.skip(entry_bits(taken));
-                window.cells[cell + second] = u16(literal ? CELL_BYTE | entry_byte(entry) : value - second);
-                if (second) {
+                const u32 late = choice.second();
+                window.cells[cell + late] = u16(literal ? CELL_BYTE | entry_byte(entry) : value - late);
+                if (choice.second()) {
                     if (value > place) {
                         far = true;
                         break;
@@ -280,7 +253,7 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
                         window.refer(now, place, to - place, distance);
                         place = to;
                     }
-                    second = 0;
+                    choice = choose_code(false);
                 } else if (literal) {
                     const u32 count = entry_literals(taken);
                     if (count > 1) {
@@ -291,17 +264,14 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
                     place += count;
                 } else {
                     length = value;
-                    second = 1;
+                    choice = choose_code(true);
                 }
             }
             if (group.any(far)) return false;
-            PHASE(6);
             window.set_references(group, now);
             group.sync();
-            PHASE(7);
             window.write(group, now, to, tile.dst, tile.share);
             group.sync();
-            PHASE(8);
             tile.done = to;
         }
         return true;

@@ -1,7 +1,8 @@
 // Decoding one run of prefix codes with many lanes, none of which knows where its first code starts.
 //
-// Every lane decodes a stretch from a guess. Prefix codes fall into step by themselves, so most lanes end where they would have
-// from the right start as well. Where a lane ends, the next one has to have started; if it has not, it decodes again.
+// Every lane decodes a stretch from a guess. Prefix codes fall into step by themselves, so most lanes end where they
+// would have from the right start as well. Where a lane ends, the next one has to have started; if it has not, it
+// decodes again.
 #pragma once
 #include "base.cuh"
 
@@ -11,8 +12,8 @@ struct Stretch {
     u32 stop;  // not 0: nothing follows this stretch
 };
 
-// How many lanes from the first on agree: all, or those up to the first that stops, or, after so many tries, fewer; never none.
-// `decode` makes a lane's stretch from its start. `ends` has room for `lanes` numbers.
+// How many lanes from the first on agree: all, or those up to the first that stops, or, after so many tries, fewer;
+// never none. `decode` makes a lane's stretch from its start. `ends` has room for `lanes` numbers.
 template <class Group, class Decode>
 SWATH_FN u32 agree(const Group& group, u32* ends, u32 lanes, u32 tries, Stretch& stretch, const Decode& decode) {
     const u32 lane = group.lane();

@@ -1,4 +1,4 @@
-// Memory that lanes share without a barrier between: single numbers, each of which is right whether read before or after a change.
+// Memory that lanes share without a barrier between: single numbers, right whether read before or after a change.
 #pragma once
 #include "base.cuh"
 

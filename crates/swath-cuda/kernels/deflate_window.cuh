@@ -1,10 +1,11 @@
 // The part of a tile that is being decoded: literals and references become bytes in memory.
 //
-// A window holds one cell for each byte from `base` on. A cell is a byte, a pointer to an earlier cell of the window, or a
-// pointer to a byte before the window, which is final. All cells are first set, in any order, then all are resolved at once.
-// Pointers lead to smaller places only, so following them ends, whatever the stream says.
+// A window holds one cell for each byte from `base` on. A cell is a byte, a pointer to an earlier cell of the window,
+// or a pointer to a byte before the window, which is final. All cells are first set, in any order, then all are
+// resolved at once. Pointers lead to smaller places only, so following them ends, whatever the stream says. A lane that
+// resolves a cell writes the byte there: so the way of the others is short, and no barrier is needed.
 #pragma once
-#include "bits.cuh"
+#include "deflate_code.cuh"
 #include "deflate_shared.cuh"
 #include "span.cuh"
 
@@ -14,6 +15,44 @@ enum : u32 {
 };
 
 constexpr u32 ADLER_MODULUS = 65521;
+
+struct alignas(16) EightCells {
+    u32 pairs[4];
+
+    SWATH_FN u32 get(u32 part) const { return part % 2 ? pairs[part / 2] >> 16 : pairs[part / 2] & 0xffff; }
+    SWATH_FN bool all_bytes() const {
+        constexpr u32 BYTES = CELL_BYTE << 16 | CELL_BYTE;
+        return (((pairs[0] ^ BYTES) | (pairs[1] ^ BYTES) | (pairs[2] ^ BYTES) | (pairs[3] ^ BYTES)) & 0xff00ff00u) == 0;
+    }
+};
+
+// Cells from a multiple of eight on, which no other lane changes.
+SWATH_FN EightCells load_cells(const u16* cells) {
+#if SWATH_DEVICE
+    return *reinterpret_cast<const EightCells*>(cells);
+#else
+    EightCells eight;
+    for (u32 part = 0; part < 4; part++) eight.pairs[part] = cells[2 * part] | u32(cells[2 * part + 1]) << 16;
+    return eight;
+#endif
+}
+// To the same place, while others may read them.
+SWATH_FN void share_cells(u16* cells, const EightCells& eight) {
+#if SWATH_DEVICE
+    *reinterpret_cast<EightCells*>(cells) = eight;
+#else
+    for (u32 part = 0; part < 8; part++) share_value(cells + part, u16(eight.get(part)));
+#endif
+}
+
+// The bytes of four cells.
+SWATH_FN u32 even_bytes(u32 low, u32 high) {
+#if SWATH_DEVICE
+    return __byte_perm(low, high, 0x6420);
+#else
+    return (low & 255) | (low >> 16 & 255) << 8 | (high & 255) << 16 | (high >> 16 & 255) << 24;
+#endif
+}
 
 // The sum of four bytes, each times its weight.
 SWATH_FN u32 weighed(u32 bytes, u32 weights) {
@@ -45,38 +84,36 @@ SWATH_FN u32 cell_for(const WindowPlace& place, u32 source) {
     return source >= place.first ? CELL_POINTER + (source - place.base) : place.first - 1 - source;
 }
 
-#ifndef X_SHORT
-#define X_SHORT 16
-#endif
-#ifndef X_TEAM
-#define X_TEAM 16
-#endif
 template <u32 CELLS> struct Window {
     static_assert(CELLS % 32 == 0 && CELL_POINTER + CELLS <= 0x10000, "a pointer has to fit a cell");
-    static constexpr u32 SHORT = X_SHORT;  // longer references are spread over several lanes
-    static constexpr u32 TEAM = X_TEAM;    // that many
+    static constexpr u32 SHORT = 16;  // longer references are spread over several lanes
+    static constexpr u32 TEAM = 16;   // that many
 
-    // References wait until all literals are set, so that all lanes get some. They wait in their own first two cells, the
-    // length and the distance less one, and have their bit set here.
+    // References wait until all literals are set, so that all lanes get some. They wait in their own first two cells,
+    // the length and the distance less one, and have their bit set here.
     u32 waiting[CELLS / 32];
     u32 longs;
     struct Long {
         u16 cell, length, distance;
     };
     Long long_ones[CELLS / (SHORT + 1) + 1];
-    // One more, because a reference that the window's end cuts off after one cell is noticed late.
-    alignas(16) u16 cells[CELLS + 8];
+    union {
+        // One more, because a reference that the window's end cuts off after one cell is noticed late.
+        alignas(16) u16 cells[CELLS + 8];
+        // Not at the same time.
+        CodeLengths lengths;
+    };
 
     template <class Group> SWATH_FN void clear(const Group& group) {
         for (u32 at = group.lane(); at < CELLS / 32; at += group.size()) waiting[at] = 0;
     }
 
-    // The distance of a reference is known, its length is in its first cell. Of one that the window's end cuts off, `length`
-    // bytes are left here.
+    // What a window has of a reference that its end, or that of the window before, cuts off.
     SWATH_FN void refer(const WindowPlace& place, u32 to, u32 length, u32 distance) {
         const u32 cell = to - place.base;
         if (length < 3) {
-            for (u32 index = 0; index < length; index++) cells[cell + index] = u16(cell_for(place, to + index - distance));
+            for (u32 index = 0; index < length; index++)
+                cells[cell + index] = u16(cell_for(place, to + index - distance));
             return;
         }
         cells[cell] = u16(length);
@@ -126,46 +163,54 @@ template <u32 CELLS> struct Window {
         const u32 weight = (u32(tile.len) - place.base) % ADLER_MODULUS + ADLER_MODULUS;
         for (u32 at = group.lane() * 8; at < stop; at += group.size() * 8) {
             // Eight at a time, so that many loads are under way.
-            u32 found[8], changed = 0;
-            SWATH_UNROLL
-            for (u32 part = 0; part < 8; part++) {
-                found[part] = cells[at + part];
-                if (at + part < skip || at + part >= stop) found[part] = CELL_BYTE;
-                if (found[part] - CELL_BYTE >= 256u) changed |= 1u << part;
-            }
-            if (changed) {
+            EightCells eight = load_cells(cells + at);
+            const bool whole = at >= skip && at + 8 <= stop;
+            if (!whole || !eight.all_bytes()) {
+                u32 found[8], got[8];
+                bool pointers = false, outside = false;
+                SWATH_UNROLL
+                for (u32 part = 0; part < 8; part++) {
+                    found[part] = eight.get(part);
+                    if (!whole && (at + part < skip || at + part >= stop)) found[part] = CELL_BYTE;
+                    pointers |= found[part] >= CELL_POINTER;
+                }
                 // Loads without conditions: they are all under way before the first is waited for.
-                u32 got[8];
-                bool more;
-                do {
+                while (pointers) {
                     SWATH_UNROLL
-                    for (u32 part = 0; part < 8; part++)
-                        got[part] = shared_value(cells + (found[part] >= CELL_POINTER ? found[part] - CELL_POINTER : at));
-                    more = false;
+                    for (u32 part = 0; part < 8; part++) {
+                        const u32 from = found[part] >= CELL_POINTER ? found[part] - CELL_POINTER : at;
+                        got[part] = shared_value(cells + from);
+                    }
+                    pointers = false;
                     SWATH_UNROLL
                     for (u32 part = 0; part < 8; part++) {
                         if (found[part] >= CELL_POINTER) found[part] = got[part];
-                        more |= found[part] >= CELL_POINTER;
+                        pointers |= found[part] >= CELL_POINTER;
                     }
-                } while (more);
-                if (place.first > 0) {
-                    SWATH_UNROLL
-                    for (u32 part = 0; part < 8; part++)
-                        got[part] = tile.data[place.first - 1 - (found[part] < CELL_BYTE ? min_of(found[part], place.first - 1) : 0)];
                 }
                 SWATH_UNROLL
-                for (u32 part = 0; part < 8; part++) {
-                    if (found[part] < CELL_BYTE) found[part] = CELL_BYTE | got[part];
-                    if (changed >> part & 1) share_value(cells + at + part, u16(found[part]));
+                for (u32 part = 0; part < 8; part++) outside |= found[part] < CELL_BYTE;
+                if (outside && place.first > 0) {
+                    SWATH_UNROLL
+                    for (u32 part = 0; part < 8; part++) {
+                        const u32 back = found[part] < CELL_BYTE ? min_of(found[part], place.first - 1) : 0;
+                        got[part] = tile.data[place.first - 1 - back];
+                    }
+                    SWATH_UNROLL
+                    for (u32 part = 0; part < 8; part++)
+                        if (found[part] < CELL_BYTE) found[part] = CELL_BYTE | got[part];
                 }
+                SWATH_UNROLL
+                for (u32 part = 0; part < 4; part++) eight.pairs[part] = found[2 * part] | found[2 * part + 1] << 16;
+                share_cells(cells + at, eight);
             }
-            u32 words[2] = {0, 0};
-            SWATH_UNROLL
-            for (u32 part = 0; part < 8; part++) words[part / 4] |= (found[part] & 255) << (8 * (part % 4));
+            const u32 words[2] = {even_bytes(eight.pairs[0], eight.pairs[1]),
+                                  even_bytes(eight.pairs[2], eight.pairs[3])};
             const u32 front = weighed(words[0], 0x01010101), back = weighed(words[1], 0x01010101);
             share.plain += front + back;
-            share.weighted += (weight - at) * (front + back) - weighed(words[0], 0x03020100) - weighed(words[1], 0x07060504);
-            if (at >= skip && at + 8 <= stop) {
+            share.weighted += (weight - at) * (front + back);
+            share.weighted -= weighed(words[0], 0x03020100) + weighed(words[1], 0x07060504);
+            if (whole) {
                 *reinterpret_cast<u64*>(tile.data + place.base + at) = u64(words[1]) << 32 | words[0];
             } else {
                 for (u32 part = 0; part < 8; part++)

@@ -9,7 +9,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -20,21 +20,30 @@ use crate::{
     error::DeviceError,
     ffi::{
         kernels::{self, DecodeBatch, Part, PlaceBatch, PlaceRule, PlaceTile, TileJob},
-        libraries,
-        memory::{Chunk, DeviceBuffer, Mark, Streams, rounded},
+        libraries::{self, Lanes, Planes},
+        memory::{Chunk, DeviceBuffer, HostBytes, Mark, Streams, rounded},
     },
-    gpu::Gpu,
-    rule::{Codec, Output, Way, place_rule},
+    gpu::{DirectFile, Gpu},
+    rule::{Codec, Output, PlaneLayout, Way, components, picture, place_rule, plane_rule},
     status::TileStatus,
 };
 
 /// Streams that kernels run on: enough that the last blocks of one group run beside the first of the next.
 const COMPUTE: usize = 4;
 /// Streams begin at multiples of this, and this many bytes after each belong to the buffer: kernels load whole words.
-const ALIGN: usize = 16;
+const ALIGN: usize = libraries::ALIGN;
 
 /// Room at the head of the tables: which samples are taken (65535 at most), and what aligns the rest.
 const TABLE_HEAD: u64 = 2 * 65535 + ALIGN as u64;
+
+/// Streams that nvJPEG2000 works on: a single tile of its fills a small part of the device.
+const PICTURE_COMPUTE: usize = 16;
+/// Tiles that nvJPEG2000 has under way, and bytes of them: it keeps about eight times as many for itself.
+const MOST_LANES: usize = 64;
+const MOST_IN_LANES: usize = 256 << 20;
+
+/// The status of a tile that a library on the host refused.
+const REFUSED: u32 = 0x100;
 
 /// Temporary memory set aside for each tile whatever its size.
 const LEAST_TEMPORARY: u64 = 4 << 10;
@@ -110,7 +119,7 @@ impl Footprint {
 
     /// What buffers for it take.
     pub fn held(&self) -> u64 {
-        [self.compressed.max(1), self.decoded, self.tables + TABLE_HEAD, self.temporary].map(held).iter().sum()
+        [self.compressed.max(1), self.decoded.max(1), self.tables + TABLE_HEAD, self.temporary].map(held).iter().sum()
     }
 
     /// Both together.
@@ -145,9 +154,9 @@ impl Footprint {
         }
     }
 
-    /// What a placement without a tile needs.
-    pub fn of_sparse() -> Self {
-        Self { tables: size_of::<PlaceTile>() as u64, ..Self::default() }
+    /// What placements without a tile need.
+    pub fn of_sparse(placements: usize) -> Self {
+        Self { tables: (placements * size_of::<PlaceTile>()) as u64, ..Self::default() }
     }
 }
 
@@ -174,13 +183,17 @@ pub struct Band {
     streams: bool,
     lead: usize,
     chunks: bool,
+    /// Where tiles are planes: how they lie, and which ones are wanted.
+    planes: Option<(PlaneLayout, Vec<u16>)>,
 }
 
 impl Band {
     /// An empty band whose first tile is tile `first_status` of the read.
-    pub fn new(way: Way, first_status: usize) -> Self {
+    pub fn new(plan: &Plan, first_status: usize) -> Self {
+        let way = plan.way;
         Self {
             first_status,
+            planes: way.decodes_from_host().then(|| (PlaneLayout::new(&plan.spec), plan.samples.clone())),
             apart: way.decodes_apart(),
             streams: way.uploads_streams(),
             lead: way.lead(),
@@ -220,9 +233,20 @@ impl Band {
         self.push(PlaceTile { sparse: 1, ..placement.entry() });
     }
 
+    /// Adds a placement; where tiles are planes, one for each that is wanted.
     fn push(&mut self, entry: PlaceTile) {
         self.open.rows = self.open.rows.max(entry.height);
-        self.placements.push(entry);
+        let Some((layout, samples)) = &self.planes else {
+            self.placements.push(entry);
+            return;
+        };
+        let plane_len = layout.plane_len(entry.src_len as usize) as u64;
+        self.placements.extend((entry.slot..).zip(samples).map(|(slot, sample)| PlaceTile {
+            src: entry.src + u64::from(*sample) * plane_len,
+            src_len: plane_len,
+            slot,
+            ..entry
+        }));
     }
 
     /// Ends a group; tells its number. Without tiles and placements since the last one there is none.
@@ -239,6 +263,12 @@ impl Band {
         Some(self.groups.len() - 1)
     }
 
+    /// Bytes of the longest stream of a group.
+    fn longest(&self, group: &Group) -> usize {
+        let jobs = self.tiles.get(group.tiles.clone()).unwrap_or_default();
+        jobs.iter().map(|job| job.src_len).max().unwrap_or(0) as usize
+    }
+
     /// Groups so far.
     pub fn groups(&self) -> usize {
         self.groups.len()
@@ -247,6 +277,12 @@ impl Band {
     /// Tiles so far.
     pub fn tiles(&self) -> usize {
         self.tiles.len()
+    }
+
+    /// The numbers, in the read, of a group's tiles.
+    pub fn numbers(&self, group: usize) -> Range<usize> {
+        let tiles = self.groups.get(group).map_or(0..0, |group| group.tiles.clone());
+        self.first_status + tiles.start..self.first_status + tiles.end
     }
 
     /// Where the stream of a tile lies in the compressed buffer.
@@ -280,8 +316,16 @@ pub struct Decoder {
     tiles: usize,
     scratch: Option<DeviceBuffer>,
     halves: Vec<Half>,
+    /// Streams that kernels run on.
+    compute: usize,
     next_stream: AtomicUsize,
     timing: Mutex<Vec<[Mark; 3]>>,
+    /// Which sample each output band of a placement is.
+    placed_samples: Vec<u16>,
+    lanes: Mutex<Lanes>,
+    /// What libraries on the host said against tiles of the read, by their number.
+    refusals: Mutex<HashMap<usize, String>>,
+    has_loss: AtomicBool,
     /// Temporary memory of libraries, by compute stream.
     temporary: Mutex<HashMap<usize, Option<DeviceBuffer>>>,
 }
@@ -300,18 +344,13 @@ impl Decoder {
     ///
     /// # Errors
     /// When the device has not that much memory, or a kernel cannot be loaded.
-    pub fn new(
-        gpu: &Arc<Gpu>,
-        plan: Plan,
-        tiles: usize,
-        room: Footprint,
-        halves: usize,
-    ) -> Result<Self, DeviceError> {
+    pub fn new(gpu: &Arc<Gpu>, plan: Plan, tiles: usize, room: Footprint, halves: usize) -> Result<Self, DeviceError> {
         let meter = Arc::new(Meter::default());
         let memory = &gpu.memory;
         let len = plan.output.len().ok_or_else(|| DeviceError::Usage("the output is larger than memory".into()))?;
         let halves = halves.clamp(1, 2);
-        let streams = Streams::new(memory.clone(), meter.clone(), halves + COMPUTE)?;
+        let compute = if plan.way == Way::Jpeg2000 { PICTURE_COMPUTE } else { COMPUTE };
+        let streams = Streams::new(memory.clone(), meter.clone(), halves + compute)?;
         let output = memory.buffer(len, &meter)?;
         let statuses = memory.buffer(tiles.max(1) * size_of::<u32>(), &meter)?;
         let scratch = match scratch_len(gpu, plan.way)? {
@@ -332,11 +371,17 @@ impl Decoder {
         // No kernel has reached any tile yet.
         streams.fill(0, &statuses, 0, statuses.len(), 0xff)?;
         let ready = streams.mark(0)?;
-        for stream in 1..halves + COMPUTE {
+        for stream in 1..halves + compute {
             streams.wait(stream, &ready)?;
         }
         let rule = |stored| place_rule(&plan.spec, stored, &plan.output, plan.samples.len(), &plan.fill);
-        let (stored, native) = (rule(plan.way.uploads_streams()), rule(false));
+        let planes = plan.way.decodes_from_host();
+        let native = rule(false);
+        let stored = match plan.way {
+            _ if planes => plane_rule(&plan.spec, &plan.output, &plan.fill),
+            way => rule(way.uploads_streams()),
+        };
+        let placed_samples = if planes { vec![0] } else { plan.samples.clone() };
         Ok(Self {
             gpu: gpu.clone(),
             stored,
@@ -349,8 +394,13 @@ impl Decoder {
             tiles,
             scratch,
             halves: halves_taken,
+            compute,
             next_stream: AtomicUsize::new(0),
             timing: Mutex::default(),
+            placed_samples,
+            lanes: Mutex::default(),
+            refusals: Mutex::default(),
+            has_loss: AtomicBool::new(false),
             temporary: Mutex::default(),
         })
     }
@@ -361,7 +411,7 @@ impl Decoder {
     /// When a kernel cannot be loaded.
     pub fn fixed_bytes(gpu: &Gpu, plan: &Plan, tiles: u64) -> Result<u64, DeviceError> {
         let output = plan.output.len().map_or(u64::MAX, |len| len as u64);
-        Ok(held(output).saturating_add(held(tiles * 4)).saturating_add(held(scratch_len(gpu, plan.way)?)))
+        Ok(held(output).saturating_add(held(tiles.max(1) * 4)).saturating_add(held(scratch_len(gpu, plan.way)?)))
     }
 
     /// Starts a band in one half of the working memory: its tables go ahead, and copies of its tiles wait until the band that
@@ -379,7 +429,7 @@ impl Decoder {
         for mark in &free {
             self.streams.wait(half, mark)?;
         }
-        let mut tables = sample_table(&self.plan);
+        let mut tables = sample_table(&self.placed_samples);
         tables.extend_from_slice(bytemuck::cast_slice(&band.tiles));
         tables.extend_from_slice(bytemuck::cast_slice(&band.placements));
         if let (true, Some(decoded)) = (band.chunks, &place.decoded) {
@@ -402,15 +452,40 @@ impl Decoder {
     /// # Errors
     /// When a call fails.
     pub fn launch(&self, half: usize, band: &Band, group: usize) -> Result<(), DeviceError> {
+        self.launch_group(half, band, group, None)
+    }
+
+    /// Decodes and places a group whose compressed bytes are here, on the host: one stream for each tile, in their
+    /// order.
+    ///
+    /// # Errors
+    /// When a call fails. What a library refuses is no error: [`Decoder::finish`] tells.
+    pub fn launch_from_host(
+        &self,
+        half: usize,
+        band: &Band,
+        group: usize,
+        bytes: Vec<Vec<u8>>,
+    ) -> Result<(), DeviceError> {
+        self.launch_group(half, band, group, Some(Arc::new(bytes)))
+    }
+
+    fn launch_group(
+        &self,
+        half: usize,
+        band: &Band,
+        group: usize,
+        bytes: Option<HostBytes>,
+    ) -> Result<(), DeviceError> {
         let group = band.groups.get(group).cloned().unwrap_or_default();
-        let number = self.next_stream.fetch_add(1, Ordering::Relaxed) % COMPUTE;
+        let number = self.next_stream.fetch_add(1, Ordering::Relaxed) % self.compute;
         let stream = self.halves.len() + number;
         let uploaded = self.streams.mark(half)?;
         self.streams.wait(stream, &uploaded)?;
         let (streams, place) = (&self.streams, self.half(half)?);
         let begun = self.plan.timed.then(|| streams.timed_mark(stream)).transpose()?;
         let compressed = Part { buffer: &place.compressed, offset: 0, len: place.compressed.len() };
-        let samples = sample_table(&self.plan).len();
+        let samples = sample_table(&self.placed_samples).len();
         let tiles_at = samples;
         let places_at = samples + band.tiles.len() * size_of::<TileJob>();
         let count = group.tiles.len();
@@ -418,8 +493,7 @@ impl Decoder {
             let len = group.compressed.len();
             kernels::reverse(streams, stream, Part { buffer: &place.compressed, offset: group.compressed.start, len })?;
         }
-        let few = band.tiles.len() < self.gpu.facts().multiprocessors.max(1) as usize * 2;
-        let kernel = self.plan.way.kernel(few);
+        let kernel = self.plan.way.kernel();
         if let (Some(kernel), Some(decoded), true) = (kernel, &place.decoded, count > 0) {
             let each = self.scratch.as_ref().map_or(0, |scratch| scratch.len() / COMPUTE);
             let batch = DecodeBatch {
@@ -437,11 +511,16 @@ impl Decoder {
                 },
                 scratch: self.scratch.as_ref().map(|buffer| Part { buffer, offset: number * each, len: each }),
                 count: count as u32,
+                longest: band.longest(&group),
+                at_once: band.tiles.len(),
             };
             kernel.launch(streams, stream, &batch)?;
         }
         if let (Way::Nvcomp(codec), Some(decoded), true) = (self.plan.way, &place.decoded, count > 0) {
             self.decompress(codec, stream, number, place, decoded, band, &group)?;
+        }
+        if let (Some(bytes), Some(decoded), true) = (&bytes, &place.decoded, count > 0) {
+            self.decode_planes(half, stream, decoded, band, &group, bytes)?;
         }
         let decoded = self.plan.timed.then(|| streams.timed_mark(stream)).transpose()?;
         let source = match &place.decoded {
@@ -473,6 +552,88 @@ impl Decoder {
         Ok(())
     }
 
+    /// Hands a group to a library that reads host bytes. What it says of tiles is known here and goes to the statuses,
+    /// so that tiles it refused are not placed.
+    fn decode_planes(
+        &self,
+        half: usize,
+        stream: usize,
+        decoded: &DeviceBuffer,
+        band: &Band,
+        group: &Group,
+        bytes: &HostBytes,
+    ) -> Result<(), DeviceError> {
+        let (spec, streams) = (&self.plan.spec, &self.streams);
+        let layout = PlaneLayout::new(spec);
+        let jobs = band.tiles.get(group.tiles.clone()).unwrap_or_default();
+        let tiles: Vec<Planes> = jobs
+            .iter()
+            .map(|job| Planes {
+                width: spec.width,
+                height: layout.rows(job.dst_len as usize) as u32,
+                at: job.dst as usize,
+                pitch: layout.pitch,
+                plane_len: layout.plane_len(job.dst_len as usize),
+            })
+            .collect();
+        let largest = jobs.iter().map(|job| job.dst_len as usize).max().unwrap_or(0);
+        let lanes = (MOST_IN_LANES / largest.max(1)).clamp(1, MOST_LANES);
+        let first = self.halves.len();
+        let over = match self.plan.way {
+            Way::Jpeg if libraries::has_jpeg_engine(streams)? => stream..stream + 1,
+            Way::Jpeg => first..first + self.compute,
+            _ => first..first + self.compute.min(lanes),
+        };
+        let lanes_each = lanes / over.len().max(1);
+        let free = streams.mark(half)?;
+        for other in over.clone().filter(|other| *other != stream) {
+            streams.wait(other, &free)?;
+        }
+        let results = if self.plan.way == Way::Jpeg {
+            libraries::jpeg_decode(streams, over.clone(), picture(spec), decoded, &tiles, bytes)?
+        } else {
+            let expected = components(spec).ok_or_else(|| DeviceError::Usage("such samples are not decoded".into()))?;
+            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            let (results, has_loss) = libraries::jpeg2000_decode(
+                streams,
+                over.clone(),
+                &mut lanes,
+                lanes_each,
+                expected,
+                decoded,
+                &tiles,
+                bytes,
+            )?;
+            self.has_loss.fetch_or(has_loss, Ordering::Relaxed);
+            results
+        };
+        for other in over.filter(|other| *other != stream) {
+            let done = streams.mark(other)?;
+            streams.wait(stream, &done)?;
+        }
+        let first = band.first_status + group.tiles.start;
+        let mut statuses = vec![REFUSED; jobs.len()];
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        for (number, (status, result)) in (first..).zip(statuses.iter_mut().zip(results)) {
+            match result {
+                Ok(()) => *status = 0,
+                Err(reason) => drop(refusals.insert(number, reason)),
+            }
+        }
+        streams.upload_bytes(stream, bytemuck::cast_slice(&statuses), &self.statuses, first * size_of::<u32>())?;
+        streams.hold_until(stream)
+    }
+
+    /// What a library said against a tile of the read.
+    pub fn refusal(&self, tile: usize) -> Option<String> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).get(&tile).cloned()
+    }
+
+    /// Whether tiles were met whose samples a library may round otherwise than the CPU does.
+    pub fn has_loss(&self) -> bool {
+        self.has_loss.load(Ordering::Relaxed)
+    }
+
     /// Hands a group to nvCOMP, whose statuses become ours: 0 is success there too.
     #[allow(clippy::too_many_arguments)]
     fn decompress(
@@ -500,7 +661,7 @@ impl Decoder {
         };
         let entry = |array: usize, size: usize| Part {
             buffer: &place.tables,
-            offset: chunks_at(&self.plan, band) + (array * band.tiles.len() + group.tiles.start) * size,
+            offset: chunks_at(&self.placed_samples, band) + (array * band.tiles.len() + group.tiles.start) * size,
             len: jobs.len() * size,
         };
         let batch = libraries::NvcompBatch {
@@ -528,7 +689,7 @@ impl Decoder {
     /// When a call fails.
     pub fn end(&self, half: usize) -> Result<(), DeviceError> {
         let first = self.halves.len();
-        let marks = (first..first + COMPUTE).map(|stream| self.streams.mark(stream)).collect::<Result<_, _>>()?;
+        let marks = (first..first + self.compute).map(|stream| self.streams.mark(stream)).collect::<Result<_, _>>()?;
         *self.half(half)?.free.lock().unwrap_or_else(PoisonError::into_inner) = marks;
         Ok(())
     }
@@ -565,11 +726,9 @@ impl Decoder {
     pub fn patch(&self, tile: &[u8], placements: &[Placement]) -> Result<(), DeviceError> {
         let memory = &self.gpu.memory;
         let source = memory.buffer(tile.len(), &self.meter)?;
-        let entries: Vec<PlaceTile> = placements
-            .iter()
-            .map(|placement| PlaceTile { src_len: tile.len() as u64, ..placement.entry() })
-            .collect();
-        let mut bytes = sample_table(&self.plan);
+        let entries: Vec<PlaceTile> =
+            placements.iter().map(|placement| PlaceTile { src_len: tile.len() as u64, ..placement.entry() }).collect();
+        let mut bytes = sample_table(&self.plan.samples);
         let samples = bytes.len();
         bytes.extend_from_slice(bytemuck::cast_slice(&entries));
         let tables = memory.buffer(bytes.len(), &self.meter)?;
@@ -647,6 +806,17 @@ impl Uploader<'_> {
         };
         self.0.streams.upload(half, chunk, len, buffer, at)
     }
+
+    /// Has the device read bytes of a file to where [`Band::tile`] said; they are there at return. Only for reads of a
+    /// single band, whose memory nothing else uses before it is launched.
+    ///
+    /// # Errors
+    /// When that leaves the buffer, or the file cannot be read so.
+    pub fn read(&self, half: usize, file: &DirectFile, range: Range<u64>, at: usize) -> Result<(), DeviceError> {
+        let buffer = &self.0.half(half)?.compressed;
+        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        libraries::cufile_read(&file.file, &self.0.streams, buffer, at, len, range.start)
+    }
 }
 
 /// Copies the samples of a finished read to the host, in one transfer.
@@ -664,8 +834,8 @@ pub fn to_host(gpu: &Arc<Gpu>, from: &DeviceBuffer, to: &mut [u8]) -> Result<Cou
 }
 
 /// Which samples of a tile are taken, padded so that the table after it is aligned.
-fn sample_table(plan: &Plan) -> Vec<u8> {
-    let mut bytes: Vec<u8> = bytemuck::cast_slice(&plan.samples).to_vec();
+fn sample_table(samples: &[u16]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = bytemuck::cast_slice(samples).to_vec();
     bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
     bytes
 }
@@ -674,8 +844,8 @@ fn sample_table(plan: &Plan) -> Vec<u8> {
 type ChunkEntry = [u64; 5];
 
 /// Where the arrays for nvCOMP lie in the tables of a band.
-fn chunks_at(plan: &Plan, band: &Band) -> usize {
-    sample_table(plan).len()
+fn chunks_at(samples: &[u16], band: &Band) -> usize {
+    sample_table(samples).len()
         + band.tiles.len() * size_of::<TileJob>()
         + band.placements.len() * size_of::<PlaceTile>()
 }
@@ -698,11 +868,63 @@ fn chunk_tables(plan: &Plan, band: &Band, compressed: u64, decoded: u64) -> Vec<
 
 /// Scratch of the kernels on all streams.
 fn scratch_len(gpu: &Gpu, way: Way) -> Result<u64, DeviceError> {
-    let Some(kernel) = way.kernel(false) else { return Ok(0) };
+    let Some(kernel) = way.kernel() else { return Ok(0) };
     let each = kernel.scratch_len();
     if each == 0 {
-        return Ok(0);
+        return Ok((kernel.shared_scratch() * COMPUTE) as u64);
     }
-    let resident = kernel.function(&gpu.memory)?.resident as usize;
+    let resident = kernel.function(&gpu.memory, 0)?.resident as usize;
     Ok((each * resident * COMPUTE) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use swath_tiff::{Compression, SampleType};
+
+    use super::*;
+    use crate::rule::tests::spec;
+
+    #[test]
+    fn a_tile_of_planes_has_a_placement_for_each_band_that_is_wanted() {
+        let spec = spec(Compression::Jpeg, SampleType::U8, 3);
+        let output = Output { width: 80, height: 24, bands: 4, sample_len: 1, pixel_interleaved: false };
+        let plan = Plan {
+            spec: Arc::new(spec.clone()),
+            way: Way::Jpeg,
+            output,
+            samples: vec![2, 0],
+            fill: vec![0],
+            timed: false,
+        };
+        let mut band = Band::new(&plan, 7);
+        let placement = Placement { from: (1, 2), size: (3, 4), to: (5, 6), slot: 1 };
+        band.place_sparse(&placement);
+        let len = PlaneLayout::new(&spec).tile_len(24);
+        for _ in 0..2 {
+            band.tile(1000, len);
+            band.place(&placement);
+        }
+        assert_eq!(band.end_group(), Some(0));
+        assert_eq!((band.numbers(0), band.compressed), (7..9, 0));
+        let second = (len.next_multiple_of(ALIGN) + ALIGN) as u64;
+        let plane = 48 * 24;
+        let found: Vec<_> = band
+            .placements
+            .iter()
+            .map(|entry| (entry.sparse, entry.status, entry.slot, entry.src, entry.src_len))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (1, 0, 1, 0, 0),
+                (1, 0, 2, 0, 0),
+                (0, 7, 1, 2 * plane, plane),
+                (0, 7, 2, 0, plane),
+                (0, 8, 1, second + 2 * plane, plane),
+                (0, 8, 2, second, plane),
+            ]
+        );
+        let need = Footprint::of_tile(Way::Jpeg, 1000, len as u64, 2);
+        assert_eq!((need.compressed, need.decoded), (0, second));
+    }
 }

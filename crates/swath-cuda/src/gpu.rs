@@ -1,6 +1,7 @@
 //! An open GPU: a context, and the memory, streams and kernels that are pooled in it.
 
 use std::{
+    fs::File,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -9,7 +10,9 @@ use crate::{
     counters::Meter,
     error::DeviceError,
     ffi::{
+        cufile::{self, CuFile},
         driver::{Context, DeviceFacts, Driver},
+        libraries::Libraries,
         library::Search,
         memory::{DeviceBuffer, Memory},
         nvcomp::Nvcomp,
@@ -22,6 +25,7 @@ pub struct GpuOptions {
     pub(crate) ordinal: i32,
     pub(crate) driver: Option<PathBuf>,
     pub(crate) libraries: Vec<PathBuf>,
+    pub(crate) cufile: Option<bool>,
 }
 
 impl GpuOptions {
@@ -42,14 +46,45 @@ impl GpuOptions {
         self.libraries.push(folder.into());
         self
     }
+
+    /// Whether files are read by cuFile. Unless told, they are where that is GPUDirect, which leaves the host out; told
+    /// to, also in cuFile's compatibility mode, which goes by way of host memory and is slower than our own copies. The
+    /// variable `SWATH_CUFILE` (`always` or `never`) says the same for programs that do not ask.
+    pub fn with_cufile(mut self, used: bool) -> Self {
+        self.cufile = Some(used);
+        self
+    }
+}
+
+/// The variable that says whether cuFile is used.
+const CUFILE_VARIABLE: &str = "SWATH_CUFILE";
+
+/// A file that the device reads itself.
+#[derive(Debug)]
+pub struct DirectFile {
+    pub(crate) file: cufile::Registered,
+    mode: cufile::Mode,
+}
+
+impl DirectFile {
+    /// How its bytes get to the device, in words for a report.
+    pub fn storage(&self) -> &'static str {
+        match self.mode {
+            cufile::Mode::Direct => "cuFile, GPUDirect",
+            _ => "cuFile, compatibility mode",
+        }
+    }
 }
 
 /// An open GPU. Threads share it; its memory is pooled from read to read.
 #[derive(Debug)]
 pub struct Gpu {
-    pub(crate) memory: Arc<Memory>,
-    search: Search,
+    /// Whether cuFile was asked for or forbidden.
+    cufile_wanted: Option<bool>,
+    // Before the memory, so that it closes while the context is there.
+    cufile: OnceLock<Result<(cufile::Driver, cufile::Mode), String>>,
     nvcomp: OnceLock<Result<Nvcomp, String>>,
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl Gpu {
@@ -65,12 +100,24 @@ impl Gpu {
 
     fn with(context: Context, options: &GpuOptions) -> Arc<Self> {
         let search = Search { folders: options.libraries.clone() };
-        Arc::new(Self { memory: Memory::new(context), search, nvcomp: OnceLock::new() })
+        let from_variable = || match std::env::var(CUFILE_VARIABLE).as_deref() {
+            Ok("always") => Some(true),
+            Ok("never") => Some(false),
+            _ => None,
+        };
+        Arc::new(Self {
+            memory: Memory::new(context, Libraries::new(search)),
+            nvcomp: OnceLock::new(),
+            cufile_wanted: options.cufile.or_else(from_variable),
+            cufile: OnceLock::new(),
+        })
     }
 
     /// nvCOMP, looked for when first asked for.
     pub(crate) fn nvcomp(&self) -> Result<&Nvcomp, DeviceError> {
-        let found = self.nvcomp.get_or_init(|| Nvcomp::load(&self.search).map_err(|absent| absent.to_string()));
+        let found = self
+            .nvcomp
+            .get_or_init(|| Nvcomp::load(self.memory.libraries.search()).map_err(|absent| absent.to_string()));
         found.as_ref().map_err(|reason| DeviceError::Declined(reason.clone()))
     }
 
@@ -82,6 +129,62 @@ impl Gpu {
         self.nvcomp().map(|_| ())
     }
 
+    /// Whether nvJPEG is there and works on this device.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn has_nvjpeg(&self) -> Result<(), DeviceError> {
+        self.memory.libraries.jpeg(&self.memory.context).map(|_| ())
+    }
+
+    /// Whether nvJPEG2000 is there and works on this device.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn has_nvjpeg2000(&self) -> Result<(), DeviceError> {
+        self.memory.libraries.jpeg2000(&self.memory.context).map(|_| ())
+    }
+
+    /// The file as one that the device reads itself, where cuFile does that well or was asked for.
+    ///
+    /// # Errors
+    /// Why cuFile, having been asked for, does not read it.
+    pub fn direct_file(&self, file: &File) -> Result<Option<DirectFile>, DeviceError> {
+        if self.cufile_wanted == Some(false) {
+            return Ok(None);
+        }
+        let opened = self.cufile.get_or_init(|| self.open_cufile());
+        let asked = self.cufile_wanted == Some(true);
+        let (driver, mode) = match opened {
+            Ok((driver, mode)) if asked || *mode == cufile::Mode::Direct => (driver, *mode),
+            Err(reason) if asked => return Err(DeviceError::Declined(reason.clone())),
+            _ => return Ok(None),
+        };
+        let registered = cufile::for_reading(file, mode).and_then(|file| {
+            let _current = self.memory.context.enter().map_err(|error| error.to_string())?;
+            driver.register(file).map_err(|error| error.to_string())
+        });
+        match registered {
+            Ok(file) => Ok(Some(DirectFile { file, mode })),
+            Err(reason) if asked => Err(DeviceError::Declined(reason)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn open_cufile(&self) -> Result<(cufile::Driver, cufile::Mode), String> {
+        let search = self.memory.libraries.search();
+        let mode = match CuFile::survey(search) {
+            (cufile::Mode::Absent, reason) => return Err(reason),
+            // Opening the driver takes a while and leaves a log behind: only for those who asked.
+            (cufile::Mode::Compatibility, reason) if self.cufile_wanted != Some(true) => return Err(reason),
+            (mode, _) => mode,
+        };
+        let _current = self.memory.context.enter().map_err(|error| error.to_string())?;
+        let library = CuFile::load(search).map_err(|absent| absent.to_string())?;
+        let driver = library.open_driver().map_err(|error| error.to_string())?;
+        Ok((driver, mode))
+    }
+
     /// Uses a context that the caller made.
     ///
     /// # Errors
@@ -90,10 +193,7 @@ impl Gpu {
     /// # Safety
     /// `context` is a live `CUcontext` that outlives the returned value and every buffer made with it.
     #[allow(unsafe_code, reason = "only the caller knows how long the context lives")]
-    pub unsafe fn from_context(
-        context: *mut std::ffi::c_void,
-        options: &GpuOptions,
-    ) -> Result<Arc<Self>, DeviceError> {
+    pub unsafe fn from_context(context: *mut std::ffi::c_void, options: &GpuOptions) -> Result<Arc<Self>, DeviceError> {
         let driver = Driver::load(options.driver.as_deref())?;
         // SAFETY: as the caller promises.
         let context = unsafe { Context::borrowed(driver, context) }?;

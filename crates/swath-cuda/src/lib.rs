@@ -12,6 +12,7 @@ pub mod gpu;
 pub mod probe;
 pub mod rule;
 pub mod status;
+pub mod upload;
 
 pub use counters::{Counters, Meter};
 pub use error::DeviceError;

@@ -77,7 +77,8 @@ pub fn survey(options: &GpuOptions) -> Survey {
         let count = driver.devices()?;
         for ordinal in 0..count {
             let facts = driver.facts(ordinal)?;
-            let free = Context::primary(driver.clone(), ordinal).and_then(|context| context.memory()).map(|(free, _)| free);
+            let free =
+                Context::primary(driver.clone(), ordinal).and_then(|context| context.memory()).map(|(free, _)| free);
             devices.push(DeviceSurvey { facts, free });
         }
         if count == 0 {

@@ -2,13 +2,17 @@
 
 use swath_codec::TileSpec;
 use swath_tiff::{
-    Compression, SampleFormat,
+    Compression, SampleFormat, SampleType,
     structure::{ByteOrder, Predictor},
+    words::photometric::Photometric,
 };
 
 use crate::{
     error::DeviceError,
-    ffi::kernels::{Decoding, Form, PlaceRule},
+    ffi::{
+        kernels::{Decoding, Form, PlaceRule},
+        libraries::{Expected, Picture, Sample},
+    },
 };
 
 pub use crate::ffi::nvcomp::Codec;
@@ -27,9 +31,18 @@ pub enum Way {
     Deflate,
     /// Compressed bytes are uploaded and decoded by nvCOMP. Only for input that is trusted.
     Nvcomp(Codec),
+    /// Compressed bytes stay on the host, from where nvJPEG decodes them into planes on the device.
+    Jpeg,
+    /// As above, by nvJPEG2000.
+    Jpeg2000,
     /// The CPU decodes tiles into pinned memory.
     Host,
 }
+
+/// Aperio's number for JPEG 2000 that holds YCbCr outside of the code stream's own transform.
+const APERIO_YCBCR: u16 = 33003;
+/// Components that nvJPEG2000 reads: a stream of five was refused, as its documentation says.
+const MOST_COMPONENTS: u16 = 4;
 
 impl Way {
     /// How tiles of this spec are decoded on the device by kernels of ours.
@@ -65,9 +78,46 @@ impl Way {
         }
     }
 
+    /// How tiles of this spec are decoded by NVIDIA's libraries for pictures.
+    ///
+    /// # Errors
+    /// When they do not decode them; the reason says why.
+    pub fn by_picture_library(spec: &TileSpec) -> Result<Self, DeviceError> {
+        let declined = |why: String| Err(DeviceError::Declined(why));
+        let kind = spec.compression;
+        if spec.bits_reversed || spec.packed_subsampling.is_some() {
+            return declined(format!("{kind} with reversed bits or packed chroma is not decoded on the GPU"));
+        }
+        match kind {
+            Compression::Jpeg if (spec.bits, spec.sample) != (8, SampleType::U8) => {
+                declined(format!("JPEG of {} bits is not decoded on the GPU", spec.bits))
+            }
+            Compression::Jpeg if !matches!(spec.samples, 1 | 3) => {
+                declined(format!("JPEG of {} samples is not decoded on the GPU", spec.samples))
+            }
+            Compression::Jpeg => Ok(Self::Jpeg),
+            Compression::Jpeg2000 if spec.compression_code == APERIO_YCBCR => {
+                declined("JPEG 2000 with Aperio's YCbCr is not decoded on the GPU".into())
+            }
+            Compression::Jpeg2000 if !(1..=MOST_COMPONENTS).contains(&spec.samples) => {
+                declined(format!("JPEG 2000 of {} samples is not decoded on the GPU", spec.samples))
+            }
+            Compression::Jpeg2000 if components(spec).is_none() => {
+                declined(format!("JPEG 2000 of {} samples is not decoded on the GPU", spec.sample))
+            }
+            Compression::Jpeg2000 => Ok(Self::Jpeg2000),
+            other => declined(format!("{other} is not decoded on the GPU")),
+        }
+    }
+
     /// Whether a tile's status is on the device when all kernels are done.
     pub(crate) fn has_statuses(self) -> bool {
-        self.kernel(false).is_some() || matches!(self, Self::Nvcomp(_))
+        self.kernel().is_some() || self.has_chunks() || self.decodes_from_host()
+    }
+
+    /// Whether a library reads the compressed bytes from host memory and leaves planes on the device.
+    pub fn decodes_from_host(self) -> bool {
+        matches!(self, Self::Jpeg | Self::Jpeg2000)
     }
 
     /// Whether a library wants to be told addresses and lengths.
@@ -86,13 +136,17 @@ impl Way {
         match self {
             Self::Nvcomp(Codec::Zstd) => 30,
             Self::Nvcomp(_) => 2,
+            // Coefficients of 16 bits and components before they are full size.
+            Self::Jpeg => 32,
+            // Coefficients of 32 bits, twice, for samples of one byte or two.
+            Self::Jpeg2000 => 64,
             _ => 0,
         }
     }
 
-    /// Whether compressed (or stored) bytes are uploaded; otherwise decoded samples are.
+    /// Whether compressed (or stored) bytes are uploaded by us.
     pub fn uploads_streams(self) -> bool {
-        self != Self::Host
+        self != Self::Host && !self.decodes_from_host()
     }
 
     /// Whether decoded bytes need room of their own.
@@ -100,13 +154,66 @@ impl Way {
         !matches!(self, Self::Raw)
     }
 
-    pub(crate) fn kernel(self, few: bool) -> Option<Decoding> {
+    pub(crate) fn kernel(self) -> Option<Decoding> {
         match self {
             Self::PackBits => Some(Decoding::PackBits),
             Self::Lzw => Some(Decoding::Lzw),
-            Self::Deflate => Some(Decoding::Inflate { few }),
-            Self::Raw | Self::Nvcomp(_) | Self::Host => None,
+            Self::Deflate => Some(Decoding::Inflate),
+            Self::Raw | Self::Nvcomp(_) | Self::Jpeg | Self::Jpeg2000 | Self::Host => None,
         }
+    }
+}
+
+/// What nvJPEG makes of tiles of this spec: what the CPU hands out, in planes.
+pub(crate) fn picture(spec: &TileSpec) -> Picture {
+    match (spec.samples, spec.photometric) {
+        (1, _) => Picture::Grey,
+        (_, Some(Photometric::YCbCr)) => Picture::RgbPlanar,
+        _ => Picture::StoredPlanar,
+    }
+}
+
+/// What nvJPEG2000 makes of tiles of this spec, if it can.
+pub(crate) fn components(spec: &TileSpec) -> Option<Expected> {
+    let sample = match spec.sample {
+        SampleType::U8 => Sample::U8,
+        SampleType::U16 => Sample::U16,
+        SampleType::I16 => Sample::I16,
+        _ => return None,
+    };
+    Some(Expected { sample, components: spec.samples.into() })
+}
+
+/// How a tile lies on the device where a library decodes it: one plane for each sample, one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaneLayout {
+    /// Bytes from row to row: whole vectors, so that rows are read by vectors.
+    pub pitch: usize,
+    /// Planes.
+    pub planes: usize,
+}
+
+impl PlaneLayout {
+    /// The layout of tiles of this spec.
+    pub fn new(spec: &TileSpec) -> Self {
+        const VECTOR: usize = 16;
+        let row = spec.width as usize * spec.sample.size();
+        Self { pitch: row.next_multiple_of(VECTOR), planes: usize::from(spec.samples) }
+    }
+
+    /// Bytes of a tile of `rows` rows.
+    pub fn tile_len(&self, rows: u32) -> usize {
+        (self.pitch * self.planes).saturating_mul(rows as usize)
+    }
+
+    /// Rows of a tile of that many bytes.
+    pub(crate) fn rows(&self, tile_len: usize) -> usize {
+        tile_len / (self.pitch * self.planes).max(1)
+    }
+
+    /// Bytes of a plane of such a tile.
+    pub(crate) fn plane_len(&self, tile_len: usize) -> usize {
+        tile_len / self.planes.max(1)
     }
 }
 
@@ -153,6 +260,16 @@ impl Output {
 
 /// Samples that the placing kernel can count in a row of a tile.
 const MOST_ROW_SAMPLES: u32 = 0x3fff_ffff;
+
+/// The rule for one plane of a tile that a library decoded.
+pub(crate) fn plane_rule(spec: &TileSpec, output: &Output, fill: &[u8]) -> PlaceRule {
+    PlaceRule {
+        stored_row: PlaneLayout::new(spec).pitch as u64,
+        tile_width: spec.width.min(MOST_ROW_SAMPLES),
+        tile_samples: 1,
+        ..place_rule(spec, false, output, 1, fill)
+    }
+}
 
 /// The rule for bytes as the codec leaves them (`stored`), or for whole samples in native order.
 pub(crate) fn place_rule(spec: &TileSpec, stored: bool, output: &Output, takes: usize, fill: &[u8]) -> PlaceRule {
@@ -211,4 +328,85 @@ pub(crate) fn place_rule(spec: &TileSpec, stored: bool, output: &Output, takes: 
         (Predictor::None, ..) => {}
     }
     rule
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Tiles of 40 columns.
+    pub(crate) fn spec(compression: Compression, sample: SampleType, samples: u16) -> TileSpec {
+        TileSpec {
+            compression,
+            compression_code: 0,
+            predictor: Predictor::None,
+            bits: sample.size() as u16 * 8,
+            format: sample.format(),
+            sample,
+            samples,
+            width: 40,
+            height: 24,
+            tiled: true,
+            order: ByteOrder::Little,
+            bits_reversed: false,
+            photometric: None,
+            ycbcr: None,
+            packed_subsampling: None,
+            t4_options: 0,
+            lerc: Vec::new(),
+            extra_samples: Vec::new(),
+            jpeg_tables: None,
+            max_tile_bytes: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn pictures_that_libraries_do_not_read_are_declined_with_a_reason() {
+        let (jpeg, jpeg2000) = (Compression::Jpeg, Compression::Jpeg2000);
+        let way = |spec: &TileSpec| Way::by_picture_library(spec).map_err(|error| error.to_string());
+        for samples in [1, 3] {
+            assert_eq!(way(&spec(jpeg, SampleType::U8, samples)), Ok(Way::Jpeg));
+        }
+        for sample in [SampleType::U8, SampleType::U16, SampleType::I16] {
+            assert_eq!(way(&spec(jpeg2000, sample, 4)), Ok(Way::Jpeg2000));
+        }
+        for declined in [
+            spec(jpeg, SampleType::U8, 4),
+            spec(jpeg, SampleType::U16, 1),
+            TileSpec { bits_reversed: true, ..spec(jpeg, SampleType::U8, 1) },
+            spec(jpeg2000, SampleType::U8, 5),
+            spec(jpeg2000, SampleType::I8, 1),
+            spec(jpeg2000, SampleType::U32, 1),
+            TileSpec { compression_code: APERIO_YCBCR, ..spec(jpeg2000, SampleType::U8, 3) },
+            spec(Compression::WebP, SampleType::U8, 3),
+        ] {
+            let reason = way(&declined).err().unwrap_or_default();
+            assert!(reason.contains("is not decoded on the GPU"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn colour_is_what_the_cpu_hands_out() {
+        let of = |samples, photometric| {
+            picture(&TileSpec { photometric, ..spec(Compression::Jpeg, SampleType::U8, samples) })
+        };
+        assert_eq!(of(1, Some(Photometric::YCbCr)), Picture::Grey);
+        assert_eq!(of(3, Some(Photometric::YCbCr)), Picture::RgbPlanar);
+        assert_eq!(of(3, Some(Photometric::Rgb)), Picture::StoredPlanar);
+        assert_eq!(of(3, None), Picture::StoredPlanar);
+    }
+
+    #[test]
+    fn rows_of_planes_begin_at_whole_vectors() {
+        let layout = PlaneLayout::new(&spec(Compression::Jpeg2000, SampleType::U16, 3));
+        assert_eq!((layout.pitch, layout.planes), (80, 3));
+        let layout = PlaneLayout::new(&spec(Compression::Jpeg, SampleType::U8, 3));
+        assert_eq!(layout.pitch, 48);
+        let len = layout.tile_len(10);
+        assert_eq!((len, layout.rows(len), layout.plane_len(len)), (48 * 3 * 10, 10, 480));
+        let output = Output { width: 9, height: 9, bands: 2, sample_len: 1, pixel_interleaved: true };
+        let rule = plane_rule(&spec(Compression::Jpeg, SampleType::U8, 3), &output, &[]);
+        assert_eq!((rule.stored_row, rule.tile_width, rule.tile_samples, rule.takes), (48, 40, 1, 1));
+        assert_eq!((rule.row_step, rule.pixel_step, rule.band_step), (18, 2, 1));
+    }
 }

@@ -45,7 +45,12 @@ pub use raster::{Interleave, Raster};
 pub use read::{Cancel, ReadOptions};
 pub use swath_codec::registry::{Listing, Registry};
 pub use swath_codec::{encode::LercWrap, shrink::Resampling};
-pub use swath_cuda::{Counters, DeviceBuffer, DeviceError, DeviceFacts, Driver, Gpu, GpuOptions, TileStatus, decode::KernelTimes, dlpack, probe::{Survey, survey}};
+pub use swath_cuda::{
+    Counters, DeviceBuffer, DeviceError, DeviceFacts, Driver, Gpu, GpuOptions, TileStatus,
+    decode::KernelTimes,
+    dlpack,
+    probe::{Survey, survey},
+};
 pub use swath_io::sink::file::abandon_unfinished;
 pub use swath_io::{
     FileSink, FileSource, Memory, MemorySink, MemorySource, ReadInto, Sink, SinkError, Source, SourceError, StreamSink,

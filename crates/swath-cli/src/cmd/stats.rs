@@ -10,10 +10,9 @@ use swath::{Dataset, ReadOptions};
 
 use crate::{
     args::Stats,
-    device,
     blocks::{self, BUDGET, Cut},
     console::{self, Progress},
-    job,
+    device, job,
     mask::MaskKind,
     number, sample,
     table::Table,

@@ -3,7 +3,6 @@
 //! Without NVIDIA's kernel module (or peer-to-peer DMA from NVMe) cuFile still answers, by reading into host memory and
 //! copying: never faster than doing so ourselves. So what it reports of itself is asked before it is used.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -13,8 +12,12 @@ use std::sync::Arc;
 use super::library::{Absent, CallError, Library, Names, Search};
 use super::sys::cufile as sys;
 
-const NAMES: Names =
-    Names { label: "cuFile", files: &["libcufile.so.0"], wheels: &["nvidia/cu13/lib", "nvidia/cufile/lib"] };
+const NAMES: Names = Names {
+    label: "cuFile",
+    files: &["libcufile.so.0"],
+    wheels: &["nvidia/cu13/lib", "nvidia/cufile/lib"],
+    landmark: c"cuFileDriverOpen",
+};
 
 /// How a read through cuFile reaches device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,35 +96,27 @@ impl CuFile {
     /// # Errors
     /// What cuFile said: without a GPU, or without nvidia-fs where compatibility mode is off, it does not open.
     pub fn open_driver(&self) -> Result<Driver, CallError> {
-        self.move_log();
         // SAFETY: takes nothing; calls nest, each to be matched by a close.
         let answer = unsafe { (self.table.cuFileDriverOpen)() };
         check("cuFileDriverOpen", answer)?;
         Ok(Driver { session: Arc::new(Session { table: self.table }) })
     }
 
-    /// Has cuFile write its log to the folder for temporary files, where it can be told: by itself it leaves a
-    /// `cufile.log` in whatever folder the user is in. A user who configured it keeps what he configured.
-    fn move_log(&self) {
-        let is_configured =
-            ["CUFILE_LOGFILE_PATH", "CUFILE_ENV_PATH_JSON"].iter().any(|name| std::env::var_os(name).is_some());
-        let folder = CString::new(std::env::temp_dir().into_os_string().into_encoded_bytes());
-        let (false, Ok(folder), Some(set)) = (is_configured, folder, self.table.cuFileSetParameterString) else {
-            return;
-        };
-        // SAFETY: the string ends in a zero and lives for the length of the call. A refusal only leaves the log where
-        // it was.
-        unsafe { set(sys::PARAMETER_LOG_FOLDER, folder.as_ptr()) };
-    }
-
-    /// The mode on this machine, and why in one line, whatever is missing. Asked only where the CUDA driver is: without
-    /// one, cuFile complains on the standard error output by itself.
+    /// The mode on this machine, and why in one line, whatever is missing. Opens cuFile's driver only where direct
+    /// reads are possible.
     #[must_use]
     pub fn survey(search: &Search) -> (Mode, String) {
         let cufile = match Self::load(search) {
             Ok(cufile) => cufile,
             Err(absent) => return (Mode::Absent, absent.to_string()),
         };
+        // Opening takes a while and leaves a `cufile.log` in the user's folder, for nothing where the answer is known.
+        if !has_kernel_module() && configured("use_pci_p2pdma") != Some(true) {
+            return (
+                Mode::Compatibility,
+                format!("cuFile {}, but the module nvidia-fs is not loaded", cufile.version()),
+            );
+        }
         match cufile.open_driver().and_then(|driver| driver.evidence()) {
             Ok(evidence) if evidence.mode() == Mode::Direct => {
                 let (major, minor) = evidence.nvfs_version;
@@ -177,11 +172,11 @@ impl Driver {
         let answer = unsafe { (self.session.table.cuFileDriverGetProperties)(&raw mut properties) };
         check("cuFileDriverGetProperties", answer)?;
         Ok(Evidence {
-            has_kernel_module: Path::new("/proc/driver/nvidia-fs").exists(),
+            has_kernel_module: has_kernel_module(),
             nvfs_version: (properties.nvfs_major, properties.nvfs_minor),
             status_flags: properties.status_flags,
             allows_compatibility: properties.control_flags & sys::CONTROL_ALLOW_COMPAT != 0,
-            configured_compatibility: configured_compatibility(),
+            configured_compatibility: configured("allow_compat_mode"),
         })
     }
 
@@ -201,34 +196,6 @@ impl Driver {
         let answer = unsafe { (self.session.table.cuFileHandleRegister)(&raw mut handle, &raw mut description) };
         check("cuFileHandleRegister", answer)?;
         Ok(Registered { handle, _file: file, session: Arc::clone(&self.session) })
-    }
-
-    /// Pins device memory that many reads will go to; without it cuFile reads through a buffer of its own.
-    ///
-    /// # Errors
-    /// What cuFile said.
-    ///
-    /// # Safety
-    /// The CUDA context is current; `address` starts an allocation of at least `len` bytes, which is deregistered
-    /// before it is freed.
-    pub unsafe fn register_buffer(&self, address: u64, len: usize) -> Result<(), CallError> {
-        // SAFETY: the caller keeps this function's contract.
-        let answer = unsafe { (self.session.table.cuFileBufRegister)(address as *const _, len, 0) };
-        check("cuFileBufRegister", answer)
-    }
-
-    /// Undoes [`Self::register_buffer`].
-    ///
-    /// # Errors
-    /// What cuFile said.
-    ///
-    /// # Safety
-    /// The CUDA context is current and no read into the buffer is under way.
-    pub unsafe fn deregister_buffer(&self, address: u64) -> Result<(), CallError> {
-        // SAFETY: the caller keeps this function's contract; an address that was not registered is answered with an
-        // error.
-        let answer = unsafe { (self.session.table.cuFileBufDeregister)(address as *const _) };
-        check("cuFileBufDeregister", answer)
     }
 }
 
@@ -301,20 +268,39 @@ fn check(call: &'static str, answer: sys::Error) -> Result<(), CallError> {
     Err(CallError { call, status: answer.code.into(), text })
 }
 
-/// What cuFile's configuration says of compatibility mode.
-fn configured_compatibility() -> Option<bool> {
-    let path =
-        std::env::var_os("CUFILE_ENV_PATH_JSON").map_or_else(|| PathBuf::from("/etc/cufile.json"), PathBuf::from);
-    compatibility_in(&std::fs::read_to_string(path).ok()?)
+/// The same file for cuFile to own: opened anew without the page cache for direct reads, where its file system can.
+pub fn for_reading(file: &File, mode: Mode) -> Result<File, String> {
+    use std::os::unix::fs::OpenOptionsExt;
+    /// `O_DIRECT`.
+    const UNCACHED: i32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm")) { 0x10000 } else { 0x4000 };
+    if mode == Mode::Direct {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if let Ok(direct) = std::fs::OpenOptions::new().read(true).custom_flags(UNCACHED).open(path) {
+            return Ok(direct);
+        }
+    }
+    file.try_clone().map_err(|error| error.to_string())
 }
 
-/// The value of `allow_compat_mode`. The file is JSON with `//` comments, in which the same words often stand; lines
-/// are enough, since the verdict does not rest on this.
-fn compatibility_in(config: &str) -> Option<bool> {
+fn has_kernel_module() -> bool {
+    Path::new("/proc/driver/nvidia-fs").exists()
+}
+
+/// What cuFile's configuration says of a setting.
+fn configured(key: &str) -> Option<bool> {
+    let path = std::env::var_os("CUFILE_ENV_PATH_JSON");
+    let path = path.map_or_else(|| PathBuf::from("/etc/cufile.json"), PathBuf::from);
+    setting(&std::fs::read_to_string(path).ok()?, key)
+}
+
+/// The value of a yes-or-no setting. The file is JSON with `//` comments, in which the same words often stand; lines
+/// are enough, since no verdict rests on this alone.
+fn setting(config: &str, key: &str) -> Option<bool> {
     let lines = config.lines().map(|line| line.split("//").next().unwrap_or_default());
-    let value = lines.filter_map(|line| line.split_once("\"allow_compat_mode\"")).map(|(_, value)| value).next()?;
+    let key = format!("\"{key}\"");
+    let value = lines.filter_map(|line| line.split_once(&key)).map(|(_, value)| value).next()?;
     let value = value.trim_start_matches([' ', '\t', ':']);
-    [("true", true), ("false", false)].into_iter().find(|(word, _)| value.starts_with(word)).map(|(_, allowed)| allowed)
+    [("true", true), ("false", false)].into_iter().find(|(word, _)| value.starts_with(word)).map(|(_, is_on)| is_on)
 }
 
 #[cfg(test)]
@@ -342,8 +328,9 @@ mod tests {
     fn the_configuration_is_read_past_its_comments() {
         let config =
             "{\n // \"allow_compat_mode\": true,\n \"properties\": {\n  \"allow_compat_mode\" : false, // why\n }\n}";
-        assert_eq!(compatibility_in(config), Some(false));
-        assert_eq!(compatibility_in("{\"allow_compat_mode\": true}"), Some(true));
-        assert_eq!(compatibility_in("{}"), None);
+        assert_eq!(setting(config, "allow_compat_mode"), Some(false));
+        assert_eq!(setting("{\"allow_compat_mode\": true}", "allow_compat_mode"), Some(true));
+        assert_eq!(setting("{}", "allow_compat_mode"), None);
+        assert_eq!(setting(config, "use_pci_p2pdma"), None);
     }
 }

@@ -101,8 +101,7 @@ pub fn export_versioned(buffer: &DeviceBuffer, shape: &[i64], dtype: DataType, o
     let mut kept = kept(buffer, shape);
     let tensor = kept.tensor(buffer.export(), dtype, ordinal);
     let context = Box::into_raw(kept).cast();
-    let managed =
-        VersionedTensor { version: [1, 0], context, deleter: Some(delete_versioned), flags: 0, tensor };
+    let managed = VersionedTensor { version: [1, 0], context, deleter: Some(delete_versioned), flags: 0, tensor };
     Box::into_raw(Box::new(managed))
 }
 

@@ -89,6 +89,7 @@ table! {
     module_load = "cuModuleLoadData"(*mut Handle, *const c_void);
     module_unload = "cuModuleUnload"(Handle);
     module_function = "cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
+    function_attribute = "cuFuncSetAttribute"(Handle, c_int, c_int);
     occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(*mut c_int, Handle, c_int, usize);
     launch = "cuLaunchKernel"(
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void
@@ -96,7 +97,9 @@ table! {
 }
 
 fn missing(symbol: &str) -> DeviceError {
-    DeviceError::Absent(format!("the driver has no {symbol}; it is too old, or not NVIDIA's: driver 525 or newer is needed"))
+    DeviceError::Absent(format!(
+        "the driver has no {symbol}; it is too old, or not NVIDIA's: driver 525 or newer is needed"
+    ))
 }
 
 /// The loaded driver. It stays loaded to the end of the process.
@@ -561,6 +564,18 @@ impl Context {
         let code = unsafe { (self.driver.table.module_function)(&raw mut function, module, name.as_ptr()) };
         self.check(code, || format!("cuModuleGetFunction({})", name.to_string_lossy()))?;
         Ok(function)
+    }
+
+    /// Prefers shared memory to cache for a kernel, so that as many blocks fit as its other needs allow.
+    ///
+    /// # Safety
+    /// `function` is alive.
+    pub(crate) unsafe fn prefer_shared(&self, function: Handle) -> Result<(), DeviceError> {
+        let _current = self.enter()?;
+        // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, all of it.
+        // SAFETY: as the caller promises.
+        let code = unsafe { (self.driver.table.function_attribute)(function, 9, 100) };
+        self.check(code, || "cuFuncSetAttribute".into())
     }
 
     /// How many blocks of the kernel a multiprocessor holds.

@@ -97,8 +97,7 @@ struct ReverseArgs {
 pub(crate) enum Decoding {
     PackBits,
     Lzw,
-    /// With blocks for many tiles, or for few.
-    Inflate { few: bool },
+    Inflate,
 }
 
 /// Bytes of a buffer.
@@ -126,6 +125,31 @@ pub(crate) struct DecodeBatch<'a> {
     pub(crate) status: Part<'a>,
     pub(crate) scratch: Option<Part<'a>>,
     pub(crate) count: u32,
+    /// Bytes of the longest stream.
+    pub(crate) longest: usize,
+    /// Tiles of all batches that may run beside each other.
+    pub(crate) at_once: usize,
+}
+
+impl<'a> DecodeBatch<'a> {
+    fn args(&self) -> Result<DecodeArgs, DeviceError> {
+        Ok(DecodeArgs {
+            src: self.compressed.address()?,
+            src_len: self.compressed.len as u64,
+            dst: self.decoded.address()?,
+            dst_len: self.decoded.len as u64,
+            tiles: self.tiles.address()?,
+            status: self.status.address()?,
+            scratch: 0,
+            scratch_len: 0,
+            count: self.count,
+            flags: 0,
+        })
+    }
+
+    fn buffers(&self) -> Vec<&'a DeviceBuffer> {
+        vec![self.compressed.buffer, self.decoded.buffer, self.tiles.buffer, self.status.buffer]
+    }
 }
 
 macro_rules! ptx {
@@ -135,33 +159,49 @@ macro_rules! ptx {
 }
 
 impl Decoding {
-    /// The kernel, loaded when first asked for.
-    pub(crate) fn function(self, memory: &Memory) -> Result<Function, DeviceError> {
+    /// The kernel for so many tiles on the device at once, loaded when first asked for.
+    pub(crate) fn function(self, memory: &Memory, at_once: usize) -> Result<Function, DeviceError> {
         match self {
             Self::PackBits => memory.function("packbits", ptx!("packbits"), "swath_packbits"),
             Self::Lzw => memory.function("lzw", ptx!("lzw"), "swath_lzw"),
-            Self::Inflate { few: false } => memory.function("inflate", ptx!("inflate"), "swath_inflate"),
-            Self::Inflate { few: true } => memory.function("inflate", ptx!("inflate"), "swath_inflate_few"),
+            Self::Inflate => memory.function("inflate", ptx!("inflate"), inflate_for(memory, at_once)),
         }
     }
 
     /// Bytes of scratch that each of its blocks wants.
     pub(crate) fn scratch_len(self) -> usize {
         match self {
-            Self::PackBits | Self::Lzw | Self::Inflate { .. } => 0,
+            Self::PackBits | Self::Lzw | Self::Inflate => 0,
         }
+    }
+
+    /// Blocks that share a tile, where sharing pays: few LZW tiles, each cut at its Clear codes.
+    fn parts(self, memory: &Memory, batch: &DecodeBatch<'_>) -> Option<u32> {
+        const WORTH_SHARING: usize = 16 << 10;
+        let processors = memory.context.facts.multiprocessors.max(1) as u32;
+        let shared = self == Self::Lzw && batch.longest > WORTH_SHARING && (1..=processors).contains(&batch.count);
+        let room = batch.scratch.as_ref().map_or(0, |scratch| scratch.len / batch.count.max(1) as usize);
+        (shared && room >= notes_len(batch.longest, 4096)).then(|| (12 * processors / batch.count).min(64))
+    }
+
+    /// Scratch that launches on one stream share, whatever their size.
+    pub(crate) fn shared_scratch(self) -> usize {
+        if self == Self::Lzw { 1 << 20 } else { 0 }
     }
 
     /// Decodes a batch of tiles.
     pub(crate) fn launch(self, streams: &Streams, stream: usize, batch: &DecodeBatch<'_>) -> Result<(), DeviceError> {
-        let function = self.function(streams.memory())?;
         let count = batch.count as usize;
         check("tiles", batch.tiles.len, count * size_of::<TileJob>())?;
         check("statuses", batch.status.len, count * size_of::<u32>())?;
+        if let Some(parts) = self.parts(streams.memory(), batch) {
+            return launch_in_parts(streams, stream, batch, parts);
+        }
+        let function = self.function(streams.memory(), batch.at_once)?;
         let each = self.scratch_len();
         let blocks = match &batch.scratch {
             Some(scratch) if each > 0 => (scratch.len / each).min(count) as u32,
-            _ => batch.count,
+            _ => batch.count.min(function.resident),
         };
         if blocks == 0 {
             return match count {
@@ -169,24 +209,50 @@ impl Decoding {
                 _ => Err(DeviceError::Usage("a decoding kernel has no scratch".into())),
             };
         }
-        let args = DecodeArgs {
-            src: batch.compressed.address()?,
-            src_len: batch.compressed.len as u64,
-            dst: batch.decoded.address()?,
-            dst_len: batch.decoded.len as u64,
-            tiles: batch.tiles.address()?,
-            status: batch.status.address()?,
-            scratch: batch.scratch.as_ref().map_or(Ok(0), Part::address)?,
-            scratch_len: if batch.scratch.is_some() { each as u64 } else { 0 },
-            count: batch.count,
-            flags: 0,
-        };
-        let mut buffers =
-            vec![batch.compressed.buffer, batch.decoded.buffer, batch.tiles.buffer, batch.status.buffer];
-        buffers.extend(batch.scratch.map(|scratch| scratch.buffer));
+        let mut args = batch.args()?;
+        let mut buffers = batch.buffers();
+        if let Some(scratch) = &batch.scratch {
+            (args.scratch, args.scratch_len) = (scratch.address()?, each as u64);
+            buffers.push(scratch.buffer);
+        }
         // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers.
         unsafe { streams.launch(stream, function, blocks, &args, &buffers) }
     }
+}
+
+/// Which Deflate kernel fills the device with so many tiles: fewer tiles get more threads each (`kernels/NOTES-deflate.md`).
+fn inflate_for(memory: &Memory, tiles: usize) -> &'static str {
+    let processors = memory.context.facts.multiprocessors.max(1) as usize;
+    match tiles.div_ceil(processors) {
+        0..=2 => "swath_inflate_few",
+        3..=4 => "swath_inflate_some",
+        _ => "swath_inflate",
+    }
+}
+
+/// What the kernels note of an LZW stream: a head, and sixteen bytes for each segment of so many bytes. libtiff's have 4 KiB or
+/// more. Where there are more segments than notes, one block decodes the tile alone.
+fn notes_len(stream: usize, segment: usize) -> usize {
+    16 * (9 + stream / segment)
+}
+
+/// Decodes LZW tiles by several blocks each: they find the segments, measure them, and write them.
+fn launch_in_parts(streams: &Streams, stream: usize, batch: &DecodeBatch<'_>, parts: u32) -> Result<(), DeviceError> {
+    let Some(scratch) = &batch.scratch else { return Err(DeviceError::Usage("LZW in parts has no scratch".into())) };
+    let room = scratch.len / batch.count.max(1) as usize / 16 * 16;
+    let mut args = batch.args()?;
+    (args.scratch, args.scratch_len, args.flags) =
+        (scratch.address()?, room.min(notes_len(batch.longest, 1024)) as u64, parts);
+    let mut buffers = batch.buffers();
+    buffers.push(scratch.buffer);
+    let blocks = batch.count * parts;
+    for (name, blocks) in [("swath_lzw_find", batch.count), ("swath_lzw_measure", blocks), ("swath_lzw_write", blocks)]
+    {
+        let function = streams.memory().function("lzw", ptx!("lzw"), name)?;
+        // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers, and of the scratch.
+        unsafe { streams.launch(stream, function, blocks, &args, &buffers) }?;
+    }
+    Ok(())
 }
 
 /// How the tiles of a read become samples: what all placements have in common.

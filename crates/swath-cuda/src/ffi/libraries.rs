@@ -1,20 +1,38 @@
 //! NVIDIA's libraries at work on our buffers: lengths are checked here, and what a library uses is kept until it is done.
 
+use std::{collections::VecDeque, sync::OnceLock};
+
 use crate::{
     error::DeviceError,
     ffi::{
+        cufile,
+        driver::{Context, Handle},
         kernels::Part,
-        library::CallError,
-        memory::{DeviceBuffer, Streams},
+        library::{Absent, CallError, Search},
+        memory::{DeviceBuffer, HostBytes, Mark, Streams},
         nvcomp::{BatchPointers, Codec, Nvcomp},
+        nvjpeg::{self, Engine, Jpeg},
+        nvjpeg2k::{self, Jpeg2000, Outline},
     },
+};
+
+pub(crate) use crate::ffi::{
+    nvjpeg::Output as Picture,
+    nvjpeg2k::{Expected, Sample},
 };
 
 impl From<CallError> for DeviceError {
     fn from(error: CallError) -> Self {
-        Self::Call { call: error.call.to_owned(), code: LIBRARY, text: format!("{} (status {})", error.text, error.status) }
+        Self::Call {
+            call: error.call.to_owned(),
+            code: LIBRARY,
+            text: format!("{} (status {})", error.text, error.status),
+        }
     }
 }
+
+/// What addresses of streams and tiles are multiples of.
+pub(crate) const ALIGN: usize = 16;
 
 /// The code of a failure that a library told, not the driver.
 const LIBRARY: i32 = -1;
@@ -84,8 +102,272 @@ pub(crate) fn nvcomp_decompress(
     }
     let temp = batch.temp.part(0, batch.temp_len)?;
     let _current = streams.memory().context.enter()?;
+    let wanted = nvcomp.alignments(codec)?;
+    if wanted.input.max(wanted.output) > ALIGN {
+        return Err(DeviceError::Declined(format!("nvCOMP wants streams aligned to {} bytes", wanted.input)));
+    }
     // SAFETY: the arrays are as long as the batch and lie in buffers that are kept until the streams were waited for; so do the
     // addresses in them, which `decode.rs` made from the same layout as the buffers. The caller has called the input trusted.
     unsafe { nvcomp.decompress(codec, &pointers, count, temp, batch.temp_len, streams.raw(stream)) }?;
+    Ok(())
+}
+
+/// The libraries that keep something for each stream: they live and end with the context.
+#[derive(Debug, Default)]
+pub(crate) struct Libraries {
+    search: Search,
+    jpeg: OnceLock<Result<Jpeg, String>>,
+    jpeg2000: OnceLock<Result<Jpeg2000, String>>,
+}
+
+impl Libraries {
+    pub(crate) fn new(search: Search) -> Self {
+        Self { search, ..Self::default() }
+    }
+
+    pub(crate) fn search(&self) -> &Search {
+        &self.search
+    }
+
+    /// nvJPEG, looked for when first asked for.
+    pub(crate) fn jpeg(&self, context: &Context) -> Result<&Jpeg, DeviceError> {
+        found(&self.jpeg, || {
+            let library = Jpeg::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
+            let _current = context.enter().map_err(|error| error.to_string())?;
+            library.probe(Engine::Host).map_err(|error| error.to_string())?;
+            Ok(library)
+        })
+    }
+
+    /// nvJPEG2000, looked for when first asked for.
+    pub(crate) fn jpeg2000(&self, context: &Context) -> Result<&Jpeg2000, DeviceError> {
+        found(&self.jpeg2000, || {
+            let library = Jpeg2000::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
+            let _current = context.enter().map_err(|error| error.to_string())?;
+            library.probe().map_err(|error| error.to_string())?;
+            Ok(library)
+        })
+    }
+
+    /// Has all of them give up what they keep for a stream.
+    ///
+    /// # Safety
+    /// The context is current and the stream has passed all of its work.
+    pub(crate) unsafe fn forget(&self, stream: Handle) {
+        if let Some(Ok(jpeg)) = self.jpeg.get() {
+            // SAFETY: as the caller promises.
+            unsafe { jpeg.forget(stream) };
+        }
+        if let Some(Ok(jpeg2000)) = self.jpeg2000.get() {
+            // SAFETY: as the caller promises.
+            unsafe { jpeg2000.forget(stream) };
+        }
+    }
+}
+
+fn found<T>(slot: &OnceLock<Result<T, String>>, look: impl FnOnce() -> Result<T, String>) -> Result<&T, DeviceError> {
+    slot.get_or_init(look).as_ref().map_err(|reason| DeviceError::Declined(reason.clone()))
+}
+
+/// One tile for a library that takes host bytes: `planes` of them, side by side on the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planes {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// Where the first plane begins in the decoded buffer.
+    pub(crate) at: usize,
+    /// Bytes from row to row.
+    pub(crate) pitch: usize,
+    /// Bytes from plane to plane.
+    pub(crate) plane_len: usize,
+}
+
+impl Planes {
+    /// Addresses of `count` planes, which all lie in the buffer.
+    fn addresses(&self, decoded: &DeviceBuffer, count: usize) -> Result<Vec<u64>, DeviceError> {
+        let each = |plane: usize| decoded.part(self.at + plane * self.plane_len, self.plane_len);
+        (0..count).map(each).collect()
+    }
+}
+
+/// Whether the GPU has an engine of its own for JPEG, which takes whole batches; else the host does a part of each
+/// tile.
+pub(crate) fn has_jpeg_engine(streams: &Streams) -> Result<bool, DeviceError> {
+    let context = &streams.memory().context;
+    let jpeg = streams.memory().libraries.jpeg(context)?;
+    let _current = context.enter()?;
+    Ok(jpeg.probe(Engine::Hardware).is_ok())
+}
+
+/// What a library said of tiles, each with its place in their order.
+type Said<T> = Vec<(usize, T)>;
+
+/// Deals tiles out to streams, each served by a thread of its own: much of the libraries' work is the host's.
+fn deal<T: Send, L: Send>(
+    streams: &Streams,
+    over: std::ops::Range<usize>,
+    lanes: &mut [L],
+    tiles: usize,
+    serve: impl Fn(usize, usize, &mut L) -> Result<Said<T>, DeviceError> + Sync,
+) -> Result<Said<T>, DeviceError> {
+    let context = &streams.memory().context;
+    let serve = |first: usize, stream: usize, lane: &mut L| {
+        let _current = context.enter()?;
+        serve(first, stream, lane)
+    };
+    let turns = over.zip(lanes).enumerate().take(tiles);
+    let parts: Vec<Result<Said<T>, DeviceError>> = std::thread::scope(|scope| {
+        let serve = &serve;
+        let workers: Vec<_> =
+            turns.map(|(first, (stream, lane))| scope.spawn(move || serve(first, stream, lane))).collect();
+        let failed = || Err(DeviceError::Usage("a decoding thread failed".into()));
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| failed())).collect()
+    });
+    let mut said = Vec::with_capacity(tiles);
+    for part in parts {
+        said.extend(part?);
+    }
+    Ok(said)
+}
+
+/// Has nvJPEG decode tiles on the streams; tells what it said against each. The bytes are held until the streams have
+/// passed.
+pub(crate) fn jpeg_decode(
+    streams: &Streams,
+    over: std::ops::Range<usize>,
+    picture: Picture,
+    decoded: &DeviceBuffer,
+    tiles: &[Planes],
+    bytes: &HostBytes,
+) -> Result<Vec<Result<(), String>>, DeviceError> {
+    let jpeg = streams.memory().libraries.jpeg(&streams.memory().context)?;
+    let engine = if has_jpeg_engine(streams)? { Engine::Hardware } else { Engine::Host };
+    let count = if picture == Picture::Grey { 1 } else { 3 };
+    let turns = over.len().max(1);
+    streams.hold(bytes);
+    streams.keep(decoded);
+    let serve = |first: usize, stream: usize, _: &mut ()| {
+        let mut list = Vec::new();
+        for (tile, bytes) in tiles.iter().zip(&**bytes).skip(first).step_by(turns) {
+            let mut planes = [0; 3];
+            for (plane, address) in planes.iter_mut().zip(tile.addresses(decoded, count)?) {
+                *plane = address;
+            }
+            let Planes { width, height, pitch, plane_len, .. } = *tile;
+            list.push(nvjpeg::Tile { bytes, width, height, planes, pitch, plane_len });
+        }
+        let wait = |_| streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string());
+        // SAFETY: the context is current and its own; the bytes are held and the buffer is kept until the streams were
+        // waited for, and the planes lie in it; `wait` waits for all the stream was given. Streams are forgotten before
+        // they are destroyed.
+        let results = unsafe { jpeg.decode(engine, &list, picture, streams.raw(stream), &wait) };
+        Ok((first..).step_by(turns).zip(results).collect())
+    };
+    let said = deal(streams, over, &mut vec![(); turns], tiles.len(), serve)?;
+    let mut results = vec![Err(NOT_REACHED.to_owned()); tiles.len()];
+    for (number, result) in said {
+        if let Some(place) = results.get_mut(number) {
+            *place = result.map_err(|refused: nvjpeg::Refused| refused.to_string());
+        }
+    }
+    Ok(results)
+}
+
+/// What is said of a tile that nothing was said of.
+const NOT_REACHED: &str = "not reached";
+
+/// Lanes of nvJPEG2000 that one read has work in, by stream: the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(Vec<VecDeque<(usize, Mark)>>);
+
+/// Has nvJPEG2000 decode tiles on several streams, `lanes_each` under way on each; tells what it said against each
+/// tile, and whether any was stored with loss. The bytes are held until the streams have passed.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn jpeg2000_decode(
+    streams: &Streams,
+    over: std::ops::Range<usize>,
+    lanes: &mut Lanes,
+    lanes_each: usize,
+    expected: Expected,
+    decoded: &DeviceBuffer,
+    tiles: &[Planes],
+    bytes: &HostBytes,
+) -> Result<(Vec<Result<(), String>>, bool), DeviceError> {
+    let library = streams.memory().libraries.jpeg2000(&streams.memory().context)?;
+    let count = over.len().max(1);
+    lanes.0.resize_with(count, VecDeque::new);
+    streams.hold(bytes);
+    streams.keep(decoded);
+    let serve = |first: usize, stream: usize, lanes: &mut VecDeque<(usize, Mark)>| {
+        let mut said = Vec::new();
+        for (number, (tile, bytes)) in tiles.iter().zip(&**bytes).enumerate().skip(first).step_by(count) {
+            let outline = Outline::of(bytes);
+            if !outline.is_whole {
+                said.push((number, (Err("the codestream is cut off".to_owned()), false)));
+                continue;
+            }
+            let lane = match lanes.pop_front() {
+                Some((lane, mark)) if lanes.len() + 1 >= lanes_each => {
+                    mark.poll()?;
+                    lane
+                }
+                Some(oldest) => {
+                    lanes.push_front(oldest);
+                    lanes.len()
+                }
+                None => 0,
+            };
+            let planes: Vec<(u64, usize)> = tile
+                .addresses(decoded, expected.components as usize)?
+                .into_iter()
+                .map(|address| (address, tile.pitch))
+                .collect();
+            let Planes { width, height, plane_len, .. } = *tile;
+            let tile = nvjpeg2k::Tile { bytes, width, height, planes: &planes, plane_len };
+            // SAFETY: the context is current and its own; the bytes are held and the buffer is kept until the streams
+            // were waited for, and the planes lie in it; the lane is new to this read or was waited for, and a stream
+            // that comes from the pool has passed all that earlier reads gave it. Streams are forgotten before they are
+            // destroyed.
+            let result = unsafe { library.decode(&tile, expected, streams.raw(stream), lane) };
+            // Even a call that fails may have queued something first.
+            lanes.push_back((lane, streams.mark(stream)?));
+            said.push((number, (result.map_err(|refused| refused.to_string()), outline.has_loss)));
+        }
+        Ok(said)
+    };
+    let said = deal(streams, over, &mut lanes.0, tiles.len(), serve)?;
+    let mut results = vec![Err(NOT_REACHED.to_owned()); tiles.len()];
+    let mut has_loss = false;
+    for (number, (result, loss)) in said {
+        has_loss |= loss;
+        if let Some(place) = results.get_mut(number) {
+            *place = result;
+        }
+    }
+    Ok((results, has_loss))
+}
+
+/// Reads a part of a file straight into a buffer that no work under way uses; the bytes are there at return.
+pub(crate) fn cufile_read(
+    file: &cufile::Registered,
+    streams: &Streams,
+    to: &DeviceBuffer,
+    at: usize,
+    len: usize,
+    offset: u64,
+) -> Result<(), DeviceError> {
+    to.part(at, len)?;
+    let _current = streams.memory().context.enter()?;
+    let mut done = 0;
+    while done < len {
+        // SAFETY: the context is current; the part was checked to lie in the buffer, which is one allocation and alive;
+        // the caller gives each part to one reader, before any kernel that reads it is launched.
+        let read = unsafe { file.read(to.address(), at + done, len - done, offset + done as u64) }?;
+        if read == 0 {
+            let text = format!("the file ends {} bytes early", len - done);
+            return Err(DeviceError::Call { call: "cuFileRead".to_owned(), code: LIBRARY, text });
+        }
+        done += read;
+    }
     Ok(())
 }

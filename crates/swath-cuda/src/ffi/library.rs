@@ -28,6 +28,8 @@ pub struct Names {
     pub files: &'static [&'static str],
     /// Folders below `site-packages` in which its wheels put it.
     pub wheels: &'static [&'static str],
+    /// A function of every version, by whose address the file is told that the loader chose.
+    pub landmark: &'static CStr,
 }
 
 /// Where to look before asking the loader.
@@ -150,7 +152,10 @@ impl Library {
 
     fn try_loader(names: &Names, name: &'static str, failures: &mut Failures) -> Option<Self> {
         match load(name.as_ref()) {
-            Ok(handle) => Some(Self::keep(names.label, loaded_path(name), handle)),
+            Ok(handle) => {
+                let path = loaded_path(&handle, names.landmark).unwrap_or_else(|| PathBuf::from(name));
+                Some(Self::keep(names.label, path, handle))
+            }
             // The loader words "not on the path" and "a dependency is not on the path" alike but for the name it gives.
             Err(reason) if reason.starts_with(name) && reason.contains("No such file") => {
                 failures.unknown_to_loader = true;
@@ -171,12 +176,6 @@ impl Library {
     #[must_use]
     pub fn path(&self) -> &'static Path {
         self.path
-    }
-
-    /// As messages call it.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
-        self.label
     }
 
     /// The function called `name`.
@@ -225,20 +224,23 @@ fn load(name: &std::ffi::OsStr) -> Result<Handle, String> {
     })
 }
 
-/// The full path of a library the loader found by name.
-fn loaded_path(name: &str) -> PathBuf {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    mapped_file(&maps, name).unwrap_or_else(|| PathBuf::from(name))
+/// The full path of a library the loader found by name; a link in its search path may lead to any other name.
+fn loaded_path(handle: &Handle, landmark: &CStr) -> Option<PathBuf> {
+    // SAFETY: only the address is taken; nothing is called or read through it.
+    let address = unsafe { handle.get::<*const c_void>(landmark.to_bytes_with_nul()) }.ok()?;
+    mapped_file(&std::fs::read_to_string("/proc/self/maps").ok()?, *address as usize)
 }
 
-/// The first file in a process map that is called `name`, or `name` with further version numbers (links are resolved
-/// there).
-fn mapped_file(maps: &str, name: &str) -> Option<PathBuf> {
-    let paths = maps.lines().filter_map(|line| line.find('/').and_then(|start| line.get(start..)));
-    let mut files = paths.filter_map(|path| Some((path, path.rsplit('/').next()?)));
-    let (path, _) =
-        files.find(|(_, file)| file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))?;
-    Some(PathBuf::from(path))
+/// The file that a process map shows at `address`.
+fn mapped_file(maps: &str, address: usize) -> Option<PathBuf> {
+    let covers = |line: &&str| {
+        let bounds = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let bounds = bounds.and_then(|(from, to)| Some(number(from)?..number(to)?));
+        bounds.is_some_and(|bounds| bounds.contains(&address))
+    };
+    let line = maps.lines().find(covers)?;
+    line.get(line.find('/')?..).map(PathBuf::from)
 }
 
 /// What was tried in vain, kept short: places without the file are named together.
@@ -337,8 +339,12 @@ pub(crate) use table;
 mod tests {
     use super::*;
 
-    const NAMES: Names =
-        Names { label: "nothing", files: &["libswath_none.so.9", "libswath_none.so.8"], wheels: &["nvidia/none/lib"] };
+    const NAMES: Names = Names {
+        label: "nothing",
+        files: &["libswath_none.so.9", "libswath_none.so.8"],
+        wheels: &["nvidia/none/lib"],
+        landmark: c"none",
+    };
 
     #[test]
     fn absence_is_one_line_that_names_every_place() {
@@ -375,10 +381,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_library_is_found_under_its_resolved_name_but_not_under_a_longer_one() {
-        let maps = "7f00-7f01 r-xp 0 00:00 1  /usr/lib/libnvjpeg.so.130\n\
-                    7f02-7f03 r-xp 0 00:00 2  /usr/lib/libnvjpeg.so.13.0.1\n7f04-7f05 rw-p 0 00:00 0\n";
-        assert_eq!(mapped_file(maps, "libnvjpeg.so.13"), Some(PathBuf::from("/usr/lib/libnvjpeg.so.13.0.1")));
-        assert_eq!(mapped_file(maps, "libcufile.so.0"), None);
+    fn the_file_at_an_address_is_told_whatever_its_name() {
+        let maps = "7f00-7f10 r-xp 0 00:00 1  /usr/lib/libnvjpeg.so.13.0.1\n7f10-7f20 rw-p 0 00:00 0\n\
+                    7f20-7f30 r-xp 0 00:00 2  /opt/a b/libcufile.so.1.15.1\n";
+        assert_eq!(mapped_file(maps, 0x7f0f), Some(PathBuf::from("/usr/lib/libnvjpeg.so.13.0.1")));
+        assert_eq!(mapped_file(maps, 0x7f20), Some(PathBuf::from("/opt/a b/libcufile.so.1.15.1")));
+        assert_eq!(mapped_file(maps, 0x7f10), None);
+        assert_eq!(mapped_file("gibberish", 0x7f30), None);
     }
 }

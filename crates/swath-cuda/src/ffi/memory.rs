@@ -16,7 +16,10 @@ use std::{
 use crate::{
     counters::Meter,
     error::DeviceError,
-    ffi::driver::{Address, Context, Handle},
+    ffi::{
+        driver::{Address, Context, Handle},
+        libraries::Libraries,
+    },
 };
 
 /// Bytes of a pinned chunk. A copy of this size takes 80 microseconds on PCIe 5, long against what starting it costs.
@@ -32,6 +35,8 @@ pub(crate) struct Memory {
     device: Mutex<DevicePool>,
     pinned: Mutex<PinnedPool>,
     handles: Mutex<Handles>,
+    /// What keeps states for our streams, and so has to be told before one is destroyed.
+    pub(crate) libraries: Libraries,
     /// Free device memory that is kept for the next read.
     keep: u64,
 }
@@ -102,7 +107,7 @@ pub(crate) fn rounded(len: usize) -> usize {
 }
 
 impl Memory {
-    pub(crate) fn new(context: Context) -> Arc<Self> {
+    pub(crate) fn new(context: Context, libraries: Libraries) -> Arc<Self> {
         let keep = context.facts.memory / 4;
         let pinned = PinnedPool { most: MOST_PINNED / CHUNK, ..PinnedPool::default() };
         Arc::new(Self {
@@ -110,6 +115,7 @@ impl Memory {
             device: Mutex::default(),
             pinned: Mutex::new(pinned),
             handles: Mutex::default(),
+            libraries,
             keep,
         })
     }
@@ -161,8 +167,10 @@ impl Memory {
         Ok(DeviceBuffer(Arc::new(inner)))
     }
 
-    /// Gives all free blocks back to the driver; tells whether there were any.
+    /// Gives all free blocks, and what libraries keep for streams that nobody uses, back to the driver; tells whether
+    /// there were any blocks.
     pub(crate) fn trim(&self) -> bool {
+        self.forget_idle_streams();
         let blocks = {
             let mut pool = lock(&self.device);
             pool.free_bytes = 0;
@@ -175,6 +183,18 @@ impl Memory {
             unsafe { self.context.free(address) };
         }
         any
+    }
+
+    /// Lets libraries give up their states for the streams in the pool, which were all waited for.
+    fn forget_idle_streams(&self) {
+        let Ok(_current) = self.context.enter() else { return };
+        // Out of the pool meanwhile, so that nobody takes one.
+        let idle = std::mem::take(&mut lock(&self.handles).streams);
+        for stream in &idle {
+            // SAFETY: the context is current and the stream is idle.
+            unsafe { self.libraries.forget(*stream) };
+        }
+        lock(&self.handles).streams.extend(idle);
     }
 
     fn give_back(&self, address: Address, size: usize, foreign: bool) {
@@ -264,7 +284,8 @@ impl Memory {
         if let Some(function) = handles.functions.get(name) {
             return Ok(*function);
         }
-        let text = |text: &str| CString::new(text).map_err(|_| DeviceError::Usage(format!("{module}: a zero in its text")));
+        let text =
+            |text: &str| CString::new(text).map_err(|_| DeviceError::Usage(format!("{module}: a zero in its text")));
         let loaded = match handles.modules.get(module) {
             Some(loaded) => *loaded,
             None => {
@@ -273,10 +294,16 @@ impl Memory {
                 loaded
             }
         };
-        let threads = threads_of(ptx, name)
-            .ok_or_else(|| DeviceError::Usage(format!("{module}: its text does not say how many threads {name} has")))?;
+        let threads = threads_of(ptx, name).ok_or_else(|| {
+            DeviceError::Usage(format!("{module}: its text does not say how many threads {name} has"))
+        })?;
         // SAFETY: modules stay loaded as long as `self`.
         let raw = unsafe { self.context.module_function(loaded, &text(name)?) }?;
+        // Placing has no shared memory and lives on the cache.
+        if module != "place" {
+            // SAFETY: as above.
+            unsafe { self.context.prefer_shared(raw) }?;
+        }
         // SAFETY: as above.
         let occupancy = unsafe { self.context.occupancy(raw, threads) }?;
         let resident = occupancy * self.context.facts.multiprocessors.max(1) as u32;
@@ -303,6 +330,13 @@ impl Drop for Memory {
             let _ = self.context.synchronize();
         }
         self.trim();
+        // Their handles belong to the context, which is about to go. In a forked process nothing of it can even be
+        // freed.
+        let libraries = std::mem::take(&mut self.libraries);
+        match self.context.enter() {
+            Ok(_current) => drop(libraries),
+            Err(_) => std::mem::forget(libraries),
+        }
         let mut pinned = lock(&self.pinned);
         for chunk in pinned.free.drain(..).chain(busy.into_iter().map(|(chunk, event)| {
             lock(&self.handles).events.push(event);
@@ -433,6 +467,23 @@ impl std::fmt::Debug for Mark {
     }
 }
 
+impl Mark {
+    /// Whether the stream has come here.
+    pub(crate) fn is_done(&self) -> Result<bool, DeviceError> {
+        // SAFETY: the event is alive as long as `self`.
+        unsafe { self.memory.context.event_done(self.event) }
+    }
+
+    /// Sleeps until the stream has come here. For what libraries use on the host and must not be touched before: the
+    /// device goes on with all that it was given besides.
+    pub(crate) fn poll(&self) -> Result<(), DeviceError> {
+        while !self.is_done()? {
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Mark {
     fn drop(&mut self) {
         if self.timing {
@@ -445,12 +496,17 @@ impl Drop for Mark {
     }
 }
 
+/// Bytes on the host that a library reads, one list for each tile.
+pub(crate) type HostBytes = Arc<Vec<Vec<u8>>>;
+
 /// The streams of one read. Their work is done, or waited for, before what it uses is let go.
 pub(crate) struct Streams {
     memory: Arc<Memory>,
     meter: Arc<Meter>,
     raw: Vec<Handle>,
     kept: Mutex<Vec<DeviceBuffer>>,
+    /// Host bytes that libraries read, each with the point after which they do not.
+    held: Mutex<Vec<(Option<Mark>, HostBytes)>>,
     busy: AtomicBool,
 }
 
@@ -467,8 +523,14 @@ impl std::fmt::Debug for Streams {
 
 impl Streams {
     pub(crate) fn new(memory: Arc<Memory>, meter: Arc<Meter>, count: usize) -> Result<Self, DeviceError> {
-        let mut streams =
-            Self { memory, meter, raw: Vec::new(), kept: Mutex::default(), busy: AtomicBool::new(false) };
+        let mut streams = Self {
+            memory,
+            meter,
+            raw: Vec::new(),
+            kept: Mutex::default(),
+            held: Mutex::default(),
+            busy: AtomicBool::new(false),
+        };
         for _ in 0..count {
             let idle = lock(&streams.memory.handles).streams.pop();
             let raw = idle.map_or_else(|| streams.memory.context.stream_create(), Ok)?;
@@ -490,6 +552,22 @@ impl Streams {
     pub(crate) fn keep(&self, buffer: &DeviceBuffer) {
         self.busy.store(true, Ordering::Release);
         lock(&self.kept).push(buffer.clone());
+    }
+
+    /// Keeps host bytes until [`Streams::hold_until`] says otherwise, or the streams were waited for.
+    pub(crate) fn hold(&self, bytes: &HostBytes) {
+        self.busy.store(true, Ordering::Release);
+        let mut held = lock(&self.held);
+        held.retain(|(mark, _)| !mark.as_ref().is_some_and(|mark| mark.is_done().unwrap_or(false)));
+        held.push((None, bytes.clone()));
+    }
+
+    /// Lets go of the bytes held so far once the stream has done what it was given so far.
+    pub(crate) fn hold_until(&self, stream: usize) -> Result<(), DeviceError> {
+        for (mark, _) in lock(&self.held).iter_mut().filter(|(mark, _)| mark.is_none()) {
+            *mark = Some(self.mark(stream)?);
+        }
+        Ok(())
     }
 
     /// Copies the first `len` bytes of a chunk; the chunk comes back to the pool when that is done.
@@ -691,6 +769,7 @@ impl Streams {
     fn settled(&self) {
         self.busy.store(false, Ordering::Release);
         lock(&self.kept).clear();
+        lock(&self.held).clear();
     }
 }
 
@@ -703,6 +782,8 @@ impl Drop for Streams {
             }
         }
         lock(&self.kept).clear();
-        lock(&self.memory.handles).streams.append(&mut self.raw);
+        lock(&self.held).clear();
+        // The first on top, so that the next read has each in the same part again: libraries keep states for some of them.
+        lock(&self.memory.handles).streams.extend(self.raw.drain(..).rev());
     }
 }

@@ -10,7 +10,12 @@ use std::path::Path;
 use super::library::{Absent, CallError, Library, Names, RawStream, Search};
 use super::sys::nvcomp as sys;
 
-const NAMES: Names = Names { label: "nvCOMP", files: &["libnvcomp.so.6"], wheels: &["nvidia/libnvcomp/lib64"] };
+const NAMES: Names = Names {
+    label: "nvCOMP",
+    files: &["libnvcomp.so.6"],
+    wheels: &["nvidia/libnvcomp/lib64"],
+    landmark: c"nvcompGetProperties",
+};
 
 /// A format whose chunks nvCOMP decompresses for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

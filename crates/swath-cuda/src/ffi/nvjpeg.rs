@@ -1,8 +1,9 @@
 //! nvJPEG: tiles of 8-bit JPEG, given as host bytes, into device memory.
 //!
-//! Tiles of a batch that the chosen engine takes go to the library in one call; the rest (progressive ones, and every
-//! tile of a batch that failed, so that the bad one answers for itself) go one by one through the engine whose Huffman
-//! decoder runs on the host. Nothing here waits for the device.
+//! Tiles of a batch that the GPU's JPEG engine takes go to the library in one call; the rest (and every tile of a batch
+//! that failed, so that the bad one answers for itself) go one by one with the Huffman codes decoded on the host. Where
+//! chroma is full size, samples are libjpeg-turbo's bit for bit; where it is not, a few come out one level off.
+//! Progressive tiles are left to the host decoder: the library's transform for them is up to 3 levels off.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint};
@@ -17,6 +18,7 @@ const NAMES: Names = Names {
     label: "nvJPEG",
     files: &["libnvjpeg.so.13", "libnvjpeg.so.12"],
     wheels: &["nvidia/cu13/lib", "nvidia/nvjpeg/lib"],
+    landmark: c"nvjpegCreateEx",
 };
 
 /// Which part of the machine decodes a batch's Huffman codes.
@@ -24,9 +26,7 @@ const NAMES: Names = Names {
 pub enum Engine {
     /// The host; kernels do the rest. Every kind of JPEG, one tile after another.
     Host,
-    /// Kernels do all of it: baseline only.
-    Kernels,
-    /// The GPU's JPEG engine, where it has one: baseline, one scan. It repeats chroma samples instead of interpolating.
+    /// The GPU's JPEG engine, where it has one: baseline, one scan.
     Hardware,
 }
 
@@ -35,9 +35,7 @@ pub enum Engine {
 pub enum Output {
     /// One component as it is stored.
     Grey,
-    /// Three components stored as YCbCr, converted: `rgbrgb…` in the first plane.
-    RgbInterleaved,
-    /// The same in three planes.
+    /// Three components stored as YCbCr, converted to RGB in three planes.
     RgbPlanar,
     /// Three components of equal size as they are stored, in three planes; no conversion whatever the markers say.
     StoredPlanar,
@@ -47,13 +45,6 @@ impl Output {
     const fn components(self) -> usize {
         match self {
             Self::Grey => 1,
-            Self::RgbInterleaved | Self::RgbPlanar | Self::StoredPlanar => 3,
-        }
-    }
-
-    const fn planes(self) -> usize {
-        match self {
-            Self::Grey | Self::RgbInterleaved => 1,
             Self::RgbPlanar | Self::StoredPlanar => 3,
         }
     }
@@ -61,7 +52,6 @@ impl Output {
     const fn format(self) -> c_int {
         match self {
             Self::Grey => sys::OUTPUT_Y,
-            Self::RgbInterleaved => sys::OUTPUT_RGBI,
             Self::RgbPlanar => sys::OUTPUT_RGB,
             Self::StoredPlanar => sys::OUTPUT_UNCHANGED,
         }
@@ -113,6 +103,9 @@ pub enum Refused {
         /// Rows.
         height: u32,
     },
+    /// The stream could not be waited for.
+    #[error("waiting for the stream failed: {0}")]
+    Wait(String),
     /// The library refused it.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -122,6 +115,9 @@ pub enum Refused {
 /// all of them.
 const MAX_BATCH: usize = 512;
 const MAX_BATCH_SAMPLES: usize = 1 << 29;
+
+/// States for tiles decoded one by one: so many are under way before the stream is waited for.
+const HOST_STATES: usize = 8;
 
 /// nvJPEG, loaded, with the decode states of one CUDA context.
 ///
@@ -153,10 +149,29 @@ unsafe impl Sync for Handle {}
 /// What decoding on one stream with one engine keeps from call to call.
 #[derive(Debug)]
 struct Lane {
-    state: Handle,
+    states: Vec<Handle>,
+    /// How many of the states have had work queued since the stream was last waited for.
+    used: usize,
     jpeg: Handle,
-    /// Batch size and output format that `state` is set up for.
+    /// Batch size and output format that the state is set up for.
     shape: Option<(usize, c_int)>,
+}
+
+/// Synchronises a stream: `Ok` only when it has passed everything queued on it.
+pub type Wait<'a> = &'a dyn Fn(RawStream) -> Result<(), String>;
+
+impl Lane {
+    /// A state that no queued work uses. The header does not say whether a state may be used again before the device is
+    /// done; progressive tiles decoded so on one state came out damaged in one run and whole in another.
+    fn free_state(&mut self, stream: RawStream, wait: Wait<'_>) -> Result<Handle, Refused> {
+        if self.used >= self.states.len() {
+            wait(stream).map_err(Refused::Wait)?;
+            self.used = 0;
+        }
+        let state = self.states.get(self.used).copied().ok_or(Refused::Wait("no state to decode with".to_owned()))?;
+        self.used += 1;
+        Ok(state)
+    }
 }
 
 impl Jpeg {
@@ -175,8 +190,9 @@ impl Jpeg {
         }
         let [major, minor, patch] = numbers;
         let version = format!("{major}.{minor}.{patch}");
-        if !matches!(major, 12 | 13) {
-            return Err(library.wrong_version(version, "12 and 13"));
+        // 12.0 cannot interpolate chroma, so its pixels would differ from the host decoder's.
+        if !matches!((major, minor), (12, 1..) | (13, _)) {
+            return Err(library.wrong_version(version, "12.1 and later 12, and 13"));
         }
         Ok(Self { library, table, version, handles: Mutex::default(), lanes: Mutex::default() })
     }
@@ -201,27 +217,19 @@ impl Jpeg {
         self.handle(engine).map(drop)
     }
 
-    /// How many JPEG engines the GPU has, where this version can tell.
-    #[must_use]
-    pub fn hardware_engines(&self) -> Option<u32> {
-        let handle = self.handle(Engine::Hardware).ok()?;
-        let info = self.table.nvjpegGetHardwareDecoderInfo?;
-        let (mut engines, mut cores) = (0, 0);
-        // SAFETY: the handle is alive as long as `self`; both numbers are writable for the length of the call.
-        let status = unsafe { info(handle.0, &raw mut engines, &raw mut cores) };
-        (status == sys::SUCCESS).then_some(engines)
-    }
-
-    /// Decodes tiles on `stream`; one result for each, in their order. Returns when all work is queued (on
-    /// [`Engine::Host`], when the Huffman codes are decoded). `Ok` says that a tile's stream was taken: nvJPEG does not
-    /// tell of every damage inside coded data.
+    /// Decodes tiles on `stream`; one result for each, in their order. `wait` is called when a decode state comes round
+    /// again: before a batch that follows another, and every few tiles of those decoded one by one. The last work is
+    /// still under way at return. `Ok` says that a tile's stream was taken: the library does not tell of every damage
+    /// inside coded data, and neither does the host decoder.
     ///
-    /// May be called from several threads at once, with a stream each.
+    /// An engine the device lacks (see [`Self::probe`]) is replaced by [`Engine::Host`]. May be called from several
+    /// threads at once, with a stream each; for [`Engine::Host`] that is what makes it fast.
     ///
     /// # Safety
     /// The CUDA context is current and always the same one for this `Jpeg`. Until the stream has passed this work, the
     /// tiles' bytes stay as they are and their planes are `plane_len` bytes of device memory that nothing else touches.
-    /// A stream given here is synchronised and [forgotten](Self::forget) before it is destroyed.
+    /// `wait` keeps the promise of [`Wait`]. A stream given here is synchronised and [forgotten](Self::forget) before
+    /// it is destroyed.
     #[must_use]
     pub unsafe fn decode(
         &self,
@@ -229,6 +237,7 @@ impl Jpeg {
         tiles: &[Tile<'_>],
         output: Output,
         stream: RawStream,
+        wait: Wait<'_>,
     ) -> Vec<Result<(), Refused>> {
         let mut results: Vec<Result<(), Refused>> = Vec::with_capacity(tiles.len());
         let mut batched: Vec<usize> = Vec::new();
@@ -244,7 +253,7 @@ impl Jpeg {
         }
         for chunk in batched.chunks(batch_len(tiles, output)) {
             // SAFETY: the caller keeps this function's contract.
-            match unsafe { self.decode_batch(engine, tiles, chunk, output, stream) } {
+            match unsafe { self.decode_batch(engine, tiles, chunk, output, stream, wait) } {
                 Ok(left) => single.extend(left),
                 // One bad tile fails the whole call, which does not say which it was.
                 Err(_) => single.extend(chunk),
@@ -253,7 +262,7 @@ impl Jpeg {
         for index in single {
             let (Some(tile), Some(result)) = (tiles.get(index), results.get_mut(index)) else { continue };
             // SAFETY: the caller keeps this function's contract.
-            *result = unsafe { self.decode_one(tile, output, stream) }.map_err(Refused::from);
+            *result = unsafe { self.decode_one(tile, output, stream, wait) };
         }
         results
     }
@@ -264,7 +273,7 @@ impl Jpeg {
     /// The CUDA context is current and the stream has passed all work queued by [`Self::decode`].
     pub unsafe fn forget(&self, stream: RawStream) {
         let mut lanes = lock(&self.lanes);
-        for engine in [Engine::Host, Engine::Kernels, Engine::Hardware] {
+        for engine in [Engine::Host, Engine::Hardware] {
             if let Some(lane) = lanes.remove(&(stream as usize, engine)) {
                 self.destroy(&lock(&lane));
             }
@@ -275,7 +284,7 @@ impl Jpeg {
     fn inspect(&self, tile: &Tile<'_>, output: Output) -> Result<Frame, Refused> {
         let frame = Frame::parse(tile.bytes)?;
         frame.check(tile, output)?;
-        check_room(tile, output)?;
+        check_room(tile)?;
         let handle = self.handle(Engine::Host)?;
         let (mut components, mut subsampling) = (0, 0);
         let (mut widths, mut heights) = ([0; sys::MAX_COMPONENT], [0; sys::MAX_COMPONENT]);
@@ -316,7 +325,8 @@ impl Jpeg {
         chosen: &[usize],
         output: Output,
         stream: RawStream,
-    ) -> Result<Vec<usize>, CallError> {
+        wait: Wait<'_>,
+    ) -> Result<Vec<usize>, Refused> {
         let handle = self.handle(engine)?;
         let lane = self.lane(engine, stream)?;
         let mut lane = lock(&lane);
@@ -335,14 +345,14 @@ impl Jpeg {
         if data.is_empty() {
             return Ok(left);
         }
+        let state = lane.free_state(stream, wait)?;
         let shape = (data.len(), output.format());
         if lane.shape != Some(shape) {
             lane.shape = None;
             let count = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
             // SAFETY: handle and state are alive, and this thread holds the state's mutex.
-            let status = unsafe {
-                (self.table.nvjpegDecodeBatchedInitialize)(handle.0, lane.state.0, count, 1, output.format())
-            };
+            let status =
+                unsafe { (self.table.nvjpegDecodeBatchedInitialize)(handle.0, state.0, count, 1, output.format()) };
             check("nvjpegDecodeBatchedInitialize", status)?;
             lane.shape = Some(shape);
         }
@@ -351,7 +361,7 @@ impl Jpeg {
         let status = unsafe {
             (self.table.nvjpegDecodeBatched)(
                 handle.0,
-                lane.state.0,
+                state.0,
                 data.as_ptr(),
                 lens.as_ptr(),
                 images.as_mut_ptr(),
@@ -385,17 +395,24 @@ impl Jpeg {
     ///
     /// # Safety
     /// As [`Self::decode`]; the tile was inspected.
-    unsafe fn decode_one(&self, tile: &Tile<'_>, output: Output, stream: RawStream) -> Result<(), CallError> {
+    unsafe fn decode_one(
+        &self,
+        tile: &Tile<'_>,
+        output: Output,
+        stream: RawStream,
+        wait: Wait<'_>,
+    ) -> Result<(), Refused> {
         let handle = self.handle(Engine::Host)?;
         let lane = self.lane(Engine::Host, stream)?;
-        let lane = lock(&lane);
+        let mut lane = lock(&lane);
+        let state = lane.free_state(stream, wait)?;
         let mut image = image(tile, output);
         // SAFETY: handle and state are alive and this thread holds the state's mutex; inspection made sure that the
         // image fits its planes, and the caller vouches for those and for the bytes until the stream has passed.
         let status = unsafe {
             (self.table.nvjpegDecode)(
                 handle.0,
-                lane.state.0,
+                state.0,
                 tile.bytes.as_ptr(),
                 tile.bytes.len(),
                 output.format(),
@@ -403,7 +420,8 @@ impl Jpeg {
                 stream,
             )
         };
-        check("nvjpegDecode", status)
+        check("nvjpegDecode", status)?;
+        Ok(())
     }
 
     fn handle(&self, engine: Engine) -> Result<Handle, CallError> {
@@ -414,8 +432,7 @@ impl Jpeg {
         let (backend, flags) = match engine {
             // Interpolated chroma is what libjpeg writes, and so what the host decoder gives.
             Engine::Host => (sys::BACKEND_HYBRID, sys::FLAG_INTERPOLATE_CHROMA),
-            Engine::Kernels => (sys::BACKEND_GPU_HYBRID, sys::FLAG_INTERPOLATE_CHROMA),
-            Engine::Hardware => (sys::BACKEND_HARDWARE, 0),
+            Engine::Hardware => (sys::BACKEND_HARDWARE, sys::FLAG_INTERPOLATE_CHROMA),
         };
         let handle = self.create(backend, flags)?;
         handles.insert(engine, handle);
@@ -435,18 +452,26 @@ impl Jpeg {
         if let Some(lane) = lanes.get(&(stream as usize, engine)) {
             return Ok(Arc::clone(lane));
         }
-        let (mut state, mut jpeg) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the handle is alive; `state` is writable for the length of the call.
-        let status = unsafe { (self.table.nvjpegJpegStateCreate)(handle.0, &raw mut state) };
-        check("nvjpegJpegStateCreate", status)?;
+        let mut jpeg = ptr::null_mut();
         // SAFETY: the handle is alive; `jpeg` is writable for the length of the call.
         let status = unsafe { (self.table.nvjpegJpegStreamCreate)(handle.0, &raw mut jpeg) };
-        if status != sys::SUCCESS {
-            // SAFETY: the state was created above and nothing else knows of it.
-            unsafe { (self.table.nvjpegJpegStateDestroy)(state) };
-        }
         check("nvjpegJpegStreamCreate", status)?;
-        let lane = Arc::new(Mutex::new(Lane { state: Handle(state), jpeg: Handle(jpeg), shape: None }));
+        let mut lane = Lane { states: Vec::new(), used: 0, jpeg: Handle(jpeg), shape: None };
+        let wanted = match engine {
+            Engine::Host => HOST_STATES,
+            Engine::Hardware => 1,
+        };
+        for _ in 0..wanted {
+            let mut state = ptr::null_mut();
+            // SAFETY: the handle is alive; `state` is writable for the length of the call.
+            let status = unsafe { (self.table.nvjpegJpegStateCreate)(handle.0, &raw mut state) };
+            if let Err(error) = check("nvjpegJpegStateCreate", status) {
+                self.destroy(&lane);
+                return Err(error);
+            }
+            lane.states.push(Handle(state));
+        }
+        let lane = Arc::new(Mutex::new(lane));
         lanes.insert((stream as usize, engine), Arc::clone(&lane));
         Ok(lane)
     }
@@ -455,8 +480,10 @@ impl Jpeg {
     fn destroy(&self, lane: &Lane) {
         // SAFETY: the object was created by this library and is destroyed once, its lane being out of the map.
         unsafe { (self.table.nvjpegJpegStreamDestroy)(lane.jpeg.0) };
-        // SAFETY: as above; that no queued work uses the state is the contract of `forget` and of dropping.
-        unsafe { (self.table.nvjpegJpegStateDestroy)(lane.state.0) };
+        for state in &lane.states {
+            // SAFETY: as above; that no queued work uses the state is the contract of `forget` and of dropping.
+            unsafe { (self.table.nvjpegJpegStateDestroy)(state.0) };
+        }
     }
 }
 
@@ -489,7 +516,7 @@ fn check(call: &'static str, status: sys::Status) -> Result<(), CallError> {
 fn image(tile: &Tile<'_>, output: Output) -> sys::Image {
     let mut image = sys::Image { channel: [ptr::null_mut(); sys::MAX_COMPONENT], pitch: [0; sys::MAX_COMPONENT] };
     let slots = image.channel.iter_mut().zip(&mut image.pitch);
-    for ((channel, pitch), &plane) in slots.zip(tile.planes.iter().take(output.planes())) {
+    for ((channel, pitch), &plane) in slots.zip(tile.planes.iter().take(output.components())) {
         *channel = plane as *mut u8;
         *pitch = tile.pitch;
     }
@@ -503,14 +530,19 @@ fn batch_len(tiles: &[Tile<'_>], output: Output) -> usize {
     (MAX_BATCH_SAMPLES / largest.max(1)).clamp(1, MAX_BATCH)
 }
 
-fn check_room(tile: &Tile<'_>, output: Output) -> Result<(), Refused> {
-    let row = (tile.width as usize).checked_mul(output.components() / output.planes());
+fn check_room(tile: &Tile<'_>) -> Result<(), Refused> {
     let needed = tile.pitch.checked_mul(tile.height as usize);
-    let fits = row.is_some_and(|row| row <= tile.pitch) && needed.is_some_and(|needed| needed <= tile.plane_len);
+    let fits = tile.width as usize <= tile.pitch && needed.is_some_and(|needed| needed <= tile.plane_len);
     if fits {
         return Ok(());
     }
     Err(Refused::Room { len: tile.plane_len, pitch: tile.pitch, height: tile.height })
+}
+
+/// Whether a stream ends in an end-of-image marker, bytes that only pad it aside.
+fn ends_in_marker(bytes: &[u8]) -> bool {
+    let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.get(..len).is_some_and(|bytes| bytes.ends_with(&[0xFF, 0xD9]))
 }
 
 fn mismatch(found: (i64, i64, i64), wanted: (i64, i64, i64)) -> Refused {
@@ -602,8 +634,9 @@ impl Frame {
     }
 
     fn check(&self, tile: &Tile<'_>, output: Output) -> Result<(), Refused> {
-        if !matches!(self.process, 0xC0..=0xC2) {
-            return Err(Refused::Kind("neither baseline nor progressive"));
+        // The library has another transform for progressive streams, whose samples are further from the host decoder's.
+        if !matches!(self.process, 0xC0 | 0xC1) {
+            return Err(Refused::Kind("neither baseline nor extended sequential"));
         }
         if self.precision != 8 {
             return Err(Refused::Kind("samples of other than 8 bits"));
@@ -619,14 +652,27 @@ impl Frame {
         }
         match output {
             // A TIFF's photometric interpretation overrules the markers; nvJPEG goes by the markers.
-            Output::RgbInterleaved | Output::RgbPlanar if self.looks_like_rgb() => {
+            Output::RgbPlanar if self.looks_like_rgb() => {
                 Err(Refused::Kind("the file says YCbCr, the stream's markers say RGB"))
             }
             Output::StoredPlanar if samplings().any(|sampling| sampling != self.components[0].1) => {
                 Err(Refused::Kind("stored components of different sizes"))
             }
+            // Where chroma is coarser than that the host decoder repeats it, and nvJPEG does otherwise.
+            Output::RgbPlanar if !self.has_common_subsampling() => {
+                Err(Refused::Kind("chroma subsampled in an unusual way"))
+            }
+            // A stream that was cut off is the host decoder's to word: nvJPEG fills the rest with grey.
+            _ if !ends_in_marker(tile.bytes) => Err(Refused::Kind("no end of image")),
             _ => Ok(()),
         }
+    }
+
+    /// Whether luma is full size and both chromas are full or half of it each way.
+    fn has_common_subsampling(&self) -> bool {
+        let [(_, luma), (_, blue), (_, red)] = *self.components.as_slice() else { return false };
+        let halves = |full: u8, part: u8| full == part || full == part * 2;
+        blue == red && halves(luma >> 4, blue >> 4) && halves(luma & 15, blue & 15)
     }
 }
 
@@ -645,7 +691,7 @@ mod tests {
         for &(id, sampling) in components {
             bytes.extend([id, sampling, 0]);
         }
-        bytes.extend([0xFF, 0xDA, 0, 2]);
+        bytes.extend([0xFF, 0xDA, 0, 2, 0xFF, 0xD9]);
         bytes
     }
 
@@ -662,8 +708,8 @@ mod tests {
 
     #[test]
     fn takes_what_the_file_promises() {
-        assert_eq!(verdict(&stream(&[], 0xC0, 8, (64, 32), &YCC), Output::RgbInterleaved), Ok(()));
-        assert_eq!(verdict(&stream(&[], 0xC2, 8, (64, 32), &[(1, 0x11)]), Output::Grey), Ok(()));
+        assert_eq!(verdict(&stream(&[], 0xC0, 8, (64, 32), &YCC), Output::RgbPlanar), Ok(()));
+        assert_eq!(verdict(&stream(&[], 0xC1, 8, (64, 32), &[(1, 0x11)]), Output::Grey), Ok(()));
         assert_eq!(verdict(&stream(&[0xFF, 0xFF], 0xC0, 8, (64, 32), &FULL), Output::StoredPlanar), Ok(()));
     }
 
@@ -676,8 +722,19 @@ mod tests {
     }
 
     #[test]
-    fn declines_twelve_bits_lossless_and_arithmetic_coding() {
-        for (process, precision) in [(0xC1, 12), (0xC3, 8), (0xC9, 8)] {
+    fn declines_streams_that_are_cut_off_and_chroma_that_is_coarser_than_half() {
+        let whole = stream(&[], 0xC0, 8, (64, 32), &YCC);
+        assert!(matches!(verdict(&whole[..whole.len() - 1], Output::RgbPlanar), Err(Refused::Kind(_))));
+        assert_eq!(verdict(&[&whole[..], &[0, 0]].concat(), Output::RgbPlanar), Ok(()));
+        for luma in [0x41, 0x44, 0x12, 0x22, 0x21, 0x11] {
+            let bytes = stream(&[], 0xC0, 8, (64, 32), &[(1, luma), (2, 0x11), (3, 0x11)]);
+            assert_eq!(verdict(&bytes, Output::RgbPlanar).is_ok(), luma >> 4 <= 2 && luma & 15 <= 2, "{luma:x}");
+        }
+    }
+
+    #[test]
+    fn declines_twelve_bits_progressive_lossless_and_arithmetic_coding() {
+        for (process, precision) in [(0xC1, 12), (0xC2, 8), (0xC3, 8), (0xC9, 8)] {
             let bytes = stream(&[], process, precision, (64, 32), &YCC);
             assert!(matches!(verdict(&bytes, Output::RgbPlanar), Err(Refused::Kind(_))));
         }
@@ -703,7 +760,7 @@ mod tests {
     #[test]
     fn every_cut_of_a_header_is_an_error_and_never_a_panic() {
         let bytes = stream(&[0xFF, 0xE0, 0, 7, b'J', b'F', b'I', b'F', 0], 0xC0, 8, (64, 32), &YCC);
-        for len in 0..bytes.len() {
+        for len in 0..bytes.len() - 2 {
             assert!(Frame::parse(&bytes[..len]).is_err(), "{len}");
         }
         assert!(Frame::parse(&[0xFF, 0xD8, 0xFF, 0xC0, 0, 0, 0, 0]).is_err());
@@ -714,18 +771,17 @@ mod tests {
     fn batches_shrink_as_tiles_grow_and_never_to_nothing() {
         let len = |side| batch_len(&[Tile { width: side, height: side, ..tile(&[]) }], Output::RgbPlanar);
         assert_eq!(len(16), MAX_BATCH);
-        assert!(len(4096) < MAX_BATCH && len(4096) * 3 << 24 <= MAX_BATCH_SAMPLES);
+        assert!(len(4096) < MAX_BATCH && (len(4096) * 3) << 24 <= MAX_BATCH_SAMPLES);
         assert_eq!(len(u32::MAX), 1);
         assert_eq!(batch_len(&[], Output::Grey), MAX_BATCH);
     }
 
     #[test]
     fn a_plane_too_short_by_one_byte_or_a_pitch_below_the_row_is_refused() {
-        let room = |pitch, plane_len, output| check_room(&Tile { pitch, plane_len, ..tile(&[]) }, output);
-        assert_eq!(room(192, 192 * 32, Output::RgbInterleaved), Ok(()));
-        assert!(room(192, 192 * 32 - 1, Output::RgbInterleaved).is_err());
-        assert!(room(191, 192 * 32, Output::RgbInterleaved).is_err());
-        assert_eq!(room(64, 64 * 32, Output::RgbPlanar), Ok(()));
-        assert!(room(usize::MAX, usize::MAX, Output::Grey).is_err());
+        let room = |pitch, plane_len| check_room(&Tile { pitch, plane_len, ..tile(&[]) });
+        assert_eq!(room(64, 64 * 32), Ok(()));
+        assert!(room(64, 64 * 32 - 1).is_err());
+        assert!(room(63, 64 * 32).is_err());
+        assert!(room(usize::MAX, usize::MAX).is_err());
     }
 }

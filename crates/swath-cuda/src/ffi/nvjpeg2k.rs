@@ -1,8 +1,7 @@
 //! nvJPEG2000: tiles of JPEG 2000, given as host bytes (bare codestreams or JP2 boxes), into planes of device memory.
 //!
-//! A decode state and the parsed stream it works on stay in use until the device is done with them, and the library
-//! offers no way to ask. So each CUDA stream of the caller has its own pair, tiles take the streams in turn, and only a
-//! stream that comes round again is waited for: with n streams, n tiles are under way.
+//! A decode state and the parsed stream it works on, a lane, stay in use until the device is done with them, and the
+//! library offers no way to ask. So each CUDA stream of the caller has several, and the caller knows which are free.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -13,7 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::library::{Absent, CallError, Library, Names, RawStream, Search};
 use super::sys::nvjpeg2k as sys;
 
-const NAMES: Names = Names { label: "nvJPEG2000", files: &["libnvjpeg2k.so.0"], wheels: &["nvidia/nvjpeg2k/lib"] };
+/// What is known of a codestream from its main header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outline {
+    /// It was stored with loss: decoders may differ in the last bit.
+    pub has_loss: bool,
+    /// It goes on to its end marker, part by part.
+    pub is_whole: bool,
+}
+
+const NAMES: Names = Names {
+    label: "nvJPEG2000",
+    files: &["libnvjpeg2k.so.0"],
+    wheels: &["nvidia/nvjpeg2k/lib"],
+    landmark: c"nvjpeg2kCreateSimple",
+};
 
 /// The version whose header our table was checked against; later ones keep the file's version number and so the
 /// functions.
@@ -110,19 +123,13 @@ pub enum Refused {
     /// The planes are too few, too short or too narrow for the tile.
     #[error("the output planes are too small for the tile")]
     Room,
-    /// The stream could not be waited for.
-    #[error("waiting for the stream failed: {0}")]
-    Wait(String),
-    /// No CUDA stream was given to decode on.
-    #[error("no stream to decode on")]
-    NoStream,
     /// The library refused it.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
-/// nvJPEG2000, loaded, with the decode states of one CUDA context: one for each stream, each keeping device memory for
-/// the largest tile it has met. [`Self::forget`] gives it back.
+/// nvJPEG2000, loaded, with the decode states of one CUDA context: several for each stream, each keeping device memory
+/// for the largest tile it has met. [`Self::forget`] gives it back.
 #[derive(Debug)]
 pub struct Jpeg2000 {
     library: Library,
@@ -130,8 +137,11 @@ pub struct Jpeg2000 {
     version: String,
     /// Made on first use; a failure is not kept, since memory may be short only for a while.
     handle: Mutex<Option<Handle>>,
-    lanes: Mutex<HashMap<usize, Arc<Mutex<Lane>>>>,
+    lanes: Mutex<Lanes>,
 }
+
+/// By stream and number.
+type Lanes = HashMap<(usize, usize), Arc<Mutex<Lane>>>;
 
 /// A pointer the library owns the meaning of.
 #[derive(Debug, Clone, Copy)]
@@ -143,13 +153,11 @@ unsafe impl Send for Handle {}
 // SAFETY: as above; only the library handle is ever shared.
 unsafe impl Sync for Handle {}
 
-/// What decoding on one stream keeps from tile to tile.
+/// What decoding keeps from tile to tile.
 #[derive(Debug)]
 struct Lane {
     state: Handle,
     codestream: Handle,
-    /// Work that uses the two above was queued and not yet waited for.
-    is_busy: bool,
 }
 
 impl Jpeg2000 {
@@ -198,65 +206,29 @@ impl Jpeg2000 {
         Ok(())
     }
 
-    /// Decodes tiles on `streams` in turn; one result for each, in their order. `wait` synchronises a stream and is
-    /// called before a stream takes its next tile; the last tile of each is still under way at return.
+    /// Queues one tile on `stream`, in the lane of that number, which is made where there is none yet.
     ///
-    /// May be called from several threads at once, with streams of their own each.
+    /// May be called from several threads at once, with a stream each.
+    ///
+    /// # Errors
+    /// When the stream is not what the file promises, or the library refuses it.
     ///
     /// # Safety
-    /// The CUDA context is current and always the same one for this `Jpeg2000`. Until the streams have passed this
-    /// work, the tiles' bytes stay as they are and their planes are `plane_len` bytes of device memory that nothing
-    /// else touches. `wait` returns `Ok` only when the stream has passed everything queued on it. A stream given here
-    /// is synchronised and [forgotten](Self::forget) before it is destroyed.
-    #[must_use]
+    /// The CUDA context is current and always the same one for this `Jpeg2000`. Until the stream has passed this work,
+    /// the tile's bytes stay as they are and its planes are `plane_len` bytes of device memory that nothing else
+    /// touches. The stream has passed whatever was queued in this lane before. A stream given here is synchronised and
+    /// [forgotten](Self::forget) before it is destroyed.
     pub unsafe fn decode(
-        &self,
-        tiles: &[Tile<'_>],
-        expected: Expected,
-        streams: &[RawStream],
-        wait: &dyn Fn(RawStream) -> Result<(), String>,
-    ) -> Vec<Result<(), Refused>> {
-        let mut turns = streams.iter().copied().cycle();
-        tiles
-            .iter()
-            .map(|tile| {
-                let stream = turns.next().ok_or(Refused::NoStream)?;
-                // SAFETY: the caller keeps this function's contract.
-                unsafe { self.decode_one(tile, expected, stream, wait) }
-            })
-            .collect()
-    }
-
-    /// Gives back what decoding on `stream` kept, device memory included.
-    ///
-    /// # Safety
-    /// The CUDA context is current and the stream has passed all work queued by [`Self::decode`].
-    pub unsafe fn forget(&self, stream: RawStream) {
-        let lane = lock(&self.lanes).remove(&(stream as usize));
-        if let Some(lane) = lane {
-            self.destroy(&lock(&lane));
-        }
-    }
-
-    /// Queues one tile.
-    ///
-    /// # Safety
-    /// As [`Self::decode`].
-    unsafe fn decode_one(
         &self,
         tile: &Tile<'_>,
         expected: Expected,
         stream: RawStream,
-        wait: &dyn Fn(RawStream) -> Result<(), String>,
+        lane: usize,
     ) -> Result<(), Refused> {
         check_room(tile, expected)?;
         let handle = self.handle()?;
-        let lane = self.lane(handle, stream)?;
-        let mut lane = lock(&lane);
-        if lane.is_busy {
-            wait(stream).map_err(Refused::Wait)?;
-            lane.is_busy = false;
-        }
+        let lane = self.lane(handle, stream, lane)?;
+        let lane = lock(&lane);
         // SAFETY: handle and codestream are alive, this thread holds the mutex of the latter, no queued work uses it,
         // and the bytes are readable for their length.
         let status = unsafe {
@@ -273,8 +245,6 @@ impl Jpeg2000 {
             pixel_type: expected.sample.pixel_type(),
             components: expected.components,
         };
-        // Even a call that fails may have queued something first.
-        lane.is_busy = true;
         // SAFETY: handle, state and codestream are alive and this thread holds the mutex of the last two; both arrays
         // hold one element for each component (`check_room`), inspection made sure that the image fits the planes, and
         // the caller vouches for those and for the bytes until the stream has passed. Null parameters ask for the whole
@@ -291,6 +261,20 @@ impl Jpeg2000 {
         };
         check("nvjpeg2kDecodeImage", status)?;
         Ok(())
+    }
+
+    /// Gives back what decoding on `stream` kept, device memory included.
+    ///
+    /// # Safety
+    /// The CUDA context is current and the stream has passed all work queued by [`Self::decode`].
+    pub unsafe fn forget(&self, stream: RawStream) {
+        lock(&self.lanes).retain(|(user, _), lane| {
+            let stays = *user != stream as usize;
+            if !stays {
+                self.destroy(&lock(lane));
+            }
+            stays
+        });
     }
 
     /// Everything that can be said against a parsed stream before its coded data is looked at.
@@ -324,9 +308,9 @@ impl Jpeg2000 {
         Ok(Handle(handle))
     }
 
-    fn lane(&self, handle: Handle, stream: RawStream) -> Result<Arc<Mutex<Lane>>, CallError> {
+    fn lane(&self, handle: Handle, stream: RawStream, number: usize) -> Result<Arc<Mutex<Lane>>, CallError> {
         let mut lanes = lock(&self.lanes);
-        if let Some(lane) = lanes.get(&(stream as usize)) {
+        if let Some(lane) = lanes.get(&(stream as usize, number)) {
             return Ok(Arc::clone(lane));
         }
         let state = self.create_state(handle)?;
@@ -338,9 +322,8 @@ impl Jpeg2000 {
             unsafe { (self.table.nvjpeg2kDecodeStateDestroy)(state.0) };
         }
         check("nvjpeg2kStreamCreate", status)?;
-        let lane = Lane { state, codestream: Handle(codestream), is_busy: false };
-        let lane = Arc::new(Mutex::new(lane));
-        lanes.insert(stream as usize, Arc::clone(&lane));
+        let lane = Arc::new(Mutex::new(Lane { state, codestream: Handle(codestream) }));
+        lanes.insert((stream as usize, number), Arc::clone(&lane));
         Ok(lane)
     }
 
@@ -364,7 +347,7 @@ impl Jpeg2000 {
 /// The streams given to [`Jpeg2000::decode`] must have passed its work by then, as [`Jpeg2000::forget`] asks for each.
 impl Drop for Jpeg2000 {
     fn drop(&mut self) {
-        for (_, lane) in std::mem::take(&mut *lock(&self.lanes)) {
+        for lane in std::mem::take(&mut *lock(&self.lanes)).into_values() {
             self.destroy(&lock(&lane));
         }
         if let Some(handle) = lock(&self.handle).take() {
@@ -385,6 +368,46 @@ fn check(call: &'static str, status: sys::Status) -> Result<(), CallError> {
     }
     let text = usize::try_from(status).ok().and_then(|index| sys::STATUS_NAMES.get(index)).unwrap_or(&"unknown status");
     Err(CallError { call, status: status.into(), text: (*text).to_owned() })
+}
+
+impl Outline {
+    /// Walks the markers of a codestream, which a JP2 file may be around. Every step moves forward, so the work is
+    /// bounded by the stream's length.
+    pub fn of(bytes: &[u8]) -> Self {
+        const START: [u8; 4] = [0xFF, 0x4F, 0xFF, 0x51];
+        let none = Self { has_loss: false, is_whole: false };
+        let Some(start) = bytes.windows(START.len()).position(|window| window == START) else { return none };
+        let stream = bytes.get(start..).unwrap_or_default();
+        let word = |at: usize| stream.get(at..at + 2).map_or(0, |pair| u16::from_be_bytes([pair[0], pair[1]]));
+        let (mut at, mut has_loss) = (2_usize, false);
+        let long = |at: usize| u64::from(word(at)) << 16 | u64::from(word(at + 2));
+        // SIZ: far corner of the image at 8, size of tiles at 24, where their grid begins at 32.
+        let across = |axis: usize| long(8 + axis).saturating_sub(long(32 + axis)).div_ceil(long(24 + axis).max(1));
+        let tiles = across(0).saturating_mul(across(4));
+        loop {
+            let len = usize::from(word(at + 2)).max(2);
+            match word(at) {
+                // SOT: where the part ends, from its first byte on; 0 is up to the end of the stream.
+                0xFF90 => {
+                    let part = long(at + 6) as usize;
+                    match part {
+                        _ if u64::from(word(at + 4)) >= tiles => return Self { has_loss, is_whole: false },
+                        0 => return Self { has_loss, is_whole: stream.ends_with(&[0xFF, 0xD9]) },
+                        1..14 => return Self { has_loss, is_whole: false },
+                        _ => at = at.saturating_add(part),
+                    }
+                    continue;
+                }
+                0xFFD9 => return Self { has_loss, is_whole: true },
+                // COD and COC end in the code blocks' shape and style, the transform, and sizes of precincts if any.
+                0xFF52 => has_loss |= stream.get(at + 13) == Some(&0),
+                0xFF53 => has_loss = true,
+                0xFF4F..=0xFF6F => {}
+                _ => return Self { has_loss, is_whole: false },
+            }
+            at = at.saturating_add(2 + len);
+        }
+    }
 }
 
 fn check_room(tile: &Tile<'_>, expected: Expected) -> Result<(), Refused> {
@@ -435,6 +458,28 @@ mod tests {
     }
 
     const EXPECTED: Expected = Expected { sample: Sample::U16, components: 1 };
+
+    #[test]
+    fn an_outline_tells_loss_and_a_stream_that_was_cut_off() {
+        let mut stream = vec![0xFF, 0x4F, 0xFF, 0x51, 0, 41, 0, 0];
+        for number in [64_u32, 32, 0, 0, 64, 32, 0, 0] {
+            stream.extend(number.to_be_bytes());
+        }
+        stream.extend([0, 1, 7, 1, 1]);
+        stream.extend([0xFF, 0x52, 0, 12, 0, 0, 0, 1, 0, 5, 4, 4, 0, 1]);
+        let transform = stream.len() - 1;
+        stream.extend([0xFF, 0x90, 0, 10, 0, 0, 0, 0, 0, 16, 0, 1, 0xFF, 0x93, 7, 7, 0xFF, 0xD9]);
+        assert_eq!(Outline::of(&stream), Outline { has_loss: false, is_whole: true });
+        assert_eq!(Outline::of(&[&b"boxes around it"[..], &stream].concat()), Outline::of(&stream));
+        for len in 0..stream.len() {
+            assert!(!Outline::of(&stream[..len]).is_whole, "{len}");
+        }
+        let mut elsewhere = stream.clone();
+        elsewhere[transform + 6] = 1;
+        assert!(!Outline::of(&elsewhere).is_whole, "a part of a tile that there is not");
+        stream[transform] = 0;
+        assert!(Outline::of(&stream).has_loss);
+    }
 
     #[test]
     fn planes_too_short_too_narrow_or_too_few_are_refused() {

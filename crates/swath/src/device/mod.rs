@@ -2,18 +2,25 @@
 //!
 //! `Cuda` means the GPU and nothing else; `Auto` steps down and says so, in the report that comes with the samples.
 
+mod mask;
 mod plan;
 mod raster;
 mod run;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    fs::File,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use swath_cuda::{
-    DeviceError, Gpu, GpuOptions, TileStatus,
+    DeviceError, Gpu, GpuOptions,
     decode::{Decoder, Plan},
     rule::{Output, Way},
 };
-use swath_tiff::Window;
+use swath_tiff::{Compression, Window};
 
 pub use raster::{CudaArray, DeviceRaster, DeviceReport};
 
@@ -79,7 +86,9 @@ const RETRIES: u32 = 4;
 /// # Errors
 /// When there is none; the reason is kept and given again.
 pub fn default_gpu() -> Result<Arc<Gpu>, DeviceError> {
-    static OPENED: Mutex<Option<(u32, Result<Arc<Gpu>, DeviceError>)>> = Mutex::new(None);
+    /// The process that opened it, and what came of that.
+    type Opened = (u32, Result<Arc<Gpu>, DeviceError>);
+    static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     match &*opened {
@@ -148,6 +157,8 @@ impl Request<'_> {
                     }
                     Err(error) => self.halves(&window).filter(|_| error.is_out_of_device_memory()).ok_or(error)?,
                 };
+                // Blocks of other sizes would stay in the pool beside those that the halves take.
+                gpu.trim();
                 // The upper half first.
                 left.extend(pieces.into_iter().rev());
             }
@@ -209,12 +220,25 @@ impl Request<'_> {
         window: Window,
         budget: u64,
     ) -> Result<DeviceRaster, Error> {
-        let dataset = self.dataset;
-        let image = self.image;
-        let host = image.host(&dataset.registry, &dataset.limits)?;
+        let host = self.image.host(&self.dataset.registry, &self.dataset.limits)?;
         let mut notices = Vec::new();
         let mode = self.device.mode.unwrap_or(Mode::Cuda);
         let way = choose_way(host.spec(), gpu, mode, &self.device, &mut notices)?;
+        self.try_way(options, gpu, window, budget, way, notices)
+    }
+
+    fn try_way(
+        &self,
+        options: &ReadOptions,
+        gpu: &Arc<Gpu>,
+        window: Window,
+        budget: u64,
+        way: Way,
+        mut notices: Vec<String>,
+    ) -> Result<DeviceRaster, Error> {
+        let dataset = self.dataset;
+        let image = self.image;
+        let host = image.host(&dataset.registry, &dataset.limits)?;
         let wanted = Wanted { image, host, fetch: &dataset.fetch, window, bands: &self.bands, way };
         let rows = wanted.rows()?;
         let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
@@ -236,35 +260,76 @@ impl Request<'_> {
         let fixed = Decoder::fixed_bytes(gpu, &plan, tiles as u64)?;
         let bands = plan::deal(&rows, budget, fixed)?;
         let decoder = Decoder::new(gpu, plan.clone(), tiles, bands.room, bands.halves)?;
+        let direct = if way.uploads_streams() && bands.bands.len() == 1 {
+            direct(dataset.fetch.source.as_file(), gpu, &mut notices)
+        } else {
+            None
+        };
         let job = run::Job {
             fetch: &dataset.fetch,
             image,
             host,
             threads: options.threads.or(dataset.threads).unwrap_or_else(schedule::cores),
             cancel: options.cancel.as_ref(),
+            direct: direct.as_ref(),
+            jpeg_tables: match (way, &image.layout.jpeg_tables) {
+                (Way::Jpeg, Some(field)) => run::table_segments(field),
+                _ => Vec::new(),
+            },
         };
         let refused = run::run(&job, &decoder, &plan, &rows, &bands)?;
-        let may_help = mode != Mode::Cuda || self.device.cpu_decode;
+        let may_help = self.device.mode.unwrap_or(Mode::Cuda) != Mode::Cuda || self.device.cpu_decode;
+        if let (true, true, Some(first)) = (way.decodes_from_host(), may_help, refused.get(MOST_HELPED)) {
+            // All threads at once are better than one tile after the other.
+            notices.push(format!(
+                "tiles are decoded by the CPU into pinned memory: {} of {tiles} were refused by the GPU's library ({})",
+                refused.len(),
+                first.reason
+            ));
+            drop(decoder);
+            return self.try_way(options, gpu, window, budget, Way::Host, notices);
+        }
         let mut helped = 0;
         for tile in &refused {
             // The CPU words the error where there is one, so users meet one set of messages.
             let samples = run::decode_refused(&job, tile)?;
             if !may_help {
-                return Err(refusal(&tile.status).at(&swath_tiff::Place {
+                return Err(refusal(&tile.reason).at(&swath_tiff::Place {
                     offset: Some(tile.unit.range.start),
                     ..image.place_of(tile.unit.index)
                 }));
             }
-            let placement = swath_cuda::decode::Placement { from: (tile.unit.placement.from.0, 0), ..tile.unit.placement };
+            let placement =
+                swath_cuda::decode::Placement { from: (tile.unit.placement.from.0, 0), ..tile.unit.placement };
             decoder.patch(&samples, &[placement])?;
             helped += 1;
         }
         if let Some(first) = refused.first() {
             notices.push(format!(
                 "{helped} of {tiles} tiles were decoded by the CPU: the GPU's decoder refused them ({})",
-                first.status
+                first.reason
             ));
         }
+        if way == Way::Jpeg && helped < tiles as u64 {
+            notices.push(
+                "JPEG tiles are decoded by nvJPEG, whose samples may differ from the CPU's by up to 2 and which does \
+                 not tell of all damage"
+                    .into(),
+            );
+        }
+        if decoder.has_loss() {
+            let detail = "JPEG 2000 tiles are stored with loss, and nvJPEG2000 may round them otherwise than the CPU";
+            notices.push(detail.into());
+        }
+        let storage = match &direct {
+            _ if way.decodes_from_host() => "host memory",
+            Some(direct) if !direct.failed.load(Ordering::Relaxed) => direct.file.storage(),
+            Some(_) => {
+                notices.push("cuFile failed to read the file, which was read by way of pinned memory".into());
+                PINNED
+            }
+            None => PINNED,
+        };
         let kernels = if plan.timed { Some(decoder.times()?) } else { None };
         let (buffer, counters) = decoder.into_output();
         let on_host = if way == Way::Host { tiles as u64 } else { helped };
@@ -282,6 +347,7 @@ impl Request<'_> {
                 device_tiles: tiles as u64 - on_host,
                 host_tiles: on_host,
                 bands: bands.bands.len() as u32,
+                storage,
                 notices,
                 kernels,
             },
@@ -289,9 +355,26 @@ impl Request<'_> {
     }
 }
 
-fn refusal(status: &TileStatus) -> Error {
+/// Tiles that a library refused and that are then decoded one by one; with more, the CPU decodes all of them.
+const MOST_HELPED: usize = 8;
+
+/// The usual way of bytes to the device.
+const PINNED: &str = "pinned copies";
+
+/// The file as one that the device reads itself, where that is better or was asked for.
+fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<run::Direct> {
+    match gpu.direct_file(file?) {
+        Ok(file) => Some(run::Direct { file: file?, failed: AtomicBool::new(false) }),
+        Err(error) => {
+            notices.push(format!("cuFile was asked for and is not used: {error}"));
+            None
+        }
+    }
+}
+
+fn refusal(reason: &str) -> Error {
     Error::from(DeviceError::Declined(format!(
-        "the GPU's decoder refused this tile ({status}), and the CPU's reads it: allow the CPU to help (Auto)"
+        "the GPU's decoder refused this tile ({reason}), and the CPU's reads it: allow the CPU to help (Auto)"
     )))
 }
 
@@ -320,12 +403,29 @@ fn choose_way(
         }
         Err(_) => {}
     }
+    if matches!(spec.compression, Compression::Jpeg | Compression::Jpeg2000) {
+        match by_picture_library(spec, gpu) {
+            Ok(way) => return Ok(way),
+            Err(reason) => declined = reason,
+        }
+    }
     let reason = declined;
     if mode == Mode::Cuda && !device.cpu_decode {
         return Err(DeviceError::Declined(format!("{reason}; allow the CPU to decode it (Auto)")));
     }
     notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
     Ok(Way::Host)
+}
+
+/// nvJPEG or nvJPEG2000, where it reads such tiles and is there; else why not.
+fn by_picture_library(spec: &swath_codec::TileSpec, gpu: &Gpu) -> Result<Way, String> {
+    let way = Way::by_picture_library(spec).map_err(|error| error.to_string())?;
+    let (name, found) = match way {
+        Way::Jpeg => ("nvJPEG", gpu.has_nvjpeg()),
+        _ => ("nvJPEG2000", gpu.has_nvjpeg2000()),
+    };
+    found.map_err(|absent| format!("{} is not decoded on the GPU without {name} ({absent})", spec.compression))?;
+    Ok(way)
 }
 
 impl Error {

@@ -6,7 +6,7 @@ use swath_codec::host::Host;
 use swath_cuda::{
     DeviceError,
     decode::{Footprint, Placement},
-    rule::Way,
+    rule::{PlaneLayout, Way},
 };
 use swath_tiff::{Window, structure::Planar};
 
@@ -87,12 +87,8 @@ impl Wanted<'_> {
                 for ((index, range), cell) in (start..).zip(ranges).zip(&cells) {
                     for (number, target) in (0..).zip(&mut pieces) {
                         let y = number * piece;
-                        let part = Window::new(
-                            cell.inside.x,
-                            cell.inside.y + y,
-                            cell.inside.width,
-                            piece.min(height - y),
-                        );
+                        let part =
+                            Window::new(cell.inside.x, cell.inside.y + y, cell.inside.width, piece.min(height - y));
                         let placement = Placement {
                             from: (part.x, part.y),
                             size: (part.width, part.height),
@@ -101,10 +97,13 @@ impl Wanted<'_> {
                         };
                         match &range {
                             None => {
-                                target.footprint = target.footprint.plus(Footprint::of_sparse());
+                                target.footprint = target.footprint.plus(Footprint::of_sparse(self.placements()));
                                 target.sparse.push(placement);
                             }
-                            Some(range) => target.add(self.way, self.unit(index, range, cell.rows, part, placement)),
+                            Some(range) => {
+                                let unit = self.unit(index, range, cell.rows, part, placement);
+                                target.add(self.way, self.placements(), unit);
+                            }
                         }
                     }
                 }
@@ -112,6 +111,11 @@ impl Wanted<'_> {
             found.append(&mut pieces);
         }
         Ok(found)
+    }
+
+    /// Placements of a tile: one, or one for each plane that a library leaves.
+    fn placements(&self) -> usize {
+        if self.way.decodes_from_host() { self.samples().len() } else { 1 }
     }
 
     /// Rows that are handled together: all of a tile's, unless it is uncompressed and large.
@@ -140,6 +144,10 @@ impl Wanted<'_> {
                 let decoded_len = spec.native_row_len() * part.height as usize;
                 Unit { index, range: range.clone(), rows, wanted, decoded_len, placement: from_top(placement) }
             }
+            Way::Jpeg | Way::Jpeg2000 => {
+                let decoded_len = PlaneLayout::new(spec).tile_len(rows);
+                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement }
+            }
             _ => {
                 let decoded_len = spec.stored_len(self.host.rows_to_decode(rows, wanted.end));
                 Unit { index, range: range.clone(), rows, wanted, decoded_len, placement }
@@ -149,8 +157,8 @@ impl Wanted<'_> {
 }
 
 impl Row {
-    fn add(&mut self, way: Way, unit: Unit) {
-        let need = Footprint::of_tile(way, unit.stream_len(), unit.decoded_len as u64, 1);
+    fn add(&mut self, way: Way, placements: usize, unit: Unit) {
+        let need = Footprint::of_tile(way, unit.stream_len(), unit.decoded_len as u64, placements);
         self.footprint = self.footprint.plus(need);
         self.units.push(unit);
     }
@@ -264,7 +272,10 @@ mod tests {
                 .map(|index| {
                     let a = ((seed >> (index * 3)) & 31) * MIB;
                     let b = ((seed >> (index * 2 + 5)) & 31) * MIB;
-                    Row { footprint: Footprint { compressed: a, decoded: b, tables: 1, temporary: 0 }, ..Row::default() }
+                    Row {
+                        footprint: Footprint { compressed: a, decoded: b, tables: 1, temporary: 0 },
+                        ..Row::default()
+                    }
                 })
                 .collect();
             let budget = ((seed >> 20) & 255) * MIB;

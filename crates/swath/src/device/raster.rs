@@ -25,6 +25,9 @@ pub struct DeviceReport {
     pub host_tiles: u64,
     /// Bands of tiles that the read was cut into to fit in memory.
     pub bands: u32,
+    /// How bytes of the file got to the device: `pinned copies`, `cuFile, GPUDirect`, `cuFile, compatibility mode`, or
+    /// `host memory` where a library of NVIDIA reads them there itself.
+    pub storage: &'static str,
     /// What was done otherwise than asked, and why: one line each.
     pub notices: Vec<String>,
     /// What the kernels took, where that was asked for.
@@ -49,6 +52,9 @@ impl DeviceReport {
         sum.peak_bytes = sum.peak_bytes.max(more.peak_bytes);
         if self.device.is_empty() {
             self.device.clone_from(&other.device);
+        }
+        if self.storage.is_empty() {
+            self.storage = other.storage;
         }
         self.device_tiles += other.device_tiles;
         self.host_tiles += other.host_tiles;
@@ -159,8 +165,11 @@ impl DeviceRaster {
     /// for: the read is done.
     ///
     /// # Errors
-    /// When samples are pairs of integers, which nobody else has.
+    /// When samples are pairs of integers or of half floats, which the interface has no name for.
     pub fn cuda_array(&self) -> Result<CudaArray, Error> {
+        if self.sample == SampleType::CF16 {
+            return Err(Error::usage("samples are pairs of half floats, which NumPy has no type for"));
+        }
         let kind = match dlpack_type(self.sample)?.code {
             0 => 'i',
             1 => 'u',

@@ -2,15 +2,19 @@
 //! them, and the host waits once, at the end.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     ops::Range,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use swath_codec::{Scratch, host::Host, memory::Buffer};
 use swath_cuda::{
     CHUNK, DeviceError, TileStatus,
     decode::{Band, Decoder, Plan, Uploader},
+    gpu::DirectFile,
     rule::Way,
 };
 use swath_io::{
@@ -33,8 +37,9 @@ const SMALL: u64 = 32 << 10;
 const GAP: u64 = 16 << 10;
 /// Least bytes of a task: below, starting a copy costs more than the copy.
 const LEAST_TASK: usize = 256 << 10;
-/// Groups that a read is launched in: each waits for its own copies only, so kernels begin after an eighth of them.
-const GROUPS: u64 = 8;
+/// Groups that a read is launched in: each waits for its own copies only. Four beat two, eight and sixteen on an H200:
+/// with fewer, kernels begin late; with more, each launch has too few tiles to fill the device.
+const GROUPS: u64 = 4;
 /// Least decoded bytes of a group: smaller launches leave the device idle between them.
 const LEAST_GROUP: u64 = 32 << 20;
 
@@ -45,13 +50,28 @@ pub(super) struct Job<'a> {
     pub(super) host: &'a Host,
     pub(super) threads: usize,
     pub(super) cancel: Option<&'a Cancel>,
+    /// The file, where the device reads it itself.
+    pub(super) direct: Option<&'a Direct>,
+    /// What goes into each tile behind its first marker, for libraries that want whole JPEG streams.
+    pub(super) jpeg_tables: Vec<u8>,
 }
+
+/// A file that the device reads itself, until it does not.
+pub(super) struct Direct {
+    pub(super) file: DirectFile,
+    /// A read of it failed, so that the rest goes the usual way.
+    pub(super) failed: AtomicBool,
+}
+
+/// Units with their bytes, read for a library that takes them on the host.
+type Shelved = Vec<(usize, Vec<u8>)>;
 
 /// Tiles that the device refused, and the bytes it had of them.
 pub(super) struct Refused<'a> {
     pub(super) unit: &'a Unit,
-    pub(super) status: TileStatus,
     pub(super) stream: Option<Vec<u8>>,
+    /// Why, in words.
+    pub(super) reason: String,
 }
 
 /// One pinned chunk's worth of work.
@@ -72,6 +92,8 @@ enum Work {
     Decode(Vec<(usize, usize)>),
     /// A unit that the CPU decodes and that is larger than a chunk.
     DecodeLarge(usize),
+    /// Units that are read and kept for a library.
+    Shelve(Vec<usize>),
 }
 
 impl Task {
@@ -80,6 +102,7 @@ impl Task {
             Work::Read(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
             Work::Decode(units) => units.first().map_or(0, |(unit, _)| *unit),
             Work::DecodeLarge(unit) => *unit,
+            Work::Shelve(units) => units.first().copied().unwrap_or(0),
         }
     }
 }
@@ -95,6 +118,8 @@ struct State {
     tasks: VecDeque<Task>,
     /// Tasks of each group that are not done.
     pending: Vec<usize>,
+    /// Units that were read for a library and are not launched.
+    shelf: HashMap<usize, Vec<u8>>,
     closed: bool,
     /// The error of the first tile that has one.
     error: Option<(u64, Error)>,
@@ -134,17 +159,25 @@ impl Board {
         }
     }
 
-    fn done(&self, group: usize, result: Result<(), (u64, Error)>) {
+    fn done(&self, group: usize, result: Result<Shelved, (u64, Error)>) {
         let mut state = self.lock();
         if let Some(pending) = state.pending.get_mut(group) {
             *pending = pending.saturating_sub(1);
         }
-        if let Err((index, error)) = result
-            && state.error.as_ref().is_none_or(|(first, _)| index < *first)
-        {
-            state.error = Some((index, error));
+        match result {
+            Ok(shelved) => state.shelf.extend(shelved),
+            Err((index, error)) if state.error.as_ref().is_none_or(|(first, _)| index < *first) => {
+                state.error = Some((index, error));
+            }
+            Err(_) => {}
         }
         self.changed.notify_all();
+    }
+
+    /// The bytes of units that were all read.
+    fn take(&self, units: Range<usize>) -> Vec<Vec<u8>> {
+        let mut state = self.lock();
+        units.map(|unit| state.shelf.remove(&unit).unwrap_or_default()).collect()
     }
 
     /// Waits until all tasks of a group are done; tells whether none failed.
@@ -214,9 +247,10 @@ pub(super) fn run<'a>(
         if status == TileStatus::Ok {
             continue;
         }
-        refused.push((number, Refused { unit, status, stream: None }));
+        let reason = decoder.refusal(number).unwrap_or_else(|| status.to_string());
+        refused.push((number, Refused { unit, stream: None, reason }));
     }
-    if !refused.is_empty() && bands.bands.len() == 1 {
+    if !refused.is_empty() && bands.bands.len() == 1 && plan.way.uploads_streams() {
         bring_back(decoder, &last, &mut refused)?;
     }
     Ok(refused.into_iter().map(|(_, refused)| refused).collect())
@@ -269,7 +303,12 @@ fn launch_all(
             if !board.wait_for(started.first_group + group) {
                 return Ok(false);
             }
-            decoder.launch(started.half, &started.band, group)?;
+            if plan.way.decodes_from_host() {
+                let bytes = board.take(started.band.numbers(group));
+                decoder.launch_from_host(started.half, &started.band, group, bytes)?;
+            } else {
+                decoder.launch(started.half, &started.band, group)?;
+            }
             if job.cancel.is_some_and(Cancel::is_cancelled) {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
@@ -305,11 +344,11 @@ fn build(
     first_group: usize,
     threads: usize,
 ) -> (Band, Vec<Task>) {
-    let mut band = Band::new(plan.way, first_unit);
+    let mut band = Band::new(plan, first_unit);
     let units = || rows.iter().flat_map(|row| &row.units);
     let decoded: u64 = units().map(|unit| unit.decoded_len as u64).sum();
     let group_len = if plan.timed { u64::MAX } else { (decoded / GROUPS).max(LEAST_GROUP) };
-    let uploaded = |unit: &Unit| if plan.way.uploads_streams() { unit.stream_len() } else { unit.decoded_len as u64 };
+    let uploaded = |unit: &Unit| if plan.way == Way::Host { unit.decoded_len as u64 } else { unit.stream_len() };
     let bytes: u64 = units().map(uploaded).sum();
     let most = usize::try_from(bytes / (threads as u64 * 4)).unwrap_or(CHUNK).clamp(LEAST_TASK, CHUNK);
     let mut tasks: Vec<Task> = Vec::new();
@@ -354,6 +393,16 @@ fn add_unit(
     most: usize,
 ) {
     let task = |at, len, work| Task { half, group, at, len, work };
+    if way.decodes_from_host() {
+        match open {
+            Some(Task { len: sum, work: Work::Shelve(units), .. }) if *sum + len <= most => {
+                units.push(number);
+                *sum += len;
+            }
+            _ => tasks.extend(open.replace(task(0, len, Work::Shelve(vec![number])))),
+        }
+        return;
+    }
     if len > CHUNK {
         tasks.extend(open.take());
         if !way.uploads_streams() {
@@ -374,7 +423,7 @@ fn add_unit(
             match &mut growing.work {
                 Work::Read(reads) => reads.push((number, unit.range.clone(), inside)),
                 Work::Decode(units) => units.push((number, inside)),
-                Work::DecodeLarge(_) => {}
+                Work::DecodeLarge(_) | Work::Shelve(_) => {}
             }
             return;
         }
@@ -393,6 +442,7 @@ fn add_unit(
 struct Worker {
     scratch: Scratch,
     bytes: Buffer,
+    tiles: Buffer,
 }
 
 impl Worker {
@@ -402,14 +452,17 @@ impl Worker {
         uploader: Uploader<'_>,
         units: &[&Unit],
         task: Task,
-    ) -> Result<(), (u64, Error)> {
+    ) -> Result<Shelved, (u64, Error)> {
         let index_of = |unit: usize| units.get(unit).map_or(0, |unit| unit.index);
         let first = index_of(task.first_unit());
-        if let Work::DecodeLarge(unit) = task.work {
-            return match units.get(unit) {
-                Some(unit) => self.decode_large(job, uploader, unit, task.half, task.at),
-                None => Ok(()),
-            };
+        match &task.work {
+            Work::DecodeLarge(unit) => {
+                let Some(unit) = units.get(*unit) else { return Ok(Vec::new()) };
+                return self.decode_large(job, uploader, unit, task.half, task.at).map(|()| Vec::new());
+            }
+            Work::Shelve(list) => return self.shelve(job, units, list),
+            Work::Read(reads) if read_directly(job, uploader, &task, reads) => return Ok(Vec::new()),
+            Work::Read(_) | Work::Decode(_) => {}
         }
         let mut chunk = uploader.chunk().map_err(|error| (first, error.into()))?;
         match &task.work {
@@ -421,9 +474,31 @@ impl Worker {
                     self.decode(job, unit, place).map_err(|error| (unit.index, error))?;
                 }
             }
-            Work::DecodeLarge(_) => {}
+            Work::DecodeLarge(_) | Work::Shelve(_) => {}
         }
-        uploader.upload(task.half, chunk, task.len, task.at).map_err(|error| (first, error.into()))
+        uploader.upload(task.half, chunk, task.len, task.at).map_err(|error| (first, error.into()))?;
+        Ok(Vec::new())
+    }
+
+    /// Reads units as whole streams.
+    fn shelve(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
+        let (mut reads, mut end) = (Vec::with_capacity(list.len()), 0_usize);
+        for (number, unit) in list.iter().filter_map(|number| Some((*number, units.get(*number)?))) {
+            reads.push((number, unit.range.clone(), end));
+            end = end.saturating_add(usize::try_from(unit.stream_len()).unwrap_or(usize::MAX));
+        }
+        let mut tiles = std::mem::take(&mut self.tiles);
+        let read = self.read(job, units, &reads, tiles.at_least(end));
+        let shelved = read.map(|()| {
+            let bytes = tiles.at_least(end);
+            let tile = |(number, range, at): &(usize, Range<u64>, usize)| {
+                let tile = bytes.get(*at..*at + (range.end - range.start) as usize).unwrap_or_default();
+                (*number, joined(&job.jpeg_tables, tile))
+            };
+            reads.iter().map(tile).collect()
+        });
+        self.tiles = tiles;
+        shelved
     }
 
     fn read(
@@ -447,10 +522,7 @@ impl Worker {
             for merged in coalesce(&ranges, Merge { gap: GAP, max_len: CHUNK as u64 }) {
                 let first = merged.members.first().and_then(|member| reads.get(*member)).map_or(0, |(unit, ..)| *unit);
                 let buffer = self.bytes.at_least((merged.range.end - merged.range.start) as usize);
-                job.fetch
-                    .source
-                    .read_at(merged.range.start, buffer)
-                    .map_err(failed(first, merged.range.start))?;
+                job.fetch.source.read_at(merged.range.start, buffer).map_err(failed(first, merged.range.start))?;
                 for (_, range, at) in merged.members.iter().filter_map(|member| reads.get(*member)) {
                     let from = (range.start - merged.range.start) as usize;
                     let len = (range.end - range.start) as usize;
@@ -507,6 +579,49 @@ impl Worker {
     }
 }
 
+/// Has the device read a task's tiles from the file itself; tells whether it did. Where it cannot, the rest of the read
+/// goes the usual way.
+fn read_directly(job: &Job<'_>, uploader: Uploader<'_>, task: &Task, reads: &[(usize, Range<u64>, usize)]) -> bool {
+    let Some(direct) = job.direct.filter(|direct| !direct.failed.load(Ordering::Relaxed)) else { return false };
+    let each = |(_, range, inside): &(usize, Range<u64>, usize)| {
+        uploader.read(task.half, &direct.file, range.clone(), task.at + inside).is_ok()
+    };
+    let done = reads.iter().all(each);
+    if !done {
+        direct.failed.store(true, Ordering::Relaxed);
+    }
+    done
+}
+
+/// A JPEG tile with the directory's tables behind its first marker.
+fn joined(tables: &[u8], tile: &[u8]) -> Vec<u8> {
+    let (start, rest) = tile.split_at_checked(2).filter(|_| !tables.is_empty()).unwrap_or((tile, &[]));
+    [start, if rest.is_empty() { &[] } else { tables }, rest].concat()
+}
+
+/// The definitions in a JPEGTables field: quantisation and Huffman tables, as segments. Nothing else in it counts.
+pub(super) fn table_segments(field: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(field.len());
+    let mut rest = field.get(2..).unwrap_or_default();
+    while let [0xFF, marker, after @ ..] = rest {
+        match marker {
+            // Fill bytes before a marker.
+            0xFF => rest = rest.get(1..).unwrap_or_default(),
+            0xD9 => break,
+            0x01 | 0xD0..=0xD8 => rest = after,
+            _ => {
+                let len = after.first_chunk().map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
+                let Some(segment) = rest.get(..2 + len).filter(|_| len >= 2) else { break };
+                if matches!(marker, 0xC4 | 0xDB) {
+                    kept.extend_from_slice(segment);
+                }
+                rest = rest.get(2 + len..).unwrap_or_default();
+            }
+        }
+    }
+    kept
+}
+
 /// Decodes the wanted rows of a tile on the CPU: whole samples in native order.
 pub(super) fn decode_rows(
     host: &Host,
@@ -535,4 +650,25 @@ pub(super) fn decode_refused(job: &Job<'_>, refused: &Refused<'_>) -> Result<Arc
     let mut tile = vec![0; len];
     decode_rows(job.host, unit, stream, &mut tile, &mut Scratch::default()).map_err(|error| error.at(&at))?;
     Ok(Arc::new(tile))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_go_behind_the_first_marker_and_only_definitions_do() {
+        let quant = [0xFF, 0xDB, 0, 4, 1, 2];
+        let huffman = [0xFF, 0xC4, 0, 3, 9];
+        let restart = [0xFF, 0xDD, 0, 4, 0, 8];
+        let field = [&[0xFF, 0xD8][..], &quant, &restart, &[0xFF], &huffman, &[0xFF, 0xD9, 7, 7]].concat();
+        let tables = table_segments(&field);
+        assert_eq!(tables, [&quant[..], &huffman].concat());
+        assert_eq!(joined(&tables, &[0xFF, 0xD8, 5, 6]), [&[0xFF, 0xD8][..], &tables, &[5, 6]].concat());
+        assert_eq!(joined(&[], &[0xFF, 0x4F, 5]), [0xFF, 0x4F, 5]);
+        assert_eq!(joined(&tables, &[0xFF]), [0xFF]);
+        for len in 0..field.len() {
+            assert!(tables.starts_with(&table_segments(field.get(..len).unwrap_or_default())), "{len}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The fake driver: built when it is needed, one test at a time, and asked at the end whether everything was given back.
+//! The fake driver: built when it is needed, used by one test at a time, and asked at the end what was not given back.
 #![allow(unsafe_code)]
 
 use std::{

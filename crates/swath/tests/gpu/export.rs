@@ -4,7 +4,7 @@
 use std::{ffi::c_void, sync::Arc};
 
 use swath::{
-    Compression, DeviceRaster, Gpu, Interleave, Mode, ReadOptions, SampleType, Shape, WriteOptions, dlpack,
+    Compression, DeviceRaster, Gpu, GpuOptions, Interleave, Mode, ReadOptions, SampleType, Shape, WriteOptions, dlpack,
 };
 
 use crate::{
@@ -69,8 +69,11 @@ fn raster(gpu: &Arc<Gpu>, sample: SampleType, interleave: Interleave) -> DeviceR
     let options = WriteOptions::default().with_compression(Compression::Deflate);
     let data = cases::samples(shape, &mut Rng::new(2));
     let file = cases::write(shape, &data, &cases::nodata_of(""), &options).unwrap();
-    let options =
-        ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone()).with_interleave(interleave).with_threads(1);
+    let options = ReadOptions::default()
+        .with_device(Mode::Cuda)
+        .with_gpu(gpu.clone())
+        .with_interleave(interleave)
+        .with_threads(1);
     cases::open(&file).unwrap().read_device(&options).unwrap()
 }
 
@@ -168,4 +171,37 @@ fn an_exported_buffer_comes_back_when_it_is_released() {
         // Both hold a result at once, so one more set of buffers may be needed, but not the exported one.
         assert!(third.report().counters.allocations == 0, "{counters:?}");
     });
+}
+
+#[test]
+fn a_context_of_someone_else_is_used_and_left_alone() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("async=1 seed=3", |gpu| {
+        let expected = raster(gpu, SampleType::I16, Interleave::Pixel).to_host().unwrap();
+        for _ in 0..2 {
+            let options = GpuOptions::default().with_driver(driver::path(""));
+            // SAFETY: `gpu` keeps the context alive.
+            let borrowed = unsafe { Gpu::from_context(gpu.context(), &options) }.unwrap();
+            assert_eq!(borrowed.facts(), gpu.facts());
+            let read = raster(&borrowed, SampleType::I16, Interleave::Pixel).to_host().unwrap();
+            assert!(read.bytes() == expected.bytes());
+        }
+        let read = raster(gpu, SampleType::I16, Interleave::Pixel).to_host().unwrap();
+        assert!(read.bytes() == expected.bytes());
+    });
+}
+
+#[test]
+fn the_second_device_is_told_as_such() {
+    let Some(fake) = driver::fake() else { return };
+    fake.script("devices=2");
+    let gpu = Gpu::open(&GpuOptions::default().with_driver(driver::path("")).with_ordinal(1)).unwrap();
+    let raster = raster(&gpu, SampleType::U8, Interleave::Band);
+    let tensor = raster.dlpack().unwrap();
+    // SAFETY: a managed tensor begins with its tensor, and it is alive.
+    assert_eq!(unsafe { *tensor.cast::<Tensor>() }.device, [2, 1]);
+    // SAFETY: it came from `dlpack` and is released once.
+    unsafe { dlpack::release(tensor) };
+    drop((raster, gpu));
+    fake.expect_nothing_left("the second device");
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 fn file(compression: Compression) -> Arc<[u8]> {
-    let shape = Shape { width: 500, height: 470, bands: 3, sample: SampleType::I16 };
+    let shape = Shape { width: 700, height: 670, bands: 3, sample: SampleType::I16 };
     let options = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(64, 48));
     cases::write(shape, &cases::samples(shape, &mut Rng::new(8)), &cases::nodata_of(""), &options).unwrap()
 }
@@ -65,16 +65,37 @@ fn what_the_device_has_not_is_refused_too() {
 }
 
 #[test]
+fn too_little_for_anything_is_a_reason_to_step_down() {
+    let Some(fake) = driver::fake() else { return };
+    let dataset = cases::open(&file(Compression::Lzw)).unwrap();
+    let expected = dataset.read(&ReadOptions::default()).unwrap();
+    for script in ["", "free=100000"] {
+        fake.with(script, |gpu| {
+            let budget = if script.is_empty() { 1000 } else { u64::MAX };
+            let read = dataset.read(&options(gpu, budget).with_device(Mode::Auto)).unwrap();
+            assert!(read.bytes() == expected.bytes());
+            let report = read.report().unwrap();
+            assert!(report.notices.len() == 1 && report.notices[0].starts_with("decoded by the CPU: "), "{report:?}");
+            assert!(report.notices[0].contains("bytes of device memory"), "{report:?}");
+            assert_eq!(fake.count("alloc"), 0);
+            required(&dataset.read(&options(gpu, budget)).map(|_| ()).unwrap_err());
+        });
+    }
+}
+
+#[test]
 fn to_the_host_everything_fits_in_pieces() {
     let Some(fake) = driver::fake() else { return };
     for (seed, compression) in (0..).zip(ON_DEVICE) {
         for interleave in [Interleave::Band, Interleave::Pixel] {
             fake.with(&format!("async=1 seed={seed}"), |gpu| {
                 let dataset = cases::open(&file(compression)).unwrap();
-                let window = Window::new(3, 5, 490, 460);
+                let window = Window::new(3, 5, 690, 660);
                 let plain = ReadOptions::default().with_window(window).with_bands([3, 1]).with_interleave(interleave);
                 let expected = dataset.read(&plain).unwrap();
-                let budget = 700_000;
+                // What a row of tiles takes, and little more.
+                let row = options(gpu, 1).with_window(Window::new(3, 48, 690, 48)).with_bands([3, 1]);
+                let budget = required(&dataset.read_device(&row).unwrap_err()).0 * 5 / 4;
                 let limited = plain.with_device(Mode::Cuda).with_gpu(gpu.clone()).with_max_device_memory(budget);
                 let read = dataset.read(&limited).unwrap();
                 assert!(read.bytes() == expected.bytes(), "{compression} {interleave:?}");
@@ -92,8 +113,7 @@ fn sixty_four_gibibytes_of_nothing_are_read_by_windows() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let source = MemorySource::new("sparse.tif", cases::sparse(131_072, 512));
-        let dataset =
-            OpenOptions::default().with_limits(Limits::none()).open_source(Arc::new(source)).unwrap();
+        let dataset = OpenOptions::default().with_limits(Limits::none()).open_source(Arc::new(source)).unwrap();
         let budget = 64 << 20;
         for (x, y) in [(0, 0), (65_537, 1), (131_072 - 4096, 131_072 - 2048)] {
             let window = Window::new(x, y, 4096, 2048);

@@ -2,6 +2,9 @@
 
 use crate::build::{Directory, File, Tag};
 
+#[path = "../../examples/05_gpu.rs"]
+#[allow(dead_code)]
+mod gpu;
 #[path = "../../examples/01_open.rs"]
 #[allow(dead_code)]
 mod open;
@@ -26,6 +29,7 @@ fn examples_run() {
     open::run(&path).unwrap();
     window::run(&path).unwrap();
     overview::run(&path).unwrap();
+    gpu::run(&path).unwrap();
     let part = path.with_extension("part.tif");
     write_cog::run(&path, &part).unwrap();
     assert!(swath::validate(&swath::Dataset::open(&path).unwrap(), swath::Check::Full).unwrap().is_valid_strictly());

@@ -1,6 +1,6 @@
 //! cuFile 1.x as its header declares it (`cufile.h`): what we call, nothing else.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 use crate::ffi::library::table;
 
@@ -89,9 +89,6 @@ pub(crate) struct DriverProperties {
     pub(crate) room: [u64; 32],
 }
 
-/// `CUFILE_PARAM_LOG_DIR`, a parameter to be set before the driver opens.
-pub(crate) const PARAMETER_LOG_FOLDER: c_int = 2;
-
 /// `CU_FILE_HANDLE_TYPE_OPAQUE_FD`.
 pub(crate) const HANDLE_TYPE_FD: c_int = 1;
 
@@ -125,8 +122,6 @@ table! {
         fn cuFileDriverGetProperties(properties: *mut DriverProperties) -> Error;
         fn cuFileHandleRegister(handle: *mut Opaque, description: *mut Description) -> Error;
         fn cuFileHandleDeregister(handle: Opaque);
-        fn cuFileBufRegister(address: *const c_void, len: usize, flags: c_int) -> Error;
-        fn cuFileBufDeregister(address: *const c_void) -> Error;
         fn cuFileRead(
             handle: Opaque, address: *mut c_void, len: usize, file_offset: i64, address_offset: i64
         ) -> isize;
@@ -134,6 +129,5 @@ table! {
     optional {
         fn cuFileDriverClose_v2() -> Error;
         fn cuFileGetVersion(version: *mut c_int) -> Error;
-        fn cuFileSetParameterString(parameter: c_int, value: *const c_char) -> Error;
     }
 }

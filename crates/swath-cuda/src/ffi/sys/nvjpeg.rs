@@ -1,5 +1,5 @@
-//! nvJPEG 12 and 13 as their header declares them (`nvjpeg.h`): what we call, nothing else. What is below is the same
-//! in both.
+//! nvJPEG 12 and 13 as their headers declare them (`nvjpeg.h`, 12.3 and 13.0, alike in all of this): what we call,
+//! nothing else.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -27,14 +27,12 @@ pub(crate) const STATUS_NAMES: [&str; 11] = [
 
 /// `nvjpegBackend_t`.
 pub(crate) const BACKEND_HYBRID: c_int = 1;
-pub(crate) const BACKEND_GPU_HYBRID: c_int = 2;
 pub(crate) const BACKEND_HARDWARE: c_int = 3;
 
 /// `nvjpegOutputFormat_t`.
 pub(crate) const OUTPUT_UNCHANGED: c_int = 0;
 pub(crate) const OUTPUT_Y: c_int = 2;
 pub(crate) const OUTPUT_RGB: c_int = 3;
-pub(crate) const OUTPUT_RGBI: c_int = 5;
 
 /// `nvjpegChromaSubsampling_t`.
 pub(crate) const CSS_444: c_int = 0;
@@ -84,7 +82,5 @@ table! {
             stream: RawStream,
         ) -> Status;
     }
-    optional {
-        fn nvjpegGetHardwareDecoderInfo(handle: Opaque, engines: *mut c_uint, cores: *mut c_uint) -> Status;
-    }
+    optional {}
 }

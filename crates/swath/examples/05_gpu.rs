@@ -1,0 +1,32 @@
+//! Reading to a GPU, where there is one.
+
+use std::path::Path;
+
+use swath::{Dataset, Error, Mode, ReadOptions, default_gpu};
+
+/// Reads a file to GPU memory and tells what that took; without a GPU, reads it with the CPU and tells why.
+pub fn run(path: &Path) -> Result<(), Error> {
+    let dataset = Dataset::open(path)?;
+    // `Auto` lets the CPU decode what the GPU cannot, and says so; `Cuda` would refuse.
+    let options = ReadOptions::default().with_device(Mode::Auto).with_max_device_memory(2 << 30);
+    match default_gpu() {
+        Ok(gpu) => {
+            let raster = dataset.read_device(&options.with_gpu(gpu))?;
+            println!("{:?} of {} on {}", raster.shape(), raster.sample(), raster.report().device);
+            println!("{:?}", raster.report().counters);
+            // Other libraries take it by address (`cuda_array`) or as a DLPack tensor; the host in one copy.
+            println!("{} bytes brought back", raster.to_host()?.bytes().len());
+        }
+        Err(reason) => {
+            println!("{reason}");
+            let raster = dataset.read(&options)?;
+            println!("{:?}", raster.report().map(|report| &report.notices));
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let path = std::env::args().nth(1).unwrap_or_else(|| "demo/terrain.tif".into());
+    run(Path::new(&path))
+}

@@ -1,0 +1,36 @@
+//! Masks in GPU memory.
+
+use swath_cuda::upload::to_device;
+
+use super::{DeviceRaster, DeviceReport};
+use crate::{dataset::Dataset, error::Error, read::ReadOptions};
+
+impl Dataset {
+    /// Which pixels are data, in GPU memory: 255 for data, 0 for none, as [`Dataset::read_mask`] says it. The mask is made on
+    /// the host, from tiles that are decoded by whoever the options say, and copied over.
+    ///
+    /// # Errors
+    /// As [`Dataset::read_mask`], and when there is no GPU or it has too little memory.
+    pub fn read_mask_device(&self, options: &ReadOptions) -> Result<DeviceRaster, Error> {
+        let mask = self.read_mask(options)?;
+        let run = || {
+            let gpu = options.device.clone().or(&self.device).open()?;
+            let (buffer, counters) = to_device(&gpu, mask.bytes())?;
+            let mut report = DeviceReport { device: gpu.facts().name.clone(), counters, ..DeviceReport::default() };
+            if let Some(decoding) = mask.report() {
+                report.add(decoding);
+            }
+            Ok(DeviceRaster {
+                gpu,
+                buffer,
+                sample: mask.sample,
+                width: mask.width,
+                height: mask.height,
+                bands: mask.bands,
+                interleave: mask.interleave,
+                report,
+            })
+        };
+        run().map_err(|error: Error| error.in_source(&self.name))
+    }
+}

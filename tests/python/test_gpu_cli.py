@@ -1,0 +1,109 @@
+"""`swath devices` and `--device` on the fake driver: what is found, refused and said, and the same samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from harness import CORPUS, ROOT, Swath
+
+GOOD = CORPUS / "good"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+DRIVER = TARGET / "fake-driver" / "libcuda.so.1"
+DEFLATE = GOOD / "predictor3-deflate-float32.tif"
+LZMA = GOOD / "codec-lzma-float32.tif"
+
+
+def run(swath: Swath, *arguments: object, driver: Path | None = DRIVER, script: str = "") -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of the command with this driver."""
+    environment = {
+        **os.environ,
+        "SWATH_FAKE_DRIVER": script,
+        "SWATH_CUDA_DRIVER": str(driver or "/nowhere/libcuda.so.1"),
+    }
+    done = subprocess.run(
+        [swath.binary, *map(str, arguments)], capture_output=True, timeout=60, env=environment, text=True
+    )
+    assert "panicked" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fake_driver() -> None:
+    """The fake driver, built again where a kernel changed."""
+    subprocess.run([ROOT / "tools/fake-driver/build.sh"], check=True, capture_output=True)
+
+
+def test_devices_are_listed_with_driver_memory_and_libraries(swath: Swath) -> None:
+    code, out, _ = run(swath, "devices", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["driver"]["found"] and found["driver"]["cuda"] == "12.2"
+    (device,) = found["devices"]
+    assert device["usable"] and device["memory"] == 2 << 30 and device["compute_capability"] == "9.0"
+    assert [library["name"] for library in found["libraries"]] == ["nvCOMP", "nvJPEG", "nvJPEG2000", "cuFile"]
+    assert all(library["found"] or library["reason"] for library in found["libraries"])
+    _, text, _ = run(swath, "devices")
+    assert "compute capability 9.0" in text
+
+
+@pytest.mark.parametrize(
+    ("driver", "script", "reason"),
+    [
+        (None, "", "cannot be loaded"),
+        (DRIVER, "devices=0", "no CUDA-capable device"),
+        (DRIVER, "version=11040", "CUDA 11.4"),
+        (DRIVER.parent / "old" / "libcuda.so.1", "", "has no cu"),
+        (DRIVER.parent / "empty" / "libcuda.so.1", "", "has no cu"),
+    ],
+)
+def test_a_missing_driver_is_a_reason_and_not_an_error(
+    swath: Swath, driver: Path | None, script: str, reason: str
+) -> None:
+    code, out, _ = run(swath, "devices", "--json", driver=driver, script=script)
+    found = json.loads(out)
+    assert code == 0
+    assert not found["driver"]["found"] and reason in found["driver"]["reason"], found
+    code, _, err = run(swath, "stats", DEFLATE, "--device", "cuda", driver=driver, script=script)
+    assert code == 2 and reason in err
+    code, out, err = run(swath, "stats", DEFLATE, "--json", "--device", "auto", driver=driver, script=script)
+    assert code == 0 and err.count("note: ") == 1 and reason in err
+    assert out == run(swath, "stats", DEFLATE, "--json")[1]
+
+
+@pytest.mark.parametrize(
+    "name", ["predictor3-deflate-float32.tif", "codec-lzw-uint16.tif", "nbits-12.tif", "cog-sparse.tif"]
+)
+def test_samples_are_the_same(swath: Swath, folder: Path, name: str) -> None:
+    arrays = []
+    for device in ("cpu", "cuda"):
+        out = folder / f"{device}.npy"
+        code, _, err = run(swath, "dump", GOOD / name, "--out", out, "--device", device, script="async=1 seed=5")
+        assert (code, err) == (0, "")
+        arrays.append(np.load(out))
+    assert arrays[0].tobytes() == arrays[1].tobytes()
+
+
+def test_what_the_gpu_cannot_decode_is_refused_or_said(swath: Swath) -> None:
+    code, _, err = run(swath, "stats", LZMA, "--device", "cuda")
+    assert code == 2 and "LZMA is not decoded on the GPU" in err
+    code, _, err = run(swath, "stats", LZMA, "--device", "auto")
+    assert code == 0 and err.count("note: ") == 1 and "LZMA" in err
+
+
+def test_stats_tell_what_the_gpu_did(swath: Swath) -> None:
+    code, _, err = run(swath, "compare", DEFLATE, DEFLATE, "--device", "cuda", "--stats")
+    said = dict(line.split(None, 1) for line in err.splitlines())
+    assert code == 0 and said["device"] == "Swath fake device"
+    assert said["launches"].isdigit() and "decoded by the GPU, 0 by the CPU" in said["tiles"]
+
+
+def test_too_little_memory_is_refused_with_both_numbers(swath: Swath, folder: Path) -> None:
+    arguments = ("dump", DEFLATE, "--out", folder / "x.npy", "--device", "cuda", "--max-device-memory", "1k")
+    code, _, err = run(swath, *arguments)
+    assert code == 2 and "of device memory and 1024 may be used" in err
+    assert run(swath, *arguments[:-2], "--max-device-memory", "lots")[0] == 2
