@@ -105,7 +105,7 @@ tests["exit"] = status
 PY
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
     found=()
-    for tool in memcheck racecheck; do
+    for tool in memcheck synccheck; do
         if [ ! -x "$sanitizer" ]; then
             say "no compute-sanitizer: left out"
             break

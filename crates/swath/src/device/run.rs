@@ -213,8 +213,11 @@ pub(super) fn run<'a>(
 ) -> Result<Vec<Refused<'a>>, Error> {
     let units: Vec<&Unit> = rows.iter().flat_map(|row| &row.units).collect();
     let board = Board { state: Mutex::default(), changed: Condvar::new() };
-    let total: u64 = units.iter().map(|unit| unit.stream_len()).sum();
-    let threads = job.threads.min(units.len()).min((total / LEAST_TASK as u64 + 1) as usize).max(1);
+    // Reading is shared by bytes that are read, decoding by bytes that are made.
+    let made = !plan.way.uploads_streams();
+    let work = |unit: &&Unit| if made { unit.decoded_len as u64 } else { unit.stream_len() };
+    let total: u64 = units.iter().map(work).sum();
+    let threads = job.threads.min((total / LEAST_TASK as u64 + 1) as usize).max(1);
     let mut last: Vec<Option<Started>> = Vec::new();
     let launched = std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -347,7 +350,9 @@ fn build(
     let mut band = Band::new(plan, first_unit);
     let units = || rows.iter().flat_map(|row| &row.units);
     let decoded: u64 = units().map(|unit| unit.decoded_len as u64).sum();
-    let group_len = if plan.timed { u64::MAX } else { (decoded / GROUPS).max(LEAST_GROUP) };
+    // nvCOMP gives a warp to a tile: it wants as many at once as there are.
+    let groups = if matches!(plan.way, Way::Nvcomp(_)) { 2 } else { GROUPS };
+    let group_len = if plan.timed { u64::MAX } else { (decoded / groups).max(LEAST_GROUP) };
     let uploaded = |unit: &Unit| if plan.way == Way::Host { unit.decoded_len as u64 } else { unit.stream_len() };
     let bytes: u64 = units().map(uploaded).sum();
     let most = usize::try_from(bytes / (threads as u64 * 4)).unwrap_or(CHUNK).clamp(LEAST_TASK, CHUNK);

@@ -275,6 +275,7 @@ pub fn agree_on(
         (Ok(cpu), Ok(device)) if cpu.bytes() == device.bytes() => {
             device.report().cloned().map(Some).ok_or_else(|| "no report".into())
         }
+        (Ok(cpu), Ok(device)) if is_near(dataset, &cpu, &device) => Ok(device.report().cloned()),
         (Ok(cpu), Ok(device)) => {
             let first = cpu.bytes().iter().zip(device.bytes()).position(|(a, b)| a != b);
             Err(format!("other samples, first at byte {first:?} of {}", cpu.bytes().len()))
@@ -285,6 +286,15 @@ pub fn agree_on(
             Err(format!("CPU: {}; device: {}", text(cpu), text(device)))
         }
     }
+}
+
+/// Whether a picture that a library of NVIDIA's decoded is as near as promised: two levels of eight bits.
+fn is_near(dataset: &Dataset, cpu: &Raster, device: &Raster) -> bool {
+    let compression = dataset.main().layout().compression;
+    matches!(compression, Compression::Jpeg | Compression::Jpeg2000)
+        && cpu.sample() == SampleType::U8
+        && device.report().is_some_and(|report| report.device_tiles > 0)
+        && cpu.bytes().iter().zip(device.bytes()).all(|(a, b)| a.abs_diff(*b) <= 2)
 }
 
 /// Where the bytes of each tile of the first image are; an empty range is a sparse tile.
