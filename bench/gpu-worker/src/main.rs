@@ -97,6 +97,7 @@ fn read(words: &[String]) -> Result<Value, Fault> {
                 "device_tiles": report.device_tiles,
                 "host_tiles": report.host_tiles,
                 "bands": report.bands,
+                "storage": report.storage,
                 "notices": report.notices,
                 "counters": counters(report),
             });
