@@ -16,12 +16,13 @@ use std::{
 use swath_codec::TileSpec;
 
 use crate::{
+    band::{Band, Footprint, Group, Placement, TABLE_HEAD, chunk_tables, chunks_at, held, sample_table},
     counters::{Counters, Meter},
     error::DeviceError,
     ffi::{
         kernels::{self, DecodeBatch, Part, PlaceBatch, PlaceRule, PlaceTile, TileJob},
         libraries::{self, Lanes, Planes},
-        memory::{Chunk, DeviceBuffer, HostBytes, Mark, Streams, rounded},
+        memory::{Chunk, DeviceBuffer, HostBytes, Mark, Streams},
     },
     gpu::{DirectFile, Gpu},
     rule::{Codec, Output, PlaneLayout, Way, components, picture, place_rule, plane_rule},
@@ -30,12 +31,6 @@ use crate::{
 
 /// Streams that kernels run on: enough that the last blocks of one group run beside the first of the next.
 const COMPUTE: usize = 4;
-/// Streams begin at multiples of this, and this many bytes after each belong to the buffer: kernels load whole words.
-const ALIGN: usize = libraries::ALIGN;
-
-/// Room at the head of the tables: which samples are taken (65535 at most), and what aligns the rest.
-const TABLE_HEAD: u64 = 2 * 65535 + ALIGN as u64;
-
 /// Streams that nvJPEG2000 works on: a single tile of its fills a small part of the device.
 const PICTURE_COMPUTE: usize = 16;
 /// Tiles that nvJPEG2000 has under way, and bytes of them: it keeps about eight times as many for itself.
@@ -44,14 +39,6 @@ const MOST_IN_LANES: usize = 256 << 20;
 
 /// The status of a tile that a library on the host refused.
 const REFUSED: u32 = 0x100;
-
-/// Temporary memory set aside for each tile whatever its size.
-const LEAST_TEMPORARY: u64 = 4 << 10;
-
-/// What a buffer takes of the device.
-fn held(len: u64) -> u64 {
-    if len == 0 { 0 } else { usize::try_from(len).map_or(len, |len| rounded(len) as u64) }
-}
 
 /// What all tiles of a read have in common.
 #[derive(Debug, Clone)]
@@ -68,228 +55,6 @@ pub struct Plan {
     pub fill: Vec<u8>,
     /// Whether kernels are timed; then they all run after the last copy.
     pub timed: bool,
-}
-
-/// One rectangle of a tile on its way to the output.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Placement {
-    /// First column and row of the tile that are wanted.
-    pub from: (u32, u32),
-    /// Columns and rows.
-    pub size: (u32, u32),
-    /// Where they go.
-    pub to: (u32, u32),
-    /// The output band that the first sample goes to.
-    pub slot: u32,
-}
-
-impl Placement {
-    fn entry(&self) -> PlaceTile {
-        PlaceTile {
-            x: self.from.0,
-            y: self.from.1,
-            width: self.size.0,
-            height: self.size.1,
-            to_x: self.to.0,
-            to_y: self.to.1,
-            slot: self.slot,
-            ..PlaceTile::default()
-        }
-    }
-}
-
-/// Device memory that tiles need while they are worked on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Footprint {
-    /// Bytes of compressed streams.
-    pub compressed: u64,
-    /// Bytes of decoded tiles.
-    pub decoded: u64,
-    /// Bytes of tables.
-    pub tables: u64,
-    /// Bytes that libraries take for themselves.
-    pub temporary: u64,
-}
-
-impl Footprint {
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        self.compressed + self.decoded + self.tables + self.temporary
-    }
-
-    /// What buffers for it take.
-    pub fn held(&self) -> u64 {
-        [self.compressed.max(1), self.decoded.max(1), self.tables + TABLE_HEAD, self.temporary].map(held).iter().sum()
-    }
-
-    /// Both together.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            compressed: self.compressed + other.compressed,
-            decoded: self.decoded + other.decoded,
-            tables: self.tables + other.tables,
-            temporary: self.temporary + other.temporary,
-        }
-    }
-
-    /// Room for either.
-    pub fn max(self, other: Self) -> Self {
-        Self {
-            compressed: self.compressed.max(other.compressed),
-            decoded: self.decoded.max(other.decoded),
-            tables: self.tables.max(other.tables),
-            temporary: self.temporary.max(other.temporary),
-        }
-    }
-
-    /// What one tile with its placements needs.
-    pub fn of_tile(way: Way, stream_len: u64, decoded_len: u64, placements: usize) -> Self {
-        let room = |len: u64| len.next_multiple_of(ALIGN as u64) + ALIGN as u64;
-        let chunk = if way.has_chunks() { size_of::<ChunkEntry>() } else { 0 };
-        Self {
-            compressed: if way.uploads_streams() { room(stream_len + way.lead() as u64) } else { 0 },
-            decoded: if way.decodes_apart() { room(decoded_len) } else { 0 },
-            tables: (size_of::<TileJob>() + chunk + placements * size_of::<PlaceTile>()) as u64,
-            temporary: decoded_len / 8 * way.temporary_eighths() + u64::from(way.has_chunks()) * LEAST_TEMPORARY,
-        }
-    }
-
-    /// What placements without a tile need.
-    pub fn of_sparse(placements: usize) -> Self {
-        Self { tables: (placements * size_of::<PlaceTile>()) as u64, ..Self::default() }
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-struct Group {
-    tiles: Range<usize>,
-    placements: Range<usize>,
-    rows: u32,
-    /// Bytes of the compressed buffer that are its own.
-    compressed: Range<usize>,
-}
-
-/// Some tiles, where their bytes go on the device, and where their samples go.
-#[derive(Debug, Clone, Default)]
-pub struct Band {
-    tiles: Vec<TileJob>,
-    placements: Vec<PlaceTile>,
-    groups: Vec<Group>,
-    open: Group,
-    first_status: usize,
-    compressed: usize,
-    decoded: usize,
-    apart: bool,
-    streams: bool,
-    lead: usize,
-    chunks: bool,
-    /// Where tiles are planes: how they lie, and which ones are wanted.
-    planes: Option<(PlaneLayout, Vec<u16>)>,
-}
-
-impl Band {
-    /// An empty band whose first tile is tile `first_status` of the read.
-    pub fn new(plan: &Plan, first_status: usize) -> Self {
-        let way = plan.way;
-        Self {
-            first_status,
-            planes: way.decodes_from_host().then(|| (PlaneLayout::new(&plan.spec), plan.samples.clone())),
-            apart: way.decodes_apart(),
-            streams: way.uploads_streams(),
-            lead: way.lead(),
-            chunks: way.has_chunks(),
-            ..Self::default()
-        }
-    }
-
-    /// Adds a tile; tells where its bytes go: in the compressed buffer, or, where the CPU decodes, in the decoded one.
-    pub fn tile(&mut self, stream_len: usize, decoded_len: usize) -> usize {
-        let job = TileJob {
-            src: (self.compressed + self.lead) as u64,
-            src_len: stream_len as u64,
-            dst: self.decoded as u64,
-            dst_len: decoded_len as u64,
-        };
-        if self.streams {
-            self.compressed += (self.lead + stream_len).next_multiple_of(ALIGN) + ALIGN;
-        }
-        if self.apart {
-            self.decoded += decoded_len.next_multiple_of(ALIGN) + ALIGN;
-        }
-        self.tiles.push(job);
-        if self.streams { job.src as usize } else { job.dst as usize }
-    }
-
-    /// Says where a part of the last tile goes.
-    pub fn place(&mut self, placement: &Placement) {
-        let Some(tile) = self.tiles.last() else { return };
-        let (src, src_len) = if self.apart { (tile.dst, tile.dst_len) } else { (tile.src, tile.src_len) };
-        let status = (self.first_status + self.tiles.len() - 1) as u32;
-        self.push(PlaceTile { src, src_len, status, ..placement.entry() });
-    }
-
-    /// Says that a part of the output has no tile.
-    pub fn place_sparse(&mut self, placement: &Placement) {
-        self.push(PlaceTile { sparse: 1, ..placement.entry() });
-    }
-
-    /// Adds a placement; where tiles are planes, one for each that is wanted.
-    fn push(&mut self, entry: PlaceTile) {
-        self.open.rows = self.open.rows.max(entry.height);
-        let Some((layout, samples)) = &self.planes else {
-            self.placements.push(entry);
-            return;
-        };
-        let plane_len = layout.plane_len(entry.src_len as usize) as u64;
-        self.placements.extend((entry.slot..).zip(samples).map(|(slot, sample)| PlaceTile {
-            src: entry.src + u64::from(*sample) * plane_len,
-            src_len: plane_len,
-            slot,
-            ..entry
-        }));
-    }
-
-    /// Ends a group; tells its number. Without tiles and placements since the last one there is none.
-    pub fn end_group(&mut self) -> Option<usize> {
-        let last = self.groups.last();
-        let tiles = last.map_or(0, |group| group.tiles.end)..self.tiles.len();
-        let placements = last.map_or(0, |group| group.placements.end)..self.placements.len();
-        if tiles.is_empty() && placements.is_empty() {
-            return None;
-        }
-        let compressed = last.map_or(0, |group| group.compressed.end)..self.compressed;
-        let rows = std::mem::take(&mut self.open).rows;
-        self.groups.push(Group { tiles, placements, rows, compressed });
-        Some(self.groups.len() - 1)
-    }
-
-    /// Bytes of the longest stream of a group.
-    fn longest(&self, group: &Group) -> usize {
-        let jobs = self.tiles.get(group.tiles.clone()).unwrap_or_default();
-        jobs.iter().map(|job| job.src_len).max().unwrap_or(0) as usize
-    }
-
-    /// Groups so far.
-    pub fn groups(&self) -> usize {
-        self.groups.len()
-    }
-
-    /// Tiles so far.
-    pub fn tiles(&self) -> usize {
-        self.tiles.len()
-    }
-
-    /// The numbers, in the read, of a group's tiles.
-    pub fn numbers(&self, group: usize) -> Range<usize> {
-        let tiles = self.groups.get(group).map_or(0..0, |group| group.tiles.clone());
-        self.first_status + tiles.start..self.first_status + tiles.end
-    }
-
-    /// Where the stream of a tile lies in the compressed buffer.
-    pub fn stream_of(&self, tile: usize) -> Option<Range<usize>> {
-        let job = self.tiles.get(tile)?;
-        Some(job.src as usize..(job.src + job.src_len) as usize)
-    }
 }
 
 /// One of the two halves of the working memory.
@@ -353,9 +118,9 @@ impl Decoder {
         let streams = Streams::new(memory.clone(), meter.clone(), halves + compute)?;
         let output = memory.buffer(len, &meter)?;
         let statuses = memory.buffer(tiles.max(1) * size_of::<u32>(), &meter)?;
-        let scratch = match scratch_len(gpu, plan.way)? {
+        let scratch = match scratch_len(plan.way) {
             0 => None,
-            len => Some(memory.buffer(len as usize, &meter)?),
+            len => Some(memory.buffer(len, &meter)?),
         };
         let tables = usize::try_from(room.tables + TABLE_HEAD).unwrap_or(usize::MAX);
         let mut halves_taken = Vec::with_capacity(halves);
@@ -406,12 +171,9 @@ impl Decoder {
     }
 
     /// What a read takes besides its bands: output, statuses and the scratch of kernels.
-    ///
-    /// # Errors
-    /// When a kernel cannot be loaded.
-    pub fn fixed_bytes(gpu: &Gpu, plan: &Plan, tiles: u64) -> Result<u64, DeviceError> {
+    pub fn fixed_bytes(plan: &Plan, tiles: u64) -> u64 {
         let output = plan.output.len().map_or(u64::MAX, |len| len as u64);
-        Ok(held(output).saturating_add(held(tiles.max(1) * 4)).saturating_add(held(scratch_len(gpu, plan.way)?)))
+        held(output).saturating_add(held(tiles.max(1) * 4)).saturating_add(held(scratch_len(plan.way) as u64))
     }
 
     /// Starts a band in one half of the working memory: its tables go ahead, and copies of its tiles wait until the band that
@@ -433,7 +195,7 @@ impl Decoder {
         tables.extend_from_slice(bytemuck::cast_slice(&band.tiles));
         tables.extend_from_slice(bytemuck::cast_slice(&band.placements));
         if let (true, Some(decoded)) = (band.chunks, &place.decoded) {
-            tables.extend_from_slice(&chunk_tables(&self.plan, band, place.compressed.address(), decoded.address()));
+            tables.extend_from_slice(&chunk_tables(band, place.compressed.address(), decoded.address()));
         }
         self.streams.upload_bytes(half, &tables, &place.tables, 0)
     }
@@ -760,24 +522,13 @@ impl Decoder {
         Ok(times)
     }
 
-    /// Lets a stream of someone else wait for the read.
+    /// The samples, an event after the read that streams of others may wait for, and what it cost.
     ///
     /// # Errors
-    /// When a call fails.
-    ///
-    /// # Safety
-    /// `stream` is a live `CUstream` of the same context.
-    #[allow(unsafe_code, reason = "only the caller knows whether the stream lives")]
-    pub unsafe fn hand_over(&self, stream: *mut std::ffi::c_void) -> Result<(), DeviceError> {
-        // SAFETY: as the caller promises.
-        unsafe { self.streams.hand_over(stream) }
-    }
-
-    /// The samples, and what they cost.
-    pub fn into_output(self) -> (DeviceBuffer, Counters) {
-        let output = self.output.clone();
-        let counters = self.meter.counters();
-        (output, counters)
+    /// When the event cannot be had.
+    pub fn into_output(self) -> Result<(DeviceBuffer, Mark, Counters), DeviceError> {
+        let ready = self.streams.mark(0)?;
+        Ok((self.output.clone(), ready, self.meter.counters()))
     }
 }
 
@@ -833,98 +584,7 @@ pub fn to_host(gpu: &Arc<Gpu>, from: &DeviceBuffer, to: &mut [u8]) -> Result<Cou
     Ok(meter.counters())
 }
 
-/// Which samples of a tile are taken, padded so that the table after it is aligned.
-fn sample_table(samples: &[u16]) -> Vec<u8> {
-    let mut bytes: Vec<u8> = bytemuck::cast_slice(samples).to_vec();
-    bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
-    bytes
-}
-
-/// What nvCOMP wants to know of a tile, spread over five arrays.
-type ChunkEntry = [u64; 5];
-
-/// Where the arrays for nvCOMP lie in the tables of a band.
-fn chunks_at(samples: &[u16], band: &Band) -> usize {
-    sample_table(samples).len()
-        + band.tiles.len() * size_of::<TileJob>()
-        + band.placements.len() * size_of::<PlaceTile>()
-}
-
-/// Addresses and lengths of streams, addresses and lengths of tiles, and room for what each stream gave.
-fn chunk_tables(plan: &Plan, band: &Band, compressed: u64, decoded: u64) -> Vec<u8> {
-    // zlib's header and checksum are not part of what nvCOMP takes.
-    let (head, tail) = if plan.way == Way::Nvcomp(Codec::Deflate) { (2, 6) } else { (0, 0) };
-    let columns: [fn(&TileJob, [u64; 4]) -> u64; 5] = [
-        |job, [compressed, _, head, _]| compressed + job.src + head,
-        |job, [_, _, _, tail]| job.src_len.saturating_sub(tail),
-        |job, [_, decoded, ..]| decoded + job.dst,
-        |job, _| job.dst_len,
-        |_, _| 0,
-    ];
-    let known = [compressed, decoded, head, tail];
-    let words: Vec<u64> = columns.iter().flat_map(|column| band.tiles.iter().map(|job| column(job, known))).collect();
-    bytemuck::cast_slice(&words).to_vec()
-}
-
 /// Scratch of the kernels on all streams.
-fn scratch_len(gpu: &Gpu, way: Way) -> Result<u64, DeviceError> {
-    let Some(kernel) = way.kernel() else { return Ok(0) };
-    let each = kernel.scratch_len();
-    if each == 0 {
-        return Ok((kernel.shared_scratch() * COMPUTE) as u64);
-    }
-    let resident = kernel.function(&gpu.memory, 0)?.resident as usize;
-    Ok((each * resident * COMPUTE) as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use swath_tiff::{Compression, SampleType};
-
-    use super::*;
-    use crate::rule::tests::spec;
-
-    #[test]
-    fn a_tile_of_planes_has_a_placement_for_each_band_that_is_wanted() {
-        let spec = spec(Compression::Jpeg, SampleType::U8, 3);
-        let output = Output { width: 80, height: 24, bands: 4, sample_len: 1, pixel_interleaved: false };
-        let plan = Plan {
-            spec: Arc::new(spec.clone()),
-            way: Way::Jpeg,
-            output,
-            samples: vec![2, 0],
-            fill: vec![0],
-            timed: false,
-        };
-        let mut band = Band::new(&plan, 7);
-        let placement = Placement { from: (1, 2), size: (3, 4), to: (5, 6), slot: 1 };
-        band.place_sparse(&placement);
-        let len = PlaneLayout::new(&spec).tile_len(24);
-        for _ in 0..2 {
-            band.tile(1000, len);
-            band.place(&placement);
-        }
-        assert_eq!(band.end_group(), Some(0));
-        assert_eq!((band.numbers(0), band.compressed), (7..9, 0));
-        let second = (len.next_multiple_of(ALIGN) + ALIGN) as u64;
-        let plane = 48 * 24;
-        let found: Vec<_> = band
-            .placements
-            .iter()
-            .map(|entry| (entry.sparse, entry.status, entry.slot, entry.src, entry.src_len))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                (1, 0, 1, 0, 0),
-                (1, 0, 2, 0, 0),
-                (0, 7, 1, 2 * plane, plane),
-                (0, 7, 2, 0, plane),
-                (0, 8, 1, second + 2 * plane, plane),
-                (0, 8, 2, second, plane),
-            ]
-        );
-        let need = Footprint::of_tile(Way::Jpeg, 1000, len as u64, 2);
-        assert_eq!((need.compressed, need.decoded), (0, second));
-    }
+fn scratch_len(way: Way) -> usize {
+    way.kernel().map_or(0, |kernel| kernel.scratch_len() * COMPUTE)
 }

@@ -4,6 +4,7 @@
 //! Device code sees batches of tiles, never files: [`decode::Decoder`] is handed compressed tiles and placements, and leaves
 //! samples in one device buffer.
 
+pub mod band;
 pub mod counters;
 pub mod decode;
 pub mod error;

@@ -96,7 +96,7 @@ pub fn survey(options: &GpuOptions) -> Survey {
     let libraries = vec![
         LibrarySurvey {
             name: "nvCOMP",
-            purpose: "Zstd, LZ4 and Deflate of trusted files",
+            purpose: "Zstd and LZ4 of trusted files",
             found: Nvcomp::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
         },
         LibrarySurvey {

@@ -73,7 +73,6 @@ impl Way {
         match spec.compression {
             Compression::Zstd => Ok(Self::Nvcomp(Codec::Zstd)),
             Compression::Lz4 => Ok(Self::Nvcomp(Codec::Lz4)),
-            Compression::Deflate => Ok(Self::Nvcomp(Codec::Deflate)),
             other => Err(DeviceError::Declined(format!("nvCOMP does not read {other}"))),
         }
     }
@@ -123,12 +122,6 @@ impl Way {
     /// Whether a library wants to be told addresses and lengths.
     pub(crate) fn has_chunks(self) -> bool {
         matches!(self, Self::Nvcomp(_))
-    }
-
-    /// Bytes before each stream, so that what nvCOMP is handed begins at a multiple of 16: it takes Deflate without zlib's
-    /// two bytes of header.
-    pub(crate) fn lead(self) -> usize {
-        if self == Self::Nvcomp(Codec::Deflate) { 14 } else { 0 }
     }
 
     /// Temporary memory, as a multiple of the decoded bytes in eighths, that is set aside: nvCOMP's Zstd takes 3.2 times.

@@ -168,13 +168,6 @@ impl Decoding {
         }
     }
 
-    /// Bytes of scratch that each of its blocks wants.
-    pub(crate) fn scratch_len(self) -> usize {
-        match self {
-            Self::PackBits | Self::Lzw | Self::Inflate => 0,
-        }
-    }
-
     /// Blocks that share a tile, where sharing pays: few LZW tiles, each cut at its Clear codes.
     fn parts(self, memory: &Memory, batch: &DecodeBatch<'_>) -> Option<u32> {
         const WORTH_SHARING: usize = 16 << 10;
@@ -184,8 +177,8 @@ impl Decoding {
         (shared && room >= notes_len(batch.longest, 4096)).then(|| (12 * processors / batch.count).min(64))
     }
 
-    /// Scratch that launches on one stream share, whatever their size.
-    pub(crate) fn shared_scratch(self) -> usize {
+    /// Bytes of scratch that the launches on one stream share.
+    pub(crate) fn scratch_len(self) -> usize {
         if self == Self::Lzw { 1 << 20 } else { 0 }
     }
 
@@ -198,23 +191,11 @@ impl Decoding {
             return launch_in_parts(streams, stream, batch, parts);
         }
         let function = self.function(streams.memory(), batch.at_once)?;
-        let each = self.scratch_len();
-        let blocks = match &batch.scratch {
-            Some(scratch) if each > 0 => (scratch.len / each).min(count) as u32,
-            _ => batch.count.min(function.resident),
-        };
+        let blocks = batch.count.min(function.resident);
         if blocks == 0 {
-            return match count {
-                0 => Ok(()),
-                _ => Err(DeviceError::Usage("a decoding kernel has no scratch".into())),
-            };
+            return Ok(());
         }
-        let mut args = batch.args()?;
-        let mut buffers = batch.buffers();
-        if let Some(scratch) = &batch.scratch {
-            (args.scratch, args.scratch_len) = (scratch.address()?, each as u64);
-            buffers.push(scratch.buffer);
-        }
+        let (args, buffers) = (batch.args()?, batch.buffers());
         // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers.
         unsafe { streams.launch(stream, function, blocks, &args, &buffers) }
     }

@@ -484,6 +484,13 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// The event as the driver knows it; it is alive as long as the mark.
+    pub fn raw(&self) -> *mut c_void {
+        self.event
+    }
+}
+
 impl Drop for Mark {
     fn drop(&mut self) {
         if self.timing {
@@ -667,19 +674,6 @@ impl Streams {
     pub(crate) fn wait(&self, stream: usize, mark: &Mark) -> Result<(), DeviceError> {
         // SAFETY: both are alive.
         unsafe { self.memory.context.stream_wait(self.raw(stream), mark.event) }
-    }
-
-    /// Lets a stream of someone else wait for everything that was given to ours.
-    ///
-    /// # Safety
-    /// `foreign` is a live stream of the same context.
-    pub(crate) unsafe fn hand_over(&self, foreign: Handle) -> Result<(), DeviceError> {
-        for stream in 0..self.raw.len() {
-            let mark = self.mark(stream)?;
-            // SAFETY: the mark is alive, the stream by the caller's promise.
-            unsafe { self.memory.context.stream_wait(foreign, mark.event) }?;
-        }
-        Ok(())
     }
 
     /// Launches a kernel.

@@ -1,4 +1,4 @@
-//! nvCOMP 6: batches of Deflate, Zstd and LZ4 chunks that already lie in device memory.
+//! nvCOMP 6: batches of Zstd and LZ4 chunks that already lie in device memory.
 //!
 //! Only for data the user trusts: on damaged input nvCOMP 6.0 was seen to hang (Zstd, one flipped bit) and to access
 //! memory out of bounds (Deflate), which costs the whole process its context.
@@ -20,8 +20,6 @@ const NAMES: Names = Names {
 /// A format whose chunks nvCOMP decompresses for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// Raw Deflate: the caller has taken off zlib's two bytes in front and four behind.
-    Deflate,
     /// Zstandard frames.
     Zstd,
     /// LZ4 blocks, not frames.
@@ -34,7 +32,7 @@ impl Codec {
     pub const fn max_chunk_len(self) -> usize {
         match self {
             Self::Zstd => (1 << 31) - 1,
-            Self::Deflate | Self::Lz4 => (1 << 32) - 1,
+            Self::Lz4 => (1 << 32) - 1,
         }
     }
 }
@@ -138,10 +136,6 @@ impl Nvcomp {
     /// What nvCOMP said.
     pub fn alignments(&self, codec: Codec) -> Result<Alignments, CallError> {
         let (call, get) = match codec {
-            Codec::Deflate => (
-                "nvcompBatchedDeflateDecompressGetRequiredAlignments",
-                self.table.nvcompBatchedDeflateDecompressGetRequiredAlignments as sys::GetAlignments,
-            ),
             Codec::Zstd => (
                 "nvcompBatchedZstdDecompressGetRequiredAlignments",
                 self.table.nvcompBatchedZstdDecompressGetRequiredAlignments as sys::GetAlignments,
@@ -175,10 +169,6 @@ impl Nvcomp {
         stream: RawStream,
     ) -> Result<usize, CallError> {
         let (call, get) = match codec {
-            Codec::Deflate => (
-                "nvcompBatchedDeflateDecompressGetTempSize",
-                self.table.nvcompBatchedDeflateDecompressGetTempSize as sys::GetTempSize,
-            ),
             Codec::Zstd => (
                 "nvcompBatchedZstdDecompressGetTempSize",
                 self.table.nvcompBatchedZstdDecompressGetTempSize as sys::GetTempSize,
@@ -218,10 +208,6 @@ impl Nvcomp {
         stream: RawStream,
     ) -> Result<(), CallError> {
         let (call, decompress) = match codec {
-            Codec::Deflate => (
-                "nvcompBatchedDeflateDecompressAsync",
-                self.table.nvcompBatchedDeflateDecompressAsync as sys::DecompressAsync,
-            ),
             Codec::Zstd => (
                 "nvcompBatchedZstdDecompressAsync",
                 self.table.nvcompBatchedZstdDecompressAsync as sys::DecompressAsync,

@@ -15,7 +15,7 @@ impl Dataset {
         let mask = self.read_mask(options)?;
         let run = || {
             let gpu = options.device.clone().or(&self.device).open()?;
-            let (buffer, counters) = to_device(&gpu, mask.bytes())?;
+            let (buffer, ready, counters) = to_device(&gpu, mask.bytes())?;
             let mut report = DeviceReport { device: gpu.facts().name.clone(), counters, ..DeviceReport::default() };
             if let Some(decoding) = mask.report() {
                 report.add(decoding);
@@ -23,6 +23,7 @@ impl Dataset {
             Ok(DeviceRaster {
                 gpu,
                 buffer,
+                ready,
                 sample: mask.sample,
                 width: mask.width,
                 height: mask.height,

@@ -17,8 +17,9 @@ use std::{
 
 use swath_cuda::{
     DeviceError, Gpu, GpuOptions,
+    band::Placement,
     decode::{Decoder, Plan},
-    rule::{Output, Way},
+    rule::{Codec, Output, Way},
 };
 use swath_tiff::{Compression, Window};
 
@@ -227,6 +228,22 @@ impl Request<'_> {
         self.try_way(options, gpu, window, budget, way, notices)
     }
 
+    /// Whether the CPU may decode what the GPU does not.
+    fn may_help(&self) -> bool {
+        self.device.mode.unwrap_or(Mode::Cuda) != Mode::Cuda || self.device.cpu_decode
+    }
+
+    /// Whether the first stored tile begins as an LZ4 frame does. All tiles of a file are written alike.
+    fn is_framed(&self, rows: &[plan::Row]) -> Result<bool, Error> {
+        const FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
+        let mut start = [0; 4];
+        let first = rows.iter().flat_map(|row| &row.units).find(|unit| unit.stream_len() >= FRAME.len() as u64);
+        if let Some(unit) = first {
+            self.dataset.fetch.source.read_at(unit.range.start, &mut start)?;
+        }
+        Ok(start == FRAME)
+    }
+
     fn try_way(
         &self,
         options: &ReadOptions,
@@ -241,6 +258,15 @@ impl Request<'_> {
         let host = image.host(&dataset.registry, &dataset.limits)?;
         let wanted = Wanted { image, host, fetch: &dataset.fetch, window, bands: &self.bands, way };
         let rows = wanted.rows()?;
+        if way == Way::Nvcomp(Codec::Lz4) && self.is_framed(&rows)? {
+            let reason = "tiles are LZ4 frames, and nvCOMP reads bare blocks";
+            if !self.may_help() {
+                let detail = format!("{reason}; allow the CPU to decode them (Auto)");
+                return Err(DeviceError::Declined(detail).into());
+            }
+            notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
+            return self.try_way(options, gpu, window, budget, Way::Host, notices);
+        }
         let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
         let output = Output {
             width: window.width,
@@ -257,7 +283,7 @@ impl Request<'_> {
             fill: dataset.fill_sample(image)?,
             timed: self.device.timed,
         };
-        let fixed = Decoder::fixed_bytes(gpu, &plan, tiles as u64)?;
+        let fixed = Decoder::fixed_bytes(&plan, tiles as u64);
         let bands = plan::deal(&rows, budget, fixed)?;
         let decoder = Decoder::new(gpu, plan.clone(), tiles, bands.room, bands.halves)?;
         let direct = if way.uploads_streams() && bands.bands.len() == 1 {
@@ -278,7 +304,7 @@ impl Request<'_> {
             },
         };
         let refused = run::run(&job, &decoder, &plan, &rows, &bands)?;
-        let may_help = self.device.mode.unwrap_or(Mode::Cuda) != Mode::Cuda || self.device.cpu_decode;
+        let may_help = self.may_help();
         if let (true, true, Some(first)) = (way.decodes_from_host(), may_help, refused.get(MOST_HELPED)) {
             // All threads at once are better than one tile after the other.
             notices.push(format!(
@@ -299,8 +325,7 @@ impl Request<'_> {
                     ..image.place_of(tile.unit.index)
                 }));
             }
-            let placement =
-                swath_cuda::decode::Placement { from: (tile.unit.placement.from.0, 0), ..tile.unit.placement };
+            let placement = Placement { from: (tile.unit.placement.from.0, 0), ..tile.unit.placement };
             decoder.patch(&samples, &[placement])?;
             helped += 1;
         }
@@ -331,11 +356,12 @@ impl Request<'_> {
             None => PINNED,
         };
         let kernels = if plan.timed { Some(decoder.times()?) } else { None };
-        let (buffer, counters) = decoder.into_output();
+        let (buffer, ready, counters) = decoder.into_output()?;
         let on_host = if way == Way::Host { tiles as u64 } else { helped };
         Ok(DeviceRaster {
             gpu: gpu.clone(),
             buffer,
+            ready,
             sample: image.layout.sample,
             width: window.width,
             height: window.height,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use swath_codec::host::Host;
 use swath_cuda::{
     DeviceError,
-    decode::{Footprint, Placement},
+    band::{Footprint, Placement},
     rule::{PlaneLayout, Way},
 };
 use swath_tiff::{Window, structure::Planar};

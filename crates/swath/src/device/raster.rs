@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_codec::memory::Buffer;
-use swath_cuda::{Counters, DeviceBuffer, Gpu, decode::KernelTimes, dlpack};
+use swath_cuda::{Counters, DeviceBuffer, Gpu, Mark, decode::KernelTimes, dlpack};
 use swath_tiff::{SampleFormat, SampleType};
 
 use crate::{
@@ -72,6 +72,7 @@ impl DeviceReport {
 pub struct DeviceRaster {
     pub(super) gpu: Arc<Gpu>,
     pub(super) buffer: DeviceBuffer,
+    pub(super) ready: Mark,
     pub(super) sample: SampleType,
     pub(super) width: u32,
     pub(super) height: u32,
@@ -154,6 +155,12 @@ impl DeviceRaster {
     /// The samples on the device.
     pub fn buffer(&self) -> &DeviceBuffer {
         &self.buffer
+    }
+
+    /// A `CUevent` after the read, alive as long as the raster. The read is done when the raster is there, so nobody has to wait
+    /// for it; it is for those who want to be handed one.
+    pub fn event(&self) -> *mut std::ffi::c_void {
+        self.ready.raw()
     }
 
     /// What the read did and what it cost.

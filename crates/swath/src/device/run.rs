@@ -13,7 +13,8 @@ use std::{
 use swath_codec::{Scratch, host::Host, memory::Buffer};
 use swath_cuda::{
     CHUNK, DeviceError, TileStatus,
-    decode::{Band, Decoder, Plan, Uploader},
+    band::Band,
+    decode::{Decoder, Plan, Uploader},
     gpu::DirectFile,
     rule::Way,
 };

@@ -70,22 +70,13 @@ table! {
     /// The functions of nvCOMP 6.
     Table {
         fn nvcompGetStatusString(status: Status) -> *const c_char;
-        fn nvcompBatchedDeflateDecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
         fn nvcompBatchedZstdDecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
         fn nvcompBatchedLZ4DecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
-        fn nvcompBatchedDeflateDecompressGetTempSize(
-            chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
-        ) -> Status;
         fn nvcompBatchedZstdDecompressGetTempSize(
             chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
         ) -> Status;
         fn nvcompBatchedLZ4DecompressGetTempSize(
             chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
-        ) -> Status;
-        fn nvcompBatchedDeflateDecompressAsync(
-            inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
-            chunks: usize, temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, o: DecompressOptions,
-            statuses: *mut Status, stream: RawStream,
         ) -> Status;
         fn nvcompBatchedZstdDecompressAsync(
             inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
