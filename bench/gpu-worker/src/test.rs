@@ -104,6 +104,7 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
         group(&format!("damaged {compression}"), &|tally| damaged(tally, &gpu, compression, scale.batches));
     }
+    group("pictures", &|tally| pictures(tally, &gpu, scale.large_side / 4));
     group("trusted", &|tally| trusted(tally, &gpu, scale.large_side));
     group("counters", &|tally| counters(tally, &gpu));
     group("bands", &|tally| bands(tally, &gpu, scale.large_side));
@@ -159,6 +160,26 @@ fn large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
             });
             tally.check(found.map(|_| ()).map_err(|fault| format!("{compression} {sample} {blocks:?}: {fault}")));
         }
+    }
+}
+
+/// JPEG and lossless JPEG 2000, by NVIDIA's libraries where they are found.
+fn pictures(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+    let kinds = [
+        (Compression::Jpeg, SampleType::U8, 1, gpu.has_nvjpeg().is_ok()),
+        (Compression::Jpeg, SampleType::U8, 3, gpu.has_nvjpeg().is_ok()),
+        (Compression::Jpeg2000, SampleType::U8, 3, gpu.has_nvjpeg2000().is_ok()),
+        (Compression::Jpeg2000, SampleType::U16, 1, gpu.has_nvjpeg2000().is_ok()),
+        (Compression::Jpeg2000, SampleType::I16, 1, gpu.has_nvjpeg2000().is_ok()),
+    ];
+    for (seed, (compression, sample, bands, by_library)) in (0..).zip(kinds) {
+        let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(256, 256));
+        let found = raster(sample, side, bands, &written, seed).and_then(|file| {
+            let report = cases::agree(&file, &ReadOptions::default(), &options(gpu, Mode::Auto))?;
+            let report = report.ok_or_else(|| String::from("unread"))?;
+            ensure((report.host_tiles == 0) == by_library, || format!("{:?}", report.notices))
+        });
+        tally.check(found.map_err(|fault| format!("{compression} {sample} {bands}: {fault}")));
     }
 }
 
