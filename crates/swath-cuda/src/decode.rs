@@ -239,8 +239,14 @@ impl Decoder {
         group: usize,
         bytes: Option<HostBytes>,
     ) -> Result<(), DeviceError> {
+        let number = match self.plan.way {
+            // nvCOMP's temporary memory is set aside for each half, or for two groups of a single one; groups that share it run
+            // one after the other.
+            Way::Nvcomp(_) if self.halves.len() > 1 => half,
+            Way::Nvcomp(_) => group % 2,
+            _ => self.next_stream.fetch_add(1, Ordering::Relaxed) % self.compute,
+        };
         let group = band.groups.get(group).cloned().unwrap_or_default();
-        let number = self.next_stream.fetch_add(1, Ordering::Relaxed) % self.compute;
         let stream = self.halves.len() + number;
         let uploaded = self.streams.mark(half)?;
         self.streams.wait(stream, &uploaded)?;
@@ -442,7 +448,9 @@ impl Decoder {
             temp: &temp,
             temp_len,
         };
-        libraries::nvcomp_decompress(nvcomp, &self.streams, stream, codec, jobs.len(), &batch)
+        libraries::nvcomp_decompress(nvcomp, &self.streams, stream, codec, jobs.len(), &batch)?;
+        // A sound stream may still be too short for its tile.
+        kernels::check(&self.streams, stream, batch.output_lens, batch.capacities, batch.statuses, jobs.len())
     }
 
     /// Ends a band: its half is free when the kernels that were launched so far are done.
@@ -522,6 +530,11 @@ impl Decoder {
         Ok(times)
     }
 
+    /// What the read cost so far.
+    pub fn counters(&self) -> Counters {
+        self.meter.counters()
+    }
+
     /// The samples, an event after the read that streams of others may wait for, and what it cost.
     ///
     /// # Errors
@@ -580,6 +593,11 @@ pub fn to_host(gpu: &Arc<Gpu>, from: &DeviceBuffer, to: &mut [u8]) -> Result<Cou
         return Err(DeviceError::Usage(format!("{} bytes on the device, {} on the host", from.len(), to.len())));
     }
     let streams = Streams::new(gpu.memory.clone(), meter.clone(), 1)?;
+    if from.is_foreign() {
+        // Others were given the address; what they have under way on it comes first.
+        meter.synchronisation();
+        gpu.memory.context.synchronize()?;
+    }
     streams.finish(from, 0, to)?;
     Ok(meter.counters())
 }

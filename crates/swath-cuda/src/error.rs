@@ -48,8 +48,12 @@ impl DeviceError {
         matches!(self, Self::Memory { .. } | Self::Call { code: OUT_OF_MEMORY, .. })
     }
 
-    /// Whether the device is still usable: a missing library or a full memory leave it whole, a failed call may not.
-    pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Call { code, .. } if *code != OUT_OF_MEMORY)
+    /// What a process meets that was forked after the GPU was opened.
+    pub fn forked() -> Self {
+        Self::Absent(
+            "the process was forked after the GPU was opened, and a CUDA context does not survive that; start workers with \
+             `spawn`, or open the GPU in the child only"
+                .into(),
+        )
     }
 }

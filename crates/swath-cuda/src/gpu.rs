@@ -7,14 +7,13 @@ use std::{
 };
 
 use crate::{
-    counters::Meter,
     error::DeviceError,
     ffi::{
         cufile::{self, CuFile},
         driver::{Context, DeviceFacts, Driver},
         libraries::Libraries,
         library::Search,
-        memory::{DeviceBuffer, Memory},
+        memory::Memory,
         nvcomp::Nvcomp,
     },
 };
@@ -218,14 +217,6 @@ impl Gpu {
         self.memory.available()
     }
 
-    /// Free and total memory of the device.
-    ///
-    /// # Errors
-    /// When the driver does not say.
-    pub fn free_and_total(&self) -> Result<(u64, u64), DeviceError> {
-        self.memory.context.memory()
-    }
-
     /// Gives pooled device memory that nobody uses back to the driver.
     pub fn trim(&self) {
         self.memory.trim();
@@ -234,13 +225,5 @@ impl Gpu {
     /// The context as the driver knows it.
     pub fn context(&self) -> *mut std::ffi::c_void {
         self.memory.context.raw()
-    }
-
-    /// A device buffer of `len` bytes whose content is whatever was there.
-    ///
-    /// # Errors
-    /// When the device has not that much memory.
-    pub fn buffer(&self, len: usize, meter: &Arc<Meter>) -> Result<DeviceBuffer, DeviceError> {
-        self.memory.buffer(len, meter)
     }
 }

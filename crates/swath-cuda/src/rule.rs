@@ -251,6 +251,24 @@ impl Output {
     }
 }
 
+/// Columns of a tile that the placing kernel can count.
+fn most_columns(spec: &TileSpec) -> u32 {
+    MOST_ROW_SAMPLES / u32::from(spec.samples.max(1))
+}
+
+/// Refuses tiles so wide that the placing kernel would not reach the columns before `end`. Only hostile files have them; where
+/// their first columns are wanted, and no predictor needs the others, they are served.
+///
+/// # Errors
+/// When it would not.
+pub fn check_columns(spec: &TileSpec, end: u32) -> Result<(), DeviceError> {
+    let most = most_columns(spec);
+    if end > most || (spec.width > most && spec.predictor != Predictor::None) {
+        return Err(DeviceError::Declined(format!("tiles of {} columns are not placed on the GPU", spec.width)));
+    }
+    Ok(())
+}
+
 /// Samples that the placing kernel can count in a row of a tile.
 const MOST_ROW_SAMPLES: u32 = 0x3fff_ffff;
 
@@ -277,8 +295,7 @@ pub(crate) fn place_rule(spec: &TileSpec, stored: bool, output: &Output, takes: 
         pixel_step,
         band_step,
         stored_row: spec.native_row_len() as u64,
-        // The kernel counts the samples of a row in 30 bits. Wider tiles than that are hostile; their first columns are served.
-        tile_width: spec.width.min(MOST_ROW_SAMPLES / u32::from(spec.samples.max(1))),
+        tile_width: spec.width.min(most_columns(spec)),
         tile_samples: spec.samples.into(),
         takes: takes as u32,
         form: Form::Whole,
@@ -401,5 +418,16 @@ pub(crate) mod tests {
         let rule = plane_rule(&spec(Compression::Jpeg, SampleType::U8, 3), &output, &[]);
         assert_eq!((rule.stored_row, rule.tile_width, rule.tile_samples, rule.takes), (48, 40, 1, 1));
         assert_eq!((rule.row_step, rule.pixel_step, rule.band_step), (18, 2, 1));
+    }
+
+    #[test]
+    fn tiles_wider_than_the_kernel_counts_are_served_from_their_first_columns_or_refused() {
+        let mut wide = spec(Compression::Deflate, SampleType::U8, 1);
+        assert!(check_columns(&wide, 40).is_ok());
+        wide.width = MOST_ROW_SAMPLES + 16;
+        assert!(check_columns(&wide, 100).is_ok());
+        assert!(check_columns(&wide, MOST_ROW_SAMPLES + 1).is_err());
+        wide.predictor = Predictor::Horizontal;
+        assert!(check_columns(&wide, 100).is_err());
     }
 }

@@ -5,6 +5,7 @@ use swath_tiff::{SampleType, Window};
 use crate::{
     color::ColorView,
     dataset::Dataset,
+    device::DeviceReport,
     error::Error,
     image::{Image, Role},
     raster::{Interleave, Raster},
@@ -40,6 +41,9 @@ impl Dataset {
                 page: Some(mask.index as usize),
                 ..options
             })?;
+            if !std::ptr::eq(dataset, self) {
+                self.note(raster.report());
+            }
             // Masks of one bit say 1 for data, masks of eight bits usually 255; anything but 0 is data.
             let wide = mask.layout.sample.size();
             if wide == 1 {
@@ -51,23 +55,23 @@ impl Dataset {
                 .chunks_exact(wide)
                 .map(|sample| if sample.iter().all(|b| *b == 0) { 0 } else { 255 })
                 .collect();
-            return mask_raster(&window, &bytes);
+            return mask_raster(&window, &bytes, raster.report);
         }
         let bands = &self.metadata().bands;
         if let Some(alpha) = bands.iter().position(|band| band.color == "alpha") {
             let raster = self.read(&options.with_bands([alpha as u32 + 1]))?;
-            return mask_raster(&window, &alpha_to_byte(&raster));
+            return mask_raster(&window, &alpha_to_byte(&raster), raster.report);
         }
         if bands.iter().any(|band| band.nodata.is_some()) {
             let raster = self.read(&ReadOptions { bands: None, ..options })?;
-            return mask_raster(&window, &any_valid(&raster, self));
+            return mask_raster(&window, &any_valid(&raster, self), raster.report);
         }
         if !window.fits(width, height) {
             return Err(Error::usage(format!("the window ({window}) is not inside the image of {width}x{height}"))
                 .in_source(&self.name));
         }
         self.read_len(&ReadOptions { window: Some(window), bands: Some(vec![1]), ..options })?;
-        mask_raster(&window, &vec![255; window.pixels() as usize])
+        mask_raster(&window, &vec![255; window.pixels() as usize], None)
     }
 
     fn mask_size(&self, options: &ReadOptions) -> Result<(u32, u32), Error> {
@@ -100,8 +104,10 @@ impl Dataset {
     }
 }
 
-fn mask_raster(window: &Window, bytes: &[u8]) -> Result<Raster, Error> {
-    Raster::from_u8(window.width, window.height, bytes).ok_or_else(|| Error::usage("there is no memory for the mask"))
+fn mask_raster(window: &Window, bytes: &[u8], report: Option<Box<DeviceReport>>) -> Result<Raster, Error> {
+    let mask = Raster::from_u8(window.width, window.height, bytes);
+    let mask = mask.ok_or_else(|| Error::usage("there is no memory for the mask"))?;
+    Ok(Raster { report, ..mask })
 }
 
 /// Alpha of more than eight bits is scaled as GDAL does: 65535 becomes 255.

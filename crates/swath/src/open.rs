@@ -85,7 +85,7 @@ impl OpenOptions {
 
     /// Says that the file is known to be sound; see [`ReadOptions::with_trust_input`](crate::ReadOptions::with_trust_input).
     pub fn with_trust_input(mut self, trusted: bool) -> Self {
-        self.device.trust_input = trusted;
+        self.device.trust_input = Some(trusted);
         self
     }
 

@@ -127,19 +127,19 @@ impl ReadOptions {
     /// Says that the file is known to be sound, so that decoders which damaged input can hang or crash may be used: NVIDIA's
     /// nvCOMP for Zstd and LZ4.
     pub fn with_trust_input(mut self, trusted: bool) -> Self {
-        self.device.trust_input = trusted;
+        self.device.trust_input = Some(trusted);
         self
     }
 
     /// Under [`Mode::Cuda`], lets the CPU decode what the GPU cannot. [`Mode::Auto`] always does.
     pub fn with_cpu_decode(mut self, allowed: bool) -> Self {
-        self.device.cpu_decode = allowed;
+        self.device.cpu_decode = Some(allowed);
         self
     }
 
     /// Times the kernels of a read on a GPU; they then run after the last copy, so the read takes longer.
     pub fn with_kernel_times(mut self, timed: bool) -> Self {
-        self.device.timed = timed;
+        self.device.timed = Some(timed);
         self
     }
 

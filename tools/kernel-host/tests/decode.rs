@@ -328,3 +328,25 @@ fn bits_are_reversed() {
         }
     }
 }
+
+#[test]
+fn lengths_that_differ_make_a_tile_short() {
+    for (build, lanes) in [(Build::Asan, 1), (Build::Tsan, 8)] {
+        let mut host = KernelHost::start(build).unwrap();
+        let (wanted, got) = ([100_u64, 100, 0, 7, 7], [100_u64, 99, 0, 8, 3]);
+        // A tile that was refused keeps its own reason.
+        let status = [0_u32, 0, 0, 0, 14];
+        let buffers = [got, wanted].map(|lens| lens.iter().flat_map(|len| len.to_le_bytes()).collect::<Vec<u8>>());
+        let before: Vec<u8> = status.iter().flat_map(|status| status.to_le_bytes()).collect();
+        let arguments = [
+            Argument::Pointer(0, 0),
+            Argument::Pointer(1, 0),
+            Argument::Pointer(2, 0),
+            Argument::Bytes(&5_u64.to_le_bytes()),
+        ];
+        let buffers = [Buffer::In(&buffers[0]), Buffer::In(&buffers[1]), Buffer::InOut(&before)];
+        let after = host.run("swath_check", 2, lanes, &buffers, &arguments).unwrap();
+        let statuses: Vec<u32> = after[0].as_chunks::<4>().0.iter().map(|status| u32::from_le_bytes(*status)).collect();
+        assert_eq!(statuses, [0, 1, 0, 1, 14]);
+    }
+}

@@ -62,6 +62,9 @@ fn report(found: &Survey) -> String {
         Ok(driver) => writeln!(out, "Driver   CUDA {} ({})", driver.version, console::safe(&driver.path)),
         Err(error) => writeln!(out, "Driver   none: {}", console::safe(&error.to_string())),
     };
+    if found.driver.is_ok() && found.devices.is_empty() {
+        let _ = writeln!(out, "GPU      none: the driver sees no device (CUDA_VISIBLE_DEVICES may hide them)");
+    }
     for device in &found.devices {
         let facts = &device.facts;
         let (major, minor) = facts.capability;

@@ -337,11 +337,7 @@ impl Context {
     /// Makes the context current on this thread.
     pub(crate) fn enter(&self) -> Result<Current<'_>, DeviceError> {
         if self.process != std::process::id() {
-            return Err(DeviceError::Absent(
-                "the process was forked after the GPU was opened, and a CUDA context does not survive that; start workers \
-                 with `spawn`, or open the GPU in the child only"
-                    .into(),
-            ));
+            return Err(DeviceError::forked());
         }
         // SAFETY: the handle is alive as long as `self` (retained, or promised by the caller of `borrowed`).
         let code = unsafe { (self.driver.table.push_current)(self.raw) };

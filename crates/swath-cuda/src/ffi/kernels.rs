@@ -185,8 +185,8 @@ impl Decoding {
     /// Decodes a batch of tiles.
     pub(crate) fn launch(self, streams: &Streams, stream: usize, batch: &DecodeBatch<'_>) -> Result<(), DeviceError> {
         let count = batch.count as usize;
-        check("tiles", batch.tiles.len, count * size_of::<TileJob>())?;
-        check("statuses", batch.status.len, count * size_of::<u32>())?;
+        has("tiles", batch.tiles.len, count * size_of::<TileJob>())?;
+        has("statuses", batch.status.len, count * size_of::<u32>())?;
         if let Some(parts) = self.parts(streams.memory(), batch) {
             return launch_in_parts(streams, stream, batch, parts);
         }
@@ -295,8 +295,8 @@ pub(crate) fn place(
     }
     let function = streams.memory().function("place", ptx!("place"), "swath_place")?;
     let count = batch.count as usize;
-    check("placements", batch.tiles.len, count * size_of::<PlaceTile>())?;
-    check("samples", batch.samples.len, rule.takes as usize * size_of::<u16>())?;
+    has("placements", batch.tiles.len, count * size_of::<PlaceTile>())?;
+    has("samples", batch.samples.len, rule.takes as usize * size_of::<u16>())?;
     // Enough blocks to fill the device several times over, and no more than there are rows for eight warps each.
     let wanted = (function.resident * 4).div_ceil(batch.count).max(1);
     let parts = wanted.min(batch.rows.div_ceil(8)).max(1);
@@ -338,6 +338,35 @@ pub(crate) fn place(
     unsafe { streams.launch(stream, function, blocks, &args, &buffers) }
 }
 
+/// `CheckArgs` of `kernels/check.cuh`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct CheckArgs {
+    got: u64,
+    wanted: u64,
+    status: u64,
+    count: u64,
+}
+
+/// Marks tiles whose stream gave another length than the tile has. Lengths are `u64`, statuses `u32`.
+pub(crate) fn check(
+    streams: &Streams,
+    stream: usize,
+    got: Part<'_>,
+    wanted: Part<'_>,
+    status: Part<'_>,
+    count: usize,
+) -> Result<(), DeviceError> {
+    let function = streams.memory().function("check", ptx!("check"), "swath_check")?;
+    has("lengths", got.len.min(wanted.len), count * size_of::<u64>())?;
+    has("statuses", status.len, count * size_of::<u32>())?;
+    let args =
+        CheckArgs { got: got.address()?, wanted: wanted.address()?, status: status.address()?, count: count as u64 };
+    let blocks = (count.div_ceil(function.threads as usize) as u32).clamp(1, function.resident);
+    // SAFETY: the arrays were checked to be as long as the count says.
+    unsafe { streams.launch(stream, function, blocks, &args, &[got.buffer, wanted.buffer, status.buffer]) }
+}
+
 /// Reverses the bits of each byte.
 pub(crate) fn reverse(streams: &Streams, stream: usize, part: Part<'_>) -> Result<(), DeviceError> {
     if part.len == 0 {
@@ -350,7 +379,7 @@ pub(crate) fn reverse(streams: &Streams, stream: usize, part: Part<'_>) -> Resul
     unsafe { streams.launch(stream, function, blocks, &args, &[part.buffer]) }
 }
 
-fn check(what: &str, have: usize, need: usize) -> Result<(), DeviceError> {
+fn has(what: &str, have: usize, need: usize) -> Result<(), DeviceError> {
     if have < need {
         return Err(DeviceError::Usage(format!("{what}: {have} bytes where {need} are needed")));
     }

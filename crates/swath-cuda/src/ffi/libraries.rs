@@ -218,10 +218,19 @@ fn deal<T: Send, L: Send>(
     let turns = over.zip(lanes).enumerate().take(tiles);
     let parts: Vec<Result<Said<T>, DeviceError>> = std::thread::scope(|scope| {
         let serve = &serve;
-        let workers: Vec<_> =
-            turns.map(|(first, (stream, lane))| scope.spawn(move || serve(first, stream, lane))).collect();
-        let failed = || Err(DeviceError::Usage("a decoding thread failed".into()));
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| failed())).collect()
+        let workers: Vec<_> = turns
+            .map(|(first, (stream, lane))| {
+                std::thread::Builder::new().spawn_scoped(scope, move || serve(first, stream, lane))
+            })
+            .collect();
+        let failed = |why: &str| Err(DeviceError::Usage(format!("a decoding thread {why}")));
+        workers
+            .into_iter()
+            .map(|worker| match worker {
+                Ok(worker) => worker.join().unwrap_or_else(|_| failed("failed")),
+                Err(error) => failed(&format!("could not be started: {error}")),
+            })
+            .collect()
     });
     let mut said = Vec::with_capacity(tiles);
     for part in parts {
@@ -295,7 +304,8 @@ pub(crate) fn jpeg2000_decode(
 ) -> Result<(Vec<Result<(), String>>, bool), DeviceError> {
     let library = streams.memory().libraries.jpeg2000(&streams.memory().context)?;
     let count = over.len().max(1);
-    lanes.0.resize_with(count, VecDeque::new);
+    // Never fewer than before: a lane that is forgotten while it has work would be taken for a new one.
+    lanes.0.resize_with(count.max(lanes.0.len()), VecDeque::new);
     streams.hold(bytes);
     streams.keep(decoded);
     let serve = |first: usize, stream: usize, lanes: &mut VecDeque<(usize, Mark)>| {

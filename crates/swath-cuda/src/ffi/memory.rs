@@ -148,7 +148,10 @@ impl Memory {
             }
             None => {
                 let address = match self.context.allocate(size) {
-                    Err(error) if error.is_out_of_memory() && self.trim() => self.context.allocate(size)?,
+                    Err(error) if error.is_out_of_memory() => {
+                        self.trim();
+                        self.context.allocate(size)?
+                    }
                     other => other?,
                 };
                 meter.allocation(size as u64);
@@ -167,22 +170,18 @@ impl Memory {
         Ok(DeviceBuffer(Arc::new(inner)))
     }
 
-    /// Gives all free blocks, and what libraries keep for streams that nobody uses, back to the driver; tells whether
-    /// there were any blocks.
-    pub(crate) fn trim(&self) -> bool {
+    /// Gives all free blocks, and what libraries keep for streams that nobody uses, back to the driver.
+    pub(crate) fn trim(&self) {
         self.forget_idle_streams();
         let blocks = {
             let mut pool = lock(&self.device);
             pool.free_bytes = 0;
             std::mem::take(&mut pool.free)
         };
-        let mut any = false;
         for (address, _) in blocks.into_values().flatten() {
-            any = true;
             // SAFETY: a free block is nobody's, and it was allocated by this context.
             unsafe { self.context.free(address) };
         }
-        any
     }
 
     /// Lets libraries give up their states for the streams in the pool, which were all waited for.
@@ -224,6 +223,9 @@ impl Memory {
                     drop(pool);
                     match self.context.allocate_host(CHUNK) {
                         Ok(address) => {
+                            // The driver does not promise what is in it.
+                            // SAFETY: the chunk was allocated with this length and is nobody else's.
+                            unsafe { std::ptr::write_bytes(address, 0, CHUNK) };
                             meter.pinned_allocation();
                             return Ok(Chunk { memory: self.clone(), pinned: Some(Pinned(address)) });
                         }
@@ -404,6 +406,11 @@ impl DeviceBuffer {
         self.0.address
     }
 
+    /// Whether someone else was given its address.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.0.foreign.load(Ordering::Acquire)
+    }
+
     /// Its address, for our own kernels.
     pub(crate) fn address(&self) -> Address {
         self.0.address
@@ -434,7 +441,7 @@ impl Chunk {
     /// Its bytes; what was there before is still there.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &self.pinned {
-            // SAFETY: the chunk owns CHUNK bytes that were written before (pinned memory comes zeroed), and no copy is under way.
+            // SAFETY: the chunk owns CHUNK bytes that were zeroed when it was allocated, and no copy is under way.
             Some(pinned) => unsafe { std::slice::from_raw_parts_mut(pinned.0, CHUNK) },
             None => &mut [],
         }

@@ -1,6 +1,6 @@
 //! Masks in GPU memory.
 
-use swath_cuda::upload::to_device;
+use swath_cuda::{DeviceError, upload::to_device};
 
 use super::{DeviceRaster, DeviceReport};
 use crate::{dataset::Dataset, error::Error, read::ReadOptions};
@@ -14,9 +14,21 @@ impl Dataset {
     pub fn read_mask_device(&self, options: &ReadOptions) -> Result<DeviceRaster, Error> {
         let mask = self.read_mask(options)?;
         let run = || {
-            let gpu = options.device.clone().or(&self.device).open()?;
+            let device = options.device.clone().or(&self.device);
+            let gpu = device.open()?;
+            let available = device.max_memory.unwrap_or(u64::MAX).min(gpu.available()?);
+            if mask.bytes().len() as u64 > available {
+                return Err(Error::from(DeviceError::Memory {
+                    what: "the mask".into(),
+                    required: mask.bytes().len() as u64,
+                    available,
+                    hint: "; read a smaller window, or allow more (max_device_memory)",
+                }));
+            }
             let (buffer, ready, counters) = to_device(&gpu, mask.bytes())?;
-            let mut report = DeviceReport { device: gpu.facts().name.clone(), counters, ..DeviceReport::default() };
+            let uploaded = DeviceReport { device: gpu.facts().name.clone(), counters, ..DeviceReport::default() };
+            self.note(Some(&uploaded));
+            let mut report = uploaded;
             if let Some(decoding) = mask.report() {
                 report.add(decoding);
             }

@@ -9,17 +9,14 @@ mod run;
 
 use std::{
     fs::File,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use swath_cuda::{
     DeviceError, Gpu, GpuOptions,
     band::Placement,
     decode::{Decoder, Plan},
-    rule::{Codec, Output, Way},
+    rule::{self, Codec, Output, Way},
 };
 use swath_tiff::{Compression, Window};
 
@@ -30,7 +27,7 @@ use crate::{
     dataset::Dataset,
     error::{Error, ErrorKind},
     raster::Interleave,
-    read::{ReadOptions, Request},
+    read::{Cancel, ReadOptions, Request},
     schedule,
 };
 use plan::Wanted;
@@ -53,9 +50,9 @@ pub(crate) struct DeviceOptions {
     pub(crate) mode: Option<Mode>,
     pub(crate) gpu: Option<Arc<Gpu>>,
     pub(crate) max_memory: Option<u64>,
-    pub(crate) trust_input: bool,
-    pub(crate) cpu_decode: bool,
-    pub(crate) timed: bool,
+    pub(crate) trust_input: Option<bool>,
+    pub(crate) cpu_decode: Option<bool>,
+    pub(crate) timed: Option<bool>,
 }
 
 impl DeviceOptions {
@@ -65,9 +62,9 @@ impl DeviceOptions {
             mode: self.mode.or(others.mode),
             gpu: self.gpu.or_else(|| others.gpu.clone()),
             max_memory: self.max_memory.or(others.max_memory),
-            trust_input: self.trust_input || others.trust_input,
-            cpu_decode: self.cpu_decode || others.cpu_decode,
-            timed: self.timed || others.timed,
+            trust_input: self.trust_input.or(others.trust_input),
+            cpu_decode: self.cpu_decode.or(others.cpu_decode),
+            timed: self.timed.or(others.timed),
         }
     }
 
@@ -81,29 +78,27 @@ const SHARE: (u64, u64) = (4, 5);
 /// How often a read that the device has no room for is tried again with half the memory.
 const RETRIES: u32 = 4;
 
-/// The GPU that reads use unless they are given one: the first, opened when first asked for. A process that was forked opens
-/// its own.
+/// The GPU that reads use unless they are given one: the first, opened when first asked for.
 ///
 /// # Errors
-/// When there is none; the reason is kept and given again.
+/// When there is none, or a parent process opened it; the reason is kept and given again.
 pub fn default_gpu() -> Result<Arc<Gpu>, DeviceError> {
     /// The process that opened it, and what came of that.
     type Opened = (u32, Result<Arc<Gpu>, DeviceError>);
     static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
-    match &*opened {
-        Some((opener, result)) if *opener == process => result.clone(),
-        other => {
+    let result = match opened.take() {
+        Some((opener, result)) if opener == process => result,
+        Some((_, Ok(gpu))) => {
             // What a parent process opened cannot even be freed here.
-            if let Some((_, Ok(gpu))) = other {
-                std::mem::forget(gpu.clone());
-            }
-            let result = Gpu::open(&GpuOptions::default());
-            *opened = Some((process, result.clone()));
-            result
+            std::mem::forget(gpu);
+            Err(DeviceError::forked())
         }
-    }
+        _ => Gpu::open(&GpuOptions::default()),
+    };
+    *opened = Some((process, result.clone()));
+    result
 }
 
 impl Dataset {
@@ -150,6 +145,12 @@ impl Request<'_> {
             let mut left = vec![self.window];
             while let Some(window) = left.pop() {
                 let pieces = match self.read_device(options, &gpu, window) {
+                    Ok(raster) if window == self.window => {
+                        let copied = swath_cuda::decode::to_host(&gpu, raster.buffer(), out)?;
+                        report.add(raster.report());
+                        report.add(&DeviceReport { counters: copied, ..DeviceReport::default() });
+                        continue;
+                    }
                     Ok(raster) => {
                         let host = raster.to_host()?;
                         report.add(host.report().unwrap_or(&DeviceReport::default()));
@@ -230,7 +231,7 @@ impl Request<'_> {
 
     /// Whether the CPU may decode what the GPU does not.
     fn may_help(&self) -> bool {
-        self.device.mode.unwrap_or(Mode::Cuda) != Mode::Cuda || self.device.cpu_decode
+        self.device.mode.unwrap_or(Mode::Cuda) != Mode::Cuda || self.device.cpu_decode.unwrap_or(false)
     }
 
     /// Whether the first stored tile begins as an LZ4 frame does. All tiles of a file are written alike.
@@ -267,6 +268,8 @@ impl Request<'_> {
             notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
             return self.try_way(options, gpu, window, budget, Way::Host, notices);
         }
+        let columns = rows.iter().flat_map(plan::Row::placements).map(|place| place.from.0 + place.size.0).max();
+        rule::check_columns(host.spec(), columns.unwrap_or(0))?;
         let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
         let output = Output {
             width: window.width,
@@ -281,7 +284,7 @@ impl Request<'_> {
             output,
             samples: wanted.samples(),
             fill: dataset.fill_sample(image)?,
-            timed: self.device.timed,
+            timed: self.device.timed.unwrap_or(false),
         };
         let fixed = Decoder::fixed_bytes(&plan, tiles as u64);
         let bands = plan::deal(&rows, budget, fixed)?;
@@ -305,18 +308,27 @@ impl Request<'_> {
         };
         let refused = run::run(&job, &decoder, &plan, &rows, &bands)?;
         let may_help = self.may_help();
-        if let (true, true, Some(first)) = (way.decodes_from_host(), may_help, refused.get(MOST_HELPED)) {
-            // All threads at once are better than one tile after the other.
+        if let (true, Some(first)) = (may_help, refused.get(MOST_HELPED)) {
+            // All threads at once are better than one tile after the other, unless the file is damaged: then the first of them
+            // says so.
+            for tile in refused.iter().take(MOST_HELPED + 1) {
+                run::decode_refused(&job, tile)?;
+            }
             notices.push(format!(
-                "tiles are decoded by the CPU into pinned memory: {} of {tiles} were refused by the GPU's library ({})",
-                refused.len(),
+                "tiles are decoded by the CPU into pinned memory: the GPU's decoder refused many ({})",
                 first.reason
             ));
+            let spent = decoder.counters();
             drop(decoder);
-            return self.try_way(options, gpu, window, budget, Way::Host, notices);
+            let mut raster = self.try_way(options, gpu, window, budget, Way::Host, notices)?;
+            raster.report.add(&DeviceReport { counters: spent, ..DeviceReport::default() });
+            return Ok(raster);
         }
         let mut helped = 0;
         for tile in &refused {
+            if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+                return Err(Error::new(ErrorKind::Cancelled));
+            }
             // The CPU words the error where there is one, so users meet one set of messages.
             let samples = run::decode_refused(&job, tile)?;
             if !may_help {
@@ -330,10 +342,8 @@ impl Request<'_> {
             helped += 1;
         }
         if let Some(first) = refused.first() {
-            notices.push(format!(
-                "{helped} of {tiles} tiles were decoded by the CPU: the GPU's decoder refused them ({})",
-                first.reason
-            ));
+            notices
+                .push(format!("some tiles were decoded by the CPU: the GPU's decoder refused them ({})", first.reason));
         }
         if way == Way::Jpeg && helped < tiles as u64 {
             notices.push(
@@ -348,11 +358,13 @@ impl Request<'_> {
         }
         let storage = match &direct {
             _ if way.decodes_from_host() => "host memory",
-            Some(direct) if !direct.failed.load(Ordering::Relaxed) => direct.file.storage(),
-            Some(_) => {
-                notices.push("cuFile failed to read the file, which was read by way of pinned memory".into());
-                PINNED
-            }
+            Some(direct) => match direct.failed.get() {
+                None => direct.file.storage(),
+                Some(reason) => {
+                    notices.push(format!("tiles were read by way of pinned memory: {reason}"));
+                    PINNED
+                }
+            },
             None => PINNED,
         };
         let kernels = if plan.timed { Some(decoder.times()?) } else { None };
@@ -390,7 +402,7 @@ const PINNED: &str = "pinned copies";
 /// The file as one that the device reads itself, where that is better or was asked for.
 fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<run::Direct> {
     match gpu.direct_file(file?) {
-        Ok(file) => Some(run::Direct { file: file?, failed: AtomicBool::new(false) }),
+        Ok(file) => Some(run::Direct { file: file?, failed: OnceLock::new() }),
         Err(error) => {
             notices.push(format!("cuFile was asked for and is not used: {error}"));
             None
@@ -420,7 +432,7 @@ fn choose_way(
         Err(error) => error.to_string(),
     };
     match Way::by_nvcomp(spec) {
-        Ok(way) if device.trust_input => match gpu.has_nvcomp() {
+        Ok(way) if device.trust_input.unwrap_or(false) => match gpu.has_nvcomp() {
             Ok(()) => return Ok(way),
             Err(absent) => declined = format!("{declined} without nvCOMP ({absent})"),
         },
@@ -436,7 +448,7 @@ fn choose_way(
         }
     }
     let reason = declined;
-    if mode == Mode::Cuda && !device.cpu_decode {
+    if mode == Mode::Cuda && !device.cpu_decode.unwrap_or(false) {
         return Err(DeviceError::Declined(format!("{reason}; allow the CPU to decode it (Auto)")));
     }
     notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));

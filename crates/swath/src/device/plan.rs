@@ -157,6 +157,11 @@ impl Wanted<'_> {
 }
 
 impl Row {
+    /// All its placements.
+    pub(super) fn placements(&self) -> impl Iterator<Item = &Placement> {
+        self.units.iter().map(|unit| &unit.placement).chain(&self.sparse)
+    }
+
     fn add(&mut self, way: Way, placements: usize, unit: Unit) {
         let need = Footprint::of_tile(way, unit.stream_len(), unit.decoded_len as u64, placements);
         self.footprint = self.footprint.plus(need);

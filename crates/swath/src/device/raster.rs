@@ -50,6 +50,11 @@ impl DeviceReport {
         sum.synchronisations += more.synchronisations;
         sum.uploads_before_first_wait += more.uploads_before_first_wait;
         sum.peak_bytes = sum.peak_bytes.max(more.peak_bytes);
+        if let Some(more) = &other.kernels {
+            let times = self.kernels.get_or_insert_default();
+            times.decode_ms += more.decode_ms;
+            times.place_ms += more.place_ms;
+        }
         if self.device.is_empty() {
             self.device.clone_from(&other.device);
         }

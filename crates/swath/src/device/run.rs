@@ -4,10 +4,8 @@
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    panic::AssertUnwindSafe,
+    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
 };
 
 use swath_codec::{Scratch, host::Host, memory::Buffer};
@@ -44,6 +42,11 @@ const GROUPS: u64 = 4;
 /// Least decoded bytes of a group: smaller launches leave the device idle between them.
 const LEAST_GROUP: u64 = 32 << 20;
 
+/// Bytes that come back from the device with refused tiles.
+const MOST_BROUGHT_BACK: usize = 64 << 20;
+/// Bytes that are read ahead for a library that takes them from the host.
+const MOST_SHELVED: usize = 256 << 20;
+
 /// Everything about a read that does not change while it runs.
 pub(super) struct Job<'a> {
     pub(super) fetch: &'a Fetch,
@@ -61,7 +64,7 @@ pub(super) struct Job<'a> {
 pub(super) struct Direct {
     pub(super) file: DirectFile,
     /// A read of it failed, so that the rest goes the usual way.
-    pub(super) failed: AtomicBool,
+    pub(super) failed: OnceLock<String>,
 }
 
 /// Units with their bytes, read for a library that takes them on the host.
@@ -121,6 +124,9 @@ struct State {
     pending: Vec<usize>,
     /// Units that were read for a library and are not launched.
     shelf: HashMap<usize, Vec<u8>>,
+    shelved: usize,
+    /// The group that is launched next: its tasks are never held back.
+    awaited: usize,
     closed: bool,
     /// The error of the first tile that has one.
     error: Option<(u64, Error)>,
@@ -150,8 +156,10 @@ impl Board {
             if state.error.is_some() {
                 return None;
             }
-            if let Some(task) = state.tasks.pop_front() {
-                return Some(task);
+            let room = state.shelved < MOST_SHELVED;
+            let may_begin = state.tasks.front().is_some_and(|task| room || task.group <= state.awaited);
+            if may_begin {
+                return state.tasks.pop_front();
             }
             if state.closed {
                 return None;
@@ -166,7 +174,10 @@ impl Board {
             *pending = pending.saturating_sub(1);
         }
         match result {
-            Ok(shelved) => state.shelf.extend(shelved),
+            Ok(shelved) => {
+                state.shelved += shelved.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+                state.shelf.extend(shelved);
+            }
             Err((index, error)) if state.error.as_ref().is_none_or(|(first, _)| index < *first) => {
                 state.error = Some((index, error));
             }
@@ -178,21 +189,38 @@ impl Board {
     /// The bytes of units that were all read.
     fn take(&self, units: Range<usize>) -> Vec<Vec<u8>> {
         let mut state = self.lock();
-        units.map(|unit| state.shelf.remove(&unit).unwrap_or_default()).collect()
+        let taken: Vec<Vec<u8>> = units.map(|unit| state.shelf.remove(&unit).unwrap_or_default()).collect();
+        state.shelved = state.shelved.saturating_sub(taken.iter().map(Vec::len).sum());
+        self.changed.notify_all();
+        taken
     }
 
     /// Waits until all tasks of a group are done; tells whether none failed.
     fn wait_for(&self, group: usize) -> bool {
         let mut state = self.lock();
+        state.awaited = group;
+        self.changed.notify_all();
         while state.error.is_none() && state.pending.get(group).is_some_and(|pending| *pending > 0) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.error.is_none()
     }
 
+    /// Ends the work: what nobody has begun is dropped.
     fn close(&self) {
-        self.lock().closed = true;
+        let mut state = self.lock();
+        state.closed = true;
+        state.tasks.clear();
         self.changed.notify_all();
+    }
+}
+
+/// Ends the work of the threads, however the one that launches leaves.
+struct Closing<'a>(&'a Board);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -220,25 +248,36 @@ pub(super) fn run<'a>(
     let total: u64 = units.iter().map(work).sum();
     let threads = job.threads.min((total / LEAST_TASK as u64 + 1) as usize).max(1);
     let mut last: Vec<Option<Started>> = Vec::new();
-    let launched = std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut worker = Worker::default();
-                while let Some(task) = board.next() {
-                    let group = task.group;
-                    let first = units.get(task.first_unit()).map_or(0, |unit| unit.index);
-                    let result = if job.cancel.is_some_and(Cancel::is_cancelled) {
-                        Err((first, Error::new(ErrorKind::Cancelled)))
-                    } else {
-                        worker.run(job, decoder.uploader(), &units, task)
-                    };
-                    board.done(group, result);
-                }
-            });
+    let work = || {
+        let mut worker = Worker::default();
+        while let Some(task) = board.next() {
+            let first = units.get(task.first_unit()).map_or(0, |unit| unit.index);
+            let group = task.group;
+            let result = if job.cancel.is_some_and(Cancel::is_cancelled) {
+                Err((first, Error::new(ErrorKind::Cancelled)))
+            } else {
+                // Whoever waits for the task has to be told, even if a decoder panics.
+                let run = AssertUnwindSafe(|| worker.run(job, decoder.uploader(), &units, task));
+                std::panic::catch_unwind(run).unwrap_or_else(|_| {
+                    worker = Worker::default();
+                    Err((first, Error::malformed("a decoder failed on this tile in a way it should not")))
+                })
+            };
+            board.done(group, result);
         }
-        let result = launch_all(job, decoder, plan, rows, bands, &board, &mut last, threads);
-        board.close();
-        result
+    };
+    let launched = std::thread::scope(|scope| {
+        let _closing = Closing(&board);
+        for started in 0..threads {
+            // A system that has no more threads to give may still have given some.
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
+                if started == 0 {
+                    return Err(Error::usage(format!("no thread could be started: {error}")));
+                }
+                break;
+            }
+        }
+        launch_all(job, decoder, plan, rows, bands, &board, &mut last, threads)
     });
     let failed = board.lock().error.take();
     if let Some((_, error)) = failed {
@@ -271,6 +310,10 @@ fn bring_back(
         refused.iter().map(|(number, _)| started.band.stream_of(*number).unwrap_or_default()).collect();
     let start = streams.iter().map(|stream| stream.start).min().unwrap_or(0);
     let end = streams.iter().map(|stream| stream.end).max().unwrap_or(0);
+    // Far apart, they are read again instead: all that lies between would come along.
+    if end.saturating_sub(start) > MOST_BROUGHT_BACK {
+        return Ok(());
+    }
     let bytes = decoder.bring_back(started.half, start..end)?;
     for ((_, refused), stream) in refused.iter_mut().zip(streams) {
         refused.stream = bytes.get(stream.start - start..stream.end - start).map(<[u8]>::to_vec);
@@ -588,15 +631,14 @@ impl Worker {
 /// Has the device read a task's tiles from the file itself; tells whether it did. Where it cannot, the rest of the read
 /// goes the usual way.
 fn read_directly(job: &Job<'_>, uploader: Uploader<'_>, task: &Task, reads: &[(usize, Range<u64>, usize)]) -> bool {
-    let Some(direct) = job.direct.filter(|direct| !direct.failed.load(Ordering::Relaxed)) else { return false };
-    let each = |(_, range, inside): &(usize, Range<u64>, usize)| {
-        uploader.read(task.half, &direct.file, range.clone(), task.at + inside).is_ok()
-    };
-    let done = reads.iter().all(each);
-    if !done {
-        direct.failed.store(true, Ordering::Relaxed);
+    let Some(direct) = job.direct.filter(|direct| direct.failed.get().is_none()) else { return false };
+    for (_, range, inside) in reads {
+        if let Err(error) = uploader.read(task.half, &direct.file, range.clone(), task.at + inside) {
+            let _ = direct.failed.set(error.to_string());
+            return false;
+        }
     }
-    done
+    true
 }
 
 /// A JPEG tile with the directory's tables behind its first marker.

@@ -177,7 +177,7 @@ fn a_tile_that_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
                     let report = raster.report().unwrap();
                     assert_eq!((report.device_tiles, report.host_tiles), (2, 1));
                     assert_eq!(report.notices.len(), 1, "{report:?}");
-                    assert!(report.notices[0].starts_with("1 of 3 tiles were decoded by the CPU"), "{report:?}");
+                    assert!(report.notices[0].starts_with("some tiles were decoded by the CPU"), "{report:?}");
                 }
             }
             // Parts of that tile, and budgets that leave no copy of it on the device.
