@@ -16,6 +16,15 @@ const USAGE: &str = "usage: cargo xtask <task>
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
     let option = std::env::args().nth(2).unwrap_or_default();
+    if let ("ptx", "--unit", Some(name)) = (&*task, &*option, std::env::args().nth(3)) {
+        return match ptx::print_unit(&name) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(faults) => {
+                eprintln!("{}", faults.join("\n"));
+                ExitCode::FAILURE
+            }
+        };
+    }
     let outcome = match task.as_str() {
         "deps" => graph::load().and_then(|graph| deps::check(&graph)),
         "licences" => graph::load().and_then(|graph| licences::check(&graph)),

@@ -18,11 +18,11 @@ const COMPILER: (i32, i32) = (12, 0);
 /// Makes `kernels/ptx/` anew.
 pub fn build() -> Outcome {
     let kernels = kernels();
-    let compiler = find_compiler().map_err(one)?;
+    find_compiler().map_err(one)?;
     let units = units(&kernels)?;
     let (mut files, mut faults) = (BTreeMap::new(), Vec::new());
     for unit in &units {
-        match compiler.compile(unit) {
+        match usual_form(unit) {
             Ok(ptx) => _ = files.insert(unit.name.clone(), ptx),
             Err(fault) => faults.push(fault),
         }
@@ -47,21 +47,69 @@ pub fn check() -> Outcome {
     let units = units(&kernels)?;
     let files = stored(&kernels)?;
     compare_digests(&kernels, &units, &files)?;
-    let compiler = match find_compiler() {
-        Ok(compiler) => compiler,
+    match find_compiler() {
+        Ok(_) => {}
         Err(why) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
             return Err(one(format!("the PTX cannot be rebuilt for comparison: {why}")));
         }
         Err(why) => return Ok(format!("{} kernels agree by digest; not rebuilt ({why})", units.len())),
-    };
+    }
     let mut faults = Vec::new();
     for unit in &units {
-        let made = compiler.compile(unit).map_err(one)?;
-        if files.get(&unit.name) != Some(&made) {
+        let stored = files.get(&unit.name);
+        let mut same = false;
+        for _ in 0..TRIES {
+            same = stored == Some(&compile_apart(unit).map_err(one)?);
+            if same {
+                break;
+            }
+        }
+        if !same {
             faults.push(format!("kernels/ptx/{}.ptx is not what the compiler makes: run `cargo xtask ptx`", unit.name));
         }
     }
     if faults.is_empty() { Ok(format!("{} kernels rebuilt, all the same", units.len())) } else { Err(faults) }
+}
+
+/// How often a kernel is compiled before its PTX counts as changed. The form that is stored comes out one time in five
+/// or oftener.
+const TRIES: usize = 60;
+
+/// The form of a unit's PTX that the compiler makes most often. It joins neighbouring loads or not by an order that hangs on
+/// addresses of its heap, so that a large kernel comes out in one of several forms, all of them right.
+fn usual_form(unit: &Unit) -> Result<String, String> {
+    let mut forms: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..TRIES {
+        let made = compile_apart(unit)?;
+        let seen = forms.entry(made.clone()).or_default();
+        *seen += 1;
+        if *seen == 4 {
+            return Ok(made);
+        }
+    }
+    let usual = forms.into_iter().max_by_key(|(_, seen)| *seen);
+    usual.map(|(made, _)| made).ok_or_else(|| format!("{}: not compiled", unit.name))
+}
+
+/// Compiles a unit in a process of its own, so with a heap of its own.
+fn compile_apart(unit: &Unit) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = std::process::Command::new(program)
+        .args(["ptx", "--unit", &unit.name])
+        .output()
+        .map_err(|error| format!("{}: {error}", unit.name))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    String::from_utf8(output.stdout).map_err(|_| format!("{}: the PTX is no text", unit.name))
+}
+
+/// Prints the PTX of one unit: what [`compile_apart`] starts.
+pub fn print_unit(name: &str) -> Result<(), Vec<String>> {
+    let unit = units(&kernels())?.into_iter().find(|unit| unit.name == name);
+    let unit = unit.ok_or_else(|| one(format!("there is no kernel {name}")))?;
+    print!("{}", find_compiler().and_then(|compiler| compiler.compile(&unit)).map_err(one)?);
+    Ok(())
 }
 
 fn compare_digests(kernels: &Path, units: &[Unit], files: &BTreeMap<String, String>) -> Result<(), Vec<String>> {
