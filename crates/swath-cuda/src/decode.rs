@@ -22,7 +22,8 @@ use crate::{
     ffi::{
         kernels::{self, DecodeBatch, Part, PlaceBatch, PlaceRule, PlaceTile, TileJob},
         libraries::{self, Lanes, Planes},
-        memory::{Chunk, DeviceBuffer, HostBytes, Mark, Streams},
+        memory::{Chunk, DeviceBuffer},
+        streams::{HostBytes, Mark, Streams},
     },
     gpu::{DirectFile, Gpu},
     rule::{Codec, Output, PlaneLayout, Way, components, picture, place_rule, plane_rule},

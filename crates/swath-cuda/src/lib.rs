@@ -20,7 +20,8 @@ pub use error::DeviceError;
 pub use ffi::{
     dlpack,
     driver::{DeviceFacts, Driver},
-    memory::{Chunk, DeviceBuffer, Mark},
+    memory::{Chunk, DeviceBuffer},
+    streams::Mark,
 };
 pub use gpu::{Gpu, GpuOptions};
 pub use status::TileStatus;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::{
     counters::{Counters, Meter},
     error::DeviceError,
-    ffi::memory::{DeviceBuffer, Mark, Streams},
+    ffi::{
+        memory::DeviceBuffer,
+        streams::{Mark, Streams},
+    },
     gpu::Gpu,
 };
 

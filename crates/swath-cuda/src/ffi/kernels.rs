@@ -6,7 +6,10 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::{
     error::DeviceError,
-    ffi::memory::{DeviceBuffer, Function, Memory, Streams},
+    ffi::{
+        memory::{DeviceBuffer, Function, Memory},
+        streams::Streams,
+    },
 };
 
 /// One tile for a decoding kernel: `TileJob` of `kernels/tile.cuh`.

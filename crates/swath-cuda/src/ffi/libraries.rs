@@ -9,10 +9,11 @@ use crate::{
         driver::{Context, Handle},
         kernels::Part,
         library::{Absent, CallError, Search},
-        memory::{DeviceBuffer, HostBytes, Mark, Streams},
+        memory::DeviceBuffer,
         nvcomp::{BatchPointers, Codec, Nvcomp},
         nvjpeg::{self, Engine, Jpeg},
         nvjpeg2k::{self, Jpeg2000, Outline},
+        streams::{HostBytes, Mark, Streams},
     },
 };
 

@@ -11,4 +11,5 @@ pub(crate) mod memory;
 pub(crate) mod nvcomp;
 pub(crate) mod nvjpeg;
 pub(crate) mod nvjpeg2k;
+pub(crate) mod streams;
 mod sys;

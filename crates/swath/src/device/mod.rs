@@ -2,10 +2,12 @@
 //!
 //! `Cuda` means the GPU and nothing else; `Auto` steps down and says so, in the report that comes with the samples.
 
+mod board;
 mod mask;
 mod plan;
 mod raster;
 mod run;
+mod worker;
 
 use std::{
     fs::File,
@@ -302,7 +304,7 @@ impl Request<'_> {
             cancel: options.cancel.as_ref(),
             direct: direct.as_ref(),
             jpeg_tables: match (way, &image.layout.jpeg_tables) {
-                (Way::Jpeg, Some(field)) => run::table_segments(field),
+                (Way::Jpeg, Some(field)) => worker::table_segments(field),
                 _ => Vec::new(),
             },
         };
@@ -312,7 +314,7 @@ impl Request<'_> {
             // All threads at once are better than one tile after the other, unless the file is damaged: then the first of them
             // says so.
             for tile in refused.iter().take(MOST_HELPED + 1) {
-                run::decode_refused(&job, tile)?;
+                worker::decode_refused(&job, tile)?;
             }
             notices.push(format!(
                 "tiles are decoded by the CPU into pinned memory: the GPU's decoder refused many ({})",
@@ -330,7 +332,7 @@ impl Request<'_> {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
             // The CPU words the error where there is one, so users meet one set of messages.
-            let samples = run::decode_refused(&job, tile)?;
+            let samples = worker::decode_refused(&job, tile)?;
             if !may_help {
                 return Err(refusal(&tile.reason).at(&swath_tiff::Place {
                     offset: Some(tile.unit.range.start),

@@ -1,28 +1,22 @@
 //! Runs a read on a GPU: threads read tiles into pinned memory and start copies, the caller's thread launches kernels behind
 //! them, and the host waits once, at the end.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-    panic::AssertUnwindSafe,
-    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
-};
+use std::{ops::Range, panic::AssertUnwindSafe, sync::OnceLock};
 
-use swath_codec::{Scratch, host::Host, memory::Buffer};
+use swath_codec::host::Host;
 use swath_cuda::{
     CHUNK, DeviceError, TileStatus,
     band::Band,
-    decode::{Decoder, Plan, Uploader},
+    decode::{Decoder, Plan},
     gpu::DirectFile,
     rule::Way,
 };
-use swath_io::{
-    ReadInto,
-    wrap::coalesce::{Merge, coalesce},
-};
-use swath_tiff::Place;
 
-use super::plan::{Bands, Row, Unit};
+use super::{
+    board::{Board, Closing, Task, Work},
+    plan::{Bands, Row, Unit},
+    worker::Worker,
+};
 use crate::{
     error::{Error, ErrorKind},
     image::Image,
@@ -30,10 +24,6 @@ use crate::{
     read::Cancel,
 };
 
-/// Below this, neighbouring tiles are read together and dealt out: a call for each would cost more than its bytes.
-const SMALL: u64 = 32 << 10;
-/// Small tiles this far apart are read along.
-const GAP: u64 = 16 << 10;
 /// Least bytes of a task: below, starting a copy costs more than the copy.
 const LEAST_TASK: usize = 256 << 10;
 /// Groups that a read is launched in: each waits for its own copies only. Four beat two, eight and sixteen on an H200:
@@ -44,8 +34,6 @@ const LEAST_GROUP: u64 = 32 << 20;
 
 /// Bytes that come back from the device with refused tiles.
 const MOST_BROUGHT_BACK: usize = 64 << 20;
-/// Bytes that are read ahead for a library that takes them from the host.
-const MOST_SHELVED: usize = 256 << 20;
 
 /// Everything about a read that does not change while it runs.
 pub(super) struct Job<'a> {
@@ -67,161 +55,12 @@ pub(super) struct Direct {
     pub(super) failed: OnceLock<String>,
 }
 
-/// Units with their bytes, read for a library that takes them on the host.
-type Shelved = Vec<(usize, Vec<u8>)>;
-
 /// Tiles that the device refused, and the bytes it had of them.
 pub(super) struct Refused<'a> {
     pub(super) unit: &'a Unit,
     pub(super) stream: Option<Vec<u8>>,
     /// Why, in words.
     pub(super) reason: String,
-}
-
-/// One pinned chunk's worth of work.
-struct Task {
-    half: usize,
-    /// Number of the group in the whole read.
-    group: usize,
-    /// Where the chunk goes on the device.
-    at: usize,
-    len: usize,
-    work: Work,
-}
-
-enum Work {
-    /// Reads of (unit, part of the file, place in the chunk).
-    Read(Vec<(usize, Range<u64>, usize)>),
-    /// Units that the CPU decodes, each to its place in the chunk.
-    Decode(Vec<(usize, usize)>),
-    /// A unit that the CPU decodes and that is larger than a chunk.
-    DecodeLarge(usize),
-    /// Units that are read and kept for a library.
-    Shelve(Vec<usize>),
-}
-
-impl Task {
-    fn first_unit(&self) -> usize {
-        match &self.work {
-            Work::Read(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
-            Work::Decode(units) => units.first().map_or(0, |(unit, _)| *unit),
-            Work::DecodeLarge(unit) => *unit,
-            Work::Shelve(units) => units.first().copied().unwrap_or(0),
-        }
-    }
-}
-
-/// What the threads and the one that launches share.
-struct Board {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    tasks: VecDeque<Task>,
-    /// Tasks of each group that are not done.
-    pending: Vec<usize>,
-    /// Units that were read for a library and are not launched.
-    shelf: HashMap<usize, Vec<u8>>,
-    shelved: usize,
-    /// The group that is launched next: its tasks are never held back.
-    awaited: usize,
-    closed: bool,
-    /// The error of the first tile that has one.
-    error: Option<(u64, Error)>,
-}
-
-impl Board {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, groups: usize, tasks: Vec<Task>) {
-        let mut state = self.lock();
-        let known = state.pending.len();
-        state.pending.resize(known + groups, 0);
-        for task in &tasks {
-            if let Some(pending) = state.pending.get_mut(task.group) {
-                *pending += 1;
-            }
-        }
-        state.tasks.extend(tasks);
-        self.changed.notify_all();
-    }
-
-    fn next(&self) -> Option<Task> {
-        let mut state = self.lock();
-        loop {
-            if state.error.is_some() {
-                return None;
-            }
-            let room = state.shelved < MOST_SHELVED;
-            let may_begin = state.tasks.front().is_some_and(|task| room || task.group <= state.awaited);
-            if may_begin {
-                return state.tasks.pop_front();
-            }
-            if state.closed {
-                return None;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn done(&self, group: usize, result: Result<Shelved, (u64, Error)>) {
-        let mut state = self.lock();
-        if let Some(pending) = state.pending.get_mut(group) {
-            *pending = pending.saturating_sub(1);
-        }
-        match result {
-            Ok(shelved) => {
-                state.shelved += shelved.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-                state.shelf.extend(shelved);
-            }
-            Err((index, error)) if state.error.as_ref().is_none_or(|(first, _)| index < *first) => {
-                state.error = Some((index, error));
-            }
-            Err(_) => {}
-        }
-        self.changed.notify_all();
-    }
-
-    /// The bytes of units that were all read.
-    fn take(&self, units: Range<usize>) -> Vec<Vec<u8>> {
-        let mut state = self.lock();
-        let taken: Vec<Vec<u8>> = units.map(|unit| state.shelf.remove(&unit).unwrap_or_default()).collect();
-        state.shelved = state.shelved.saturating_sub(taken.iter().map(Vec::len).sum());
-        self.changed.notify_all();
-        taken
-    }
-
-    /// Waits until all tasks of a group are done; tells whether none failed.
-    fn wait_for(&self, group: usize) -> bool {
-        let mut state = self.lock();
-        state.awaited = group;
-        self.changed.notify_all();
-        while state.error.is_none() && state.pending.get(group).is_some_and(|pending| *pending > 0) {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.error.is_none()
-    }
-
-    /// Ends the work: what nobody has begun is dropped.
-    fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        state.tasks.clear();
-        self.changed.notify_all();
-    }
-}
-
-/// Ends the work of the threads, however the one that launches leaves.
-struct Closing<'a>(&'a Board);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-    }
 }
 
 /// A band that is on its way.
@@ -241,7 +80,7 @@ pub(super) fn run<'a>(
     bands: &Bands,
 ) -> Result<Vec<Refused<'a>>, Error> {
     let units: Vec<&Unit> = rows.iter().flat_map(|row| &row.units).collect();
-    let board = Board { state: Mutex::default(), changed: Condvar::new() };
+    let board = Board::default();
     // Reading is shared by bytes that are read, decoding by bytes that are made.
     let made = !plan.way.uploads_streams();
     let work = |unit: &&Unit| if made { unit.decoded_len as u64 } else { unit.stream_len() };
@@ -484,239 +323,4 @@ fn add_unit(
         Work::Decode(vec![(number, 0)])
     };
     *open = Some(task(at, len, work));
-}
-
-/// One thread's buffers.
-#[derive(Default)]
-struct Worker {
-    scratch: Scratch,
-    bytes: Buffer,
-    tiles: Buffer,
-}
-
-impl Worker {
-    fn run(
-        &mut self,
-        job: &Job<'_>,
-        uploader: Uploader<'_>,
-        units: &[&Unit],
-        task: Task,
-    ) -> Result<Shelved, (u64, Error)> {
-        let index_of = |unit: usize| units.get(unit).map_or(0, |unit| unit.index);
-        let first = index_of(task.first_unit());
-        match &task.work {
-            Work::DecodeLarge(unit) => {
-                let Some(unit) = units.get(*unit) else { return Ok(Vec::new()) };
-                return self.decode_large(job, uploader, unit, task.half, task.at).map(|()| Vec::new());
-            }
-            Work::Shelve(list) => return self.shelve(job, units, list),
-            Work::Read(reads) if read_directly(job, uploader, &task, reads) => return Ok(Vec::new()),
-            Work::Read(_) | Work::Decode(_) => {}
-        }
-        let mut chunk = uploader.chunk().map_err(|error| (first, error.into()))?;
-        match &task.work {
-            Work::Read(reads) => self.read(job, units, reads, chunk.bytes_mut())?,
-            Work::Decode(list) => {
-                for (unit, at) in list {
-                    let Some(unit) = units.get(*unit) else { continue };
-                    let place = chunk.bytes_mut().get_mut(*at..*at + unit.decoded_len).unwrap_or_default();
-                    self.decode(job, unit, place).map_err(|error| (unit.index, error))?;
-                }
-            }
-            Work::DecodeLarge(_) | Work::Shelve(_) => {}
-        }
-        uploader.upload(task.half, chunk, task.len, task.at).map_err(|error| (first, error.into()))?;
-        Ok(Vec::new())
-    }
-
-    /// Reads units as whole streams.
-    fn shelve(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
-        let (mut reads, mut end) = (Vec::with_capacity(list.len()), 0_usize);
-        for (number, unit) in list.iter().filter_map(|number| Some((*number, units.get(*number)?))) {
-            reads.push((number, unit.range.clone(), end));
-            end = end.saturating_add(usize::try_from(unit.stream_len()).unwrap_or(usize::MAX));
-        }
-        let mut tiles = std::mem::take(&mut self.tiles);
-        let read = self.read(job, units, &reads, tiles.at_least(end));
-        let shelved = read.map(|()| {
-            let bytes = tiles.at_least(end);
-            let tile = |(number, range, at): &(usize, Range<u64>, usize)| {
-                let tile = bytes.get(*at..*at + (range.end - range.start) as usize).unwrap_or_default();
-                (*number, joined(&job.jpeg_tables, tile))
-            };
-            reads.iter().map(tile).collect()
-        });
-        self.tiles = tiles;
-        shelved
-    }
-
-    fn read(
-        &mut self,
-        job: &Job<'_>,
-        units: &[&Unit],
-        reads: &[(usize, Range<u64>, usize)],
-        chunk: &mut [u8],
-    ) -> Result<(), (u64, Error)> {
-        let index_of = |unit: usize| units.get(unit).map_or(0, |unit| unit.index);
-        let failed = |unit: usize, offset: u64| {
-            let index = index_of(unit);
-            move |error: swath_io::SourceError| {
-                let place = Place { offset: Some(offset), ..job.image.place_of(index) };
-                (index, Error::from(error).at(&place))
-            }
-        };
-        let total: u64 = reads.iter().map(|(_, range, _)| range.end - range.start).sum();
-        if reads.len() > 1 && total / (reads.len() as u64) < SMALL {
-            let ranges: Vec<Range<u64>> = reads.iter().map(|(_, range, _)| range.clone()).collect();
-            for merged in coalesce(&ranges, Merge { gap: GAP, max_len: CHUNK as u64 }) {
-                let first = merged.members.first().and_then(|member| reads.get(*member)).map_or(0, |(unit, ..)| *unit);
-                let buffer = self.bytes.at_least((merged.range.end - merged.range.start) as usize);
-                job.fetch.source.read_at(merged.range.start, buffer).map_err(failed(first, merged.range.start))?;
-                for (_, range, at) in merged.members.iter().filter_map(|member| reads.get(*member)) {
-                    let from = (range.start - merged.range.start) as usize;
-                    let len = (range.end - range.start) as usize;
-                    if let (Some(found), Some(place)) = (buffer.get(from..from + len), chunk.get_mut(*at..*at + len)) {
-                        place.copy_from_slice(found);
-                    }
-                }
-            }
-            return Ok(());
-        }
-        let mut pieces = Vec::with_capacity(reads.len());
-        let (mut rest, mut done) = (chunk, 0);
-        for (_, range, at) in reads {
-            let (_, tail) = rest.split_at_mut_checked(at - done).unwrap_or_default();
-            let len = (range.end - range.start) as usize;
-            let (buffer, tail) = tail.split_at_mut_checked(len).unwrap_or_default();
-            pieces.push(ReadInto { offset: range.start, buffer });
-            (rest, done) = (tail, at + len);
-        }
-        let (unit, offset) = reads.first().map_or((0, 0), |(unit, range, _)| (*unit, range.start));
-        job.fetch.source.read_many(&mut pieces).map_err(failed(unit, offset))
-    }
-
-    /// Reads a tile and decodes its wanted rows.
-    fn decode(&mut self, job: &Job<'_>, unit: &Unit, place: &mut [u8]) -> Result<(), Error> {
-        let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
-        let len = usize::try_from(unit.stream_len())
-            .map_err(|_| Error::malformed("a tile is larger than the address space").at(&at))?;
-        let stream = self.bytes.at_least(len);
-        job.fetch.source.read_at(unit.range.start, stream).map_err(|error| Error::from(error).at(&at))?;
-        decode_rows(job.host, unit, stream, place, &mut self.scratch).map_err(|error| error.at(&at))
-    }
-
-    fn decode_large(
-        &mut self,
-        job: &Job<'_>,
-        uploader: Uploader<'_>,
-        unit: &Unit,
-        half: usize,
-        at: usize,
-    ) -> Result<(), (u64, Error)> {
-        let here = |error: Error| (unit.index, error);
-        let mut tile = Buffer::zeroed(unit.decoded_len)
-            .ok_or_else(|| here(Error::usage(format!("there is no memory for {} bytes", unit.decoded_len))))?;
-        self.decode(job, unit, tile.bytes_mut()).map_err(here)?;
-        for (number, piece) in tile.bytes().chunks(CHUNK).enumerate() {
-            let mut chunk = uploader.chunk().map_err(|error| here(error.into()))?;
-            if let Some(place) = chunk.bytes_mut().get_mut(..piece.len()) {
-                place.copy_from_slice(piece);
-            }
-            uploader.upload(half, chunk, piece.len(), at + number * CHUNK).map_err(|error| here(error.into()))?;
-        }
-        Ok(())
-    }
-}
-
-/// Has the device read a task's tiles from the file itself; tells whether it did. Where it cannot, the rest of the read
-/// goes the usual way.
-fn read_directly(job: &Job<'_>, uploader: Uploader<'_>, task: &Task, reads: &[(usize, Range<u64>, usize)]) -> bool {
-    let Some(direct) = job.direct.filter(|direct| direct.failed.get().is_none()) else { return false };
-    for (_, range, inside) in reads {
-        if let Err(error) = uploader.read(task.half, &direct.file, range.clone(), task.at + inside) {
-            let _ = direct.failed.set(error.to_string());
-            return false;
-        }
-    }
-    true
-}
-
-/// A JPEG tile with the directory's tables behind its first marker.
-fn joined(tables: &[u8], tile: &[u8]) -> Vec<u8> {
-    let (start, rest) = tile.split_at_checked(2).filter(|_| !tables.is_empty()).unwrap_or((tile, &[]));
-    [start, if rest.is_empty() { &[] } else { tables }, rest].concat()
-}
-
-/// The definitions in a JPEGTables field: quantisation and Huffman tables, as segments. Nothing else in it counts.
-pub(super) fn table_segments(field: &[u8]) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(field.len());
-    let mut rest = field.get(2..).unwrap_or_default();
-    while let [0xFF, marker, after @ ..] = rest {
-        match marker {
-            // Fill bytes before a marker.
-            0xFF => rest = rest.get(1..).unwrap_or_default(),
-            0xD9 => break,
-            0x01 | 0xD0..=0xD8 => rest = after,
-            _ => {
-                let len = after.first_chunk().map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
-                let Some(segment) = rest.get(..2 + len).filter(|_| len >= 2) else { break };
-                if matches!(marker, 0xC4 | 0xDB) {
-                    kept.extend_from_slice(segment);
-                }
-                rest = rest.get(2 + len..).unwrap_or_default();
-            }
-        }
-    }
-    kept
-}
-
-/// Decodes the wanted rows of a tile on the CPU: whole samples in native order.
-pub(super) fn decode_rows(
-    host: &Host,
-    unit: &Unit,
-    stream: &[u8],
-    place: &mut [u8],
-    scratch: &mut Scratch,
-) -> Result<(), Error> {
-    Ok(host.decode_rows(unit.rows, unit.wanted.clone(), stream, place, scratch)?)
-}
-
-/// Decodes a tile that the device refused on the CPU: its rows, or the error in the words that users know.
-pub(super) fn decode_refused(job: &Job<'_>, refused: &Refused<'_>) -> Result<Arc<Vec<u8>>, Error> {
-    let unit = refused.unit;
-    let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
-    let mut read;
-    let stream = match &refused.stream {
-        Some(stream) if !job.host.spec().bits_reversed => stream,
-        _ => {
-            read = vec![0; usize::try_from(unit.stream_len()).unwrap_or(usize::MAX)];
-            job.fetch.source.read_at(unit.range.start, &mut read).map_err(|error| Error::from(error).at(&at))?;
-            &read
-        }
-    };
-    let len = job.host.spec().native_row_len() * unit.wanted.len();
-    let mut tile = vec![0; len];
-    decode_rows(job.host, unit, stream, &mut tile, &mut Scratch::default()).map_err(|error| error.at(&at))?;
-    Ok(Arc::new(tile))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_go_behind_the_first_marker_and_only_definitions_do() {
-        let quant = [0xFF, 0xDB, 0, 4, 1, 2];
-        let huffman = [0xFF, 0xC4, 0, 3, 9];
-        let restart = [0xFF, 0xDD, 0, 4, 0, 8];
-        let field = [&[0xFF, 0xD8][..], &quant, &restart, &[0xFF], &huffman, &[0xFF, 0xD9, 7, 7]].concat();
-        let tables = table_segments(&field);
-        assert_eq!(tables, [&quant[..], &huffman].concat());
-        assert_eq!(joined(&tables, &[0xFF, 0xD8, 5, 6]), [&[0xFF, 0xD8][..], &tables, &[5, 6]].concat());
-        assert_eq!(joined(&[], &[0xFF, 0x4F, 5]), [0xFF, 0x4F, 5]);
-        assert_eq!(joined(&tables, &[0xFF]), [0xFF]);
-        for len in 0..field.len() {
-            assert!(tables.starts_with(&table_segments(field.get(..len).unwrap_or_default())), "{len}");
-        }
-    }
 }

@@ -1,0 +1,163 @@
+//! What is to be read, and how far that is: shared by the threads that read and the one that launches.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+    sync::{Condvar, Mutex, PoisonError},
+};
+
+use crate::error::Error;
+
+/// Bytes that are read ahead for a library that takes them from the host.
+const MOST_SHELVED: usize = 256 << 20;
+
+/// Units with their bytes, read for a library that takes them on the host.
+pub(super) type Shelved = Vec<(usize, Vec<u8>)>;
+
+/// One pinned chunk's worth of work.
+pub(super) struct Task {
+    pub(super) half: usize,
+    /// Number of the group in the whole read.
+    pub(super) group: usize,
+    /// Where the chunk goes on the device.
+    pub(super) at: usize,
+    pub(super) len: usize,
+    pub(super) work: Work,
+}
+
+pub(super) enum Work {
+    /// Reads of (unit, part of the file, place in the chunk).
+    Read(Vec<(usize, Range<u64>, usize)>),
+    /// Units that the CPU decodes, each to its place in the chunk.
+    Decode(Vec<(usize, usize)>),
+    /// A unit that the CPU decodes and that is larger than a chunk.
+    DecodeLarge(usize),
+    /// Units that are read and kept for a library.
+    Shelve(Vec<usize>),
+}
+
+impl Task {
+    pub(super) fn first_unit(&self) -> usize {
+        match &self.work {
+            Work::Read(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
+            Work::Decode(units) => units.first().map_or(0, |(unit, _)| *unit),
+            Work::DecodeLarge(unit) => *unit,
+            Work::Shelve(units) => units.first().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// What the threads and the one that launches share.
+#[derive(Default)]
+pub(super) struct Board {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What it says.
+#[derive(Default)]
+pub(super) struct State {
+    tasks: VecDeque<Task>,
+    /// Tasks of each group that are not done.
+    pending: Vec<usize>,
+    /// Units that were read for a library and are not launched.
+    shelf: HashMap<usize, Vec<u8>>,
+    shelved: usize,
+    /// The group that is launched next: its tasks are never held back.
+    awaited: usize,
+    closed: bool,
+    /// The error of the first tile that has one.
+    pub(super) error: Option<(u64, Error)>,
+}
+
+impl Board {
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, groups: usize, tasks: Vec<Task>) {
+        let mut state = self.lock();
+        let known = state.pending.len();
+        state.pending.resize(known + groups, 0);
+        for task in &tasks {
+            if let Some(pending) = state.pending.get_mut(task.group) {
+                *pending += 1;
+            }
+        }
+        state.tasks.extend(tasks);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn next(&self) -> Option<Task> {
+        let mut state = self.lock();
+        loop {
+            if state.error.is_some() {
+                return None;
+            }
+            let room = state.shelved < MOST_SHELVED;
+            let may_begin = state.tasks.front().is_some_and(|task| room || task.group <= state.awaited);
+            if may_begin {
+                return state.tasks.pop_front();
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn done(&self, group: usize, result: Result<Shelved, (u64, Error)>) {
+        let mut state = self.lock();
+        if let Some(pending) = state.pending.get_mut(group) {
+            *pending = pending.saturating_sub(1);
+        }
+        match result {
+            Ok(shelved) => {
+                state.shelved += shelved.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+                state.shelf.extend(shelved);
+            }
+            Err((index, error)) if state.error.as_ref().is_none_or(|(first, _)| index < *first) => {
+                state.error = Some((index, error));
+            }
+            Err(_) => {}
+        }
+        self.changed.notify_all();
+    }
+
+    /// The bytes of units that were all read.
+    pub(super) fn take(&self, units: Range<usize>) -> Vec<Vec<u8>> {
+        let mut state = self.lock();
+        let taken: Vec<Vec<u8>> = units.map(|unit| state.shelf.remove(&unit).unwrap_or_default()).collect();
+        state.shelved = state.shelved.saturating_sub(taken.iter().map(Vec::len).sum());
+        self.changed.notify_all();
+        taken
+    }
+
+    /// Waits until all tasks of a group are done; tells whether none failed.
+    pub(super) fn wait_for(&self, group: usize) -> bool {
+        let mut state = self.lock();
+        state.awaited = group;
+        self.changed.notify_all();
+        while state.error.is_none() && state.pending.get(group).is_some_and(|pending| *pending > 0) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.error.is_none()
+    }
+
+    /// Ends the work: what nobody has begun is dropped.
+    fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.tasks.clear();
+        self.changed.notify_all();
+    }
+}
+
+/// Ends the work of the threads, however the one that launches leaves.
+pub(super) struct Closing<'a>(pub(super) &'a Board);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,257 @@
+//! One thread of a read: tiles from the file to pinned memory, decoded on the way where the GPU does not decode them.
+
+use std::{ops::Range, sync::Arc};
+
+use swath_codec::{Scratch, host::Host, memory::Buffer};
+use swath_cuda::{CHUNK, decode::Uploader};
+use swath_io::{
+    ReadInto,
+    wrap::coalesce::{Merge, coalesce},
+};
+use swath_tiff::Place;
+
+use super::{
+    board::{Shelved, Task, Work},
+    plan::Unit,
+    run::{Job, Refused},
+};
+use crate::error::Error;
+
+/// Below this, neighbouring tiles are read together and dealt out: a call for each would cost more than its bytes.
+const SMALL: u64 = 32 << 10;
+/// Small tiles this far apart are read along.
+const GAP: u64 = 16 << 10;
+/// One thread's buffers.
+#[derive(Default)]
+pub(super) struct Worker {
+    scratch: Scratch,
+    bytes: Buffer,
+    tiles: Buffer,
+}
+
+impl Worker {
+    pub(super) fn run(
+        &mut self,
+        job: &Job<'_>,
+        uploader: Uploader<'_>,
+        units: &[&Unit],
+        task: Task,
+    ) -> Result<Shelved, (u64, Error)> {
+        let index_of = |unit: usize| units.get(unit).map_or(0, |unit| unit.index);
+        let first = index_of(task.first_unit());
+        match &task.work {
+            Work::DecodeLarge(unit) => {
+                let Some(unit) = units.get(*unit) else { return Ok(Vec::new()) };
+                return self.decode_large(job, uploader, unit, task.half, task.at).map(|()| Vec::new());
+            }
+            Work::Shelve(list) => return self.shelve(job, units, list),
+            Work::Read(reads) if read_directly(job, uploader, &task, reads) => return Ok(Vec::new()),
+            Work::Read(_) | Work::Decode(_) => {}
+        }
+        let mut chunk = uploader.chunk().map_err(|error| (first, error.into()))?;
+        match &task.work {
+            Work::Read(reads) => self.read(job, units, reads, chunk.bytes_mut())?,
+            Work::Decode(list) => {
+                for (unit, at) in list {
+                    let Some(unit) = units.get(*unit) else { continue };
+                    let place = chunk.bytes_mut().get_mut(*at..*at + unit.decoded_len).unwrap_or_default();
+                    self.decode(job, unit, place).map_err(|error| (unit.index, error))?;
+                }
+            }
+            Work::DecodeLarge(_) | Work::Shelve(_) => {}
+        }
+        uploader.upload(task.half, chunk, task.len, task.at).map_err(|error| (first, error.into()))?;
+        Ok(Vec::new())
+    }
+
+    /// Reads units as whole streams.
+    fn shelve(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
+        let (mut reads, mut end) = (Vec::with_capacity(list.len()), 0_usize);
+        for (number, unit) in list.iter().filter_map(|number| Some((*number, units.get(*number)?))) {
+            reads.push((number, unit.range.clone(), end));
+            end = end.saturating_add(usize::try_from(unit.stream_len()).unwrap_or(usize::MAX));
+        }
+        let mut tiles = std::mem::take(&mut self.tiles);
+        let read = self.read(job, units, &reads, tiles.at_least(end));
+        let shelved = read.map(|()| {
+            let bytes = tiles.at_least(end);
+            let tile = |(number, range, at): &(usize, Range<u64>, usize)| {
+                let tile = bytes.get(*at..*at + (range.end - range.start) as usize).unwrap_or_default();
+                (*number, joined(&job.jpeg_tables, tile))
+            };
+            reads.iter().map(tile).collect()
+        });
+        self.tiles = tiles;
+        shelved
+    }
+
+    fn read(
+        &mut self,
+        job: &Job<'_>,
+        units: &[&Unit],
+        reads: &[(usize, Range<u64>, usize)],
+        chunk: &mut [u8],
+    ) -> Result<(), (u64, Error)> {
+        let index_of = |unit: usize| units.get(unit).map_or(0, |unit| unit.index);
+        let failed = |unit: usize, offset: u64| {
+            let index = index_of(unit);
+            move |error: swath_io::SourceError| {
+                let place = Place { offset: Some(offset), ..job.image.place_of(index) };
+                (index, Error::from(error).at(&place))
+            }
+        };
+        let total: u64 = reads.iter().map(|(_, range, _)| range.end - range.start).sum();
+        if reads.len() > 1 && total / (reads.len() as u64) < SMALL {
+            let ranges: Vec<Range<u64>> = reads.iter().map(|(_, range, _)| range.clone()).collect();
+            for merged in coalesce(&ranges, Merge { gap: GAP, max_len: CHUNK as u64 }) {
+                let first = merged.members.first().and_then(|member| reads.get(*member)).map_or(0, |(unit, ..)| *unit);
+                let buffer = self.bytes.at_least((merged.range.end - merged.range.start) as usize);
+                job.fetch.source.read_at(merged.range.start, buffer).map_err(failed(first, merged.range.start))?;
+                for (_, range, at) in merged.members.iter().filter_map(|member| reads.get(*member)) {
+                    let from = (range.start - merged.range.start) as usize;
+                    let len = (range.end - range.start) as usize;
+                    if let (Some(found), Some(place)) = (buffer.get(from..from + len), chunk.get_mut(*at..*at + len)) {
+                        place.copy_from_slice(found);
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let mut pieces = Vec::with_capacity(reads.len());
+        let (mut rest, mut done) = (chunk, 0);
+        for (_, range, at) in reads {
+            let (_, tail) = rest.split_at_mut_checked(at - done).unwrap_or_default();
+            let len = (range.end - range.start) as usize;
+            let (buffer, tail) = tail.split_at_mut_checked(len).unwrap_or_default();
+            pieces.push(ReadInto { offset: range.start, buffer });
+            (rest, done) = (tail, at + len);
+        }
+        let (unit, offset) = reads.first().map_or((0, 0), |(unit, range, _)| (*unit, range.start));
+        job.fetch.source.read_many(&mut pieces).map_err(failed(unit, offset))
+    }
+
+    /// Reads a tile and decodes its wanted rows.
+    fn decode(&mut self, job: &Job<'_>, unit: &Unit, place: &mut [u8]) -> Result<(), Error> {
+        let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
+        let len = usize::try_from(unit.stream_len())
+            .map_err(|_| Error::malformed("a tile is larger than the address space").at(&at))?;
+        let stream = self.bytes.at_least(len);
+        job.fetch.source.read_at(unit.range.start, stream).map_err(|error| Error::from(error).at(&at))?;
+        decode_rows(job.host, unit, stream, place, &mut self.scratch).map_err(|error| error.at(&at))
+    }
+
+    fn decode_large(
+        &mut self,
+        job: &Job<'_>,
+        uploader: Uploader<'_>,
+        unit: &Unit,
+        half: usize,
+        at: usize,
+    ) -> Result<(), (u64, Error)> {
+        let here = |error: Error| (unit.index, error);
+        let mut tile = Buffer::zeroed(unit.decoded_len)
+            .ok_or_else(|| here(Error::usage(format!("there is no memory for {} bytes", unit.decoded_len))))?;
+        self.decode(job, unit, tile.bytes_mut()).map_err(here)?;
+        for (number, piece) in tile.bytes().chunks(CHUNK).enumerate() {
+            let mut chunk = uploader.chunk().map_err(|error| here(error.into()))?;
+            if let Some(place) = chunk.bytes_mut().get_mut(..piece.len()) {
+                place.copy_from_slice(piece);
+            }
+            uploader.upload(half, chunk, piece.len(), at + number * CHUNK).map_err(|error| here(error.into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Has the device read a task's tiles from the file itself; tells whether it did. Where it cannot, the rest of the read
+/// goes the usual way.
+fn read_directly(job: &Job<'_>, uploader: Uploader<'_>, task: &Task, reads: &[(usize, Range<u64>, usize)]) -> bool {
+    let Some(direct) = job.direct.filter(|direct| direct.failed.get().is_none()) else { return false };
+    for (_, range, inside) in reads {
+        if let Err(error) = uploader.read(task.half, &direct.file, range.clone(), task.at + inside) {
+            let _ = direct.failed.set(error.to_string());
+            return false;
+        }
+    }
+    true
+}
+
+/// A JPEG tile with the directory's tables behind its first marker.
+fn joined(tables: &[u8], tile: &[u8]) -> Vec<u8> {
+    let (start, rest) = tile.split_at_checked(2).filter(|_| !tables.is_empty()).unwrap_or((tile, &[]));
+    [start, if rest.is_empty() { &[] } else { tables }, rest].concat()
+}
+
+/// The definitions in a JPEGTables field: quantisation and Huffman tables, as segments. Nothing else in it counts.
+pub(super) fn table_segments(field: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(field.len());
+    let mut rest = field.get(2..).unwrap_or_default();
+    while let [0xFF, marker, after @ ..] = rest {
+        match marker {
+            // Fill bytes before a marker.
+            0xFF => rest = rest.get(1..).unwrap_or_default(),
+            0xD9 => break,
+            0x01 | 0xD0..=0xD8 => rest = after,
+            _ => {
+                let len = after.first_chunk().map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
+                let Some(segment) = rest.get(..2 + len).filter(|_| len >= 2) else { break };
+                if matches!(marker, 0xC4 | 0xDB) {
+                    kept.extend_from_slice(segment);
+                }
+                rest = rest.get(2 + len..).unwrap_or_default();
+            }
+        }
+    }
+    kept
+}
+
+/// Decodes the wanted rows of a tile on the CPU: whole samples in native order.
+pub(super) fn decode_rows(
+    host: &Host,
+    unit: &Unit,
+    stream: &[u8],
+    place: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    Ok(host.decode_rows(unit.rows, unit.wanted.clone(), stream, place, scratch)?)
+}
+
+/// Decodes a tile that the device refused on the CPU: its rows, or the error in the words that users know.
+pub(super) fn decode_refused(job: &Job<'_>, refused: &Refused<'_>) -> Result<Arc<Vec<u8>>, Error> {
+    let unit = refused.unit;
+    let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
+    let mut read;
+    let stream = match &refused.stream {
+        Some(stream) if !job.host.spec().bits_reversed => stream,
+        _ => {
+            read = vec![0; usize::try_from(unit.stream_len()).unwrap_or(usize::MAX)];
+            job.fetch.source.read_at(unit.range.start, &mut read).map_err(|error| Error::from(error).at(&at))?;
+            &read
+        }
+    };
+    let len = job.host.spec().native_row_len() * unit.wanted.len();
+    let mut tile = vec![0; len];
+    decode_rows(job.host, unit, stream, &mut tile, &mut Scratch::default()).map_err(|error| error.at(&at))?;
+    Ok(Arc::new(tile))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_go_behind_the_first_marker_and_only_definitions_do() {
+        let quant = [0xFF, 0xDB, 0, 4, 1, 2];
+        let huffman = [0xFF, 0xC4, 0, 3, 9];
+        let restart = [0xFF, 0xDD, 0, 4, 0, 8];
+        let field = [&[0xFF, 0xD8][..], &quant, &restart, &[0xFF], &huffman, &[0xFF, 0xD9, 7, 7]].concat();
+        let tables = table_segments(&field);
+        assert_eq!(tables, [&quant[..], &huffman].concat());
+        assert_eq!(joined(&tables, &[0xFF, 0xD8, 5, 6]), [&[0xFF, 0xD8][..], &tables, &[5, 6]].concat());
+        assert_eq!(joined(&[], &[0xFF, 0x4F, 5]), [0xFF, 0x4F, 5]);
+        assert_eq!(joined(&tables, &[0xFF]), [0xFF]);
+        for len in 0..field.len() {
+            assert!(tables.starts_with(&table_segments(field.get(..len).unwrap_or_default())), "{len}");
+        }
+    }
+}
