@@ -43,9 +43,35 @@ pub(crate) struct Memory {
 
 #[derive(Default)]
 struct DevicePool {
-    /// Free blocks by size. The flag says that someone outside was given the address and may still have work under way on it.
-    free: BTreeMap<usize, Vec<(Address, bool)>>,
+    /// Free blocks by size.
+    free: BTreeMap<usize, Vec<FreeBlock>>,
     free_bytes: u64,
+    /// Blocks that were given back so far.
+    returns: u64,
+}
+
+/// A free block of device memory.
+struct FreeBlock {
+    address: Address,
+    /// Someone outside was given the address and may still have work under way on it.
+    foreign: bool,
+    /// When it was given back.
+    returned: u64,
+}
+
+impl DevicePool {
+    /// Takes the block out that was given back first, with its size.
+    fn take_oldest(&mut self) -> Option<(usize, FreeBlock)> {
+        // Blocks of one size are reused newest first, so the first of a list is its oldest.
+        let oldest = self.free.iter().filter_map(|(size, blocks)| Some((blocks.first()?.returned, *size))).min();
+        let (_, size) = oldest?;
+        let blocks = self.free.get_mut(&size)?;
+        let block = blocks.remove(0);
+        if blocks.is_empty() {
+            self.free.remove(&size);
+        }
+        Some((size, block))
+    }
 }
 
 #[derive(Default)]
@@ -138,7 +164,7 @@ impl Memory {
             block
         };
         let address = match found {
-            Some((address, foreign)) => {
+            Some(FreeBlock { address, foreign, .. }) => {
                 if foreign {
                     // Whoever had it may have queued work that is not done; nothing else tells.
                     meter.synchronisation();
@@ -178,9 +204,9 @@ impl Memory {
             pool.free_bytes = 0;
             std::mem::take(&mut pool.free)
         };
-        for (address, _) in blocks.into_values().flatten() {
+        for block in blocks.into_values().flatten() {
             // SAFETY: a free block is nobody's, and it was allocated by this context.
-            unsafe { self.context.free(address) };
+            unsafe { self.context.free(block.address) };
         }
     }
 
@@ -196,17 +222,26 @@ impl Memory {
         lock(&self.handles).streams.extend(idle);
     }
 
+    /// Takes a block into the pool. Those that were there longest go back to the driver where there would be too many: sizes that
+    /// nobody asks for any more must not keep out those that are asked for.
     fn give_back(&self, address: Address, size: usize, foreign: bool) {
+        let mut surplus = Vec::new();
         {
             let mut pool = lock(&self.device);
-            if pool.free_bytes + size as u64 <= self.keep {
-                pool.free_bytes += size as u64;
-                pool.free.entry(size).or_default().push((address, foreign));
-                return;
+            pool.returns += 1;
+            let block = FreeBlock { address, foreign, returned: pool.returns };
+            pool.free.entry(size).or_default().push(block);
+            pool.free_bytes += size as u64;
+            while pool.free_bytes > self.keep {
+                let Some((size, block)) = pool.take_oldest() else { break };
+                pool.free_bytes -= size as u64;
+                surplus.push(block.address);
             }
         }
-        // SAFETY: the last owner just let go of it.
-        unsafe { self.context.free(address) };
+        for address in surplus {
+            // SAFETY: nobody owns it, and nobody finds it in the pool any more.
+            unsafe { self.context.free(address) };
+        }
     }
 
     /// A pinned chunk of [`CHUNK`] bytes; waits until one is free where there are as many as there may be.

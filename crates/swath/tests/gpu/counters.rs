@@ -97,6 +97,28 @@ fn one_wait_and_no_allocation_the_second_time() {
 }
 
 #[test]
+fn sizes_of_the_past_do_not_keep_new_ones_out_of_the_pool() {
+    let Some(fake) = driver::fake() else { return };
+    // A quarter of the memory is kept: less than the first reads leave behind.
+    const MEMORY: u64 = 32 << 20;
+    fake.with(&format!("memory={MEMORY}"), |gpu| {
+        let read = |compression, side| {
+            let file = file(compression, Planar::Contig, side);
+            cases::open(&file).unwrap().read_device(&options(gpu)).unwrap().report().counters
+        };
+        let mut taken = 0;
+        for side in [900, 1100, 1300, 700, 1000] {
+            taken += read(Compression::Lzw, side).allocated_bytes;
+        }
+        assert!(taken > MEMORY / 4, "{taken}");
+        assert!(read(Compression::Deflate, 300).allocations > 0);
+        assert_eq!(read(Compression::Deflate, 300).allocations, 0);
+        let left = fake.count("live_bytes");
+        assert!(left <= MEMORY / 4, "{left}");
+    });
+}
+
+#[test]
 fn more_threads_wait_no_more_often() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=6", |gpu| {
