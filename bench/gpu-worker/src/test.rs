@@ -132,7 +132,8 @@ fn matrix(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
         tally.check(case.check(gpu, |options| options).and_then(|report| {
             // Whatever the CPU decodes is said; a library that decodes pictures says so too, where there are any.
             let said = report.notices.len();
-            let right = if case.on_device { said == 0 } else { said == 1 || (said == 0 && report.host_tiles == 0) };
+            let no_tiles = report.device_tiles + report.host_tiles == 0;
+            let right = if case.on_device { said == 0 } else { said == 1 || (said == 0 && no_tiles) };
             ensure(right, || format!("{}: {:?}", case.what, report.notices))
         }));
     }
