@@ -142,7 +142,7 @@ struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let close = self.table.cuFileDriverClose_v2.unwrap_or(self.table.cuFileDriverClose);
-        // SAFETY: matches the open this session stands for; files registered with it hold the session, so none is left.
+        // SAFETY: matches the one open that this value stands for; files registered with it hold the value, so none is left.
         unsafe { close() };
     }
 }
