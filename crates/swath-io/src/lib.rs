@@ -1,5 +1,4 @@
 //! Where bytes come from and where they go: the [`Source`] and [`Sink`] seams, and what stands behind them.
-#![forbid(unsafe_code)]
 
 pub mod conformance;
 mod position;

@@ -44,6 +44,10 @@ impl Sink for Faulty {
         self.inner.write_at(offset, bytes)
     }
 
+    fn write_chunk(&self) -> usize {
+        self.inner.write_chunk()
+    }
+
     fn remove(&mut self, gaps: &[Range<u64>], size: u64) -> Result<(), SinkError> {
         self.call()?;
         self.inner.remove(gaps, size)

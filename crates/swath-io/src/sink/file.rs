@@ -7,16 +7,20 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use crate::position::{read_exact_at, write_all_at};
 
-use super::{BLOCK, Sink, SinkError, gap_len, pieces, stream::StreamSink};
+use super::{BLOCK, CHUNK, Sink, SinkError, gap_len, mapped::Mapped, pieces, stream::StreamSink};
 
 /// Bytes that are moved at a time where the file system cannot take a range out.
-const STEP: usize = 4 << 20;
+const STEP: usize = 2 << 20;
+/// Threads that move bytes; more only wait for the memory.
+const MOVERS: u64 = 16;
+/// Writes to a file in memory that are at least as long as this need not take turns.
+const LONG: usize = 1 << 20;
 
 /// A file in the making: a sibling of the final one, locked as long as its writer lives, renamed when it is whole.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub struct FileSink {
     target: PathBuf,
     /// The sibling; `None` once it has become the target.
     part: Option<PathBuf>,
+    /// For a file in memory.
+    mapped: Option<Mapped>,
 }
 
 impl FileSink {
@@ -59,7 +65,8 @@ impl FileSink {
         let (file, part) = create_part(&folder, &mark)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         alive().push(part.clone());
-        let sink = Self { file, name, target, part: Some(part) };
+        let mapped = Mapped::of(&file);
+        let sink = Self { file, name, target, part: Some(part), mapped };
         if let (Some(metadata), Some(part)) = (existing, &sink.part) {
             // Who may read a file does not change because it was written again; a file system without modes may refuse.
             let _ = fs::set_permissions(part, metadata.permissions());
@@ -76,11 +83,12 @@ impl FileSink {
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         let unnamed = cfg!(unix) && fs::remove_file(&part).is_ok();
         let name = part.display().to_string();
-        Ok(Self { file, name, target: part.clone(), part: (!unnamed).then_some(part) })
+        let mapped = Mapped::of(&file);
+        Ok(Self { file, name, target: part.clone(), part: (!unnamed).then_some(part), mapped })
     }
 
     /// Copies its first `size` bytes to a stream.
-    pub(super) fn copy_to(&self, size: u64, stream: &mut impl Write) -> io::Result<()> {
+    pub(super) fn copy_to(&mut self, size: u64, stream: &mut impl Write) -> io::Result<()> {
         self.file.set_len(size)?;
         let mut file = &self.file;
         file.rewind()?;
@@ -89,22 +97,66 @@ impl FileSink {
         if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
-    /// Moves what follows `gaps` down, by reading and writing it.
-    fn move_down(&self, gaps: &[Range<u64>], size: u64) -> io::Result<()> {
-        let mut buffer = vec![0; STEP];
-        for (piece, mut target) in pieces(gaps, size) {
-            let mut from = piece.start;
-            while from < piece.end {
-                let len = (piece.end - from).min(STEP as u64) as usize;
-                let step = buffer.get_mut(..len).unwrap_or_default();
-                read_exact_at(&self.file, step, from)?;
-                write_all_at(&self.file, step, target)?;
-                from += len as u64;
-                target += len as u64;
-            }
+    /// Moves what follows `gaps` down, by copying it.
+    fn move_down(&mut self, gaps: &[Range<u64>], size: u64) -> io::Result<()> {
+        for (piece, target) in pieces(gaps, size) {
+            self.move_piece(piece, target)?;
         }
         self.file.set_len(size - gap_len(gaps))
     }
+
+    fn move_piece(&self, piece: Range<u64>, target: u64) -> io::Result<()> {
+        let distance = piece.start - target;
+        let threads = match &self.mapped {
+            Some(_) => std::thread::available_parallelism().map_or(1, |count| count.get() as u64).min(MOVERS),
+            None => 1,
+        };
+        // Each thread gets several steps of a wave, or starting it costs more than it gives.
+        let threads = threads.min(distance / (2 * STEP as u64));
+        if threads < 2 {
+            return self.move_steps(&AtomicU64::new(piece.start), &piece, distance);
+        }
+        for wave in waves(&piece, distance) {
+            let next = AtomicU64::new(wave.start);
+            std::thread::scope(|scope| {
+                let mover = || self.move_steps(&next, &wave, distance);
+                // A thread that cannot be had is one less: the others do its share.
+                let movers: Vec<_> =
+                    (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, mover).ok()).collect();
+                let own = mover();
+                movers.into_iter().fold(own, |result, mover| {
+                    result.and(mover.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Moves the steps of `run` down by `distance` in order: `next` is where the first begins that nobody took.
+    fn move_steps(&self, next: &AtomicU64, run: &Range<u64>, distance: u64) -> io::Result<()> {
+        let mut buffer = Vec::new();
+        loop {
+            let from = next.fetch_add(STEP as u64, Ordering::Relaxed);
+            if from >= run.end {
+                return Ok(());
+            }
+            let len = (run.end - from).min(STEP as u64) as usize;
+            let done = self.mapped.as_ref().map_or(0, |mapped| mapped.shift(&self.file, from, from - distance, len));
+            if done < len {
+                buffer.resize(len - done, 0);
+                read_exact_at(&self.file, &mut buffer, from + done as u64)?;
+                write_all_at(&self.file, &buffer, from + done as u64 - distance)?;
+            }
+        }
+    }
+}
+
+/// Parts of `piece` that are no longer than the way they go down: nothing of such a part is overwritten while it is
+/// moved, whatever the order of its steps.
+fn waves(piece: &Range<u64>, distance: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = piece.end;
+    let next = move |wave: &Range<u64>| Some(wave.end..end.min(wave.end.saturating_add(distance)));
+    std::iter::successors(next(&(piece.start..piece.start)), next).take_while(|wave| !wave.is_empty())
 }
 
 /// Parts that are being written by this process.
@@ -222,7 +274,16 @@ impl Sink for FileSink {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError> {
-        write_all_at(&self.file, bytes, offset)
+        let write = || match &self.mapped {
+            Some(mapped) if bytes.len() >= LONG => {
+                // In chunks, so that one that comes meanwhile is not kept waiting.
+                bytes.chunks(CHUNK).enumerate().try_for_each(|(number, chunk)| {
+                    mapped.write(&self.file, offset.saturating_add((number * CHUNK) as u64), chunk)
+                })
+            }
+            _ => write_all_at(&self.file, bytes, offset),
+        };
+        write()
             .map_err(|source| SinkError::io(format!("cannot write {} bytes at offset {offset}", bytes.len()), source))
     }
 
@@ -274,6 +335,7 @@ impl Drop for FileSink {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of gaps may have one")]
 mod tests {
     use super::*;
 
@@ -372,5 +434,179 @@ mod tests {
         assert!(FileSink::create(&folder).unwrap_err().to_string().contains("folder"));
         assert_eq!(FileSink::create(folder.join("no/a.tif")).unwrap_err().io_kind(), io::ErrorKind::NotFound);
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A folder for ordinary files, and one for files in memory where there is one.
+    fn folders(name: &str) -> Vec<PathBuf> {
+        let mut folders = vec![folder(name)];
+        let memory = PathBuf::from(format!("/dev/shm/swath-io-sink-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&memory);
+        match fs::create_dir(&memory) {
+            Ok(()) => folders.push(memory),
+            Err(error) => eprintln!("skipped in memory: /dev/shm: {error}"),
+        }
+        folders
+    }
+
+    /// Bytes that differ from place to place.
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        let word = |value: u64| (value ^ seed << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_right(29).to_le_bytes();
+        let mut bytes: Vec<u8> = (0..len.div_ceil(8) as u64).flat_map(word).collect();
+        bytes.truncate(len);
+        bytes
+    }
+
+    #[test]
+    fn many_threads_write_what_one_would() {
+        for folder in folders("threads") {
+            let path = folder.join("a.tif");
+            // Ranges that touch each other, within pages and at their borders, some of them left out.
+            let long = [LONG, CHUNK, CHUNK + LONG, 2 * CHUNK];
+            let lens = long.iter().flat_map(|len| [len - 4096, len - 1, *len, len + 1, len + 4095]);
+            let mut expected = Vec::new();
+            let mut ranges = Vec::new();
+            for (number, len) in [1, 4095, 4097].into_iter().chain(lens).enumerate() {
+                let start = expected.len();
+                if number % 5 == 3 {
+                    expected.resize(start + len, 0);
+                } else {
+                    expected.extend(noise(number as u64, len));
+                    ranges.push(start..start + len);
+                }
+            }
+            let sink = Box::new(FileSink::create(&path).unwrap());
+            let left = Mutex::new(ranges);
+            // From the end, so that the file does not simply grow.
+            let take = || left.lock().unwrap().pop();
+            std::thread::scope(|scope| {
+                for _ in 0..6 {
+                    scope.spawn(|| {
+                        while let Some(range) = take() {
+                            sink.write_at(range.start as u64, &expected[range]).unwrap();
+                        }
+                    });
+                }
+            });
+            sink.commit(expected.len() as u64).unwrap();
+            assert!(fs::read(&path).unwrap() == expected, "{}", folder.display());
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn gaps_of_every_size_are_taken_out() {
+        const MIB: u64 = 1 << 20;
+        let cases: [&[Range<u64>]; 10] = [
+            &[0..1],
+            &[5..4096, 4097..4099, 10_000..30_000],
+            &[0..4096],
+            &[MIB..2 * MIB + 1],
+            &[3..STEP as u64 + 3, 5 * MIB..5 * MIB + 100],
+            &[7 * MIB - 1..11 * MIB - 2],
+            // Far enough for several threads, in one wave and in several.
+            &[MIB..9 * MIB],
+            &[0..8 * MIB - 7, 9 * MIB..9 * MIB + 1],
+            &[100..17 * MIB + 5],
+            &[2 * MIB..4 * MIB, 6 * MIB..13 * MIB, 13 * MIB + 1..14 * MIB, 20 * MIB..37 * MIB],
+        ];
+        let size = 43 * MIB + 77;
+        for folder in folders("gaps") {
+            let path = folder.join("a.tif");
+            for gaps in cases {
+                let mut bytes = noise(1, size as usize);
+                let mut sink = Box::new(FileSink::create(&path).unwrap());
+                let mut start = 0;
+                for gap in gaps.iter().chain([&(size..size)]) {
+                    sink.write_at(start, &bytes[start as usize..gap.start as usize]).unwrap();
+                    start = gap.end;
+                }
+                sink.remove(gaps, size).unwrap();
+                for gap in gaps.iter().rev() {
+                    bytes.drain(gap.start as usize..gap.end as usize);
+                }
+                assert_eq!(sink.file.metadata().unwrap().len(), bytes.len() as u64);
+                sink.commit(bytes.len() as u64).unwrap();
+                assert!(fs::read(&path).unwrap() == bytes, "{gaps:?} in {}", folder.display());
+            }
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn waves_do_not_overwrite_what_they_move() {
+        for (piece, distance) in [(10..30, 10), (10..29, 7), (5..6, 1), (100..200, 1000), (8..8, 3)] {
+            let waves: Vec<_> = waves(&piece, distance).collect();
+            assert!(waves.iter().all(|wave| wave.end - distance.min(wave.end) <= wave.start), "{waves:?}");
+            let bytes: Vec<u64> = waves.into_iter().flatten().collect();
+            assert_eq!(bytes, piece.collect::<Vec<_>>());
+        }
+    }
+
+    /// Where memory runs out in the middle of a copy, the process must live to say so.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn full_memory_is_an_error() {
+        const SMALL: &str = "SWATH_TEST_SMALL_TMPFS";
+        if let Some(folder) = std::env::var_os(SMALL) {
+            return fill(Path::new(&folder));
+        }
+        // This very test once more, where a tmpfs of 24 MiB is mounted that nobody else sees.
+        let folder = folder("full");
+        let script = "mount -t tmpfs -o size=24m none \"$0\" || exit 1; exec \"$@\"";
+        let run = std::process::Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+            .arg(&folder)
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "sink::file::tests::full_memory_is_an_error", "--nocapture"])
+            .env(SMALL, &folder)
+            .output();
+        fs::remove_dir_all(folder).unwrap();
+        match run {
+            Ok(run) if run.status.code() == Some(1) => eprintln!("skipped: no tmpfs can be mounted"),
+            Ok(run) => {
+                let said = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+                assert!(run.status.success() && said.contains("1 passed"), "{}: {said}", run.status);
+            }
+            Err(error) => eprintln!("skipped: unshare: {error}"),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn fill(folder: &Path) {
+        const MIB: u64 = 1 << 20;
+        let chunk = noise(0, CHUNK);
+        for _ in 0..20 {
+            let sink = FileSink::create(folder.join("a.tif")).unwrap();
+            let failed = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let (sink, chunk, failed) = (&sink, &chunk, &failed);
+                    scope.spawn(move || {
+                        for number in 0..3 {
+                            let offset = (number * 4 + thread) * (CHUNK as u64 + 100);
+                            if let Err(error) = sink.write_at(offset, chunk) {
+                                failed.lock().unwrap().push(error);
+                            }
+                        }
+                    });
+                }
+            });
+            let failed = failed.into_inner().unwrap();
+            assert!(!failed.is_empty() && failed.iter().all(|error| error.io_kind() == io::ErrorKind::StorageFull));
+        }
+        assert_eq!(names(folder), Vec::<String>::new());
+        // 16 MiB cannot be moved into a hole of 16: there is no room for both.
+        let mut sink = FileSink::create(folder.join("a.tif")).unwrap();
+        let bytes = noise(1, 16 << 20);
+        sink.write_at(16 * MIB, &bytes).unwrap();
+        let error = sink.remove(&[0..16 * MIB], 32 * MIB).unwrap_err();
+        assert_eq!(error.io_kind(), io::ErrorKind::StorageFull);
+        drop(sink);
+        // What is let go is free again, and a smaller move fits.
+        let mut sink = Box::new(FileSink::create(folder.join("b.tif")).unwrap());
+        sink.write_at(7 * MIB, &bytes).unwrap();
+        sink.remove(&[0..7 * MIB], 23 * MIB).unwrap();
+        sink.commit(16 * MIB).unwrap();
+        assert!(fs::read(folder.join("b.tif")).unwrap() == bytes);
     }
 }

@@ -4,6 +4,8 @@ use std::{fmt, io, ops::Range};
 
 pub mod fault;
 pub mod file;
+#[cfg_attr(not(target_os = "linux"), path = "unmapped.rs")]
+mod mapped;
 pub mod memory;
 pub mod stream;
 
@@ -37,6 +39,9 @@ impl SinkError {
 /// Ranges that begin and end at multiples of this can be taken out without copying, by file systems that have such blocks.
 pub const BLOCK: u64 = 4096;
 
+/// What [`Sink::write_chunk`] says unless a sink knows better.
+const CHUNK: usize = 4 << 20;
+
 /// A new file in the making. Nothing of it can be seen under its name until [`Sink::commit`]; dropped before, it leaves
 /// nothing behind.
 pub trait Sink: fmt::Debug + Send + Sync {
@@ -49,6 +54,11 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// # Errors
     /// When the bytes cannot be taken; the file can then only be dropped.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError>;
+
+    /// Bytes in which a caller with several threads best cuts a long write, at multiples of this in the file.
+    fn write_chunk(&self) -> usize {
+        CHUNK
+    }
 
     /// Takes `gaps` out of a file of `size` bytes, so that what follows moves down. Gaps rise, do not touch each other, and
     /// end before `size`; those that begin and end at multiples of [`BLOCK`] may cost nothing.

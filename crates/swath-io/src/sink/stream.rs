@@ -36,6 +36,10 @@ impl<W: Write + Send + Sync> Sink for StreamSink<W> {
         self.spool.write_at(offset, bytes)
     }
 
+    fn write_chunk(&self) -> usize {
+        self.spool.write_chunk()
+    }
+
     fn remove(&mut self, gaps: &[Range<u64>], size: u64) -> Result<(), SinkError> {
         self.spool.remove(gaps, size)
     }
