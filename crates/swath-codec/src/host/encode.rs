@@ -62,6 +62,30 @@ impl HostEncoder {
         self.spec.stored_len(rows).max(self.spec.native_row_len() * rows as usize)
     }
 
+    /// Whether the codec takes whole native samples rather than what the file stores.
+    pub fn takes_native(&self) -> bool {
+        self.encoder.form() == Form::Native
+    }
+
+    /// Whether a codec of whole samples is handed them swapped.
+    pub fn takes_swapped(&self) -> bool {
+        self.takes_native() && self.spec.order.is_foreign() && swaps_native(&self.spec)
+    }
+
+    /// Appends the compressed tile to `out`. `prepared` is `rows` rows as the codec takes them: predicted, turned and packed.
+    ///
+    /// # Errors
+    /// When the codec cannot take the samples.
+    pub fn compress(
+        &self,
+        rows: u32,
+        prepared: &[u8],
+        out: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        self.encoder.encode(&self.spec, rows, prepared, out, scratch)
+    }
+
     /// Appends the compressed tile to `out`. `tile` is `rows` rows of native samples, pixel by pixel; it is spoilt.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ pub struct Moments {
     /// Their mean.
     pub mean: f64,
     /// Sum of squared distances from the mean.
-    squares: f64,
+    pub squares: f64,
 }
 
 impl Default for Moments {

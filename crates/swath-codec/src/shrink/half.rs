@@ -1,5 +1,8 @@
 //! Half floats, which have no type in stable Rust: to doubles and back, without branches on the way in.
 
+/// The bits of NaN.
+pub const NAN: u16 = 0x7e00;
+
 /// The value of half-precision bits; exact.
 #[inline(always)]
 pub fn widen(bits: u16) -> f64 {
@@ -17,7 +20,7 @@ pub fn narrow(value: f64) -> u16 {
     let sign = (bits >> 48 & 0x8000) as u16;
     let size = value.abs();
     if value.is_nan() {
-        return sign | 0x7e00;
+        return sign | NAN;
     }
     // Halfway from the largest half to the next step.
     if size >= 65520.0 {

@@ -1,6 +1,6 @@
 //! Means of two by two floats, in the order of additions that GDAL has; integers need no order.
 
-use super::kind::Kind;
+use super::kind::{Kind, NAN_SINGLE};
 
 /// GDAL adds columns first, four at a time, and the up to three last columns of the image in reading order. Scaling
 /// before adding keeps sums from overflowing.
@@ -10,11 +10,17 @@ pub fn halve_single(top: &[f32], bottom: &[f32], out: &mut [f32], first: usize, 
     let (out, tail) = out.split_at_mut(fours);
     let mut quads = top.chunks_exact(2).zip(bottom.chunks_exact(2));
     for (out, (t, b)) in out.iter_mut().zip(&mut quads) {
-        *out = (t[0] * 0.25 + b[0] * 0.25) + (t[1] * 0.25 + b[1] * 0.25);
+        *out = one_nan((t[0] * 0.25 + b[0] * 0.25) + (t[1] * 0.25 + b[1] * 0.25));
     }
     for (out, (t, b)) in tail.iter_mut().zip(&mut quads) {
-        *out = t[0] * 0.25 + t[1] * 0.25 + b[0] * 0.25 + b[1] * 0.25;
+        *out = one_nan(t[0] * 0.25 + t[1] * 0.25 + b[0] * 0.25 + b[1] * 0.25);
     }
+}
+
+/// NaN has one pattern of bits, as in [`Kind::store`].
+#[inline(always)]
+fn one_nan(mean: f32) -> f32 {
+    if mean.is_nan() { NAN_SINGLE } else { mean }
 }
 
 /// As [`halve_single`], two at a time.

@@ -58,7 +58,7 @@ pub fn window(axis: Axis, method: Resampling, at: u32) -> Range<u32> {
 
 /// Weights over a window, not normalised, and their sum. The offsets are accumulated along rows, but multiplied out in
 /// fours along columns: the last bits differ.
-fn weights(axis: Axis, method: Resampling, at: u32, along: bool, out: &mut Vec<f64>) -> f64 {
+pub fn weights(axis: Axis, method: Resampling, at: u32, along: bool, out: &mut Vec<f64>) -> f64 {
     let window = window(axis, method, at);
     let (_, scale) = stretch(axis, method);
     let count = window.len();
@@ -107,25 +107,34 @@ pub fn down(axis: Axis, method: Resampling, at: u32, normal: bool, out: &mut Vec
 #[derive(Debug, Clone)]
 pub struct Taps {
     /// By column.
-    columns: Vec<Tap>,
+    pub columns: Vec<Tap>,
     /// As they are, for masked pixels.
-    raw: Vec<f64>,
+    pub raw: Vec<f64>,
     /// Summing to one.
-    normal: Vec<f64>,
+    pub normal: Vec<f64>,
     /// Whether the kernel is narrow: which decides on the order of additions.
     pub narrow: bool,
 }
 
+/// The kernel of one of them.
 #[derive(Debug, Clone, Copy)]
-struct Tap {
-    start: u32,
-    count: u32,
-    weights: usize,
+pub struct Tap {
+    /// First source sample.
+    pub start: u32,
+    /// How many.
+    pub count: u32,
+    /// Number of the first weight.
+    pub weights: usize,
 }
 
 impl Taps {
     /// Those of an axis.
     pub fn across(axis: Axis, method: Resampling) -> Self {
+        Self::new(axis, method, |at, out| weights(axis, method, at, true, out))
+    }
+
+    /// Those whose weights, and their sum, `weigh` gives.
+    pub fn new(axis: Axis, method: Resampling, weigh: impl Fn(u32, &mut Vec<f64>) -> f64) -> Self {
         let mut taps = Self {
             columns: Vec::with_capacity(axis.target as usize),
             raw: Vec::new(),
@@ -135,7 +144,7 @@ impl Taps {
         let mut here = Vec::new();
         for at in 0..axis.target {
             let window = window(axis, method, at);
-            let sum = weights(axis, method, at, true, &mut here);
+            let sum = weigh(at, &mut here);
             let count = window.end - window.start;
             // At a ratio of exactly two all inner columns share one set.
             let last = taps.columns.last().copied();

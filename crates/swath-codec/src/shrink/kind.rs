@@ -333,7 +333,7 @@ macro_rules! float {
 }
 
 float!(F32, f32, Class::Single, halve_single, f64::from, to_single, same_single, beside_single, f32::MAX as f64);
-float!(F64, f64, Class::Double, halve_double::<Self>, same, same, same_double, beside_double, f64::MAX);
+float!(F64, f64, Class::Double, halve_double::<Self>, same, to_double, same_double, beside_double, f64::MAX);
 float!(F16, u16, Class::Double, halve_double::<Self>, half::widen, to_half, same_half, half::beside, f64::MAX);
 
 #[inline(always)]
@@ -344,12 +344,27 @@ fn same(value: f64) -> f64 {
 /// By way of a single, as GDAL goes: two roundings.
 #[inline(always)]
 fn to_half(value: f64) -> u16 {
-    half::narrow(f64::from(value as f32))
+    if value.is_nan() { half::NAN } else { half::narrow(f64::from(value as f32)) }
+}
+
+/// The NaN of singles.
+pub const NAN_SINGLE: f32 = f32::from_bits(0x7fc0_0000);
+
+/// Results that are NaN have one pattern of bits: which of several payloads comes through an addition is up to the
+/// processor and the compiler, and files must not depend on either.
+#[inline(always)]
+fn to_single(value: f64) -> f32 {
+    if value.is_nan() { NAN_SINGLE } else { value as f32 }
 }
 
 #[inline(always)]
-fn to_single(value: f64) -> f32 {
-    value as f32
+fn to_double(value: f64) -> f64 {
+    if value.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { value }
+}
+
+/// What complex samples have where nothing is valid: GDAL fills with NaN, and knows no nodata of them otherwise.
+pub fn hole<K: Kind>() -> K::Raw {
+    K::store(if K::WHOLE { 0.0 } else { f64::NAN })
 }
 
 /// GDAL takes floats for nodata that differ from it by less than four units in the last place of a single, about; of

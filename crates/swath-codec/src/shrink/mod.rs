@@ -21,6 +21,7 @@ mod rank;
 mod resampling;
 mod rms;
 mod scratch;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -29,6 +30,7 @@ pub use error::ShrinkError;
 pub use levels::{levels, levels_by_factors};
 pub use resampling::{Resampling, UnknownResampling};
 pub use scratch::ShrinkScratch;
+pub use tables::{TablePlan, Tables};
 
 use axis::{Axis, Span};
 use bytemuck::Pod;
@@ -278,17 +280,7 @@ impl Shrink {
     }
 
     fn typed<K: Kind>(&self, input: Input<'_>, output: Output<'_>, scratch: &mut ShrinkScratch) -> Done {
-        let nodata = self.word::<K::Raw>();
-        let avoid = match nodata {
-            Some(word) if !K::wide(word).is_nan() => {
-                // GDAL has no stand-in for halves: a result that equals nodata is lost.
-                let lost = self.quirks && self.sample == SampleType::F16;
-                let value = K::wide(word);
-                Avoid { value, instead: if lost { value } else { K::beside(value) } }
-            }
-            _ => Avoid::NONE,
-        };
-        let fill = nodata.unwrap_or(bytemuck::Zeroable::zeroed());
+        let (nodata, avoid, fill) = self.holes::<K>();
         let columns = to_usize(&output.columns);
         let step = Step::<K> {
             shrink: self,
@@ -309,11 +301,25 @@ impl Shrink {
         })
     }
 
+    /// Declared nodata, what results avoid for its sake, and what is written where nothing is valid.
+    fn holes<K: Kind>(&self) -> (Option<K::Raw>, Avoid, K::Raw) {
+        let nodata = self.word::<K::Raw>();
+        let avoid = match nodata {
+            Some(word) if !K::wide(word).is_nan() => {
+                // GDAL has no stand-in for halves: a result that equals nodata is lost.
+                let lost = self.quirks && self.sample == SampleType::F16;
+                let value = K::wide(word);
+                Avoid { value, instead: if lost { value } else { K::beside(value) } }
+            }
+            _ => Avoid::NONE,
+        };
+        (nodata, avoid, nodata.unwrap_or(bytemuck::Zeroable::zeroed()))
+    }
+
     /// Complex samples: pairs of words.
     fn paired<K: Kind>(&self, input: Input<'_>, output: Output<'_>, scratch: &mut ShrinkScratch) -> Done {
         let columns = to_usize(&output.columns);
-        // GDAL fills with NaN what has nothing valid, and knows no nodata of complex samples otherwise.
-        let fill = K::store(if K::WHOLE { 0.0 } else { f64::NAN });
+        let fill = kind::hole::<K>();
         self.each_row(input, output, scratch, 2, |view: &View<'_, K::Raw>, row, out, _| match &self.plan {
             Plan::Whole(spans) => {
                 let (start, end) = self.y.whole_span(row);

@@ -5,7 +5,7 @@ use super::footprint::{Footprint, Rows};
 use super::kind::Kind;
 use super::scratch::ShrinkScratch;
 use super::view::View;
-use super::{Plan, Step};
+use super::{Plan, Shrink, Step};
 use crate::simd::widest;
 
 /// A target row.
@@ -23,12 +23,7 @@ pub fn row<K: Kind>(
     let footprint = Footprint::of(step);
     let ShrinkScratch { valid, line, .. } = scratch;
     let rows = Rows::<K>::new(&view, nodata, &footprint, row, valid, line);
-    // GDAL checks nodata against the range of the unsigned type it counts in, and NaN against any.
-    let lost = step.declared.is_some_and(|nodata| {
-        let value = K::wide(nodata);
-        value.is_nan() || K::WHOLE && size_of::<K::Raw>() > 1 && value < 0.0
-    });
-    let fill = if lost && step.shrink.quirks { bytemuck::Zeroable::zeroed() } else { step.fill };
+    let fill = fill::<K>(step.shrink, step.declared, step.fill);
     if matches!(step.shrink.plan, Plan::Halves) {
         let quads = Quads::<K>::new(step, &view, rows.span, out);
         return widest(EachQuad { quads, valid: rows.pair(), make: |samples, ok| four::<K>(samples, ok, fill) });
@@ -39,6 +34,16 @@ pub fn row<K: Kind>(
         rows.each(footprint.column(at), |sample| tally.add(sample, alike::<K>));
         *out = tally.most().unwrap_or(fill);
     }
+}
+
+/// What is written where nothing is valid, if that would be `fill` by rights.
+pub fn fill<K: Kind>(shrink: &Shrink, declared: Option<K::Raw>, fill: K::Raw) -> K::Raw {
+    // GDAL checks nodata against the range of the unsigned type it counts in, and NaN against any.
+    let lost = declared.is_some_and(|nodata| {
+        let value = K::wide(nodata);
+        value.is_nan() || K::WHOLE && size_of::<K::Raw>() > 1 && value < 0.0
+    });
+    if lost && shrink.quirks { bytemuck::Zeroable::zeroed() } else { fill }
 }
 
 /// Whether two samples count as one value. NaN is one value, and so are both zeros.

@@ -69,6 +69,19 @@ fn typed<T: bytemuck::Pod>(
 }
 
 #[test]
+fn means_that_are_no_number_have_one_pattern() {
+    let (one, other) = (f32::from_bits(0xffc1_2345), f32::from_bits(0x7fe0_0001));
+    let source = [one, 1.0, other, one, f32::INFINITY, 2.0, 3.0, other, f32::NEG_INFINITY, 4.0];
+    for (to, method) in [((2, 1), Resampling::Average), ((1, 1), Resampling::Rms), ((2, 1), Resampling::Cubic)] {
+        for mean in typed((5, 2), to, SampleType::F32, method, None, &source, None) {
+            assert_eq!(mean.to_bits(), 0x7fc0_0000, "{method}");
+        }
+    }
+    let halves = typed((4, 2), (2, 1), SampleType::F32, Resampling::Average, None, &source[..8], None);
+    assert!(halves.iter().all(|mean| mean.to_bits() == 0x7fc0_0000), "{halves:?}");
+}
+
+#[test]
 fn cuts_and_alignment_change_nothing() {
     let sizes = [((26, 22), (13, 11)), ((27, 23), (13, 11)), ((25, 9), (13, 5)), ((24, 13), (12, 6)), ((1, 9), (1, 4))];
     for sample in TYPES {
