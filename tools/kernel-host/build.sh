@@ -28,7 +28,7 @@ build() {
         return
     fi
     # Kernels look at bytes as words of every size.
-    "${CXX:-g++}" -std=c++17 -g1 -fno-strict-aliasing -Wall -Wextra -Wno-unknown-pragmas -pthread \
+    "${CXX:-g++}" -std=c++17 -ffp-contract=off -g1 -fno-strict-aliasing -Wall -Wextra -Wno-unknown-pragmas -pthread \
         -I "$kernels" -I "$out" "$@" -o "$program.new" "$here/main.cpp"
     mv "$program.new" "$program"
 }

@@ -10,6 +10,13 @@
 #include "deflate_window.cuh"
 #include "kernel.cuh"
 
+// Whether a stream begins as a zlib frame whose blocks need no dictionary.
+SWATH_FN bool has_zlib_head(const Span<const u8>& src) {
+    const u32 method = src.get(0), flags = src.get(1);
+    const bool known = (method & 15) == 8 && method >> 4 <= 7 && (flags & 32) == 0;
+    return src.len >= 2 && known && (method << 8 | flags) % 31 == 0;
+}
+
 // A block of `LANES` lanes; each takes at most `WORDS` words a round, an odd number; `CELLS` bytes of output at a time.
 template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     static constexpr u32 THREADS = LANES;
@@ -56,10 +63,17 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     }
 
     template <class Group> SWATH_FN static u32 inflate(const Group& group, Tile& tile, Shared& shared) {
-        const u32 method = tile.src.get(0), flags = tile.src.get(1);
-        const bool known = (method & 15) == 8 && method >> 4 <= 7 && (flags & 32) == 0;
-        if (tile.src.len < 2 || !known || (method << 8 | flags) % 31 != 0) return STATUS_CORRUPT;
+        if (!has_zlib_head(tile.src)) return STATUS_CORRUPT;
         tile.bit = 16;
+        const u32 status = decode_blocks(group, tile, shared, true);
+        if (status != STATUS_OK) return status;
+        return check(group, tile);
+    }
+
+    // Decodes the blocks from the next bit on, which have to fill dst: up to the last one where there is one (`ends`),
+    // else all of src, to its very end.
+    template <class Group>
+    SWATH_FN static u32 decode_blocks(const Group& group, Tile& tile, Shared& shared, bool ends) {
         // A tile that failed may have left something.
         shared.window.clear(group);
         // A block costs the same however little it holds, so a stream of empty ones would take minutes. No encoder
@@ -72,12 +86,13 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
             const BlockHead head = read_head(group, shared.staged, start, shared.window.lengths, shared.ends, LANES);
             last = head.last;
             tile.bit += head.end - start;
-            if (!head.fine || tile.bit > tile.src.len * 8) return STATUS_CORRUPT;
+            if (!head.fine || tile.bit > tile.src.len * 8 || (last && !ends)) return STATUS_CORRUPT;
             const u32 status = head.kind == 0 ? copy_stored(group, tile, shared) : decode_block(group, tile, shared);
             if (status != STATUS_OK) return status;
+            if (!ends) last = tile.bit == tile.src.len * 8;
         }
         if (tile.done != tile.dst.len) return STATUS_SHORT;
-        return check(group, tile);
+        return STATUS_OK;
     }
 
     struct alignas(16) Four {
@@ -278,15 +293,37 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     }
 
     template <class Group> SWATH_FN static u32 check(const Group& group, const Tile& tile) {
-        const u64 at = (tile.bit + 7) / 8;
-        if (at + 4 > tile.src.len) return STATUS_CORRUPT;
+        if (tail_at(tile) + 4 > tile.src.len) return STATUS_CORRUPT;
+        return stored_sum(tile) == sum(group, tile) ? STATUS_OK : STATUS_CHECKSUM;
+    }
+
+    // Where the checksum is once the last block is decoded, and what it says.
+    SWATH_FN static u64 tail_at(const Tile& tile) { return (tile.bit + 7) / 8; }
+    SWATH_FN static u32 stored_sum(const Tile& tile) {
+        u32 stored = 0;
+        for (u32 part = 0; part < 4; part++) stored = stored << 8 | tile.src.get(tail_at(tile) + part);
+        return stored;
+    }
+
+    // The Adler-32 of what was decoded.
+    template <class Group> SWATH_FN static u32 sum(const Group& group, const Tile& tile) {
         u32 plain, weighted;
         group.exclusive_sum(u32(tile.share.plain % ADLER_MODULUS), plain);
         group.exclusive_sum(u32(tile.share.weighted % ADLER_MODULUS), weighted);
         const u32 low = (1 + plain) % ADLER_MODULUS;
         const u32 high = (u32(tile.dst.len % ADLER_MODULUS) + weighted) % ADLER_MODULUS;
-        u32 stored = 0;
-        for (u32 part = 0; part < 4; part++) stored = stored << 8 | tile.src.get(at + part);
-        return stored == (high << 16 | low) ? STATUS_OK : STATUS_CHECKSUM;
+        return high << 16 | low;
     }
 };
+
+#if SWATH_DEVICE
+// How many blocks a multiprocessor is to hold says how many registers a thread may have.
+#define SWATH_INFLATE(name, Kernel, blocks)                                                             \
+    extern "C" __global__ void __launch_bounds__(Kernel::THREADS, blocks) name(const Kernel::Args args) { \
+        __shared__ Kernel::Shared shared;                                                               \
+        __shared__ BlockGroup::Shared group_shared;                                                     \
+        Kernel::run(BlockGroup(group_shared), blockIdx.x, gridDim.x, args, shared);                     \
+    }
+#else
+#define SWATH_INFLATE(name, Kernel, blocks) SWATH_KERNEL(name, Kernel)
+#endif

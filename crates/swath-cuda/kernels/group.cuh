@@ -19,6 +19,8 @@ struct WarpGroup {
     template <class T> SWATH_FN T shift_up(T value, u32 by) const { return __shfl_up_sync(0xffffffffu, value, by); }
     // The value of one lane, which may be another for every lane that asks.
     template <class T> SWATH_FN T value_of(T value, u32 from) const { return __shfl_sync(0xffffffffu, value, from); }
+    // A bit for each lane that has the same value, its own among them.
+    SWATH_FN u32 same_as(u32 value) const { return __match_any_sync(0xffffffffu, value); }
 };
 
 // All threads of a block.

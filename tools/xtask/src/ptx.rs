@@ -15,18 +15,11 @@ const TARGET: &str = "compute_70";
 /// The compiler's version decides the PTX ISA, and that the oldest driver.
 const COMPILER: (i32, i32) = (12, 0);
 
-/// Makes `kernels/ptx/` anew.
+/// Makes what of `kernels/ptx/` is not of its sources any more.
 pub fn build() -> Outcome {
     let kernels = kernels();
     find_compiler().map_err(one)?;
     let units = units(&kernels)?;
-    let (mut files, mut faults) = (BTreeMap::new(), Vec::new());
-    for unit in &units {
-        match usual_form(unit) {
-            Ok(ptx) => _ = files.insert(unit.name.clone(), ptx),
-            Err(fault) => faults.push(fault),
-        }
-    }
     let folder = kernels.join("ptx");
     fs::create_dir_all(&folder).map_err(|error| one(format!("{}: {error}", folder.display())))?;
     for old in names(&folder, "ptx")? {
@@ -34,11 +27,28 @@ pub fn build() -> Outcome {
             let _ = fs::remove_file(folder.join(format!("{old}.ptx")));
         }
     }
-    for (name, ptx) in &files {
-        write(&folder.join(format!("{name}.ptx")), ptx)?;
+    let listed = fs::read_to_string(folder.join("MANIFEST.toml")).unwrap_or_default();
+    let (mut files, mut faults, mut made) = (stored(&kernels)?, Vec::new(), 0);
+    files.retain(|name, ptx| {
+        let unit = units.iter().find(|unit| unit.name == *name);
+        unit.is_some_and(|unit| section(unit, ptx).is_ok_and(|section| listed.contains(&section)))
+    });
+    for unit in &units {
+        if files.contains_key(&unit.name) {
+            continue;
+        }
+        match usual_form(unit) {
+            Ok(ptx) => {
+                made += 1;
+                write(&folder.join(format!("{}.ptx", unit.name)), &ptx)?;
+                files.insert(unit.name.clone(), ptx);
+                write(&folder.join("MANIFEST.toml"), &manifest(&units, &files)?)?;
+            }
+            Err(fault) => faults.push(fault),
+        }
     }
     write(&folder.join("MANIFEST.toml"), &manifest(&units, &files)?)?;
-    if faults.is_empty() { Ok(format!("{} kernels compiled for {TARGET}", files.len())) } else { Err(faults) }
+    if faults.is_empty() { Ok(format!("{made} of {} kernels compiled for {TARGET}", files.len())) } else { Err(faults) }
 }
 
 /// Fails where `kernels/ptx/` is not what its sources make: by digest, and byte by byte where the compiler is at hand.
@@ -78,6 +88,9 @@ const TRIES: usize = 60;
 /// The form of a unit's PTX that the compiler makes most often. It joins neighbouring loads or not by an order that hangs on
 /// addresses of its heap, so that a large kernel comes out in one of several forms, all of them right.
 fn usual_form(unit: &Unit) -> Result<String, String> {
+    if std::env::var_os("SWATH_PTX_ONCE").is_some() {
+        return compile_apart(unit);
+    }
     let mut forms: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..TRIES {
         let made = compile_apart(unit)?;
@@ -230,24 +243,30 @@ fn manifest(units: &[Unit], files: &BTreeMap<String, String>) -> Result<String, 
                     # `sources` of the entry file and all that it includes, `ptx` of the file made of them.\n"
             .to_owned();
     for unit in units {
-        let Some(ptx) = files.get(&unit.name) else { continue };
-        let word = |start: &str| {
-            let line = ptx.lines().find_map(|line| line.strip_prefix(start));
-            line.map(str::trim).ok_or_else(|| one(format!("{}.ptx has no line `{start}`", unit.name)))
-        };
-        let mut digest = Digest::new();
-        digest.add(ptx);
-        text.push_str(&format!(
-            "\n[{}]\nsources = \"{}\"\nptx = \"{}\"\ncompiler = \"NVRTC, {}\"\nisa = \"{}\"\ntarget = \"{}\"\n",
-            unit.name,
-            unit.digest,
-            digest.finish(),
-            word("// Cuda compilation tools, ")?,
-            word(".version ")?,
-            word(".target ")?,
-        ));
+        if let Some(ptx) = files.get(&unit.name) {
+            text.push_str(&section(unit, ptx)?);
+        }
     }
     Ok(text)
+}
+
+/// What the manifest says of one unit.
+fn section(unit: &Unit, ptx: &str) -> Result<String, Vec<String>> {
+    let word = |start: &str| {
+        let line = ptx.lines().find_map(|line| line.strip_prefix(start));
+        line.map(str::trim).ok_or_else(|| one(format!("{}.ptx has no line `{start}`", unit.name)))
+    };
+    let mut digest = Digest::new();
+    digest.add(ptx);
+    Ok(format!(
+        "\n[{}]\nsources = \"{}\"\nptx = \"{}\"\ncompiler = \"NVRTC, {}\"\nisa = \"{}\"\ntarget = \"{}\"\n",
+        unit.name,
+        unit.digest,
+        digest.finish(),
+        word("// Cuda compilation tools, ")?,
+        word(".version ")?,
+        word(".target ")?,
+    ))
 }
 
 fn root() -> PathBuf {

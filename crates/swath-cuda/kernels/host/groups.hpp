@@ -19,6 +19,7 @@ struct SerialWarp {
     void sync() const {}
     template <class T> T shift_up(T value, u32) const { return value; }
     template <class T> T value_of(T value, u32) const { return value; }
+    u32 same_as(u32) const { return 1; }
 };
 
 struct SerialGroup {
@@ -84,6 +85,15 @@ struct TeamWarp {
         const T sent = static_cast<T>(team.wide[from]);
         team.wait();
         return sent;
+    }
+    // Warps of more than 32 lanes have no bits for all of them.
+    u32 same_as(u32 value) const {
+        team.wide[own] = value;
+        team.wait();
+        u32 same = 0;
+        for (u32 lane = 0; lane < team.size; lane++) same |= u32(team.wide[lane] == value) << lane;
+        team.wait();
+        return same;
     }
 };
 

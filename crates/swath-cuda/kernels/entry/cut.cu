@@ -1,0 +1,4 @@
+// Tiles out of rows.
+#include "../cut.cuh"
+
+SWATH_KERNEL(swath_cut, Cut)
