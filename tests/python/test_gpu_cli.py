@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 from harness import CORPUS, ROOT, Swath
+from rio_cogeo.cogeo import cog_validate
 
 GOOD = CORPUS / "good"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -99,7 +101,7 @@ def test_stats_tell_what_the_gpu_did(swath: Swath) -> None:
     code, _, err = run(swath, "compare", DEFLATE, DEFLATE, "--device", "cuda", "--stats")
     said = dict(line.split(None, 1) for line in err.splitlines())
     assert code == 0 and said["device"] == "Swath fake device"
-    assert said["launches"].isdigit() and "decoded by the GPU, 0 by the CPU" in said["tiles"]
+    assert said["launches"].isdigit() and "by the GPU, 0 by the CPU" in said["tiles"]
 
 
 def test_too_little_memory_is_refused_with_both_numbers(swath: Swath, folder: Path) -> None:
@@ -107,3 +109,35 @@ def test_too_little_memory_is_refused_with_both_numbers(swath: Swath, folder: Pa
     code, _, err = run(swath, *arguments)
     assert code == 2 and "of device memory and 1024 may be used" in err
     assert run(swath, *arguments[:-2], "--max-device-memory", "lots")[0] == 2
+
+
+@pytest.mark.parametrize("codec", ["none", "packbits", "lzw", "deflate", "zstd"])
+def test_a_cog_written_by_the_gpu_is_valid_and_equal_for_all(swath: Swath, tmp_path: Path, codec: str) -> None:
+    out = tmp_path / "out.tif"
+    arguments = ["--cog", "--compress", codec, "--tile", "64", "--device", "cuda", "--stats"]
+    code, _, said = run(swath, "convert", DEFLATE, out, *arguments, script="async=1 seed=5")
+    assert code == 0, said
+    assert "0 by the CPU" in said
+    valid, errors, warnings = cog_validate(str(out), quiet=True)
+    assert valid and not errors and not warnings, (errors, warnings)
+    assert run(swath, "validate", out, "--full")[0] == 0
+    with rasterio.open(DEFLATE) as before, rasterio.open(out) as after:
+        assert np.array_equal(before.read(), after.read(), equal_nan=True)
+        assert (before.crs, before.transform, before.nodata) == (after.crs, after.transform, after.nodata)
+
+
+def test_a_conversion_without_a_gpu_fails_or_says_that_the_cpu_writes(swath: Swath, tmp_path: Path) -> None:
+    out = tmp_path / "out.tif"
+    code, _, said = run(swath, "convert", DEFLATE, out, "--device", "cuda", driver=None)
+    assert code == 2 and "no CUDA device" in said and not list(tmp_path.iterdir())
+    code, _, said = run(swath, "convert", DEFLATE, out, "--device", "auto", driver=None)
+    assert code == 0 and said.count("the CPU writes") == 1, said
+    plain = tmp_path / "plain.tif"
+    assert run(swath, "convert", DEFLATE, plain)[0] == 0
+    assert plain.read_bytes() == out.read_bytes()
+
+
+def test_device_memory_that_is_too_little_is_said_before_anything_is_written(swath: Swath, tmp_path: Path) -> None:
+    out = tmp_path / "out.tif"
+    code, _, said = run(swath, "convert", DEFLATE, out, "--device", "cuda", "--max-device-memory", "64K")
+    assert code == 2 and "max_device_memory" in said and not list(tmp_path.iterdir()), said

@@ -6,7 +6,7 @@ here=tools/fake-driver
 kernels=crates/swath-cuda/kernels
 out=${CARGO_TARGET_DIR:-target}/fake-driver
 cxx=${CXX:-g++}
-flags=(-std=c++17 -O2 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -pthread -I"$PWD/$kernels")
+flags=(-std=c++17 -ffp-contract=off -O2 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -pthread -I"$PWD/$kernels")
 
 mkdir -p "$out"/{obj,old,empty,selftest}
 # Tests of several processes may ask for it at the same time.

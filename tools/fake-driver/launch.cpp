@@ -173,8 +173,9 @@ static void on_fault(int signal, siginfo_t* info, void* machine) {
     else sigaction(signal, &other, nullptr);  // the access is tried again, and then ends the process
 }
 
-static CUresult run_kernel(const Function& function, unsigned blocks, const std::vector<uint8_t>& args) {
-    const Reach reach(*function.context);
+// Runs what touches the context's memory, and nothing else's.
+static CUresult run_guarded(const Context& context, const char* name, const std::function<void()>& body) {
+    const Reach reach(context);
     struct sigaction own = {};
     own.sa_sigaction = on_fault;
     own.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
@@ -185,16 +186,47 @@ static CUresult run_kernel(const Function& function, unsigned blocks, const std:
     volatile CUresult result = OK;
     if (sigsetjmp(here, 1) == 0) {
         rescue = &here;
-        function.kernel.launch(blocks, unsigned(state().script.lanes), args.data());
+        body();
     } else {
         // The jump skips the destructors of the kernel's frame; its block's shared memory stays allocated.
         result = ILLEGAL_ADDRESS;
-        report("%s left its memory", function.name.c_str());
+        report("%s left its memory", name);
     }
     rescue = nullptr;
     sigaction(SIGSEGV, &previous[0], nullptr);
     sigaction(SIGBUS, &previous[1], nullptr);
     return result;
+}
+
+static CUresult run_kernel(const Function& function, unsigned blocks, const std::vector<uint8_t>& args) {
+    return run_guarded(*function.context, function.name.c_str(), [&] {
+        function.kernel.launch(blocks, unsigned(state().script.lanes), args.data());
+    });
+}
+
+// Counts a launch. Not OK: the script makes this one fail, and everything after it.
+static CUresult count_launch(Context& context, uint64_t& nth) {
+    State& s = state();
+    nth = ++s.count.launch;
+    if (nth != s.script.fail_launch) return OK;
+    context.broken = LAUNCH_FAILED;
+    s.scheduler.abandon(&context);
+    return LAUNCH_FAILED;
+}
+
+API CUresult swath_fake_run(CUstream stream_handle, void (*run)(void*), void (*drop)(void*), void* data) {
+    const std::shared_ptr<void> owned(data, drop);
+    Call call(Need::Context);
+    if (call.result) return call.result;
+    Context& context = *call.context;
+    const auto stream = stream_of(context, stream_handle);
+    if (!stream) return INVALID_HANDLE;
+    uint64_t nth = 0;
+    if (const CUresult failed = count_launch(context, nth)) return failed;
+    Work work;
+    if (nth == state().script.fault_launch) work.run = [] { return ILLEGAL_ADDRESS; };
+    else work.run = [&context, run, owned] { return run_guarded(context, "a library", [&] { run(owned.get()); }); };
+    return submit(stream, std::move(work));
 }
 
 // An argument that is the address of something the device cannot reach, or 0. What the words of an argument mean is not
@@ -234,12 +266,8 @@ API CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y,
     if (!block_x || block_x % 32 || block_x > 1024 || block_y != 1 || block_z != 1) return INVALID_VALUE;
     if (shared > unsigned(function->dynamic_shared)) return INVALID_VALUE;
     if (block_x > function->kernel.threads) return LAUNCH_OUT_OF_RESOURCES;
-    const uint64_t nth = ++s.count.launch;
-    if (nth == s.script.fail_launch) {
-        context.broken = LAUNCH_FAILED;
-        s.scheduler.abandon(&context);
-        return LAUNCH_FAILED;
-    }
+    uint64_t nth = 0;
+    if (const CUresult failed = count_launch(context, nth)) return failed;
     const auto* bytes = static_cast<const uint8_t*>(params[0]);
     std::vector<uint8_t> args(bytes, bytes + function->kernel.args_size);
     if (const uint64_t stray = stray_pointer(context, args)) {

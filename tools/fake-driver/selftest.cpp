@@ -422,6 +422,58 @@ static void failures_come_when_scripted() {
     rig.end();
 }
 
+// Work of a library: a number of bytes of device memory, which it adds 1 to, and how often it was dropped.
+struct Foreign {
+    CUdeviceptr at;
+    size_t len;
+    int* dropped;
+};
+
+static CUresult run_foreign(Foreign work, CUstream stream) {
+    const auto run = [](void* data) {
+        const Foreign& work = *static_cast<Foreign*>(data);
+        for (size_t at = 0; at < work.len; at++) reinterpret_cast<unsigned char*>(work.at)[at]++;
+    };
+    const auto drop = [](void* data) {
+        ++*static_cast<Foreign*>(data)->dropped;
+        delete static_cast<Foreign*>(data);
+    };
+    return swath_fake_run(stream, run, drop, new Foreign(work));
+}
+
+static void work_of_libraries_is_queued_as_launches_are() {
+    int dropped = 0;
+    {
+        Rig rig("async=1");
+        DONE(cuMemsetD8Async(rig.a, 4, LEN, rig.first));
+        DONE(run_foreign({rig.a, LEN, &dropped}, rig.first));
+        EXPECT(dropped, 0);
+        DONE(cuMemcpyDtoHAsync_v2(rig.out, rig.a, LEN, rig.first));
+        DONE(cuStreamSynchronize(rig.first));
+        EXPECT(rig.out[0] + rig.out[LEN - 1], 10);
+        EXPECT(dropped, 1);
+        EXPECT(count("launch"), 1);
+        EXPECT(count("errors"), 0);
+        EXPECT(run_foreign({rig.a, LEN, &dropped}, reinterpret_cast<CUstream>(1234)), INVALID_HANDLE);
+        EXPECT(dropped, 2);
+        rig.end();
+    }
+    {
+        Rig rig("fail_launch=2 async=1");
+        DONE(run_foreign({rig.a, LEN, &dropped}, rig.first));
+        EXPECT(run_foreign({rig.a, LEN, &dropped}, rig.first), LAUNCH_FAILED);
+        EXPECT(dropped, 4);
+        rig.end(LAUNCH_FAILED);
+    }
+    {
+        Rig rig("");
+        EXPECT(run_foreign({rig.a, 2 * LEN, &dropped}, rig.first), ILLEGAL_ADDRESS);
+        EXPECT(dropped, 5);
+        EXPECT(count("errors") > 0, true);
+        rig.end(ILLEGAL_ADDRESS);
+    }
+}
+
 static void modules_are_checked() {
     Rig rig("");
     CUmodule module;
@@ -648,6 +700,7 @@ int main(int, char** args) {
     written_guards_are_found();
     misuse_of_handles_and_memory_is_counted();
     failures_come_when_scripted();
+    work_of_libraries_is_queued_as_launches_are();
     modules_are_checked();
     devices_are_as_scripted();
     contexts_keep_apart();

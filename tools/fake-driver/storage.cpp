@@ -2,15 +2,11 @@
 // does.
 //
 // SWATH_FAKE_STORAGE=n has the n-th read and all after it fail.
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdint>
-#include <cstdlib>
-#include <string>
 
-#include "api.hpp"
+#include "library.hpp"
 
 namespace {
 
@@ -26,19 +22,6 @@ struct Description {
     };
     const void* file_system;
 };
-
-void* driver() {
-    static void* const opened = [] {
-        Dl_info self{};
-        dladdr(reinterpret_cast<void*>(&driver), &self);
-        std::string path = self.dli_fname;
-        path = path.substr(0, path.rfind('/')) + "/../libcuda.so.1";
-        return dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-    }();
-    return opened;
-}
-
-template <class F> F* function(const char* name) { return reinterpret_cast<F*>(dlsym(driver(), name)); }
 
 }  // namespace
 

@@ -1,11 +1,14 @@
-//! Tests and times reads on a GPU, where there is no toolchain.
+//! Tests and times reads and writes on a GPU, where there is no toolchain.
 //!
 //! | command | does |
 //! | --- | --- |
 //! | `swath-gpu read FILE [--repeat N] [--window X,Y,W,H] [--device cuda\|auto\|cpu] [--trust-input] [--max-device-memory B] [--threads N] [--no-checksum] [--no-kernel-times]` | reads to the device, prints one line of JSON |
+//! | `swath-gpu write FILE --out FILE [--repeat N] [--compress C] [--tile N] [--cog] [--level N] [--nvcomp] [--batch ROWS] [--max-device-memory B] [--device cuda\|auto\|cpu]` | writes from the device what it read there, prints one line of JSON |
+//! | `swath-gpu convert FILE --out FILE [--repeat N] …` | the same from file to file |
 //! | `swath-gpu devices` | prints what was found |
 
 mod test;
+mod write;
 
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
@@ -23,7 +26,9 @@ fn main() -> ExitCode {
         "devices" => devices(),
         "verify" => verify(&words),
         "test" => test::run(&words),
-        _ => Err("usage: swath-gpu read FILE … | devices".into()),
+        "write" => write::write(&words),
+        "convert" => write::convert(&words),
+        _ => Err("usage: swath-gpu read FILE … | write FILE --out FILE … | convert FILE --out FILE … | devices".into()),
     };
     match result {
         Ok(answer) => {

@@ -3,6 +3,9 @@
 #[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/cases.rs"]
 mod cases;
+#[allow(dead_code)]
+#[path = "../../../crates/swath/tests/gpu/written.rs"]
+mod written;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,6 +29,7 @@ const TOLD: usize = 8;
 /// How much is tried.
 struct Scale {
     matrix: u64,
+    written: u64,
     /// Files of 64 tiles that are damaged, for each codec.
     batches: u64,
     large_side: u32,
@@ -34,10 +38,17 @@ struct Scale {
     concurrent: u64,
 }
 
-const FULL: Scale =
-    Scale { matrix: 2400, batches: 157, large_side: 6000, sparse_windows: 12, sparse_side: 8192, concurrent: 60 };
+const FULL: Scale = Scale {
+    matrix: 2400,
+    written: 600,
+    batches: 157,
+    large_side: 6000,
+    sparse_windows: 12,
+    sparse_side: 8192,
+    concurrent: 60,
+};
 const SMALL: Scale =
-    Scale { matrix: 60, batches: 2, large_side: 700, sparse_windows: 2, sparse_side: 1500, concurrent: 5 };
+    Scale { matrix: 60, written: 20, batches: 2, large_side: 700, sparse_windows: 2, sparse_side: 1500, concurrent: 5 };
 
 /// What one group of checks found.
 #[derive(Default)]
@@ -59,6 +70,67 @@ fn ensure(holds: bool, fault: impl FnOnce() -> String) -> Result<(), String> {
 
 fn text(error: &swath::Error) -> String {
     error.to_string()
+}
+
+/// Large files by every codec and layout: the CPU's pixels, the same bytes however they are cut into batches.
+fn written_large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+    use written::{PRESSED, Way, same_pixels};
+    for compression in PRESSED {
+        for (sample, tile) in [(SampleType::F32, 512), (SampleType::U16, 256), (SampleType::U8, 512)] {
+            let shape = Shape { width: side, height: side / 2 + 37, bands: 1, sample };
+            let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(tile, tile));
+            let case = written::large(shape, options, "");
+            let run = || -> Result<(), String> {
+                let (cpu, _) = case.write(&case.options, Way::Whole, gpu).map_err(|error| text(&error))?;
+                let cuda = case.on(gpu, Mode::Cuda);
+                let device = Way::Device(u32::MAX, swath::Interleave::Band);
+                let (file, report) = case.write(&cuda, device, gpu).map_err(|error| text(&error))?;
+                same_pixels(&case.what, &cpu, &file)?;
+                let counters = report.device.counters;
+                let batches = u64::from(report.device.bands);
+                ensure(counters.synchronisations == batches && counters.downloads == 2 * batches, || {
+                    format!("{}: {counters:?} for {batches} batches", case.what)
+                })?;
+                for (way, batch) in [(device, 1), (Way::Pieces(300), 2), (device, 1000), (Way::Whole, 3)] {
+                    let options = cuda.clone().with_batch(batch);
+                    let (again, _) = case.write(&options, way, gpu).map_err(|error| text(&error))?;
+                    ensure(again == file, || format!("{}: {way:?}, batches of {batch}: other bytes", case.what))?;
+                }
+                // Read back by the GPU.
+                let read = ReadOptions::default().with_device(Mode::Auto).with_gpu(gpu.clone());
+                let raster = cases::open(&file).and_then(|file| file.read_device(&read)?.to_host());
+                let raster = raster.map_err(|error| text(&error))?;
+                ensure(raster.bytes() == case.samples, || format!("{}: read by the GPU it differs", case.what))
+            };
+            tally.check(run());
+        }
+    }
+}
+
+/// Files under a limit of device memory: the same bytes, and no more memory than allowed.
+fn written_capped(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+    use written::Way;
+    for compression in [Compression::Deflate, Compression::Zstd, Compression::Lzw] {
+        let shape = Shape { width: side, height: side, bands: 1, sample: SampleType::F32 };
+        let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(256, 256));
+        let case = written::large(shape, options, "");
+        let cuda = case.on(gpu, Mode::Cuda);
+        let free = case.write(&cuda, Way::Whole, gpu).map_err(|error| text(&error));
+        for limit in [96_u64 << 20, 256 << 20, 512 << 20] {
+            gpu.trim();
+            tally.check(free.clone().and_then(|(free, _)| {
+                let options = cuda.clone().with_max_device_memory(limit);
+                match case.write(&options, Way::Pieces(1000), gpu) {
+                    Ok((file, written)) => {
+                        ensure(file == free, || format!("{compression} under {limit}: other bytes"))?;
+                        let peak = written.device.counters.peak_bytes;
+                        ensure(peak <= limit, || format!("{compression}: {peak} bytes under a limit of {limit}"))
+                    }
+                    Err(error) => ensure(error.to_string().contains("max_device_memory"), || text(&error)),
+                }
+            }));
+        }
+    }
 }
 
 /// Runs all checks, or those of the groups whose name has a word in it (`--only`); an error when any failed.
@@ -104,6 +176,9 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
         group(&format!("damaged {compression}"), &|tally| damaged(tally, &gpu, compression, scale.batches));
     }
+    group("written", &|tally| written::matrix(&gpu, 77, scale.written, |found| tally.check(found)));
+    group("written large", &|tally| written_large(tally, &gpu, scale.large_side));
+    group("written capped", &|tally| written_capped(tally, &gpu, scale.large_side));
     group("pictures", &|tally| pictures(tally, &gpu, scale.large_side / 4));
     group("trusted", &|tally| trusted(tally, &gpu, scale.large_side));
     group("counters", &|tally| counters(tally, &gpu));

@@ -46,14 +46,14 @@ pub enum Decoder {
     Cuda,
 }
 
-/// Reading by way of a GPU.
+/// Work by way of a GPU.
 #[derive(Debug, Clone, Default, ClapArgs)]
 #[command(next_help_heading = "GPU")]
 pub struct Device {
-    /// Who decodes tiles: the CPU, a CUDA GPU, or whichever there is.
+    /// Who works on tiles: the CPU, a CUDA GPU, or whichever there is.
     #[arg(long, value_enum, value_name = "auto | cpu | cuda", default_value_t)]
     pub device: Decoder,
-    /// Device memory a read may use, as in 512M or 8G; 80 % of what is free unless said otherwise.
+    /// Device memory that may be used, as in 512M or 8G; 80 % of what is free unless said otherwise.
     #[arg(long, value_name = "BYTES")]
     pub max_device_memory: Option<String>,
     /// Say that the file is sound, so that NVIDIA's decoders may be used, which damaged files can hang.
@@ -348,4 +348,13 @@ pub struct Convert {
     /// Read a file that asks for more than a file of its size should: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
+    /// Write nodata where floats are not a number.
+    #[arg(long)]
+    pub nan_to_nodata: bool,
+    /// Who decodes, shrinks and compresses.
+    #[command(flatten)]
+    pub device: Device,
+    /// On a GPU, compress deflate and zstd by NVIDIA's nvCOMP instead of our kernels: more memory, other sizes.
+    #[arg(long, help_heading = "GPU")]
+    pub nvcomp: bool,
 }

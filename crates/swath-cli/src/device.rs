@@ -12,12 +12,17 @@ pub fn tell<'a>(args: &Device, datasets: impl IntoIterator<Item = &'a Dataset>) 
     for dataset in datasets {
         report.add(&dataset.device_report());
     }
+    tell_report(args, &report, false);
+}
+
+/// The same of one report; `quiet` leaves out what nobody asked for.
+pub fn tell_report(args: &Device, report: &DeviceReport, quiet: bool) {
     let mut out = io::stderr().lock();
-    for notice in &report.notices {
+    for notice in report.notices.iter().filter(|_| !quiet) {
         let _ = writeln!(out, "note: {}", console::safe(notice));
     }
     if args.show_stats {
-        let _ = out.write_all(figures(&report).as_bytes());
+        let _ = out.write_all(figures(report).as_bytes());
     }
 }
 
@@ -28,7 +33,7 @@ fn figures(report: &DeviceReport) -> String {
     let bytes = number::bytes;
     let rows = [
         ("device", console::safe(device)),
-        ("tiles", format!("{} decoded by the GPU, {} by the CPU", report.device_tiles, report.host_tiles)),
+        ("tiles", format!("{} by the GPU, {} by the CPU", report.device_tiles, report.host_tiles)),
         ("bands", report.bands.to_string()),
         (
             "buffers",

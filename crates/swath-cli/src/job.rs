@@ -33,16 +33,26 @@ pub fn open(path: &Path, threads: Option<usize>, cache: usize, device: &Device) 
 
 /// Options for files whose tiles are decoded by whoever was asked for.
 pub fn on_device(options: OpenOptions, device: &Device) -> Result<OpenOptions> {
-    let mode = match device.device {
+    let options = options.with_device(mode(device)).with_trust_input(device.trust_input);
+    Ok(match device_memory(device)? {
+        Some(bytes) => options.with_max_device_memory(bytes),
+        None => options,
+    })
+}
+
+/// Who was asked for.
+pub fn mode(device: &Device) -> Mode {
+    match device.device {
         Decoder::Auto => Mode::Auto,
         Decoder::Cpu => Mode::Cpu,
         Decoder::Cuda => Mode::Cuda,
-    };
-    let options = options.with_device(mode).with_trust_input(device.trust_input);
-    Ok(match &device.max_device_memory {
-        Some(text) => options.with_max_device_memory(bytes(text, "--max-device-memory")? as u64),
-        None => options,
-    })
+    }
+}
+
+/// Device memory that may be used.
+pub fn device_memory(device: &Device) -> Result<Option<u64>> {
+    let text = device.max_device_memory.as_deref();
+    text.map(|text| Ok(bytes(text, "--max-device-memory")? as u64)).transpose()
 }
 
 /// A number of bytes, as in 1000000, 256M or 2G.

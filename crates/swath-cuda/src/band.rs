@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{
     decode::Plan,
     ffi::{
-        kernels::{PlaceTile, TileJob},
+        kernels::{PieceJob, PieceNote, PieceRange, PlaceTile, TileJob},
         libraries::ALIGN as ALIGNMENT,
         memory::rounded,
     },
@@ -110,6 +110,12 @@ impl Footprint {
         }
     }
 
+    /// What a tile needs besides where it is decoded in so many pieces.
+    pub fn of_pieces(pieces: usize) -> Self {
+        let tables = size_of::<PieceRange>() + pieces * (size_of::<PieceJob>() + size_of::<PieceNote>());
+        Self { tables: tables as u64, ..Self::default() }
+    }
+
     /// What placements without a tile need.
     pub fn of_sparse(placements: usize) -> Self {
         Self { tables: (placements * size_of::<PlaceTile>()) as u64, ..Self::default() }
@@ -121,6 +127,7 @@ impl Footprint {
 pub(crate) struct Group {
     pub(crate) tiles: Range<usize>,
     pub(crate) placements: Range<usize>,
+    pub(crate) pieces: Range<usize>,
     pub(crate) rows: u32,
     /// Bytes of the compressed buffer that are its own.
     pub(crate) compressed: Range<usize>,
@@ -131,6 +138,9 @@ pub(crate) struct Group {
 pub struct Band {
     pub(crate) tiles: Vec<TileJob>,
     pub(crate) placements: Vec<PlaceTile>,
+    /// Where tiles are decoded in pieces: which ones are whose, and all of them.
+    pub(crate) ranges: Vec<PieceRange>,
+    pub(crate) pieces: Vec<PieceJob>,
     pub(crate) groups: Vec<Group>,
     open: Group,
     pub(crate) first_status: usize,
@@ -138,6 +148,7 @@ pub struct Band {
     pub(crate) decoded: usize,
     apart: bool,
     streams: bool,
+    in_pieces: bool,
     pub(crate) chunks: bool,
     /// Where tiles are planes: how they lie, and which ones are wanted.
     planes: Option<(PlaneLayout, Vec<u16>)>,
@@ -152,6 +163,7 @@ impl Band {
             planes: way.decodes_from_host().then(|| (PlaneLayout::new(&plan.spec), plan.samples.clone())),
             apart: way.decodes_apart(),
             streams: way.uploads_streams(),
+            in_pieces: way.has_pieces(),
             chunks: way.has_chunks(),
             ..Self::default()
         }
@@ -172,7 +184,29 @@ impl Band {
             self.decoded += decoded_len.next_multiple_of(ALIGN) + ALIGN;
         }
         self.tiles.push(job);
+        if self.in_pieces {
+            self.ranges.push(PieceRange { first: self.pieces.len() as u32, count: 0 });
+            self.cut(decoded_len, &[]);
+        }
         if self.streams { job.src as usize } else { job.dst as usize }
+    }
+
+    /// Says how the last tile is cut: decoded bytes of its pieces, and the stored ones of all but the last. Kernels
+    /// check whether that is so. What cannot be leaves the tile in one piece.
+    pub fn cut(&mut self, piece_len: usize, sizes: &[u32]) {
+        let (Some(tile), Some(range)) = (self.tiles.last(), self.ranges.last_mut()) else { return };
+        self.pieces.truncate(range.first as usize);
+        let (src_end, dst_end) = (tile.src + tile.src_len, tile.dst + tile.dst_len);
+        let mut piece = PieceJob { src: tile.src + ZLIB_HEAD.min(tile.src_len), dst: tile.dst, ..PieceJob::default() };
+        if can_be_cut(tile.src_len, tile.dst_len, piece_len, sizes) {
+            for size in sizes {
+                (piece.src_len, piece.dst_len) = ((*size).into(), piece_len as u64);
+                self.pieces.push(piece);
+                (piece.src, piece.dst) = (piece.src + piece.src_len, piece.dst + piece.dst_len);
+            }
+        }
+        self.pieces.push(PieceJob { src_len: src_end - piece.src, dst_len: dst_end - piece.dst, last: 1, ..piece });
+        range.count = (self.pieces.len() - range.first as usize) as u32;
     }
 
     /// Says where a part of the last tile goes.
@@ -212,9 +246,10 @@ impl Band {
         if tiles.is_empty() && placements.is_empty() {
             return None;
         }
+        let pieces = last.map_or(0, |group| group.pieces.end)..self.pieces.len();
         let compressed = last.map_or(0, |group| group.compressed.end)..self.compressed;
         let rows = std::mem::take(&mut self.open).rows;
-        self.groups.push(Group { tiles, placements, rows, compressed });
+        self.groups.push(Group { tiles, placements, pieces, rows, compressed });
         Some(self.groups.len() - 1)
     }
 
@@ -247,6 +282,17 @@ impl Band {
     }
 }
 
+/// Bytes before the first block of a zlib stream.
+const ZLIB_HEAD: u64 = 2;
+
+/// Whether a tile may be cut so: decoded bytes of its pieces, and the stored ones of all but the last.
+pub fn can_be_cut(stream_len: u64, decoded_len: u64, piece_len: usize, sizes: &[u32]) -> bool {
+    let stored = sizes.iter().map(|size| u64::from(*size)).sum::<u64>() + ZLIB_HEAD;
+    let aligned = piece_len > 0 && piece_len.is_multiple_of(ALIGN);
+    let whole = aligned && decoded_len.div_ceil(piece_len as u64) == sizes.len() as u64 + 1;
+    whole && stored < stream_len && !sizes.contains(&0)
+}
+
 /// Which samples of a tile are taken, padded so that the table after it is aligned.
 pub(crate) fn sample_table(samples: &[u16]) -> Vec<u8> {
     let mut bytes: Vec<u8> = bytemuck::cast_slice(samples).to_vec();
@@ -257,11 +303,19 @@ pub(crate) fn sample_table(samples: &[u16]) -> Vec<u8> {
 /// What nvCOMP wants to know of a tile, spread over five arrays.
 type ChunkEntry = [u64; 5];
 
-/// Where the arrays for nvCOMP lie in the tables of a band.
+/// Where the arrays for nvCOMP, or those of pieces, lie in the tables of a band.
 pub(crate) fn chunks_at(samples: &[u16], band: &Band) -> usize {
     sample_table(samples).len()
         + band.tiles.len() * size_of::<TileJob>()
         + band.placements.len() * size_of::<PlaceTile>()
+}
+
+/// Pieces, which of them are whose, and room for what becomes of each. It says that nothing has yet.
+pub(crate) fn piece_tables(band: &Band) -> Vec<u8> {
+    let mut bytes: Vec<u8> = bytemuck::cast_slice(&band.pieces).to_vec();
+    bytes.extend_from_slice(bytemuck::cast_slice(&band.ranges));
+    bytes.resize(bytes.len() + band.pieces.len() * size_of::<PieceNote>(), 0xff);
+    bytes
 }
 
 /// Addresses and lengths of streams, addresses and lengths of tiles, and room for what each stream gave.
@@ -285,6 +339,42 @@ mod tests {
 
     use super::*;
     use crate::rule::{Output, tests::spec};
+
+    #[test]
+    fn tiles_are_cut_where_their_pieces_fill_them_and_else_are_one() {
+        let output = Output { width: 80, height: 24, bands: 1, sample_len: 1, pixel_interleaved: false };
+        let plan = Plan {
+            spec: Arc::new(spec(Compression::Deflate, SampleType::U8, 1)),
+            way: Way::DeflatePieces,
+            output,
+            samples: vec![0],
+            fill: vec![0],
+            timed: false,
+        };
+        let mut band = Band::new(&plan, 0);
+        let mut found = Vec::new();
+        for sizes in [&[100, 200][..], &[100], &[], &[100, 200, 300], &[100, 900], &[u32::MAX; 2], &[100, 897]] {
+            let at = band.tile(1000, 2500) as u64;
+            band.cut(1024, sizes);
+            let (range, tile) = (band.ranges.last().copied().unwrap_or_default(), band.tiles.last().copied());
+            let pieces = band.pieces.get(range.first as usize..).unwrap_or_default();
+            assert_eq!(pieces.len(), range.count as usize);
+            let (mut src, mut dst) = (at + 2, tile.map_or(0, |tile| tile.dst));
+            for (number, piece) in pieces.iter().enumerate() {
+                assert_eq!((piece.src, piece.dst, piece.last == 1), (src, dst, number + 1 == pieces.len()));
+                (src, dst) = (src + piece.src_len, dst + piece.dst_len);
+            }
+            assert_eq!((src, dst), (at + 1000, tile.map_or(0, |tile| tile.dst + tile.dst_len)));
+            found.push(pieces.len());
+        }
+        assert_eq!(found, [3, 1, 1, 1, 1, 1, 3]);
+        band.tile(1, 10);
+        assert_eq!(band.pieces.last().map(|piece| piece.src_len), Some(0));
+        assert_eq!(band.end_group(), Some(0));
+        assert_eq!(band.groups.first().map(|group| group.pieces.clone()), Some(0..12));
+        let tables = found.iter().chain(&[1]).fold(0, |sum, pieces| sum + Footprint::of_pieces(*pieces).tables);
+        assert_eq!(piece_tables(&band).len() as u64, tables);
+    }
 
     #[test]
     fn a_tile_of_planes_has_a_placement_for_each_band_that_is_wanted() {

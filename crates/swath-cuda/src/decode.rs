@@ -16,11 +16,14 @@ use std::{
 use swath_codec::TileSpec;
 
 use crate::{
-    band::{Band, Footprint, Group, Placement, TABLE_HEAD, chunk_tables, chunks_at, held, sample_table},
+    band::{Band, Footprint, Group, Placement, TABLE_HEAD, chunk_tables, chunks_at, held, piece_tables, sample_table},
     counters::{Counters, Meter},
     error::DeviceError,
     ffi::{
-        kernels::{self, DecodeBatch, Part, PlaceBatch, PlaceRule, PlaceTile, TileJob},
+        kernels::{
+            self, DecodeBatch, Part, PieceBatch, PieceJob, PieceNote, PieceRange, PlaceBatch, PlaceRule, PlaceTile,
+            TileJob,
+        },
         libraries::{self, Lanes, Planes},
         memory::{Chunk, DeviceBuffer},
         streams::{HostBytes, Mark, Streams},
@@ -198,6 +201,7 @@ impl Decoder {
         if let (true, Some(decoded)) = (band.chunks, &place.decoded) {
             tables.extend_from_slice(&chunk_tables(band, place.compressed.address(), decoded.address()));
         }
+        tables.extend_from_slice(&piece_tables(band));
         self.streams.upload_bytes(half, &tables, &place.tables, 0)
     }
 
@@ -285,6 +289,9 @@ impl Decoder {
             };
             kernel.launch(streams, stream, &batch)?;
         }
+        if let (true, Some(decoded), true) = (self.plan.way.has_pieces(), &place.decoded, count > 0) {
+            self.inflate_pieces(stream, place, decoded, band, &group)?;
+        }
         if let (Way::Nvcomp(codec), Some(decoded), true) = (self.plan.way, &place.decoded, count > 0) {
             self.decompress(codec, stream, number, place, decoded, band, &group)?;
         }
@@ -319,6 +326,40 @@ impl Decoder {
             self.timing.lock().unwrap_or_else(PoisonError::into_inner).push([begun, decoded, ended]);
         }
         Ok(())
+    }
+
+    /// Decodes the tiles of a group by their pieces.
+    fn inflate_pieces(
+        &self,
+        stream: usize,
+        place: &Half,
+        decoded: &DeviceBuffer,
+        band: &Band,
+        group: &Group,
+    ) -> Result<(), DeviceError> {
+        let count = group.tiles.len();
+        let table = |offset, len| Part { buffer: &place.tables, offset, len };
+        let tiles_at = sample_table(&self.placed_samples).len();
+        let pieces_at = chunks_at(&self.placed_samples, band);
+        let ranges_at = pieces_at + band.pieces.len() * size_of::<PieceJob>();
+        let notes_at = ranges_at + band.ranges.len() * size_of::<PieceRange>();
+        let batch = PieceBatch {
+            compressed: Part { buffer: &place.compressed, offset: 0, len: place.compressed.len() },
+            decoded: Part { buffer: decoded, offset: 0, len: decoded.len() },
+            tiles: table(tiles_at + group.tiles.start * size_of::<TileJob>(), count * size_of::<TileJob>()),
+            ranges: table(ranges_at + group.tiles.start * size_of::<PieceRange>(), count * size_of::<PieceRange>()),
+            pieces: table(pieces_at, ranges_at - pieces_at),
+            notes: table(notes_at, band.pieces.len() * size_of::<PieceNote>()),
+            status: Part {
+                buffer: &self.statuses,
+                offset: (band.first_status + group.tiles.start) * size_of::<u32>(),
+                len: count * size_of::<u32>(),
+            },
+            count,
+            own: group.pieces.clone(),
+            at_once: band.pieces.len(),
+        };
+        kernels::inflate_pieces(&self.streams, stream, &batch)
     }
 
     /// Hands a group to a library that reads host bytes. What it says of tiles is known here and goes to the statuses,

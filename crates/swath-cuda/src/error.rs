@@ -37,6 +37,14 @@ pub enum DeviceError {
     /// A caller of this crate asked for what cannot be.
     #[error("{0}")]
     Usage(String),
+    /// Any of these, at some stage of the work.
+    #[error("{stage}: {error}")]
+    During {
+        /// What was being done.
+        stage: &'static str,
+        /// What went wrong.
+        error: Box<DeviceError>,
+    },
 }
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -45,7 +53,18 @@ const OUT_OF_MEMORY: i32 = 2;
 impl DeviceError {
     /// Whether less work at once might succeed.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Memory { .. } | Self::Call { code: OUT_OF_MEMORY, .. })
+        match self {
+            Self::During { error, .. } => error.is_out_of_memory(),
+            _ => matches!(self, Self::Memory { .. } | Self::Call { code: OUT_OF_MEMORY, .. }),
+        }
+    }
+
+    /// The same, with the stage of the work that it came at. The innermost stage stays.
+    pub fn during(self, stage: &'static str) -> Self {
+        match self {
+            Self::During { .. } => self,
+            error => Self::During { stage, error: Box::new(error) },
+        }
     }
 
     /// What a process meets that was forked after the GPU was opened.

@@ -7,11 +7,17 @@
 pub mod band;
 pub mod counters;
 pub mod decode;
+pub mod encode;
 pub mod error;
 mod ffi;
 pub mod gpu;
+mod nvcomp_bench;
+mod pictures;
+pub mod press;
 pub mod probe;
+mod ring;
 pub mod rule;
+mod shrink;
 pub mod status;
 pub mod upload;
 
@@ -20,6 +26,7 @@ pub use error::DeviceError;
 pub use ffi::{
     dlpack,
     driver::{DeviceFacts, Driver},
+    landing::{Landed, Landing},
     memory::{Chunk, DeviceBuffer},
     streams::Mark,
 };

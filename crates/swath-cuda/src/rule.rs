@@ -29,6 +29,8 @@ pub enum Way {
     Lzw,
     /// As above.
     Deflate,
+    /// As above, where the file says how tiles are cut into pieces: these are decoded side by side.
+    DeflatePieces,
     /// Compressed bytes are uploaded and decoded by nvCOMP. Only for input that is trusted.
     Nvcomp(Codec),
     /// Compressed bytes stay on the host, from where nvJPEG decodes them into planes on the device.
@@ -111,12 +113,17 @@ impl Way {
 
     /// Whether a tile's status is on the device when all kernels are done.
     pub(crate) fn has_statuses(self) -> bool {
-        self.kernel().is_some() || self.has_chunks() || self.decodes_from_host()
+        self.kernel().is_some() || self.has_pieces() || self.has_chunks() || self.decodes_from_host()
     }
 
     /// Whether a library reads the compressed bytes from host memory and leaves planes on the device.
     pub fn decodes_from_host(self) -> bool {
         matches!(self, Self::Jpeg | Self::Jpeg2000)
+    }
+
+    /// Whether tiles are decoded in pieces.
+    pub(crate) fn has_pieces(self) -> bool {
+        self == Self::DeflatePieces
     }
 
     /// Whether a library wants to be told addresses and lengths.
@@ -152,7 +159,7 @@ impl Way {
             Self::PackBits => Some(Decoding::PackBits),
             Self::Lzw => Some(Decoding::Lzw),
             Self::Deflate => Some(Decoding::Inflate),
-            Self::Raw | Self::Nvcomp(_) | Self::Jpeg | Self::Jpeg2000 | Self::Host => None,
+            Self::Raw | Self::DeflatePieces | Self::Nvcomp(_) | Self::Jpeg | Self::Jpeg2000 | Self::Host => None,
         }
     }
 }

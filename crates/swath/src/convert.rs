@@ -14,11 +14,12 @@ use crate::{
     cast::{Cast, Scale},
     color::ColorView,
     dataset::Dataset,
+    device::{DeviceReport, Mode},
     error::{Error, ErrorKind},
     metadata::Metadata,
     raster::Interleave,
     read::ReadOptions,
-    write::{Rows, Shape, WriteOptions, Writer, Written, least_memory},
+    write::{DeviceSamples, Rows, Shape, WriteOptions, Writer, Written, least_memory},
 };
 
 /// What is taken from a file, and as what.
@@ -75,6 +76,8 @@ pub struct Converted {
 
 /// Bytes that are read at a time, where the memory allows.
 const READ: u64 = 32 << 20;
+/// Bytes that are read to a device at a time.
+const DEVICE_READ: u64 = 128 << 20;
 
 impl Dataset {
     /// Writes this file, or a part of it, as another. Never holds more than the memory in `write`, and never the whole
@@ -110,6 +113,12 @@ impl Dataset {
         let rows = job.rows_at_a_time()?;
         job.run(sink()?, rows)
     }
+}
+
+/// On which side of the rows on a device something failed: only a read can be tried again.
+enum Passing {
+    Read(Error),
+    Write(Error),
 }
 
 /// A conversion, with everything known but the pixels.
@@ -214,9 +223,23 @@ impl<'a> Job<'a> {
 
     fn run(self, sink: Box<dyn Sink>, rows: u32) -> Result<Converted, Error> {
         let row = self.row_len();
-        let left = (self.write.max_memory as u64).saturating_sub(row * u64::from(rows));
+        let taken = if self.stays_on_device() { 0 } else { row * u64::from(rows) };
+        let left = (self.write.max_memory as u64).saturating_sub(taken);
         let options = self.write.clone().with_max_memory(usize::try_from(left).unwrap_or(usize::MAX));
+        let mode = self.write.device.mode.unwrap_or_default();
+        let options = match self.write.device.max_memory {
+            // The reader has a third of the device memory, the writer the rest.
+            Some(bytes) if mode != Mode::Cpu => options.with_max_device_memory(bytes - bytes / 3),
+            _ => options,
+        };
         let mut writer = Writer::to_sink(sink, self.shape, &self.metadata, &options)?;
+        let mut report = DeviceReport::default();
+        // Samples that the CPU changes, and colours that it works out, go by way of the host.
+        let stays = self.cast.is_nothing() && self.color == ColorView::Stored;
+        let mut on_device = mode != Mode::Cpu && stays;
+        if mode != Mode::Cpu && !stays {
+            report.notices.push("samples are converted by the CPU on their way".into());
+        }
         let mut source = Vec::new();
         let mut target = Vec::new();
         let mut y = 0;
@@ -242,6 +265,22 @@ impl<'a> Job<'a> {
             }
             if let Some(cancel) = &self.write.cancel {
                 read = read.with_cancel(cancel.clone());
+            }
+            if mode != Mode::Cpu {
+                read = self.by_device(read, mode);
+            }
+            if on_device {
+                match self.push_by_device(&mut writer, &read, &mut report) {
+                    Err(Passing::Read(error)) if mode == Mode::Auto && error.is_about_device() => {
+                        on_device = false;
+                        report.notices.push(format!("the CPU reads: {error}"));
+                    }
+                    Err(Passing::Read(error) | Passing::Write(error)) => return Err(error),
+                    Ok(()) => {
+                        y += count;
+                        continue;
+                    }
+                }
             }
             let shown;
             let read_samples: &[u8] = match self.color {
@@ -270,7 +309,62 @@ impl<'a> Job<'a> {
             }
             y += count;
         }
-        Ok(Converted { written: writer.finish()?, notes: self.notes })
+        let mut written = writer.finish()?;
+        if mode != Mode::Cpu {
+            report.add(&written.device);
+            written.device = report;
+        }
+        Ok(Converted { written, notes: self.notes })
+    }
+
+    /// A read by the GPU that writes, within its share of the memory.
+    fn by_device(&self, read: ReadOptions, mode: Mode) -> ReadOptions {
+        let device = &self.write.device;
+        let mut read = read.with_device(mode);
+        if let Some(gpu) = &device.gpu {
+            read = read.with_gpu(gpu.clone());
+        }
+        if let Some(bytes) = device.max_memory {
+            read = read.with_max_device_memory(bytes / 3);
+        }
+        read
+    }
+
+    /// Reads rows to the device and writes them from there.
+    fn push_by_device(
+        &self,
+        writer: &mut Writer,
+        read: &ReadOptions,
+        report: &mut DeviceReport,
+    ) -> Result<(), Passing> {
+        let raster = self.dataset.read_device(read).map_err(Passing::Read)?;
+        report.add(raster.report());
+        let mask = match self.masked {
+            true => Some(self.dataset.read_mask_device(read).map_err(Passing::Read)?),
+            false => None,
+        };
+        let mut samples = DeviceSamples::of_raster(&raster).map_err(Passing::Read)?;
+        if let Some(mask) = &mask {
+            report.add(mask.report());
+            samples = samples.with_mask_raster(mask).map_err(Passing::Read)?;
+        }
+        writer.push_device(&samples).map_err(Passing::Write)
+    }
+
+    /// Whether rows stay on a device from reading to writing.
+    fn stays_on_device(&self) -> bool {
+        let mode = self.write.device.mode.unwrap_or_default();
+        mode != Mode::Cpu && self.cast.is_nothing() && self.color == ColorView::Stored
+    }
+
+    /// Rows that are read to a device at a time: whole tile rows of the source.
+    fn device_rows(&self) -> u32 {
+        let row = (u64::from(self.window.width)
+            * (self.bands.len() as u64 * self.dataset.sample().size() as u64 + u64::from(self.masked)))
+        .max(1);
+        let wanted = self.write.device.max_memory.map_or(DEVICE_READ, |bytes| (bytes / 8).min(DEVICE_READ));
+        let tile_rows = (wanted / row.saturating_mul(self.tile_height.into())).max(1);
+        (tile_rows * u64::from(self.tile_height)).min(i32::MAX as u64) as u32
     }
 
     /// Bytes that a row takes while it is converted: read, turned, masked.
@@ -284,6 +378,9 @@ impl<'a> Job<'a> {
 
     /// Whole tile rows of the source, about as many bytes as suits all threads; fewer rows where the writer leaves no room.
     fn rows_at_a_time(&self) -> Result<u32, Error> {
+        if self.stays_on_device() {
+            return Ok(self.device_rows());
+        }
         let row = self.row_len().max(1);
         let tile_row = row.saturating_mul(self.tile_height.into());
         let budget = self.write.max_memory as u64;

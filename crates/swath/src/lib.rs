@@ -59,4 +59,6 @@ pub use swath_tiff::{
     Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,
 };
 pub use validate::{BlockSummary, Check, Level, Report, validate};
-pub use write::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Rows, Shape, WriteOptions, Writer, Written};
+pub use write::{
+    Alpha, BigTiff, Blocks, DeviceSamples, OnProgress, Overviews, Progress, Rows, Shape, WriteOptions, Writer, Written,
+};

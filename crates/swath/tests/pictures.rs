@@ -183,3 +183,67 @@ fn a_file_is_read_by_cufile_where_that_was_asked_for() {
     assert_eq!(raster.report().unwrap().storage, "pinned copies");
     gone(&fake, gpu);
 }
+
+/// The same file by the CPU and by way of the GPU, whose report comes along.
+fn written_by(gpu: &Arc<Gpu>, shape: Shape, options: &WriteOptions) -> (Dataset, Dataset, swath::DeviceReport) {
+    let (sink, memory) = MemorySink::new("memory");
+    let device = options.clone().with_device(Mode::Cuda).with_gpu(gpu.clone());
+    let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &device).unwrap();
+    writer.push(&Rows::bands(&samples(shape))).unwrap();
+    let written = writer.finish().unwrap();
+    (open(&write(shape, options)), open(&memory.take().unwrap()), written.device)
+}
+
+#[test]
+fn pictures_are_encoded_by_libraries_and_read_by_all() {
+    let shape = |bands, sample| Shape { width: 150, height: 90, bands, sample };
+    let lossless = [
+        (Compression::Jpeg2000, shape(1, SampleType::U8)),
+        (Compression::Jpeg2000, shape(3, SampleType::U8)),
+        (Compression::Jpeg2000, shape(2, SampleType::U16)),
+    ];
+    for (compression, shape) in lossless {
+        let Some((fake, gpu)) = stand_in("async=1 seed=3 leaks=1", false) else { return };
+        let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(64, 64));
+        let (cpu, device, report) = written_by(&gpu, shape, &options);
+        let [cpu, device] = [cpu, device].map(|file| file.read(&ReadOptions::default()).unwrap());
+        assert!(cpu.bytes() == device.bytes(), "{compression} {shape:?}");
+        assert!(report.notices.is_empty() && report.host_tiles == 0 && report.device_tiles > 0, "{report:?}");
+        gone(&fake, gpu);
+    }
+    for (bands, subsampling) in [(1, (1, 1)), (3, (1, 1)), (3, (2, 2))] {
+        let Some((fake, gpu)) = stand_in("async=1 seed=4 leaks=1", false) else { return };
+        let options = tiled(Compression::Jpeg).with_quality(95).with_subsampling(subsampling);
+        let (cpu, device, report) = written_by(&gpu, shape(bands, SampleType::U8), &options);
+        let [cpu, device] = [cpu, device].map(|file| file.read(&ReadOptions::default()).unwrap());
+        let apart = cpu.bytes().iter().zip(device.bytes()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum::<u64>();
+        assert!(apart < 6 * cpu.bytes().len() as u64, "{bands} bands, {subsampling:?}: {apart}");
+        assert!(report.notices.is_empty() && report.host_tiles == 0, "{report:?}");
+        gone(&fake, gpu);
+    }
+}
+
+#[test]
+fn nvcomp_compresses_where_it_is_asked_for() {
+    for (compression, level) in [(Compression::Deflate, 6), (Compression::Deflate, 1), (Compression::Zstd, 9)] {
+        let Some((fake, gpu)) = stand_in("async=1 seed=2 leaks=1", false) else { return };
+        let shape = Shape { width: 500, height: 260, bands: 2, sample: SampleType::U16 };
+        let options = WriteOptions::cog().with_compression(compression).with_level(level);
+        let options = options.with_blocks(Blocks::Tiles(128, 128)).with_nvcomp(true);
+        let (cpu, device, report) = written_by(&gpu, shape, &options);
+        let [cpu, device] = [cpu, device].map(|file| file.read(&ReadOptions::default()).unwrap());
+        assert!(cpu.bytes() == device.bytes(), "{compression} {level}");
+        assert!(report.device_tiles > 0, "{report:?}");
+        gone(&fake, gpu);
+    }
+    // Asked for and not there: the CPU compresses, and that is said.
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        let shape = Shape { width: 100, height: 60, bands: 1, sample: SampleType::U16 };
+        let (cpu, device, report) = written_by(gpu, shape, &tiled(Compression::Zstd).with_nvcomp(true));
+        let [cpu, device] = [cpu, device].map(|file| file.read(&ReadOptions::default()).unwrap());
+        assert!(cpu.bytes() == device.bytes());
+        let absent = report.notices.iter().any(|notice| notice.contains("nvCOMP"));
+        assert!(absent || report.host_tiles == 0, "{report:?}");
+    });
+}

@@ -255,6 +255,12 @@ fn blocks_that_only_the_whole_has_are_refused_in_pieces() {
         let mut other = sound.clone();
         other.stream.pop();
         assert_ne!(one(&mut host, kernel, 1, &other).0, OK);
+        // Zeros that are not there, where zeros should be.
+        let ends = (0..=255).map(|byte| [&first[..], &[byte]].concat()).find(|bytes| adler(bytes) & 255 == 0).unwrap();
+        let mut zero = cut(&[stored(&first, false), stored(&ends[256..], true)], &ends);
+        assert_eq!(one(&mut host, kernel, 1, &zero), (OK, ends));
+        zero.stream.pop();
+        assert_ne!(one(&mut host, kernel, 1, &zero).0, OK);
         other = sound.clone();
         other.stream.extend([1, 2, 3]);
         assert_eq!(one(&mut host, kernel, 1, &other), (OK, bytes));

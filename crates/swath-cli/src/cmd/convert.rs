@@ -17,11 +17,11 @@ use swath::{
     words::photometric::Photometric,
 };
 
-use crate::{args::Convert, cmd::stats, console, job};
+use crate::{args::Convert, cmd::stats, console, device, job};
 
 /// Runs `swath convert`.
 pub fn run(args: &Convert) -> Result<ExitCode> {
-    let mut open = OpenOptions::default().with_tile_cache(0);
+    let mut open = job::on_device(OpenOptions::default().with_tile_cache(0), &args.device)?;
     if let Some(threads) = args.threads {
         open = open.with_threads(threads);
     }
@@ -60,6 +60,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         }
         bar.finish(&converted.written, &args.output);
     }
+    device::tell_report(&args.device, &converted.written.device, args.quiet);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -348,7 +349,11 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     if let Some(threads) = args.threads {
         options = options.with_threads(threads);
     }
-    Ok(options)
+    options = options.with_device(job::mode(&args.device)).with_nvcomp(args.nvcomp);
+    if let Some(bytes) = job::device_memory(&args.device)? {
+        options = options.with_max_device_memory(bytes);
+    }
+    Ok(options.with_nan_to_nodata(args.nan_to_nodata))
 }
 
 fn compression(name: &str) -> Result<(Compression, LercWrap)> {

@@ -2,6 +2,8 @@
 //!
 //! What a tile's entry says is checked by the kernel itself against the lengths given here, since entries lie on the device.
 
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use crate::{
@@ -10,6 +12,7 @@ use crate::{
         memory::{DeviceBuffer, Function, Memory},
         streams::Streams,
     },
+    ring::Ring,
 };
 
 /// One tile for a decoding kernel: `TileJob` of `kernels/tile.cuh`.
@@ -36,6 +39,57 @@ struct DecodeArgs {
     scratch_len: u64,
     count: u32,
     flags: u32,
+}
+
+/// One piece of a Deflate tile: `PieceJob` of `kernels/deflate_pieces.cuh`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct PieceJob {
+    pub(crate) src: u64,
+    pub(crate) src_len: u64,
+    pub(crate) dst: u64,
+    pub(crate) dst_len: u64,
+    pub(crate) last: u32,
+    pub(crate) unused: u32,
+}
+
+/// What became of it: `PieceNote` of `kernels/deflate_pieces.cuh`.
+pub(crate) type PieceNote = [u32; 4];
+
+/// Which pieces a tile has: `PieceRange` of `kernels/deflate_pieces.cuh`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct PieceRange {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+/// `PiecesArgs` of `kernels/deflate_pieces.cuh`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct PiecesArgs {
+    src: u64,
+    src_len: u64,
+    dst: u64,
+    dst_len: u64,
+    pieces: u64,
+    notes: u64,
+    count: u64,
+}
+
+/// `JoinArgs` of `kernels/deflate_pieces.cuh`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct JoinArgs {
+    src: u64,
+    src_len: u64,
+    tiles: u64,
+    ranges: u64,
+    pieces: u64,
+    notes: u64,
+    pieces_len: u64,
+    status: u64,
+    count: u64,
 }
 
 /// One tile and where it goes: `PlaceTile` of `kernels/place.cuh`.
@@ -85,6 +139,35 @@ struct PlaceArgs {
     predictor: u32,
     unused: u32,
     fill: [u8; 16],
+}
+
+/// `Rows` of `kernels/rows.cuh`.
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct RawRows {
+    data: u64,
+    len: u64,
+    band_step: u64,
+    row_step: u64,
+    ring: u32,
+    width: u32,
+}
+
+impl RawRows {
+    /// The rows of a ring, from band `band` on.
+    pub(crate) fn new(ring: &Ring, band: u16) -> Result<Self, DeviceError> {
+        let (step, bands) = (ring.band_step(), u64::from(ring.bands));
+        let start = step * u64::from(band).min(bands);
+        let len = step * bands - start;
+        Ok(Self {
+            data: ring.buffer.part(start as usize, len as usize)?,
+            len,
+            band_step: step,
+            row_step: ring.row_step(),
+            ring: ring.capacity,
+            width: ring.width,
+        })
+    }
 }
 
 /// `ReverseArgs` of `kernels/reverse.cuh`.
@@ -206,12 +289,95 @@ impl Decoding {
 
 /// Which Deflate kernel fills the device with so many tiles: fewer tiles get more threads each (`kernels/NOTES-deflate.md`).
 fn inflate_for(memory: &Memory, tiles: usize) -> &'static str {
+    by_share(memory, tiles, ["swath_inflate_few", "swath_inflate_some", "swath_inflate"])
+}
+
+/// One of three kernels: for two streams or fewer to a multiprocessor, for four, for more.
+fn by_share(memory: &Memory, streams: usize, [few, some, many]: [&'static str; 3]) -> &'static str {
     let processors = memory.context.facts.multiprocessors.max(1) as usize;
-    match tiles.div_ceil(processors) {
-        0..=2 => "swath_inflate_few",
-        3..=4 => "swath_inflate_some",
-        _ => "swath_inflate",
+    match streams.div_ceil(processors) {
+        0..=2 => few,
+        3..=4 => some,
+        _ => many,
     }
+}
+
+/// Deflate tiles that are said to be cut into pieces.
+#[derive(Debug, Clone)]
+pub(crate) struct PieceBatch<'a> {
+    pub(crate) compressed: Part<'a>,
+    pub(crate) decoded: Part<'a>,
+    /// Entries of [`TileJob`], for whole tiles.
+    pub(crate) tiles: Part<'a>,
+    /// Entries of [`PieceRange`], one for each tile.
+    pub(crate) ranges: Part<'a>,
+    /// Entries of [`PieceJob`], as many as the ranges count.
+    pub(crate) pieces: Part<'a>,
+    /// As many of [`PieceNote`].
+    pub(crate) notes: Part<'a>,
+    /// One `u32` for each tile.
+    pub(crate) status: Part<'a>,
+    /// Tiles.
+    pub(crate) count: usize,
+    /// Those of the pieces that belong to these tiles.
+    pub(crate) own: Range<usize>,
+    /// Pieces of all batches that may run beside each other.
+    pub(crate) at_once: usize,
+}
+
+/// Decodes the pieces, then says what became of the tiles.
+pub(crate) fn inflate_pieces(streams: &Streams, stream: usize, batch: &PieceBatch<'_>) -> Result<(), DeviceError> {
+    let (own, all) = (&batch.own, batch.pieces.len / size_of::<PieceJob>());
+    has("tiles", batch.tiles.len, batch.count * size_of::<TileJob>())?;
+    has("ranges", batch.ranges.len, batch.count * size_of::<PieceRange>())?;
+    has("pieces", batch.pieces.len, own.end * size_of::<PieceJob>())?;
+    has("notes", batch.notes.len, all * size_of::<PieceNote>())?;
+    has("statuses", batch.status.len, batch.count * size_of::<u32>())?;
+    if batch.count == 0 || own.is_empty() {
+        return Ok(());
+    }
+    let memory = streams.memory();
+    let names = ["swath_inflate_pieces_few", "swath_inflate_pieces_some", "swath_inflate_pieces"];
+    let name = by_share(memory, batch.at_once, names);
+    let inflate = memory.function("inflate_pieces", ptx!("inflate_pieces"), name)?;
+    let join = memory.function("inflate_pieces", ptx!("inflate_pieces"), "swath_join_pieces")?;
+    let (src, src_len) = (batch.compressed.address()?, batch.compressed.len as u64);
+    let (pieces, notes) = (batch.pieces.address()?, batch.notes.address()?);
+    let args = PiecesArgs {
+        src,
+        src_len,
+        dst: batch.decoded.address()?,
+        dst_len: batch.decoded.len as u64,
+        pieces: pieces + (own.start * size_of::<PieceJob>()) as u64,
+        notes: notes + (own.start * size_of::<PieceNote>()) as u64,
+        count: own.len() as u64,
+    };
+    let blocks = u32::try_from(own.len()).unwrap_or(u32::MAX).min(inflate.resident).max(1);
+    let buffers = [batch.compressed.buffer, batch.decoded.buffer, batch.pieces.buffer, batch.notes.buffer];
+    // SAFETY: the lengths are those of the parts, which were checked to lie in their buffers and to hold the entries.
+    unsafe { streams.launch(stream, inflate, blocks, &args, &buffers) }?;
+    let args = JoinArgs {
+        src,
+        src_len,
+        tiles: batch.tiles.address()?,
+        ranges: batch.ranges.address()?,
+        pieces,
+        notes,
+        pieces_len: all as u64,
+        status: batch.status.address()?,
+        count: batch.count as u64,
+    };
+    let blocks = u32::try_from(batch.count.div_ceil(join.threads as usize)).unwrap_or(u32::MAX);
+    let buffers = [
+        batch.compressed.buffer,
+        batch.tiles.buffer,
+        batch.ranges.buffer,
+        batch.pieces.buffer,
+        batch.notes.buffer,
+        batch.status.buffer,
+    ];
+    // SAFETY: as above.
+    unsafe { streams.launch(stream, join, blocks.clamp(1, join.resident), &args, &buffers) }
 }
 
 /// What the kernels note of an LZW stream: a head, and sixteen bytes for each segment of so many bytes. libtiff's have 4 KiB or

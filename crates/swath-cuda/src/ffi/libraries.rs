@@ -10,16 +10,20 @@ use crate::{
         kernels::Part,
         library::{Absent, CallError, Search},
         memory::DeviceBuffer,
-        nvcomp::{BatchPointers, Codec, Nvcomp},
+        nvcomp::{BatchPointers, Codec, CompressPlan, CompressPointers, Compressing, Nvcomp},
         nvjpeg::{self, Engine, Jpeg},
+        nvjpeg_encode::{self, JpegEncoder},
         nvjpeg2k::{self, Jpeg2000, Outline},
+        nvjpeg2k_encode::{self, Jpeg2000Encoder},
         streams::{HostBytes, Mark, Streams},
     },
 };
 
 pub(crate) use crate::ffi::{
     nvjpeg::Output as Picture,
+    nvjpeg_encode::{Settings as JpegSettings, Source as JpegSource, Subsampling},
     nvjpeg2k::{Expected, Sample},
+    nvjpeg2k_encode::{Picture as Jpeg2000Picture, Quality as Jpeg2000Quality},
 };
 
 impl From<CallError> for DeviceError {
@@ -113,12 +117,97 @@ pub(crate) fn nvcomp_decompress(
     Ok(())
 }
 
+/// What nvCOMP compresses: arrays in device memory, one element for each chunk, and the buffers that their addresses
+/// lie in.
+pub(crate) struct NvcompCompressBatch<'a> {
+    /// Addresses of the chunks, 8 bytes each; so are the next three.
+    pub(crate) inputs: Part<'a>,
+    pub(crate) input_lens: Part<'a>,
+    /// Addresses of room for [`CompressPlan::max_output_len`] bytes each.
+    pub(crate) outputs: Part<'a>,
+    pub(crate) output_lens: Part<'a>,
+    /// 4 bytes each.
+    pub(crate) statuses: Part<'a>,
+    pub(crate) source: &'a DeviceBuffer,
+    pub(crate) compressed: &'a DeviceBuffer,
+    pub(crate) temp: &'a DeviceBuffer,
+    pub(crate) temp_len: usize,
+}
+
+/// What nvCOMP needs to compress `count` chunks, none longer than `longest`, `total` bytes together.
+pub(crate) fn nvcomp_compress_plan(
+    nvcomp: &Nvcomp,
+    streams: &Streams,
+    stream: usize,
+    codec: Compressing,
+    count: usize,
+    longest: usize,
+    total: usize,
+) -> Result<CompressPlan, DeviceError> {
+    let _current = streams.memory().context.enter()?;
+    // SAFETY: the context is current and the stream is one of its own.
+    let plan = unsafe { nvcomp.compress_plan(codec, count, longest, total, streams.raw(stream)) }?;
+    let wanted = plan.alignments.input.max(plan.alignments.output);
+    if wanted > ALIGN {
+        return Err(DeviceError::Declined(format!("nvCOMP wants chunks aligned to {wanted} bytes")));
+    }
+    Ok(plan)
+}
+
+/// Queues the compression of a batch of chunks, none longer than `longest`. The chunks and the room for their streams
+/// begin at multiples of [`ALIGN`].
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn nvcomp_compress(
+    nvcomp: &Nvcomp,
+    streams: &Streams,
+    stream: usize,
+    codec: Compressing,
+    count: usize,
+    longest: usize,
+    batch: &NvcompCompressBatch<'_>,
+) -> Result<(), DeviceError> {
+    if count == 0 {
+        return Ok(());
+    }
+    let word = size_of::<u64>();
+    for (part, size) in [
+        (&batch.inputs, word),
+        (&batch.input_lens, word),
+        (&batch.outputs, word),
+        (&batch.output_lens, word),
+        (&batch.statuses, size_of::<u32>()),
+    ] {
+        if count.checked_mul(size).is_none_or(|len| part.len < len) {
+            return Err(DeviceError::Usage("an array for nvCOMP is too short".into()));
+        }
+        streams.keep(part.buffer);
+    }
+    let pointers = CompressPointers {
+        inputs: batch.inputs.address()?,
+        input_lens: batch.input_lens.address()?,
+        outputs: batch.outputs.address()?,
+        output_lens: batch.output_lens.address()?,
+        statuses: batch.statuses.address()?,
+    };
+    for buffer in [batch.source, batch.compressed, batch.temp] {
+        streams.keep(buffer);
+    }
+    let temp = batch.temp.part(0, batch.temp_len)?;
+    let _current = streams.memory().context.enter()?;
+    // SAFETY: the arrays are as long as the batch and lie in buffers that are kept until the streams were waited for;
+    // so do the addresses in them, which the caller made from the lengths of the plan.
+    unsafe { nvcomp.compress(codec, &pointers, count, longest, temp, batch.temp_len, streams.raw(stream)) }?;
+    Ok(())
+}
+
 /// The libraries that keep something for each stream: they live and end with the context.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
     search: Search,
     jpeg: OnceLock<Result<Jpeg, String>>,
     jpeg2000: OnceLock<Result<Jpeg2000, String>>,
+    jpeg_encoder: OnceLock<Result<JpegEncoder, String>>,
+    jpeg2000_encoder: OnceLock<Result<Jpeg2000Encoder, String>>,
 }
 
 impl Libraries {
@@ -150,6 +239,26 @@ impl Libraries {
         })
     }
 
+    /// nvJPEG's encoder, looked for when first asked for.
+    pub(crate) fn jpeg_encoder(&self, context: &Context) -> Result<&JpegEncoder, DeviceError> {
+        found(&self.jpeg_encoder, || {
+            let library = JpegEncoder::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
+            let _current = context.enter().map_err(|error| error.to_string())?;
+            library.probe().map_err(|error| error.to_string())?;
+            Ok(library)
+        })
+    }
+
+    /// nvJPEG2000's encoder, looked for when first asked for.
+    pub(crate) fn jpeg2000_encoder(&self, context: &Context) -> Result<&Jpeg2000Encoder, DeviceError> {
+        found(&self.jpeg2000_encoder, || {
+            let library = Jpeg2000Encoder::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
+            let _current = context.enter().map_err(|error| error.to_string())?;
+            library.probe().map_err(|error| error.to_string())?;
+            Ok(library)
+        })
+    }
+
     /// Has all of them give up what they keep for a stream.
     ///
     /// # Safety
@@ -162,6 +271,14 @@ impl Libraries {
         if let Some(Ok(jpeg2000)) = self.jpeg2000.get() {
             // SAFETY: as the caller promises.
             unsafe { jpeg2000.forget(stream) };
+        }
+        if let Some(Ok(encoder)) = self.jpeg_encoder.get() {
+            // SAFETY: as the caller promises.
+            unsafe { encoder.forget(stream) };
+        }
+        if let Some(Ok(encoder)) = self.jpeg2000_encoder.get() {
+            // SAFETY: as the caller promises.
+            unsafe { encoder.forget(stream) };
         }
     }
 }
@@ -224,7 +341,7 @@ fn deal<T: Send, L: Send>(
                 std::thread::Builder::new().spawn_scoped(scope, move || serve(first, stream, lane))
             })
             .collect();
-        let failed = |why: &str| Err(DeviceError::Usage(format!("a decoding thread {why}")));
+        let failed = |why: &str| Err(DeviceError::Usage(format!("a thread for a library {why}")));
         workers
             .into_iter()
             .map(|worker| match worker {
@@ -356,6 +473,122 @@ pub(crate) fn jpeg2000_decode(
         }
     }
     Ok((results, has_loss))
+}
+
+/// The streams of tiles, in their order, or why there is none for one of them.
+pub(crate) type Encoded = Vec<Result<Vec<u8>, String>>;
+
+impl From<nvjpeg_encode::Failed> for DeviceError {
+    fn from(failed: nvjpeg_encode::Failed) -> Self {
+        use nvjpeg_encode::Failed;
+        match failed {
+            Failed::Memory(error) => no_memory(error),
+            Failed::Call(error) => error.into(),
+            Failed::Wait(text) => waited_in_vain(text),
+            other => Self::Usage(other.to_string()),
+        }
+    }
+}
+
+impl From<nvjpeg2k_encode::Failed> for DeviceError {
+    fn from(failed: nvjpeg2k_encode::Failed) -> Self {
+        use nvjpeg2k_encode::Failed;
+        match failed {
+            Failed::Memory(error) => no_memory(error),
+            Failed::Call(error) => error.into(),
+            Failed::Wait(text) => waited_in_vain(text),
+        }
+    }
+}
+
+fn waited_in_vain(text: String) -> DeviceError {
+    DeviceError::Call { call: "waiting for a library".to_owned(), code: LIBRARY, text }
+}
+
+/// A library's failure to allocate, told as the driver tells its own: less at once might succeed.
+fn no_memory(error: CallError) -> DeviceError {
+    const OUT_OF_MEMORY: i32 = 2;
+    match error.into() {
+        DeviceError::Call { call, text, .. } => DeviceError::Call { call, code: OUT_OF_MEMORY, text },
+        other => other,
+    }
+}
+
+fn in_order(said: Said<Result<Vec<u8>, String>>, tiles: usize) -> Encoded {
+    let mut results = vec![Err(NOT_REACHED.to_owned()); tiles];
+    for (number, result) in said {
+        if let Some(place) = results.get_mut(number) {
+            *place = result;
+        }
+    }
+    results
+}
+
+/// Has nvJPEG encode tiles on the streams, after all that each of them was given; they are waited for. Samples that lie
+/// beside each other are one plane.
+pub(crate) fn jpeg_encode(
+    streams: &Streams,
+    over: std::ops::Range<usize>,
+    settings: JpegSettings,
+    source: &DeviceBuffer,
+    tiles: &[Planes],
+) -> Result<Encoded, DeviceError> {
+    let encoder = streams.memory().libraries.jpeg_encoder(&streams.memory().context)?;
+    let turns = over.len().max(1);
+    streams.keep(source);
+    let serve = |first: usize, stream: usize, _: &mut ()| {
+        let mut list = Vec::with_capacity(tiles.len().div_ceil(turns));
+        for tile in tiles.iter().skip(first).step_by(turns) {
+            let Planes { width, height, pitch, plane_len, .. } = *tile;
+            let samples = source.part(tile.at, plane_len)?;
+            list.push(nvjpeg_encode::Tile { width, height, samples, pitch, plane_len });
+        }
+        let wait = |_| streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string());
+        // SAFETY: the context is current and its own; the buffer is kept until the streams were waited for, and the
+        // planes lie in it; `wait` waits for all the stream was given. Streams are forgotten before they are destroyed.
+        let results = unsafe { encoder.encode(&list, settings, streams.raw(stream), &wait) }?;
+        let results = results.into_iter().map(|result| result.map_err(|refused| refused.to_string()));
+        Ok((first..).step_by(turns).zip(results).collect())
+    };
+    let said = deal(streams, over, &mut vec![(); turns], tiles.len(), serve)?;
+    Ok(in_order(said, tiles.len()))
+}
+
+/// Has nvJPEG2000 encode tiles on the streams, after all that each of them was given; they are waited for. There is one
+/// quality for each tile.
+pub(crate) fn jpeg2000_encode(
+    streams: &Streams,
+    over: std::ops::Range<usize>,
+    picture: Jpeg2000Picture,
+    source: &DeviceBuffer,
+    tiles: &[Planes],
+    qualities: &[Jpeg2000Quality],
+) -> Result<Encoded, DeviceError> {
+    if qualities.len() != tiles.len() {
+        return Err(DeviceError::Usage("there is not one quality for each tile".into()));
+    }
+    let encoder = streams.memory().libraries.jpeg2000_encoder(&streams.memory().context)?;
+    let turns = over.len().max(1);
+    let count = if picture.interleaved { 1 } else { picture.components as usize };
+    streams.keep(source);
+    let serve = |first: usize, stream: usize, _: &mut ()| {
+        let mut said = Vec::with_capacity(tiles.len().div_ceil(turns));
+        let wait = || streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string());
+        for (number, (tile, quality)) in tiles.iter().zip(qualities).enumerate().skip(first).step_by(turns) {
+            let addresses = tile.addresses(source, count)?;
+            let planes: Vec<(u64, usize)> = addresses.into_iter().map(|address| (address, tile.pitch)).collect();
+            let Planes { width, height, plane_len, .. } = *tile;
+            let tile = nvjpeg2k_encode::Tile { width, height, planes: &planes, plane_len, quality: *quality };
+            // SAFETY: the context is current and its own; the buffer is kept until the streams were waited for, and the
+            // planes lie in it; `wait` waits for all the stream was given. Streams are forgotten before they are
+            // destroyed.
+            let result = unsafe { encoder.encode(picture, &tile, streams.raw(stream), &wait) }?;
+            said.push((number, result.map_err(|refused| refused.to_string())));
+        }
+        Ok(said)
+    };
+    let said = deal(streams, over, &mut vec![(); turns], tiles.len(), serve)?;
+    Ok(in_order(said, tiles.len()))
 }
 
 /// Reads a part of a file straight into a buffer that no work under way uses; the bytes are there at return.

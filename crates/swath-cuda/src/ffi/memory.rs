@@ -18,6 +18,7 @@ use crate::{
     error::DeviceError,
     ffi::{
         driver::{Address, Context, Handle},
+        landing::LargePool,
         libraries::Libraries,
     },
 };
@@ -34,6 +35,7 @@ pub(crate) struct Memory {
     pub(crate) context: Context,
     device: Mutex<DevicePool>,
     pub(super) pinned: Mutex<PinnedPool>,
+    pub(super) large: Mutex<LargePool>,
     pub(super) handles: Mutex<Handles>,
     /// What keeps states for our streams, and so has to be told before one is destroyed.
     pub(crate) libraries: Libraries,
@@ -140,6 +142,7 @@ impl Memory {
             context,
             device: Mutex::default(),
             pinned: Mutex::new(pinned),
+            large: Mutex::default(),
             handles: Mutex::default(),
             libraries,
             keep,
@@ -336,8 +339,9 @@ impl Memory {
         })?;
         // SAFETY: modules stay loaded as long as `self`.
         let raw = unsafe { self.context.module_function(loaded, &text(name)?) }?;
-        // Placing has no shared memory and lives on the cache.
-        if module != "place" {
+        // These have no shared memory and live on the cache.
+        let on_cache = matches!(module, "place" | "take" | "cut" | "pack" | "adler") || module.starts_with("shrink");
+        if !on_cache {
             // SAFETY: as above.
             unsafe { self.context.prefer_shared(raw) }?;
         }
@@ -374,6 +378,8 @@ impl Drop for Memory {
             Ok(_current) => drop(libraries),
             Err(_) => std::mem::forget(libraries),
         }
+        // SAFETY: they were allocated in this context.
+        unsafe { lock(&self.large).clear(&self.context) };
         let mut pinned = lock(&self.pinned);
         for chunk in pinned.free.drain(..).chain(busy.into_iter().map(|(chunk, event)| {
             lock(&self.handles).events.push(event);

@@ -1,7 +1,14 @@
-//! nvCOMP 6: batches of Zstd and LZ4 chunks that already lie in device memory.
+//! nvCOMP 6: batches of Zstd and LZ4 chunks to decompress and of any bytes to compress with Deflate or Zstd, all of
+//! which already lie in device memory.
 //!
-//! Only for data the user trusts: on damaged input nvCOMP 6.0 was seen to hang (Zstd, one flipped bit) and to access
-//! memory out of bounds (Deflate), which costs the whole process its context.
+//! Decompression is only for data the user trusts: on damaged input nvCOMP 6.0 was seen to hang (Zstd, one flipped bit)
+//! and to access memory out of bounds (Deflate), which costs the whole process its context. Compression takes any
+//! bytes.
+//!
+//! What nvCOMP 6.0 makes, as far as it was seen: a Deflate chunk is one block with codes of its own, the last-block bit
+//! is the lowest bit of its first byte, and its last byte is filled up with zero bits. A Zstd chunk is one frame
+//! without checksum, in blocks of 64 KiB that refer back to each other. The bytes do not depend on the batch, but for
+//! algorithm 4 of Deflate.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -37,10 +44,67 @@ impl Codec {
     }
 }
 
+/// A format that nvCOMP compresses into for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compressing {
+    /// Deflate without a zlib frame.
+    Deflate {
+        /// 0, which only codes bytes by their frequency, to 5, the smallest and slowest.
+        algorithm: u8,
+    },
+    /// Zstandard frames.
+    Zstd,
+}
+
+impl Compressing {
+    /// The longest chunk that nvCOMP takes.
+    #[must_use]
+    pub const fn max_chunk_len(self) -> usize {
+        match self {
+            Self::Deflate { .. } => 1 << 31,
+            Self::Zstd => (1 << 31) - 1,
+        }
+    }
+
+    fn options(self) -> sys::CompressOptions {
+        let algorithm = match self {
+            Self::Deflate { algorithm } => algorithm.into(),
+            Self::Zstd => 0,
+        };
+        sys::CompressOptions { algorithm, reserved: [0; 60] }
+    }
+}
+
+/// What the compression of a batch takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompressPlan {
+    /// Bytes of temporary device memory.
+    pub temp_len: usize,
+    /// Bytes that one chunk may be written to: nvCOMP is not told how much room there is.
+    pub max_output_len: usize,
+    /// How the buffers must be aligned.
+    pub alignments: Alignments,
+}
+
+/// Device addresses of the arrays that describe a batch to compress, one element for each chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct CompressPointers {
+    /// Addresses (`u64`) of the chunks.
+    pub inputs: u64,
+    /// Their lengths (`u64`).
+    pub input_lens: u64,
+    /// Addresses (`u64`) of the output buffers, each of [`CompressPlan::max_output_len`] bytes.
+    pub outputs: u64,
+    /// Written: how many bytes (`u64`) each chunk takes.
+    pub output_lens: u64,
+    /// Written: each chunk's status (`i32`); [`Nvcomp::status_text`] words it.
+    pub statuses: u64,
+}
+
 /// The least alignment, in bytes, of the buffers of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignments {
-    /// Of each compressed chunk.
+    /// Of each chunk that is read.
     pub input: usize,
     /// Of each output buffer.
     pub output: usize,
@@ -236,6 +300,115 @@ impl Nvcomp {
         self.check(call, status)
     }
 
+    /// What [`Self::compress`] needs for `count` chunks, none longer than `max_chunk` and together not longer than
+    /// `total`. Queues nothing.
+    ///
+    /// # Errors
+    /// A chunk above [`Compressing::max_chunk_len`], or what nvCOMP said.
+    ///
+    /// # Safety
+    /// The CUDA context is current and `stream` is one of its streams, or null.
+    pub unsafe fn compress_plan(
+        &self,
+        codec: Compressing,
+        count: usize,
+        max_chunk: usize,
+        total: usize,
+        stream: RawStream,
+    ) -> Result<CompressPlan, CallError> {
+        let Presser { names, align, temp_size, max_output, .. } = self.presser(codec);
+        let options = codec.options();
+        if max_chunk > codec.max_chunk_len() {
+            return Err(self.error(names[1], sys::CHUNK_TOO_LARGE));
+        }
+        let mut found = sys::Alignments::default();
+        // SAFETY: `found` is a valid, writable nvcompAlignmentRequirements_t for the length of the call.
+        let status = unsafe { align(options, &raw mut found) };
+        self.check(names[0], status)?;
+        let mut temp_len = 0;
+        // SAFETY: `temp_len` is writable for the length of the call, and the caller vouches for the stream.
+        let status = unsafe { temp_size(count, max_chunk, options, &raw mut temp_len, total, stream) };
+        self.check(names[1], status)?;
+        let mut max_output_len = 0;
+        // SAFETY: `max_output_len` is writable for the length of the call.
+        let status = unsafe { max_output(max_chunk, options, &raw mut max_output_len) };
+        self.check(names[2], status)?;
+        let alignments = Alignments { input: found.input, output: found.output, temp: found.temp };
+        Ok(CompressPlan { temp_len, max_output_len, alignments })
+    }
+
+    /// Queues the compression of a batch on `stream` and returns at once.
+    ///
+    /// # Errors
+    /// That it could not be queued. A chunk that cannot be compressed only shows in the statuses array.
+    ///
+    /// # Safety
+    /// The CUDA context is current. Until the stream has passed this work, the arrays in `batch` are `count` elements
+    /// of device memory as [`CompressPointers`] describes them; no chunk is longer than `max_chunk`, the buffers have
+    /// the lengths and alignments that [`Self::compress_plan`] gave for a batch no smaller, and overlap nothing; `temp`
+    /// is `temp_len` bytes, at least what it gave.
+    #[allow(clippy::too_many_arguments)]
+    pub unsafe fn compress(
+        &self,
+        codec: Compressing,
+        batch: &CompressPointers,
+        count: usize,
+        max_chunk: usize,
+        temp: u64,
+        temp_len: usize,
+        stream: RawStream,
+    ) -> Result<(), CallError> {
+        let Presser { names, compress, .. } = self.presser(codec);
+        // SAFETY: the caller keeps this function's contract, which is nvCOMP's: the addresses are only used on the
+        // device.
+        let status = unsafe {
+            compress(
+                batch.inputs as *const _,
+                batch.input_lens as *const _,
+                max_chunk,
+                count,
+                temp as *mut _,
+                temp_len,
+                batch.outputs as *const _,
+                batch.output_lens as *mut _,
+                codec.options(),
+                batch.statuses as *mut _,
+                stream,
+            )
+        };
+        self.check(names[3], status)
+    }
+
+    fn presser(&self, codec: Compressing) -> Presser {
+        let table = &self.table;
+        match codec {
+            Compressing::Deflate { .. } => Presser {
+                names: [
+                    "nvcompBatchedDeflateCompressGetRequiredAlignments",
+                    "nvcompBatchedDeflateCompressGetTempSize",
+                    "nvcompBatchedDeflateCompressGetMaxOutputChunkSize",
+                    "nvcompBatchedDeflateCompressAsync",
+                ],
+                align: table.nvcompBatchedDeflateCompressGetRequiredAlignments,
+                temp_size: table.nvcompBatchedDeflateCompressGetTempSize,
+                max_output: table.nvcompBatchedDeflateCompressGetMaxOutputChunkSize,
+                compress: table.nvcompBatchedDeflateCompressAsync,
+            },
+            Compressing::Zstd => Presser {
+                names: [
+                    "nvcompBatchedZstdCompressGetRequiredAlignments",
+                    "nvcompBatchedZstdCompressGetTempSize",
+                    "nvcompBatchedZstdCompressGetMaxOutputChunkSize",
+                    "nvcompBatchedZstdCompressAsync",
+                ],
+                align: table.nvcompBatchedZstdCompressGetRequiredAlignments,
+                temp_size: table.nvcompBatchedZstdCompressGetTempSize,
+                max_output: table.nvcompBatchedZstdCompressGetMaxOutputChunkSize,
+                compress: table.nvcompBatchedZstdCompressAsync,
+            },
+        }
+    }
+
     /// nvCOMP's words for a status of a chunk.
     #[must_use]
     pub fn status_text(&self, status: i32) -> String {
@@ -257,6 +430,15 @@ impl Nvcomp {
     }
 }
 
+/// The functions of one format, with their names in the order of the fields.
+struct Presser {
+    names: [&'static str; 4],
+    align: sys::GetCompressAlignments,
+    temp_size: sys::GetCompressTempSize,
+    max_output: sys::GetMaxOutput,
+    compress: sys::CompressAsync,
+}
+
 const OPTIONS: sys::DecompressOptions = sys::DecompressOptions {
     backend: sys::BACKEND_CUDA,
     sort_before_hardware: 0,
@@ -274,5 +456,12 @@ mod tests {
         assert_eq!(Version(6000).to_string(), "6.0.0");
         assert_eq!(Version(5212).to_string(), "5.2.12");
         assert_eq!(Version(5212).major(), 5);
+    }
+
+    #[test]
+    fn options_are_zero_but_for_the_algorithm() {
+        assert_eq!(Compressing::Deflate { algorithm: 2 }.options().algorithm, 2);
+        assert_eq!(Compressing::Zstd.options().algorithm, 0);
+        assert_eq!(Compressing::Zstd.options().reserved, [0; 60]);
     }
 }

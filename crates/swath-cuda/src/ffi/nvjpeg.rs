@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::library::{Absent, CallError, Library, Names, RawStream, Search};
 use super::sys::nvjpeg as sys;
 
-const NAMES: Names = Names {
+pub(super) const NAMES: Names = Names {
     label: "nvJPEG",
     files: &["libnvjpeg.so.13", "libnvjpeg.so.12"],
     wheels: &["nvidia/cu13/lib", "nvidia/nvjpeg/lib"],
@@ -182,18 +182,7 @@ impl Jpeg {
     pub fn load(search: &Search) -> Result<Self, Absent> {
         let library = Library::open(&NAMES, search)?;
         let table = sys::Table::load(&library)?;
-        let mut numbers: [c_int; 3] = [0; 3];
-        for (kind, number) in (0..).zip(&mut numbers) {
-            // SAFETY: `number` is writable for the length of the call.
-            let status = unsafe { (table.nvjpegGetProperty)(kind, number) };
-            check("nvjpegGetProperty", status).map_err(|error| Absent::Silent { label: NAMES.label, error })?;
-        }
-        let [major, minor, patch] = numbers;
-        let version = format!("{major}.{minor}.{patch}");
-        // 12.0 cannot interpolate chroma, so its pixels would differ from the host decoder's.
-        if !matches!((major, minor), (12, 1..) | (13, _)) {
-            return Err(library.wrong_version(version, "12.1 and later 12, and 13"));
-        }
+        let version = version_of(&library, table.nvjpegGetProperty)?;
         Ok(Self { library, table, version, handles: Mutex::default(), lanes: Mutex::default() })
     }
 
@@ -500,12 +489,32 @@ impl Drop for Jpeg {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// `major.minor.patch` of a library whose functions are those that we know.
+pub(super) fn version_of(
+    library: &Library,
+    get: unsafe extern "C" fn(c_int, *mut c_int) -> sys::Status,
+) -> Result<String, Absent> {
+    let mut numbers: [c_int; 3] = [0; 3];
+    for (kind, number) in (0..).zip(&mut numbers) {
+        // SAFETY: `number` is writable for the length of the call.
+        let status = unsafe { get(kind, number) };
+        check("nvjpegGetProperty", status).map_err(|error| Absent::Silent { label: NAMES.label, error })?;
+    }
+    let [major, minor, patch] = numbers;
+    let version = format!("{major}.{minor}.{patch}");
+    // 12.0 cannot interpolate chroma, so its pixels would differ from the host decoder's.
+    if !matches!((major, minor), (12, 1..) | (13, _)) {
+        return Err(library.wrong_version(version, "12.1 and later 12, and 13"));
+    }
+    Ok(version)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing between lock and unlock leaves a lane half changed, so a panic elsewhere need not end all decoding.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn check(call: &'static str, status: sys::Status) -> Result<(), CallError> {
+pub(super) fn check(call: &'static str, status: sys::Status) -> Result<(), CallError> {
     if status == sys::SUCCESS {
         return Ok(());
     }

@@ -21,7 +21,7 @@ pub struct Outline {
     pub is_whole: bool,
 }
 
-const NAMES: Names = Names {
+pub(super) const NAMES: Names = Names {
     label: "nvJPEG2000",
     files: &["libnvjpeg2k.so.0"],
     wheels: &["nvidia/nvjpeg2k/lib"],
@@ -47,14 +47,14 @@ pub enum Sample {
 }
 
 impl Sample {
-    const fn len(self) -> usize {
+    pub(super) const fn len(self) -> usize {
         match self {
             Self::U8 => 1,
             Self::U16 | Self::I16 => 2,
         }
     }
 
-    const fn pixel_type(self) -> c_int {
+    pub(super) const fn pixel_type(self) -> c_int {
         match self {
             Self::U8 => sys::UINT8,
             Self::U16 => sys::UINT16,
@@ -168,17 +168,7 @@ impl Jpeg2000 {
     pub fn load(search: &Search) -> Result<Self, Absent> {
         let library = Library::open(&NAMES, search)?;
         let table = sys::Table::load(&library)?;
-        let mut numbers: [c_int; 3] = [0; 3];
-        for (kind, number) in (0..).zip(&mut numbers) {
-            // SAFETY: `number` is writable for the length of the call.
-            let status = unsafe { (table.nvjpeg2kGetProperty)(kind, number) };
-            check("nvjpeg2kGetProperty", status).map_err(|error| Absent::Silent { label: NAMES.label, error })?;
-        }
-        let [major, minor, patch] = numbers;
-        let version = format!("{major}.{minor}.{patch}");
-        if major != 0 || minor < OLDEST_MINOR {
-            return Err(library.wrong_version(version, "0.11 and later 0.x"));
-        }
+        let version = version_of(&library, table.nvjpeg2kGetProperty)?;
         Ok(Self { library, table, version, handle: Mutex::default(), lanes: Mutex::default() })
     }
 
@@ -357,12 +347,31 @@ impl Drop for Jpeg2000 {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// `major.minor.patch` of a library whose functions are those that we know.
+pub(super) fn version_of(
+    library: &Library,
+    get: unsafe extern "C" fn(c_int, *mut c_int) -> sys::Status,
+) -> Result<String, Absent> {
+    let mut numbers: [c_int; 3] = [0; 3];
+    for (kind, number) in (0..).zip(&mut numbers) {
+        // SAFETY: `number` is writable for the length of the call.
+        let status = unsafe { get(kind, number) };
+        check("nvjpeg2kGetProperty", status).map_err(|error| Absent::Silent { label: NAMES.label, error })?;
+    }
+    let [major, minor, patch] = numbers;
+    let version = format!("{major}.{minor}.{patch}");
+    if major != 0 || minor < OLDEST_MINOR {
+        return Err(library.wrong_version(version, "0.11 and later 0.x"));
+    }
+    Ok(version)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing between lock and unlock leaves a lane half changed, so a panic elsewhere need not end all decoding.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn check(call: &'static str, status: sys::Status) -> Result<(), CallError> {
+pub(super) fn check(call: &'static str, status: sys::Status) -> Result<(), CallError> {
     if status == sys::SUCCESS {
         return Ok(());
     }

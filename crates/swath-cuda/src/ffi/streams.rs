@@ -118,6 +118,26 @@ impl Streams {
         &self.memory
     }
 
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// Lets later work of the stream begin after what a stream of someone else was given so far.
+    ///
+    /// # Safety
+    /// `other` is a live stream of this context, or null for the default one.
+    pub(crate) unsafe fn wait_foreign(&self, stream: usize, other: *mut c_void) -> Result<(), DeviceError> {
+        let mark = Mark { memory: self.memory.clone(), event: self.memory.event()?, timing: false };
+        // SAFETY: the event is ours, the stream alive as the caller promises.
+        unsafe { self.memory.context.event_record(mark.event, other) }?;
+        self.wait(stream, &mark)
+    }
+
+    /// Copies bytes of a buffer to the host after all that was given to stream 0, and waits for that stream alone.
+    pub(crate) fn fetch(&self, from: &DeviceBuffer, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.download(from, offset, to)
+    }
+
     /// The driver's handle of a stream, for libraries.
     pub(crate) fn raw(&self, stream: usize) -> Handle {
         self.raw.get(stream).copied().unwrap_or(std::ptr::null_mut())

@@ -90,6 +90,9 @@ pub const GEO_ASCII_PARAMS: u16 = 34737;
 pub const GDAL_METADATA: u16 = 42112;
 /// GDAL_NODATA.
 pub const GDAL_NODATA: u16 = 42113;
+/// Ours: how tiles are cut into pieces that can be decoded each for itself. LONG: the bytes of a piece before compression, then
+/// for every tile, in the order of its tables, the compressed bytes of all pieces but the last; zeros for a tile that is not cut.
+pub const SWATH_PIECES: u16 = 65273;
 /// LercParameters.
 pub const LERC_PARAMETERS: u16 = 50674;
 /// RPCCoefficient.

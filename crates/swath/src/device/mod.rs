@@ -3,6 +3,7 @@
 //! `Cuda` means the GPU and nothing else; `Auto` steps down and says so, in the report that comes with the samples.
 
 mod board;
+mod cuts;
 mod mask;
 mod plan;
 mod raster;
@@ -32,6 +33,7 @@ use crate::{
     read::{Cancel, ReadOptions, Request},
     schedule,
 };
+use cuts::Cuts;
 use plan::Wanted;
 
 /// Who decodes.
@@ -70,7 +72,7 @@ impl DeviceOptions {
         }
     }
 
-    fn open(&self) -> Result<Arc<Gpu>, DeviceError> {
+    pub(crate) fn open(&self) -> Result<Arc<Gpu>, DeviceError> {
         self.gpu.clone().map_or_else(default_gpu, Ok)
     }
 }
@@ -227,7 +229,10 @@ impl Request<'_> {
         let host = self.image.host(&self.dataset.registry, &self.dataset.limits)?;
         let mut notices = Vec::new();
         let mode = self.device.mode.unwrap_or(Mode::Cuda);
-        let way = choose_way(host.spec(), gpu, mode, &self.device, &mut notices)?;
+        let way = match choose_way(host.spec(), gpu, mode, &self.device, &mut notices)? {
+            Way::Deflate => Way::DeflatePieces,
+            way => way,
+        };
         self.try_way(options, gpu, window, budget, way, notices)
     }
 
@@ -259,7 +264,13 @@ impl Request<'_> {
         let dataset = self.dataset;
         let image = self.image;
         let host = image.host(&dataset.registry, &dataset.limits)?;
-        let wanted = Wanted { image, host, fetch: &dataset.fetch, window, bands: &self.bands, way };
+        let cuts = (way == Way::DeflatePieces)
+            .then(|| Cuts::find(image, plan::runs(image, &window, &self.bands), &dataset.fetch))
+            .flatten();
+        let way = if way == Way::DeflatePieces && cuts.is_none() { Way::Deflate } else { way };
+        let told = notices.len();
+        let wanted =
+            Wanted { image, host, fetch: &dataset.fetch, window, bands: &self.bands, way, cuts: cuts.as_ref() };
         let rows = wanted.rows()?;
         if way == Way::Nvcomp(Codec::Lz4) && self.is_framed(&rows)? {
             let reason = "tiles are LZ4 frames, and nvCOMP reads bare blocks";
@@ -309,6 +320,16 @@ impl Request<'_> {
             },
         };
         let refused = run::run(&job, &decoder, &plan, &rows, &bands)?;
+        if way == Way::DeflatePieces && !refused.is_empty() {
+            // Whoever changes a file of ours without knowing that tag leaves sound tiles behind: only what is refused
+            // whole is damaged or unusual.
+            notices.truncate(told);
+            let spent = decoder.counters();
+            drop(decoder);
+            let mut raster = self.try_way(options, gpu, window, budget, Way::Deflate, notices)?;
+            raster.report.add(&DeviceReport { counters: spent, ..DeviceReport::default() });
+            return Ok(raster);
+        }
         let may_help = self.may_help();
         if let (true, Some(first)) = (may_help, refused.get(MOST_HELPED)) {
             // All threads at once are better than one tile after the other, unless the file is damaged: then the first of them
@@ -386,6 +407,7 @@ impl Request<'_> {
                 counters,
                 device_tiles: tiles as u64 - on_host,
                 host_tiles: on_host,
+                pieces: rows.iter().flat_map(|row| &row.units).map(|unit| unit.pieces() as u64).sum(),
                 bands: bands.bands.len() as u32,
                 storage,
                 notices,

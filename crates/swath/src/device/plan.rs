@@ -10,6 +10,7 @@ use swath_cuda::{
 };
 use swath_tiff::{Window, structure::Planar};
 
+use super::cuts::Cuts;
 use crate::{error::Error, image::Image, open::Fetch};
 
 /// Uncompressed rows are cut into pieces of about this size, so that a strip as large as the image needs no room as large.
@@ -30,11 +31,18 @@ pub(super) struct Unit {
     pub(super) decoded_len: usize,
     /// Where its samples go, counted from the first row that is decoded.
     pub(super) placement: Placement,
+    /// Where it is decoded in pieces: decoded bytes of these, and the stored ones of all but the last.
+    pub(super) cut: Option<(usize, Vec<u32>)>,
 }
 
 impl Unit {
     pub(super) fn stream_len(&self) -> u64 {
         self.range.end - self.range.start
+    }
+
+    /// Pieces that it is decoded in, where those are several.
+    pub(super) fn pieces(&self) -> usize {
+        self.cut.as_ref().map_or(0, |(_, sizes)| sizes.len() + 1)
     }
 }
 
@@ -55,6 +63,28 @@ pub(super) struct Wanted<'a> {
     /// Samples, counted from 0.
     pub(super) bands: &'a [u16],
     pub(super) way: Way,
+    /// How tiles are cut, where they are decoded in pieces.
+    pub(super) cuts: Option<&'a Cuts>,
+}
+
+/// The planes of tiles that bands are in, each with the output band that it fills.
+fn planes(image: &Image, bands: &[u16]) -> Vec<(u32, u32)> {
+    match image.layout.planar {
+        Planar::Contig => vec![(0, 0)],
+        Planar::Separate => (0..).zip(bands).map(|(slot, band)| (slot, u32::from(*band))).collect(),
+    }
+}
+
+/// For each plane, the tiles from the first to the last of a window.
+pub(super) fn runs(image: &Image, window: &Window, bands: &[u16]) -> Vec<Range<u64>> {
+    let grid = &image.grid;
+    let (columns, rows) = grid.span(window);
+    if columns.is_empty() || rows.is_empty() {
+        return Vec::new();
+    }
+    let (first, last) = ((columns.start, rows.start), (columns.end - 1, rows.end - 1));
+    let run = |(_, plane)| grid.index(first.0, first.1, plane)..grid.index(last.0, last.1, plane) + 1;
+    planes(image, bands).into_iter().map(run).collect()
 }
 
 impl Wanted<'_> {
@@ -70,10 +100,7 @@ impl Wanted<'_> {
     pub(super) fn rows(&self) -> Result<Vec<Row>, Error> {
         let grid = &self.image.grid;
         let (columns, rows) = grid.span(&self.window);
-        let planes: Vec<(u32, u32)> = match self.image.layout.planar {
-            Planar::Contig => vec![(0, 0)],
-            Planar::Separate => (0..).zip(self.bands).map(|(slot, band)| (slot, u32::from(*band))).collect(),
-        };
+        let planes = planes(self.image, self.bands);
         let mut found = Vec::new();
         for row in rows {
             let cells: Vec<_> = columns.clone().filter_map(|column| grid.cell(&self.window, column, row)).collect();
@@ -137,20 +164,22 @@ impl Wanted<'_> {
                 let start = range.start + u64::from(part.y) * row_len;
                 let range = start..start + u64::from(part.height) * row_len;
                 let decoded_len = (range.end - range.start) as usize;
-                Unit { index, range, rows, wanted, decoded_len, placement: from_top(placement) }
+                Unit { index, range, rows, wanted, decoded_len, placement: from_top(placement), cut: None }
             }
             // The CPU makes the wanted rows only.
             Way::Host => {
                 let decoded_len = spec.native_row_len() * part.height as usize;
-                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement: from_top(placement) }
+                let placement = from_top(placement);
+                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement, cut: None }
             }
             Way::Jpeg | Way::Jpeg2000 => {
                 let decoded_len = PlaneLayout::new(spec).tile_len(rows);
-                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement }
+                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement, cut: None }
             }
             _ => {
                 let decoded_len = spec.stored_len(self.host.rows_to_decode(rows, wanted.end));
-                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement }
+                let cut = self.cuts.and_then(|cuts| cuts.of(index, range.end - range.start, decoded_len as u64));
+                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement, cut }
             }
         }
     }
@@ -165,6 +194,9 @@ impl Row {
     fn add(&mut self, way: Way, placements: usize, unit: Unit) {
         let need = Footprint::of_tile(way, unit.stream_len(), unit.decoded_len as u64, placements);
         self.footprint = self.footprint.plus(need);
+        if way == Way::DeflatePieces {
+            self.footprint = self.footprint.plus(Footprint::of_pieces(unit.pieces().max(1)));
+        }
         self.units.push(unit);
     }
 }

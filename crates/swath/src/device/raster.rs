@@ -11,19 +11,21 @@ use crate::{
     raster::{Interleave, Raster},
 };
 
-/// What a read on a GPU did and what it cost.
-#[derive(Debug, Clone, Default)]
+/// What a read or a write by way of a GPU did and what it cost.
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceReport {
     /// The GPU; empty where none was used.
     pub device: String,
     /// What was counted.
     pub counters: Counters,
-    /// Tiles that were decoded by the GPU.
+    /// Tiles that were decoded or compressed by the GPU.
     pub device_tiles: u64,
-    /// Tiles that were decoded by the CPU.
+    /// Tiles that were decoded or compressed by the CPU.
     pub host_tiles: u64,
-    /// Bands of tiles that the read was cut into to fit in memory.
+    /// Pieces of tiles that were decoded by the GPU side by side, of tiles that have several.
+    pub pieces: u64,
+    /// Bands of tiles that a read was cut into to fit in memory, and batches that a write was.
     pub bands: u32,
     /// How bytes of the file got to the device: `pinned copies`, `cuFile, GPUDirect`, `cuFile, compatibility mode`, or
     /// `host memory` where a library of NVIDIA reads them there itself.
@@ -63,6 +65,7 @@ impl DeviceReport {
         }
         self.device_tiles += other.device_tiles;
         self.host_tiles += other.host_tiles;
+        self.pieces += other.pieces;
         self.bands += other.bands;
         for notice in &other.notices {
             if !self.notices.contains(notice) {

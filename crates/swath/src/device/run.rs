@@ -250,6 +250,9 @@ fn build(
         for unit in &row.units {
             let len = uploaded(unit) as usize;
             let at = band.tile(unit.stream_len() as usize, unit.decoded_len);
+            if let Some((piece_len, sizes)) = &unit.cut {
+                band.cut(*piece_len, sizes);
+            }
             band.place(&unit.placement);
             let group = first_group + band.groups();
             add_unit(plan.way, &mut open, &mut tasks, unit, number, half, group, at, len, most);

@@ -98,6 +98,33 @@ impl Lane {
         Ok(())
     }
 
+    /// Takes note of the next tile, whose `len` bytes (frame included; 0 if it is left out) the caller brings to the file, or
+    /// with [`Lane::keep`] here. Returns where they go within the level's own bytes.
+    pub(super) fn admit(&self, len: u64, moments: &[Moments]) -> u64 {
+        let mut state = self.lock();
+        state.next += 1;
+        for (sum, moments) in state.moments.iter_mut().zip(moments) {
+            sum.add(moments);
+        }
+        let offset = state.len;
+        let place = (len > 0).then(|| (offset, len.saturating_sub(self.frame) as u32));
+        state.tiles.push(place);
+        state.len += len;
+        offset
+    }
+
+    /// Keeps bytes of a level that is held.
+    pub(super) fn keep(&self, offset: u64, bytes: &[u8]) {
+        let mut state = self.lock();
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        if state.kept.len() < end {
+            state.kept.resize(end, 0);
+        }
+        if let Some(place) = state.kept.get_mut(start..end) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
     /// Bytes of the level so far.
     pub(super) fn len(&self) -> u64 {
         self.lock().len

@@ -13,15 +13,20 @@
 //! # Ok(()) }
 //! ```
 
+mod device;
 mod lane;
 mod layout;
 mod options;
+mod outbox;
 mod plan;
 mod rows;
 mod step;
 mod tags;
 
-use std::{path::Path, sync::Mutex};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use swath_codec::{pre::Arrangement, shrink::Shrink};
 use swath_io::{
@@ -33,11 +38,14 @@ use swath_tiff::SampleType;
 pub use options::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Shape, WriteOptions};
 
 use crate::{
+    device::{DeviceReport, Mode},
     error::{Error, ErrorKind},
     metadata::Metadata,
     raster::{Interleave, Raster},
     schedule::cores,
 };
+pub use device::DeviceSamples;
+use device::DeviceSide;
 use lane::Lane;
 use plan::Plan;
 use rows::RowStore;
@@ -82,6 +90,8 @@ pub struct Written {
     pub big: bool,
     /// Overviews it has.
     pub overviews: usize,
+    /// What a GPU did, and what it was asked for and did not do; empty where none was asked for.
+    pub device: DeviceReport,
 }
 
 /// A file in the making. Rows are pushed from the top; tiles are cut, compressed and written as soon as their rows are
@@ -92,12 +102,18 @@ pub struct Written {
 /// how rows were pushed.
 #[derive(Debug)]
 pub struct Writer {
-    plan: Plan,
-    sink: Box<dyn Sink>,
+    plan: Arc<Plan>,
+    sink: Arc<SharedSink>,
     shape: Shape,
     options: WriteOptions,
     levels: Vec<Level>,
-    lanes: Vec<Lane>,
+    lanes: Arc<Vec<Lane>>,
+    /// The part that a GPU does.
+    device: Option<Box<DeviceSide>>,
+    /// What GPUs did that are not at work any more, and notices of what they did not do.
+    report: DeviceReport,
+    /// Sizes of the pieces of each level's tiles, where they were compressed in pieces.
+    pieces: Vec<Vec<u32>>,
     threads: usize,
     /// Rows of the image that are worked on at a time.
     batch: u32,
@@ -109,19 +125,25 @@ pub struct Writer {
     failed: bool,
 }
 
+/// A sink that the threads of a write share.
+#[derive(Debug)]
+struct SharedSink(Box<dyn Sink>);
+
 /// What is in flight of one level.
 #[derive(Debug)]
 struct Level {
     store: RowStore,
     /// Tile rows that are done.
     tile_rows: u32,
+    /// Tiles of the next one that are done.
+    position: u32,
     /// How the next level is made of this one.
     shrink: Option<Shrinks>,
     /// Rows of the next level that were made.
     shrunk: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Shrinks {
     samples: Shrink,
     /// For the mask, and for alpha.
@@ -165,17 +187,64 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let plan = Plan::new(shape, metadata, options)?;
-        let nodata = metadata.bands.first().and_then(|band| band.nodata_sample(shape.sample));
+        let sink = Arc::new(SharedSink(sink));
+        let mode = options.device.mode.unwrap_or_default();
+        let mut notice = None;
+        if mode != Mode::Cpu {
+            match Self::on_device(&sink, shape, metadata, options) {
+                Err(error) if mode == Mode::Auto && error.is_about_device() => notice = Some(error),
+                result => return result,
+            }
+        }
+        let plan = Plan::new(shape, metadata, options, false)?;
+        let nodata = nodata_of(metadata, shape);
         let memory = Memory::fit(&plan, options)?;
-        let levels = memory.levels(&plan, shape.sample, nodata.as_deref())?;
+        let mut writer = Self::with(plan, sink, shape, options, memory, nodata)?;
+        writer.make_stores(&memory)?;
+        let told = notice.map(|error| format!("the CPU writes: {error}"));
+        writer.report.notices.extend(told);
+        Ok(writer)
+    }
+
+    /// Begins a file whose tiles a GPU makes.
+    fn on_device(
+        sink: &Arc<SharedSink>,
+        shape: Shape,
+        metadata: &Metadata,
+        options: &WriteOptions,
+    ) -> Result<Self, Error> {
+        let gpu = options.device.open()?;
+        let plan = Plan::new(shape, metadata, options, true)?;
+        let nodata = nodata_of(metadata, shape);
+        // What the CPU would do, should it have to go on.
+        let memory = Memory { threads: options.threads.unwrap_or_else(cores).max(1), batch: batch_rows(&plan, 1) };
+        let mut writer = Self::with(plan, sink.clone(), shape, options, memory, nodata)?;
+        let shrinks: Vec<_> = writer.levels.iter().map(|level| level.shrink.clone()).collect();
+        let nodata = writer.nodata.as_deref();
+        let side = DeviceSide::new(&gpu, &writer.plan, &writer.lanes, sink, shape, options, &shrinks, nodata)?;
+        writer.device = Some(Box::new(side));
+        Ok(writer)
+    }
+
+    fn with(
+        plan: Plan,
+        sink: Arc<SharedSink>,
+        shape: Shape,
+        options: &WriteOptions,
+        memory: Memory,
+        nodata: Option<Vec<u8>>,
+    ) -> Result<Self, Error> {
+        let levels = levels(&plan, shape.sample, nodata.as_deref())?;
         Ok(Self {
-            lanes: plan.lanes(),
-            plan,
+            lanes: Arc::new(plan.lanes()),
+            plan: Arc::new(plan),
             sink,
             shape,
             options: options.clone(),
             levels,
+            device: None,
+            report: DeviceReport::default(),
+            pieces: Vec::new(),
             threads: memory.threads,
             batch: memory.batch,
             tiles: None,
@@ -185,6 +254,16 @@ impl Writer {
         })
     }
 
+    /// Memory for the rows of overviews. The image's own rows get theirs when they are first copied: a whole array is never
+    /// copied.
+    fn make_stores(&mut self, memory: &Memory) -> Result<(), Error> {
+        for (index, level) in self.levels.iter_mut().enumerate().skip(1) {
+            let planes = store_planes(&self.plan, index);
+            level.store = RowStore::new(planes, capacity(&self.plan, index, memory.batch))?;
+        }
+        Ok(())
+    }
+
     /// Size and type of the raster.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -192,7 +271,19 @@ impl Writer {
 
     /// Rows that were pushed.
     pub fn rows(&self) -> u32 {
-        self.levels.first().map_or(0, |level| level.store.end())
+        match &self.device {
+            Some(device) => device.rows(),
+            None => self.levels.first().map_or(0, |level| level.store.end()),
+        }
+    }
+
+    /// What GPUs did for this write so far, and what they were asked for and did not do.
+    pub fn device_report(&self) -> DeviceReport {
+        let mut report = self.report.clone();
+        if let Some(device) = &self.device {
+            report.add(&device.report());
+        }
+        report
     }
 
     /// How many rows are best pushed at a time.
@@ -210,6 +301,10 @@ impl Writer {
             return Err(Error::usage("rows cannot be pushed in the middle of a row of tiles"));
         }
         let pushed = self.check(rows)?;
+        if self.device.is_some() {
+            let result = self.push_by_device(&pushed);
+            return self.named(result);
+        }
         // Rows that are all there need no copy of their own.
         let whole = self.rows() == 0 && pushed.rows == self.shape.height && self.can_borrow(&pushed);
         let result = if whole { self.borrow_all(&pushed) } else { self.copy_in(&pushed) };
@@ -232,6 +327,20 @@ impl Writer {
         }
         let (samples, interleave) = (raster.bytes(), raster.interleave());
         self.push(&Rows { samples, interleave, mask: None })
+    }
+
+    /// Adds rows that are in the memory of a GPU below those that were pushed before; any number of them. They are read when
+    /// this returns. Where the CPU writes, they are brought to the host, some at a time.
+    ///
+    /// # Errors
+    /// As [`Writer::push`], and when the device fails.
+    pub fn push_device(&mut self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
+        if self.tiles.is_some() {
+            return Err(Error::usage("rows cannot be pushed in the middle of a row of tiles"));
+        }
+        self.check_device(samples)?;
+        let result = self.take_device(samples);
+        self.named(result)
     }
 
     /// Adds the next tile, from left to right, row of tiles by row of tiles: its part inside the image, pixel by pixel.
@@ -286,13 +395,13 @@ impl Writer {
         if self.failed {
             return Err(Error::usage("the file cannot be completed after an error"));
         }
-        let name: std::sync::Arc<str> = self.sink.name().into();
+        let name: std::sync::Arc<str> = self.sink.0.name().into();
         self.complete().map_err(|error| error.in_source(&name))
     }
 
     fn named(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         self.failed |= result.is_err();
-        result.map_err(|error| error.in_source(&self.sink.name().into()))
+        result.map_err(|error| error.in_source(&self.sink.0.name().into()))
     }
 
     /// The rows that are pushed, if they are whole rows that are still missing.
@@ -330,24 +439,31 @@ impl Writer {
     }
 
     fn complete(mut self) -> Result<Written, Error> {
+        self.finish_device()?;
         self.drain()?;
         let starts = self.close_gaps()?;
         let mut end = self.plan.head_len();
         for (lane, start) in self.lanes.iter().zip(&starts) {
             if lane.is_held() {
-                self.sink.write_at(*start, &lane.take_kept())?;
+                self.sink.0.write_at(*start, &lane.take_kept())?;
             }
             end = end.max(start + lane.len());
         }
         let tiles: Vec<Vec<(u64, u32)>> =
             self.lanes.iter().zip(&starts).map(|(lane, start)| lane.tiles(*start)).collect();
         let moments = self.lanes.first().map(Lane::moments).unwrap_or_default();
-        let head = self.plan.head(&tiles, &moments);
-        self.sink.write_at(0, &head)?;
+        let head = self.plan.head(&tiles, &self.pieces, &moments);
+        self.sink.0.write_at(0, &head)?;
         let used = head.len() as u64 + self.lanes.iter().map(Lane::len).sum::<u64>();
-        let written =
-            Written { size: end, padding: end - used, big: self.plan.style.big, overviews: self.levels.len() - 1 };
-        self.sink.commit(end)?;
+        let written = Written {
+            size: end,
+            padding: end - used,
+            big: self.plan.style.big,
+            overviews: self.levels.len() - 1,
+            device: self.report.clone(),
+        };
+        let sink = Arc::into_inner(self.sink).ok_or_else(|| Error::usage("the sink is still in use"))?;
+        sink.0.commit(end)?;
         Ok(written)
     }
 
@@ -374,7 +490,8 @@ impl Writer {
             position += lane.len();
         }
         if !gaps.is_empty() {
-            self.sink.remove(&gaps, position)?;
+            let sink = Arc::get_mut(&mut self.sink).ok_or_else(|| Error::usage("the sink is still in use"))?;
+            sink.0.remove(&gaps, position)?;
         }
         Ok(starts)
     }
@@ -384,6 +501,7 @@ impl Writer {
 const PACKED: u64 = 8 << 20;
 
 /// What fits into the memory that may be used.
+#[derive(Debug, Clone, Copy)]
 struct Memory {
     threads: usize,
     /// Rows of the image that are worked on at a time.
@@ -396,7 +514,7 @@ const BATCH: usize = 32 << 20;
 
 /// Bytes of memory that a write takes at the very least: one thread, one row of tiles at a time.
 pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<u64, Error> {
-    let plan = Plan::new(shape, metadata, options)?;
+    let plan = Plan::new(shape, metadata, options, false)?;
     let (with_rows, thread) = Memory::costs(&plan);
     Ok(with_rows(1).saturating_add(thread))
 }
@@ -441,38 +559,44 @@ impl Memory {
         let threads = usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, wish);
         Ok(Self { threads, batch: batch_rows(plan, tile_rows) })
     }
+}
 
-    fn levels(&self, plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Vec<Level>, Error> {
-        let mut levels = Vec::new();
-        for (index, level) in plan.levels.iter().enumerate() {
-            let width = level.layout.width as usize;
-            let mut planes = vec![width * sample.size(); level.layout.samples.into()];
-            if level.mask.is_some() {
-                planes.push(width);
+/// Every level before its first row, without memory for any.
+fn levels(plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Vec<Level>, Error> {
+    let mut levels = Vec::new();
+    for (index, level) in plan.levels.iter().enumerate() {
+        let shrink = match plan.levels.get(index + 1) {
+            None => None,
+            Some(next) => {
+                let from = (level.layout.width, level.layout.height);
+                let to = (next.layout.width, next.layout.height);
+                let failed = |error: swath_codec::shrink::ShrinkError| Error::usage(error.to_string());
+                // As in GDAL, a mask counts before nodata.
+                let nodata = nodata.filter(|_| level.mask.is_none());
+                let samples = Shrink::new(from, to, sample, plan.resampling, nodata).map_err(failed)?;
+                let mask = Shrink::new(from, to, SampleType::U8, plan.resampling, None).map_err(failed)?;
+                // Where GDAL puts zeros into holes, or lets them grow, we do not (DESIGN.md).
+                Some(Shrinks { samples: samples.without_quirks(), mask: mask.without_quirks() })
             }
-            // The image's own rows get memory when they are first copied: a whole array is never copied.
-            let store = match index {
-                0 => RowStore::default(),
-                _ => RowStore::new(planes, capacity(plan, index, self.batch))?,
-            };
-            let shrink = match plan.levels.get(index + 1) {
-                None => None,
-                Some(next) => {
-                    let from = (level.layout.width, level.layout.height);
-                    let to = (next.layout.width, next.layout.height);
-                    let failed = |error: swath_codec::shrink::ShrinkError| Error::usage(error.to_string());
-                    // As in GDAL, a mask counts before nodata.
-                    let nodata = nodata.filter(|_| level.mask.is_none());
-                    let samples = Shrink::new(from, to, sample, plan.resampling, nodata).map_err(failed)?;
-                    let mask = Shrink::new(from, to, SampleType::U8, plan.resampling, None).map_err(failed)?;
-                    // Where GDAL puts zeros into holes, or lets them grow, we do not (DESIGN.md).
-                    Some(Shrinks { samples: samples.without_quirks(), mask: mask.without_quirks() })
-                }
-            };
-            levels.push(Level { store, tile_rows: 0, shrink, shrunk: 0 });
-        }
-        Ok(levels)
+        };
+        levels.push(Level { store: RowStore::default(), tile_rows: 0, position: 0, shrink, shrunk: 0 });
     }
+    Ok(levels)
+}
+
+/// Bytes of a row of each plane of a level: its bands, then its mask.
+fn store_planes(plan: &Plan, index: usize) -> Vec<usize> {
+    let Some(level) = plan.levels.get(index) else { return Vec::new() };
+    let width = level.layout.width as usize;
+    let mut planes = vec![width * level.layout.sample.size(); level.layout.samples.into()];
+    if level.mask.is_some() {
+        planes.push(width);
+    }
+    planes
+}
+
+fn nodata_of(metadata: &Metadata, shape: Shape) -> Option<Vec<u8>> {
+    metadata.bands.first().and_then(|band| band.nodata_sample(shape.sample))
 }
 
 fn row_len(plan: &Plan, index: usize) -> u64 {

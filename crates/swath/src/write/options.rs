@@ -13,7 +13,12 @@ use swath_tiff::{
     words::photometric::Photometric,
 };
 
-use crate::read::Cancel;
+use swath_cuda::Gpu;
+
+use crate::{
+    device::{DeviceOptions, Mode},
+    read::Cancel,
+};
 
 /// Size and type of a raster to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +124,9 @@ pub struct WriteOptions {
     pub(crate) cancel: Option<Cancel>,
     pub(crate) progress: Option<OnProgress>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) nan_to_nodata: bool,
+    pub(crate) device: DeviceOptions,
+    pub(crate) nvcomp: bool,
 }
 
 impl std::fmt::Debug for WriteOptions {
@@ -159,6 +167,9 @@ impl Default for WriteOptions {
             cancel: None,
             progress: None,
             registry: Arc::new(Registry::default()),
+            nan_to_nodata: false,
+            device: DeviceOptions::default(),
+            nvcomp: false,
         }
     }
 }
@@ -228,6 +239,32 @@ impl WriteOptions {
         with_progress: progress = OnProgress;
         /// Which codecs there are.
         with_registry: registry = Arc<Registry>;
+        /// Whether floats that are not a number are written as the nodata value, where the metadata have one.
+        with_nan_to_nodata: nan_to_nodata = bool;
+        /// Whether a GPU compresses Deflate and Zstd by NVIDIA's nvCOMP rather than by our kernels: a level is then one of its
+        /// algorithms, and it takes several times the memory.
+        with_nvcomp: nvcomp = bool;
+    }
+
+    /// Who cuts, shrinks and compresses: the CPU unless said otherwise.
+    #[must_use]
+    pub fn with_device(mut self, mode: Mode) -> Self {
+        self.device.mode = Some(mode);
+        self
+    }
+
+    /// The GPU to use; the first one unless said otherwise.
+    #[must_use]
+    pub fn with_gpu(mut self, gpu: Arc<Gpu>) -> Self {
+        self.device.gpu = Some(gpu);
+        self
+    }
+
+    /// Bytes of device memory the writer may hold, temporary memory of codecs included.
+    #[must_use]
+    pub fn with_max_device_memory(mut self, bytes: u64) -> Self {
+        self.device.max_memory = Some(bytes);
+        self
     }
 
     /// Effort of the codec: Deflate 1 to 12, Zstd 1 to 22, LZMA 0 to 9.

@@ -18,6 +18,7 @@ use swath_tiff::{
 };
 
 use super::{
+    device,
     lane::Lane,
     layout::main_layout,
     options::{BigTiff, Blocks, Overviews, Shape, WriteOptions},
@@ -41,6 +42,12 @@ pub(super) struct LevelPlan {
     pub grid: Grid,
     pub host: HostEncoder,
     pub mask: Option<(Layout, HostEncoder)>,
+    /// Bytes that a tile cannot exceed where a GPU compresses it, all that stands around it included.
+    pub device_whole: u64,
+    /// The same of a tile of its mask.
+    pub device_mask_whole: u64,
+    /// Pieces that a GPU cuts its tiles into, where their sizes are noted; else 0.
+    pub pieces: u32,
 }
 
 impl LevelPlan {
@@ -59,8 +66,10 @@ impl LevelPlan {
     fn worst(&self, frame: u64) -> u64 {
         let positions = u64::from(self.grid.across) * u64::from(self.grid.down);
         let rows = self.layout.tile_height;
-        let tile = (self.host.max_encoded_len(rows) as u64 + frame) * u64::from(self.grid.planes);
+        let tile = (self.host.max_encoded_len(rows) as u64 + frame).max(self.device_whole);
+        let tile = tile * u64::from(self.grid.planes);
         let mask = self.mask.as_ref().map_or(0, |(_, host)| host.max_encoded_len(rows) as u64 + frame);
+        let mask = mask.max(self.device_mask_whole);
         positions.saturating_mul(tile + mask)
     }
 
@@ -93,18 +102,19 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Self, Error> {
+    /// `on_device`: a GPU makes the tiles.
+    pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions, on_device: bool) -> Result<Self, Error> {
         check_shape(shape)?;
         let statistics = options.wants_statistics() && !shape.sample.is_complex();
         let main = main_layout(shape, metadata, options)?;
-        let mut levels = vec![level(main.clone(), options)?];
+        let mut levels = vec![level(main.clone(), options, on_device)?];
         for (width, height) in overview_sizes(shape, options)? {
             let mut layout = Layout { width, height, subfile_type: 1, ..main.clone() };
             if !layout.tiled {
                 layout.tile_width = width;
                 layout.tile_height = layout.tile_height.min(height);
             }
-            levels.push(level(layout, options)?);
+            levels.push(level(layout, options, on_device)?);
         }
         let palette = main.photometric == Some(Photometric::Palette);
         let usual = if palette { shrink::Resampling::Nearest } else { shrink::Resampling::Average };
@@ -181,6 +191,27 @@ impl Plan {
         Ok(())
     }
 
+    /// Puts what `write` appends to `bytes`, which are empty, between leader and trailer where the file has them.
+    pub fn framed(
+        &self,
+        bytes: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        bytes.clear();
+        if self.frame == 0 {
+            return write(bytes);
+        }
+        bytes.extend_from_slice(&[0; 4]);
+        write(bytes)?;
+        let len = bytes.len() as u32 - 4;
+        if let Some(leader) = bytes.first_chunk_mut::<4>() {
+            *leader = len.to_le_bytes();
+        }
+        let trailer = bytes.last_chunk::<4>().copied().unwrap_or_default();
+        bytes.extend_from_slice(&trailer);
+        Ok(())
+    }
+
     /// Where every level's tiles are streamed to: `None` of them moves while the file is written.
     pub fn lanes(&self) -> Vec<Lane> {
         let mut room = HELD;
@@ -205,11 +236,11 @@ impl Plan {
     /// Length of the head.
     pub fn head_len(&self) -> u64 {
         let empty: Vec<Vec<(u64, u32)>> = self.levels.iter().map(|_| Vec::new()).collect();
-        self.head(&empty, &[]).len() as u64
+        self.head(&empty, &[], &[]).len() as u64
     }
 
-    /// The head, with the tiles of each level in the order they were numbered.
-    pub fn head(&self, tiles: &[Vec<(u64, u32)>], moments: &[Moments]) -> Vec<u8> {
+    /// The head, with the tiles of each level, and the sizes of their pieces, in the order they were numbered.
+    pub fn head(&self, tiles: &[Vec<(u64, u32)>], pieces: &[Vec<u32>], moments: &[Moments]) -> Vec<u8> {
         let mut images = Vec::new();
         let mut masks = Vec::new();
         for (index, (level, tiles)) in self.levels.iter().zip(tiles).enumerate() {
@@ -230,7 +261,13 @@ impl Plan {
             }
             let order = (0..planes).flat_map(|plane| (0..positions).map(move |position| (position, plane)));
             let found: Vec<(u64, u32)> = order.map(|(position, plane)| at(position, plane)).collect();
-            images.push(Directory { fields, tables: self.tables(&level.layout, &found) });
+            let mut tables = self.tables(&level.layout, &found);
+            if level.pieces > 1 {
+                let sizes = pieces.get(index).map_or(&[][..], Vec::as_slice);
+                let order = (0..planes).flat_map(|plane| (0..positions).map(move |at| at * planes + plane));
+                tables.push(pieces_field(level.pieces as usize, sizes, order));
+            }
+            images.push(Directory { fields, tables });
             if let Some((layout, _)) = &level.mask {
                 let found: Vec<(u64, u32)> = (0..positions).map(|position| at(position, planes)).collect();
                 masks.push(Directory { fields: emit::layout_fields(layout), tables: self.tables(layout, &found) });
@@ -271,6 +308,17 @@ impl Plan {
     }
 }
 
+/// How the tiles of a level are cut into pieces that stand for themselves: the bytes of a piece before compression, then for
+/// each tile the bytes of its pieces but the last, or zeros where it has none.
+fn pieces_field(each: usize, sizes: &[u32], order: impl Iterator<Item = usize>) -> Field {
+    let mut values = vec![swath_cuda::press::PIECE as u32];
+    for tile in order {
+        let found = sizes.get(tile * each..(tile + 1) * each).unwrap_or_default();
+        values.extend((0..each - 1).map(|piece| found.get(piece).copied().unwrap_or(0)));
+    }
+    Field::long(tag::SWATH_PIECES, values)
+}
+
 /// What readers make of the nodata tag, which is not always a value that the type has: 300 among bytes becomes 255.
 fn fill(nodata: Option<&Field>, sample: SampleType) -> Vec<u8> {
     let mut bytes = match nodata.map(|field| &field.values) {
@@ -298,9 +346,48 @@ fn check_shape(shape: Shape) -> Result<(), Error> {
 /// A tag is there once, and none of those that the layout decides can be given from outside.
 fn check_tags(fields: &[Field]) -> Result<(), Error> {
     // Free space, fax options, JPEG of the old kind and YCbCr would change how a reader takes what is written.
-    const OWN: [u16; 40] = [
-        254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 288, 289, 292, 293, 317, 322, 323, 324, 325,
-        330, 338, 339, 347, 512, 513, 514, 515, 517, 518, 519, 520, 521, 529, 530, 531, 532, 50674,
+    const OWN: [u16; 41] = [
+        254,
+        255,
+        256,
+        257,
+        258,
+        259,
+        262,
+        266,
+        273,
+        277,
+        278,
+        279,
+        284,
+        288,
+        289,
+        292,
+        293,
+        317,
+        322,
+        323,
+        324,
+        325,
+        330,
+        338,
+        339,
+        347,
+        512,
+        513,
+        514,
+        515,
+        517,
+        518,
+        519,
+        520,
+        521,
+        529,
+        530,
+        531,
+        532,
+        50674,
+        tag::SWATH_PIECES,
     ];
     for (index, field) in fields.iter().enumerate() {
         if OWN.contains(&field.tag) {
@@ -369,7 +456,7 @@ fn sizes_by_factor(width: u32, height: u32, factors: &[u32]) -> Result<Vec<(u32,
     Ok(sizes)
 }
 
-fn level(mut layout: Layout, options: &WriteOptions) -> Result<LevelPlan, Error> {
+fn level(mut layout: Layout, options: &WriteOptions, on_device: bool) -> Result<LevelPlan, Error> {
     let max_tile = layout_tile_len(&layout);
     if max_tile > i32::MAX as u64 {
         return Err(Error::usage(format!("a tile of {max_tile} bytes is more than a reader can take; cut it smaller")));
@@ -379,7 +466,11 @@ fn level(mut layout: Layout, options: &WriteOptions) -> Result<LevelPlan, Error>
     layout.jpeg_tables = host.jpeg_tables();
     let grid = Grid::new(&layout).map_err(|error| Error::new(ErrorKind::Limit(error.to_string())))?;
     let mask = options.mask.then(|| mask_level(&layout, options)).transpose()?;
-    Ok(LevelPlan { layout, grid, host, mask })
+    let mut level = LevelPlan { layout, grid, host, mask, device_whole: 0, device_mask_whole: 0, pieces: 0 };
+    if on_device {
+        device::set_bounds(&mut level, options);
+    }
+    Ok(level)
 }
 
 /// The mask of a level: one bit a pixel, Deflate, cut like the image.

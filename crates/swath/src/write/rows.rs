@@ -26,6 +26,25 @@ impl RowStore {
         Ok(Self { buffer, planes, capacity, first: 0, count: 0 })
     }
 
+    /// The same, with rows from `first` on that are there: plane by plane, each as long as `count` rows of it.
+    pub(super) fn with_rows(
+        planes: Vec<usize>,
+        capacity: u32,
+        first: u32,
+        count: u32,
+        rows: &[Vec<u8>],
+    ) -> Result<Self, Error> {
+        let mut store = Self::new(planes, capacity.max(count))?;
+        let (_, free) = store.split();
+        for (room, plane) in free.into_iter().zip(rows) {
+            if let Some(room) = room.get_mut(..plane.len()) {
+                room.copy_from_slice(plane);
+            }
+        }
+        (store.first, store.count) = (first, count);
+        Ok(store)
+    }
+
     /// Rows that can still be added.
     pub(super) fn room(&self) -> u32 {
         self.capacity - self.count

@@ -60,6 +60,8 @@ struct AtHand<'a> {
 #[derive(Debug, Clone)]
 struct Due {
     tile_rows: Range<u32>,
+    /// Tiles of the first of them that are done already.
+    position: u32,
     /// Rows of the next level.
     shrunk: Range<u32>,
 }
@@ -72,7 +74,9 @@ enum Job<'a> {
 impl Writer {
     /// Whether rows that are all there can be used where they are.
     pub(super) fn can_borrow(&self, pushed: &Pushed<'_>) -> bool {
-        pushed.arrangement == Arrangement::Planes || self.levels.len() == 1
+        // Samples that are changed are copied first.
+        let changed = self.options.nan_to_nodata && self.nodata.is_some() && self.shape.sample.is_float();
+        !changed && (pushed.arrangement == Arrangement::Planes || self.levels.len() == 1)
     }
 
     /// Writes an image that is all there.
@@ -106,6 +110,7 @@ impl Writer {
                     self.shape.width,
                     self.shape.bands,
                     self.shape.sample,
+                    self.nodata.as_deref().filter(|_| self.options.nan_to_nodata),
                     &mut level.store,
                 );
                 level.store.grow(rows);
@@ -183,7 +188,8 @@ impl Writer {
                     until += 1;
                 }
             }
-            due.push(Due { tile_rows: level.tile_rows..tile_rows.max(level.tile_rows), shrunk: level.shrunk..until });
+            let tile_rows = level.tile_rows..tile_rows.max(level.tile_rows);
+            due.push(Due { tile_rows, position: level.position, shrunk: level.shrunk..until });
         }
         due
     }
@@ -202,6 +208,7 @@ impl Writer {
             let below = self.plan.levels.get(index + 1).map(|below| below.layout.height);
             let (Some(level), Some(plan)) = (self.levels.get_mut(index), self.plan.levels.get(index)) else { continue };
             level.tile_rows = due.tile_rows.end;
+            level.position = if due.tile_rows.is_empty() { level.position } else { 0 };
             level.shrunk = due.shrunk.end;
             let tiles_from = level.tile_rows.saturating_mul(plan.layout.tile_height);
             let looks_back = match (&level.shrink, below) {
@@ -262,7 +269,8 @@ impl Writer {
         }
         for (level, (due, plan)) in due.iter().zip(&self.plan.levels).enumerate() {
             for row in due.tile_rows.clone() {
-                for column in 0..plan.grid.across {
+                let done = if row == due.tile_rows.start { due.position } else { 0 };
+                for column in done..plan.grid.across {
                     jobs.extend((0..plan.parts()).map(|part| Job::Tile { level, column, row, part }));
                 }
             }
@@ -271,7 +279,7 @@ impl Writer {
         let crew = Crew {
             plan: &self.plan,
             lanes: &self.lanes,
-            sink: &*self.sink,
+            sink: &*self.sink.0,
             at_hand: &at_hand,
             shrinks: &shrinks,
             sample: self.shape.sample,
@@ -299,8 +307,16 @@ impl Writer {
     }
 }
 
-/// Copies rows of what was pushed into the room of a store.
-fn copy_rows(pushed: &Pushed<'_>, rows: Range<u32>, width: u32, bands: u16, sample: SampleType, store: &mut RowStore) {
+/// Copies rows of what was pushed into the room of a store. With `nodata`, that stands where samples are not a number.
+fn copy_rows(
+    pushed: &Pushed<'_>,
+    rows: Range<u32>,
+    width: u32,
+    bands: u16,
+    sample: SampleType,
+    nodata: Option<&[u8]>,
+    store: &mut RowStore,
+) {
     let count = rows.end - rows.start;
     let (_, free) = store.split();
     let view = Cuttable {
@@ -335,7 +351,28 @@ fn copy_rows(pushed: &Pushed<'_>, rows: Range<u32>, width: u32, bands: u16, samp
         let len = count as usize * width as usize * take.len() * sample.size();
         if let Some(room) = room.get_mut(..len) {
             cut(&view, Window::new(0, rows.start, width, count), take, width, Edge::Zero, room);
+            if let Some(nodata) = nodata {
+                replace_nan(room, sample, nodata);
+            }
         }
+    }
+}
+
+/// Puts nodata where samples are not a number.
+fn replace_nan(samples: &mut [u8], sample: SampleType, nodata: &[u8]) {
+    fn each<const N: usize>(samples: &mut [u8], nodata: &[u8], is_nan: impl Fn([u8; N]) -> bool) {
+        let Some(nodata) = nodata.first_chunk::<N>() else { return };
+        for found in samples.as_chunks_mut::<N>().0 {
+            if is_nan(*found) {
+                *found = *nodata;
+            }
+        }
+    }
+    match sample {
+        SampleType::F16 => each(samples, nodata, |raw: [u8; 2]| u16::from_ne_bytes(raw) & 0x7fff > 0x7c00),
+        SampleType::F32 => each(samples, nodata, |raw: [u8; 4]| f32::from_ne_bytes(raw).is_nan()),
+        SampleType::F64 => each(samples, nodata, |raw: [u8; 8]| f64::from_ne_bytes(raw).is_nan()),
+        _ => {}
     }
 }
 
@@ -424,18 +461,13 @@ impl Crew<'_> {
         };
         let mut encoded = Encoded { bytes: spare.pop().unwrap_or_default(), moments: Vec::new() };
         encoded.bytes.clear();
-        let frame = self.plan.frame > 0;
-        if frame {
-            encoded.bytes.extend_from_slice(&[0; 4]);
-        }
         if part >= plan.grid.planes {
             let Some((_, host)) = &plan.mask else { return Ok(encoded) };
             cut_mask(tile);
             if self.sparse && tile.iter().all(|byte| *byte == 0) {
-                encoded.bytes.clear();
                 return Ok(encoded);
             }
-            host.encode(stored, tile, &mut encoded.bytes, scratch)?;
+            self.plan.framed(&mut encoded.bytes, |bytes| Ok(host.encode(stored, tile, bytes, scratch)?))?;
         } else {
             let bands = if plan.grid.planes > 1 { part as u16..part as u16 + 1 } else { 0..layout.samples };
             let spec = plan.host.spec();
@@ -472,18 +504,9 @@ impl Crew<'_> {
             if self.sparse
                 && self.is_empty(tile, spec.native_row_len(), columns as usize * usize::from(spec.samples), rows)
             {
-                encoded.bytes.clear();
                 return Ok(encoded);
             }
-            plan.host.encode(stored, tile, &mut encoded.bytes, scratch)?;
-        }
-        if frame {
-            let len = encoded.bytes.len() as u32 - 4;
-            if let Some(leader) = encoded.bytes.first_chunk_mut::<4>() {
-                *leader = len.to_le_bytes();
-            }
-            let trailer = encoded.bytes.last_chunk::<4>().copied().unwrap_or_default();
-            encoded.bytes.extend_from_slice(&trailer);
+            self.plan.framed(&mut encoded.bytes, |bytes| Ok(plan.host.encode(stored, tile, bytes, scratch)?))?;
         }
         Ok(encoded)
     }
@@ -533,7 +556,7 @@ impl Crew<'_> {
 }
 
 /// The band whose samples say how opaque the others are, where they are bytes.
-fn alpha_band(layout: &swath_tiff::structure::Layout) -> Option<usize> {
+pub(super) fn alpha_band(layout: &swath_tiff::structure::Layout) -> Option<usize> {
     if layout.sample != SampleType::U8 {
         return None;
     }

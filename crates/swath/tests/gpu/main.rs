@@ -13,4 +13,8 @@ mod driver;
 mod export;
 mod matrix;
 mod memory;
+mod pieces;
 mod steps;
+mod write;
+#[allow(dead_code)]
+mod written;

@@ -48,6 +48,17 @@ pub(crate) struct DecompressOptions {
 
 const _: () = assert!(size_of::<DecompressOptions>() == 64 && align_of::<DecompressOptions>() == 4);
 
+/// `nvcompBatchedDeflateCompressOpts_t`; that of Zstd is as long, all of it reserved, and so zero where the algorithm
+/// is 0. Structs of this length are passed in memory, so their alignment does not show in a call.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CompressOptions {
+    pub(crate) algorithm: c_int,
+    pub(crate) reserved: [u8; 60],
+}
+
+const _: () = assert!(size_of::<CompressOptions>() == 64);
+
 pub(crate) type GetProperties = unsafe extern "C" fn(*mut Properties) -> Status;
 pub(crate) type GetAlignments = unsafe extern "C" fn(DecompressOptions, *mut Alignments) -> Status;
 pub(crate) type GetTempSize =
@@ -62,6 +73,23 @@ pub(crate) type DecompressAsync = unsafe extern "C" fn(
     usize,
     *const *mut c_void,
     DecompressOptions,
+    *mut Status,
+    RawStream,
+) -> Status;
+pub(crate) type GetCompressAlignments = unsafe extern "C" fn(CompressOptions, *mut Alignments) -> Status;
+pub(crate) type GetCompressTempSize =
+    unsafe extern "C" fn(usize, usize, CompressOptions, *mut usize, usize, RawStream) -> Status;
+pub(crate) type GetMaxOutput = unsafe extern "C" fn(usize, CompressOptions, *mut usize) -> Status;
+pub(crate) type CompressAsync = unsafe extern "C" fn(
+    *const *const c_void,
+    *const usize,
+    usize,
+    usize,
+    *mut c_void,
+    usize,
+    *const *mut c_void,
+    *mut usize,
+    CompressOptions,
     *mut Status,
     RawStream,
 ) -> Status;
@@ -86,6 +114,30 @@ table! {
         fn nvcompBatchedLZ4DecompressAsync(
             inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
             chunks: usize, temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, o: DecompressOptions,
+            statuses: *mut Status, stream: RawStream,
+        ) -> Status;
+        fn nvcompBatchedDeflateCompressGetRequiredAlignments(o: CompressOptions, a: *mut Alignments) -> Status;
+        fn nvcompBatchedDeflateCompressGetTempSize(
+            chunks: usize, max_chunk: usize, o: CompressOptions, temp: *mut usize, total: usize, stream: RawStream
+        ) -> Status;
+        fn nvcompBatchedDeflateCompressGetMaxOutputChunkSize(
+            max_chunk: usize, o: CompressOptions, max_output: *mut usize
+        ) -> Status;
+        fn nvcompBatchedDeflateCompressAsync(
+            inputs: *const *const c_void, input_lens: *const usize, max_chunk: usize, chunks: usize,
+            temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, lens: *mut usize, o: CompressOptions,
+            statuses: *mut Status, stream: RawStream,
+        ) -> Status;
+        fn nvcompBatchedZstdCompressGetRequiredAlignments(o: CompressOptions, a: *mut Alignments) -> Status;
+        fn nvcompBatchedZstdCompressGetTempSize(
+            chunks: usize, max_chunk: usize, o: CompressOptions, temp: *mut usize, total: usize, stream: RawStream
+        ) -> Status;
+        fn nvcompBatchedZstdCompressGetMaxOutputChunkSize(
+            max_chunk: usize, o: CompressOptions, max_output: *mut usize
+        ) -> Status;
+        fn nvcompBatchedZstdCompressAsync(
+            inputs: *const *const c_void, input_lens: *const usize, max_chunk: usize, chunks: usize,
+            temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, lens: *mut usize, o: CompressOptions,
             statuses: *mut Status, stream: RawStream,
         ) -> Status;
     }

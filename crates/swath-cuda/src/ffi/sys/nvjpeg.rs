@@ -25,7 +25,13 @@ pub(crate) const STATUS_NAMES: [&str; 11] = [
     "incomplete bitstream",
 ];
 
+/// Statuses that speak of the picture and not of the library or the device.
+pub(crate) const PICTURE_STATUSES: [Status; 3] = [2, 4, 9];
+
+pub(crate) const ALLOCATOR_FAILURE: Status = 5;
+
 /// `nvjpegBackend_t`.
+pub(crate) const BACKEND_DEFAULT: c_int = 0;
 pub(crate) const BACKEND_HYBRID: c_int = 1;
 pub(crate) const BACKEND_HARDWARE: c_int = 3;
 
@@ -36,6 +42,14 @@ pub(crate) const OUTPUT_RGB: c_int = 3;
 
 /// `nvjpegChromaSubsampling_t`.
 pub(crate) const CSS_444: c_int = 0;
+pub(crate) const CSS_422: c_int = 1;
+pub(crate) const CSS_420: c_int = 2;
+pub(crate) const CSS_GRAY: c_int = 6;
+
+pub(crate) const INPUT_RGB_INTERLEAVED: c_int = 5;
+
+/// `nvjpegJpegEncoding_t`.
+pub(crate) const ENCODING_BASELINE: c_int = 0xC0;
 
 pub(crate) const FLAG_INTERPOLATE_CHROMA: c_uint = 1 << 5;
 
@@ -49,7 +63,8 @@ pub(crate) struct Image {
     pub(crate) pitch: [usize; MAX_COMPONENT],
 }
 
-/// `nvjpegHandle_t`, `nvjpegJpegState_t` and `nvjpegJpegStream_t` are all opaque pointers.
+/// `nvjpegHandle_t`, `nvjpegJpegState_t`, `nvjpegJpegStream_t`, `nvjpegEncoderState_t` and `nvjpegEncoderParams_t` are
+/// all opaque pointers.
 pub(crate) type Opaque = *mut c_void;
 
 table! {
@@ -80,6 +95,37 @@ table! {
         fn nvjpegDecodeBatched(
             handle: Opaque, state: Opaque, data: *const *const u8, lens: *const usize, outputs: *mut Image,
             stream: RawStream,
+        ) -> Status;
+    }
+    optional {}
+}
+
+table! {
+    /// The functions of nvJPEG 12 and 13 for encoding.
+    EncodeTable {
+        fn nvjpegGetProperty(kind: c_int, value: *mut c_int) -> Status;
+        fn nvjpegCreateEx(
+            backend: c_int, device: *const c_void, pinned: *const c_void, flags: c_uint, handle: *mut Opaque
+        ) -> Status;
+        fn nvjpegDestroy(handle: Opaque) -> Status;
+        fn nvjpegEncoderStateCreate(handle: Opaque, state: *mut Opaque, stream: RawStream) -> Status;
+        fn nvjpegEncoderStateDestroy(state: Opaque) -> Status;
+        fn nvjpegEncoderParamsCreate(handle: Opaque, params: *mut Opaque, stream: RawStream) -> Status;
+        fn nvjpegEncoderParamsDestroy(params: Opaque) -> Status;
+        fn nvjpegEncoderParamsSetQuality(params: Opaque, quality: c_int, stream: RawStream) -> Status;
+        fn nvjpegEncoderParamsSetEncoding(params: Opaque, encoding: c_int, stream: RawStream) -> Status;
+        fn nvjpegEncoderParamsSetOptimizedHuffman(params: Opaque, optimized: c_int, stream: RawStream) -> Status;
+        fn nvjpegEncoderParamsSetSamplingFactors(params: Opaque, subsampling: c_int, stream: RawStream) -> Status;
+        fn nvjpegEncodeYUV(
+            handle: Opaque, state: Opaque, params: Opaque, source: *const Image, subsampling: c_int, width: c_int,
+            height: c_int, stream: RawStream,
+        ) -> Status;
+        fn nvjpegEncodeImage(
+            handle: Opaque, state: Opaque, params: Opaque, source: *const Image, format: c_int, width: c_int,
+            height: c_int, stream: RawStream,
+        ) -> Status;
+        fn nvjpegEncodeRetrieveBitstream(
+            handle: Opaque, state: Opaque, data: *mut u8, len: *mut usize, stream: RawStream
         ) -> Status;
     }
     optional {}
