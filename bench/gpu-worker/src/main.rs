@@ -101,6 +101,7 @@ fn read(words: &[String]) -> Result<Value, Fault> {
                 "device": report.device,
                 "device_tiles": report.device_tiles,
                 "host_tiles": report.host_tiles,
+                "pieces": report.pieces,
                 "bands": report.bands,
                 "storage": report.storage,
                 "notices": report.notices,

@@ -34,6 +34,7 @@ fn figures(report: &DeviceReport) -> String {
     let rows = [
         ("device", console::safe(device)),
         ("tiles", format!("{} by the GPU, {} by the CPU", report.device_tiles, report.host_tiles)),
+        ("pieces", report.pieces.to_string()),
         ("bands", report.bands.to_string()),
         (
             "buffers",

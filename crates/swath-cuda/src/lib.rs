@@ -26,6 +26,8 @@ pub use error::DeviceError;
 pub use ffi::{
     dlpack,
     driver::{DeviceFacts, Driver},
+    encoding::DeviceRows,
+    foreign::{Axes, ForeignArray},
     landing::{Landed, Landing},
     memory::{Chunk, DeviceBuffer},
     streams::Mark,

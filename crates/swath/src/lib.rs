@@ -46,7 +46,8 @@ pub use read::{Cancel, ReadOptions};
 pub use swath_codec::registry::{Listing, Registry};
 pub use swath_codec::{encode::LercWrap, shrink::Resampling};
 pub use swath_cuda::{
-    Counters, DeviceBuffer, DeviceError, DeviceFacts, Driver, Gpu, GpuOptions, TileStatus,
+    Axes, Counters, DeviceBuffer, DeviceError, DeviceFacts, DeviceRows, Driver, ForeignArray, Gpu, GpuOptions,
+    TileStatus,
     decode::KernelTimes,
     dlpack,
     probe::{Survey, survey},

@@ -6,6 +6,8 @@ use crate::ffi::memory::DeviceBuffer;
 
 /// `kDLCUDA`.
 const CUDA: i32 = 2;
+/// `kDLCUDAManaged`.
+const CUDA_MANAGED: i32 = 13;
 
 /// What a sample is, as DLPack says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +35,43 @@ pub struct Tensor {
     data: *mut c_void,
     device: Device,
     axes: i32,
-    dtype: DataType,
+    pub(super) dtype: DataType,
     shape: *mut i64,
     strides: *mut i64,
     offset: u64,
+}
+
+impl Tensor {
+    /// Whether its memory is a CUDA device's, or managed by CUDA.
+    pub(super) fn is_on_cuda(&self) -> bool {
+        matches!(self.device.kind, CUDA | CUDA_MANAGED)
+    }
+
+    /// Where its first sample is.
+    pub(super) fn address(&self) -> u64 {
+        (self.data as u64).wrapping_add(self.offset)
+    }
+
+    /// The lengths of its axes, and the samples from element to element along each where it says so.
+    ///
+    /// # Safety
+    /// The tensor is a valid one.
+    pub(super) unsafe fn lengths(&self) -> (&[i64], Option<&[i64]>) {
+        let axes = usize::try_from(self.axes).unwrap_or(0);
+        let list = |first: *const i64| match first.is_null() || axes == 0 {
+            true => None,
+            // SAFETY: a valid tensor has as many as it has axes.
+            false => Some(unsafe { std::slice::from_raw_parts(first, axes) }),
+        };
+        (list(self.shape).unwrap_or_default(), list(self.strides))
+    }
 }
 
 /// `DLManagedTensor`: the capsule `dltensor`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ManagedTensor {
-    tensor: Tensor,
+    pub(super) tensor: Tensor,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut ManagedTensor)>,
 }
@@ -52,11 +80,11 @@ pub struct ManagedTensor {
 #[derive(Debug)]
 #[repr(C)]
 pub struct VersionedTensor {
-    version: [u32; 2],
+    pub(super) version: [u32; 2],
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut VersionedTensor)>,
     flags: u64,
-    tensor: Tensor,
+    pub(super) tensor: Tensor,
 }
 
 /// What an exported tensor keeps alive.

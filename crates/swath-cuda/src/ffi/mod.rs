@@ -7,6 +7,7 @@ pub(crate) mod driver;
 #[cfg(test)]
 mod encoders_tests;
 pub(crate) mod encoding;
+pub(crate) mod foreign;
 pub(crate) mod kernels;
 pub(crate) mod landing;
 pub(crate) mod libraries;

@@ -23,6 +23,7 @@ use swath_cuda::{
 };
 use swath_tiff::{Compression, Window};
 
+pub(crate) use raster::dlpack_type;
 pub use raster::{CudaArray, DeviceRaster, DeviceReport};
 
 use crate::{

@@ -241,7 +241,7 @@ impl DeviceRaster {
     }
 }
 
-fn dlpack_type(sample: SampleType) -> Result<dlpack::DataType, Error> {
+pub(crate) fn dlpack_type(sample: SampleType) -> Result<dlpack::DataType, Error> {
     let code = match sample.format() {
         SampleFormat::Int => 0,
         SampleFormat::Float => 2,

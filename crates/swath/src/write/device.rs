@@ -5,43 +5,26 @@
 
 use std::{ops::Range, sync::Arc};
 
-use swath_codec::{
-    host::encode::HostEncoder,
-    pre::{Arrangement, moments::Moments},
-};
+use swath_codec::pre::moments::Moments;
 use swath_cuda::{
     DeviceError, Gpu,
-    encode::{Batch, DeviceRows, EncodePlan, Encoder, LevelRule, Pressed, Shrinks, Slots},
-    press::{Edge, Press, TileRule, choose_press},
+    encode::{Batch, DeviceRows, Encoder, Pressed},
+    press::Press,
 };
-use swath_tiff::SampleType;
 
 use super::{
-    Rows, SharedSink, Shrinks as LevelShrinks, Writer,
+    SharedSink, Shrinks as LevelShrinks, device_plan,
     lane::Lane,
     options::{Progress, Shape, WriteOptions},
-    outbox::{IN_FLIGHT, Move, Outbox, Parcel, Tile, To, What},
+    outbox::{Move, Outbox, Parcel, Tile, To, What},
     plan::{LevelPlan, Plan},
-    rows::RowStore,
-    step::{Pushed, alpha_band},
 };
 use crate::{
-    device::{DeviceRaster, DeviceReport, Mode},
+    device::DeviceReport,
     error::{Error, ErrorKind},
-    raster::Interleave,
     read::Cancel,
-    schedule::cores,
 };
 
-/// Bytes of tiles that are compressed at a time, where memory allows: enough to fill a large device, and to make a copy of it
-/// worth its while.
-const BATCH: u64 = 64 << 20;
-/// Bytes of rows of a level that are on the device at once, if its tile rows are smaller.
-const LEVEL: u64 = 8 << 20;
-/// Threads that bring bytes to the file, at most.
-const THREADS: usize = 16;
-/// Bytes of rows that are brought to the host at a time, where the CPU writes what is on a device.
-const FETCH: u64 = 32 << 20;
 /// Share of the free device memory that a write may use unless told otherwise.
 const SHARE: (u64, u64) = (4, 5);
 
@@ -80,7 +63,7 @@ pub(super) struct Left {
 /// The part of a write that a GPU does.
 #[derive(Debug)]
 pub(super) struct DeviceSide {
-    encoder: Encoder,
+    pub(super) encoder: Encoder,
     plan: Arc<Plan>,
     lanes: Arc<Vec<Lane>>,
     shrinks: Vec<Option<LevelShrinks>>,
@@ -107,189 +90,6 @@ pub(super) enum Incoming<'a> {
     Host(&'a [&'a [u8]], &'a [usize]),
 }
 
-/// The kind of tiles of a level on the device.
-fn tile_rule(level: &LevelPlan, plan: &Plan, press: Press, sparse: bool) -> TileRule {
-    let host = &level.host;
-    TileRule {
-        spec: host.spec().clone(),
-        press,
-        edge: host.edge(),
-        fill: sparse.then(|| plan.fill.clone()),
-        frame: plan.frame > 0 && !matches!(press, Press::Host | Press::Jpeg(_) | Press::Jpeg2000(_)),
-        rows: level.layout.tile_height,
-        native: host.takes_native(),
-        native_swapped: host.takes_swapped(),
-    }
-}
-
-/// What a GPU's tiles of a level can become at most, and how many pieces they have.
-pub(super) fn set_bounds(level: &mut LevelPlan, options: &WriteOptions) {
-    let spec = level.host.spec();
-    let press = choose_press(spec, &options.settings, options.nvcomp).unwrap_or(Press::Host);
-    let rule = |host: &HostEncoder, press: Press, rows: u32| TileRule {
-        spec: host.spec().clone(),
-        press,
-        edge: Edge::Zero,
-        fill: None,
-        frame: true,
-        rows,
-        native: host.takes_native(),
-        native_swapped: false,
-    };
-    let image = rule(&level.host, press, level.layout.tile_height);
-    level.device_whole = image.max_whole() as u64;
-    level.pieces = if press.has_pieces() { image.pieces() } else { 0 };
-    level.device_mask_whole = level
-        .mask
-        .as_ref()
-        .map_or(0, |(layout, host)| rule(host, Press::Deflate(2), layout.tile_height).max_whole() as u64);
-}
-
-/// How the device compresses the tiles of a plan. Where it cannot, the CPU does, of tiles that the device cut.
-pub(super) fn press(
-    gpu: &Gpu,
-    level: &LevelPlan,
-    levels: usize,
-    options: &WriteOptions,
-    notices: &mut Vec<String>,
-) -> Result<Press, DeviceError> {
-    let spec = level.host.spec();
-    let wanted = choose_press(spec, &options.settings, options.nvcomp);
-    let available = wanted.and_then(|press| {
-        match press {
-            Press::PackBits | Press::Jpeg(_) | Press::Jpeg2000(_) if !spec.tiled && levels > 1 => {
-                let reason = "strips of overviews are narrower than those of the image";
-                return Err(DeviceError::Declined(reason.into()));
-            }
-            Press::Jpeg(_) => gpu.has_nvjpeg()?,
-            Press::Jpeg2000(_) => gpu.has_nvjpeg2000()?,
-            Press::NvcompDeflate(_) | Press::NvcompZstd => gpu.has_nvcomp()?,
-            _ => {}
-        }
-        Ok(press)
-    });
-    match available {
-        Ok(press) => Ok(press),
-        Err(DeviceError::Declined(reason)) => {
-            notices.push(format!("tiles are compressed by the CPU: {reason}"));
-            Ok(Press::Host)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The plan of a write, as the device sees it.
-fn encode_plan(
-    plan: &Plan,
-    shape: Shape,
-    options: &WriteOptions,
-    shrinks: &[Option<LevelShrinks>],
-    nodata: Option<&[u8]>,
-    press: Press,
-) -> Result<EncodePlan, Error> {
-    let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
-    let mut levels = Vec::new();
-    for (index, level) in plan.levels.iter().enumerate() {
-        let layout = &level.layout;
-        let row = (level.row_len() as u64).max(1);
-        let wanted = (LEVEL / row).clamp(1, u32::MAX.into()) as u32;
-        let rows = wanted.max(layout.tile_height).next_multiple_of(layout.tile_height.max(1));
-        let capacity = rows.saturating_add(super::look_back(plan, index)).min(layout.height.max(1));
-        levels.push(LevelRule {
-            size: (layout.width, layout.height),
-            tile: (layout.tile_width, layout.tile_height),
-            capacity,
-            shrink: shrinks
-                .get(index)
-                .and_then(Option::as_ref)
-                .map(|shrinks| Shrinks { samples: shrinks.samples.clone(), mask: shrinks.mask.clone() }),
-        });
-    }
-    let alpha = alpha_band(&main.layout);
-    let mask = main.mask.as_ref().map(|(layout, host)| TileRule {
-        spec: host.spec().clone(),
-        press: Press::Deflate(2),
-        edge: Edge::Zero,
-        fill: options.sparse.then(|| vec![0]),
-        frame: plan.frame > 0,
-        rows: layout.tile_height,
-        native: false,
-        native_swapped: false,
-    });
-    Ok(EncodePlan {
-        levels,
-        bands: shape.bands,
-        sample: shape.sample,
-        image: tile_rule(main, plan, press, options.sparse),
-        planes: main.grid.planes,
-        mask,
-        alpha: alpha.and_then(|band| u16::try_from(band).ok()),
-        // Nodata counts before alpha.
-        alpha_counts: nodata.is_none(),
-        statistics: plan.statistics.then(|| nodata.map(<[u8]>::to_vec)),
-        replace_nan: options.nan_to_nodata.then(|| nodata.map(<[u8]>::to_vec)).flatten(),
-    })
-}
-
-/// As many slots as memory allows, on the device and on the host.
-fn fit(gpu: &Arc<Gpu>, plan: &Plan, encode: &EncodePlan, options: &WriteOptions, budget: u64) -> Result<Slots, Error> {
-    let planes = encode.planes.max(1);
-    let slots = |positions: u32| Slots { image: positions * planes, mask: positions };
-    let tile = (encode.image.max_whole() as u64 * u64::from(planes)).max(1);
-    let positions: u64 =
-        plan.levels.iter().map(|level| u64::from(level.grid.across) * u64::from(level.grid.down)).sum();
-    let across = plan.levels.first().map_or(1, |level| u64::from(level.grid.across));
-    let wished = options.batch.map_or(BATCH / tile, |tile_rows| u64::from(tile_rows.max(1)) * across);
-    let most = wished.clamp(1, positions.clamp(1, 1 << 16)) as u32;
-    let fits = |positions: u32| -> Result<bool, Error> {
-        let device = encode.device_bytes(gpu, slots(positions), true)?;
-        Ok(device <= budget && host_bytes(plan, encode, slots(positions), options) <= options.max_memory as u64)
-    };
-    if !fits(1)? {
-        let required = encode.device_bytes(gpu, slots(1), true)?;
-        let host = host_bytes(plan, encode, slots(1), options);
-        if host > options.max_memory as u64 {
-            return Err(Error::new(ErrorKind::Limit(format!(
-                "writing by way of the GPU takes {host} bytes of host memory, {} are allowed; use smaller tiles or raise \
-                 max_memory",
-                options.max_memory
-            ))));
-        }
-        return Err(DeviceError::Memory {
-            what: "writing one row of tiles".into(),
-            required,
-            available: budget,
-            hint: "; use smaller tiles or a narrower image, or raise max_device_memory",
-        }
-        .into());
-    }
-    // One position fits; the most that do are found by halving.
-    let (mut found, mut too_many) = (1, most.saturating_add(1));
-    while too_many - found > 1 {
-        let middle = found + (too_many - found) / 2;
-        if fits(middle)? { found = middle } else { too_many = middle }
-    }
-    Ok(slots(found))
-}
-
-/// Bytes of host memory that a write by way of a device takes.
-fn host_bytes(plan: &Plan, encode: &EncodePlan, slots: Slots, options: &WriteOptions) -> u64 {
-    let (with_rows, thread) = super::Memory::costs(plan);
-    let tables = with_rows(0);
-    let parcels = encode.parcel_len(slots) as u64 * IN_FLIGHT as u64;
-    // A codec on the host has what it makes of each tile of a batch in memory until its turn comes.
-    let codec = match encode.image.press {
-        Press::Host => thread * threads(options) as u64 + encode.parcel_len(slots) as u64,
-        _ if encode.mask.is_some() => encode.parcel_len(slots) as u64,
-        _ => 0,
-    };
-    tables.saturating_add(parcels).saturating_add(codec)
-}
-
-fn threads(options: &WriteOptions) -> usize {
-    options.threads.unwrap_or_else(cores).clamp(1, THREADS)
-}
-
 impl DeviceSide {
     /// Takes the memory of the device for a write.
     #[allow(clippy::too_many_arguments)]
@@ -305,17 +105,17 @@ impl DeviceSide {
     ) -> Result<Self, Error> {
         let mut report = DeviceReport { device: gpu.facts().name.clone(), ..DeviceReport::default() };
         let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
-        let press = press(gpu, main, plan.levels.len(), options, &mut report.notices)?;
-        let encode = encode_plan(plan, shape, options, shrinks, nodata, press)?;
+        let press = device_plan::press(gpu, main, plan.levels.len(), options, &mut report.notices)?;
+        let encode = device_plan::encode_plan(plan, shape, options, shrinks, nodata, press)?;
         let available = gpu.available()?;
         let budget = match options.device.max_memory {
             Some(bytes) => bytes.min(available),
             None => available / SHARE.1 * SHARE.0,
         };
-        let slots = fit(gpu, plan, &encode, options, budget)?;
+        let slots = device_plan::fit(gpu, plan, &encode, options, budget)?;
         let direct = encode.mask.is_none() && !matches!(press, Press::Host | Press::Jpeg(_) | Press::Jpeg2000(_));
         let encoder = Encoder::new(gpu, encode, slots, true).map_err(|error| error.during("taking device memory"))?;
-        let outbox = Outbox::new(sink.clone(), lanes.clone(), plan.clone(), threads(options))?;
+        let outbox = Outbox::new(sink.clone(), lanes.clone(), plan.clone(), device_plan::threads(options))?;
         report.storage = "pinned copies";
         Ok(Self {
             encoder,
@@ -362,8 +162,17 @@ impl DeviceSide {
         capacity.saturating_sub(held)
     }
 
-    /// Takes `count` rows and does what can be done with them.
+    /// Takes `count` rows and does what can be done with them. Whatever comes of it, nothing reads the rows afterwards.
     pub(super) fn push(&mut self, rows: Incoming<'_>, count: u32, taken: &mut u32) -> Result<(), Error> {
+        let result = self.take(rows, count, taken);
+        if let Incoming::Device(..) = rows {
+            let settled = self.encoder.settle().map_err(|error| error.during("taking rows to the device"));
+            return result.and(settled.map_err(Error::from));
+        }
+        result
+    }
+
+    fn take(&mut self, rows: Incoming<'_>, count: u32, taken: &mut u32) -> Result<(), Error> {
         while *taken < count {
             let room = self.room(0).min(count - *taken);
             if room == 0 {
@@ -402,10 +211,6 @@ impl DeviceSide {
                 level.end += room;
             }
             self.advance()?;
-        }
-        if let Incoming::Device(..) = rows {
-            // Afterwards the memory is the caller's again.
-            self.encoder.settle().map_err(|error| error.during("taking rows to the device"))?;
         }
         Ok(())
     }
@@ -723,211 +528,5 @@ fn follows(before: To, len: usize, next: To) -> bool {
         (To::File(before), To::File(next)) => before + len as u64 == next,
         (To::Level(level, before), To::Level(other, next)) => level == other && before + len as u64 == next,
         _ => false,
-    }
-}
-
-/// Rows of a raster in the memory of a GPU: samples in native byte order, and where they lie.
-#[derive(Debug, Clone)]
-pub struct DeviceSamples<'a> {
-    rows: DeviceRows,
-    count: u32,
-    width: u32,
-    bands: u16,
-    sample: SampleType,
-    mask: Option<DeviceRows>,
-    gpu: Option<&'a Arc<Gpu>>,
-}
-
-impl<'a> DeviceSamples<'a> {
-    /// The rows of a raster that was read to a GPU.
-    ///
-    /// # Errors
-    /// When it has no samples.
-    pub fn of_raster(raster: &'a DeviceRaster) -> Result<Self, Error> {
-        let size = raster.sample().size();
-        let (width, bands) = (raster.width() as usize, raster.bands() as usize);
-        let steps = match raster.interleave() {
-            Interleave::Band => [width * size, size, width * size * raster.height() as usize],
-            Interleave::Pixel => [width * size * bands, size * bands, size],
-        };
-        let counts = [raster.height(), raster.width(), raster.bands()];
-        Ok(Self {
-            rows: DeviceRows::of_buffer(raster.buffer(), steps, counts, size)?,
-            count: raster.height(),
-            width: raster.width(),
-            bands: u16::try_from(bands).map_err(|_| Error::usage("there are more bands than a file can have"))?,
-            sample: raster.sample(),
-            mask: None,
-            gpu: Some(raster.gpu()),
-        })
-    }
-
-    /// Rows of someone else's array: `shape` is rows, columns and bands. This is how an array of CuPy or PyTorch is handed in,
-    /// by the CUDA array interface or DLPack.
-    ///
-    /// # Errors
-    /// When there are more rows, columns or bands than a file can have.
-    pub fn of_rows(rows: DeviceRows, shape: [usize; 3], sample: SampleType) -> Result<Self, Error> {
-        let too_large = || Error::usage(format!("an array of {shape:?} is larger than a file can be"));
-        let [count, columns, bands] = shape;
-        Ok(Self {
-            rows,
-            count: u32::try_from(count).map_err(|_| too_large())?,
-            width: u32::try_from(columns).map_err(|_| too_large())?,
-            bands: u16::try_from(bands).map_err(|_| too_large())?,
-            sample,
-            mask: None,
-            gpu: None,
-        })
-    }
-
-    /// With the mask of these rows, one byte a pixel, 0 where there is no data.
-    #[must_use]
-    pub fn with_mask(mut self, rows: DeviceRows) -> Self {
-        self.mask = Some(rows);
-        self
-    }
-
-    /// With the mask of these rows in a raster of one band of bytes.
-    ///
-    /// # Errors
-    /// When it is of another kind or size.
-    pub fn with_mask_raster(mut self, mask: &'a DeviceRaster) -> Result<Self, Error> {
-        let found = (mask.width(), mask.height(), mask.bands(), mask.sample());
-        if found != (self.width, self.count, 1, SampleType::U8) {
-            return Err(Error::usage("a mask has one byte for each pixel"));
-        }
-        self.mask = Some(Self::of_raster(mask)?.rows);
-        Ok(self)
-    }
-}
-
-impl Writer {
-    /// Whether rows on a device are rows that are missing.
-    pub(super) fn check_device(&self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
-        if self.failed {
-            return Err(Error::usage("nothing can be pushed after an error"));
-        }
-        let Shape { width, height, bands, sample } = self.shape;
-        if (samples.width, samples.bands, samples.sample) != (width, bands, sample) {
-            return Err(Error::usage(format!(
-                "an array of {} bands, {} columns and {} samples where {bands} bands, {width} columns and {sample} belong",
-                samples.bands, samples.width, samples.sample
-            )));
-        }
-        let left = height - self.rows();
-        if samples.count > left {
-            let count = samples.count;
-            return Err(Error::usage(format!("{count} rows were pushed where {left} of {height} are missing")));
-        }
-        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
-        if masked != samples.mask.is_some() {
-            let detail = if masked {
-                "the file has a mask, but the rows come without"
-            } else {
-                "rows come with a mask that the file does not have"
-            };
-            return Err(Error::usage(detail));
-        }
-        Ok(())
-    }
-
-    /// Takes rows that are on a device.
-    pub(super) fn take_device(&mut self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
-        let mut taken = 0;
-        if let Some(mut device) = self.device.take() {
-            if samples.gpu.is_some_and(|gpu| !Arc::ptr_eq(gpu, device.encoder.gpu())) {
-                self.device = Some(device);
-                return Err(Error::usage("the raster is on another GPU than the one that writes"));
-            }
-            let incoming = Incoming::Device(&samples.rows, samples.mask.as_ref());
-            let result = device.push(incoming, samples.count, &mut taken);
-            self.settle_device(device, result)?;
-        }
-        // What the device did not take, the CPU does, some at a time.
-        let gpu = samples.gpu.cloned().map_or_else(|| self.options.device.open(), Ok)?;
-        let row = (self.plan.levels.first().map_or(1, LevelPlan::row_len) as u64).max(1);
-        let at_once = (FETCH / row).clamp(1, u32::MAX.into()) as u32;
-        while taken < samples.count {
-            let count = at_once.min(samples.count - taken);
-            let fetch = |rows: &DeviceRows, bands: u16, size: usize| {
-                swath_cuda::encode::fetch(&gpu, rows, taken, count, (self.shape.width, bands, size))
-                    .map_err(|error| error.during("bringing rows to the host"))
-            };
-            let bytes = fetch(&samples.rows, samples.bands, samples.sample.size())?;
-            let mask = samples.mask.as_ref().map(|mask| fetch(mask, 1, 1)).transpose()?;
-            let rows = Rows::bands(&bytes);
-            let rows = mask.as_ref().map_or(rows, |mask| rows.with_mask(mask));
-            let pushed = self.check(&rows)?;
-            self.copy_in(&pushed)?;
-            taken += count;
-        }
-        Ok(())
-    }
-
-    /// Takes rows of the host to the device.
-    pub(super) fn push_by_device(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
-        let Some(mut device) = self.device.take() else { return Ok(()) };
-        let size = self.shape.sample.size() * self.shape.width as usize;
-        let bands = usize::from(self.shape.bands);
-        let mut row_lens = match pushed.arrangement {
-            Arrangement::Planes => vec![size; bands],
-            Arrangement::Pixels => vec![size * bands],
-        };
-        row_lens.resize(pushed.planes.len().max(row_lens.len()), self.shape.width as usize);
-        let mut taken = 0;
-        let result = device.push(Incoming::Host(&pushed.planes, &row_lens), pushed.rows, &mut taken);
-        self.settle_device(device, result)?;
-        if taken < pushed.rows {
-            let planes = pushed.planes.iter().zip(&row_lens);
-            let rest = Pushed {
-                planes: planes.map(|(plane, len)| plane.get(taken as usize * len..).unwrap_or_default()).collect(),
-                arrangement: pushed.arrangement,
-                rows: pushed.rows - taken,
-            };
-            return self.copy_in(&rest);
-        }
-        Ok(())
-    }
-
-    /// Does the rest of what the device does.
-    pub(super) fn finish_device(&mut self) -> Result<(), Error> {
-        let Some(mut device) = self.device.take() else { return Ok(()) };
-        let result = device.finish();
-        self.settle_device(device, result)?;
-        // Its threads share the sink, which is about to be ours alone.
-        if let Some(mut device) = self.device.take() {
-            self.report.add(&device.report());
-            self.pieces = device.pieces();
-            for (level, plan) in self.levels.iter_mut().zip(&self.plan.levels) {
-                level.tile_rows = plan.grid.down;
-            }
-        }
-        Ok(())
-    }
-
-    /// Goes on with the device, or without it where it failed and that is allowed.
-    fn settle_device(&mut self, mut device: Box<DeviceSide>, result: Result<(), Error>) -> Result<(), Error> {
-        let Err(failure) = result else {
-            self.device = Some(device);
-            return Ok(());
-        };
-        if self.options.device.mode != Some(Mode::Auto) || !matches!(failure.kind(), ErrorKind::Device(_)) {
-            return Err(failure);
-        }
-        let row = device.rows();
-        let notice = format!("from row {row} on the CPU writes: {failure}");
-        let left = device.step_down(failure)?;
-        for (index, (level, left)) in self.levels.iter_mut().zip(left).enumerate() {
-            let planes = super::store_planes(&self.plan, index);
-            let capacity = super::capacity(&self.plan, index, self.batch);
-            let count = left.rows.end - left.rows.start;
-            level.store = RowStore::with_rows(planes, capacity, left.rows.start, count, &left.planes)?;
-            (level.tile_rows, level.position, level.shrunk) = (left.tile_row, left.position, left.shrunk);
-        }
-        self.report.add(&device.report());
-        self.report.notices.push(notice);
-        self.pieces = device.pieces();
-        Ok(())
     }
 }

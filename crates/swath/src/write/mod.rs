@@ -14,6 +14,8 @@
 //! ```
 
 mod device;
+mod device_plan;
+mod device_rows;
 mod lane;
 mod layout;
 mod options;
@@ -44,8 +46,8 @@ use crate::{
     raster::{Interleave, Raster},
     schedule::cores,
 };
-pub use device::DeviceSamples;
 use device::DeviceSide;
+pub use device_rows::DeviceSamples;
 use lane::Lane;
 use plan::Plan;
 use rows::RowStore;

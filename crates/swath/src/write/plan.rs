@@ -18,7 +18,7 @@ use swath_tiff::{
 };
 
 use super::{
-    device,
+    device_plan,
     lane::Lane,
     layout::main_layout,
     options::{BigTiff, Blocks, Overviews, Shape, WriteOptions},
@@ -468,7 +468,7 @@ fn level(mut layout: Layout, options: &WriteOptions, on_device: bool) -> Result<
     let mask = options.mask.then(|| mask_level(&layout, options)).transpose()?;
     let mut level = LevelPlan { layout, grid, host, mask, device_whole: 0, device_mask_whole: 0, pieces: 0 };
     if on_device {
-        device::set_bounds(&mut level, options);
+        device_plan::set_bounds(&mut level, options);
     }
     Ok(level)
 }

@@ -205,3 +205,69 @@ fn the_second_device_is_told_as_such() {
     drop((raster, gpu));
     fake.expect_nothing_left("the second device");
 }
+
+#[test]
+fn arrays_of_others_are_written_however_they_lie() {
+    use swath::{Axes, DeviceSamples, ForeignArray, Metadata, Writer};
+    let Some(fake) = driver::fake() else { return };
+    fake.with("async=1 seed=9", |gpu| {
+        let shape = Shape { width: 90, height: 70, bands: 3, sample: SampleType::I16 };
+        let samples = cases::samples(shape, &mut Rng::new(3));
+        let plain = WriteOptions::default().with_compression(Compression::None);
+        let file = cases::open(&cases::write(shape, &samples, &Metadata::default(), &plain).unwrap()).unwrap();
+        let write = |samples: &DeviceSamples<'_>, shape: Shape| {
+            let (sink, memory) = swath::MemorySink::new("memory");
+            let options = WriteOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
+            let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &options).unwrap();
+            writer.push_device(samples).unwrap();
+            writer.finish().unwrap();
+            cases::open(&memory.take().unwrap().into()).unwrap().read(&ReadOptions::default()).unwrap()
+        };
+        for (interleave, axes) in [(Interleave::Band, Axes::BandFirst), (Interleave::Pixel, Axes::BandLast)] {
+            let options = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
+            let raster = file.read_device(&options.with_interleave(interleave)).unwrap();
+            // SAFETY: the tensor is ours, and deleted below, after it was written.
+            let tensor = unsafe { &mut *raster.dlpack().unwrap() };
+            // SAFETY: as above.
+            let array = unsafe { ForeignArray::of_dlpack(tensor, axes) }.unwrap();
+            let read = write(&DeviceSamples::of_array(array.clone(), SampleType::I16).unwrap(), shape);
+            assert!(read.bytes() == samples, "{interleave:?}");
+            assert!(DeviceSamples::of_array(array, SampleType::U16).is_err(), "another type");
+            // SAFETY: released once.
+            unsafe { dlpack::release(tensor) };
+            // SAFETY: the same in the new form.
+            let tensor = unsafe { &mut *raster.dlpack_versioned().unwrap() };
+            // SAFETY: as above.
+            let array = unsafe { ForeignArray::of_dlpack_versioned(tensor, axes) }.unwrap();
+            let read = write(&DeviceSamples::of_array(array, SampleType::I16).unwrap(), shape);
+            assert!(read.bytes() == samples, "{interleave:?}");
+            // SAFETY: a tensor of that form.
+            let deleter = unsafe { std::ptr::from_mut(tensor).cast::<Versioned>().read() }.deleter.unwrap();
+            // SAFETY: called once.
+            unsafe { deleter(std::ptr::from_mut(tensor).cast()) };
+            // Every second row from the bottom up, by the CUDA array interface, after the default stream.
+            let array = raster.cuda_array().unwrap();
+            let strides = array.strides.map(|stride| stride as i64);
+            let (rows, down) = match axes {
+                Axes::BandFirst => (1, strides[1]),
+                Axes::BandLast => (0, strides[0]),
+            };
+            let mut turned = (array.shape, strides);
+            turned.0[rows] = 35;
+            turned.1[rows] = -2 * down;
+            let last = array.address + 69 * down as u64;
+            // SAFETY: these rows are all in the raster, which outlives the write; null is the default stream.
+            let some = unsafe {
+                ForeignArray::of_cuda_array(last, &turned.0, Some(&turned.1), 2, axes)
+                    .unwrap()
+                    .after(std::ptr::null_mut())
+            };
+            let read = write(&DeviceSamples::of_array(some, SampleType::I16).unwrap(), Shape { height: 35, ..shape });
+            let row = 90 * 2;
+            for (number, found) in read.bytes().chunks_exact(row).enumerate() {
+                let (band, y) = (number / 35, 69 - 2 * (number % 35));
+                assert!(found == &samples[(band * 70 + y) * row..(band * 70 + y + 1) * row], "band {band} row {y}");
+            }
+        }
+    });
+}

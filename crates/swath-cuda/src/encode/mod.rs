@@ -5,27 +5,33 @@
 //! bytes leave the device in another, to pinned memory, while the next batch is worked on. All work is on one stream, so what
 //! was asked for first is done first: a ring may be filled again as soon as what reads it was asked for.
 
+mod bench;
+mod plan;
+
 use std::sync::Arc;
 
 use swath_codec::{pre::moments::Moments, shrink::Shrink};
 use swath_tiff::SampleType;
 
+pub use bench::Pressed;
+use bench::{Bench, read_u32};
+use plan::PARCELS;
+pub use plan::{EncodePlan, LevelRule, Shrinks, Slots};
+
 pub use crate::ffi::encoding::DeviceRows;
 use crate::{
-    band::held,
     counters::{Counters, Meter},
     error::DeviceError,
     ffi::{
-        encoding::{self, CutTiles, EncodeBatch, MomentsRule, PackBatch, RawMoments, Take},
+        encoding::{self, CutTiles, MomentsRule, RawMoments, Take},
         kernels::Part,
         landing::{Landing, PinnedBuffer},
         memory::DeviceBuffer,
         streams::Streams,
     },
     gpu::Gpu,
-    nvcomp_bench::NvcompBench,
     pictures,
-    press::{Press, TileRule, pressed_stride},
+    press::Press,
     ring::Ring,
     shrink::DeviceShrink,
 };
@@ -35,66 +41,6 @@ const WORK: usize = 0;
 const LEAVE: usize = 1;
 /// Streams that a library for pictures works on: a single tile fills a small part of the device.
 const PICTURE_STREAMS: usize = 8;
-/// Batches whose bytes can be on the device: one that leaves and one that is made.
-const PARCELS: usize = 2;
-/// Bytes of rows on their way from the host, at a time.
-const STAGING: usize = 16 << 20;
-
-/// One level of the image: the image itself, or an overview.
-#[derive(Debug, Clone)]
-pub struct LevelRule {
-    /// Columns and rows.
-    pub size: (u32, u32),
-    /// Columns and rows of a tile.
-    pub tile: (u32, u32),
-    /// Rows that are on the device at once.
-    pub capacity: u32,
-    /// How the next level is made of this one.
-    pub shrink: Option<Shrinks>,
-}
-
-/// How the next level is made: samples, and the mask or the alpha band.
-#[derive(Debug, Clone)]
-pub struct Shrinks {
-    /// Of the bands.
-    pub samples: Shrink,
-    /// Of the mask, and of alpha.
-    pub mask: Shrink,
-}
-
-/// Everything about a write that is known before the first row.
-#[derive(Debug, Clone)]
-pub struct EncodePlan {
-    /// The image, then overviews from the largest.
-    pub levels: Vec<LevelRule>,
-    /// Bands of the image, and their type.
-    pub bands: u16,
-    /// Their type.
-    pub sample: SampleType,
-    /// The tiles of the image and its overviews.
-    pub image: TileRule,
-    /// Planes that have tiles of their own.
-    pub planes: u32,
-    /// The tiles of the masks, where there are any.
-    pub mask: Option<TileRule>,
-    /// The band whose bytes say how opaque the others are.
-    pub alpha: Option<u16>,
-    /// Whether alpha says which samples count when overviews are made.
-    pub alpha_counts: bool,
-    /// Whether statistics of the image's tiles are wanted; the sample that is no data.
-    pub statistics: Option<Option<Vec<u8>>>,
-    /// What samples that are not a number become.
-    pub replace_nan: Option<Vec<u8>>,
-}
-
-/// What a batch can hold, in slots for tiles of the image and for tiles of masks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slots {
-    /// For tiles of the image and its overviews.
-    pub image: u32,
-    /// For tiles of their masks.
-    pub mask: u32,
-}
 
 /// Rows of one level, and how the next is made of them.
 #[derive(Debug)]
@@ -102,63 +48,6 @@ struct Level {
     samples: Ring,
     mask: Option<Ring>,
     shrink: Option<(DeviceShrink, DeviceShrink)>,
-}
-
-/// The slots for tiles of one kind, and what becomes of them.
-#[derive(Debug)]
-struct Bench {
-    rule: TileRule,
-    slots: u32,
-    used: u32,
-    /// Bytes from slot to slot.
-    stride: usize,
-    pieces: u32,
-    pressed_stride: usize,
-    tiles: DeviceBuffer,
-    /// `None` where tiles are packed as they are.
-    pressed: Option<DeviceBuffer>,
-    scratch: Option<DeviceBuffer>,
-    nvcomp: Option<NvcompBench>,
-    facts: FactsAt,
-}
-
-/// Where the facts about the tiles of a bench stand in the buffer of all facts.
-#[derive(Debug, Clone, Copy, Default)]
-struct FactsAt {
-    lens: usize,
-    sizes: usize,
-    checks: usize,
-    wholes: usize,
-    offsets: usize,
-    end: usize,
-}
-
-impl FactsAt {
-    fn new(start: usize, slots: u32, pieces: u32) -> Self {
-        let slots = slots as usize;
-        let mut at = start;
-        let mut next = |len: usize| {
-            let start = at;
-            at = (at + len).next_multiple_of(16);
-            start
-        };
-        let (lens, sizes) = (next(slots * 4), next(slots * 4 * pieces as usize));
-        let (checks, wholes, offsets) = (next(slots * 4), next(slots * 4), next(slots * 8));
-        Self { lens, sizes, checks, wholes, offsets, end: at }
-    }
-}
-
-/// What became of a tile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pressed {
-    /// It is left out.
-    Nothing,
-    /// These bytes of what landed, with all that stands around it.
-    At(std::ops::Range<usize>),
-    /// These bytes, which a library handed out on the host, without anything around them.
-    Host(Vec<u8>),
-    /// The device could not compress it; in words why.
-    Refused(String),
 }
 
 /// A batch that was compressed.
@@ -209,228 +98,6 @@ pub struct Encoder {
     /// When the bytes that were in each parcel have left.
     left: Vec<Option<crate::ffi::streams::Mark>>,
     staging: Option<DeviceBuffer>,
-}
-
-impl EncodePlan {
-    fn ring_bytes(&self, level: &LevelRule) -> Result<[usize; 2], DeviceError> {
-        let too_much = || DeviceError::Usage("the rows of a level are larger than memory".into());
-        let (width, rows) = (level.size.0, level.capacity);
-        let samples = Ring::bytes(self.bands, width, rows, self.sample.size()).ok_or_else(too_much)?;
-        let mask = match self.mask {
-            Some(_) => Ring::bytes(1, width, rows, 1).ok_or_else(too_much)?,
-            None => 0,
-        };
-        Ok([samples, mask])
-    }
-
-    /// Room for rows on their way from the host: one at the least.
-    fn staging_len(&self) -> usize {
-        let width = self.levels.first().map_or(0, |level| level.size.0) as usize;
-        STAGING.max(width * usize::from(self.bands) * self.sample.size())
-    }
-
-    fn moments_room(&self, slots: Slots) -> u32 {
-        if self.statistics.is_some() { slots.image / self.planes.max(1) + 2 } else { 0 }
-    }
-
-    fn moments_len(&self, slots: Slots) -> usize {
-        self.moments_room(slots) as usize * usize::from(self.bands) * size_of::<RawMoments>()
-    }
-
-    /// Bytes that all slots can become, at most.
-    pub fn parcel_len(&self, slots: Slots) -> usize {
-        let of = |rule: &TileRule, slots: u32| match rule.press.is_picture() {
-            true => 0,
-            false => rule.max_whole().saturating_mul(slots as usize),
-        };
-        of(&self.image, slots.image).saturating_add(self.mask.as_ref().map_or(0, |rule| of(rule, slots.mask))).max(16)
-    }
-
-    /// Device memory that a write takes with so many slots.
-    ///
-    /// # Errors
-    /// When a library that is needed does not say.
-    pub fn device_bytes(&self, gpu: &Arc<Gpu>, slots: Slots, host_rows: bool) -> Result<u64, DeviceError> {
-        let mut sum = 0_u64;
-        let mut add = |len: usize| sum = sum.saturating_add(held(len as u64));
-        for level in &self.levels {
-            self.ring_bytes(level)?.into_iter().for_each(&mut add);
-            if let Some(shrink) = &level.shrink {
-                add(DeviceShrink::bytes(&shrink.samples).unwrap_or(0));
-                add(DeviceShrink::bytes(&shrink.mask).unwrap_or(0));
-            }
-        }
-        for (rule, count) in [(Some(&self.image), slots.image), (self.mask.as_ref(), slots.mask)] {
-            let Some(rule) = rule else { continue };
-            for len in Bench::buffers(gpu, rule, count)? {
-                add(len);
-            }
-        }
-        add(self.facts_len(slots));
-        for _ in 0..PARCELS {
-            add(self.parcel_len(slots));
-        }
-        if host_rows {
-            add(self.staging_len());
-        }
-        Ok(sum)
-    }
-
-    fn facts_at(&self, slots: Slots) -> (FactsAt, FactsAt, usize) {
-        let image = FactsAt::new(16, slots.image, self.image.pieces());
-        let mask = match &self.mask {
-            Some(rule) => FactsAt::new(image.end, slots.mask, rule.pieces()),
-            None => FactsAt { end: image.end, ..FactsAt::default() },
-        };
-        let moments = mask.end;
-        (image, mask, moments)
-    }
-
-    fn facts_len(&self, slots: Slots) -> usize {
-        self.ranges_at(slots) + self.ranges_len(slots)
-    }
-
-    fn ranges_at(&self, slots: Slots) -> usize {
-        let (_, _, moments) = self.facts_at(slots);
-        moments + self.moments_len(slots)
-    }
-
-    /// Room for the range of samples of each tile, where a codec needs that.
-    fn ranges_len(&self, slots: Slots) -> usize {
-        let positions = slots.image as usize / self.planes.max(1) as usize + 1;
-        let of_one = usize::from(self.bands) * size_of::<RawMoments>();
-        if self.image.press.needs_ranges() { positions * of_one } else { 0 }
-    }
-}
-
-impl Bench {
-    /// Lengths of the buffers that a bench has.
-    fn buffers(gpu: &Arc<Gpu>, rule: &TileRule, slots: u32) -> Result<Vec<usize>, DeviceError> {
-        let (slots, len) = (slots as usize, rule.tile_len());
-        let stride = len.next_multiple_of(16);
-        let pieces = rule.pieces() as usize;
-        let mut lens = vec![slots * stride + 16];
-        if let Some(encoding) = rule.press.encoding() {
-            lens.push(slots * pieces * pressed_stride(rule.press, len, rule.row_len()));
-            lens.push(encoding.scratch_len(&gpu.memory, slots, pieces, stride)?);
-        }
-        if rule.press.is_nvcomp() {
-            lens.extend(NvcompBench::buffers(gpu, rule.press, slots, len)?);
-        }
-        Ok(lens)
-    }
-
-    fn new(gpu: &Arc<Gpu>, streams: &Streams, rule: TileRule, slots: u32, facts: FactsAt) -> Result<Self, DeviceError> {
-        let (memory, meter) = (&gpu.memory, streams.meter());
-        let mut lens = Self::buffers(gpu, &rule, slots)?.into_iter();
-        let mut next = || memory.buffer(lens.next().unwrap_or(0).max(1), meter);
-        let len = rule.tile_len();
-        let tiles = next()?;
-        let (pressed, scratch) = match rule.press.encoding() {
-            Some(_) => (Some(next()?), Some(next()?)),
-            None => (None, None),
-        };
-        let at = (&tiles, len.next_multiple_of(16));
-        let nvcomp = match rule.press.is_nvcomp() {
-            true => Some(NvcompBench::new(gpu, streams, rule.press, slots as usize, len, at)?),
-            false => None,
-        };
-        Ok(Self {
-            slots,
-            used: 0,
-            stride: len.next_multiple_of(16),
-            pieces: rule.pieces(),
-            pressed_stride: pressed_stride(rule.press, len, rule.row_len()),
-            tiles,
-            pressed,
-            scratch,
-            nvcomp,
-            facts,
-            rule,
-        })
-    }
-
-    fn part<'a>(&self, facts: &'a DeviceBuffer, offset: usize, len: usize) -> Part<'a> {
-        Part { buffer: facts, offset, len: len * self.slots as usize }
-    }
-
-    /// Compresses and packs what the slots hold.
-    fn run(&self, streams: &Streams, facts: &DeviceBuffer, packed: &DeviceBuffer) -> Result<(), DeviceError> {
-        let at = &self.facts;
-        let lens = self.part(facts, at.lens, 4);
-        let sizes = self.part(facts, at.sizes, 4 * self.pieces as usize);
-        let checks = self.part(facts, at.checks, 4);
-        let wrap = self.rule.press.wrap(self.rule.frame);
-        if wrap.adler {
-            encoding::adler(streams, WORK, &self.tiles, self.stride, lens, checks, self.used)?;
-        }
-        let (pressed, pressed_stride, sizes) = match (self.rule.press.encoding(), &self.pressed, &self.nvcomp) {
-            (Some(encoding), Some(pressed), _) => {
-                let spec = &self.rule.spec;
-                let batch = EncodeBatch {
-                    tiles: &self.tiles,
-                    stride: self.stride,
-                    pressed,
-                    pressed_stride: self.pressed_stride,
-                    lens,
-                    sizes,
-                    scratch: self.scratch.as_ref(),
-                    count: self.used,
-                    pieces: self.pieces,
-                    piece_len: self.rule.press.piece_len(self.rule.tile_len()),
-                    effort: self.rule.press.effort(),
-                    row_len: self.rule.row_len(),
-                    pixel_len: (usize::from(spec.samples) * spec.sample.size()).max(1),
-                };
-                encoding.launch(streams, WORK, &batch)?;
-                (pressed, self.pressed_stride, sizes)
-            }
-            (_, _, Some(nvcomp)) => {
-                nvcomp.run(streams, WORK, &self.tiles, lens, sizes, self.used)?;
-                (nvcomp.pressed(), nvcomp.stride(), sizes)
-            }
-            // As they are: the lengths are the sizes.
-            _ => (&self.tiles, self.stride, lens),
-        };
-        let batch = PackBatch {
-            pressed,
-            pressed_stride,
-            packed,
-            lens,
-            sizes,
-            checks: wrap.adler.then_some(checks),
-            wholes: self.part(facts, at.wholes, 4),
-            offsets: self.part(facts, at.offsets, 8),
-            total: Part { buffer: facts, offset: 0, len: 16 },
-            count: self.used,
-            pieces: if self.pressed.is_some() { self.pieces } else { 1 },
-        };
-        encoding::pack(streams, WORK, &wrap, &batch)
-    }
-
-    /// What became of the tiles, as the facts say.
-    fn results(&self, facts: &[u8]) -> Vec<Pressed> {
-        let at = &self.facts;
-        (0..self.used as usize)
-            .map(|slot| {
-                let whole = read_u32(facts, at.wholes + slot * 4);
-                let start = read_u64(facts, at.offsets + slot * 8) as usize;
-                match whole {
-                    0 => Pressed::Nothing,
-                    u32::MAX => Pressed::Refused("its stream did not fit into the room that was made for it".into()),
-                    len => Pressed::At(start..start + len as usize),
-                }
-            })
-            .collect()
-    }
-}
-
-fn read_u32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u32::from_ne_bytes(*raw))
-}
-
-fn read_u64(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u64::from_ne_bytes(*raw))
 }
 
 impl Encoder {

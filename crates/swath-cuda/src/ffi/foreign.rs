@@ -1,0 +1,135 @@
+//! Arrays of others on the device: what DLPack and the CUDA array interface say of them, as rows to be written.
+
+use std::ffi::c_void;
+
+use crate::{
+    error::DeviceError,
+    ffi::{
+        dlpack::{DataType, ManagedTensor, Tensor, VersionedTensor},
+        encoding::DeviceRows,
+    },
+};
+
+/// What the axes of an array of three are; one of two is rows and columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axes {
+    /// Bands, rows, columns.
+    BandFirst,
+    /// Rows, columns, bands.
+    BandLast,
+}
+
+/// An array of someone else on the device.
+#[derive(Debug, Clone)]
+pub struct ForeignArray {
+    /// Its samples.
+    pub rows: DeviceRows,
+    /// Rows, columns and bands.
+    pub shape: [usize; 3],
+    /// What a sample is, where that is known.
+    pub dtype: Option<DataType>,
+}
+
+impl ForeignArray {
+    /// What the CUDA array interface says: `data[0]`, `shape`, `strides` (in bytes; none for C order) and the bytes of a sample.
+    ///
+    /// # Errors
+    /// When the array has not two or three axes.
+    ///
+    /// # Safety
+    /// As [`DeviceRows::new`].
+    pub unsafe fn of_cuda_array(
+        address: u64,
+        shape: &[usize],
+        strides: Option<&[i64]>,
+        sample_len: usize,
+        axes: Axes,
+    ) -> Result<Self, DeviceError> {
+        let dense = c_order(shape, sample_len as i64);
+        let strides = strides.unwrap_or(&dense);
+        let wrong = || DeviceError::Usage(format!("an array of {} axes is no image: two or three are", shape.len()));
+        let ([rows, columns, bands], [row_step, pixel_step, band_step]) = match (shape, strides, axes) {
+            (&[rows, columns], &[down, across], _) => ([rows, columns, 1], [down, across, 0]),
+            (&[bands, rows, columns], &[band, down, across], Axes::BandFirst) => {
+                ([rows, columns, bands], [down, across, band])
+            }
+            (&[rows, columns, bands], &[down, across, band], Axes::BandLast) => {
+                ([rows, columns, bands], [down, across, band])
+            }
+            _ => return Err(wrong()),
+        };
+        // SAFETY: as the caller promises.
+        let samples = unsafe { DeviceRows::new(address, row_step, pixel_step, band_step) };
+        Ok(Self { rows: samples, shape: [rows, columns, bands], dtype: None })
+    }
+
+    /// What a DLPack tensor says (the capsule `dltensor`).
+    ///
+    /// # Errors
+    /// When it is not on a CUDA device, or has not two or three axes.
+    ///
+    /// # Safety
+    /// The tensor is a valid one, and as [`DeviceRows::new`].
+    pub unsafe fn of_dlpack(managed: &ManagedTensor, axes: Axes) -> Result<Self, DeviceError> {
+        // SAFETY: as the caller promises.
+        unsafe { Self::of_tensor(&managed.tensor, axes) }
+    }
+
+    /// What a tensor of DLPack 1.0 says (the capsule `dltensor_versioned`).
+    ///
+    /// # Errors
+    /// As [`ForeignArray::of_dlpack`], and for a major version other than 1.
+    ///
+    /// # Safety
+    /// As [`ForeignArray::of_dlpack`].
+    pub unsafe fn of_dlpack_versioned(managed: &VersionedTensor, axes: Axes) -> Result<Self, DeviceError> {
+        let [major, minor] = managed.version;
+        if major != 1 {
+            return Err(DeviceError::Usage(format!("a tensor of DLPack {major}.{minor} where 1 is known")));
+        }
+        // SAFETY: as the caller promises.
+        unsafe { Self::of_tensor(&managed.tensor, axes) }
+    }
+
+    unsafe fn of_tensor(tensor: &Tensor, axes: Axes) -> Result<Self, DeviceError> {
+        if !tensor.is_on_cuda() {
+            return Err(DeviceError::Usage("the tensor is not on a CUDA device".into()));
+        }
+        let DataType { bits, lanes, .. } = tensor.dtype;
+        if lanes != 1 || bits % 8 != 0 {
+            return Err(DeviceError::Usage(format!("samples of {bits} bits in vectors of {lanes} cannot be written")));
+        }
+        let sample_len = usize::from(bits / 8);
+        // SAFETY: a valid tensor has as many lengths, and strides where it has any, as axes.
+        let (shape, strides) = unsafe { tensor.lengths() };
+        let strides: Option<Vec<i64>> =
+            strides.map(|strides| strides.iter().map(|step| step.wrapping_mul(sample_len as i64)).collect());
+        let shape: Vec<usize> = shape.iter().map(|len| usize::try_from(*len).unwrap_or(0)).collect();
+        // SAFETY: as the caller promises.
+        let array = unsafe { Self::of_cuda_array(tensor.address(), &shape, strides.as_deref(), sample_len, axes) }?;
+        Ok(Self { dtype: Some(tensor.dtype), ..array })
+    }
+
+    /// After the work that this stream (`CUstream`; null is the default stream) was given: what the interface calls `stream`.
+    ///
+    /// # Safety
+    /// As [`DeviceRows::after`].
+    #[must_use]
+    pub unsafe fn after(mut self, stream: *mut c_void) -> Self {
+        // SAFETY: as the caller promises.
+        self.rows = unsafe { self.rows.after(stream) };
+        self
+    }
+}
+
+/// Steps in bytes of an array without gaps.
+fn c_order(shape: &[usize], sample_len: i64) -> Vec<i64> {
+    let mut strides = Vec::with_capacity(shape.len());
+    let mut step = sample_len;
+    for len in shape.iter().rev() {
+        strides.push(step);
+        step = step.wrapping_mul(i64::try_from(*len).unwrap_or(0));
+    }
+    strides.reverse();
+    strides
+}

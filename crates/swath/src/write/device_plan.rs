@@ -1,0 +1,219 @@
+//! A write as a GPU sees it: how tiles are compressed, and how many at a time fit into memory.
+
+use std::sync::Arc;
+
+use swath_codec::host::encode::HostEncoder;
+use swath_cuda::{
+    DeviceError, Gpu,
+    encode::{EncodePlan, LevelRule, Shrinks, Slots},
+    press::{Edge, Press, TileRule, choose_press},
+};
+
+use super::{
+    Shrinks as LevelShrinks,
+    options::{Shape, WriteOptions},
+    outbox::IN_FLIGHT,
+    plan::{LevelPlan, Plan},
+    step::alpha_band,
+};
+use crate::{
+    error::{Error, ErrorKind},
+    schedule::cores,
+};
+
+/// Bytes of tiles that are compressed at a time, where memory allows: enough to fill a large device, and to make a copy of it
+/// worth its while.
+const BATCH: u64 = 64 << 20;
+/// Bytes of rows of a level that are on the device at once, if its tile rows are smaller.
+const LEVEL: u64 = 8 << 20;
+/// Threads that bring bytes to the file, at most.
+const THREADS: usize = 16;
+
+/// The kind of tiles of a level on the device.
+fn tile_rule(level: &LevelPlan, plan: &Plan, press: Press, sparse: bool) -> TileRule {
+    let host = &level.host;
+    TileRule {
+        spec: host.spec().clone(),
+        press,
+        edge: host.edge(),
+        fill: sparse.then(|| plan.fill.clone()),
+        frame: plan.frame > 0 && !matches!(press, Press::Host | Press::Jpeg(_) | Press::Jpeg2000(_)),
+        rows: level.layout.tile_height,
+        native: host.takes_native(),
+        native_swapped: host.takes_swapped(),
+    }
+}
+
+/// What a GPU's tiles of a level can become at most, and how many pieces they have.
+pub(super) fn set_bounds(level: &mut LevelPlan, options: &WriteOptions) {
+    let spec = level.host.spec();
+    let press = choose_press(spec, &options.settings, options.nvcomp).unwrap_or(Press::Host);
+    let rule = |host: &HostEncoder, press: Press, rows: u32| TileRule {
+        spec: host.spec().clone(),
+        press,
+        edge: Edge::Zero,
+        fill: None,
+        frame: true,
+        rows,
+        native: host.takes_native(),
+        native_swapped: false,
+    };
+    let image = rule(&level.host, press, level.layout.tile_height);
+    level.device_whole = image.max_whole() as u64;
+    level.pieces = if press.has_pieces() { image.pieces() } else { 0 };
+    level.device_mask_whole = level
+        .mask
+        .as_ref()
+        .map_or(0, |(layout, host)| rule(host, Press::Deflate(2), layout.tile_height).max_whole() as u64);
+}
+
+/// How the device compresses the tiles of a plan. Where it cannot, the CPU does, of tiles that the device cut.
+pub(super) fn press(
+    gpu: &Gpu,
+    level: &LevelPlan,
+    levels: usize,
+    options: &WriteOptions,
+    notices: &mut Vec<String>,
+) -> Result<Press, DeviceError> {
+    let spec = level.host.spec();
+    let wanted = choose_press(spec, &options.settings, options.nvcomp);
+    let available = wanted.and_then(|press| {
+        match press {
+            Press::PackBits | Press::Jpeg(_) | Press::Jpeg2000(_) if !spec.tiled && levels > 1 => {
+                let reason = "strips of overviews are narrower than those of the image";
+                return Err(DeviceError::Declined(reason.into()));
+            }
+            Press::Jpeg(_) => gpu.has_nvjpeg()?,
+            Press::Jpeg2000(_) => gpu.has_nvjpeg2000()?,
+            Press::NvcompDeflate(_) | Press::NvcompZstd => gpu.has_nvcomp()?,
+            _ => {}
+        }
+        Ok(press)
+    });
+    match available {
+        Ok(press) => Ok(press),
+        Err(DeviceError::Declined(reason)) => {
+            notices.push(format!("tiles are compressed by the CPU: {reason}"));
+            Ok(Press::Host)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The plan of a write, as the device sees it.
+pub(super) fn encode_plan(
+    plan: &Plan,
+    shape: Shape,
+    options: &WriteOptions,
+    shrinks: &[Option<LevelShrinks>],
+    nodata: Option<&[u8]>,
+    press: Press,
+) -> Result<EncodePlan, Error> {
+    let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
+    let mut levels = Vec::new();
+    for (index, level) in plan.levels.iter().enumerate() {
+        let layout = &level.layout;
+        let row = (level.row_len() as u64).max(1);
+        let wanted = (LEVEL / row).clamp(1, u32::MAX.into()) as u32;
+        let rows = wanted.max(layout.tile_height).next_multiple_of(layout.tile_height.max(1));
+        let capacity = rows.saturating_add(super::look_back(plan, index)).min(layout.height.max(1));
+        levels.push(LevelRule {
+            size: (layout.width, layout.height),
+            tile: (layout.tile_width, layout.tile_height),
+            capacity,
+            shrink: shrinks
+                .get(index)
+                .and_then(Option::as_ref)
+                .map(|shrinks| Shrinks { samples: shrinks.samples.clone(), mask: shrinks.mask.clone() }),
+        });
+    }
+    let alpha = alpha_band(&main.layout);
+    let mask = main.mask.as_ref().map(|(layout, host)| TileRule {
+        spec: host.spec().clone(),
+        press: Press::Deflate(2),
+        edge: Edge::Zero,
+        fill: options.sparse.then(|| vec![0]),
+        frame: plan.frame > 0,
+        rows: layout.tile_height,
+        native: false,
+        native_swapped: false,
+    });
+    Ok(EncodePlan {
+        levels,
+        bands: shape.bands,
+        sample: shape.sample,
+        image: tile_rule(main, plan, press, options.sparse),
+        planes: main.grid.planes,
+        mask,
+        alpha: alpha.and_then(|band| u16::try_from(band).ok()),
+        // Nodata counts before alpha.
+        alpha_counts: nodata.is_none(),
+        statistics: plan.statistics.then(|| nodata.map(<[u8]>::to_vec)),
+        replace_nan: options.nan_to_nodata.then(|| nodata.map(<[u8]>::to_vec)).flatten(),
+    })
+}
+
+/// As many slots as memory allows, on the device and on the host.
+pub(super) fn fit(
+    gpu: &Arc<Gpu>,
+    plan: &Plan,
+    encode: &EncodePlan,
+    options: &WriteOptions,
+    budget: u64,
+) -> Result<Slots, Error> {
+    let planes = encode.planes.max(1);
+    let slots = |positions: u32| Slots { image: positions * planes, mask: positions };
+    let tile = (encode.image.max_whole() as u64 * u64::from(planes)).max(1);
+    let positions: u64 =
+        plan.levels.iter().map(|level| u64::from(level.grid.across) * u64::from(level.grid.down)).sum();
+    let across = plan.levels.first().map_or(1, |level| u64::from(level.grid.across));
+    let wished = options.batch.map_or(BATCH / tile, |tile_rows| u64::from(tile_rows.max(1)) * across);
+    let most = wished.clamp(1, positions.clamp(1, 1 << 16)) as u32;
+    let fits = |positions: u32| -> Result<bool, Error> {
+        let device = encode.device_bytes(gpu, slots(positions), true)?;
+        Ok(device <= budget && host_bytes(plan, encode, slots(positions), options) <= options.max_memory as u64)
+    };
+    if !fits(1)? {
+        let required = encode.device_bytes(gpu, slots(1), true)?;
+        let host = host_bytes(plan, encode, slots(1), options);
+        if host > options.max_memory as u64 {
+            return Err(Error::new(ErrorKind::Limit(format!(
+                "writing by way of the GPU takes {host} bytes of host memory, {} are allowed; use smaller tiles or raise \
+                 max_memory",
+                options.max_memory
+            ))));
+        }
+        return Err(DeviceError::Memory {
+            what: "writing one row of tiles".into(),
+            required,
+            available: budget,
+            hint: "; use smaller tiles or a narrower image, or raise max_device_memory",
+        }
+        .into());
+    }
+    // One position fits; the most that do are found by halving.
+    let (mut found, mut too_many) = (1, most.saturating_add(1));
+    while too_many - found > 1 {
+        let middle = found + (too_many - found) / 2;
+        if fits(middle)? { found = middle } else { too_many = middle }
+    }
+    Ok(slots(found))
+}
+
+/// Bytes of host memory that a write by way of a device takes.
+fn host_bytes(plan: &Plan, encode: &EncodePlan, slots: Slots, options: &WriteOptions) -> u64 {
+    let (with_rows, thread) = super::Memory::costs(plan);
+    let tables = with_rows(0);
+    let parcels = encode.parcel_len(slots) as u64 * IN_FLIGHT as u64;
+    // A codec on the host has what it makes of each tile of a batch in memory until its turn comes.
+    let codec = match encode.image.press {
+        Press::Host => thread * threads(options) as u64 + encode.parcel_len(slots) as u64,
+        _ if encode.mask.is_some() => encode.parcel_len(slots) as u64,
+        _ => 0,
+    };
+    tables.saturating_add(parcels).saturating_add(codec)
+}
+
+pub(super) fn threads(options: &WriteOptions) -> usize {
+    options.threads.unwrap_or_else(cores).clamp(1, THREADS)
+}
