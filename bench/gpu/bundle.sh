@@ -3,6 +3,7 @@
 #
 #   bundle.sh [--out DIR] [--no-build] [--no-corpus]   the bundle (default target/gpu-bundle) with its run.sh
 #   bundle.sh --rivals DIR                             the rivals' own folder, with an install.sh (see trips.md)
+#   bundle.sh --rivals2 DIR                            the same with xrspatial, for the write benchmark
 #
 # Environment: PYTHON (with pip), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out where it is not there),
 # SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them).
@@ -16,15 +17,16 @@ python=${PYTHON:-python3}
 limit=$((60 << 20))
 out=$target/gpu-bundle
 rivals=
+which=rivals
 build=yes
 corpus=${SHARED_CORPUS:-../shared/corpus}
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$2; shift ;;
-        --rivals) rivals=$2; shift ;;
+        --rivals | --rivals2) which=${1#--} rivals=$2; shift ;;
         --no-build) build= ;;
         --no-corpus) corpus= ;;
-        *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
@@ -34,6 +36,9 @@ libraries=(nvidia-libnvcomp-cu13==6.0.0.12 nvidia-nvjpeg2k-cu13==0.11.0.51)
 libraries+=(nvidia-nvjpeg==13.0.1.86 nvidia-cufile==1.15.1.6)
 rival_libraries=(nvidia-nvtiff-cu13==0.8.0.82 nvidia-libnvcomp-cu13==5.3.0.16)
 rival_packages=(rasterio==1.5.2 affine==3.0.1 attrs==26.1.0 certifi==2026.10.18 click==8.5.1 pyparsing==3.3.3)
+# What xrspatial's GeoTIFF writer imports, host codecs included; without scipy it only has no cubic overviews.
+rival2_packages=(xarray-spatial==0.10.20 numba==0.68.1 llvmlite==0.50.0 xarray==2026.9.0 pandas==3.1.1)
+rival2_packages+=(python-dateutil==4.0.0 tzdata==2026.6 packaging==26.3 urllib3==2.8.0 deflate==0.9.0 zstandard==0.25.0)
 # The GPU machine's Python.
 for_machine=(--python-version 3.12 --implementation cp --abi cp312 --abi abi3 --abi none)
 for_machine+=(--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64)
@@ -98,28 +103,37 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if [ -n "$rivals" ]; then
-    fetch "$target/wheels/rival-packages" "${rival_packages[@]}"
-    fetch "$target/wheels/rival-libraries" "${rival_libraries[@]}"
+    if [ "$which" = rivals ]; then
+        fetch "$target/wheels/rival-packages" "${rival_packages[@]}"
+        fetch "$target/wheels/rival-libraries" "${rival_libraries[@]}"
+        wheels=$target/wheels/rival-packages
+    else
+        fetch "$target/wheels/rival2-packages" "${rival2_packages[@]}"
+        wheels=$target/wheels/rival2-packages
+    fi
     "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile \
-        --only-binary :all: "${for_machine[@]}" --target "$work/rivals" "$target"/wheels/rival-packages/*.whl
-    extract whole "$target/wheels/rival-libraries" "$work/rivals" libnvtiff.so.0 libnvcomp.so.5
+        --only-binary :all: "${for_machine[@]}" --target "$work/rivals" "$wheels"/*.whl
+    if [ "$which" = rivals ]; then
+        extract whole "$target/wheels/rival-libraries" "$work/rivals" libnvtiff.so.0 libnvcomp.so.5
+        says='import rasterio; print("rasterio", rasterio.__version__, "GDAL", rasterio.__gdal_version__)'
+    else
+        # Tests and symbols are a third of it.
+        find "$work/rivals" -type d -name tests -prune -exec rm -rf {} +
+        strip "$work/rivals/llvmlite/binding/libllvmlite.so"
+        says='import numba, pandas, xarray; print("numba", numba.__version__, "xarray", xarray.__version__)'
+    fi
     rm -rf "$rivals"
     mkdir -p "$rivals"
-    pack "$work/rivals" "$rivals/rivals.tar.xz" .
-    cat >"$rivals/install.sh" <<'SH'
+    pack "$work/rivals" "$rivals/$which.tar.xz" .
+    cat >"$rivals/install.sh" <<SH
 #!/usr/bin/env bash
 # Puts the rivals where run.sh looks for them: install.sh [FOLDER], by default /tmp/rivals.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-to=${1:-/tmp/rivals}
-mkdir -p "$to"
-tar -xJf "$here/rivals.tar.xz" -C "$to" || python3 -m tarfile -e "$here/rivals.tar.xz" "$to"
-python3 - "$to" <<'PY'
-import sys
-sys.path.append(sys.argv[1])
-import rasterio
-print("rasterio", rasterio.__version__, "GDAL", rasterio.__gdal_version__, "in", sys.argv[1])
-PY
+here=\$(cd "\$(dirname "\${BASH_SOURCE[0]}")" && pwd)
+to=\${1:-/tmp/rivals}
+mkdir -p "\$to"
+tar -xJf "\$here/$which.tar.xz" -C "\$to" || python3 -m tarfile -e "\$here/$which.tar.xz" "\$to"
+PYTHONPATH=\$to python3 -c '$says'
 SH
     chmod +x "$rivals/install.sh"
     finish "$rivals"
@@ -149,7 +163,7 @@ if [ -n "$corpus" ] && [ -d "$corpus" ]; then
 else
     echo "no corpus in the bundle" >&2
 fi
-cp "$here"/{run.sh,data.py,rivals.py,report.py,README.md,trips.md} "$out/"
+cp "$here"/{run.sh,data.py,rivals.py,writes.py,report.py,README.md,trips.md} "$out/"
 chmod +x "$out/run.sh"
 glibc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)
 changed=$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo ", with changes")
@@ -157,6 +171,6 @@ changed=$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo ", with changes
     echo "swath: $("$work/bin/swath" --version 2>/dev/null || echo unknown), commit $(git rev-parse HEAD)$changed"
     echo "built: $(date -u +%Y-%m-%dT%H:%MZ), $(rustc --version 2>/dev/null || echo 'no rustc'), glibc $glibc"
     echo "bundled: ${libraries[*]}"
-    echo "rivals meant: ${rival_packages[0]} ${rival_libraries[*]}"
+    echo "rivals meant: ${rival_packages[0]} ${rival_libraries[*]} ${rival2_packages[0]}"
 } >"$out/VERSIONS.txt"
 finish "$out"

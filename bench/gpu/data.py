@@ -76,6 +76,11 @@ def finish(total: int) -> str:
 
 def checksum(array: Any) -> str:
     """The checksum of a numpy or CuPy array (see the top of this file)."""
+    return finish(word_sum(array))
+
+
+def word_sum(array: Any, first: int = 0) -> int:
+    """An array's part of the sum that a checksum is made of, if its words are those from the given one on."""
     xp = np if isinstance(array, np.ndarray) else sys.modules["cupy"]
     flat = xp.ascontiguousarray(array).reshape(-1).view(xp.uint8)
     whole = flat.size // 8 * 8
@@ -84,14 +89,14 @@ def checksum(array: Any) -> str:
     if whole < flat.size:
         tail = np.zeros(8, np.uint8)
         tail[: flat.size - whole] = flat[whole:] if xp is np else flat[whole:].get()
-        total = int(tail.view("<u8")[0]) ^ ((words.size * PLACE) & WORD)
+        total = int(tail.view("<u8")[0]) ^ (((first + words.size) * PLACE) & WORD)
     # A chunk's places are those of the first chunk, moved: they are worked out once.
     step = 1 << 20 if xp is np else 1 << 26
     places = xp.arange(min(step, max(words.size, 1)), dtype=xp.uint64) * xp.uint64(PLACE)
 
     def part(start: int) -> int:
         chunk = words[start : start + step]
-        moved = places[: chunk.size] + xp.uint64((start * PLACE) & WORD)
+        moved = places[: chunk.size] + xp.uint64(((first + start) * PLACE) & WORD)
         return int(xp.bitwise_xor(chunk, moved, out=moved).sum(dtype=xp.uint64))
 
     starts = range(0, words.size, step)
@@ -100,7 +105,7 @@ def checksum(array: Any) -> str:
             total += sum(pool.map(part, starts))
     else:
         total += sum(map(part, starts))
-    return finish(total)
+    return total
 
 
 # --------------------------------------------------------------------------------------------------------------- arrays

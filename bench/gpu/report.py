@@ -3,8 +3,9 @@
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
-reads OUT/tests.json, OUT/sanitizer.json and OUT/contenders.json as far as they are there. Exit status 1 if a test
-failed, the sanitizer found something, or swath gave wrong pixels or none; slowness is reported, never failed.
+reads OUT/tests.json, OUT/sanitizer.json, OUT/contenders.json and OUT/writes.json as far as they are there. Exit
+status 1 if a test failed, the sanitizer found something, swath gave wrong pixels or none, or what it wrote reads back
+wrongly, depends on the batches or took more memory than allowed; slowness is reported, never failed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ COLUMNS = [
 READERS = ("gdal", "gdal-gpu", "nvtiff-file")
 # Those that are given a start (the file in pinned memory) or do less (no predictor, no placing) as well.
 ALL = (*READERS, "nvtiff-pinned", "nvcomp")
+
+# What writing is meant to reach: GB/s of pixels by codec, and for COGs and conversions whatever the codec.
+WRITE_GOALS = {"deflate": 8.0, "zstd": 8.0, "lzw": 5.0, "none": 15.0}
+COG_GOAL, CONVERT_GOAL = 5.0, 4.0
+# Files may be so much larger than GDAL's: with Deflate terrain and reflectance, with any codec classes.
+SIZE_GOALS = {"dem": 1.03, "s2": 1.03, "lc": 1.5}
+WRITE_RIVALS = [("gdal", "GDAL"), ("xrspatial", "xrspatial")]
 
 
 def load(path: Path) -> Any:
@@ -154,18 +162,165 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
     return lines + (["", "## Errors and notices", "", *errors] if errors else [])
 
 
+def compare_writes(writes: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """One entry per way of writing, and the faults of swath."""
+    rows, faults = [], []
+    gdal_of = {row["name"]: row["contenders"].get("gdal") or {} for row in writes["rows"]}
+    for row in writes["rows"]:
+        entry = {**row, "contenders": {name: dict(answer) for name, answer in row["contenders"].items()}}
+        among = entry["contenders"]
+        for answer in among.values():
+            if answer["ok"]:
+                answer["gbs"] = rate(row["pixels_bytes"], answer["seconds"])
+        own = among.get("swath") or {}
+        if own and not own["ok"] and not own.get("late"):
+            faults.append(f"swath writing {row['name']}: {own.get('error')}")
+        for reader, said in own.get("checks", {}).items():
+            if said != "equal" and not said.startswith("not run"):
+                faults.append(f"{row['name']}, {reader}: {said}")
+        if own.get("within") is False:
+            faults.append(f"{row['name']}: more memory than allowed")
+        # GDAL converts its own files only; swath's conversion of swath's is compared with that.
+        gdal = gdal_of.get(row["name"].replace("-own", "-gdal"), {})
+        rates = [rate(row["pixels_bytes"], answer.get("seconds")) for answer in (gdal, among.get("xrspatial") or {})]
+        best = max((each["best"] for each in rates if each), default=None)
+        entry["times_best_rival"] = own["gbs"]["best"] / best if own.get("gbs") and best else None
+        other = gdal.get("file_bytes")
+        entry["size_of_gdal"] = own["file_bytes"] / other if own.get("file_bytes") and other else None
+        goal = WRITE_GOALS[row["codec"]]
+        entry["goal_gbs"] = CONVERT_GOAL if row["task"] == "convert" else COG_GOAL if row["cog"] else goal
+        sized = row["codec"] != "none" if row["kind"] == "lc" else row["codec"] == "deflate"
+        entry["goal_size"] = SIZE_GOALS[row["kind"]] if sized and row["task"] != "convert" else None
+        rows.append(entry)
+    for each in writes["identity"]:
+        if not each["ok"] and not each.get("late"):
+            faults.append(f"{each['name']} is not the same file each time: {each.get('error') or 'the bytes differ'}")
+    for each in writes["cogs"]:
+        said = {key: value for key, value in each.get("checks", {}).items() if value != "equal"}
+        wrong = [f"{key}: {value}" for key, value in said.items() if not value.startswith("not run")]
+        faults += [f"{each['name']}: {why}" for why in ([] if each["ok"] else [each.get("error")]) + wrong]
+    return rows, faults
+
+
+def reached(value: float | None, goal: float | None, most: bool) -> str:
+    """A goal and whether it was reached; most: it is the most that is allowed, not the least."""
+    if goal is None:
+        return "-"
+    sign = f"≤ {goal:.2f}" if most else f"≥ {goal:g}"
+    if value is None:
+        return f"{sign}: ?"
+    return f"{sign}: {'yes' if (value <= goal if most else value >= goal) else '**no**'}"
+
+
+def write_tables(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str]:
+    places = writes["folders"]
+    where = f"Files are in {places['shm']}."
+    if "huge" in places:
+        where = f"Files are in a {places['huge']}, those of rows named shm in {places['shm']}."
+    lines = ["## Writing", "", "GB/s of pixels, best call [median], the first told apart; each to a new file."]
+    lines += [f"Rasters of {writes['size']} x {writes['size']}. {where}", ""]
+    lines += [f"Conversions start from a Deflate GeoTIFF of {writes['converted']}'s."] * ("converted" in writes)
+    speed = [row for row in rows if row["task"] != "memory"]
+    parts = [
+        ("GeoTIFF", [row for row in speed if row["main"] and not row["cog"]]),
+        ("COG with all overviews", [row for row in speed if row["main"] and row["cog"] and row["task"] == "write"]),
+        ("Conversion from file to file", [row for row in speed if row["task"] == "convert"]),
+        ("In plain tmpfs, where new pages are the bound", [row for row in speed if not row["main"]]),
+    ]
+    head = ["row", "MB pixels / file", "swath", "first", *(title for _, title in WRITE_RIVALS), "× best rival", "goal"]
+    head += ["size / GDAL's", "goal"]
+    for title, part in parts:
+        if not part:
+            continue
+        body = []
+        for row in part:
+            own = row["contenders"].get("swath") or {}
+            rates = own.get("gbs")
+            size = figure(own["file_bytes"] / 1e6) if own.get("file_bytes") else "-"
+            swath = f"{figure(rates['best'])} [{figure(rates['median'])}]" if rates else cell(own or None)
+            first = figure(row["pixels_bytes"] / own["first"] / 1e9) if own.get("first") else "-"
+            others = [cell(row["contenders"].get(name)) for name, _ in WRITE_RIVALS]
+            ratio = row["size_of_gdal"]
+            body.append([
+                row["name"], f"{row['pixels_bytes'] / 1e6:.0f} / {size}", swath, first, *others,
+                figure(row["times_best_rival"]), reached(rates and rates["best"], row["goal_gbs"], False),
+                f"{ratio:.3f}" if ratio else "-", reached(ratio, row["goal_size"], True),
+            ])  # fmt: skip
+        lines += ["", f"### {title}", "", *table(head, body)]
+    memory = [row for row in rows if row["task"] == "memory"]
+    if memory:
+        limit, host = (writes[key] >> 20 for key in ("device_limit", "host_limit"))
+        lines += ["", "### With little memory", ""]
+        lines += [f"COGs with {limit} MiB on the device and under {host} MiB on the host.", ""]
+        body = []
+        for row in memory:
+            own = row["contenders"].get("swath") or {}
+            if not own.get("ok"):
+                body.append([row["name"], f"{row['pixels_bytes'] / 1e6:.0f}", cell(own or None), "-", "-", "-", "-"])
+                continue
+            peaks = [f"{size / (1 << 20):.0f}" for size in (own["counters"]["peak_bytes"], own["host_peak_bytes"] or 0)]
+            within = "yes" if own["within"] else "**no**"
+            gbs = figure(own["gbs"]["best"])
+            body.append([row["name"], f"{row['pixels_bytes'] / 1e6:.0f}", gbs, str(own["batches"]), *peaks, within])
+        lines += table(["row", "MB pixels", "GB/s", "batches", "device MiB", "host MiB", "within"], body)
+    return lines
+
+
+def write_remarks(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str]:
+    """What was read back, what is one file whatever the batches, counters, and what failed or was not run."""
+    lines = ["", "### Read back and compared", ""]
+    told: dict[str, list[str]] = {}
+    for each in [row["contenders"].get("swath") or {} for row in rows] + writes["cogs"]:
+        for reader, said in each.get("checks", {}).items():
+            told.setdefault("`swath validate`" if reader == "validate" else reader, []).append(said)
+    for reader, said in told.items():
+        lines.append(f"- {reader}: {said.count('equal')} of {len(said)} right")
+    for each in writes["identity"]:
+        how = ", ".join(f"{file['how']} ({file['batches']})" for file in each.get("files", []))
+        same = "not run" if each.get("late") else "yes" if each["ok"] else "**no**"
+        lines.append(f"- one file of {each['name']} each time: {same}; batches: {how or '-'}")
+    packed = [each["name"] for each in writes["cogs"] if each.get("packed")]
+    if packed:
+        lines.append(f"- brought home for other validators: {', '.join(packed)}")
+    keys = ("batches", "device_tiles", "host_tiles")
+    counted = ("allocations", "downloads", "synchronisations", "launches")
+    body = []
+    for row in rows:
+        own = row["contenders"].get("swath") or {}
+        if own.get("ok"):
+            numbers = [own.get(key) for key in keys] + [own["counters"].get(key) for key in counted]
+            sizes = [own["counters"]["peak_bytes"], own.get("host_peak_bytes") or 0]
+            body.append([row["name"], *map(str, numbers), *(f"{size / (1 << 20):.0f}" for size in sizes)])
+    head = ["row", "batches", "tiles on device", "on host", *counted, "device MiB", "host MiB"]
+    lines += ["", "### Counters of swath's last call", "", *table(head, body)]
+    errors, grouped = [], {}
+    for row in rows:
+        for name, answer in row["contenders"].items():
+            for notice in answer.get("notices") or []:
+                grouped.setdefault((name, f"notes: {notice}"), []).append(row["name"])
+            if not answer["ok"]:
+                grouped.setdefault((name, f"failed or not run: {answer.get('error')}"), []).append(row["name"])
+            if answer.get("device_bytes"):
+                errors.append(f"- {name} on {row['name']} held {answer['device_bytes'] / 1e9:.1f} GB on the device")
+            if answer.get("nvcomp") is False:
+                grouped.setdefault((name, "found no nvCOMP"), []).append(row["name"])
+    for (name, what), which in grouped.items():
+        errors.append(f"- {name} on {', '.join(which)} {what}")
+    return lines + (["", "### Errors, notices and what was not run", "", *errors] if errors else [])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--versions", type=Path)
     args = parser.parse_args()
     tests, sanitizer = load(args.dir / "tests.json"), load(args.dir / "sanitizer.json")
-    contenders = load(args.dir / "contenders.json")
+    contenders, writes = load(args.dir / "contenders.json"), load(args.dir / "writes.json")
     versions = args.versions.read_text().strip().splitlines() if args.versions and args.versions.exists() else []
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     faults: list[str] = []
     lines = ["# GPU results", "", f"{date}", ""]
-    machine = (contenders or {}).get("machine", {})
+    machine = (contenders or writes or {}).get("machine", {})
     if machine:
         names = {"gpu": "GPU", "nvcc": "toolkit", "cpu": "CPU", "cpus": "CPU threads"}
         lines += [f"- {names.get(key, key)}: {' '.join(str(value).split())}" for key, value in machine.items() if value]
@@ -201,9 +356,15 @@ def main() -> int:
         rows, wrong = compare(contenders)
         faults += wrong
         lines += ["", *speed_tables(rows), *remarks(rows)]
+    written: list[dict[str, Any]] = []
+    if writes:
+        written, wrong = compare_writes(writes)
+        faults += wrong
+        lines += ["", *write_tables(written, writes), *write_remarks(written, writes)]
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,
         "sanitizer": sanitizer, "rows": rows, "faults": faults,
+        "writes": {**writes, "rows": written} if writes else None,
     }  # fmt: skip
     if faults:
         lines += ["", "## Faults", "", *(f"- {fault}" for fault in faults)]

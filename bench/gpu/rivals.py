@@ -528,7 +528,7 @@ def output_of(*command: str) -> str:
         return ""
 
 
-def machine(args: argparse.Namespace) -> dict[str, Any]:
+def machine(args: argparse.Namespace, modules: tuple[str, ...]) -> dict[str, Any]:
     """Names and versions of everything that a figure may depend on."""
     found: dict[str, Any] = {"cpus": THREADS, "system": platform.platform(), "python": platform.python_version()}
     model = [line for line in read_or("/proc/cpuinfo", "").splitlines() if line.startswith("model name")]
@@ -538,7 +538,7 @@ def machine(args: argparse.Namespace) -> dict[str, Any]:
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     found["nvcc"] = output_of(nvcc, "--version").split("\n")[-1]
     found["swath_devices"] = output_of(str(args.bin / "swath-gpu"), "devices")
-    for module in ("numpy", "cupy", "torch", "rasterio"):
+    for module in modules:
         code = f"import sys; sys.path.append(sys.argv[1]); import {module} as m; print(m.__version__)"
         found[module] = output_of(sys.executable, "-c", code, str(args.rivals or ""))
     for library in ("libnvcomp.so.6", "libnvcomp.so.5", "libnvtiff.so.0"):
@@ -550,7 +550,8 @@ def run(args: argparse.Namespace) -> int:
     manifest = json.loads(args.manifest.read_text())
     rows = [row["name"] for row in manifest["rows"]]
     args.logs.mkdir(parents=True, exist_ok=True)
-    result: dict[str, Any] = {"machine": machine(args), "manifest": manifest, "repeat": args.repeat, "contenders": {}}
+    facts = machine(args, ("numpy", "cupy", "torch", "rasterio"))
+    result: dict[str, Any] = {"machine": facts, "manifest": manifest, "repeat": args.repeat, "contenders": {}}
     for name in args.only.split(",") if args.only else CONTENDERS:
         started = time.time()
         result["contenders"][name] = contend(name, ["machine"] if name == "ceilings" else rows, args)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
 #
-#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench]
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes]
 #
 # Needs no toolchain and no network. What is missing (python3, CuPy, rivals, compute-sanitizer) is said and left out.
-# SWATH_RUN_SECONDS is another limit for the whole.
-# Rasters are made in $SWATH_BENCH_DIR (default /dev/shm/swath-bench) and removed at the end unless SWATH_BENCH_KEEP=1; those
-# that are there already (their manifest.json is) are used and kept.
-# Exit status 1 if a test failed, the sanitizer found something, or swath read a raster wrongly.
+# SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them.
+# Rasters are made in $SWATH_BENCH_DIR (default /dev/shm/swath-bench) and removed at the end unless SWATH_BENCH_KEEP=1;
+# those that are there already (their manifest.json is) are used and kept. SWATH_BENCH_SIZE is another width and height.
+# Exit status 1 if a test failed, the sanitizer found something, or swath read or wrote a raster wrongly.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -21,18 +21,19 @@ while [ $# -gt 0 ]; do
         --quick) quick=(--quick) ;;
         --rivals) rivals=$2; shift ;;
         --only) only=$2; shift ;;
-        *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
-case $only in '' | tests | bench) ;; *) echo "--only takes tests or bench" >&2; exit 2 ;; esac
+case $only in '' | tests | bench | writes) ;; *) echo "--only takes tests, bench or writes" >&2; exit 2 ;; esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
 whole=${SWATH_RUN_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 540)}
 limits=("$whole" $((whole * 3 / 10)) $((whole / 12)) $((whole / 3)))
+writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-rm -f "$out"/{tests,sanitizer,contenders,results}.json "$out/results.md"
+rm -f "$out"/{tests,sanitizer,contenders,writes,results}.json "$out/results.md" "$out/cogs.tar"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
 [ -n "$python" ] || echo "no python3: the tests run, but there is no benchmark and no report" >&2
@@ -66,11 +67,11 @@ cleanup() {
     [ -z "$maker" ] || kill "$maker" 2>/dev/null
     [ -n "${SWATH_BENCH_KEEP:-}" ] || rm -rf "$bench_dir"
 }
-if [ "$only" != tests ] && [ -f "$bench_dir/manifest.json" ]; then
+if [ "${only:-bench}" = bench ] && [ -f "$bench_dir/manifest.json" ]; then
     say "using the rasters in $bench_dir"
     true &
     maker=$!
-elif [ "$only" != tests ] && [ -n "$python" ]; then
+elif [ "${only:-bench}" = bench ] && [ -n "$python" ]; then
     trap cleanup EXIT
     say "making rasters in $bench_dir"
     timeout "${limits[3]}" "$python" "$here/data.py" --dir "$bench_dir" --swath "$bin/swath" \
@@ -82,7 +83,7 @@ fi
 # ---------------------------------------------------------------------------------------------------------------- tests
 
 tests_status=0
-if [ "$only" != bench ]; then
+if [ "${only:-tests}" = tests ]; then
     say "tests"
     timeout -k 5 "${limits[1]}" "$bin/swath-gpu" test --json "$out/tests.json" ${corpus[@]+"${corpus[@]}"} \
         >"$out/tests.log" 2>&1
@@ -147,8 +148,20 @@ if [ -n "$maker" ]; then
         bench_status=1
     fi
 fi
+writes_status=0
+if [ "${only:-writes}" = writes ] && [ -n "$python" ]; then
+    say "writing"
+    timeout -k 10 $((writing + 30)) "$python" "$here/writes.py" run --dir "$bench_dir-writes" \
+        --out "$out/writes.json" --logs "$out/logs" --cogs "$out/cogs.tar" --bin "$bin" --lib "$lib" \
+        ${quick[@]+"${quick[@]}"} ${SWATH_BENCH_SIZE:+--size "$SWATH_BENCH_SIZE"} ${rivals:+--rivals "$rivals"} \
+        --deadline $(($(date +%s) + writing - 15))
+    writes_status=$?
+    # It unmounts by itself unless it had to be killed.
+    umount "$bench_dir-writes/huge" 2>/dev/null
+    say "writing: exit status $writes_status"
+fi
 [ -n "$python" ] || exit "$tests_status"
 "$python" "$here/report.py" --dir "$out" --versions "$here/VERSIONS.txt"
 report_status=$?
 say "results in $out"
-[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] || exit 1
+[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] || exit 1

@@ -114,7 +114,7 @@ def test_too_little_memory_is_refused_with_both_numbers(swath: Swath, folder: Pa
 @pytest.mark.parametrize("codec", ["none", "packbits", "lzw", "deflate", "zstd"])
 def test_a_cog_written_by_the_gpu_is_valid_and_equal_for_all(swath: Swath, tmp_path: Path, codec: str) -> None:
     out = tmp_path / "out.tif"
-    arguments = ["--cog", "--compress", codec, "--tile", "64", "--device", "cuda", "--stats"]
+    arguments = ["--cog", "--compress", codec, "--tile", "256", "--device", "cuda", "--stats"]
     code, _, said = run(swath, "convert", DEFLATE, out, *arguments, script="async=1 seed=5")
     assert code == 0, said
     assert "0 by the CPU" in said

@@ -25,6 +25,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
     static constexpr u32 LONGEST_PIECE = 65536;
     static constexpr u32 SHORTEST_MATCH = 4;
     static constexpr u32 HEADER = 3;  // of a block
+    static constexpr u32 NO_ROOM = 0xffffffffu;  // a size where something is too short or does not stand as it has to
     // Of the scratch memory the matches have the first part. Each of them covers at least the four bytes that its steps
     // take: literals grow from the beginning of the second part, steps end at its end.
     static constexpr u32 MATCHES = LONGEST_PIECE / SHORTEST_MATCH;
@@ -82,7 +83,8 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         const u64 start = piece * args.piece_len;
         const bool told_well = args.piece_len <= LONGEST_PIECE && args.piece_len != 0 && tile_len <= args.src_stride
             && tile_len <= u64(args.piece_len) * args.pieces;
-        if (!told_well || start >= tile_len) return 0;
+        if (!told_well) return tile_len == 0 ? 0 : NO_ROOM;
+        if (start >= tile_len) return 0;
         const u64 len = min_of(u64(args.piece_len), tile_len - start);
         // Bytes are read sixteen at a time, so the tile's surroundings have to be there too.
         const Span<const u8> tiles(args.src, args.src_len);
@@ -90,9 +92,9 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         const Span<const u8> src = around.part(start, len);
         const Span<u8> dst = Span<u8>(args.dst, args.dst_len).part(item * args.dst_stride, args.dst_stride);
         const Span<u8> scratch = Span<u8>(args.scratch, ~0ull).part(u64(block) * args.scratch_len, args.scratch_len);
-        if (src.len != len || dst.len != args.dst_stride || dst.len < room_for(len)) return 0;
-        if (args.scratch_len < SCRATCH || args.src_stride % 16 != 0) return 0;
-        if (!aligned_to(around.data, 16) || !aligned_to(dst.data, 16) || !aligned_to(scratch.data, 16)) return 0;
+        if (src.len != len || dst.len != args.dst_stride || dst.len < room_for(len)) return NO_ROOM;
+        if (args.scratch_len < SCRATCH || args.src_stride % 16 != 0) return NO_ROOM;
+        if (!aligned_to(around.data, 16) || !aligned_to(dst.data, 16) || !aligned_to(scratch.data, 16)) return NO_ROOM;
 
         const Span<u32> words(reinterpret_cast<u32*>(dst.data), dst.len / 4);
         const bool last = start + len == tile_len;

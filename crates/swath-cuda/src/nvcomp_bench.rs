@@ -14,7 +14,7 @@ use crate::{
         streams::Streams,
     },
     gpu::Gpu,
-    press::Press,
+    press::{Press, pressed_stride},
 };
 
 /// What nvCOMP needs for a batch of tiles.
@@ -25,6 +25,8 @@ pub(crate) struct NvcompBench {
     slots: usize,
     longest: usize,
     temp_len: usize,
+    /// Bytes that a stream may have: what room in the file is kept for.
+    most: usize,
     stride: usize,
     pressed: DeviceBuffer,
     tables: DeviceBuffer,
@@ -83,7 +85,8 @@ impl NvcompBench {
         streams.upload_bytes(0, bytemuck::cast_slice(&inputs), &tables, 0)?;
         streams.upload_bytes(0, bytemuck::cast_slice(&outputs), &tables, slots * 16)?;
         let codec = codec_of(press)?;
-        Ok(Self { gpu: gpu.clone(), codec, slots, longest, temp_len, stride, pressed, tables, temp })
+        let most = pressed_stride(press, longest, 0);
+        Ok(Self { gpu: gpu.clone(), codec, slots, longest, temp_len, most, stride, pressed, tables, temp })
     }
 
     pub(crate) fn pressed(&self) -> &DeviceBuffer {
@@ -124,6 +127,6 @@ impl NvcompBench {
         };
         let nvcomp = self.gpu.nvcomp()?;
         libraries::nvcomp_compress(nvcomp, streams, stream, self.codec, count as usize, self.longest, &batch)?;
-        encoding::words(streams, stream, sizes, output_lens, Some(statuses), count)
+        encoding::words(streams, stream, sizes, output_lens, Some((statuses, self.most)), count)
     }
 }

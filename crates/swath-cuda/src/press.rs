@@ -70,6 +70,26 @@ impl Press {
         matches!(self, Self::Jpeg(_) | Self::Jpeg2000(_))
     }
 
+    /// Streams that a library for pictures works on: a single tile fills a small part of the device, but each has states.
+    pub(crate) fn picture_streams(self) -> usize {
+        match self {
+            Self::Jpeg(_) => 2,
+            Self::Jpeg2000(_) => 8,
+            _ => 0,
+        }
+    }
+
+    /// Device memory that a library for pictures keeps for itself with tiles of so many bytes, as far as that was seen: four
+    /// states of 20 MiB for each stream of nvJPEG, some sixteen times the tile for each of nvJPEG2000.
+    pub(crate) fn picture_memory(self, tile_len: usize) -> usize {
+        let each = match self {
+            Self::Jpeg(_) => 4 * (20 << 20),
+            Self::Jpeg2000(_) => tile_len.saturating_mul(16),
+            _ => 0,
+        };
+        each.saturating_mul(self.picture_streams())
+    }
+
     /// Whether how much is kept of a tile hangs on how far its samples are apart.
     pub(crate) fn needs_ranges(self) -> bool {
         matches!(self, Self::Jpeg2000(Some(_)))

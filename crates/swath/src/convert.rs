@@ -110,9 +110,16 @@ impl Dataset {
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
         let job = Job::new(self, convert, write)?;
-        let rows = job.rows_at_a_time()?;
-        job.run(sink()?, rows)
+        let portions = job.portions()?;
+        job.run(sink()?, portions)
     }
+}
+
+/// Rows that are read at a time: to a device and to the host, 0 where that is not done.
+#[derive(Debug, Clone, Copy)]
+struct Portions {
+    device: u32,
+    host: u32,
 }
 
 /// On which side of the rows on a device something failed: only a read can be tried again.
@@ -221,9 +228,8 @@ impl<'a> Job<'a> {
         })
     }
 
-    fn run(self, sink: Box<dyn Sink>, rows: u32) -> Result<Converted, Error> {
-        let row = self.row_len();
-        let taken = if self.stays_on_device() { 0 } else { row * u64::from(rows) };
+    fn run(self, sink: Box<dyn Sink>, portions: Portions) -> Result<Converted, Error> {
+        let taken = self.row_len() * u64::from(portions.host);
         let left = (self.write.max_memory as u64).saturating_sub(taken);
         let options = self.write.clone().with_max_memory(usize::try_from(left).unwrap_or(usize::MAX));
         let mode = self.write.device.mode.unwrap_or_default();
@@ -234,23 +240,23 @@ impl<'a> Job<'a> {
         };
         let mut writer = Writer::to_sink(sink, self.shape, &self.metadata, &options)?;
         let mut report = DeviceReport::default();
-        // Samples that the CPU changes, and colours that it works out, go by way of the host.
-        let stays = self.cast.is_nothing() && self.color == ColorView::Stored;
-        let mut on_device = mode != Mode::Cpu && stays;
-        if mode != Mode::Cpu && !stays {
+        let mut on_device = portions.device > 0 && writer.is_on_device();
+        if mode != Mode::Cpu && portions.device == 0 {
             report.notices.push("samples are converted by the CPU on their way".into());
         }
         let mut source = Vec::new();
         let mut target = Vec::new();
         let mut y = 0;
-        // Reads end where tiles of the source end, so that none is decoded twice.
-        let mut next = {
-            let into = self.window.y % self.tile_height.max(1);
-            rows.saturating_sub(into).max(1)
-        };
         while y < self.window.height {
-            let count = next.min(self.window.height - y);
-            next = rows;
+            let rows = match (on_device, portions) {
+                (true, Portions { device, .. }) => device,
+                // Nothing was set aside for it; this says how much that is.
+                (false, Portions { host: 0, .. }) => self.rows_at_a_time()?,
+                (false, Portions { host, .. }) => host,
+            };
+            // Reads end where tiles of the source end, so that none is decoded twice.
+            let into = if y == 0 { self.window.y % self.tile_height.max(1) } else { 0 };
+            let count = rows.saturating_sub(into).max(1).min(self.window.height - y);
             let window = Window::new(self.window.x, self.window.y + y, self.window.width, count);
             let mut read = ReadOptions::default()
                 .with_window(window)
@@ -274,6 +280,7 @@ impl<'a> Job<'a> {
                     Err(Passing::Read(error)) if mode == Mode::Auto && error.is_about_device() => {
                         on_device = false;
                         report.notices.push(format!("the CPU reads: {error}"));
+                        continue;
                     }
                     Err(Passing::Read(error) | Passing::Write(error)) => return Err(error),
                     Ok(()) => {
@@ -311,6 +318,9 @@ impl<'a> Job<'a> {
         }
         let mut written = writer.finish()?;
         if mode != Mode::Cpu {
+            if portions.device == 0 {
+                report.add(&self.dataset.device_report());
+            }
             report.add(&written.device);
             written.device = report;
         }
@@ -325,7 +335,8 @@ impl<'a> Job<'a> {
             read = read.with_gpu(gpu.clone());
         }
         if let Some(bytes) = device.max_memory {
-            read = read.with_max_device_memory(bytes / 3);
+            // A mask is read while its samples are there.
+            read = read.with_max_device_memory(bytes / if self.masked { 6 } else { 3 });
         }
         read
     }
@@ -357,6 +368,17 @@ impl<'a> Job<'a> {
         mode != Mode::Cpu && self.cast.is_nothing() && self.color == ColorView::Stored
     }
 
+    /// How many rows are read at a time. Where the CPU may have to take over, memory is set aside for it, if there is any.
+    fn portions(&self) -> Result<Portions, Error> {
+        let stays = self.stays_on_device();
+        let host = match self.write.device.mode.unwrap_or_default() {
+            Mode::Cuda if stays => 0,
+            Mode::Auto if stays => self.rows_at_a_time().unwrap_or(0),
+            _ => self.rows_at_a_time()?,
+        };
+        Ok(Portions { device: if stays { self.device_rows() } else { 0 }, host })
+    }
+
     /// Rows that are read to a device at a time: whole tile rows of the source.
     fn device_rows(&self) -> u32 {
         let row = (u64::from(self.window.width)
@@ -378,9 +400,6 @@ impl<'a> Job<'a> {
 
     /// Whole tile rows of the source, about as many bytes as suits all threads; fewer rows where the writer leaves no room.
     fn rows_at_a_time(&self) -> Result<u32, Error> {
-        if self.stays_on_device() {
-            return Ok(self.device_rows());
-        }
         let row = self.row_len().max(1);
         let tile_row = row.saturating_mul(self.tile_height.into());
         let budget = self.write.max_memory as u64;

@@ -76,12 +76,12 @@ impl Error {
         matches!(*self.kind, ErrorKind::Device(_))
     }
 
-    /// Adds what an outer layer knows about the place.
     /// Whether it is a GPU, or memory that only a GPU asks for, that stands in the way.
     pub(crate) fn is_about_device(&self) -> bool {
         matches!(*self.kind, ErrorKind::Device(_) | ErrorKind::Limit(_))
     }
 
+    /// Adds what an outer layer knows about the place.
     pub(crate) fn at(mut self, outer: &Place) -> Self {
         self.place = std::mem::take(&mut self.place).or(outer);
         self

@@ -39,8 +39,6 @@ use crate::{
 /// The stream that everything runs on, and the one that bytes leave by.
 const WORK: usize = 0;
 const LEAVE: usize = 1;
-/// Streams that a library for pictures works on: a single tile fills a small part of the device.
-const PICTURE_STREAMS: usize = 8;
 
 /// Rows of one level, and how the next is made of them.
 #[derive(Debug)]
@@ -81,6 +79,7 @@ pub struct Pending {
 pub struct Encoder {
     gpu: Arc<Gpu>,
     plan: EncodePlan,
+    /// Before the buffers, which its work uses until it is waited for at the end.
     streams: Streams,
     meter: Arc<Meter>,
     levels: Vec<Level>,
@@ -108,7 +107,7 @@ impl Encoder {
     pub fn new(gpu: &Arc<Gpu>, plan: EncodePlan, slots: Slots, host_rows: bool) -> Result<Self, DeviceError> {
         let meter = Arc::new(Meter::default());
         let memory = &gpu.memory;
-        let count = if plan.image.press.is_picture() { LEAVE + PICTURE_STREAMS } else { LEAVE + 1 };
+        let count = LEAVE + plan.image.press.picture_streams().max(1);
         let streams = Streams::new(memory.clone(), meter.clone(), count)?;
         let mut levels = Vec::new();
         for rule in &plan.levels {
@@ -497,7 +496,7 @@ impl Encoder {
             Some(start) => (0..lens.len()).map(|slot| self.range_of(facts, start, slot)).collect(),
             None => Vec::new(),
         };
-        let over = LEAVE..LEAVE + PICTURE_STREAMS;
+        let over = LEAVE..LEAVE + bench.rule.press.picture_streams().max(1);
         pictures::encode(&self.streams, over, &bench.rule, &bench.tiles, bench.stride, &lens, &ranges)
     }
 
@@ -565,7 +564,7 @@ impl Encoder {
     /// # Errors
     /// When the device failed.
     pub fn settle(&self) -> Result<(), DeviceError> {
-        self.streams.mark(WORK)?.poll()
+        self.streams.settle()
     }
 
     /// What the write cost so far.

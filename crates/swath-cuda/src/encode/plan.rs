@@ -153,6 +153,7 @@ impl EncodePlan {
                 add(len);
             }
         }
+        add(self.image.press.picture_memory(self.image.tile_len()));
         add(self.facts_len(slots));
         for _ in 0..PARCELS {
             add(self.parcel_len(slots));

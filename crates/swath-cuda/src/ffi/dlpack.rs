@@ -47,6 +47,11 @@ impl Tensor {
         matches!(self.device.kind, CUDA | CUDA_MANAGED)
     }
 
+    /// The device it is on.
+    pub(super) fn ordinal(&self) -> i32 {
+        self.device.ordinal
+    }
+
     /// Where its first sample is.
     pub(super) fn address(&self) -> u64 {
         (self.data as u64).wrapping_add(self.offset)

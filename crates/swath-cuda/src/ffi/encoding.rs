@@ -46,6 +46,8 @@ pub struct DeviceRows {
     pixel_step: i64,
     band_step: i64,
     keeps: Option<DeviceBuffer>,
+    /// Rows, columns and bands that there are, and the bytes of a sample, where that is known.
+    bounds: Option<([u32; 3], usize)>,
     /// A stream of someone else that has work on the samples under way.
     after: Option<Foreign>,
 }
@@ -66,7 +68,7 @@ impl DeviceRows {
     /// Every sample of the rows that are handed in with this lies in live memory of the device, of the context that they are
     /// handed to, until the call that takes them returns.
     pub unsafe fn new(address: u64, row_step: i64, pixel_step: i64, band_step: i64) -> Self {
-        Self { address, row_step, pixel_step, band_step, keeps: None, after: None }
+        Self { address, row_step, pixel_step, band_step, keeps: None, bounds: None, after: None }
     }
 
     /// Rows in a buffer of ours: the bytes from row to row, from pixel to pixel and from band to band, and how many there are
@@ -85,7 +87,8 @@ impl DeviceRows {
         });
         let address = buffer.part(0, reach.unwrap_or(usize::MAX))?;
         let [row_step, pixel_step, band_step] = steps.map(|step| step as i64);
-        Ok(Self { address, row_step, pixel_step, band_step, keeps: Some(buffer.clone()), after: None })
+        let (keeps, bounds) = (Some(buffer.clone()), Some((counts, sample_len)));
+        Ok(Self { address, row_step, pixel_step, band_step, keeps, bounds, after: None })
     }
 
     /// After the work that this stream (`CUstream`; null is the default stream) was given until the rows are taken. Without it
@@ -102,7 +105,9 @@ impl DeviceRows {
     /// The same from row `row` on.
     pub(crate) fn at_row(&self, row: u32) -> Self {
         let offset = self.row_step.wrapping_mul(row.into());
-        Self { address: self.address.wrapping_add_signed(offset), ..self.clone() }
+        let less = |([rows, columns, bands], len): ([u32; 3], usize)| ([rows.saturating_sub(row), columns, bands], len);
+        let (address, bounds) = (self.address.wrapping_add_signed(offset), self.bounds.map(less));
+        Self { address, bounds, ..self.clone() }
     }
 }
 
@@ -129,6 +134,12 @@ pub(crate) fn take(streams: &Streams, stream: usize, source: &DeviceRows, take: 
     let bands = u32::from(take.first_band) + u32::from(take.bands);
     if take.count > ring.capacity || bands > u32::from(ring.bands) {
         return Err(DeviceError::Usage("more rows or bands are taken than the ring holds".into()));
+    }
+    let wanted = [take.count, ring.width, take.bands.into()];
+    if let Some((counts, sample_len)) = source.bounds
+        && (sample_len != ring.sample_len || counts.iter().zip(wanted).any(|(there, wanted)| *there < wanted))
+    {
+        return Err(DeviceError::Usage(format!("rows of {wanted:?} are taken where {counts:?} are")));
     }
     if let Some(Foreign(other)) = source.after {
         // SAFETY: alive, as who made the rows promised.
@@ -619,17 +630,21 @@ struct WordsArgs {
     wide: u64,
     status: u64,
     count: u64,
+    most: u64,
 }
 
-/// Lengths of tiles for a library, or, with the statuses of what it made of them, the sizes of its streams for us.
+/// Lengths of tiles for a library, or, with the statuses of what it made of them and the most that a stream may have, the sizes
+/// of its streams for us.
 pub(crate) fn words(
     streams: &Streams,
     stream: usize,
     narrow: Part<'_>,
     wide: Part<'_>,
-    status: Option<Part<'_>>,
+    status: Option<(Part<'_>, usize)>,
     count: u32,
 ) -> Result<(), DeviceError> {
+    let most = status.map_or(0, |(_, most)| most as u64);
+    let status = status.map(|(status, _)| status);
     let need = u64::from(count) * 4;
     has("lengths", narrow.len as u64, need)?;
     has("lengths for a library", wide.len as u64, need * 2)?;
@@ -643,6 +658,7 @@ pub(crate) fn words(
         wide: wide.address()?,
         status: status.as_ref().map_or(Ok(0), Part::address)?,
         count: count.into(),
+        most,
     };
     let blocks = count.div_ceil(function.threads).clamp(1, function.resident);
     let mut buffers = vec![narrow.buffer, wide.buffer];

@@ -26,8 +26,12 @@ pub struct ForeignArray {
     pub rows: DeviceRows,
     /// Rows, columns and bands.
     pub shape: [usize; 3],
+    /// Bytes of a sample.
+    pub sample_len: usize,
     /// What a sample is, where that is known.
     pub dtype: Option<DataType>,
+    /// The device it is on, as CUDA counts, where that is known.
+    pub ordinal: Option<i32>,
 }
 
 impl ForeignArray {
@@ -60,7 +64,7 @@ impl ForeignArray {
         };
         // SAFETY: as the caller promises.
         let samples = unsafe { DeviceRows::new(address, row_step, pixel_step, band_step) };
-        Ok(Self { rows: samples, shape: [rows, columns, bands], dtype: None })
+        Ok(Self { rows: samples, shape: [rows, columns, bands], sample_len, dtype: None, ordinal: None })
     }
 
     /// What a DLPack tensor says (the capsule `dltensor`).
@@ -107,7 +111,7 @@ impl ForeignArray {
         let shape: Vec<usize> = shape.iter().map(|len| usize::try_from(*len).unwrap_or(0)).collect();
         // SAFETY: as the caller promises.
         let array = unsafe { Self::of_cuda_array(tensor.address(), &shape, strides.as_deref(), sample_len, axes) }?;
-        Ok(Self { dtype: Some(tensor.dtype), ..array })
+        Ok(Self { dtype: Some(tensor.dtype), ordinal: Some(tensor.ordinal()), ..array })
     }
 
     /// After the work that this stream (`CUstream`; null is the default stream) was given: what the interface calls `stream`.

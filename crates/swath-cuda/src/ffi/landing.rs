@@ -65,6 +65,10 @@ impl PinnedBuffer {
         let pinned = match found {
             Some(pinned) => pinned,
             None => {
+                // Of another size: nobody is likely to want them again.
+                let others = std::mem::take(&mut *lock(&memory.large));
+                // SAFETY: nobody holds them, and they were allocated in this context.
+                unsafe { { others }.clear(&memory.context) };
                 let len = super::memory::rounded(len);
                 let address = memory.context.allocate_host(len)?;
                 // SAFETY: the memory was allocated with this length and is nobody else's; the driver does not promise what

@@ -133,9 +133,19 @@ impl Streams {
         self.wait(stream, &mark)
     }
 
-    /// Copies bytes of a buffer to the host after all that was given to stream 0, and waits for that stream alone.
+    /// Copies bytes of a buffer to the host after all that was given to stream 0, and waits for that stream alone. What its
+    /// work named is let go: whoever calls this owns what other streams work on.
     pub(crate) fn fetch(&self, from: &DeviceBuffer, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
-        self.download(from, offset, to)
+        self.download(from, offset, to)?;
+        lock(&self.kept).clear();
+        Ok(())
+    }
+
+    /// Sleeps until stream 0 has done all that it was given, and lets go of what that named; as [`Streams::fetch`].
+    pub(crate) fn settle(&self) -> Result<(), DeviceError> {
+        self.mark(0)?.poll()?;
+        lock(&self.kept).clear();
+        Ok(())
     }
 
     /// The driver's handle of a stream, for libraries.

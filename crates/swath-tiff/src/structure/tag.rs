@@ -204,6 +204,7 @@ pub fn name(tag: u16) -> Option<&'static str> {
         42112 => "GDAL_METADATA",
         42113 => "GDAL_NODATA",
         50674 => "LercParameters",
+        65273 => "SwathPieces",
         50706 => "DNGVersion",
         50838 => "IJMetadataByteCounts",
         50839 => "IJMetadata",

@@ -337,7 +337,9 @@ impl DeviceSide {
                         && let (Some(list), Some(sizes)) = (self.pieces.get_mut(segment.level), pieces.next())
                     {
                         let whole = matches!(found, Pressed::At(_));
-                        list.extend(sizes.iter().map(|size| if whole { *size } else { 0 }));
+                        // Strips of an overview are narrower, and have fewer pieces than there is room for.
+                        let sizes = sizes.iter().take(level.pieces as usize);
+                        list.extend(sizes.map(|size| if whole { *size } else { 0 }));
                     }
                     let number = position * u64::from(level.parts()) + u64::from(part);
                     let statistics = if part == 0 { statistics } else { &[] };
@@ -454,7 +456,7 @@ impl DeviceSide {
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         self.advance()?;
         self.flush()?;
-        self.outbox.drain()
+        self.outbox.drain().inspect_err(|_| self.broken = true)
     }
 
     /// What it did, and what that cost.
@@ -503,7 +505,7 @@ impl DeviceSide {
                         _ => Vec::new(),
                     };
                     if let Some(list) = self.pieces.get_mut(segment.level).filter(|_| !mask) {
-                        list.extend(std::iter::repeat_n(0, self.encoder.pieces() as usize));
+                        list.extend(std::iter::repeat_n(0, level.pieces as usize));
                     }
                     tiles.push(Tile { level: segment.level, number, what: What::Whole(bytes), moments });
                 }

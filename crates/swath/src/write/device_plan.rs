@@ -76,7 +76,15 @@ pub(super) fn press(
     notices: &mut Vec<String>,
 ) -> Result<Press, DeviceError> {
     let spec = level.host.spec();
-    let wanted = choose_press(spec, &options.settings, options.nvcomp);
+    let nvcomp = options.nvcomp
+        && match gpu.has_nvcomp() {
+            Ok(()) => true,
+            Err(reason) => {
+                notices.push(format!("tiles are compressed by kernels of ours: {reason}"));
+                false
+            }
+        };
+    let wanted = choose_press(spec, &options.settings, nvcomp);
     let available = wanted.and_then(|press| {
         match press {
             Press::PackBits | Press::Jpeg(_) | Press::Jpeg2000(_) if !spec.tiled && levels > 1 => {
@@ -85,7 +93,6 @@ pub(super) fn press(
             }
             Press::Jpeg(_) => gpu.has_nvjpeg()?,
             Press::Jpeg2000(_) => gpu.has_nvjpeg2000()?,
-            Press::NvcompDeflate(_) | Press::NvcompZstd => gpu.has_nvcomp()?,
             _ => {}
         }
         Ok(press)
@@ -208,6 +215,10 @@ fn host_bytes(plan: &Plan, encode: &EncodePlan, slots: Slots, options: &WriteOpt
     // A codec on the host has what it makes of each tile of a batch in memory until its turn comes.
     let codec = match encode.image.press {
         Press::Host => thread * threads(options) as u64 + encode.parcel_len(slots) as u64,
+        // Their streams come in host memory as they are.
+        Press::Jpeg(_) | Press::Jpeg2000(_) => {
+            (encode.image.max_whole() as u64).saturating_mul(slots.image.into()).saturating_mul(IN_FLIGHT as u64 + 1)
+        }
         _ if encode.mask.is_some() => encode.parcel_len(slots) as u64,
         _ => 0,
     };

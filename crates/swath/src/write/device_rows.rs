@@ -33,6 +33,7 @@ pub struct DeviceSamples<'a> {
     sample: SampleType,
     mask: Option<DeviceRows>,
     gpu: Option<&'a Arc<Gpu>>,
+    ordinal: Option<i32>,
 }
 
 impl<'a> DeviceSamples<'a> {
@@ -56,6 +57,7 @@ impl<'a> DeviceSamples<'a> {
             sample: raster.sample(),
             mask: None,
             gpu: Some(raster.gpu()),
+            ordinal: None,
         })
     }
 
@@ -64,7 +66,10 @@ impl<'a> DeviceSamples<'a> {
     /// # Errors
     /// When there are more rows, columns or bands than a file can have, or its samples are of another type.
     pub fn of_array(array: ForeignArray, sample: SampleType) -> Result<Self, Error> {
-        let ForeignArray { rows, shape, dtype, .. } = array;
+        let ForeignArray { rows, shape, sample_len, dtype, ordinal, .. } = array;
+        if sample_len != sample.size() {
+            return Err(Error::usage(format!("samples of {sample_len} bytes are no {sample}")));
+        }
         if let Some(dtype) = dtype
             && dlpack_type(sample).ok() != Some(dtype)
         {
@@ -80,6 +85,7 @@ impl<'a> DeviceSamples<'a> {
             sample,
             mask: None,
             gpu: None,
+            ordinal,
         })
     }
 
@@ -117,6 +123,14 @@ impl Writer {
                 samples.bands, samples.width, samples.sample
             )));
         }
+        if let Some(device) = &self.device {
+            let gpu = device.encoder.gpu();
+            let other = samples.gpu.is_some_and(|other| !Arc::ptr_eq(gpu, other))
+                || samples.ordinal.is_some_and(|ordinal| ordinal != gpu.facts().ordinal);
+            if other {
+                return Err(Error::usage("the samples are on another GPU than the one that writes"));
+            }
+        }
         let left = height - self.rows();
         if samples.count > left {
             let count = samples.count;
@@ -138,10 +152,6 @@ impl Writer {
     pub(super) fn take_device(&mut self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
         let mut taken = 0;
         if let Some(mut device) = self.device.take() {
-            if samples.gpu.is_some_and(|gpu| !Arc::ptr_eq(gpu, device.encoder.gpu())) {
-                self.device = Some(device);
-                return Err(Error::usage("the raster is on another GPU than the one that writes"));
-            }
             let incoming = Incoming::Device(&samples.rows, samples.mask.as_ref());
             let result = device.push(incoming, samples.count, &mut taken);
             self.settle_device(device, result)?;
@@ -220,6 +230,12 @@ impl Writer {
         let row = device.rows();
         let notice = format!("from row {row} on the CPU writes: {failure}");
         let left = device.step_down(failure)?;
+        // As much of the CPU's work at a time as memory allows; at the least, what the rows that are there ask for.
+        if let Ok(memory) = super::Memory::fit(&self.plan, &self.options) {
+            (self.threads, self.batch) = (memory.threads, memory.batch);
+        } else {
+            self.threads = 1;
+        }
         for (index, (level, left)) in self.levels.iter_mut().zip(left).enumerate() {
             let planes = super::store_planes(&self.plan, index);
             let capacity = super::capacity(&self.plan, index, self.batch);

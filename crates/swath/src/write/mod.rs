@@ -279,6 +279,11 @@ impl Writer {
         }
     }
 
+    /// Whether a GPU makes the tiles, as things stand.
+    pub(crate) fn is_on_device(&self) -> bool {
+        self.device.is_some()
+    }
+
     /// What GPUs did for this write so far, and what they were asked for and did not do.
     pub fn device_report(&self) -> DeviceReport {
         let mut report = self.report.clone();
@@ -390,12 +395,12 @@ impl Writer {
     /// # Errors
     /// When rows are missing, or the file cannot be completed.
     pub fn finish(self) -> Result<Written, Error> {
+        if self.failed {
+            return Err(Error::usage("the file cannot be completed after an error"));
+        }
         let (rows, height) = (self.rows(), self.shape.height);
         if rows != height || self.tiles.is_some() {
             return Err(Error::usage(format!("{rows} of {height} rows were pushed")));
-        }
-        if self.failed {
-            return Err(Error::usage("the file cannot be completed after an error"));
         }
         let name: std::sync::Arc<str> = self.sink.0.name().into();
         self.complete().map_err(|error| error.in_source(&name))

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     ops::Range,
+    panic::AssertUnwindSafe,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
@@ -68,14 +69,20 @@ pub(super) struct Parcel {
 enum Job {
     Land(Parcel),
     Write { batch: Arc<Carried>, range: Range<usize>, to: To },
-    Tile { batch: Option<Arc<Carried>>, tile: Tile },
+    Tile { batch: Arc<Carried>, tile: Tile },
 }
 
-/// Bytes in pinned memory; once nobody needs them the next batch may come.
+/// A batch, with its bytes in pinned memory where it has any; once nobody needs it the next may come.
 #[derive(Debug)]
 struct Carried {
-    landed: Landed,
+    landed: Option<Landed>,
     shared: Arc<Shared>,
+}
+
+impl Carried {
+    fn bytes(&self) -> &[u8] {
+        self.landed.as_ref().map_or(&[], Landed::bytes)
+    }
 }
 
 impl Drop for Carried {
@@ -92,7 +99,20 @@ struct State {
     active: usize,
     in_flight: usize,
     failure: Option<Error>,
+    /// Whether anything has failed, told or not.
+    failed: bool,
     closed: bool,
+}
+
+impl State {
+    /// What became of everything so far.
+    fn outcome(&mut self) -> Result<(), Error> {
+        match (self.failure.take(), self.failed) {
+            (Some(failure), _) => Err(failure),
+            (None, true) => Err(Error::usage("tiles that came before could not be written")),
+            (None, false) => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -155,17 +175,15 @@ impl Outbox {
     /// When one before could not be written.
     pub(super) fn wait_for_room(&self) -> Result<(), Error> {
         let mut state = self.shared.lock();
-        while state.in_flight >= IN_FLIGHT && state.failure.is_none() {
+        while state.in_flight >= IN_FLIGHT && !state.failed {
             state = self.shared.wait(state);
         }
-        state.failure.take().map_or(Ok(()), Err)
+        state.outcome()
     }
 
     /// Takes a batch.
     pub(super) fn send(&self, parcel: Parcel) {
-        if parcel.landing.is_some() {
-            self.shared.lock().in_flight += 1;
-        }
+        self.shared.lock().in_flight += 1;
         self.shared.push([Job::Land(parcel)]);
     }
 
@@ -180,10 +198,10 @@ impl Outbox {
     /// When something could not be written.
     pub(super) fn drain(&self) -> Result<(), Error> {
         let mut state = self.shared.lock();
-        while (!state.jobs.is_empty() || state.active > 0) && state.failure.is_none() {
+        while (!state.jobs.is_empty() || state.active > 0) && !state.failed {
             state = self.shared.wait(state);
         }
-        state.failure.take().map_or(Ok(()), Err)
+        state.outcome()
     }
 }
 
@@ -224,13 +242,16 @@ fn work(shared: &Arc<Shared>) {
                 }
             }
         };
-        let result = run(shared, job, &mut tools);
+        // A thread that is gone would be waited for for ever.
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(shared, job, &mut tools)))
+            .unwrap_or_else(|_| Err(Error::usage("a thread that writes has failed; this is a fault in swath")));
         let abandoned = {
             let mut state = shared.lock();
             state.active -= 1;
             match result {
                 Ok(()) => VecDeque::new(),
                 Err(error) => {
+                    state.failed = true;
                     state.failure.get_or_insert(error);
                     std::mem::take(&mut state.jobs)
                 }
@@ -252,7 +273,7 @@ fn run(shared: &Arc<Shared>, job: Job, tools: &mut Tools) -> Result<(), Error> {
     match job {
         Job::Land(parcel) => land(shared, parcel),
         Job::Write { batch, range, to } => {
-            let bytes = batch.landed.bytes().get(range).unwrap_or_default();
+            let bytes = batch.bytes().get(range).unwrap_or_default();
             match to {
                 To::File(offset) => shared.sink.0.write_at(offset, bytes)?,
                 To::Level(level, offset) => {
@@ -263,10 +284,7 @@ fn run(shared: &Arc<Shared>, job: Job, tools: &mut Tools) -> Result<(), Error> {
             }
             Ok(())
         }
-        Job::Tile { batch, tile } => {
-            let landed = batch.as_ref().map_or(&[][..], |batch| batch.landed.bytes());
-            put(shared, landed, tile, tools)
-        }
+        Job::Tile { batch, tile } => put(shared, batch.bytes(), tile, tools),
     }
 }
 
@@ -279,10 +297,9 @@ fn land(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
             return Err(error.during("bringing compressed tiles to the host").into());
         }
     };
-    let batch = landed.map(|landed| Arc::new(Carried { landed, shared: shared.clone() }));
+    let batch = Arc::new(Carried { landed, shared: shared.clone() });
     let mut jobs = Vec::new();
     for Move { range, to } in parcel.moves {
-        let Some(batch) = &batch else { continue };
         let To::File(offset) = to else {
             jobs.push(Job::Write { batch: batch.clone(), range, to });
             continue;

@@ -145,6 +145,24 @@ fn both(fake: &Fake, gpu: &Arc<Gpu>, case: &WriteCase, cpu: &Arc<[u8]>, way: Way
     (cuda, stepped_down)
 }
 
+#[test]
+fn a_push_after_a_push_keeps_nothing_of_the_first() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        let options = WriteOptions::default().with_compression(Compression::Lzw).with_blocks(Blocks::Tiles(64, 64));
+        let case = written::large(shape(512, 4096, 1, SampleType::F32), options, "");
+        let peaks: Vec<u64> = [4096, 128]
+            .map(|rows| {
+                gpu.trim();
+                fake.script("");
+                case.write(&case.on(gpu, Mode::Cuda), Way::Device(rows, Interleave::Band), gpu).unwrap();
+                fake.count("peak_bytes")
+            })
+            .to_vec();
+        assert!(peaks[1] + (4 << 20) < peaks[0], "eight megabytes of rows at once, then a quarter of one: {peaks:?}");
+    });
+}
+
 fn every(key: &str, counts: &[&str], extra: &str, at_least: u32) {
     let Some(fake) = driver::fake() else { return };
     let options = WriteOptions::cog().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(32, 32));
@@ -280,6 +298,20 @@ fn conversions_stay_on_the_device() {
         assert!(report.notices.is_empty() && report.host_tiles == 0, "{report:?}");
         // What leaves the device is the file and facts about it, not the pixels.
         assert!(report.counters.downloaded_bytes < file.len() as u64 * 2 + (1 << 18), "{report:?}");
+        // Rows that were written do not stay on the device: many reads take no more of it than few.
+        let limit = 40 << 20;
+        gpu.trim();
+        fake.script("async=1 seed=7");
+        let plain = WriteOptions::default().with_compression(Compression::None);
+        let narrow = plain.clone().with_device(Mode::Cuda).with_gpu(gpu.clone()).with_max_device_memory(limit);
+        let tall = written::large(shape(500, 50_000, 1, SampleType::U16), plain, "0");
+        let (source, _) = tall.write(&tall.options, Way::Whole, gpu).unwrap();
+        let dataset = cases::open(&source).unwrap();
+        let (sink, memory) = swath::MemorySink::new("out.tif");
+        let made = dataset.convert_to(|| Ok(Box::new(sink)), &swath::ConvertOptions::default(), &narrow).unwrap();
+        assert!(fake.count("peak_bytes") <= limit, "{} bytes were on the device", fake.count("peak_bytes"));
+        assert!(made.written.device.device_tiles > 90, "{:?}", made.written.device);
+        drop(memory);
         // What comes is the source file.
         assert!(report.counters.uploaded_bytes < source.len() as u64 * 2 + (1 << 18), "{report:?}");
     });
