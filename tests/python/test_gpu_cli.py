@@ -141,3 +141,27 @@ def test_device_memory_that_is_too_little_is_said_before_anything_is_written(swa
     out = tmp_path / "out.tif"
     code, _, said = run(swath, "convert", DEFLATE, out, "--device", "cuda", "--max-device-memory", "64K")
     assert code == 2 and "max_device_memory" in said and not list(tmp_path.iterdir()), said
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_floats_that_are_no_number_become_nodata_where_asked(swath: Swath, tmp_path: Path, device: str) -> None:
+    samples = np.arange(90 * 70, dtype=np.float32).reshape(70, 90)
+    samples[10:30, 20:60] = np.nan
+    source, out = tmp_path / "in.tif", tmp_path / "out.tif"
+    with rasterio.open(source, "w", driver="GTiff", width=90, height=70, count=1, dtype="float32", nodata=-1.5) as file:
+        file.write(samples, 1)
+    code, _, said = run(swath, "convert", source, out, "--cog", "--tile", "32", "--device", device, "--nan-to-nodata")
+    assert code == 0, said
+    with rasterio.open(out) as file:
+        assert np.array_equal(file.read(1), np.where(np.isnan(samples), -1.5, samples))
+        assert not np.isnan(file.read(1, out_shape=(35, 45))).any()
+
+
+def test_nvcomp_that_is_not_there_is_said_and_trusted_input_is_read(swath: Swath, tmp_path: Path) -> None:
+    out, again = tmp_path / "out.tif", tmp_path / "again.tif"
+    code, _, said = run(swath, "convert", DEFLATE, out, "--compress", "zstd", "--device", "cuda", "--nvcomp")
+    assert code == 0 and ("kernels of ours: nvCOMP" in said or "note" not in said), said
+    code, _, said = run(swath, "convert", out, again, "--device", "auto", "--trust-input")
+    assert code == 0, said
+    with rasterio.open(DEFLATE) as before, rasterio.open(again) as after:
+        assert np.array_equal(before.read(), after.read(), equal_nan=True)
