@@ -1,4 +1,4 @@
-//! Standard output that may be a closed pipe, and a progress line that only a person sees.
+//! Standard output that may be a closed pipe, text that is fit for it, and a progress line that only a person sees.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},
@@ -40,6 +40,21 @@ pub fn short(text: &str, len: usize) -> String {
     if rest == 0 { safe(&head) } else { format!("{}… ({rest} more characters)", safe(&head)) }
 }
 
+/// A size in bytes, in the unit that suits it.
+pub fn bytes(len: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut size = len as f64;
+    let mut unit = "bytes";
+    for next in UNITS {
+        if size < 1024.0 {
+            break;
+        }
+        size /= 1024.0;
+        unit = next;
+    }
+    if unit == "bytes" { format!("{len} bytes") } else { format!("{size:.1} {unit} ({len} bytes)") }
+}
+
 /// How far long work has come: a line on standard error, where that is a terminal.
 pub struct Progress {
     label: String,
@@ -65,7 +80,12 @@ impl Progress {
 
     /// Some steps more are done.
     pub fn add(&mut self, steps: u64) {
-        self.done = self.done.saturating_add(steps);
+        self.reach(self.done.saturating_add(steps));
+    }
+
+    /// So many steps are done by now.
+    pub fn reach(&mut self, done: u64) {
+        self.done = done;
         // Short work shows nothing: a line that flashes by only disturbs.
         if !self.terminal || self.started.elapsed() < Duration::from_millis(700) {
             return;
@@ -99,5 +119,11 @@ mod tests {
     fn long_text_is_cut_between_characters() {
         assert_eq!(short("äöü", 2), "äö… (1 more characters)");
         assert_eq!(short("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn sizes_have_a_unit_that_suits() {
+        assert_eq!(bytes(12), "12 bytes");
+        assert_eq!(bytes(1536), "1.5 KiB (1536 bytes)");
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use swath::{Dataset, DeviceReport};
 
-use crate::{args::Device, console, number};
+use crate::{args::Device, console};
 
 /// Says on standard error what was done otherwise than asked, and, where that was wanted, what the GPU did.
 pub fn tell<'a>(args: &Device, datasets: impl IntoIterator<Item = &'a Dataset>) {
@@ -30,7 +30,7 @@ pub fn tell_report(args: &Device, report: &DeviceReport, quiet: bool) {
 fn figures(report: &DeviceReport) -> String {
     let counters = &report.counters;
     let device = if report.device.is_empty() { "none used" } else { &report.device };
-    let bytes = number::bytes;
+    let bytes = console::bytes;
     let rows = [
         ("device", console::safe(device)),
         ("tiles", format!("{} by the GPU, {} by the CPU", report.device_tiles, report.host_tiles)),

@@ -3,15 +3,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
-mod blocks;
 mod cmd;
 mod console;
 mod device;
 mod gdal;
 mod job;
-mod mask;
-mod number;
-mod sample;
 mod table;
 
 use std::process::ExitCode;

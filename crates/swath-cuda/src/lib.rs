@@ -29,6 +29,7 @@ pub use ffi::{
     encoding::DeviceRows,
     foreign::{Axes, ForeignArray},
     landing::{Landed, Landing},
+    library::offer_libraries,
     memory::{Chunk, DeviceBuffer},
     streams::Mark,
 };

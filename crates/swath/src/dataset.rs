@@ -250,6 +250,20 @@ impl Dataset {
         Ok(overviews.iter().rposition(|overview| overview.width >= width && overview.height >= height))
     }
 
+    /// Rows and columns of the tiles or strips of an overview, counted from 0 for the largest.
+    ///
+    /// # Errors
+    /// When there is no such overview, or bytes cannot be had.
+    pub fn overview_block(&self, level: usize) -> Result<(u32, u32), Error> {
+        let overviews = self.overviews()?;
+        let overview = overviews.get(level).ok_or_else(|| {
+            Error::usage(format!("there is no overview {level}; the file has {}", overviews.len()))
+                .in_source(&self.name)
+        })?;
+        let (_, image) = self.overview_image(overview)?;
+        Ok((image.grid.tile_height.min(image.layout.height), image.layout.tile_width))
+    }
+
     /// GDAL's notes on the layout, where the file begins with them.
     ///
     /// # Errors

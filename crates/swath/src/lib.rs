@@ -18,24 +18,30 @@ mod cast;
 mod color;
 mod convert;
 mod dataset;
+mod describe;
 mod device;
 mod error;
+mod extent;
 mod image;
 mod mask;
 mod metadata;
+pub mod names;
 mod open;
 mod raster;
 mod read;
 mod schedule;
 mod sidecar;
+mod statistics;
 mod tables;
 mod validate;
+mod windows;
 mod write;
 
 pub use cast::Scale;
 pub use color::ColorView;
 pub use convert::{ConvertOptions, Converted};
 pub use dataset::{Dataset, Overview};
+pub use describe::{describe, describe_devices, facts, mask::MaskKind, number};
 pub use device::{CudaArray, DeviceRaster, DeviceReport, Mode, default_gpu};
 pub use error::{Error, ErrorKind};
 pub use image::{Image, Role};
@@ -43,13 +49,14 @@ pub use metadata::{Band, Georeference, Metadata};
 pub use open::OpenOptions;
 pub use raster::{Interleave, Raster};
 pub use read::{Cancel, ReadOptions};
+pub use statistics::{BandStatistics, OnSamples, Statistics, StatisticsOptions, pieces, samples, statistics};
 pub use swath_codec::registry::{Listing, Registry};
 pub use swath_codec::{encode::LercWrap, shrink::Resampling};
 pub use swath_cuda::{
     Axes, Counters, DeviceBuffer, DeviceError, DeviceFacts, DeviceRows, Driver, ForeignArray, Gpu, GpuOptions,
     TileStatus,
     decode::KernelTimes,
-    dlpack,
+    dlpack, offer_libraries,
     probe::{Survey, survey},
 };
 pub use swath_io::sink::file::abandon_unfinished;
@@ -61,5 +68,6 @@ pub use swath_tiff::{
 };
 pub use validate::{BlockSummary, Check, Level, Report, validate};
 pub use write::{
-    Alpha, BigTiff, Blocks, DeviceSamples, OnProgress, Overviews, Progress, Rows, Shape, WriteOptions, Writer, Written,
+    Alpha, BandEncoder, BigTiff, Blocks, DeviceSamples, EncodedBand, OnProgress, Overviews, Progress, Rows, Shape,
+    WriteOptions, Writer, Written,
 };

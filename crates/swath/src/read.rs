@@ -220,6 +220,14 @@ impl Dataset {
         self.request(options).map(|request| request.len)
     }
 
+    /// Type of the samples that the options would read.
+    ///
+    /// # Errors
+    /// When there is no such overview or directory, or bytes cannot be had.
+    pub fn read_sample(&self, options: &ReadOptions) -> Result<SampleType, Error> {
+        self.select(options).map(|(_, image)| image.layout.sample)
+    }
+
     pub(crate) fn request(&self, options: &ReadOptions) -> Result<Request<'_>, Error> {
         let (dataset, image) = self.select(options)?;
         let checked = dataset.check(image, options);

@@ -7,9 +7,9 @@ use std::{fmt::Write, process::ExitCode};
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
-use swath::Dataset;
+use swath::{Dataset, number};
 
-use crate::{args::Compare, console, device, job, number};
+use crate::{args::Compare, console, device, job};
 use pixels::Pixels;
 
 /// A fact in which two files differ.

@@ -11,10 +11,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use swath::{
-    BigTiff, Blocks, Cancel, Compression, ConvertOptions, Dataset, LercWrap, Limits, OpenOptions, Overviews, Progress,
-    Resampling, SampleType, Scale, StreamSink, Window, WriteOptions, Written, geo,
-    structure::{ByteOrder, Planar, Predictor},
-    words::photometric::Photometric,
+    BigTiff, Blocks, Cancel, ConvertOptions, Dataset, Limits, OpenOptions, Overviews, Progress, Resampling, SampleType,
+    Scale, StreamSink, Window, WriteOptions, Written, geo, names, pieces,
+    structure::{ByteOrder, Planar},
 };
 
 use crate::{args::Convert, cmd::stats, console, device, job};
@@ -29,9 +28,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         open = open.with_limits(Limits::none());
     }
     let dataset = open.open(&args.input)?;
-    if !args.unlimited {
-        crate::blocks::check_size(&dataset)?;
-    }
+    pieces::check_size(&dataset)?;
     let convert = convert_options(args, &dataset)?;
     let cancel = Cancel::new();
     stop_on_interrupt(&cancel);
@@ -154,7 +151,8 @@ fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> 
         options = options.with_window(Window::new(x, y, width, height));
     }
     if let Some(text) = &args.bbox {
-        options = options.with_window(bbox(text, dataset)?);
+        let [west, south, east, north] = bbox(text)?;
+        options = options.with_window(dataset.window_of(west, south, east, north).context("--bbox")?);
     }
     if let Some(text) = &args.bands {
         options = options.with_bands(job::bands(Some(text), dataset.bands())?);
@@ -162,7 +160,7 @@ fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> 
     if let Some(level) = args.overview {
         options = options.with_overview(level);
     }
-    let sample = args.dtype.as_deref().map(sample_type).transpose()?;
+    let sample = args.dtype.as_deref().map(names::sample_type).transpose().context("--dtype")?;
     if let Some(sample) = sample {
         options = options.with_sample(sample);
     }
@@ -185,30 +183,12 @@ fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> 
     Ok(options)
 }
 
-/// Pixels that a rectangle of coordinates touches.
-fn bbox(text: &str, dataset: &Dataset) -> Result<Window> {
+fn bbox(text: &str) -> Result<[f64; 4]> {
     let numbers: Vec<f64> = text
         .split(',')
         .map(|part| part.trim().parse().with_context(|| format!("--bbox: {part:?} is no number")))
         .collect::<Result<_>>()?;
-    let &[west, south, east, north] = &numbers[..] else { bail!("--bbox takes west,south,east,north: {text}") };
-    let transform = dataset.metadata().georeference.transform;
-    let inverse = transform.and_then(|transform| transform.inverse());
-    let inverse = inverse.context("--bbox needs a raster with a transform")?;
-    let corners = [(west, north), (east, north), (east, south), (west, south)].map(|(x, y)| inverse.apply(x, y));
-    let range = |pick: fn(&(f64, f64)) -> f64, size: u32| {
-        let values = corners.iter().map(pick);
-        let low = values.clone().fold(f64::INFINITY, f64::min);
-        let high = values.fold(f64::NEG_INFINITY, f64::max);
-        // Coordinates that should be on an edge are a little beside it after the division.
-        let low = (low + 1e-6).floor().max(0.0);
-        let high = (high - 1e-6).ceil().min(f64::from(size));
-        (low < high).then_some((low as u32, (high - low) as u32))
-    };
-    let columns = range(|corner| corner.0, dataset.width());
-    let rows = range(|corner| corner.1, dataset.height());
-    let ((x, width), (y, height)) = columns.zip(rows).context("--bbox: the rectangle does not meet the raster")?;
-    Ok(Window::new(x, y, width, height))
+    <[f64; 4]>::try_from(numbers).map_err(|_| anyhow::anyhow!("--bbox takes west,south,east,north: {text}"))
 }
 
 fn scale(text: &str, args: &Convert, dataset: &Dataset, sample: SampleType) -> Result<Scale> {
@@ -216,7 +196,9 @@ fn scale(text: &str, args: &Convert, dataset: &Dataset, sample: SampleType) -> R
     let mut numbers: Vec<f64> = Vec::new();
     if parts.next_if(|part| part.eq_ignore_ascii_case("auto")).is_some() {
         let bands = job::bands(args.bands.as_deref(), dataset.bands())?;
-        let (low, high) = stats::range(dataset, &bands)?;
+        let range = stats::summarise(dataset, bands)?.range();
+        let (low, high) =
+            range.with_context(|| format!("{}: there is no valid pixel to take a range from", dataset.name()))?;
         numbers.extend([low, high]);
     }
     for part in parts {
@@ -245,31 +227,8 @@ fn ends(sample: SampleType) -> (f64, f64) {
     }
 }
 
-/// A type by NumPy's or GDAL's name.
-fn sample_type(text: &str) -> Result<SampleType> {
-    Ok(match text.to_lowercase().as_str() {
-        "uint8" | "byte" | "u8" => SampleType::U8,
-        "int8" | "i8" => SampleType::I8,
-        "uint16" | "u16" => SampleType::U16,
-        "int16" | "i16" => SampleType::I16,
-        "uint32" | "u32" => SampleType::U32,
-        "int32" | "i32" => SampleType::I32,
-        "uint64" | "u64" => SampleType::U64,
-        "int64" | "i64" => SampleType::I64,
-        "float16" | "f16" => SampleType::F16,
-        "float32" | "f32" => SampleType::F32,
-        "float64" | "f64" => SampleType::F64,
-        "complex_int16" | "cint16" => SampleType::CI16,
-        "complex_int32" | "cint32" => SampleType::CI32,
-        "complex_float16" | "cfloat16" => SampleType::CF16,
-        "complex64" | "cfloat32" => SampleType::CF32,
-        "complex128" | "cfloat64" => SampleType::CF64,
-        _ => bail!("--dtype: {text:?} is no sample type; use uint8, int16, float32 …"),
-    })
-}
-
 fn write_options(args: &Convert) -> Result<WriteOptions> {
-    let (compression, wrap) = compression(&args.compress)?;
+    let (compression, wrap) = names::compression(&args.compress).context("--compress")?;
     let mut options = WriteOptions::default()
         .with_cog(args.cog)
         .with_compression(compression)
@@ -286,13 +245,9 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     if args.lossless {
         options = options.with_lossless(true);
     }
-    options = match args.predictor.to_lowercase().as_str() {
-        "auto" => options,
-        "none" | "1" => options.with_predictor(Predictor::None),
-        "horizontal" | "2" => options.with_predictor(Predictor::Horizontal),
-        "float" | "3" => options.with_predictor(Predictor::FloatingPoint),
-        other => bail!("--predictor: {other:?} is not auto, none, horizontal (2) or float (3)"),
-    };
+    if let Some(predictor) = names::predictor(&args.predictor).context("--predictor")? {
+        options = options.with_predictor(predictor);
+    }
     options = options.with_blocks(match args.strips {
         Some(rows) => Blocks::Strips(NonZeroU32::new(rows)),
         None => match job::list(&args.tile, "--tile")?[..] {
@@ -329,7 +284,7 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
         options = options.with_bits(bits);
     }
     if let Some(name) = &args.photometric {
-        options = options.with_photometric(photometric(name)?);
+        options = options.with_photometric(names::photometric(name).context("--photometric")?);
     }
     options = options.with_subsampling(match args.subsampling.as_str() {
         "420" => (2, 2),
@@ -354,42 +309,4 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
         options = options.with_max_device_memory(bytes);
     }
     Ok(options.with_nan_to_nodata(args.nan_to_nodata))
-}
-
-fn compression(name: &str) -> Result<(Compression, LercWrap)> {
-    let plain = |compression| Ok((compression, LercWrap::None));
-    match name.to_lowercase().as_str() {
-        "none" | "raw" => plain(Compression::None),
-        "packbits" => plain(Compression::PackBits),
-        "lzw" => plain(Compression::Lzw),
-        "deflate" | "zip" => plain(Compression::Deflate),
-        "zstd" => plain(Compression::Zstd),
-        "lzma" => plain(Compression::Lzma),
-        "lz4" => plain(Compression::Lz4),
-        "lerc" => plain(Compression::Lerc),
-        "lerc_deflate" => Ok((Compression::Lerc, LercWrap::Deflate)),
-        "lerc_zstd" => Ok((Compression::Lerc, LercWrap::Zstd)),
-        "jpeg" => plain(Compression::Jpeg),
-        "webp" => plain(Compression::WebP),
-        "jpeg2000" | "jp2000" | "jp2" => plain(Compression::Jpeg2000),
-        "ccittrle" => plain(Compression::CcittRle),
-        "ccittfax3" => plain(Compression::CcittT4),
-        "ccittfax4" => plain(Compression::CcittT6),
-        _ => bail!(
-            "--compress: {name:?} is not none, packbits, lzw, deflate, zstd, lzma, lz4, lerc, lerc_deflate, lerc_zstd, \
-             jpeg, webp, jpeg2000, ccittrle, ccittfax3 or ccittfax4"
-        ),
-    }
-}
-
-fn photometric(name: &str) -> Result<Photometric> {
-    Ok(match name.to_lowercase().as_str() {
-        "minisblack" => Photometric::MinIsBlack,
-        "miniswhite" => Photometric::MinIsWhite,
-        "rgb" => Photometric::Rgb,
-        "ycbcr" => Photometric::YCbCr,
-        "palette" => Photometric::Palette,
-        "cmyk" => Photometric::Separated,
-        _ => bail!("--photometric: {name:?} is not minisblack, miniswhite, rgb, ycbcr, palette or cmyk"),
-    })
 }

@@ -3,56 +3,19 @@
 use std::{fmt::Write, process::ExitCode};
 
 use anyhow::Result;
-use serde_json::{Value, json};
 use swath::{GpuOptions, Survey, survey};
 
-use crate::{args::Devices, console, number};
+use crate::{args::Devices, console};
 
 /// Runs `swath devices`. What is missing is an answer, not an error.
 pub fn run(args: &Devices) -> Result<ExitCode> {
     let found = survey(&GpuOptions::default());
     if args.json {
-        console::print_json(&document(&found))?;
+        console::print_json(&swath::describe_devices(&found))?;
     } else {
         console::print(&report(&found))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn document(found: &Survey) -> Value {
-    let driver = match &found.driver {
-        Ok(driver) => json!({ "found": true, "cuda": driver.version, "path": driver.path }),
-        Err(error) => json!({ "found": false, "reason": error.to_string() }),
-    };
-    let devices = found.devices.iter().map(|device| {
-        let facts = &device.facts;
-        let (major, minor) = facts.capability;
-        json!({
-            "ordinal": facts.ordinal,
-            "name": facts.name,
-            "bus": facts.bus,
-            "compute_capability": format!("{major}.{minor}"),
-            "multiprocessors": facts.multiprocessors,
-            "memory": facts.memory,
-            "free": device.free.as_ref().ok(),
-            "usable": device.free.is_ok(),
-            "reason": device.free.as_ref().err().map(ToString::to_string),
-        })
-    });
-    let libraries = found.libraries.iter().map(|library| match &library.found {
-        Ok(facts) => json!({
-            "name": library.name,
-            "purpose": library.purpose,
-            "found": true,
-            "version": facts.version,
-            "path": facts.path,
-            "note": facts.note,
-        }),
-        Err(reason) => {
-            json!({ "name": library.name, "purpose": library.purpose, "found": false, "reason": reason })
-        }
-    });
-    json!({ "driver": driver, "devices": devices.collect::<Value>(), "libraries": libraries.collect::<Value>() })
 }
 
 fn report(found: &Survey) -> String {
@@ -69,7 +32,7 @@ fn report(found: &Survey) -> String {
         let facts = &device.facts;
         let (major, minor) = facts.capability;
         let memory = match &device.free {
-            Ok(free) => format!("{} of {} free", number::bytes(*free), number::bytes(facts.memory)),
+            Ok(free) => format!("{} of {} free", console::bytes(*free), console::bytes(facts.memory)),
             Err(error) => format!("not usable: {}", console::safe(&error.to_string())),
         };
         let _ = writeln!(

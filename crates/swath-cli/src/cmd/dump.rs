@@ -3,9 +3,9 @@
 use std::{fs::File, io::Write, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
-use swath::{ColorView, Limits, OpenOptions, Raster, SampleType};
+use swath::{ColorView, Limits, OpenOptions, Raster, SampleType, samples::half_to_float};
 
-use crate::{args::Dump, device, job, sample::half_to_float};
+use crate::{args::Dump, device, job};
 
 /// Runs `swath dump`.
 pub fn run(args: &Dump) -> Result<ExitCode> {

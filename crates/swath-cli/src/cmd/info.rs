@@ -1,7 +1,5 @@
 //! `swath info`: what a file is.
 
-mod facts;
-mod json;
 mod raw;
 mod report;
 
@@ -9,10 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use swath::{Dataset, Registry};
+use swath::{Dataset, Registry, facts::Facts};
 
 use crate::{args::Info, console, table::Table};
-use facts::Facts;
 
 /// Runs `swath info`.
 pub fn run(args: &Info) -> Result<ExitCode> {
@@ -22,10 +19,10 @@ pub fn run(args: &Info) -> Result<ExitCode> {
     }
     let file = args.file.as_ref().context("a file is needed")?;
     let dataset = Dataset::open(file)?;
-    let facts = Facts::gather(&dataset)?;
     if args.json {
-        console::print_json(&json::document(&facts, args.tags))?;
+        console::print_json(&swath::describe(&dataset, args.tags)?)?;
     } else {
+        let facts = Facts::gather(&dataset)?;
         let mut text = report::text(&facts);
         if args.tags {
             raw::append_text(&facts, &mut text);

@@ -10,15 +10,17 @@ mod stretch;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use swath::{Dataset, ReadOptions, SampleType, Window};
+use swath::{
+    Dataset, ReadOptions, SampleType, Window,
+    pieces::{self, BUDGET, Cut, Piece},
+    samples::{self, ToFloats},
+};
 
 use crate::{
     args::Preview,
-    blocks::{self, BUDGET, Block, Cut},
     console::Progress,
     device,
     job::{self, Stretch},
-    sample::{self, ToFloats},
 };
 use plan::{Alpha, Plan};
 use shrink::{Method, Shrink};
@@ -70,7 +72,7 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
     let level = dataset.best_overview(target.0, target.1)?;
     let overview = level.and_then(|level| overviews.get(level));
     if overview.is_none() {
-        blocks::check_size(dataset)?;
+        pieces::check_size(dataset)?;
     }
     let size = overview.map_or((dataset.width(), dataset.height()), |overview| (overview.width, overview.height));
     let cut = match overview {
@@ -80,8 +82,8 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
             image.map_or(Cut::plain(size.0, size.1), |(image, _)| Cut::of(image))
         }
     };
-    let at = |block: &Block| {
-        let options = ReadOptions::default().with_window(block.window);
+    let at = |piece: &Piece| {
+        let options = ReadOptions::default().with_window(piece.window);
         level.map_or(options.clone(), |level| options.with_overview(level))
     };
     let sample = dataset.sample();
@@ -91,26 +93,26 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
     let mut mask = (plan.alpha == Alpha::Mask).then(|| Shrink::new(size, target, Method::Average));
     let mut progress = Progress::new("reading", u64::from(size.0) * u64::from(size.1) * bands.len() as u64);
     let mut buffer = Vec::new();
-    for block in cut.blocks(&bands, sample, BUDGET / 2) {
-        let options = at(&block).with_bands(block.bands.iter().copied());
+    for piece in cut.pieces(&bands, sample, BUDGET / 2) {
+        let options = at(&piece).with_bands(piece.bands.iter().copied());
         buffer.resize(dataset.read_len(&options)?, 0);
         dataset.read_into(&options, &mut buffer)?;
-        let plane_len = (block.window.pixels() as usize * sample.size()).max(1);
-        let planes = buffer.chunks_exact(plane_len).zip(shrinks.iter_mut().skip(block.first)).zip(&block.bands);
+        let plane_len = (piece.window.pixels() as usize * sample.size()).max(1);
+        let planes = buffer.chunks_exact(plane_len).zip(shrinks.iter_mut().skip(piece.first)).zip(&piece.bands);
         // One thread for each band: shrinking costs about as much as decoding does.
         std::thread::scope(|scope| {
             for ((plane, shrink), band) in planes {
                 scope.spawn(move || {
                     let nodata = plan.nodata(dataset, *band);
-                    add(shrink, &block.window, sample, plane, nodata.as_deref());
+                    add(shrink, &piece.window, sample, plane, nodata.as_deref());
                 });
             }
         });
-        if let (Some(mask), 0) = (&mut mask, block.first) {
-            let raster = dataset.read_mask(&at(&block))?;
-            add(mask, &block.window, SampleType::U8, raster.bytes(), None);
+        if let (Some(mask), 0) = (&mut mask, piece.first) {
+            let raster = dataset.read_mask(&at(&piece))?;
+            add(mask, &piece.window, SampleType::U8, raster.bytes(), None);
         }
-        progress.add(block.window.pixels() * block.bands.len() as u64);
+        progress.add(piece.window.pixels() * piece.bands.len() as u64);
     }
     let mut colour: Vec<Vec<f32>> = shrinks.into_iter().map(Shrink::finish).collect();
     let opacity = match plan.alpha {
@@ -128,7 +130,7 @@ fn add(shrink: &mut Shrink, window: &Window, sample: SampleType, plane: &[u8], n
     let mut values = Vec::new();
     shrink.start(window.y);
     for (group, y) in plane.chunks(rows * width * sample.size()).zip((window.y..).step_by(rows)) {
-        sample::visit(sample, group, ToFloats { nodata, out: &mut values });
+        samples::visit(sample, group, ToFloats { nodata, out: &mut values });
         let height = (values.len() / width) as u32;
         shrink.add(&Window::new(window.x, y, window.width, height), &values);
     }

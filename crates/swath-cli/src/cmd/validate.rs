@@ -3,8 +3,7 @@
 use std::{fmt::Write, process::ExitCode};
 
 use anyhow::Result;
-use serde_json::{Map, Value, json};
-use swath::{Check, Dataset, Level, Report};
+use swath::{Check, Dataset, Report};
 
 use crate::{args::Validate, console, table::Table};
 
@@ -17,64 +16,11 @@ pub fn run(args: &Validate) -> Result<ExitCode> {
     let report = swath::validate(&dataset, if args.full { Check::Full } else { Check::Structure })?;
     let valid = if args.strict { report.is_valid_strictly() } else { report.is_valid() };
     if args.json {
-        console::print_json(&document(&dataset, &report, valid, args))?;
+        console::print_json(&report.document(dataset.name(), args.strict))?;
     } else {
         console::print(&text(&dataset, &report, valid, args))?;
     }
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// `main`, `overview_0`, …: rio-cogeo's and GDAL's keys.
-fn key(index: usize) -> String {
-    match index.checked_sub(1) {
-        None => "main".to_owned(),
-        Some(overview) => format!("overview_{overview}"),
-    }
-}
-
-fn document(dataset: &Dataset, report: &Report, valid: bool, args: &Validate) -> Value {
-    let keyed = |value: &dyn Fn(&Level) -> Option<u64>| -> Value {
-        let levels = report.levels.iter().enumerate();
-        Value::Object(levels.map(|(index, level)| (key(index), json!(value(level)))).collect())
-    };
-    let levels = report.levels.iter().map(|level| {
-        json!({
-            "width": level.width,
-            "height": level.height,
-            "blockxsize": level.tile_width,
-            "blockysize": level.tile_height,
-            "tiled": level.tiled,
-            "decimation": level.decimation,
-            "ifd": level.ifd,
-            "mask_ifd": level.mask,
-            "external": level.external,
-        })
-    });
-    let ghost = report.ghost.as_ref().map(|ghost| {
-        let items = ghost.items.iter().map(|(key, value)| (key.clone(), json!(value)));
-        Value::Object(items.collect::<Map<_, _>>())
-    });
-    let blocks = report.blocks.map(
-        |blocks| json!({ "count": blocks.count, "sparse": blocks.sparse, "shared": blocks.shared, "first": blocks.first }),
-    );
-    json!({
-        "name": dataset.name(),
-        "valid": valid,
-        "strict": args.strict,
-        "check": if args.full { "full" } else { "structure" },
-        "errors": report.errors,
-        "warnings": report.warnings,
-        "details": {
-            "ifd_offsets": keyed(&|level| Some(level.ifd_offset)),
-            "data_offsets": keyed(&|level| level.data_offset),
-        },
-        "ghost": ghost,
-        "block_leaders": report.claims("BLOCK_LEADER", "SIZE_AS_UINT4"),
-        "mask_interleaved": report.claims("MASK_INTERLEAVED_WITH_IMAGERY", "YES"),
-        "ifds": report.ifds,
-        "levels": levels.collect::<Value>(),
-        "blocks": blocks,
-    })
 }
 
 fn text(dataset: &Dataset, report: &Report, valid: bool, args: &Validate) -> String {
@@ -134,11 +80,11 @@ fn list(out: &mut String, title: &str, messages: &[String]) {
 fn levels(report: &Report) -> Table {
     let mut table =
         Table::new(&["Level", "Size", "Blocks", "Decimation", "IFD", "IFD offset", "First block", "Mask IFD"]);
-    for (index, level) in report.levels.iter().enumerate().take(MAX_LEVELS) {
+    for (name, level) in report.named_levels().take(MAX_LEVELS) {
         let kind = if level.tiled { "" } else { " strips" };
         let place = if level.external { " (.ovr)" } else { "" };
         table.row([
-            format!("{}{place}", key(index)),
+            format!("{name}{place}"),
             format!("{}x{}", level.width, level.height),
             format!("{}x{}{kind}", level.tile_width, level.tile_height),
             level.decimation.to_string(),

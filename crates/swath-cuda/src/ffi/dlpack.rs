@@ -1,9 +1,11 @@
-//! DLPack: a device buffer as other libraries take it.
+//! DLPack: samples on a device or in host memory as other libraries take them.
 
-use std::ffi::c_void;
+use std::{any::Any, ffi::c_void};
 
 use crate::ffi::memory::DeviceBuffer;
 
+/// `kDLCPU`.
+const CPU: i32 = 1;
 /// `kDLCUDA`.
 const CUDA: i32 = 2;
 /// `kDLCUDAManaged`.
@@ -94,16 +96,28 @@ pub struct VersionedTensor {
 
 /// What an exported tensor keeps alive.
 struct Kept {
-    _buffer: DeviceBuffer,
+    _owner: Box<dyn Any + Send>,
     shape: Vec<i64>,
     strides: Vec<i64>,
 }
 
+/// What is handed out.
+#[derive(Debug, Clone, Copy)]
+struct Lent<'a> {
+    data: u64,
+    device: Device,
+    dtype: DataType,
+    shape: &'a [i64],
+    /// Samples from element to element along each axis; in C order where there are none.
+    strides: Option<&'a [i64]>,
+}
+
 impl Kept {
-    fn tensor(&mut self, data: u64, dtype: DataType, ordinal: i32) -> Tensor {
+    fn tensor(&mut self, lent: Lent<'_>) -> Tensor {
+        let Lent { data, device, dtype, .. } = lent;
         Tensor {
             data: data as *mut c_void,
-            device: Device { kind: CUDA, ordinal },
+            device,
             axes: self.shape.len() as i32,
             dtype,
             shape: self.shape.as_mut_ptr(),
@@ -113,29 +127,88 @@ impl Kept {
     }
 }
 
-fn kept(buffer: &DeviceBuffer, shape: &[i64]) -> Box<Kept> {
+fn kept(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> Box<Kept> {
+    let shape = lent.shape.to_vec();
     let mut strides = vec![1; shape.len()];
     for axis in (0..shape.len().saturating_sub(1)).rev() {
         strides[axis] = strides[axis + 1] * shape[axis + 1].max(1);
     }
-    Box::new(Kept { _buffer: buffer.clone(), shape: shape.to_vec(), strides })
+    if let Some(given) = lent.strides.filter(|given| given.len() == shape.len()) {
+        strides.copy_from_slice(given);
+    }
+    Box::new(Kept { _owner: owner, shape, strides })
 }
 
-/// The buffer as a tensor in C order. The receiver calls its deleter once, or nobody does and the memory is never freed.
-pub fn export(buffer: &DeviceBuffer, shape: &[i64], dtype: DataType, ordinal: i32) -> *mut ManagedTensor {
-    let mut kept = kept(buffer, shape);
-    let tensor = kept.tensor(buffer.export(), dtype, ordinal);
+fn managed(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> *mut ManagedTensor {
+    let mut kept = kept(owner, lent);
+    let tensor = kept.tensor(lent);
     let context = Box::into_raw(kept).cast();
     Box::into_raw(Box::new(ManagedTensor { tensor, context, deleter: Some(delete) }))
 }
 
-/// As [`export`], for receivers that speak DLPack 1.0.
-pub fn export_versioned(buffer: &DeviceBuffer, shape: &[i64], dtype: DataType, ordinal: i32) -> *mut VersionedTensor {
-    let mut kept = kept(buffer, shape);
-    let tensor = kept.tensor(buffer.export(), dtype, ordinal);
+fn versioned(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> *mut VersionedTensor {
+    let mut kept = kept(owner, lent);
+    let tensor = kept.tensor(lent);
     let context = Box::into_raw(kept).cast();
     let managed = VersionedTensor { version: [1, 0], context, deleter: Some(delete_versioned), flags: 0, tensor };
     Box::into_raw(Box::new(managed))
+}
+
+fn on_cuda<'a>(buffer: &DeviceBuffer, shape: &'a [i64], dtype: DataType, ordinal: i32) -> Lent<'a> {
+    Lent { data: buffer.export(), device: Device { kind: CUDA, ordinal }, dtype, shape, strides: None }
+}
+
+/// The buffer as a tensor in C order. The receiver calls its deleter once, or nobody does and the memory is never freed.
+pub fn export(buffer: &DeviceBuffer, shape: &[i64], dtype: DataType, ordinal: i32) -> *mut ManagedTensor {
+    managed(Box::new(buffer.clone()), on_cuda(buffer, shape, dtype, ordinal))
+}
+
+/// As [`export`], for receivers that speak DLPack 1.0.
+pub fn export_versioned(buffer: &DeviceBuffer, shape: &[i64], dtype: DataType, ordinal: i32) -> *mut VersionedTensor {
+    versioned(Box::new(buffer.clone()), on_cuda(buffer, shape, dtype, ordinal))
+}
+
+/// As [`export`], with samples that lie so many samples apart along each axis.
+pub fn export_strided(
+    buffer: &DeviceBuffer,
+    shape: &[i64],
+    strides: &[i64],
+    dtype: DataType,
+    ordinal: i32,
+) -> *mut ManagedTensor {
+    let lent = on_cuda(buffer, shape, dtype, ordinal);
+    managed(Box::new(buffer.clone()), Lent { strides: Some(strides), ..lent })
+}
+
+/// As [`export_strided`], for receivers that speak DLPack 1.0.
+pub fn export_strided_versioned(
+    buffer: &DeviceBuffer,
+    shape: &[i64],
+    strides: &[i64],
+    dtype: DataType,
+    ordinal: i32,
+) -> *mut VersionedTensor {
+    let lent = on_cuda(buffer, shape, dtype, ordinal);
+    versioned(Box::new(buffer.clone()), Lent { strides: Some(strides), ..lent })
+}
+
+/// Samples in host memory at `address`, in C order, as a tensor that keeps `owner` alive.
+pub fn export_host(owner: Box<dyn Any + Send>, address: u64, shape: &[i64], dtype: DataType) -> *mut ManagedTensor {
+    managed(owner, on_host(address, shape, dtype))
+}
+
+/// As [`export_host`], for receivers that speak DLPack 1.0.
+pub fn export_host_versioned(
+    owner: Box<dyn Any + Send>,
+    address: u64,
+    shape: &[i64],
+    dtype: DataType,
+) -> *mut VersionedTensor {
+    versioned(owner, on_host(address, shape, dtype))
+}
+
+fn on_host(data: u64, shape: &[i64], dtype: DataType) -> Lent<'_> {
+    Lent { data, device: Device { kind: CPU, ordinal: 0 }, dtype, shape, strides: None }
 }
 
 unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
@@ -174,4 +247,28 @@ pub unsafe fn release(managed: *mut ManagedTensor) {
 pub unsafe fn release_versioned(managed: *mut VersionedTensor) {
     // SAFETY: as the caller promises.
     unsafe { delete_versioned(managed) };
+}
+
+/// Calls the deleter of a tensor that another library handed over.
+///
+/// # Safety
+/// `managed` is valid and was not given back.
+pub unsafe fn give_back(managed: *mut ManagedTensor) {
+    // SAFETY: as the caller promises.
+    if let Some(deleter) = unsafe { managed.as_ref() }.and_then(|tensor| tensor.deleter) {
+        // SAFETY: as the caller promises.
+        unsafe { deleter(managed) };
+    }
+}
+
+/// As [`give_back`].
+///
+/// # Safety
+/// As [`give_back`].
+pub unsafe fn give_back_versioned(managed: *mut VersionedTensor) {
+    // SAFETY: as the caller promises.
+    if let Some(deleter) = unsafe { managed.as_ref() }.and_then(|tensor| tensor.deleter) {
+        // SAFETY: as the caller promises.
+        unsafe { deleter(managed) };
+    }
 }

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_void};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use libloading::Library as Handle;
 
@@ -18,6 +19,19 @@ pub const FOLDERS_VARIABLE: &str = "SWATH_CUDA_LIBRARIES";
 
 /// Where the toolkit puts its libraries on a machine whose loader was not told about them.
 const TOOLKIT_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
+
+/// Folders that the program offers to every search, after those that a caller or the environment names.
+static OFFERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Adds folders (also `site-packages` folders) to every search from now on; for packages that know where their libraries are.
+pub fn offer_libraries(folders: impl IntoIterator<Item = PathBuf>) {
+    let mut offered = OFFERED.lock().unwrap_or_else(PoisonError::into_inner);
+    for folder in folders {
+        if folder.is_absolute() && !offered.contains(&folder) {
+            offered.push(folder);
+        }
+    }
+}
 
 /// What a library is called: to the user, on disk, and inside an installed wheel.
 #[derive(Debug, Clone, Copy)]
@@ -105,16 +119,17 @@ pub struct Library {
 }
 
 impl Library {
-    /// Opens the first usable file: the caller's folders, then those of `SWATH_CUDA_LIBRARIES`, then the loader, then
-    /// the toolkit's usual folders.
+    /// Opens the first usable file: the caller's folders, then those of `SWATH_CUDA_LIBRARIES`, those that the program
+    /// offers, then the loader, then the toolkit's usual folders.
     ///
     /// # Errors
     /// [`Absent::NotFound`] with the reason for each place.
     pub fn open(names: &Names, search: &Search) -> Result<Self, Absent> {
         let variable = std::env::var_os(FOLDERS_VARIABLE);
         let from_variable = variable.iter().flat_map(std::env::split_paths).filter(|folder| folder.is_absolute());
+        let offered = OFFERED.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut failures = Failures::default();
-        for place in search.folders.iter().cloned().chain(from_variable) {
+        for place in search.folders.iter().cloned().chain(from_variable).chain(offered) {
             for file in candidates(&place, names) {
                 if let Some(library) = Self::try_file(names, &file, &mut failures) {
                     return Ok(library);

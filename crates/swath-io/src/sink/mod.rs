@@ -34,6 +34,13 @@ impl SinkError {
             Self::Io { source, .. } => source.kind(),
         }
     }
+
+    /// The operating system's number for it, where it has one.
+    pub fn os_error(&self) -> Option<i32> {
+        match self {
+            Self::Io { source, .. } => source.raw_os_error(),
+        }
+    }
 }
 
 /// Ranges that begin and end at multiples of this can be taken out without copying, by file systems that have such blocks.

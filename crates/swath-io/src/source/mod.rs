@@ -37,6 +37,14 @@ impl SourceError {
             Self::BeyondEnd { .. } => None,
         }
     }
+
+    /// The operating system's number for it, where it has one.
+    pub fn os_error(&self) -> Option<i32> {
+        match self {
+            Self::Io { source, .. } => source.raw_os_error(),
+            Self::BeyondEnd { .. } => None,
+        }
+    }
 }
 
 /// One range to read, and where to put it.

@@ -8,6 +8,7 @@ mod mask;
 mod plan;
 mod raster;
 mod run;
+mod windows;
 mod worker;
 
 use std::{
@@ -17,7 +18,6 @@ use std::{
 
 use swath_cuda::{
     DeviceError, Gpu, GpuOptions,
-    band::Placement,
     decode::{Decoder, Plan},
     rule::{self, Codec, Output, Way},
 };
@@ -120,7 +120,7 @@ impl Dataset {
         let request = self.request(options)?;
         let run = || {
             let gpu = request.device.open()?;
-            request.read_device(options, &gpu, request.window)
+            request.read_device(options, &gpu, std::slice::from_ref(&request.window))
         };
         let raster =
             run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name))?;
@@ -149,7 +149,7 @@ impl Request<'_> {
             let mut report = DeviceReport::default();
             let mut left = vec![self.window];
             while let Some(window) = left.pop() {
-                let pieces = match self.read_device(options, &gpu, window) {
+                let pieces = match self.read_device(options, &gpu, std::slice::from_ref(&window)) {
                     Ok(raster) if window == self.window => {
                         let copied = swath_cuda::decode::to_host(&gpu, raster.buffer(), out)?;
                         report.add(raster.report());
@@ -205,26 +205,27 @@ impl Request<'_> {
         }
     }
 
-    fn read_device(&self, options: &ReadOptions, gpu: &Arc<Gpu>, window: Window) -> Result<DeviceRaster, Error> {
+    /// Reads windows of one size, which stand below each other in the result.
+    fn read_device(&self, options: &ReadOptions, gpu: &Arc<Gpu>, windows: &[Window]) -> Result<DeviceRaster, Error> {
         let mut budget = match self.device.max_memory {
             Some(bytes) => bytes.min(gpu.available()?),
             None => gpu.available()? / SHARE.1 * SHARE.0,
         };
         for _ in 0..RETRIES {
-            match self.try_device(options, gpu, window, budget) {
+            match self.try_device(options, gpu, windows, budget) {
                 // The driver may have less than it said: others work there too.
                 Err(error) if error.is_driver_out_of_memory() => budget /= 2,
                 result => return result,
             }
         }
-        self.try_device(options, gpu, window, budget)
+        self.try_device(options, gpu, windows, budget)
     }
 
     fn try_device(
         &self,
         options: &ReadOptions,
         gpu: &Arc<Gpu>,
-        window: Window,
+        windows: &[Window],
         budget: u64,
     ) -> Result<DeviceRaster, Error> {
         let host = self.image.host(&self.dataset.registry, &self.dataset.limits)?;
@@ -234,7 +235,15 @@ impl Request<'_> {
             Way::Deflate => Way::DeflatePieces,
             way => way,
         };
-        self.try_way(options, gpu, window, budget, way, notices)
+        self.try_way(options, gpu, windows, budget, way, notices)
+    }
+
+    /// Columns and rows of windows below each other.
+    fn output_size(&self, windows: &[Window]) -> Result<(u32, u32), Error> {
+        let (width, height) = windows.first().map_or((0, 0), |window| (window.width, window.height));
+        let rows = u32::try_from(windows.len()).ok().and_then(|count| count.checked_mul(height));
+        let detail = || format!("{} windows of {height} rows are more rows than a raster has", windows.len());
+        Ok((width, rows.ok_or_else(|| Error::usage(detail()))?))
     }
 
     /// Whether the CPU may decode what the GPU does not.
@@ -257,7 +266,7 @@ impl Request<'_> {
         &self,
         options: &ReadOptions,
         gpu: &Arc<Gpu>,
-        window: Window,
+        windows: &[Window],
         budget: u64,
         way: Way,
         mut notices: Vec<String>,
@@ -265,13 +274,14 @@ impl Request<'_> {
         let dataset = self.dataset;
         let image = self.image;
         let host = image.host(&dataset.registry, &dataset.limits)?;
+        let (width, height) = self.output_size(windows)?;
         let cuts = (way == Way::DeflatePieces)
-            .then(|| Cuts::find(image, plan::runs(image, &window, &self.bands), &dataset.fetch))
+            .then(|| Cuts::find(image, plan::runs(image, windows, &self.bands), &dataset.fetch))
             .flatten();
         let way = if way == Way::DeflatePieces && cuts.is_none() { Way::Deflate } else { way };
         let told = notices.len();
         let wanted =
-            Wanted { image, host, fetch: &dataset.fetch, window, bands: &self.bands, way, cuts: cuts.as_ref() };
+            Wanted { image, host, fetch: &dataset.fetch, windows, bands: &self.bands, way, cuts: cuts.as_ref() };
         let rows = wanted.rows()?;
         if way == Way::Nvcomp(Codec::Lz4) && self.is_framed(&rows)? {
             let reason = "tiles are LZ4 frames, and nvCOMP reads bare blocks";
@@ -280,14 +290,14 @@ impl Request<'_> {
                 return Err(DeviceError::Declined(detail).into());
             }
             notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
-            return self.try_way(options, gpu, window, budget, Way::Host, notices);
+            return self.try_way(options, gpu, windows, budget, Way::Host, notices);
         }
         let columns = rows.iter().flat_map(plan::Row::placements).map(|place| place.from.0 + place.size.0).max();
         rule::check_columns(host.spec(), columns.unwrap_or(0))?;
         let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
         let output = Output {
-            width: window.width,
-            height: window.height,
+            width,
+            height,
             bands: self.bands.len() as u32,
             sample_len: image.layout.sample.size(),
             pixel_interleaved: options.interleave == Interleave::Pixel,
@@ -327,7 +337,7 @@ impl Request<'_> {
             notices.truncate(told);
             let spent = decoder.counters();
             drop(decoder);
-            let mut raster = self.try_way(options, gpu, window, budget, Way::Deflate, notices)?;
+            let mut raster = self.try_way(options, gpu, windows, budget, Way::Deflate, notices)?;
             raster.report.add(&DeviceReport { counters: spent, ..DeviceReport::default() });
             return Ok(raster);
         }
@@ -344,7 +354,7 @@ impl Request<'_> {
             ));
             let spent = decoder.counters();
             drop(decoder);
-            let mut raster = self.try_way(options, gpu, window, budget, Way::Host, notices)?;
+            let mut raster = self.try_way(options, gpu, windows, budget, Way::Host, notices)?;
             raster.report.add(&DeviceReport { counters: spent, ..DeviceReport::default() });
             return Ok(raster);
         }
@@ -361,8 +371,7 @@ impl Request<'_> {
                     ..image.place_of(tile.unit.index)
                 }));
             }
-            let placement = Placement { from: (tile.unit.placement.from.0, 0), ..tile.unit.placement };
-            decoder.patch(&samples, &[placement])?;
+            decoder.patch(&samples, &tile.unit.placements)?;
             helped += 1;
         }
         if let Some(first) = refused.first() {
@@ -399,8 +408,8 @@ impl Request<'_> {
             buffer,
             ready,
             sample: image.layout.sample,
-            width: window.width,
-            height: window.height,
+            width,
+            height,
             bands: self.bands.len() as u32,
             interleave: options.interleave,
             report: DeviceReport {

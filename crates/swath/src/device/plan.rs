@@ -1,6 +1,6 @@
 //! Which tiles a read wants, where their bytes are, and how they are dealt out in bands that fit on the device.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use swath_codec::host::Host;
 use swath_cuda::{
@@ -29,8 +29,10 @@ pub(super) struct Unit {
     pub(super) wanted: Range<u32>,
     /// Bytes that the device (or, for tiles that the CPU decodes, the host) makes of it.
     pub(super) decoded_len: usize,
-    /// Where its samples go, counted from the first row that is decoded.
-    pub(super) placement: Placement,
+    /// Rows that are decoded before the first that is wanted.
+    pub(super) lead: u32,
+    /// Where its samples go, counted from the first row that is wanted.
+    pub(super) placements: Vec<Placement>,
     /// Where it is decoded in pieces: decoded bytes of these, and the stored ones of all but the last.
     pub(super) cut: Option<(usize, Vec<u32>)>,
 }
@@ -40,13 +42,18 @@ impl Unit {
         self.range.end - self.range.start
     }
 
+    /// Where its samples go, counted from the first row that is decoded.
+    pub(super) fn decoded_placements(&self) -> impl Iterator<Item = Placement> {
+        self.placements.iter().map(|place| Placement { from: (place.from.0, place.from.1 + self.lead), ..*place })
+    }
+
     /// Pieces that it is decoded in, where those are several.
     pub(super) fn pieces(&self) -> usize {
         self.cut.as_ref().map_or(0, |(_, sizes)| sizes.len() + 1)
     }
 }
 
-/// What fills some rows of the output.
+/// What fills some rows of a window. Tiles that an earlier row has already are there, with all that they fill.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Row {
     pub(super) units: Vec<Unit>,
@@ -59,7 +66,8 @@ pub(super) struct Wanted<'a> {
     pub(super) image: &'a Image,
     pub(super) host: &'a Host,
     pub(super) fetch: &'a Fetch,
-    pub(super) window: Window,
+    /// Windows of one size, which go below each other in the output.
+    pub(super) windows: &'a [Window],
     /// Samples, counted from 0.
     pub(super) bands: &'a [u16],
     pub(super) way: Way,
@@ -75,16 +83,53 @@ fn planes(image: &Image, bands: &[u16]) -> Vec<(u32, u32)> {
     }
 }
 
-/// For each plane, the tiles from the first to the last of a window.
-pub(super) fn runs(image: &Image, window: &Window, bands: &[u16]) -> Vec<Range<u64>> {
+/// For each plane, the tiles from the first to the last of each window: in order, and each but once.
+pub(super) fn runs(image: &Image, windows: &[Window], bands: &[u16]) -> Vec<Range<u64>> {
     let grid = &image.grid;
-    let (columns, rows) = grid.span(window);
-    if columns.is_empty() || rows.is_empty() {
-        return Vec::new();
+    let planes = planes(image, bands);
+    let mut runs = Vec::with_capacity(planes.len() * windows.len());
+    for (columns, rows) in windows.iter().map(|window| grid.span(window)) {
+        if columns.is_empty() || rows.is_empty() {
+            continue;
+        }
+        let (first, last) = ((columns.start, rows.start), (columns.end - 1, rows.end - 1));
+        let run =
+            |(_, plane): &(u32, u32)| grid.index(first.0, first.1, *plane)..grid.index(last.0, last.1, *plane) + 1;
+        runs.extend(planes.iter().map(run));
     }
-    let (first, last) = ((columns.start, rows.start), (columns.end - 1, rows.end - 1));
-    let run = |(_, plane)| grid.index(first.0, first.1, plane)..grid.index(last.0, last.1, plane) + 1;
-    planes(image, bands).into_iter().map(run).collect()
+    runs.sort_by_key(|run| run.start);
+    runs.dedup_by(|next, run| {
+        let joined = next.start <= run.end;
+        if joined {
+            run.end = run.end.max(next.end);
+        }
+        joined
+    });
+    runs
+}
+
+/// One row of tiles of one window.
+struct Strip {
+    row: u32,
+    columns: Range<u32>,
+    window: Window,
+    /// Where the window begins in the output.
+    top: u32,
+}
+
+/// A tile, and the parts of it that are wanted.
+struct Found {
+    index: u64,
+    range: Range<u64>,
+    rows: u32,
+    parts: Vec<Placement>,
+}
+
+/// What fills some rows of a window, before it is known how much of each tile others want.
+#[derive(Default)]
+struct Draft {
+    tiles: Vec<Found>,
+    sparse: Vec<Placement>,
 }
 
 impl Wanted<'_> {
@@ -96,51 +141,86 @@ impl Wanted<'_> {
         }
     }
 
-    /// All rows, top to bottom.
+    /// All rows, in the order of their tiles.
     pub(super) fn rows(&self) -> Result<Vec<Row>, Error> {
-        let grid = &self.image.grid;
-        let (columns, rows) = grid.span(&self.window);
+        let mut strips = Vec::new();
+        for (number, window) in (0..).zip(self.windows) {
+            let (columns, rows) = self.image.grid.span(window);
+            let top = window.height.saturating_mul(number);
+            strips.extend(rows.map(|row| Strip { row, columns: columns.clone(), window: *window, top }));
+        }
+        strips.sort_by_key(|strip| (strip.row, strip.columns.start));
         let planes = planes(self.image, self.bands);
-        let mut found = Vec::new();
-        for row in rows {
-            let cells: Vec<_> = columns.clone().filter_map(|column| grid.cell(&self.window, column, row)).collect();
-            let Some(first) = cells.first() else { continue };
-            let height = first.inside.height;
-            let piece = self.piece_height(cells.len() * planes.len(), height);
-            let mut pieces: Vec<Row> = (0..height.div_ceil(piece)).map(|_| Row::default()).collect();
-            for (slot, plane) in &planes {
-                let start = grid.index(columns.start, row, *plane);
-                let ranges = self.image.locate(start..start + cells.len() as u64, self.fetch)?;
-                for ((index, range), cell) in (start..).zip(ranges).zip(&cells) {
-                    for (number, target) in (0..).zip(&mut pieces) {
-                        let y = number * piece;
-                        let part =
-                            Window::new(cell.inside.x, cell.inside.y + y, cell.inside.width, piece.min(height - y));
-                        let placement = Placement {
-                            from: (part.x, part.y),
-                            size: (part.width, part.height),
-                            to: (cell.x, cell.y + y),
-                            slot: *slot,
-                        };
-                        match &range {
-                            None => {
-                                target.footprint = target.footprint.plus(Footprint::of_sparse(self.placements()));
-                                target.sparse.push(placement);
-                            }
-                            Some(range) => {
-                                let unit = self.unit(index, range, cell.rows, part, placement);
-                                target.add(self.way, self.placements(), unit);
-                            }
+        let (mut drafts, mut known) = (Vec::new(), HashMap::new());
+        for strip in &strips {
+            self.draft(strip, &planes, &mut drafts, &mut known)?;
+        }
+        // Where earlier rows have all its tiles, nothing is left of one.
+        let is_left = |draft: &Draft| !draft.tiles.is_empty() || !draft.sparse.is_empty();
+        Ok(drafts.into_iter().filter(is_left).map(|draft| self.row(draft)).collect())
+    }
+
+    /// Adds the rows of a strip. `known` tells which tiles earlier ones have: row, and place in it.
+    fn draft(
+        &self,
+        strip: &Strip,
+        planes: &[(u32, u32)],
+        drafts: &mut Vec<Draft>,
+        known: &mut HashMap<u64, (usize, usize)>,
+    ) -> Result<(), Error> {
+        let grid = &self.image.grid;
+        let columns = strip.columns.clone();
+        let cells: Vec<_> = columns.filter_map(|column| grid.cell(&strip.window, column, strip.row)).collect();
+        let Some(first) = cells.first() else { return Ok(()) };
+        let height = first.inside.height;
+        let piece = self.piece_height(cells.len() * planes.len(), height);
+        // Rows of uncompressed tiles cost next to nothing, and are cut as each window wants them.
+        let shares = self.windows.len() > 1 && self.way != Way::Raw;
+        let base = drafts.len();
+        drafts.extend((0..height.div_ceil(piece)).map(|_| Draft::default()));
+        for (slot, plane) in planes {
+            let start = grid.index(strip.columns.start, strip.row, *plane);
+            let ranges = self.image.locate(start..start + cells.len() as u64, self.fetch)?;
+            for ((index, range), cell) in (start..).zip(ranges).zip(&cells) {
+                for (number, y) in (base..drafts.len()).zip((0..height).step_by(piece as usize)) {
+                    let part = Placement {
+                        from: (cell.inside.x, cell.inside.y + y),
+                        size: (cell.inside.width, piece.min(height - y)),
+                        to: (cell.x, strip.top.saturating_add(cell.y + y)),
+                        slot: *slot,
+                    };
+                    let Some(range) = &range else {
+                        if let Some(draft) = drafts.get_mut(number) {
+                            draft.sparse.push(part);
                         }
+                        continue;
+                    };
+                    let earlier = known.get(&index).filter(|_| shares).copied();
+                    let shared = earlier.and_then(|(draft, at)| drafts.get_mut(draft)?.tiles.get_mut(at));
+                    if let Some(tile) = shared {
+                        tile.parts.push(part);
+                    } else if let Some(draft) = drafts.get_mut(number) {
+                        if shares {
+                            known.insert(index, (number, draft.tiles.len()));
+                        }
+                        draft.tiles.push(Found { index, range: range.clone(), rows: cell.rows, parts: vec![part] });
                     }
                 }
             }
-            found.append(&mut pieces);
         }
-        Ok(found)
+        Ok(())
     }
 
-    /// Placements of a tile: one, or one for each plane that a library leaves.
+    fn row(&self, draft: Draft) -> Row {
+        let footprint = Footprint::of_sparse(draft.sparse.len() * self.placements());
+        let mut row = Row { sparse: draft.sparse, footprint, units: Vec::with_capacity(draft.tiles.len()) };
+        for tile in draft.tiles {
+            row.add(self.way, self.placements(), self.unit(tile));
+        }
+        row
+    }
+
+    /// Placements for a part of a tile: one, or one for each plane that a library leaves.
     fn placements(&self) -> usize {
         if self.way.decodes_from_host() { self.samples().len() } else { 1 }
     }
@@ -154,32 +234,30 @@ impl Wanted<'_> {
         (RAW_PIECE / row_len).clamp(1, u64::from(height.max(1))) as u32
     }
 
-    fn unit(&self, index: u64, range: &Range<u64>, rows: u32, part: Window, placement: Placement) -> Unit {
+    fn unit(&self, tile: Found) -> Unit {
+        let Found { index, range, rows, parts: mut placements } = tile;
         let spec = self.host.spec();
-        let wanted = part.y..part.y + part.height;
-        let from_top = |placement: Placement| Placement { from: (placement.from.0, 0), ..placement };
+        let start = placements.iter().map(|part| part.from.1).min().unwrap_or(0);
+        let end = placements.iter().map(|part| part.from.1 + part.size.1).max().unwrap_or(0);
+        for part in &mut placements {
+            part.from.1 -= start;
+        }
+        let wanted = start..end;
+        let whole = Unit { index, range, rows, wanted, decoded_len: 0, lead: start, placements, cut: None };
         match self.way {
             Way::Raw => {
                 let row_len = spec.stored_row_len() as u64;
-                let start = range.start + u64::from(part.y) * row_len;
-                let range = start..start + u64::from(part.height) * row_len;
-                let decoded_len = (range.end - range.start) as usize;
-                Unit { index, range, rows, wanted, decoded_len, placement: from_top(placement), cut: None }
+                let first = whole.range.start + u64::from(start) * row_len;
+                let range = first..first + u64::from(end - start) * row_len;
+                Unit { decoded_len: (range.end - range.start) as usize, range, lead: 0, ..whole }
             }
             // The CPU makes the wanted rows only.
-            Way::Host => {
-                let decoded_len = spec.native_row_len() * part.height as usize;
-                let placement = from_top(placement);
-                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement, cut: None }
-            }
-            Way::Jpeg | Way::Jpeg2000 => {
-                let decoded_len = PlaneLayout::new(spec).tile_len(rows);
-                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement, cut: None }
-            }
+            Way::Host => Unit { decoded_len: spec.native_row_len() * whole.wanted.len(), lead: 0, ..whole },
+            Way::Jpeg | Way::Jpeg2000 => Unit { decoded_len: PlaneLayout::new(spec).tile_len(rows), ..whole },
             _ => {
-                let decoded_len = spec.stored_len(self.host.rows_to_decode(rows, wanted.end));
-                let cut = self.cuts.and_then(|cuts| cuts.of(index, range.end - range.start, decoded_len as u64));
-                Unit { index, range: range.clone(), rows, wanted, decoded_len, placement, cut }
+                let decoded_len = spec.stored_len(self.host.rows_to_decode(rows, end));
+                let cut = self.cuts.and_then(|cuts| cuts.of(index, whole.stream_len(), decoded_len as u64));
+                Unit { decoded_len, cut, ..whole }
             }
         }
     }
@@ -188,10 +266,11 @@ impl Wanted<'_> {
 impl Row {
     /// All its placements.
     pub(super) fn placements(&self) -> impl Iterator<Item = &Placement> {
-        self.units.iter().map(|unit| &unit.placement).chain(&self.sparse)
+        self.units.iter().flat_map(|unit| &unit.placements).chain(&self.sparse)
     }
 
     fn add(&mut self, way: Way, placements: usize, unit: Unit) {
+        let placements = placements * unit.placements.len();
         let need = Footprint::of_tile(way, unit.stream_len(), unit.decoded_len as u64, placements);
         self.footprint = self.footprint.plus(need);
         if way == Way::DeflatePieces {
@@ -218,17 +297,18 @@ pub(super) fn deal(rows: &[Row], budget: u64, fixed: u64) -> Result<Bands, Devic
     if fixed <= budget && all.held() <= working {
         return Ok(Bands { bands: std::iter::once(0..rows.len()).collect(), room: all, halves: 1 });
     }
-    let largest = rows.iter().map(|row| row.footprint.held()).max().unwrap_or(0);
-    let too_large = |row: u64| DeviceError::Memory {
+    // Whatever the bands, their room holds the largest of each kind, which may come from different rows.
+    let least = rows.iter().fold(Footprint::default(), |room, row| room.max(row.footprint)).held();
+    let too_large = || DeviceError::Memory {
         what: "this read".into(),
-        required: fixed.saturating_add(row),
+        required: fixed.saturating_add(least),
         available: budget,
         hint: "; read a smaller window, or allow more (max_device_memory)",
     };
-    if fixed > budget || largest > working {
-        return Err(too_large(largest));
+    if fixed > budget || least > working {
+        return Err(too_large());
     }
-    // A room has to hold the largest of each kind, which may come from different bands: pack with less until it fits.
+    // The room of bands may have to be larger than each of them: pack with less until it fits.
     for halves in [2, 1] {
         let mut most = working / halves as u64;
         loop {
@@ -246,9 +326,7 @@ pub(super) fn deal(rows: &[Row], budget: u64, fixed: u64) -> Result<Bands, Devic
             most = most * 3 / 4;
         }
     }
-    // Rows that fit one by one may want rooms of different shapes.
-    let room = rows.iter().fold(Footprint::default(), |room, row| room.max(row.footprint));
-    Err(too_large(room.held()))
+    Err(too_large())
 }
 
 fn pack(rows: &[Row], most: u64) -> Vec<Range<usize>> {

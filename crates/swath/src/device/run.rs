@@ -253,7 +253,9 @@ fn build(
             if let Some((piece_len, sizes)) = &unit.cut {
                 band.cut(*piece_len, sizes);
             }
-            band.place(&unit.placement);
+            for placement in unit.decoded_placements() {
+                band.place(&placement);
+            }
             let group = first_group + band.groups();
             add_unit(plan.way, &mut open, &mut tasks, unit, number, half, group, at, len, most);
             number += 1;

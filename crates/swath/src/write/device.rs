@@ -105,14 +105,9 @@ impl DeviceSide {
     ) -> Result<Self, Error> {
         let mut report = DeviceReport { device: gpu.facts().name.clone(), ..DeviceReport::default() };
         let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
-        let press = device_plan::press(gpu, main, plan.levels.len(), options, &mut report.notices)?;
+        let press = device_plan::press(gpu, main, plan.with_overviews, options, &mut report.notices)?;
         let encode = device_plan::encode_plan(plan, shape, options, shrinks, nodata, press)?;
-        let available = gpu.available()?;
-        let budget = match options.device.max_memory {
-            Some(bytes) => bytes.min(available),
-            None => available / SHARE.1 * SHARE.0,
-        };
-        let slots = device_plan::fit(gpu, plan, &encode, options, budget)?;
+        let slots = device_plan::fit(gpu, plan, &encode, options, budget(gpu, options)?)?;
         let direct = encode.mask.is_none() && !matches!(press, Press::Host | Press::Jpeg(_) | Press::Jpeg2000(_));
         let encoder = Encoder::new(gpu, encode, slots, true).map_err(|error| error.during("taking device memory"))?;
         let outbox = Outbox::new(sink.clone(), lanes.clone(), plan.clone(), device_plan::threads(options))?;
@@ -523,6 +518,15 @@ impl DeviceSide {
         self.outbox.drain()?;
         Ok(left)
     }
+}
+
+/// Bytes of device memory that a write may take, as things stand.
+pub(super) fn budget(gpu: &Gpu, options: &WriteOptions) -> Result<u64, DeviceError> {
+    let available = gpu.available()?;
+    Ok(match options.device.max_memory {
+        Some(bytes) => bytes.min(available),
+        None => available / SHARE.1 * SHARE.0,
+    })
 }
 
 fn follows(before: To, len: usize, next: To) -> bool {

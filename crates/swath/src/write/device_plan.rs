@@ -71,7 +71,7 @@ pub(super) fn set_bounds(level: &mut LevelPlan, options: &WriteOptions) {
 pub(super) fn press(
     gpu: &Gpu,
     level: &LevelPlan,
-    levels: usize,
+    with_overviews: bool,
     options: &WriteOptions,
     notices: &mut Vec<String>,
 ) -> Result<Press, DeviceError> {
@@ -87,7 +87,7 @@ pub(super) fn press(
     let wanted = choose_press(spec, &options.settings, nvcomp);
     let available = wanted.and_then(|press| {
         match press {
-            Press::PackBits | Press::Jpeg(_) | Press::Jpeg2000(_) if !spec.tiled && levels > 1 => {
+            Press::PackBits | Press::Jpeg(_) | Press::Jpeg2000(_) if !spec.tiled && with_overviews => {
                 let reason = "strips of overviews are narrower than those of the image";
                 return Err(DeviceError::Declined(reason.into()));
             }

@@ -1,9 +1,8 @@
 //! Rows on a device on their way into a file, and what becomes of them where the device fails.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use swath_codec::pre::Arrangement;
-use swath_cuda::{DeviceRows, ForeignArray, Gpu};
+use swath_cuda::{DeviceError, DeviceRows, ForeignArray, Gpu, encode::Encoder};
 use swath_tiff::SampleType;
 
 use super::{
@@ -11,17 +10,17 @@ use super::{
     device::{DeviceSide, Incoming},
     options::Shape,
     plan::LevelPlan,
+    pushed::Pushed,
     rows::RowStore,
-    step::Pushed,
 };
 use crate::{
-    device::{DeviceRaster, Mode, dlpack_type},
+    device::{DeviceOptions, DeviceRaster, Mode, dlpack_type},
     error::{Error, ErrorKind},
     raster::Interleave,
 };
 
 /// Bytes of rows that are brought to the host at a time, where the CPU writes what is on a device.
-const FETCH: u64 = 32 << 20;
+pub(super) const FETCH: u64 = 32 << 20;
 
 /// Rows of a raster in the memory of a GPU: samples in native byte order, and where they lie.
 #[derive(Debug, Clone)]
@@ -108,71 +107,104 @@ impl<'a> DeviceSamples<'a> {
         self.mask = Some(Self::of_raster(mask)?.rows);
         Ok(self)
     }
+
+    /// Rows that are there.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether they are rows of a raster like this, on the GPU that writes if one does.
+    pub(super) fn check(&self, shape: Shape, masked: bool, gpu: Option<&Arc<Gpu>>) -> Result<(), Error> {
+        let Shape { width, bands, sample, .. } = shape;
+        if (self.width, self.bands, self.sample) != (width, bands, sample) {
+            return Err(Error::usage(format!(
+                "an array of {} bands, {} columns and {} samples where {bands} bands, {width} columns and {sample} belong",
+                self.bands, self.width, self.sample
+            )));
+        }
+        let elsewhere = gpu.is_some_and(|gpu| {
+            self.gpu.is_some_and(|other| !Arc::ptr_eq(gpu, other))
+                || self.ordinal.is_some_and(|ordinal| ordinal != gpu.facts().ordinal)
+        });
+        if elsewhere {
+            return Err(Error::usage("the samples are on another GPU than the one that writes"));
+        }
+        match self.mask.is_some() {
+            false if masked => Err(Error::usage("the file has a mask, but the rows come without")),
+            true if !masked => Err(Error::usage("rows come with a mask that the file does not have")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands rows from `from` on to a device's encoder, as these rows of the image.
+    pub(super) fn take_into(&self, encoder: &Encoder, from: u32, rows: &Range<u32>) -> Result<(), DeviceError> {
+        let take = || {
+            encoder.take(&self.rows, from, rows.start, rows.len() as u32)?;
+            self.mask.as_ref().map_or(Ok(()), |mask| encoder.take_mask(mask, from, rows.start, rows.len() as u32))
+        };
+        take().map_err(|error| error.during("taking rows to the device"))
+    }
+
+    /// Brings rows to the host.
+    pub(super) fn fetch(&self, device: &DeviceOptions, rows: Range<u32>) -> Result<Fetched, Error> {
+        let gpu = self.gpu.cloned().map_or_else(|| device.open(), Ok)?;
+        let count = rows.end.saturating_sub(rows.start);
+        let fetch = |from: &DeviceRows, bands: u16, size: usize| {
+            swath_cuda::encode::fetch(&gpu, from, rows.start, count, (self.width, bands, size))
+                .map_err(|error| error.during("bringing rows to the host"))
+        };
+        Ok(Fetched {
+            samples: fetch(&self.rows, self.bands, self.sample.size())?,
+            mask: self.mask.as_ref().map(|mask| fetch(mask, 1, 1)).transpose()?,
+        })
+    }
+}
+
+/// Rows that were brought to the host: band after band.
+pub(super) struct Fetched {
+    samples: Vec<u8>,
+    mask: Option<Vec<u8>>,
+}
+
+impl Fetched {
+    pub(super) fn rows(&self) -> Rows<'_> {
+        let rows = Rows::bands(&self.samples);
+        self.mask.as_ref().map_or(rows, |mask| rows.with_mask(mask))
+    }
 }
 
 impl Writer {
     /// Whether rows on a device are rows that are missing.
     pub(super) fn check_device(&self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
-        if self.failed {
-            return Err(Error::usage("nothing can be pushed after an error"));
-        }
-        let Shape { width, height, bands, sample } = self.shape;
-        if (samples.width, samples.bands, samples.sample) != (width, bands, sample) {
-            return Err(Error::usage(format!(
-                "an array of {} bands, {} columns and {} samples where {bands} bands, {width} columns and {sample} belong",
-                samples.bands, samples.width, samples.sample
-            )));
-        }
-        if let Some(device) = &self.device {
-            let gpu = device.encoder.gpu();
-            let other = samples.gpu.is_some_and(|other| !Arc::ptr_eq(gpu, other))
-                || samples.ordinal.is_some_and(|ordinal| ordinal != gpu.facts().ordinal);
-            if other {
-                return Err(Error::usage("the samples are on another GPU than the one that writes"));
-            }
-        }
-        let left = height - self.rows();
+        self.may_push()?;
+        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
+        samples.check(self.shape, masked, self.device.as_ref().map(|device| device.encoder.gpu()))?;
+        let (height, left) = (self.shape.height, self.shape.height - self.rows());
         if samples.count > left {
             let count = samples.count;
             return Err(Error::usage(format!("{count} rows were pushed where {left} of {height} are missing")));
         }
-        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
-        if masked != samples.mask.is_some() {
-            let detail = if masked {
-                "the file has a mask, but the rows come without"
-            } else {
-                "rows come with a mask that the file does not have"
-            };
-            return Err(Error::usage(detail));
-        }
         Ok(())
     }
 
-    /// Takes rows that are on a device.
-    pub(super) fn take_device(&mut self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
-        let mut taken = 0;
+    /// Takes some of the rows that are on a device.
+    pub(super) fn take_device(&mut self, samples: &DeviceSamples<'_>, rows: Range<u32>) -> Result<(), Error> {
+        let mut taken = rows.start;
         if let Some(mut device) = self.device.take() {
             let incoming = Incoming::Device(&samples.rows, samples.mask.as_ref());
-            let result = device.push(incoming, samples.count, &mut taken);
+            let result = device.push(incoming, rows.end, &mut taken);
             self.settle_device(device, result)?;
         }
         // What the device did not take, the CPU does, some at a time.
-        let gpu = samples.gpu.cloned().map_or_else(|| self.options.device.open(), Ok)?;
         let row = (self.plan.levels.first().map_or(1, LevelPlan::row_len) as u64).max(1);
         let at_once = (FETCH / row).clamp(1, u32::MAX.into()) as u32;
-        while taken < samples.count {
-            let count = at_once.min(samples.count - taken);
-            let fetch = |rows: &DeviceRows, bands: u16, size: usize| {
-                swath_cuda::encode::fetch(&gpu, rows, taken, count, (self.shape.width, bands, size))
-                    .map_err(|error| error.during("bringing rows to the host"))
-            };
-            let bytes = fetch(&samples.rows, samples.bands, samples.sample.size())?;
-            let mask = samples.mask.as_ref().map(|mask| fetch(mask, 1, 1)).transpose()?;
-            let rows = Rows::bands(&bytes);
-            let rows = mask.as_ref().map_or(rows, |mask| rows.with_mask(mask));
-            let pushed = self.check(&rows)?;
+        let masked = samples.mask.is_some();
+        while taken < rows.end {
+            let until = taken + at_once.min(rows.end - taken);
+            let fetched = samples.fetch(&self.options.device, taken..until)?;
+            let pushed = Pushed::new(&fetched.rows(), self.shape, masked)?;
             self.copy_in(&pushed)?;
-            taken += count;
+            taken = until;
         }
         Ok(())
     }
@@ -180,24 +212,12 @@ impl Writer {
     /// Takes rows of the host to the device.
     pub(super) fn push_by_device(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
         let Some(mut device) = self.device.take() else { return Ok(()) };
-        let size = self.shape.sample.size() * self.shape.width as usize;
-        let bands = usize::from(self.shape.bands);
-        let mut row_lens = match pushed.arrangement {
-            Arrangement::Planes => vec![size; bands],
-            Arrangement::Pixels => vec![size * bands],
-        };
-        row_lens.resize(pushed.planes.len().max(row_lens.len()), self.shape.width as usize);
+        let row_lens = pushed.row_lens(self.shape);
         let mut taken = 0;
         let result = device.push(Incoming::Host(&pushed.planes, &row_lens), pushed.rows, &mut taken);
         self.settle_device(device, result)?;
         if taken < pushed.rows {
-            let planes = pushed.planes.iter().zip(&row_lens);
-            let rest = Pushed {
-                planes: planes.map(|(plane, len)| plane.get(taken as usize * len..).unwrap_or_default()).collect(),
-                arrangement: pushed.arrangement,
-                rows: pushed.rows - taken,
-            };
-            return self.copy_in(&rest);
+            return self.copy_in(&pushed.part(taken..pushed.rows, self.shape));
         }
         Ok(())
     }

@@ -41,10 +41,39 @@ struct State {
     /// Start of each tile within the level's own bytes, frame included; `None` for one that was left out.
     tiles: Vec<Option<(u64, u32)>>,
     moments: Vec<Moments>,
+    /// What the samples of each tile are like, where tiles are to be taken elsewhere.
+    each: Option<Vec<Moments>>,
     kept: Vec<u8>,
 }
 
+impl State {
+    fn sum(&mut self, band: usize, moments: &Moments) {
+        if let Some(sum) = self.moments.get_mut(band) {
+            sum.add(moments);
+        }
+        if let Some(each) = &mut self.each {
+            each.push(*moments);
+        }
+    }
+}
+
+/// Tiles that were kept to be taken elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Bytes of each tile, frame included; 0 for one that was left out.
+    pub lens: Vec<u32>,
+    pub bytes: Vec<u8>,
+    /// What the samples of each position are like, band by band.
+    pub moments: Vec<Moments>,
+}
+
 impl Lane {
+    /// A lane that leads to no file: everything is kept for [`Lane::into_kept`].
+    pub(super) fn kept(frame: u64) -> Self {
+        let state = State { each: Some(Vec::new()), ..State::default() };
+        Self { frame, held: true, start: 0, state: Mutex::new(state) }
+    }
+
     pub(super) fn new(start: u64, frame: u64, held: bool, bands: u16) -> Self {
         let moments = vec![Moments::default(); bands.into()];
         Self { frame, held, start, state: Mutex::new(State { moments, ..State::default() }) }
@@ -71,9 +100,7 @@ impl Lane {
                 let Some(tile) = state.waiting.remove(&next) else { break };
                 state.next += 1;
                 for (band, moments) in &tile.moments {
-                    if let Some(sum) = state.moments.get_mut(usize::from(*band)) {
-                        sum.add(moments);
-                    }
+                    state.sum(usize::from(*band), moments);
                 }
                 if tile.bytes.is_empty() {
                     state.tiles.push(None);
@@ -103,8 +130,8 @@ impl Lane {
     pub(super) fn admit(&self, len: u64, moments: &[Moments]) -> u64 {
         let mut state = self.lock();
         state.next += 1;
-        for (sum, moments) in state.moments.iter_mut().zip(moments) {
-            sum.add(moments);
+        for (band, moments) in moments.iter().enumerate() {
+            state.sum(band, moments);
         }
         let offset = state.len;
         let place = (len > 0).then(|| (offset, len.saturating_sub(self.frame) as u32));
@@ -143,6 +170,14 @@ impl Lane {
     /// The bytes of a level that was held.
     pub(super) fn take_kept(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock().kept)
+    }
+
+    /// Everything that was kept.
+    pub(super) fn into_kept(self) -> Kept {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let len = |tile: &Option<(u64, u32)>| tile.map_or(0, |(_, len)| len + self.frame as u32);
+        let lens = state.tiles.iter().map(len).collect();
+        Kept { lens, bytes: state.kept, moments: state.each.unwrap_or_default() }
     }
 
     /// Statistics of each band.

@@ -13,14 +13,19 @@
 //! # Ok(()) }
 //! ```
 
+mod bands;
 mod device;
+mod device_bands;
 mod device_plan;
 mod device_rows;
+mod encoded;
+mod join;
 mod lane;
 mod layout;
 mod options;
 mod outbox;
 mod plan;
+mod pushed;
 mod rows;
 mod step;
 mod tags;
@@ -30,13 +35,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use swath_codec::{pre::Arrangement, shrink::Shrink};
+use swath_codec::shrink::Shrink;
+use swath_cuda::Gpu;
 use swath_io::{
     Sink,
     sink::{BLOCK, file},
 };
 use swath_tiff::SampleType;
 
+pub use bands::BandEncoder;
+pub use encoded::EncodedBand;
 pub use options::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Shape, WriteOptions};
 
 use crate::{
@@ -50,8 +58,9 @@ use device::DeviceSide;
 pub use device_rows::DeviceSamples;
 use lane::Lane;
 use plan::Plan;
+use pushed::Pushed;
 use rows::RowStore;
-use step::{Pushed, Worker};
+use step::Worker;
 
 /// Rows of a raster in memory: native samples without gaps between them.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +133,10 @@ pub struct Writer {
     /// What threads keep between steps.
     workers: Mutex<Vec<Worker>>,
     nodata: Option<Vec<u8>>,
+    /// Whether bands that were encoded elsewhere are put together, rather than rows encoded here.
+    from_bands: bool,
+    /// Tile rows of the file above the first one here, where this writes a band of it.
+    above: u32,
     failed: bool,
 }
 
@@ -219,13 +232,19 @@ impl Writer {
         let plan = Plan::new(shape, metadata, options, true)?;
         let nodata = nodata_of(metadata, shape);
         // What the CPU would do, should it have to go on.
-        let memory = Memory { threads: options.threads.unwrap_or_else(cores).max(1), batch: batch_rows(&plan, 1) };
+        let memory = Memory::unmeasured(&plan, options);
         let mut writer = Self::with(plan, sink.clone(), shape, options, memory, nodata)?;
-        let shrinks: Vec<_> = writer.levels.iter().map(|level| level.shrink.clone()).collect();
-        let nodata = writer.nodata.as_deref();
-        let side = DeviceSide::new(&gpu, &writer.plan, &writer.lanes, sink, shape, options, &shrinks, nodata)?;
-        writer.device = Some(Box::new(side));
+        writer.take_gpu(&gpu)?;
         Ok(writer)
+    }
+
+    /// Lets a GPU make the tiles.
+    fn take_gpu(&mut self, gpu: &Arc<Gpu>) -> Result<(), Error> {
+        let shrinks: Vec<_> = self.levels.iter().map(|level| level.shrink.clone()).collect();
+        let (shape, options, nodata) = (self.shape, &self.options, self.nodata.as_deref());
+        let side = DeviceSide::new(gpu, &self.plan, &self.lanes, &self.sink, shape, options, &shrinks, nodata)?;
+        self.device = Some(Box::new(side));
+        Ok(())
     }
 
     fn with(
@@ -252,6 +271,8 @@ impl Writer {
             tiles: None,
             workers: Mutex::default(),
             nodata,
+            from_bands: false,
+            above: 0,
             failed: false,
         })
     }
@@ -280,7 +301,7 @@ impl Writer {
     }
 
     /// Whether a GPU makes the tiles, as things stand.
-    pub(crate) fn is_on_device(&self) -> bool {
+    pub fn is_on_device(&self) -> bool {
         self.device.is_some()
     }
 
@@ -346,7 +367,7 @@ impl Writer {
             return Err(Error::usage("rows cannot be pushed in the middle of a row of tiles"));
         }
         self.check_device(samples)?;
-        let result = self.take_device(samples);
+        let result = self.take_device(samples, 0..samples.count());
         self.named(result)
     }
 
@@ -355,6 +376,7 @@ impl Writer {
     /// # Errors
     /// As [`Writer::push`].
     pub fn push_tile(&mut self, samples: &[u8]) -> Result<(), Error> {
+        self.may_push()?;
         let Some(level) = self.plan.levels.first() else { return Ok(()) };
         if level.mask.is_some() {
             return Err(Error::usage("a file with a mask takes rows, not tiles"));
@@ -411,38 +433,28 @@ impl Writer {
         result.map_err(|error| error.in_source(&self.sink.0.name().into()))
     }
 
-    /// The rows that are pushed, if they are whole rows that are still missing.
-    fn check<'a>(&self, rows: &Rows<'a>) -> Result<Pushed<'a>, Error> {
+    /// Whether rows can be pushed at all.
+    fn may_push(&self) -> Result<(), Error> {
         if self.failed {
             return Err(Error::usage("nothing can be pushed after an error"));
         }
-        let Shape { width, height, bands, sample } = self.shape;
-        let row_len = width as usize * usize::from(bands) * sample.size();
-        let count = rows.samples.len() / row_len;
-        if !rows.samples.len().is_multiple_of(row_len) {
-            let detail = format!("{} bytes are no whole rows of {row_len} bytes", rows.samples.len());
+        if self.from_bands {
+            let detail = "the file is put together from encoded bands: its rows cannot be pushed too";
             return Err(Error::usage(detail));
         }
-        let left = height - self.rows();
-        if count > left as usize {
+        Ok(())
+    }
+
+    /// The rows that are pushed, if they are whole rows that are still missing.
+    fn check<'a>(&self, rows: &Rows<'a>) -> Result<Pushed<'a>, Error> {
+        self.may_push()?;
+        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
+        let pushed = Pushed::new(rows, self.shape, masked)?;
+        let (count, height, left) = (pushed.rows, self.shape.height, self.shape.height - self.rows());
+        if count > left {
             return Err(Error::usage(format!("{count} rows were pushed where {left} of {height} are missing")));
         }
-        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
-        match rows.mask {
-            None if masked => return Err(Error::usage("the file has a mask, but the rows come without")),
-            Some(_) if !masked => return Err(Error::usage("rows come with a mask that the file does not have")),
-            Some(mask) if mask.len() != count * width as usize => {
-                return Err(Error::usage(format!("a mask of {} bytes for {count} rows of {width}", mask.len())));
-            }
-            _ => {}
-        }
-        // A single band is the same either way, and the simpler one is cheaper.
-        let planar = rows.interleave == Interleave::Band || bands == 1;
-        let plane = if planar { count * width as usize * sample.size() } else { rows.samples.len() };
-        let mut planes: Vec<&[u8]> = rows.samples.chunks_exact(plane.max(1)).collect();
-        planes.extend(rows.mask);
-        let arrangement = if planar { Arrangement::Planes } else { Arrangement::Pixels };
-        Ok(Pushed { planes, arrangement, rows: count as u32 })
+        Ok(pushed)
     }
 
     fn complete(mut self) -> Result<Written, Error> {
@@ -527,6 +539,11 @@ pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOpt
 }
 
 impl Memory {
+    /// A row of tiles at a time by all threads: where others do the work, and the CPU only should they fail.
+    fn unmeasured(plan: &Plan, options: &WriteOptions) -> Self {
+        Self { threads: options.threads.unwrap_or_else(cores).max(1), batch: batch_rows(plan, 1) }
+    }
+
     /// Bytes for so many rows of tiles at a time and everything that is always there; and for each thread.
     fn costs(plan: &Plan) -> (impl Fn(u32) -> u64, u64) {
         let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
@@ -600,6 +617,11 @@ fn store_planes(plan: &Plan, index: usize) -> Vec<usize> {
         planes.push(width);
     }
     planes
+}
+
+/// Whether samples are written otherwise than they come.
+fn changes(options: &WriteOptions, shape: Shape, nodata: Option<&[u8]>) -> bool {
+    options.nan_to_nodata && nodata.is_some() && shape.sample.is_float()
 }
 
 fn nodata_of(metadata: &Metadata, shape: Shape) -> Option<Vec<u8>> {

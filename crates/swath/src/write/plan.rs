@@ -65,12 +65,16 @@ impl LevelPlan {
     /// Bytes that its tiles, each with a frame of `frame` bytes, cannot exceed.
     fn worst(&self, frame: u64) -> u64 {
         let positions = u64::from(self.grid.across) * u64::from(self.grid.down);
+        let [tile, mask] = self.worst_tiles(frame);
+        positions.saturating_mul(tile * u64::from(self.grid.planes) + mask)
+    }
+
+    /// Bytes that a tile of the image, and one of its mask, cannot exceed.
+    pub fn worst_tiles(&self, frame: u64) -> [u64; 2] {
         let rows = self.layout.tile_height;
         let tile = (self.host.max_encoded_len(rows) as u64 + frame).max(self.device_whole);
-        let tile = tile * u64::from(self.grid.planes);
         let mask = self.mask.as_ref().map_or(0, |(_, host)| host.max_encoded_len(rows) as u64 + frame);
-        let mask = mask.max(self.device_mask_whole);
-        positions.saturating_mul(tile + mask)
+        [tile, mask.max(self.device_mask_whole)]
     }
 
     /// Bytes that one thread needs for a tile: samples, scratch and result.
@@ -86,6 +90,10 @@ impl LevelPlan {
 pub(super) struct Plan {
     /// The image, then overviews from the largest.
     pub levels: Vec<LevelPlan>,
+    /// Whether the file has overviews, though the plan of some of its rows has none.
+    pub with_overviews: bool,
+    /// Whether a GPU makes the tiles.
+    pub on_device: bool,
     pub style: Style,
     /// Leader and trailer of each tile.
     pub frame: u64,
@@ -129,6 +137,8 @@ impl Plan {
         let nodata = fields.iter().find(|field| field.tag == tag::GDAL_NODATA).cloned();
         let mut plan = Self {
             levels,
+            with_overviews,
+            on_device,
             style: Style { order: options.order, big: options.bigtiff == BigTiff::Always },
             frame: if options.cog { 8 } else { 0 },
             resampling,
@@ -151,6 +161,26 @@ impl Plan {
             return Err(Error::usage(format!("tag {} has numbers of 64 bits, which are for BigTIFF", field.tag)));
         }
         Ok(plan)
+    }
+
+    /// The plan of `rows` rows of the image alone, beginning at a tile row: their tiles come out as in the whole.
+    pub fn of_rows(&self, rows: u32, options: &WriteOptions) -> Result<Self, Error> {
+        let main = self.levels.first().ok_or_else(|| Error::usage("there is no image to write"))?;
+        let layout = Layout { height: rows, ..main.layout.clone() };
+        Ok(Self {
+            levels: vec![level(layout, options, self.on_device)?],
+            with_overviews: self.with_overviews,
+            on_device: self.on_device,
+            style: self.style,
+            frame: self.frame,
+            resampling: self.resampling,
+            ghost: None,
+            fields: Vec::new(),
+            metadata_reserve: 0,
+            statistics: self.statistics,
+            nodata: None,
+            fill: self.fill.clone(),
+        })
     }
 
     /// What GDAL's readers may rely on.

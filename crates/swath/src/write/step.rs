@@ -22,21 +22,13 @@ use super::{
     lane::{Encoded, Lane},
     options::Progress,
     plan::{LevelPlan, Plan},
+    pushed::Pushed,
     rows::RowStore,
 };
 use crate::{error::Error, read::Cancel};
 
 /// Overview rows that one thread makes at a time.
 const SHRINK_ROWS: usize = 16;
-
-/// Rows that were handed to the writer.
-#[derive(Debug)]
-pub(super) struct Pushed<'a> {
-    /// Samples, a plane for each band or one for all, and then the mask.
-    pub planes: Vec<&'a [u8]>,
-    pub arrangement: Arrangement,
-    pub rows: u32,
-}
 
 /// What a thread keeps from tile to tile.
 #[derive(Debug, Default)]
@@ -50,23 +42,23 @@ pub(super) struct Worker {
 }
 
 /// The rows of one level that are at hand.
-struct AtHand<'a> {
-    planes: Vec<&'a [u8]>,
-    arrangement: Arrangement,
-    first: u32,
+pub(super) struct AtHand<'a> {
+    pub planes: Vec<&'a [u8]>,
+    pub arrangement: Arrangement,
+    pub first: u32,
 }
 
 /// What a level does in this step.
 #[derive(Debug, Clone)]
-struct Due {
-    tile_rows: Range<u32>,
+pub(super) struct Due {
+    pub tile_rows: Range<u32>,
     /// Tiles of the first of them that are done already.
     position: u32,
     /// Rows of the next level.
     shrunk: Range<u32>,
 }
 
-enum Job<'a> {
+pub(super) enum Job<'a> {
     Tile { level: usize, column: u32, row: u32, part: u32 },
     Shrink { level: usize, plane: usize, rows: Range<u32>, out: &'a mut [u8] },
 }
@@ -75,7 +67,7 @@ impl Writer {
     /// Whether rows that are all there can be used where they are.
     pub(super) fn can_borrow(&self, pushed: &Pushed<'_>) -> bool {
         // Samples that are changed are copied first.
-        let changed = self.options.nan_to_nodata && self.nodata.is_some() && self.shape.sample.is_float();
+        let changed = super::changes(&self.options, self.shape, self.nodata.as_deref());
         !changed && (pushed.arrangement == Arrangement::Planes || self.levels.len() == 1)
     }
 
@@ -173,7 +165,7 @@ impl Writer {
     }
 
     /// What each level can do with the rows that are there.
-    fn due(&self, available: Option<u32>) -> Vec<Due> {
+    pub(super) fn due(&self, available: Option<u32>) -> Vec<Due> {
         let mut due = Vec::with_capacity(self.levels.len());
         for (index, (plan, level)) in self.plan.levels.iter().zip(&self.levels).enumerate() {
             let end = if index == 0 { available.unwrap_or(level.store.end()) } else { level.store.end() };
@@ -195,7 +187,7 @@ impl Writer {
     }
 
     /// One step. With `image`, the image's rows up to the given one are there rather than in a store.
-    fn step(&mut self, image: Option<(&Pushed<'_>, u32)>) -> Result<(), Error> {
+    pub(super) fn step(&mut self, image: Option<(&Pushed<'_>, u32)>) -> Result<(), Error> {
         let due = self.due(image.map(|(_, available)| available));
         if due.iter().all(|due| due.tile_rows.is_empty() && due.shrunk.is_empty()) {
             return Err(Error::usage("the writer has rows that lead nowhere; this is a fault in swath"));
@@ -219,6 +211,12 @@ impl Writer {
                 level.store.forget_before(tiles_from.min(looks_back));
             }
         }
+        self.tell();
+        Ok(())
+    }
+
+    /// Tells how far the write has come.
+    pub(super) fn tell(&self) {
         if let (Some(report), Some(plan), Some(level)) =
             (&self.options.progress, self.plan.levels.first(), self.levels.first())
         {
@@ -226,7 +224,6 @@ impl Writer {
             let bytes = self.lanes.iter().map(Lane::len).sum();
             report(Progress { rows, of: self.shape.height, bytes });
         }
-        Ok(())
     }
 
     fn run_jobs(&mut self, due: &[Due], image: Option<&Pushed<'_>>) -> Result<(), Error> {
@@ -258,13 +255,8 @@ impl Writer {
             let width = below.layout.width as usize;
             for (plane, room) in room.into_iter().enumerate() {
                 let row_len = if plane < bands { width * self.shape.sample.size() } else { width };
-                let rows = due.shrunk.len();
-                let out = room.get_mut(..rows * row_len).unwrap_or_default();
-                for (piece, out) in out.chunks_mut(SHRINK_ROWS * row_len).enumerate() {
-                    let start = due.shrunk.start + (piece * SHRINK_ROWS) as u32;
-                    let rows = start..(start + SHRINK_ROWS as u32).min(due.shrunk.end);
-                    jobs.push(Job::Shrink { level: index, plane, rows, out });
-                }
+                let out = room.get_mut(..due.shrunk.len() * row_len).unwrap_or_default();
+                jobs.extend(shrink_jobs(index, plane, due.shrunk.clone(), row_len, out));
             }
         }
         for (level, (due, plan)) in due.iter().zip(&self.plan.levels).enumerate() {
@@ -275,40 +267,38 @@ impl Writer {
                 }
             }
         }
-        let threads = self.threads.min(jobs.len()).max(1);
         let crew = Crew {
             plan: &self.plan,
             lanes: &self.lanes,
             sink: &*self.sink.0,
+            above: self.above,
             at_hand: &at_hand,
             shrinks: &shrinks,
             sample: self.shape.sample,
             nodata: self.nodata.as_deref(),
             sparse: self.options.sparse,
             cancel: self.options.cancel.as_ref(),
-            jobs: Mutex::new(jobs.into_iter()),
-            failure: Mutex::new(None),
-            stop: AtomicBool::new(false),
         };
-        let workers = &self.workers;
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Where the system has no further thread, those that are there do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, || crew.work(workers)).is_err() {
-                    break;
-                }
-            }
-            crew.work(workers);
-        });
-        match crew.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        crew.run_all(jobs, self.threads, &self.workers)
     }
 }
 
+/// The rows of one plane of the level below `level`, some at a time.
+pub(super) fn shrink_jobs<'a>(
+    level: usize,
+    plane: usize,
+    rows: Range<u32>,
+    row_len: usize,
+    out: &'a mut [u8],
+) -> impl Iterator<Item = Job<'a>> {
+    out.chunks_mut((SHRINK_ROWS * row_len).max(1)).enumerate().map(move |(piece, out)| {
+        let start = rows.start + (piece * SHRINK_ROWS) as u32;
+        Job::Shrink { level, plane, rows: start..(start + SHRINK_ROWS as u32).min(rows.end), out }
+    })
+}
+
 /// Copies rows of what was pushed into the room of a store. With `nodata`, that stands where samples are not a number.
-fn copy_rows(
+pub(super) fn copy_rows(
     pushed: &Pushed<'_>,
     rows: Range<u32>,
     width: u32,
@@ -377,31 +367,59 @@ fn replace_nan(samples: &mut [u8], sample: SampleType, nodata: &[u8]) {
 }
 
 /// What the threads of a step share.
-struct Crew<'a> {
-    plan: &'a Plan,
-    lanes: &'a [Lane],
-    sink: &'a dyn Sink,
-    at_hand: &'a [AtHand<'a>],
-    shrinks: &'a [&'a Option<super::Shrinks>],
-    sample: SampleType,
-    nodata: Option<&'a [u8]>,
-    sparse: bool,
-    cancel: Option<&'a Cancel>,
+pub(super) struct Crew<'a> {
+    pub plan: &'a Plan,
+    pub lanes: &'a [Lane],
+    pub sink: &'a dyn Sink,
+    /// Tile rows of the file above the first one, for messages.
+    pub above: u32,
+    pub at_hand: &'a [AtHand<'a>],
+    pub shrinks: &'a [&'a Option<super::Shrinks>],
+    pub sample: SampleType,
+    pub nodata: Option<&'a [u8]>,
+    pub sparse: bool,
+    pub cancel: Option<&'a Cancel>,
+}
+
+/// What is to be done, and how it goes.
+struct Queue<'a> {
     jobs: Mutex<std::vec::IntoIter<Job<'a>>>,
     failure: Mutex<Option<Error>>,
     stop: AtomicBool,
 }
 
 impl Crew<'_> {
-    fn work(&self, workers: &Mutex<Vec<Worker>>) {
+    /// Does all jobs, with so many threads.
+    pub(super) fn run_all(
+        &self,
+        jobs: Vec<Job<'_>>,
+        threads: usize,
+        workers: &Mutex<Vec<Worker>>,
+    ) -> Result<(), Error> {
+        let threads = threads.min(jobs.len()).max(1);
+        let jobs = Mutex::new(jobs.into_iter());
+        let queue = Queue { jobs, failure: Mutex::new(None), stop: AtomicBool::new(false) };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // Where the system has no further thread, those that are there do the work.
+                if std::thread::Builder::new().spawn_scoped(scope, || self.work(&queue, workers)).is_err() {
+                    break;
+                }
+            }
+            self.work(&queue, workers);
+        });
+        queue.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    fn work(&self, queue: &Queue<'_>, workers: &Mutex<Vec<Worker>>) {
         let lock = || workers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worker = lock().pop().unwrap_or_default();
-        while !self.stop.load(Ordering::Relaxed) {
-            let job = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while !queue.stop.load(Ordering::Relaxed) {
+            let job = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(job) = job else { break };
             if let Err(error) = self.run(job, &mut worker) {
-                self.stop.store(true, Ordering::Relaxed);
-                self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                queue.stop.store(true, Ordering::Relaxed);
+                queue.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
         }
         lock().push(worker);
@@ -421,7 +439,7 @@ impl Crew<'_> {
                 let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
                 let number = position * u64::from(plan.parts()) + u64::from(part);
                 let encoded = self.encode(level, plan, rows, (column, row), part, worker).map_err(|error| {
-                    error.at(&swath_tiff::Place { tile: Some((column, row)), ..Default::default() })
+                    error.at(&swath_tiff::Place { tile: Some((column, row + self.above)), ..Default::default() })
                 })?;
                 lane.put(number, encoded, self.sink, &mut worker.spare)
             }

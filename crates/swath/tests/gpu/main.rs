@@ -1,11 +1,13 @@
 //! Reads to and by way of a GPU, run on a driver that executes the kernels on the host and fails when it is told to.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod bands;
 #[allow(dead_code)]
 #[path = "../it/build.rs"]
 mod build;
 #[allow(dead_code)]
 mod cases;
+mod chips;
 mod codecs;
 mod counters;
 mod damage;

@@ -1,6 +1,7 @@
 //! Behaviour of the engine, seen through its public API only.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod bands;
 mod build;
 mod cache;
 mod cog;
@@ -14,5 +15,6 @@ mod opening;
 mod scene;
 mod validate;
 mod windows;
+mod windows_batch;
 mod write;
 mod write_faults;

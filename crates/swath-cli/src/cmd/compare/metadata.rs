@@ -3,10 +3,10 @@
 use swath::{
     Dataset,
     geo::{Crs, GeoTransform},
+    number,
 };
 
 use super::Difference;
-use crate::number;
 
 fn differ<T: PartialEq>(
     found: &mut Vec<Difference>,

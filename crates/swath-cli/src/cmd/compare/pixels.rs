@@ -1,15 +1,16 @@
 //! Samples of two files, side by side, piece by piece.
 
 use anyhow::Result;
-use swath::{ColorView, Dataset, ReadOptions, SampleType, Window, structure::Planar, words::photometric::Photometric};
-
-use crate::{
-    blocks::{self, BUDGET, Cut},
-    console::Progress,
-    mask::MaskKind,
+use swath::{
+    ColorView, Dataset, MaskKind, ReadOptions, SampleType, Window,
     number::Exact,
-    sample::{self, Number, ToFloats, Visit},
+    pieces::{self, BUDGET, Cut},
+    samples::{self, Number, ToFloats, Visit},
+    structure::Planar,
+    words::photometric::Photometric,
 };
+
+use crate::console::Progress;
 
 /// How the samples of a band compare.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -78,7 +79,7 @@ impl Pixels {
 
 /// Whether samples of this type can be compared here.
 pub fn is_known(dataset: &Dataset) -> bool {
-    sample::visit(part(dataset.sample()).0, &[], ToFloats { nodata: None, out: &mut Vec::new() }).is_some()
+    samples::visit(part(dataset.sample()).0, &[], ToFloats { nodata: None, out: &mut Vec::new() }).is_some()
 }
 
 /// The parts of a sample: two for a pair.
@@ -109,26 +110,26 @@ fn read(dataset: &Dataset, options: &ReadOptions, buffer: &mut Vec<u8>) -> Resul
 
 /// Compares the bands that both files have.
 pub fn compare(a: &Dataset, b: &Dataset, tolerance: f64) -> Result<Vec<Pixels>> {
-    blocks::check_size(a)?;
-    blocks::check_size(b)?;
+    pieces::check_size(a)?;
+    pieces::check_size(b)?;
     let bands: Vec<u32> = (1..=a.bands().min(b.bands())).collect();
     let mut found = vec![Pixels::default(); bands.len()];
     let pixels = u64::from(a.width()) * u64::from(a.height());
     let mut progress = Progress::new("comparing", pixels.saturating_mul(bands.len() as u64));
     let (mut here, mut there) = (Vec::new(), Vec::new());
     // Two pieces are in memory at a time, hence half the budget for each.
-    for block in Cut::of(a.main()).blocks(&bands, a.sample(), BUDGET / 2) {
-        let options = ReadOptions::default().with_window(block.window).with_bands(block.bands.iter().copied());
+    for piece in Cut::of(a.main()).pieces(&bands, a.sample(), BUDGET / 2) {
+        let options = ReadOptions::default().with_window(piece.window).with_bands(piece.bands.iter().copied());
         for (dataset, buffer) in [(a, &mut here), (b, &mut there)] {
             read(dataset, &options, buffer)?;
         }
-        let len = |dataset: &Dataset| (block.window.pixels() as usize * dataset.sample().size()).max(1);
-        let planes = here.chunks_exact(len(a)).zip(there.chunks_exact(len(b))).zip(&block.bands);
-        for (((a_plane, b_plane), band), total) in planes.zip(found.iter_mut().skip(block.first)) {
-            let place = Place { band: *band, window: block.window, tolerance };
+        let len = |dataset: &Dataset| (piece.window.pixels() as usize * dataset.sample().size()).max(1);
+        let planes = here.chunks_exact(len(a)).zip(there.chunks_exact(len(b))).zip(&piece.bands);
+        for (((a_plane, b_plane), band), total) in planes.zip(found.iter_mut().skip(piece.first)) {
+            let place = Place { band: *band, window: piece.window, tolerance };
             total.merge(&plane(place, (a.sample(), a_plane), (b.sample(), b_plane)));
         }
-        progress.add(block.window.pixels().saturating_mul(block.bands.len() as u64));
+        progress.add(piece.window.pixels().saturating_mul(piece.bands.len() as u64));
     }
     Ok(found)
 }
@@ -146,16 +147,16 @@ fn plane(place: Place, a: (SampleType, &[u8]), b: (SampleType, &[u8])) -> Pixels
         if a.1 == b.1 {
             return Pixels { compared: (a.1.len() / kind.size()) as u64, ..Pixels::default() };
         }
-        return sample::visit(kind, a.1, Pair { place, other: b.1, parts }).unwrap_or_default();
+        return samples::visit(kind, a.1, Pair { place, other: b.1, parts }).unwrap_or_default();
     }
     // Types differ: doubles are the common ground. NaN stays NaN.
     let floats = |(sample, bytes): (SampleType, &[u8])| -> Vec<u8> {
         let mut out = Vec::new();
-        sample::visit(part(sample).0, bytes, ToFloats { nodata: None, out: &mut out });
+        samples::visit(part(sample).0, bytes, ToFloats { nodata: None, out: &mut out });
         out.iter().flat_map(|value| value.to_ne_bytes()).collect()
     };
     let (a, b) = (floats(a), floats(b));
-    sample::visit(SampleType::F64, &a, Pair { place, other: &b, parts }).unwrap_or_default()
+    samples::visit(SampleType::F64, &a, Pair { place, other: &b, parts }).unwrap_or_default()
 }
 
 /// Compares samples with others of the same type.
@@ -246,8 +247,8 @@ pub fn compare_masks(a: &Dataset, b: &Dataset) -> Result<u64> {
         return Ok(0);
     }
     let mut differing = 0;
-    for block in Cut::of(a.main()).blocks(&[1], SampleType::U8, BUDGET / 4) {
-        let options = ReadOptions::default().with_window(block.window);
+    for piece in Cut::of(a.main()).pieces(&[1], SampleType::U8, BUDGET / 4) {
+        let options = ReadOptions::default().with_window(piece.window);
         let (here, there) = (a.read_mask(&options)?, b.read_mask(&options)?);
         differing += here.bytes().iter().zip(there.bytes()).filter(|(a, b)| a != b).count() as u64;
     }

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use swath::{
+    facts::{self, Facts},
     geo::{Crs, CrsKind, GeoValue},
+    number,
     structure::ByteOrder,
 };
 
-use super::facts::{self, Facts};
 use crate::{
-    console::{safe, short},
-    number,
+    console::{bytes, safe, short},
     table::Table,
 };
 
@@ -75,7 +75,7 @@ fn head(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
     let format = if header.big { "BigTIFF" } else { "TIFF" };
     let order = if header.order == ByteOrder::Little { "little-endian" } else { "big-endian" };
     let mut lines = vec![
-        ("File", format!("{format}, {order}, {}", number::bytes(dataset.size()))),
+        ("File", format!("{format}, {order}, {}", bytes(dataset.size()))),
         ("Size", format!("{} × {} pixels", dataset.width(), dataset.height())),
     ];
     let plural = if dataset.bands() == 1 { "band" } else { "bands" };

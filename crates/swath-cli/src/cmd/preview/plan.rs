@@ -1,9 +1,9 @@
 //! Which bands a picture shows, and as what.
 
 use anyhow::{Result, bail};
-use swath::{Dataset, words::photometric::Photometric};
+use swath::{Dataset, MaskKind, words::photometric::Photometric};
 
-use crate::{args::Colormap, job, mask::MaskKind};
+use crate::{args::Colormap, job};
 
 /// What bands become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -40,7 +40,7 @@ impl std::fmt::Display for Exact {
     }
 }
 
-/// For people.
+/// A number for people.
 pub fn text(value: f64) -> String {
     let size = value.abs();
     if value.is_nan() {
@@ -54,24 +54,9 @@ pub fn text(value: f64) -> String {
     }
 }
 
-/// For JSON, which has neither NaN nor infinities: they become the texts `"nan"`, `"inf"` and `"-inf"`.
+/// A number for JSON, which has neither NaN nor infinities: they become the texts `"nan"`, `"inf"` and `"-inf"`.
 pub fn json(value: f64) -> Value {
     Number::from_f64(value).map_or_else(|| Value::String(text(value)), Value::Number)
-}
-
-/// A size in bytes, in the unit that suits it.
-pub fn bytes(len: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut size = len as f64;
-    let mut unit = "bytes";
-    for next in UNITS {
-        if size < 1024.0 {
-            break;
-        }
-        size /= 1024.0;
-        unit = next;
-    }
-    if unit == "bytes" { format!("{len} bytes") } else { format!("{size:.1} {unit} ({len} bytes)") }
 }
 
 #[cfg(test)]
@@ -98,11 +83,5 @@ mod tests {
     fn whole_numbers_of_64_bits_stay_exact() {
         assert_eq!(Exact::Int(u64::MAX.into()).json().to_string(), "18446744073709551615");
         assert_eq!(Exact::Int(i64::MIN.into()).json().to_string(), "-9223372036854775808");
-    }
-
-    #[test]
-    fn sizes_have_a_unit_that_suits() {
-        assert_eq!(bytes(12), "12 bytes");
-        assert_eq!(bytes(1536), "1.5 KiB (1536 bytes)");
     }
 }

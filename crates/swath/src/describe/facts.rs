@@ -1,29 +1,49 @@
-//! What both forms of the report are made of.
+//! What the descriptions of a file are made of, in rasterio's and GDAL's words.
 
-use anyhow::Result;
-use swath::{
-    Band, Compression, Dataset, Image, Metadata, Overview, Role, SampleType,
+use swath_tiff::{
+    Compression, SampleType,
     geo::{Crs, CrsKind, GeoTransform, Nodata, NodataValue},
-    structure::{Planar, Predictor, ghost::Ghost},
+    structure::{Entry, Planar, Predictor, ghost::Ghost, tag},
     words::photometric::Photometric,
 };
 
-use crate::{mask::MaskKind, number::Exact};
+use super::{mask::MaskKind, number::Exact};
+use crate::{
+    dataset::{Dataset, Overview},
+    error::Error,
+    image::{Image, Role},
+    metadata::{Band, Metadata},
+};
+
+/// Longest value that is read to be shown.
+const MAX_LEN: u64 = 1 << 20;
 
 /// What is known of a file without looking at a tile or a table of tiles.
+#[derive(Debug)]
+#[non_exhaustive]
 pub struct Facts<'a> {
+    /// The file.
     pub dataset: &'a Dataset,
+    /// Its metadata.
     pub metadata: &'a Metadata,
+    /// Its directories, and what each is.
     pub images: Vec<(&'a Image, Role)>,
+    /// Overviews of the first image, largest first.
     pub overviews: Vec<Overview>,
+    /// GDAL's notes on the layout.
     pub ghost: Option<Ghost>,
+    /// What tells data from nodata in each band.
     pub masks: Vec<MaskKind>,
+    /// What is wrong with the file, though it can be read.
     pub problems: Vec<String>,
 }
 
 impl<'a> Facts<'a> {
-    /// Everything that takes reading.
-    pub fn gather(dataset: &'a Dataset) -> Result<Self> {
+    /// Reads what there is to know.
+    ///
+    /// # Errors
+    /// When bytes cannot be had.
+    pub fn gather(dataset: &'a Dataset) -> Result<Self, Error> {
         let metadata = dataset.metadata();
         let images: Vec<(&Image, Role)> = dataset.images()?.collect();
         let mut problems = metadata.problems.clone();
@@ -120,12 +140,18 @@ impl<'a> Facts<'a> {
 }
 
 /// How the file is laid out for reading over a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cog {
+    /// Whether all that can be told without the tables of tiles says so.
     pub is_cog: bool,
-    /// `None` where the file does not say.
+    /// Whether directories come before pixels; `None` where the file does not say.
     pub ifds_before_data: Option<bool>,
+    /// Whether the image and its overviews are tiled.
     pub tiled: bool,
+    /// Whether directories are in order of falling size.
     pub in_order: bool,
+    /// Why it is no COG.
     pub reasons: Vec<String>,
 }
 
@@ -234,4 +260,30 @@ pub fn stated_statistics(band: &Band) -> Option<[f64; 4]> {
         number("STATISTICS_MEAN")?,
         number("STATISTICS_STDDEV")?,
     ])
+}
+
+/// Why the value of a tag is left where it is: tables of tiles may have gigabytes. `None` for one that may be shown.
+pub fn left_out(entry: &Entry) -> Option<&'static str> {
+    const TABLES: [u16; 4] = [tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS, tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS];
+    if TABLES.contains(&entry.tag) {
+        Some("not read: table of tiles")
+    } else if entry.len().is_none_or(|len| len > MAX_LEN) {
+        Some("not read: too long")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swath_tiff::structure::FieldType;
+
+    #[test]
+    fn tables_of_tiles_and_huge_values_stay_unread() {
+        let entry = |tag, count| Entry { tag, kind: FieldType::Long, count, offset: 0 };
+        assert!(left_out(&entry(tag::TILE_OFFSETS, 1)).is_some());
+        assert!(left_out(&entry(65000, u64::MAX)).is_some());
+        assert!(left_out(&entry(65000, 4)).is_none());
+    }
 }

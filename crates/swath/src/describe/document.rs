@@ -1,20 +1,22 @@
-//! The report as JSON. Its keys are documented in docs/cli-json.md and only ever added to.
+//! The facts as JSON. The keys are documented in docs/cli-json.md and only ever added to.
 
 use serde_json::{Map, Value, json};
-use swath::{
-    Role,
+use swath_tiff::{
     geo::{Crs, GeoValue, Rpc, gdal_xml::Domain},
     structure::ByteOrder,
 };
 
 use super::{
     facts::{self, Facts},
-    raw,
+    number, tags,
 };
-use crate::number;
+use crate::{
+    dataset::Overview,
+    image::{Image, Role},
+};
 
 /// The whole document.
-pub fn document(facts: &Facts<'_>, with_tags: bool) -> Value {
+pub(super) fn document(facts: &Facts<'_>, with_tags: bool) -> Value {
     let mut out = Map::new();
     let mut add = |key: &str, value: Value| {
         out.insert(key.to_owned(), value);
@@ -58,15 +60,15 @@ pub fn document(facts: &Facts<'_>, with_tags: bool) -> Value {
     add("geokeys", geokeys(facts));
     let structure = Domain { name: "IMAGE_STRUCTURE".to_owned(), items: metadata.image_structure.clone() };
     let domains = metadata.domains.iter().chain((!structure.items.is_empty()).then_some(&structure));
-    add("tags", tags(domains));
-    add("band_tags", metadata.bands.iter().map(|band| tags(band.domains.iter())).collect());
+    add("tags", domain_tags(domains));
+    add("band_tags", metadata.bands.iter().map(|band| domain_tags(band.domains.iter())).collect());
     let xml = metadata.xml_domains.iter().map(|domain| (domain.name.clone(), domain.text.clone().into()));
     add("xml", Value::Object(xml.collect()));
     add("side_files", metadata.side_files.clone().into());
     add("unrecognised", metadata.unrecognised.clone().into());
     add("problems", facts.problems.clone().into());
     if with_tags {
-        add("tags_raw", raw::json(facts));
+        add("tags_raw", tags::list(facts));
     }
     Value::Object(out)
 }
@@ -129,7 +131,7 @@ fn crs(crs: &Crs) -> Value {
 }
 
 fn overviews(facts: &Facts<'_>) -> Value {
-    let row = |overview: &swath::Overview| {
+    let row = |overview: &Overview| {
         json!({
             "width": overview.width, "height": overview.height, "ifd": overview.ifd, "external": overview.external
         })
@@ -153,7 +155,7 @@ fn cog(facts: &Facts<'_>) -> Value {
     })
 }
 
-fn ifd(image: &swath::Image, role: Role) -> Value {
+fn ifd(image: &Image, role: Role) -> Value {
     let (layout, grid) = (image.layout(), image.grid());
     json!({
         "index": image.index(),
@@ -234,7 +236,7 @@ fn geokeys(facts: &Facts<'_>) -> Value {
     rows.collect()
 }
 
-fn tags<'a>(domains: impl Iterator<Item = &'a Domain>) -> Value {
+fn domain_tags<'a>(domains: impl Iterator<Item = &'a Domain>) -> Value {
     let object = domains.map(|domain| {
         let items = domain.items.iter().map(|(key, value)| (key.clone(), value.clone().into()));
         (domain.name.clone(), Value::Object(items.collect()))

@@ -1,9 +1,7 @@
 //! Statistics of samples that come in pieces.
 
-use crate::{
-    number::Exact,
-    sample::{Missing, Number, Visit},
-};
+use super::samples::{Missing, Number, Visit};
+use crate::describe::number::Exact;
 
 /// Samples that are summed up at once: their doubles fit in the first-level cache with room to spare.
 const CHUNK: usize = 2048;
@@ -12,7 +10,7 @@ const STRIDE: usize = 32;
 
 /// Statistics of some samples.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Summary {
+pub(super) struct Summary {
     extremes: Option<(Exact, Exact)>,
     valid: u64,
     missing: u64,
@@ -24,43 +22,38 @@ pub struct Summary {
 
 impl Summary {
     /// Smallest value.
-    pub fn min(&self) -> Option<Exact> {
+    pub(super) fn min(&self) -> Option<Exact> {
         self.extremes.map(|(min, _)| min)
     }
 
     /// Largest value.
-    pub fn max(&self) -> Option<Exact> {
+    pub(super) fn max(&self) -> Option<Exact> {
         self.extremes.map(|(_, max)| max)
     }
 
     /// Mean of the valid values.
-    pub fn mean(&self) -> Option<f64> {
+    pub(super) fn mean(&self) -> Option<f64> {
         (self.valid > 0).then(|| (self.sum.0 + self.sum.1) / self.valid as f64)
     }
 
     /// Standard deviation of the valid values, of the population, as in GDAL.
-    pub fn std(&self) -> Option<f64> {
+    pub(super) fn std(&self) -> Option<f64> {
         (self.valid > 0).then(|| (self.spread / self.valid as f64).sqrt())
     }
 
     /// Number of valid values.
-    pub fn valid(&self) -> u64 {
+    pub(super) fn valid(&self) -> u64 {
         self.valid
     }
 
     /// Number of values that are nodata, masked or NaN.
-    pub fn missing(&self) -> u64 {
+    pub(super) fn missing(&self) -> u64 {
         self.missing
-    }
-
-    /// Share of valid values.
-    pub fn percent_valid(&self) -> f64 {
-        self.valid as f64 / (self.valid + self.missing).max(1) as f64 * 100.0
     }
 
     /// Takes in what is known of other samples (Chan, Golub and LeVeque 1979). Sums of squares would lose every digit
     /// on large values that differ little.
-    pub fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.missing += other.missing;
         if other.valid == 0 {
             return;
@@ -106,13 +99,13 @@ fn lower_of_negated(a: Exact, b: Exact) -> Exact {
 
 /// Sums up samples.
 #[derive(Debug, Clone, Copy)]
-pub struct Summarise<'a> {
+pub(super) struct Summarise<'a> {
     /// Bytes of the nodata value.
-    pub nodata: Option<&'a [u8]>,
+    pub(super) nodata: Option<&'a [u8]>,
     /// One byte per sample, 0 for none.
-    pub mask: Option<&'a [u8]>,
+    pub(super) mask: Option<&'a [u8]>,
     /// Threads to use. Results do not depend on it: chunks are merged in their order.
-    pub threads: usize,
+    pub(super) threads: usize,
 }
 
 impl Visit for Summarise<'_> {
@@ -132,15 +125,16 @@ impl Visit for Summarise<'_> {
             chunk(samples.get(start..end).unwrap_or_default(), mask, &missing, read)
         };
         let mut parts = vec![Summary::default(); chunks];
-        if self.threads < 2 || chunks <= STRIDE {
+        let threads = self.threads.min(chunks.div_ceil(STRIDE));
+        if threads < 2 {
             parts.iter_mut().enumerate().for_each(|(index, part)| *part = one(index));
         } else {
             // Every thread takes each n-th stride: a block is a few megabytes, so nothing finer is needed.
             let one = &one;
             std::thread::scope(|scope| {
-                let mut shares: Vec<Vec<(usize, &mut [Summary])>> = (0..self.threads).map(|_| Vec::new()).collect();
+                let mut shares: Vec<Vec<(usize, &mut [Summary])>> = (0..threads).map(|_| Vec::new()).collect();
                 for (index, stride) in parts.chunks_mut(STRIDE).enumerate() {
-                    if let Some(share) = shares.get_mut(index % self.threads) {
+                    if let Some(share) = shares.get_mut(index % threads) {
                         share.push((index * STRIDE, stride));
                     }
                 }
@@ -212,8 +206,9 @@ fn lanes(values: &[f64], term: impl Fn(f64) -> f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::visit;
-    use swath::SampleType;
+    use swath_tiff::SampleType;
+
+    use super::super::samples::visit;
 
     fn of<const N: usize>(
         sample: SampleType,
@@ -248,7 +243,7 @@ mod tests {
         assert_eq!((found.valid(), found.missing()), (2, 2));
         assert_eq!((found.mean(), found.std()), (Some(2.0), Some(1.0)));
         let none = of(SampleType::F32, [f32::NAN.to_ne_bytes()], None, 1);
-        assert_eq!((none.min(), none.mean(), none.std(), none.percent_valid()), (None, None, None, 0.0));
+        assert_eq!((none.min(), none.mean(), none.std(), none.valid()), (None, None, None, 0));
     }
 
     #[test]

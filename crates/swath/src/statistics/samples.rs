@@ -1,8 +1,9 @@
 //! Decoded samples as numbers, whatever their type.
 
-use swath::SampleType;
+use swath_codec::shrink::half;
+use swath_tiff::SampleType;
 
-use crate::number::Exact;
+use crate::describe::number::Exact;
 
 /// A sample as a number. Complex samples are visited as their magnitude.
 pub trait Number: Copy + PartialOrd + Send + Sync {
@@ -38,7 +39,7 @@ pub trait Visit {
     ) -> Self::Out;
 }
 
-/// Visits samples; `None` for a type this command does not know.
+/// Visits samples; `None` for a type that is not known here.
 pub fn visit<V: Visit>(sample: SampleType, bytes: &[u8], visitor: V) -> Option<V::Out> {
     macro_rules! plain {
         ($t:ty) => {
@@ -141,16 +142,9 @@ impl Visit for ToFloats<'_> {
     }
 }
 
-/// IEEE half to single precision; every half has an exact single.
+/// The value of half-precision bits; every half has an exact single.
 pub fn half_to_float(bits: u16) -> f32 {
-    let sign = u32::from(bits >> 15) << 31;
-    let exponent = u32::from(bits >> 10 & 0x1f);
-    let fraction = u32::from(bits & 0x3ff);
-    match exponent {
-        0 => f32::from_bits(sign | (fraction as f32 * 2f32.powi(-24)).to_bits()),
-        31 => f32::from_bits(sign | 0xff << 23 | fraction << 13),
-        _ => f32::from_bits(sign | (exponent + 112) << 23 | fraction << 13),
-    }
+    half::widen(bits) as f32
 }
 
 #[cfg(test)]

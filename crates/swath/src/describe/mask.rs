@@ -1,21 +1,29 @@
 //! What tells data from nodata.
 
-use anyhow::Result;
-use swath::{Band, Dataset, Role, SampleType};
+use swath_tiff::SampleType;
+
+use crate::{dataset::Dataset, error::Error, image::Role, metadata::Band};
 
 /// What tells data from nodata in a band, by GDAL's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MaskKind {
+    /// Nothing does: all pixels are data.
     AllValid,
     /// A mask in or beside the file.
     PerDataset,
+    /// A band of opacity.
     Alpha,
+    /// The band's nodata value.
     Nodata,
 }
 
 impl MaskKind {
-    /// In GDAL's order: a mask counts before nodata, nodata before alpha.
-    pub fn of_bands(dataset: &Dataset) -> Result<Vec<Self>> {
+    /// Of every band of the first image. In GDAL's order: a mask counts before nodata, nodata before alpha.
+    ///
+    /// # Errors
+    /// When bytes cannot be had.
+    pub fn of_bands(dataset: &Dataset) -> Result<Vec<Self>, Error> {
         let metadata = dataset.metadata();
         let (width, height) = (dataset.width(), dataset.height());
         let internal = dataset.images()?.any(|(image, role)| {

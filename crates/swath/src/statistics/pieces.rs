@@ -1,7 +1,12 @@
-//! Cuts an image into pieces that fit in memory and split no tile.
+//! Cuts an image into pieces that fit in memory and split no tile, for work on all of its pixels.
 
-use anyhow::{Result, bail};
-use swath::{Compression, Dataset, Image, Limits, SampleType, Window, structure::Planar};
+use swath_tiff::{Compression, SampleType, Window, structure::Planar};
+
+use crate::{
+    dataset::Dataset,
+    error::{Error, ErrorKind},
+    image::Image,
+};
 
 /// Samples of a piece, in bytes. Large enough that all cores have tiles to decode; with codec scratch and
 /// read-ahead the whole command stays near 64 MiB.
@@ -9,7 +14,7 @@ pub const BUDGET: u64 = 24 << 20;
 
 /// A piece: some bands of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub struct Piece {
     /// Where the first of its bands stands in the list of wanted bands.
     pub first: usize,
     /// Bands, counted from 1.
@@ -50,15 +55,15 @@ impl Cut {
     }
 
     /// The pieces, row by row. Planes that are stored apart are cut apart, so that each is decoded once.
-    pub fn blocks(self, bands: &[u32], sample: SampleType, budget: u64) -> impl Iterator<Item = Block> {
+    pub fn pieces(self, bands: &[u32], sample: SampleType, budget: u64) -> impl Iterator<Item = Piece> {
         let groups: Vec<Vec<u32>> =
             if self.separate { bands.iter().map(|band| vec![*band]).collect() } else { vec![bands.to_vec()] };
         let group_len = groups.first().map_or(1, Vec::len).max(1) as u64;
-        let (across, down) = self.piece(group_len * sample.size() as u64, budget);
+        let (across, down) = self.size(group_len * sample.size() as u64, budget);
         groups.into_iter().enumerate().flat_map(move |(first, bands)| {
             steps(self.height, down).flat_map(move |(y, height)| {
                 let bands = bands.clone();
-                steps(self.width, across).map(move |(x, width)| Block {
+                steps(self.width, across).map(move |(x, width)| Piece {
                     first,
                     bands: bands.clone(),
                     window: Window::new(x, y, width, height),
@@ -68,7 +73,7 @@ impl Cut {
     }
 
     /// Columns and rows of a piece.
-    fn piece(&self, pixel: u64, budget: u64) -> (u32, u32) {
+    fn size(&self, pixel: u64, budget: u64) -> (u32, u32) {
         let (width, height) = (u64::from(self.width.max(1)), u64::from(self.height.max(1)));
         let (mut tile_width, mut tile_height) =
             (u64::from(self.tile_width).min(width), u64::from(self.tile_height).min(height));
@@ -97,22 +102,22 @@ fn steps(end: u32, step: u32) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// Refuses an image that is far larger than its file can hold. Reading in pieces never meets the limit on a whole read,
-/// and a few hundred bytes could otherwise keep us busy for hours.
-pub fn check_size(dataset: &Dataset) -> Result<()> {
-    let limits = Limits::default();
+/// Refuses an image that is far larger than its file can hold, by the limits that the file was opened with. Reading in
+/// pieces never meets the limit on a whole read, and a few hundred bytes could otherwise keep us busy for hours.
+///
+/// # Errors
+/// When it is.
+pub fn check_size(dataset: &Dataset) -> Result<(), Error> {
+    let limits = &dataset.limits;
     let pixels = u128::from(dataset.width()) * u128::from(dataset.height());
     let bytes = pixels * u128::from(dataset.bands()) * dataset.sample().size() as u128;
     let plausible = dataset.size().saturating_mul(limits.expansion).max(limits.decoded_floor);
-    if bytes > u128::from(plausible) {
-        bail!(
-            "{}: {} bytes of samples are declared, more than {} bytes of file can hold",
-            dataset.name(),
-            bytes,
-            dataset.size()
-        );
+    // Without limits nothing is refused, whatever it comes to.
+    if u64::try_from(bytes).unwrap_or(u64::MAX) <= plausible {
+        return Ok(());
     }
-    Ok(())
+    let detail = format!("{bytes} bytes of samples are declared, more than {} bytes of file can hold", dataset.size());
+    Err(Error::new(ErrorKind::Limit(detail)).in_source(&dataset.name))
 }
 
 #[cfg(test)]
@@ -124,10 +129,10 @@ mod tests {
     }
 
     fn covered(cut: Cut, budget: u64) -> (u64, u64) {
-        let blocks: Vec<Block> = cut.blocks(&[1], SampleType::U8, budget).collect();
+        let pieces: Vec<Piece> = cut.pieces(&[1], SampleType::U8, budget).collect();
         (
-            blocks.iter().map(|block| block.window.pixels()).sum(),
-            blocks.iter().map(|block| block.window.pixels()).max().unwrap_or(0),
+            pieces.iter().map(|piece| piece.window.pixels()).sum(),
+            pieces.iter().map(|piece| piece.window.pixels()).max().unwrap_or(0),
         )
     }
 
@@ -142,16 +147,16 @@ mod tests {
 
     #[test]
     fn compressed_tiles_are_never_split() {
-        for block in cut(1000, 777, (256, 128), false).blocks(&[1, 2], SampleType::F32, 1 << 20) {
-            assert!(block.window.x % 256 == 0 && block.window.y % 128 == 0);
+        for piece in cut(1000, 777, (256, 128), false).pieces(&[1, 2], SampleType::F32, 1 << 20) {
+            assert!(piece.window.x % 256 == 0 && piece.window.y % 128 == 0);
         }
-        assert_eq!(cut(1000, 777, (1000, 777), false).blocks(&[1], SampleType::F64, 1000).count(), 1);
+        assert_eq!(cut(1000, 777, (1000, 777), false).pieces(&[1], SampleType::F64, 1000).count(), 1);
     }
 
     #[test]
     fn separate_planes_are_cut_apart() {
         let cut = Cut { separate: true, ..cut(10, 10, (10, 10), false) };
-        let bands: Vec<Vec<u32>> = cut.blocks(&[3, 1], SampleType::U8, 1 << 20).map(|block| block.bands).collect();
+        let bands: Vec<Vec<u32>> = cut.pieces(&[3, 1], SampleType::U8, 1 << 20).map(|piece| piece.bands).collect();
         assert_eq!(bands, [[3], [1]]);
     }
 }

@@ -1,0 +1,149 @@
+//! Words for what users choose, read in one place so that every front end knows the same ones.
+
+use swath_codec::encode::LercWrap;
+use swath_tiff::{Compression, SampleType, structure::Predictor, words::photometric::Photometric};
+
+use crate::error::Error;
+
+/// A compression, and what LERC is wrapped in, by GDAL's names.
+///
+/// # Errors
+/// When there is no such name; the message lists those there are.
+pub fn compression(name: &str) -> Result<(Compression, LercWrap), Error> {
+    let plain = |compression| Ok((compression, LercWrap::None));
+    match name.to_lowercase().as_str() {
+        "none" | "raw" => plain(Compression::None),
+        "packbits" => plain(Compression::PackBits),
+        "lzw" => plain(Compression::Lzw),
+        "deflate" | "zip" => plain(Compression::Deflate),
+        "zstd" => plain(Compression::Zstd),
+        "lzma" => plain(Compression::Lzma),
+        "lz4" => plain(Compression::Lz4),
+        "lerc" => plain(Compression::Lerc),
+        "lerc_deflate" => Ok((Compression::Lerc, LercWrap::Deflate)),
+        "lerc_zstd" => Ok((Compression::Lerc, LercWrap::Zstd)),
+        "jpeg" => plain(Compression::Jpeg),
+        "webp" => plain(Compression::WebP),
+        "jpeg2000" | "jp2000" | "jp2" => plain(Compression::Jpeg2000),
+        "ccittrle" => plain(Compression::CcittRle),
+        "ccittfax3" => plain(Compression::CcittT4),
+        "ccittfax4" => plain(Compression::CcittT6),
+        _ => Err(Error::usage(format!(
+            "{name:?} is not none, packbits, lzw, deflate, zstd, lzma, lz4, lerc, lerc_deflate, lerc_zstd, \
+             jpeg, webp, jpeg2000, ccittrle, ccittfax3 or ccittfax4"
+        ))),
+    }
+}
+
+/// A predictor by name or by its number in the file; `None` for `auto`, the one that suits the sample type.
+///
+/// # Errors
+/// When there is no such predictor.
+pub fn predictor(name: &str) -> Result<Option<Predictor>, Error> {
+    Ok(match name.to_lowercase().as_str() {
+        "auto" => None,
+        "none" | "1" => Some(Predictor::None),
+        "horizontal" | "2" => Some(Predictor::Horizontal),
+        "float" | "3" => Some(Predictor::FloatingPoint),
+        other => {
+            return Err(Error::usage(format!("{other:?} is not auto, none, horizontal (2) or float (3)")));
+        }
+    })
+}
+
+/// A meaning of samples as colour, by GDAL's names.
+///
+/// # Errors
+/// When there is no such name; the message lists those there are.
+pub fn photometric(name: &str) -> Result<Photometric, Error> {
+    Ok(match name.to_lowercase().as_str() {
+        "minisblack" => Photometric::MinIsBlack,
+        "miniswhite" => Photometric::MinIsWhite,
+        "rgb" => Photometric::Rgb,
+        "ycbcr" => Photometric::YCbCr,
+        "palette" => Photometric::Palette,
+        "cmyk" => Photometric::Separated,
+        _ => {
+            let detail = format!("{name:?} is not minisblack, miniswhite, rgb, ycbcr, palette or cmyk");
+            return Err(Error::usage(detail));
+        }
+    })
+}
+
+/// A sample type by NumPy's or GDAL's name.
+///
+/// # Errors
+/// When there is no such type.
+pub fn sample_type(name: &str) -> Result<SampleType, Error> {
+    Ok(match name.to_lowercase().as_str() {
+        "uint8" | "byte" | "u8" => SampleType::U8,
+        "int8" | "i8" => SampleType::I8,
+        "uint16" | "u16" => SampleType::U16,
+        "int16" | "i16" => SampleType::I16,
+        "uint32" | "u32" => SampleType::U32,
+        "int32" | "i32" => SampleType::I32,
+        "uint64" | "u64" => SampleType::U64,
+        "int64" | "i64" => SampleType::I64,
+        "float16" | "f16" => SampleType::F16,
+        "float32" | "f32" => SampleType::F32,
+        "float64" | "f64" => SampleType::F64,
+        "complex_int16" | "cint16" => SampleType::CI16,
+        "complex_int32" | "cint32" => SampleType::CI32,
+        "complex_float16" | "cfloat16" => SampleType::CF16,
+        "complex64" | "cfloat32" => SampleType::CF32,
+        "complex128" | "cfloat64" => SampleType::CF64,
+        _ => return Err(Error::usage(format!("{name:?} is no sample type; use uint8, int16, float32 …"))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_in_any_case() {
+        assert_eq!(compression("LERC_ZSTD").unwrap(), (Compression::Lerc, LercWrap::Zstd));
+        assert_eq!(compression("Deflate").unwrap(), (Compression::Deflate, LercWrap::None));
+        assert_eq!(photometric("YCBCR").unwrap(), Photometric::YCbCr);
+        assert_eq!(sample_type("CFloat32").unwrap(), SampleType::CF32);
+        assert_eq!(predictor("AUTO").unwrap(), None);
+        assert_eq!(predictor("3").unwrap(), Some(Predictor::FloatingPoint));
+    }
+
+    #[test]
+    fn every_sample_type_is_known_by_its_own_name() {
+        for sample in [
+            SampleType::U8,
+            SampleType::I8,
+            SampleType::U16,
+            SampleType::I16,
+            SampleType::U32,
+            SampleType::I32,
+            SampleType::U64,
+            SampleType::I64,
+            SampleType::F16,
+            SampleType::F32,
+            SampleType::F64,
+            SampleType::CI16,
+            SampleType::CI32,
+            SampleType::CF16,
+            SampleType::CF32,
+            SampleType::CF64,
+        ] {
+            assert_eq!(sample_type(sample.name()).unwrap(), sample);
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_by_name() {
+        let messages = [
+            compression("snappy").unwrap_err(),
+            photometric("lab-ish").unwrap_err(),
+            sample_type("bool").unwrap_err(),
+            predictor("4").unwrap_err(),
+        ];
+        for (message, name) in messages.iter().zip(["snappy", "lab-ish", "bool", "4"]) {
+            assert!(message.to_string().starts_with(&format!("{name:?} is ")), "{message}");
+        }
+    }
+}

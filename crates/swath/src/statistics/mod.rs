@@ -1,0 +1,281 @@
+//! Smallest and largest value, mean and standard deviation of bands, read piece by piece.
+
+pub mod pieces;
+pub mod samples;
+mod summary;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use swath_tiff::{SampleType, Window};
+
+use crate::{
+    dataset::Dataset,
+    describe::{
+        mask::MaskKind,
+        number::{self, Exact},
+    },
+    error::{Error, ErrorKind},
+    read::{Cancel, ReadOptions},
+};
+use pieces::{BUDGET, Cut, Piece};
+use summary::{Summarise, Summary};
+
+/// Called after every piece, from the thread that asked, with how many samples are done and how many there are.
+pub type OnSamples = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// What to sum up, and how. The default is every band, all cores.
+#[derive(Clone, Default)]
+pub struct StatisticsOptions {
+    bands: Option<Vec<u32>>,
+    threads: Option<usize>,
+    progress: Option<OnSamples>,
+    cancel: Option<Cancel>,
+}
+
+impl std::fmt::Debug for StatisticsOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StatisticsOptions").field("bands", &self.bands).field("threads", &self.threads).finish()
+    }
+}
+
+impl StatisticsOptions {
+    /// Only these bands, in this order, counted from 1.
+    pub fn with_bands(mut self, bands: impl IntoIterator<Item = u32>) -> Self {
+        self.bands = Some(bands.into_iter().collect());
+        self
+    }
+
+    /// Threads to use; those that the file was opened with unless said otherwise. Results do not depend on it.
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Whom to tell how far the work has come.
+    pub fn with_progress(mut self, progress: OnSamples) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// A token that ends the work.
+    pub fn with_cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    fn read(&self, piece: &Piece) -> ReadOptions {
+        let mut options = ReadOptions::default().with_window(piece.window);
+        options.threads = self.threads;
+        options.cancel = self.cancel.clone();
+        options
+    }
+}
+
+/// Statistics of some bands of a file. Made by [`statistics`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Name of the file.
+    pub name: String,
+    /// Type of its samples; figures of complex ones are of their magnitude.
+    pub sample: SampleType,
+    /// The bands, in the order they were asked for.
+    pub bands: Vec<BandStatistics>,
+}
+
+/// Statistics of a band. Values are `None` where no pixel is valid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct BandStatistics {
+    /// The band, counted from 1.
+    pub band: u32,
+    /// Smallest valid value.
+    pub min: Option<Exact>,
+    /// Largest valid value.
+    pub max: Option<Exact>,
+    /// Mean of the valid values.
+    pub mean: Option<f64>,
+    /// Standard deviation of the valid values, of the population, as in GDAL.
+    pub std: Option<f64>,
+    /// Pixels that are valid.
+    pub valid: u64,
+    /// Pixels that are nodata, masked or NaN.
+    pub nodata: u64,
+}
+
+impl BandStatistics {
+    fn new(band: u32, summary: &Summary) -> Self {
+        Self {
+            band,
+            min: summary.min(),
+            max: summary.max(),
+            mean: summary.mean(),
+            std: summary.std(),
+            valid: summary.valid(),
+            nodata: summary.missing(),
+        }
+    }
+
+    /// Share of valid pixels, in per cent.
+    pub fn percent_valid(&self) -> f64 {
+        self.valid as f64 / (self.valid + self.nodata).max(1) as f64 * 100.0
+    }
+}
+
+impl Statistics {
+    /// Smallest and largest valid value of all bands together; `None` where no pixel is valid.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        let ends = self.bands.iter().filter_map(|band| Some((band.min?.to_f64(), band.max?.to_f64())));
+        ends.reduce(|(low, high), (min, max)| (low.min(min), high.max(max)))
+    }
+
+    /// As JSON: what `swath stats --json` prints. docs/cli-json.md lists its keys.
+    pub fn document(&self) -> Value {
+        let rows = self.bands.iter().map(|band| {
+            let [mean, std] = [band.mean, band.std].map(|value| value.map_or(Value::Null, number::json));
+            let [min, max] = [band.min, band.max].map(|value| value.map_or(Value::Null, Exact::json));
+            json!({
+                "band": band.band,
+                "min": min,
+                "max": max,
+                "mean": mean,
+                "std": std,
+                "valid": band.valid,
+                "nodata": band.nodata,
+                "percent_valid": band.percent_valid(),
+            })
+        });
+        json!({
+            "name": self.name,
+            "dtype": self.sample.name(),
+            "of": if self.sample.is_complex() { "magnitude" } else { "value" },
+            "bands": rows.collect::<Value>(),
+        })
+    }
+}
+
+/// Sums up the samples of the first image. They are decoded by the CPU or a GPU as the file was opened for, a piece of
+/// the image at a time, so memory does not grow with the image.
+///
+/// # Errors
+/// When a band does not exist, the image is larger than its file can hold, bytes cannot be had, a tile is damaged, or
+/// the work is cancelled.
+pub fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statistics, Error> {
+    pieces::check_size(dataset)?;
+    let sample = dataset.sample();
+    let bands = options.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());
+    // Bands that do not exist are told before the first of many pieces is read.
+    dataset.read_len(&ReadOptions::default().with_window(Window::new(0, 0, 1, 1)).with_bands(bands.clone()))?;
+    let masks = MaskKind::of_bands(dataset)?;
+    let about = |band: u32| (band as usize).checked_sub(1);
+    let nodata: Vec<Option<Vec<u8>>> =
+        bands.iter().map(|band| dataset.metadata().bands.get(about(*band)?)?.nodata_sample(sample)).collect();
+    // As in GDAL, a band's own nodata value counts before a mask of the whole file.
+    let masked = |position: usize, band: u32| {
+        let kind = about(band).and_then(|index| masks.get(index));
+        nodata.get(position).is_some_and(Option::is_none)
+            && matches!(kind, Some(MaskKind::PerDataset | MaskKind::Alpha))
+    };
+    let mut found: Vec<Summary> = vec![Summary::default(); bands.len()];
+    let pixels = u64::from(dataset.width()) * u64::from(dataset.height());
+    let (mut done, all) = (0u64, pixels.saturating_mul(bands.len() as u64));
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.or(dataset.threads).unwrap_or_else(cores);
+    let mut buffer = Vec::new();
+    // Reading a mask takes as much again, and a copy of it.
+    let any_masked = bands.iter().enumerate().any(|(position, band)| masked(position, *band));
+    let budget = if any_masked { BUDGET / 3 } else { BUDGET };
+    for piece in Cut::of(dataset.main()).pieces(&bands, sample, budget) {
+        let read = options.read(&piece).with_bands(piece.bands.iter().copied());
+        buffer.resize(dataset.read_len(&read)?, 0);
+        dataset.read_into(&read, &mut buffer)?;
+        let positions: Vec<usize> = (piece.first..piece.first + piece.bands.len()).collect();
+        let wants_mask = positions.iter().zip(&piece.bands).any(|(position, band)| masked(*position, *band));
+        let mask = if wants_mask { Some(dataset.read_mask(&options.read(&piece))?) } else { None };
+        let plane_len = piece.window.pixels() as usize * sample.size();
+        for ((position, band), plane) in positions.iter().zip(&piece.bands).zip(buffer.chunks_exact(plane_len.max(1))) {
+            let work = Summarise {
+                nodata: nodata.get(*position).and_then(Option::as_deref),
+                mask: mask.as_ref().filter(|_| masked(*position, *band)).map(|mask| mask.bytes()),
+                threads,
+            };
+            let part = samples::visit(sample, plane, work).ok_or_else(|| {
+                let detail = format!("statistics of samples of type {sample}");
+                Error::new(ErrorKind::Unsupported(detail)).in_source(&dataset.name)
+            })?;
+            if let Some(total) = found.get_mut(*position) {
+                total.merge(&part);
+            }
+        }
+        done = done.saturating_add(piece.window.pixels().saturating_mul(piece.bands.len() as u64));
+        if let Some(progress) = &options.progress {
+            progress(done, all);
+        }
+    }
+    let bands = bands.iter().zip(&found).map(|(band, summary)| BandStatistics::new(*band, summary)).collect();
+    Ok(Statistics { name: dataset.name().to_owned(), sample, bands })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use swath_io::{MemorySink, MemorySource};
+    use swath_tiff::structure::Planar;
+
+    use super::*;
+    use crate::{Metadata, OpenOptions, Rows, Shape, WriteOptions, Writer};
+
+    /// Three bands of 4 × 2 pixels in planes: 1 to 8, ten times as much, and all 7.
+    fn planes() -> Dataset {
+        let shape = Shape { width: 4, height: 2, bands: 3, sample: SampleType::U8 };
+        let samples: Vec<u8> = (1..=8).chain((1..=8).map(|value| value * 10)).chain([7; 8]).collect();
+        let (sink, memory) = MemorySink::new("memory");
+        let options = WriteOptions::default().with_planar(Planar::Separate);
+        let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &options).unwrap();
+        writer.push(&Rows::bands(&samples)).unwrap();
+        writer.finish().unwrap();
+        OpenOptions::default().open_source(Arc::new(MemorySource::new("planes", memory.take().unwrap()))).unwrap()
+    }
+
+    #[test]
+    fn bands_come_in_the_order_they_were_asked_for() {
+        let found = statistics(&planes(), &StatisticsOptions::default().with_bands([3, 1])).unwrap();
+        let means: Vec<(u32, Option<f64>)> = found.bands.iter().map(|band| (band.band, band.mean)).collect();
+        assert_eq!(means, [(3, Some(7.0)), (1, Some(4.5))]);
+        assert_eq!(found.range(), Some((1.0, 8.0)));
+        assert_eq!(found.document()["bands"][1]["max"], 8);
+    }
+
+    #[test]
+    fn progress_rises_to_the_number_of_samples() {
+        let told: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
+        let heard = told.clone();
+        let progress: OnSamples = Arc::new(move |done, all| heard.lock().unwrap().push((done, all)));
+        statistics(&planes(), &StatisticsOptions::default().with_progress(progress)).unwrap();
+        assert_eq!(*told.lock().unwrap(), [(8, 24), (16, 24), (24, 24)]);
+    }
+
+    #[test]
+    fn cancelled_work_ends() {
+        let cancel = Cancel::new();
+        let stop = cancel.clone();
+        let options =
+            StatisticsOptions::default().with_cancel(cancel).with_progress(Arc::new(move |_, _| stop.cancel()));
+        let error = statistics(&planes(), &options).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
+    }
+
+    #[test]
+    fn bands_that_do_not_exist_are_refused_before_any_is_read() {
+        let told: Arc<Mutex<u32>> = Arc::default();
+        for bands in [vec![1, 4], vec![0], vec![]] {
+            let heard = told.clone();
+            let options = StatisticsOptions::default().with_bands(bands.clone());
+            let options = options.with_progress(Arc::new(move |_, _| *heard.lock().unwrap() += 1));
+            assert!(statistics(&planes(), &options).is_err(), "{bands:?}");
+        }
+        assert_eq!(*told.lock().unwrap(), 0);
+    }
+}

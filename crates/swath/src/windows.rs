@@ -1,0 +1,225 @@
+//! Many windows of one size in one call: what training on chips of a scene asks for.
+//!
+//! Every window is a read of its own, by one thread: windows are plenty, so threads need not share one. They are taken
+//! in the order of their tiles, so that those which share tiles find them in the cache.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use swath_tiff::{Place, TiffError, Window};
+
+use crate::{
+    color::ColorView,
+    dataset::Dataset,
+    device::{DeviceReport, Mode},
+    error::Error,
+    read::{ReadOptions, Request},
+    schedule::{self, Order},
+};
+
+/// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
+const WORTH_A_THREAD: u64 = 128 << 10;
+/// Times that each thread draws windows, or more: few draws keep neighbours on one thread, many let all end together.
+const DRAWS: usize = 8;
+
+/// Windows of one size, checked against the image.
+pub(crate) struct Batch<'a> {
+    /// The read of the first window, which stands for all; of the first pixel where there is none.
+    pub(crate) request: Request<'a>,
+    pub(crate) windows: &'a [Window],
+    /// Bytes of all windows.
+    pub(crate) len: usize,
+}
+
+impl Dataset {
+    /// Reads many windows of one size into the caller's memory, which must have exactly the size of the result
+    /// ([`Dataset::read_windows_len`]): one window after the other, each as [`Dataset::read_into`] gives it. A window in
+    /// the options is not looked at. Windows may overlap and come more than once.
+    ///
+    /// # Errors
+    /// As [`Dataset::read_into`], and when the windows differ in size.
+    pub fn read_windows_into(&self, options: &ReadOptions, windows: &[Window], out: &mut [u8]) -> Result<(), Error> {
+        let batch = self.batch(options, windows)?;
+        let len = batch.len;
+        if out.len() != len {
+            let detail = format!("the buffer has {} bytes, the {} windows have {len}", out.len(), windows.len());
+            return Err(Error::usage(detail).in_source(&self.name));
+        }
+        if windows.is_empty() {
+            return Ok(());
+        }
+        let report = batch.fill(options, out)?;
+        self.note(report.as_ref());
+        Ok(())
+    }
+
+    /// Bytes that [`Dataset::read_windows_into`] fills: none for no windows.
+    ///
+    /// # Errors
+    /// As [`Dataset::read_windows_into`], without reading a tile.
+    pub fn read_windows_len(&self, options: &ReadOptions, windows: &[Window]) -> Result<usize, Error> {
+        self.batch(options, windows).map(|batch| batch.len)
+    }
+
+    /// Checks everything that can be known before a tile is read.
+    pub(crate) fn batch<'a>(&'a self, options: &ReadOptions, windows: &'a [Window]) -> Result<Batch<'a>, Error> {
+        // Without a window, bands and directory are checked by the one that every image has.
+        let first = windows.first().copied().unwrap_or(Window::new(0, 0, 1, 1));
+        let request = self.request(&options.clone().with_window(first))?;
+        if options.upright || (options.color == ColorView::Shown && request.image.is_painted()) {
+            let detail = "turning upright and showing colours are for one window at a time: use `read`";
+            return Err(Error::usage(detail).in_source(&self.name));
+        }
+        let (image, dataset) = (request.image, request.dataset);
+        let check = || {
+            let (width, height) = (image.layout.width, image.layout.height);
+            let band = if image.grid.planes > 1 { request.bands.iter().copied().max().unwrap_or(0) } else { 0 };
+            let mut last_tile = 0;
+            for (number, window) in windows.iter().enumerate() {
+                if (window.width, window.height) != (first.width, first.height) {
+                    return Err(Error::usage(format!(
+                        "all windows of one call have one size: window {number} ({window}) differs from the first \
+                         ({first})"
+                    )));
+                }
+                if !window.fits(width, height) {
+                    let detail = format!("window {number} ({window}) is not inside the image of {width}x{height}");
+                    return Err(Error::usage(detail));
+                }
+                let (columns, rows) = image.grid.span(window);
+                let tile = image.grid.index(columns.end.saturating_sub(1), rows.end.saturating_sub(1), band.into());
+                last_tile = last_tile.max(tile);
+            }
+            image.check_tables(last_tile, dataset.fetch.size())?;
+            let bytes = request.len as u128 * windows.len() as u128;
+            let allowed = dataset.limits.decoded_bytes.min(isize::MAX as u64);
+            usize::try_from(bytes).ok().filter(|_| bytes <= u128::from(allowed)).ok_or_else(|| {
+                Error::from(TiffError::Limit {
+                    what: "decoded size of all windows",
+                    asked: u64::try_from(bytes).unwrap_or(u64::MAX),
+                    allowed,
+                    field: "decoded_bytes",
+                    place: Place::default(),
+                })
+            })
+        };
+        let len = check().map_err(|error| error.in_ifd(image.index).in_source(&dataset.name))?;
+        Ok(Batch { request, windows, len })
+    }
+}
+
+impl Batch<'_> {
+    /// The windows' numbers, by the place of their first tile and then of their first pixel.
+    fn by_place(&self) -> Vec<usize> {
+        let grid = &self.request.image.grid;
+        let mut order: Vec<usize> = (0..self.windows.len()).collect();
+        order.sort_by_cached_key(|number| {
+            self.windows.get(*number).map(|window| {
+                let (columns, rows) = grid.span(window);
+                (rows.start, columns.start, window.y, window.x)
+            })
+        });
+        order
+    }
+
+    /// Fills the caller's memory by whoever the options say.
+    fn fill(&self, options: &ReadOptions, out: &mut [u8]) -> Result<Option<DeviceReport>, Error> {
+        let mode = self.request.device.mode.unwrap_or(Mode::Cpu);
+        if mode == Mode::Cpu {
+            return self.run(options, out).map(|()| None);
+        }
+        match self.fill_by_device(options, out) {
+            Ok(report) => Ok(Some(report)),
+            // As for a single window: what the device cannot do is a reason to step down, and to say so.
+            Err(error) if mode == Mode::Auto && error.is_device() => {
+                self.run(options, out)?;
+                let notices = vec![format!("decoded by the CPU: {}", error.kind())];
+                Ok(Some(DeviceReport { notices, ..DeviceReport::default() }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn run(&self, options: &ReadOptions, out: &mut [u8]) -> Result<(), Error> {
+        let (image, dataset) = (self.request.image, self.request.dataset);
+        let mut run = || {
+            let host = image.host(&dataset.registry, &dataset.limits)?;
+            let fill = dataset.fill_sample(image)?;
+            let count = self.windows.len();
+            let threads = options.threads.or(dataset.threads).unwrap_or_else(schedule::cores);
+            let each = (self.request.len as u64).max(image.tile_len());
+            let worth = each.saturating_mul(count as u64) / WORTH_A_THREAD;
+            let drawing = threads.min(count).min(usize::try_from(worth).unwrap_or(usize::MAX)).max(1);
+            let earlier = dataset.reads.fetch_add(count as u64, Ordering::Relaxed);
+            let order = Order {
+                fetch: &dataset.fetch,
+                image,
+                host,
+                window: self.request.window,
+                bands: &self.request.bands,
+                interleave: options.interleave,
+                fill: &fill,
+                zeroed: false,
+                // Few large windows leave threads over: each has its share of them.
+                threads: (threads / drawing).max(1),
+                cancel: options.cancel.as_ref(),
+                pool: &dataset.pool,
+                // As for a single window: tiles are kept where more than one window comes.
+                cache: (earlier > 0 || count > 1).then_some(&dataset.cache),
+            };
+            self.deal(&order, drawing, out)
+        };
+        run().map_err(|error: Error| error.in_ifd(image.index).in_source(&dataset.name))
+    }
+
+    /// Has `drawing` threads, the caller's among them, draw windows until there are none.
+    fn deal(&self, order: &Order<'_>, drawing: usize, out: &mut [u8]) -> Result<(), Error> {
+        if let [_] = self.windows {
+            return schedule::run(order, out);
+        }
+        let mut places: Vec<Option<&mut [u8]>> = out.chunks_exact_mut(self.request.len.max(1)).map(Some).collect();
+        let entry = |number: usize| Some((number, *self.windows.get(number)?, places.get_mut(number)?.take()?));
+        let sorted: Vec<(usize, Window, &mut [u8])> = self.by_place().into_iter().filter_map(entry).collect();
+        let at_once = (sorted.len() / (drawing * DRAWS)).max(1);
+        let left = Mutex::new(sorted.into_iter());
+        let stop = AtomicBool::new(false);
+        let first_error: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        let work = || {
+            loop {
+                let drawn: Vec<_> =
+                    left.lock().unwrap_or_else(PoisonError::into_inner).by_ref().take(at_once).collect();
+                if drawn.is_empty() {
+                    break;
+                }
+                for (number, window, place) in drawn {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if let Err(error) = schedule::run(&Order { window, ..*order }, place) {
+                        stop.store(true, Ordering::Relaxed);
+                        let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+                        if first.as_ref().is_none_or(|(known, _)| number < *known) {
+                            *first = Some((number, error));
+                        }
+                        return;
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..drawing {
+                // A system that gives no more threads gives a slower read, not a failed one.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+        match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Bands that GPUs encode become the file that one GPU would have written, put together where there is none.
+
+use std::sync::Arc;
+
+use swath::{
+    BandEncoder, Blocks, Compression, DeviceReport, DeviceSamples, EncodedBand, Error, Gpu, Interleave, MemorySink,
+    Metadata, Mode, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions, Writer,
+    structure::{Planar, tag},
+};
+
+use crate::{
+    cases::{self, Rng},
+    driver,
+    written::{self, Way, WriteCase, same_pixels},
+};
+
+/// Encodes rows of the case from where they are: on the host, or on the device.
+fn encode(
+    case: &WriteCase,
+    encoder: &BandEncoder,
+    gpu: &Arc<Gpu>,
+    tile_rows: std::ops::Range<u32>,
+    on_device: Option<Interleave>,
+) -> Result<EncodedBand, Error> {
+    let Shape { width, height, sample, .. } = case.shape;
+    let rows = encoder.needed(tile_rows.clone());
+    let Some(interleave) = on_device else {
+        let row = width as usize * sample.size();
+        let bands = case.samples.chunks_exact(row * height as usize);
+        let bytes: Vec<u8> =
+            bands.flat_map(|band| &band[rows.start as usize * row..rows.end as usize * row]).copied().collect();
+        let given = Rows::bands(&bytes);
+        let pixels = (rows.start * width) as usize..(rows.end * width) as usize;
+        let given = case.mask.as_ref().map_or(given, |mask| given.with_mask(&mask[pixels]));
+        return encoder.encode(tile_rows, rows.start, &given);
+    };
+    let plain = WriteOptions::default().with_compression(Compression::None);
+    let window = Window::new(0, rows.start, width, rows.end - rows.start);
+    let options = ReadOptions::default().with_window(window).with_interleave(interleave);
+    let options = options.with_device(Mode::Cuda).with_gpu(gpu.clone());
+    let read = |shape: Shape, samples: &[u8]| {
+        cases::open(&cases::write(shape, samples, &Metadata::default(), &plain)?)?.read_device(&options)
+    };
+    let raster = read(case.shape, &case.samples)?;
+    let one = Shape { bands: 1, sample: SampleType::U8, ..case.shape };
+    let mask = case.mask.as_ref().map(|mask| read(one, mask)).transpose()?;
+    let samples = DeviceSamples::of_raster(&raster)?;
+    let samples = match &mask {
+        Some(mask) => samples.with_mask_raster(mask)?,
+        None => samples,
+    };
+    encoder.encode_device(tile_rows, rows.start, &samples)
+}
+
+/// The file by way of bands of random heights, the last one encoded first.
+fn by_bands(case: &WriteCase, gpu: &Arc<Gpu>, mode: Mode, rng: &mut Rng) -> Result<(Arc<[u8]>, DeviceReport), Error> {
+    let encoder = BandEncoder::new(case.shape, &case.metadata, &case.on(gpu, mode))?;
+    let (mut bands, mut end) = (Vec::new(), encoder.tile_rows());
+    while end > 0 {
+        let start = end.saturating_sub(rng.within(1..5));
+        let on_device = rng.pick(&[None, Some(Interleave::Band), Some(Interleave::Pixel)]);
+        bands.push(encode(case, &encoder, gpu, start..end, on_device)?.to_bytes());
+        end = start;
+    }
+    // With `Cuda` nobody asks whether there is a GPU here: none was given, and there is none.
+    let options = match mode {
+        Mode::Cuda => case.options.clone().with_device(mode),
+        mode => case.on(gpu, mode),
+    };
+    let (sink, memory) = MemorySink::new("memory");
+    let mut writer = Writer::to_sink_from_bands(Box::new(sink), case.shape, &case.metadata, &options)?;
+    for band in bands.iter().rev() {
+        writer.push_encoded(&EncodedBand::from_bytes(band)?)?;
+    }
+    writer.finish()?;
+    Ok((memory.take().unwrap_or_default().into(), encoder.device_report()))
+}
+
+/// Fails unless the image's tiles are the same bytes, and all pixels are the same.
+fn same_tiles(what: &str, ours: &Arc<[u8]>, theirs: &Arc<[u8]>) -> Result<(), String> {
+    let text = |error: Error| format!("{what}: {error}");
+    same_pixels(what, theirs, ours)?;
+    let (a, b) = (cases::open(ours).map_err(text)?, cases::open(theirs).map_err(text)?);
+    if a.overviews().map_err(text)?.is_empty() && ours != theirs {
+        return Err(format!("{what}: other bytes"));
+    }
+    let [first, second] = [&a, &b].map(|dataset| dataset.tag(tag::SWATH_PIECES));
+    if first.map_err(text)? != second.map_err(text)? {
+        return Err(format!("{what}: other pieces"));
+    }
+    let grid = a.main().grid();
+    for number in 0..grid.count() {
+        let (column, row, plane) = grid.position(number);
+        let [ours, theirs] = [&a, &b].map(|file| file.tile_bytes(file.main(), column, row, plane));
+        if ours.map_err(text)? != theirs.map_err(text)? {
+            return Err(format!("{what}: tile ({column}, {row}) of plane {plane} differs"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn bands_become_the_file_of_one_gpu() {
+    let Some(fake) = driver::fake() else { return };
+    for (seed, script) in [(4, ""), (5, "async=1 seed=2")] {
+        fake.with(script, |gpu| {
+            let mut rng = Rng::new(seed);
+            for _ in 0..12 {
+                let case = WriteCase::draw(&mut rng);
+                let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+                let (file, report) = by_bands(&case, gpu, Mode::Cuda, &mut rng).unwrap();
+                same_tiles(&case.what, &file, &eager).unwrap();
+                assert!(report.notices.is_empty() && report.host_tiles == 0, "{}: {report:?}", case.what);
+                assert!(report.device_tiles > 0 && !report.device.is_empty(), "{}: {report:?}", case.what);
+            }
+        });
+    }
+}
+
+#[test]
+fn pieces_of_tiles_travel_with_them() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("async=1 seed=5", |gpu| {
+        let mut rng = Rng::new(6);
+        for planar in [Planar::Contig, Planar::Separate] {
+            let shape = Shape { width: 400, height: 700, bands: 2, sample: SampleType::F32 };
+            let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_planar(planar);
+            let case = written::large(shape, options.with_compression(Compression::Deflate), "");
+            let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+            let (file, _) = by_bands(&case, gpu, Mode::Cuda, &mut rng).unwrap();
+            same_tiles(&case.what, &file, &eager).unwrap();
+            let read = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
+            let raster = cases::open(&file).unwrap().read_device(&read).unwrap();
+            assert!(raster.report().pieces > 0, "{:?}", raster.report());
+        }
+    });
+}
+
+#[test]
+fn rows_on_the_device_stay_there() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        let shape = Shape { width: 600, height: 900, bands: 1, sample: SampleType::U16 };
+        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(64, 64)).with_compression(Compression::Deflate);
+        let case = written::large(shape, options, "7");
+        let encoder = BandEncoder::new(shape, &case.metadata, &case.on(gpu, Mode::Cuda)).unwrap();
+        let mut left = 0;
+        for start in (0..encoder.tile_rows()).step_by(5) {
+            let tile_rows = start..(start + 5).min(encoder.tile_rows());
+            let band = encode(&case, &encoder, gpu, tile_rows, Some(Interleave::Band)).unwrap();
+            left += band.byte_len() as u64 + (64 << 10);
+        }
+        // Tiles, overview rows and facts about them; not the rows.
+        let report = encoder.device_report();
+        assert!(report.counters.downloaded_bytes < left, "{report:?} where {left} bytes were to come");
+        assert!(report.notices.is_empty(), "{report:?}");
+    });
+}
+
+#[test]
+fn a_device_that_fails_leaves_bands_to_the_cpu() {
+    let Some(fake) = driver::fake() else { return };
+    let options = WriteOptions::cog().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(32, 32));
+    let shape = Shape { width: 150, height: 140, bands: 2, sample: SampleType::F32 };
+    let case = written::large(shape, options, "-9999");
+    let (mut stepped_down, mut failed) = (0, 0);
+    for failing in (1..40).step_by(3) {
+        for key in ["fail_alloc_from", "fail_launch", "fail_copy"] {
+            fake.with("", |gpu| {
+                let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
+                gpu.trim();
+                let script = format!("{key}={failing}");
+                fake.script(&script);
+                match by_bands(&case, gpu, Mode::Auto, &mut Rng::new(failing)) {
+                    Ok((file, report)) => {
+                        same_pixels(&script, &cpu, &file).unwrap();
+                        stepped_down += u32::from(report.notices.iter().any(|notice| notice.contains("the CPU")));
+                    }
+                    Err(error) => {
+                        assert!(matches!(error.kind(), swath::ErrorKind::Device(_)), "{script}: {error}");
+                        failed += 1;
+                    }
+                }
+            });
+        }
+    }
+    assert!(stepped_down > 0, "no failure let the CPU go on, {failed} failed");
+}
+
+#[test]
+fn bands_of_a_cpu_and_of_a_gpu_do_not_go_together() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        let shape = Shape { width: 64, height: 64, bands: 1, sample: SampleType::U8 };
+        let case = written::large(shape, WriteOptions::default().with_blocks(Blocks::Tiles(32, 32)), "");
+        let encoder = BandEncoder::new(shape, &case.metadata, &case.options).unwrap();
+        let band = encode(&case, &encoder, gpu, 0..1, None).unwrap();
+        let (sink, _) = MemorySink::new("memory");
+        let options = case.on(gpu, Mode::Cuda);
+        let mut writer = Writer::to_sink_from_bands(Box::new(sink), shape, &case.metadata, &options).unwrap();
+        let error = writer.push_encoded(&band).unwrap_err();
+        assert!(error.to_string().contains("say `cuda` or `cpu`"), "{error}");
+        let (sink, _) = MemorySink::new("memory");
+        let mut writer = Writer::to_sink(Box::new(sink), shape, &case.metadata, &options).unwrap();
+        let error = writer.push_encoded(&band).unwrap_err();
+        assert!(error.to_string().contains("create_from_bands"), "{error}");
+    });
+}

@@ -1,0 +1,366 @@
+//! A file that is put together from bands encoded elsewhere is the file that its rows would have become.
+
+use std::{num::NonZeroU32, ops::Range, sync::Mutex};
+
+use swath::{
+    Alpha, Band, BandEncoder, BigTiff, Blocks, Compression, EncodedBand, Error, ErrorKind, Interleave, LercWrap,
+    MemorySink, Metadata, Overviews, Resampling, Rows, SampleType, WriteOptions, Writer,
+    geo::Nodata,
+    structure::{ByteOrder, Planar, Predictor},
+};
+
+use crate::scene::{Feed, Rng, Scene, shape};
+
+fn nodata(text: &str) -> Metadata {
+    let band = Band { nodata: Nodata::parse(text.as_bytes()), ..Band::default() };
+    Metadata { bands: vec![band], ..Metadata::default() }
+}
+
+fn encode(
+    scene: &Scene,
+    encoder: &BandEncoder,
+    tile_rows: Range<u32>,
+    given: Range<u32>,
+    interleave: Interleave,
+) -> Result<EncodedBand, Error> {
+    let samples = scene.rows(given.clone(), interleave);
+    let rows = if interleave == Interleave::Band { Rows::bands(&samples) } else { Rows::pixels(&samples) };
+    let width = scene.shape.width as usize;
+    match &scene.mask {
+        Some(mask) => {
+            let mask = &mask[given.start as usize * width..given.end as usize * width];
+            encoder.encode(tile_rows, given.start, &rows.with_mask(mask))
+        }
+        None => encoder.encode(tile_rows, given.start, &rows),
+    }
+}
+
+fn put_together(scene: &Scene, options: &WriteOptions, bands: &[EncodedBand]) -> Result<Vec<u8>, Error> {
+    let (sink, memory) = MemorySink::new("memory");
+    let mut writer = Writer::to_sink_from_bands(Box::new(sink), scene.shape, &scene.metadata, options)?;
+    for band in bands {
+        writer.push_encoded(band)?;
+    }
+    writer.finish()?;
+    Ok(memory.take().expect("a file that is complete"))
+}
+
+/// The file by way of bands of random heights, encoded in any order by two threads, each twice.
+fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
+    let encoder = BandEncoder::new(scene.shape, &scene.metadata, options).unwrap();
+    let mut bands = Vec::new();
+    let most = rng.within(1..6);
+    while let start = bands.last().map_or(0, |band: &Range<u32>| band.end)
+        && start < encoder.tile_rows()
+    {
+        bands.push(start..(start + rng.within(1..most + 1)).min(encoder.tile_rows()));
+    }
+    // What belongs to bands follows one another and is complete.
+    let rows: Vec<_> = bands.iter().map(|band| encoder.rows_of(band.clone())).collect();
+    assert_eq!((rows[0].start, rows[rows.len() - 1].end), (0, scene.shape.height));
+    assert!(rows.windows(2).all(|pair| pair[0].end == pair[1].start));
+    let overview: Vec<_> = bands.iter().map(|band| encoder.overview_rows(band.clone())).collect();
+    assert!(overview[0].start == 0 && overview.windows(2).all(|pair| pair[0].end == pair[1].start));
+
+    let mut order: Vec<usize> = (0..bands.len()).chain(0..bands.len()).collect();
+    for at in (1..order.len()).rev() {
+        order.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    let interleaves: Vec<_> = order.iter().map(|_| *rng.pick(&[Interleave::Band, Interleave::Pixel])).collect();
+    let extra = rng.within(0..3);
+    let jobs = Mutex::new(order.into_iter().zip(interleaves));
+    let done: Mutex<Vec<Option<Vec<u8>>>> = Mutex::new(vec![None; bands.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let job = jobs.lock().unwrap().next();
+                    let Some((number, interleave)) = job else { break };
+                    let needed = encoder.needed(bands[number].clone());
+                    // More rows than needed do no harm.
+                    let given = needed.start.saturating_sub(extra)..(needed.end + extra).min(scene.shape.height);
+                    let band = encode(scene, &encoder, bands[number].clone(), given, interleave).unwrap();
+                    let bytes = band.to_bytes();
+                    assert_eq!(bytes.len(), band.byte_len());
+                    let mut done = done.lock().unwrap();
+                    match &done[number] {
+                        Some(first) => assert!(*first == bytes, "encoded twice, a band has other bytes"),
+                        None => done[number] = Some(bytes),
+                    }
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap();
+    let bands: Vec<_> = done.iter().map(|band| EncodedBand::from_bytes(band.as_ref().unwrap()).unwrap()).collect();
+    put_together(scene, options, &bands).unwrap()
+}
+
+fn same(scene: &Scene, options: &WriteOptions, rng: &mut Rng, what: &str) -> Vec<u8> {
+    let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let options = match rng.below(4) {
+        0 => options.clone().with_threads(1),
+        1 => options.clone().with_threads(3).with_batch(1),
+        2 => options.clone().with_max_memory(20 << 20),
+        _ => options.clone(),
+    };
+    let file = by_bands(scene, &options, rng);
+    let at = file.iter().zip(&whole).position(|(a, b)| a != b);
+    assert!(file == whole, "{what}: other bytes from {at:?} on ({} and {})", file.len(), whole.len());
+    whole
+}
+
+#[test]
+fn bands_become_the_file_whatever_the_codec() {
+    let mut rng = Rng::new(1);
+    let rgb = Scene::new(shape(150, 131, 3, SampleType::U8), 1);
+    let float = Scene::new(shape(99, 101, 2, SampleType::F32), 2);
+    for compression in [
+        Compression::None,
+        Compression::PackBits,
+        Compression::Lzw,
+        Compression::Deflate,
+        Compression::Zstd,
+        Compression::Jpeg,
+        Compression::Lerc,
+    ] {
+        let plain = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(32, 16));
+        let strips = plain.clone().with_blocks(Blocks::Strips(NonZeroU32::new(16)));
+        for (kind, options) in [("COG", plain.clone().with_cog(true)), ("tiles", plain), ("strips", strips)] {
+            for planar in [Planar::Contig, Planar::Separate] {
+                let what = format!("{compression}, {kind}, {planar:?}");
+                let options = options.clone().with_planar(planar);
+                same(&rgb, &options, &mut rng, &format!("rgb, {what}"));
+                if compression != Compression::Jpeg {
+                    let options = options.with_lerc_wrap(LercWrap::Zstd).with_overviews(Overviews::Levels(3));
+                    same(&float, &options, &mut rng, &format!("float, {what}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bands_become_the_file_whatever_the_predictor() {
+    let mut rng = Rng::new(2);
+    let integers = Scene::new(shape(90, 70, 2, SampleType::U16), 1);
+    let floats = Scene::new(shape(70, 90, 1, SampleType::F64), 1);
+    for (scene, predictor) in [
+        (&integers, Predictor::None),
+        (&integers, Predictor::Horizontal),
+        (&floats, Predictor::Horizontal),
+        (&floats, Predictor::FloatingPoint),
+    ] {
+        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_predictor(predictor);
+        same(scene, &options, &mut rng, &format!("{predictor:?}"));
+        same(scene, &options.with_order(ByteOrder::Big), &mut rng, &format!("{predictor:?}, big endian"));
+    }
+}
+
+#[test]
+fn bands_become_the_file_however_overviews_are_made() {
+    let mut rng = Rng::new(3);
+    let hole = |seed| {
+        let mut scene = Scene::new(shape(83, 151, 1, SampleType::F32), seed);
+        for (index, sample) in scene.samples.chunks_exact_mut(4).enumerate() {
+            match (index / 83 / 11 + index % 83 / 7) % 5 {
+                0 => sample.copy_from_slice(&(-9999_f32).to_ne_bytes()),
+                1 => sample.copy_from_slice(&f32::NAN.to_ne_bytes()),
+                _ => {}
+            }
+        }
+        Scene { metadata: nodata("-9999"), ..scene }
+    };
+    let alpha = Scene::new(shape(90, 77, 4, SampleType::U8), 2);
+    let masked = Scene::new(shape(97, 75, 2, SampleType::U16), 5).masked(1);
+    let complex = Scene::new(shape(61, 91, 1, SampleType::CF32), 9);
+    for resampling in Resampling::ALL {
+        let options = WriteOptions::cog()
+            .with_compression(Compression::Lzw)
+            .with_blocks(Blocks::Tiles(16, 16))
+            .with_resampling(resampling);
+        let float = options.clone().with_nan_to_nodata(true).with_sparse(true);
+        same(&hole(4), &float, &mut rng, &format!("{resampling}, nodata"));
+        let opaque = options.clone().with_alpha(Alpha::Unassociated);
+        same(&alpha, &opaque, &mut rng, &format!("{resampling}, alpha"));
+        // Strips of an odd height: overview rows look across every edge. Factors leave levels out.
+        let strips = options
+            .clone()
+            .with_cog(false)
+            .with_blocks(Blocks::Strips(NonZeroU32::new(7)))
+            .with_overviews(Overviews::Factors(vec![3, 6]))
+            .with_statistics(true);
+        same(&alpha, &strips, &mut rng, &format!("{resampling}, strips"));
+        let mask = options.clone().with_mask(true).with_sparse(true);
+        same(&masked, &mask, &mut rng, &format!("{resampling}, mask"));
+        if matches!(resampling, Resampling::Average | Resampling::Nearest) {
+            same(&complex, &options, &mut rng, &format!("{resampling}, complex"));
+        }
+    }
+}
+
+#[test]
+fn bands_become_the_file_whatever_its_form() {
+    let mut rng = Rng::new(4);
+    let mut empty = Scene::new(shape(200, 300, 1, SampleType::U8), 3);
+    empty.samples[..200 * 250].fill(0);
+    let sparse = WriteOptions::cog().with_blocks(Blocks::Tiles(32, 32)).with_sparse(true);
+    same(&empty, &sparse, &mut rng, "sparse");
+    empty.samples.fill(0);
+    same(&empty, &sparse, &mut rng, "nothing at all");
+    let scene = Scene::new(shape(130, 257, 2, SampleType::I16), 7);
+    let options = WriteOptions::default().with_blocks(Blocks::Tiles(16, 48)).with_overviews(Overviews::Levels(9));
+    same(&scene, &options.clone().with_bigtiff(BigTiff::Always), &mut rng, "BigTIFF");
+    same(&scene, &options.clone().with_statistics(true).with_planar(Planar::Separate), &mut rng, "statistics");
+    same(&scene, &options.with_blocks(Blocks::Strips(None)), &mut rng, "usual strips");
+    for (width, height) in [(1, 300), (300, 1), (17, 16), (1, 1)] {
+        let scene = Scene::new(shape(width, height, 3, SampleType::U16), 8);
+        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_compression(Compression::Zstd);
+        same(&scene, &options, &mut rng, &format!("{width} x {height}"));
+        let strips = options.with_cog(false).with_blocks(Blocks::Strips(NonZeroU32::new(1)));
+        same(&scene, &strips, &mut rng, &format!("{width} x {height}, strips"));
+    }
+    // Too large to be held in memory until the end: bytes go to the file as they come.
+    let large = Scene::new(shape(1500, 2900, 4, SampleType::U8), 9);
+    let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_compression(Compression::None);
+    same(&large, &options, &mut rng, "large");
+}
+
+fn small() -> (Scene, WriteOptions, Vec<EncodedBand>) {
+    let scene = Scene::new(shape(40, 60, 1, SampleType::U16), 1);
+    let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_resampling(Resampling::Cubic);
+    let encoder = BandEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
+    assert_eq!(encoder.tile_rows(), 4);
+    let bands = (0..4)
+        .map(|row| encode(&scene, &encoder, row..row + 1, encoder.needed(row..row + 1), Interleave::Band).unwrap());
+    let bands = bands.collect();
+    (scene, options, bands)
+}
+
+fn usage(error: &Error) -> String {
+    assert!(matches!(error.kind(), ErrorKind::Usage(_)), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn bands_have_their_place() {
+    let (scene, options, bands) = small();
+    let (sink, memory) = MemorySink::new("memory");
+    let mut writer = Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
+    // One that is refused leaves the file as it was.
+    let error = writer.push_encoded(&bands[1]).unwrap_err();
+    assert!(usage(&error).contains("tile rows 1..2 were pushed where 0 of 4 is next"), "{error}");
+    writer.push_encoded(&bands[0]).unwrap();
+    assert_eq!(writer.rows(), 16);
+    usage(&writer.push_encoded(&bands[0]).unwrap_err());
+    let error = writer.push(&Rows::pixels(&[0; 80])).unwrap_err();
+    assert!(usage(&error).contains("encoded bands"), "{error}");
+    usage(&writer.push_tile(&[0; 512]).unwrap_err());
+    for band in &bands[1..] {
+        writer.push_encoded(band).unwrap();
+    }
+    usage(&writer.push_encoded(&bands[3]).unwrap_err());
+    writer.finish().unwrap();
+    assert!(memory.take().unwrap() == scene.write(&options, Feed::WholeBands).unwrap());
+
+    let begin = || {
+        let (sink, _) = MemorySink::new("memory");
+        Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap()
+    };
+    let mut writer = begin();
+    writer.push(&Rows::pixels(&scene.samples[..80 * 16])).unwrap();
+    let error = writer.push_encoded(&bands[1]).unwrap_err();
+    assert!(usage(&error).contains("either rows or encoded bands"), "{error}");
+    let mut writer = begin();
+    writer.push_tile(&[0; 512]).unwrap();
+    usage(&writer.push_encoded(&bands[0]).unwrap_err());
+    let mut writer = begin();
+    writer.push_encoded(&bands[0]).unwrap();
+    let error = writer.finish().unwrap_err();
+    assert!(usage(&error).contains("16 of 60 rows"), "{error}");
+}
+
+#[test]
+fn bands_of_other_files_are_refused() {
+    let (scene, options, bands) = small();
+    let refused = |shape, metadata: &Metadata, options: &WriteOptions| {
+        let (sink, _) = MemorySink::new("memory");
+        let mut writer = Writer::to_sink_from_bands(Box::new(sink), shape, metadata, options).unwrap();
+        let error = writer.push_encoded(&bands[0]).unwrap_err();
+        assert!(usage(&error).contains("for another file"), "{error}");
+    };
+    let plain = Metadata::default();
+    for other in [
+        options.clone().with_level(3),
+        options.clone().with_compression(Compression::Lzw),
+        options.clone().with_predictor(Predictor::None),
+        options.clone().with_resampling(Resampling::Average),
+        options.clone().with_blocks(Blocks::Tiles(32, 16)),
+        options.clone().with_sparse(true),
+        options.clone().with_statistics(false),
+        options.clone().with_overviews(Overviews::None),
+        options.clone().with_order(ByteOrder::Big),
+        options.clone().with_cog(false).with_statistics(true),
+        options.clone().with_mask(true),
+        options.clone().with_bits(12).with_predictor(Predictor::None),
+    ] {
+        refused(scene.shape, &plain, &other);
+    }
+    refused(scene.shape, &nodata("7"), &options);
+    refused(swath::Shape { height: 61, ..scene.shape }, &plain, &options);
+    refused(swath::Shape { sample: SampleType::I16, ..scene.shape }, &plain, &options);
+    // What does not change a band does not matter.
+    let other = options.clone().with_threads(1).with_batch(3).with_max_memory(100 << 20).with_bigtiff(BigTiff::Always);
+    put_together(&scene, &other, &bands).unwrap();
+}
+
+#[test]
+fn rows_that_are_missing_are_asked_for() {
+    let (scene, options, _) = small();
+    let encoder = BandEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
+    let needed = encoder.needed(1..2);
+    assert!(needed.start < 16 && needed.end > 32, "a cubic looks around: {needed:?}");
+    assert_eq!((encoder.rows_of(1..2), encoder.overview_rows(1..2)), (16..32, 8..16));
+    assert_eq!((encoder.rows_of(3..4), encoder.needed(0..4)), (48..60, 0..60));
+    for given in [needed.start + 1..needed.end, needed.start..needed.end - 1, 16..32, 0..0] {
+        let error = encode(&scene, &encoder, 1..2, given, Interleave::Band).unwrap_err();
+        assert!(usage(&error).contains(&format!("{needed:?}")), "{error}");
+    }
+    for tile_rows in [0..5, 4..5, 2..2, 5..9] {
+        usage(&encode(&scene, &encoder, tile_rows, 0..60, Interleave::Band).unwrap_err());
+    }
+    usage(&encoder.encode(0..1, 0, &Rows::pixels(&[0; 81])).unwrap_err());
+    usage(&encoder.encode(0..1, u32::MAX, &Rows::pixels(&[0; 800])).unwrap_err());
+    usage(&encoder.encode(0..1, 0, &Rows::pixels(&[0; 80 * 60]).with_mask(&[0; 40 * 60])).unwrap_err());
+}
+
+#[test]
+fn hostile_bytes_are_no_bands() {
+    let (_, _, bands) = small();
+    let bytes = bands[1].to_bytes();
+    assert_eq!(EncodedBand::from_bytes(&bytes).unwrap(), bands[1]);
+    for len in 0..bytes.len() {
+        let error = EncodedBand::from_bytes(&bytes[..len]).unwrap_err();
+        assert!(error.to_string().contains("no encoded band"), "{error}");
+    }
+    for at in 0..bytes.len() {
+        let mut other = bytes.clone();
+        other[at] ^= 1 << (at % 8);
+        EncodedBand::from_bytes(&other).unwrap_err();
+    }
+}
+
+#[test]
+fn progress_is_told_band_by_band() {
+    let (scene, options, bands) = small();
+    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let sink = told.clone();
+    let options = options.with_progress(std::sync::Arc::new(move |step: swath::Progress| {
+        sink.lock().unwrap().push((step.rows, step.of));
+    }) as swath::OnProgress);
+    put_together(&scene, &options, &bands).unwrap();
+    let mut told = told.lock().unwrap().clone();
+    assert!(told.is_sorted());
+    told.dedup();
+    assert_eq!(told, [(16, 60), (32, 60), (48, 60), (60, 60)]);
+}
