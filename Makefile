@@ -18,8 +18,13 @@ BENCH_ARGS ?=
 # Found only when a virtual environment has to be made; `make test PYTHON=python3.12` overrides it.
 PYTHON ?= $(shell tools/find-python.sh)
 
-PY_SOURCES := corpus/make.py tools tests/python bench
+PACKAGE := crates/swath-python/python
+PY_SOURCES := corpus/make.py tools tests/python bench $(PACKAGE)
 RUFF := $(VENV)/bin/ruff
+
+# The wheel that users get by `pip install .`, in the environment of demo and tests.
+INSTALL := PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m pip install --quiet \
+	--disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
 
 # The corpus of other projects' files lies beside the checkout. Under CI it has to be there; elsewhere its absence is said.
 SHARED_CORPUS ?= ../shared/corpus
@@ -35,9 +40,8 @@ build: ## Build the release CLI
 
 # ---------------------------------------------------------------------------------------------------------------- demo
 
-# The demo needs no third-party Python package: any python3 will do, so no virtual environment is made.
 .PHONY: demo
-demo: build ## Make a raster, write it as a COG, check, describe, read and draw it
+demo: build venv-demo ## Make a raster, write it as a COG, check, describe, read and draw it, in the shell and in Python
 	@mkdir -p demo
 	python3 tools/make_demo.py demo/terrain.tif
 	@echo
@@ -51,10 +55,16 @@ demo: build ## Make a raster, write it as a COG, check, describe, read and draw 
 	$(SWATH) dump demo/terrain-cog.tif --window 700,900,256,256 --out demo/window.npy
 	$(SWATH) preview demo/terrain-cog.tif demo/terrain.png --size 1024 --colormap terrain
 	@echo
+	$(INSTALL)
+	$(VENV)/bin/python tools/quickstart.py
+	$(SWATH) preview demo/hillshade.tif demo/hillshade.png --size 640
+	@echo
 	@echo "demo/terrain.tif       the raster: 2048 x 2048 f32, deflate, predictor 3, tiled, with overviews"
 	@echo "demo/terrain-cog.tif   the same as a COG, Zstd, with overviews and statistics"
 	@echo "demo/window.npy        a 256 x 256 window of it, as numpy reads it"
 	@echo "demo/terrain.png       the preview; open it in any viewer (holes are transparent)"
+	@echo "demo/hillshade.tif     made of it by Python, xarray and dask (tools/quickstart.py), again a COG"
+	@echo "demo/hillshade.png     the picture of it"
 
 # ---------------------------------------------------------------------------------------------------------------- test
 
@@ -72,7 +82,14 @@ test: venv-test ## Format, lints, dependency and licence checks, Rust and Python
 	tools/kernel-host/build.sh
 	$(CARGO) test --release --workspace --quiet
 	$(CARGO) build --release -p swath-cli
+	$(INSTALL)
+	$(VENV)/bin/python -m mypy --config-file tools/mypy.ini $(PACKAGE)/swath
+	$(VENV)/bin/python -m mypy.stubtest swath._swath
 	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini tests/python $(PYTEST_ARGS)
+
+.PHONY: python
+python: venv-test ## Build the Python package and install it into .venv
+	$(INSTALL)
 
 .PHONY: fixtures
 fixtures: venv-test ## Make the project's own fixtures (corpus/good, corpus/bad)
@@ -115,7 +132,8 @@ ptx: venv-test ## Compile the GPU kernels again after a change
 # --------------------------------------------------------------------------------------------------------- environment
 
 # Stamps, so that a second run installs nothing; a changed pin installs again.
-.PHONY: venv-test venv-bench
+.PHONY: venv-demo venv-test venv-bench
+venv-demo: $(VENV)/.stamp-demo
 venv-test: $(VENV)/.stamp-test
 venv-bench: $(VENV)/.stamp-bench
 
@@ -123,8 +141,14 @@ $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "no usable Python; see above" >&2; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
 
-$(VENV)/.stamp-test: tools/requirements-test.txt | $(VENV)/bin/python
+$(VENV)/.stamp-demo: tools/requirements-demo.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
+	@touch $@
+
+$(VENV)/.stamp-test: tools/requirements-test.txt tools/requirements-demo.txt tools/requirements-files.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
+		--upgrade --target $(VENV)/files -r tools/requirements-files.txt
 	@touch $@
 
 $(VENV)/.stamp-bench: tools/requirements-bench.txt tools/requirements-test.txt | $(VENV)/bin/python

@@ -1,9 +1,14 @@
 //! Georeferencing, nodata, bands and everything else a file says about its pixels.
 
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
 use swath_tiff::{
     SampleType,
     geo::{
-        Crs, Gcp, GeoKeys, GeoTransform, ModelTags, Nodata, Rpc,
+        Crs, Gcp, GeoKey, GeoKeys, GeoTransform, GeoValue, ModelTags, Nodata, Rpc,
         gdal_xml::{self, BandMetadata, Domain, GdalMetadata, XmlDomain},
         merge::{self, GeorefOrder, GeorefSource, Offer},
         pam::{self, SideMetadata, SideSrs},
@@ -18,6 +23,8 @@ use crate::dataset::Dataset;
 
 /// Longest XML that is parsed, in a tag or beside the file.
 const MAX_XML: usize = 4 << 20;
+/// The key that says whether a pixel is an area or a point.
+const GT_RASTER_TYPE: u16 = 1025;
 
 /// Where a raster lies.
 #[derive(Debug, Clone, Default)]
@@ -183,7 +190,7 @@ impl Metadata {
         let mut own = transform::read(&tags, &keys);
         self.problems.extend(keys.problems.iter().cloned());
         self.problems.append(&mut own.problems);
-        let crs = Crs::from_keys(&keys);
+        let crs = crs_of(&keys);
         if let Some(crs) = &crs {
             self.problems.extend(crs.problems.iter().cloned());
         }
@@ -259,6 +266,7 @@ impl Metadata {
                         3 => "3 (pixels/cm)".to_owned(),
                         other => other.to_string(),
                     },
+                    (282 | 283, Some([first, ..])) => eight_digits(*first),
                     (_, Some([first, ..])) => first.to_string(),
                     _ => continue,
                 },
@@ -270,8 +278,8 @@ impl Metadata {
             };
             items.push((name.to_owned(), text));
         }
-        let georeferenced = self.georeference.transform.is_some() || !self.georeference.keys.entries.is_empty();
-        if georeferenced {
+        // Where the file does not say, GDAL does not either.
+        if self.georeference.keys.short(GT_RASTER_TYPE).is_some() {
             let kind = if self.georeference.pixel_is_point { "Point" } else { "Area" };
             items.push(("AREA_OR_POINT".to_owned(), kind.to_owned()));
         }
@@ -304,6 +312,47 @@ impl Metadata {
             |start: usize| values.get(start..start + len).unwrap_or_default().iter().map(|value| *value as u16);
         channel(0).zip(channel(len)).zip(channel(2 * len)).map(|((red, green), blue)| [red, green, blue]).collect()
     }
+}
+
+/// Systems that are kept: the files of one job are nearly always in the same few, and reading one takes longer than opening
+/// the file.
+const KEPT_SYSTEMS: usize = 16;
+
+/// The system that the keys describe.
+fn crs_of(keys: &GeoKeys) -> Option<Crs> {
+    static KEPT: Mutex<VecDeque<(GeoKeys, Option<Crs>)>> = Mutex::new(VecDeque::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, crs)) = kept.iter().find(|(known, _)| known == keys) {
+        return crs.clone();
+    }
+    drop(kept);
+    let crs = Crs::from_keys(keys);
+    // What a hostile file says at length is not worth keeping.
+    let long = |key: &GeoKey| matches!(&key.value, GeoValue::Ascii(text) if text.len() > 4096);
+    if keys.entries.len() > 64 || keys.entries.iter().any(long) {
+        return crs;
+    }
+    kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.truncate(KEPT_SYSTEMS - 1);
+    kept.push_front((keys.clone(), crs.clone()));
+    crs
+}
+
+/// A number as C prints it by `%.8g`, which is how GDAL shows resolutions.
+fn eight_digits(value: f64) -> String {
+    let scientific = format!("{value:.7e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if !value.is_finite() || (-4..8).contains(&exponent) {
+        let places = usize::try_from(7 - exponent).unwrap_or(0);
+        return trimmed(&format!("{value:.places$}"));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
 }
 
 fn side_gcps(side: &SideMetadata) -> Vec<Gcp> {
@@ -366,5 +415,25 @@ impl Band {
     /// The nodata value as a sample of this type; `None` where no sample can have it.
     pub fn nodata_sample(&self, sample: SampleType) -> Option<Vec<u8>> {
         self.nodata.as_ref()?.for_dtype(sample).map(|bytes| bytes.as_slice().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::eight_digits;
+
+    #[test]
+    fn resolutions_read_as_gdal_prints_them() {
+        for (value, text) in [
+            (72.0, "72"),
+            (1.0 / 3.0, "0.33333333"),
+            (28346.456692913, "28346.457"),
+            (123_456_789.0, "1.2345679e+08"),
+            (0.000_012_345, "1.2345e-05"),
+            (0.0, "0"),
+            (99_999_999.6, "1e+08"),
+        ] {
+            assert_eq!(eight_digits(value), text);
+        }
     }
 }

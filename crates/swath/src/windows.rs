@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use swath_tiff::{Place, TiffError, Window};
+use swath_tiff::{Compression, Place, TiffError, Window};
 
 use crate::{
     color::ColorView,
@@ -21,6 +21,8 @@ use crate::{
 
 /// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
 const WORTH_A_THREAD: u64 = 128 << 10;
+/// Bytes that are copied in the time that one is decoded.
+const COPIED: u64 = 8;
 /// Times that each thread draws windows, or more: few draws keep neighbours on one thread, many let all end together.
 const DRAWS: usize = 8;
 
@@ -35,8 +37,8 @@ pub(crate) struct Batch<'a> {
 
 impl Dataset {
     /// Reads many windows of one size into the caller's memory, which must have exactly the size of the result
-    /// ([`Dataset::read_windows_len`]): one window after the other, each as [`Dataset::read_into`] gives it. A window in
-    /// the options is not looked at. Windows may overlap and come more than once.
+    /// ([`Dataset::read_windows_len`]): one window after the other, each as [`Dataset::read_into`] gives it. A window
+    /// in the options is not looked at. Windows may overlap and come more than once.
     ///
     /// # Errors
     /// As [`Dataset::read_into`], and when the windows differ in size.
@@ -149,7 +151,10 @@ impl Batch<'_> {
             let fill = dataset.fill_sample(image)?;
             let count = self.windows.len();
             let threads = options.threads.or(dataset.threads).unwrap_or_else(schedule::cores);
-            let each = (self.request.len as u64).max(image.tile_len());
+            let each = match image.layout.compression {
+                Compression::None => self.request.len as u64 / COPIED,
+                _ => (self.request.len as u64).max(image.tile_len()),
+            };
             let worth = each.saturating_mul(count as u64) / WORTH_A_THREAD;
             let drawing = threads.min(count).min(usize::try_from(worth).unwrap_or(usize::MAX)).max(1);
             let earlier = dataset.reads.fetch_add(count as u64, Ordering::Relaxed);

@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("swath-cuda", &["swath-tiff", "swath-codec"]),
     ("swath", &["swath-tiff", "swath-io", "swath-codec", "swath-cuda"]),
     ("swath-cli", &["swath"]),
+    ("swath-python", &["swath"]),
     ("swath-bench-worker", &["swath"]),
     ("swath-gpu-worker", &["swath"]),
     ("swath-kernel-host", &["swath-tiff", "swath-codec"]),
@@ -76,6 +77,7 @@ mod tests {
             ("swath-codec", &["swath-tiff"]),
             ("swath", &["swath-io", "swath-codec"]),
             ("swath-cli", &["swath"]),
+            ("swath-python", &["swath"]),
         ]);
         assert!(check(&graph).is_ok_and(|summary| summary.contains("4 arrows")));
     }

@@ -1,4 +1,5 @@
-//! Many windows in one read of a GPU: all their tiles are under way at once, and a tile that several share is decoded once.
+//! Many windows in one read of a GPU: all their tiles are under way at once, and a tile that several share is decoded
+//! once.
 
 use swath_cuda::upload::to_device;
 use swath_tiff::Window;
@@ -14,9 +15,9 @@ use crate::{
 };
 
 impl Dataset {
-    /// Reads many windows of one size to GPU memory, as [`Dataset::read_device`] reads one. The rows of the result are the
-    /// windows' below each other: window `n` begins at row `n * height`. A window in the options is not looked at. Windows may
-    /// overlap and come more than once; no windows give a raster without rows and columns.
+    /// Reads many windows of one size to GPU memory, as [`Dataset::read_device`] reads one. The rows of the result are
+    /// the windows' below each other: window `n` begins at row `n * height`. A window in the options is not looked at.
+    /// Windows may overlap and come more than once; no windows give a raster without rows and columns.
     ///
     /// # Errors
     /// As [`Dataset::read_device`], and when the windows differ in size.

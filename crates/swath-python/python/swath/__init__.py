@@ -1,0 +1,68 @@
+"""GeoTIFF and COG, read and written as fast as the hardware allows.
+
+>>> import numpy as np, swath
+>>> path = swath.to_geotiff(np.ones((256, 256), "float32"), "/tmp/swath-doc-init.tif", crs="EPSG:32633", cog=True)
+>>> swath.Dataset(path).shape
+(1, 256, 256)
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from . import _device, _swath
+from ._dataset import Array, Dataset, read
+from ._errors import (
+    CancelledError,
+    DeviceError,
+    DeviceWarning,
+    Error,
+    FormatError,
+    LimitError,
+    SourceError,
+    SwathWarning,
+    UnsupportedError,
+    UsageError,
+    WriteError,
+)
+from ._open import open_geotiff
+from ._swath import __version__
+from ._tools import devices, info, stats, validate
+from ._window import Window
+from ._write import to_geotiff
+
+if _folders := _device.library_folders():
+    _swath.add_library_folders(_folders)
+
+if _swath._debug_build:
+    warnings.warn("this is a debug build of swath, many times slower than a release build", SwathWarning, stacklevel=2)
+
+# Whoever works with xarray has `.swath` at once; others do not pay for importing it.
+if "xarray" in sys.modules:
+    from . import accessor as accessor
+
+__all__ = [
+    "Array",
+    "CancelledError",
+    "Dataset",
+    "DeviceError",
+    "DeviceWarning",
+    "Error",
+    "FormatError",
+    "LimitError",
+    "SourceError",
+    "SwathWarning",
+    "UnsupportedError",
+    "UsageError",
+    "Window",
+    "WriteError",
+    "__version__",
+    "devices",
+    "info",
+    "open_geotiff",
+    "read",
+    "stats",
+    "to_geotiff",
+    "validate",
+]

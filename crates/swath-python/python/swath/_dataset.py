@@ -1,0 +1,438 @@
+"""Open files, and reads without detours."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from . import _device, _swath
+from ._chips import Chips
+from ._errors import DeviceWarning, UsageError, warn_once
+from ._source import resolve
+from ._swath import Array
+from ._window import Window, to_pixels
+
+Bands = int | Sequence[int] | None
+
+
+class Dataset(_swath.Dataset):
+    """An open GeoTIFF, BigTIFF or COG.
+
+    Opening reads a few kilobytes. Any number of threads may read from one handle at once; the interpreter's lock is
+    released while they do. Handles can be pickled: they are opened again where they arrive.
+
+    Parameters
+    ----------
+    source
+        A path, a URL, bytes, a file-like object, an fsspec file, or ``(obstore store, path)``.
+    threads : int, optional
+        Threads a read may use; all cores unless said otherwise.
+    tile_cache : int, optional
+        Bytes for decoded tiles that several windows share; 256 MiB unless said otherwise.
+    max_pixels : int, optional
+        Most samples (bands x rows x columns) a read may ask for.
+    device : {"cpu", "cuda", "auto"}, optional
+        Who decodes where a read does not say.
+    max_device_memory : int, optional
+        Bytes of GPU memory that a read may use.
+    trust_input : bool
+        Whether NVIDIA's nvCOMP may decode Zstd and LZ4, which a damaged file can crash.
+
+    Examples
+    --------
+    >>> import numpy as np, swath
+    >>> path = swath.to_geotiff(np.arange(12, dtype="uint16").reshape(3, 4), "/tmp/swath-doc-dataset.tif")
+    >>> with swath.Dataset(path) as dataset:
+    ...     print(dataset.shape, dataset.dtype, np.asarray(dataset.read(1)).sum())
+    (1, 3, 4) uint16 66
+    """
+
+    _source: Any
+    _options: dict[str, Any]
+
+    def __new__(
+        cls,
+        source: Any,
+        *,
+        threads: int | None = None,
+        tile_cache: int | None = None,
+        max_pixels: int | None = None,
+        device: Any = None,
+        max_device_memory: int | None = None,
+        trust_input: bool = False,
+    ) -> Self:
+        resolved = resolve(source)
+        options: dict[str, Any] = {
+            "threads": threads,
+            "tile_cache": tile_cache,
+            "max_pixels": max_pixels,
+            "device": _device.word(device),
+            "max_device_memory": max_device_memory,
+            "trust_input": trust_input,
+        }
+        self = super().__new__(cls, resolved.native, **options)
+        self._source = resolved
+        self._options = options
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (type(self), self._source.pickled, self._options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Nothing is held that the garbage collector does not let go at once.
+        return None
+
+    def __repr__(self) -> str:
+        return f"<swath.Dataset {self.name!r} {self.dtype} {self.shape}>"
+
+    def _pixels(self, window: Any, overview: int | None) -> tuple[int, int, int, int] | None:
+        return None if window is None else to_pixels(window, *self._size(overview))
+
+    def _size(self, overview: int | None) -> tuple[int, int]:
+        if overview is None:
+            return self.width, self.height
+        levels = self.overviews
+        if not 0 <= overview < len(levels):
+            raise UsageError(f"{self.name}: there is no overview {overview}; the file has {len(levels)}")
+        return levels[overview]
+
+    def read(
+        self,
+        bands: Bands = None,
+        window: Any = None,
+        *,
+        overview_level: int | None = None,
+        interleave: Literal["band", "pixel"] = "band",
+        device: Any = None,
+        out: Any = None,
+        ifd: int | None = None,
+        threads: int | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool | None = None,
+        cpu_decode: bool | None = None,
+    ) -> Any:
+        """Reads samples.
+
+        Parameters
+        ----------
+        bands : int or sequence of int, optional
+            Bands, counted from 1; a single number gives an array without the axis of bands.
+        window : optional
+            ``swath.Window``, ``(row_start, col_start, row_stop, col_stop)``, a window of rasterio, or two ranges.
+        overview_level : int, optional
+            An overview instead of the full image, 0 for the largest; the window counts in its pixels.
+        interleave : {"band", "pixel"}
+            (bands, rows, columns) or (rows, columns, bands).
+        device : {"cpu", "cuda", "auto"}, optional
+            ``"cuda"`` gives an array in GPU memory or an error; ``"auto"`` one in host memory where there is no GPU.
+        out : array, optional
+            A NumPy, CuPy or torch array to fill; it is returned.
+        ifd : int, optional
+            Another directory of the file, counted from 0.
+
+        Returns
+        -------
+        Array
+            In host or GPU memory; ``numpy.asarray``, ``cupy.asarray`` and ``torch.from_dlpack`` take it as it is.
+        """
+        single = isinstance(bands, (int, np.integer))
+        chosen = [int(bands)] if single else None if bands is None else [int(band) for band in bands]  # type: ignore
+        place = _device.word(device)
+        options: dict[str, Any] = {
+            "ifd": ifd,
+            "interleave": interleave,
+            "threads": threads,
+            "device": place,
+            "max_device_memory": max_device_memory,
+            "trust_input": trust_input,
+            "cpu_decode": cpu_decode,
+        }
+        pixels = self._pixels(window, overview_level) if ifd is None or window is None else to_plain(window)
+        if out is not None:
+            return self._fill(out, pixels, chosen, overview_level, options)
+        array = self.read_window(pixels, chosen, overview_level, **options)
+        if place == "auto":
+            tell(array.report)
+        if not single:
+            return array
+        kept = array.shape[1:] if interleave == "band" else array.shape[:2]
+        return array.reshape(kept)
+
+    def _fill(
+        self,
+        out: Any,
+        pixels: tuple[int, int, int, int] | None,
+        bands: list[int] | None,
+        overview: int | None,
+        options: dict[str, Any],
+    ) -> Any:
+        if _device.is_on_gpu(out):
+            if options["device"] is None:
+                options["device"] = "cuda"
+            array = self.read_window(pixels, bands, overview, **options)
+            copy_to_gpu(array, out)
+            return out
+        view = host_view(out)
+        direct = view.flags.c_contiguous and view.flags.writeable and view.dtype == np.dtype(self.dtype)
+        if direct and overview is None and options["ifd"] is None:
+            _, _, width, height = pixels or (0, 0, self.width, self.height)
+            count = len(bands) if bands is not None else self.count
+            shape = (count, height, width) if options["interleave"] == "band" else (height, width, count)
+            if view.shape == shape or (count == 1 and view.shape == (height, width)):
+                self.read_window(pixels, bands, overview, out=view, **options)
+                return out
+        options["device"] = options["device"] if options["device"] != "cuda" else None
+        found = np.asarray(self.read_window(pixels, bands, overview, **options))
+        if found.shape != view.shape and found.size == view.size and 1 in found.shape:
+            found = found.reshape(view.shape) if view.ndim == 2 else found
+        if found.shape != view.shape:
+            raise UsageError(f"out has the shape {view.shape}, the result {found.shape}")
+        if not np.can_cast(found.dtype, view.dtype, "safe"):
+            raise UsageError(f"out has samples of {view.dtype}, which do not hold the file's {found.dtype}")
+        np.copyto(view, found)
+        return out
+
+    def read_windows(
+        self,
+        windows: Sequence[Any],
+        bands: Sequence[int] | None = None,
+        *,
+        overview_level: int | None = None,
+        interleave: Literal["band", "pixel"] = "band",
+        device: Any = None,
+        out: Any = None,
+        threads: int | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool | None = None,
+        cpu_decode: bool | None = None,
+    ) -> Any:
+        """Reads many windows of one size at once: on the CPU by all threads, on a GPU in one batch.
+
+        Parameters
+        ----------
+        windows : sequence
+            Windows as for :meth:`read`.
+        bands, overview_level, interleave, device, out
+            As for :meth:`read`; on a GPU, `out` is a CuPy or torch array.
+
+        Returns
+        -------
+        Array
+            (windows, bands, rows, columns), or (windows, rows, columns, bands).
+        """
+        width, height = self._size(overview_level)
+        pixels = [to_pixels(window, width, height) for window in windows]
+        chosen = None if bands is None else [int(band) for band in bands]
+        options: dict[str, Any] = {
+            "interleave": interleave,
+            "threads": threads,
+            "device": _device.word(device),
+            "max_device_memory": max_device_memory,
+            "trust_input": trust_input,
+            "cpu_decode": cpu_decode,
+        }
+        if out is not None and not _device.is_on_gpu(out):
+            self.read_batch(pixels, chosen, overview_level, out=host_view(out), **options)
+            return out
+        if out is not None:
+            options["device"] = options["device"] or "cuda"
+        array = self.read_batch(pixels, chosen, overview_level, **options)
+        assert array is not None
+        if options["device"] == "auto":
+            tell(array.report)
+        if out is not None:
+            copy_to_gpu(array, out)
+            return out
+        return array
+
+    def chips(
+        self,
+        size: int | tuple[int, int],
+        stride: int | tuple[int, int] | None = None,
+        batch: int = 32,
+        *,
+        bands: Sequence[int] | None = None,
+        overview_level: int | None = None,
+        windows: Sequence[Any] | None = None,
+        edge: Literal["shift", "drop"] = "shift",
+        shuffle: bool = False,
+        seed: int | None = None,
+        interleave: Literal["band", "pixel"] = "band",
+        device: Any = None,
+        prefetch: int = 2,
+        drop_last: bool = False,
+        threads: int | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool | None = None,
+        cpu_decode: bool | None = None,
+    ) -> Chips:
+        """Batches of equal windows, read ahead in the background.
+
+        Parameters
+        ----------
+        size : int or (rows, columns)
+            Size of a chip.
+        stride : int or (rows, columns), optional
+            Distance from chip to chip; the size unless said otherwise.
+        batch : int
+            Chips in a batch.
+        windows : sequence, optional
+            Windows to read instead of a grid; all of that size.
+        edge : {"shift", "drop"}
+            At the right and lower edge: chips moved inwards, so that every pixel is in one, or none.
+        shuffle, seed
+            Whether chips come in random order, and from which seed.
+        device : {"cpu", "cuda", "auto"}, optional
+            Where batches are made; on a GPU a batch is decoded at once.
+        prefetch : int
+            Batches that are read ahead.
+
+        Yields
+        ------
+        (Array, list of Window)
+            An array (chips, bands, rows, columns), and where each chip lies.
+
+        Examples
+        --------
+        >>> import numpy as np, swath
+        >>> path = swath.to_geotiff(np.ones((3, 100, 130), "uint8"), "/tmp/swath-doc-chips.tif")
+        >>> [chips.shape for chips, windows in swath.Dataset(path).chips(64, batch=4)]
+        [(4, 3, 64, 64), (2, 3, 64, 64)]
+        """
+        options: dict[str, Any] = {
+            "interleave": interleave,
+            "device": _device.word(device),
+            "threads": threads,
+            "max_device_memory": max_device_memory,
+            "trust_input": trust_input,
+            "cpu_decode": cpu_decode,
+        }
+        chosen = None if bands is None else [int(band) for band in bands]
+        return Chips(
+            self,
+            size,
+            stride,
+            batch,
+            bands=chosen,
+            overview_level=overview_level,
+            windows=windows,
+            edge=edge,
+            shuffle=shuffle,
+            seed=seed,
+            prefetch=prefetch,
+            drop_last=drop_last,
+            options=options,
+        )
+
+
+def to_plain(window: Any) -> tuple[int, int, int, int]:
+    """A window in an image whose size the engine will check."""
+    return to_pixels(window, (1 << 31) - 1, (1 << 31) - 1)
+
+
+def _reopen(kind: type[Dataset], source: Any, options: dict[str, Any]) -> Dataset:
+    return kind(source, **options)
+
+
+def tell(report: dict[str, Any] | None) -> None:
+    """Warns, once each, of what a GPU was asked for and did not do."""
+    for notice in (report or {}).get("notices", ()):
+        warn_once(notice, DeviceWarning, stacklevel=4)
+
+
+def host_view(out: Any) -> np.ndarray:
+    """The caller's memory as a NumPy array over it."""
+    if isinstance(out, np.ndarray):
+        return out
+    # torch's tensors have no buffer protocol, but lend their memory this way.
+    if hasattr(out, "numpy"):
+        return np.asarray(out.numpy())
+    try:
+        return np.frombuffer(out, dtype=np.uint8) if isinstance(out, bytearray) else np.asarray(memoryview(out))
+    except TypeError:
+        kind = type(out).__name__
+        raise UsageError(f"out: {kind} cannot be filled in place; give a NumPy, CuPy or torch array") from None
+
+
+def copy_to_gpu(array: Array, out: Any) -> None:
+    """Copies an array on the GPU into another there, by the library that the other one is of."""
+    kind = type(out).__module__.partition(".")[0]
+    if kind == "torch":
+        import torch
+
+        found = torch.from_dlpack(array)
+        out.copy_(found.reshape(out.shape) if found.numel() == out.numel() else found)
+        return
+    try:
+        import cupy
+    except ImportError:
+        raise UsageError(f"out: filling an array of {kind} on a GPU takes CuPy, which is not installed") from None
+    target, found = cupy.asarray(out), cupy.asarray(array)
+    if target.shape != found.shape and target.size == found.size:
+        found = found.reshape(target.shape)
+    target[...] = found
+
+
+_HANDLES = 64
+_handles: OrderedDict[Hashable, Dataset] = OrderedDict()
+_handles_lock = threading.Lock()
+
+
+def shared(source: Any, **options: Any) -> Dataset:
+    """The process's own handle of a source, opened when first asked for and when the file has changed."""
+    resolved = resolve(source)
+    key = (resolved.key, tuple(sorted(options.items())))
+    with _handles_lock:
+        found = _handles.get(key)
+        if found is not None:
+            _handles.move_to_end(key)
+            return found
+    opened = Dataset(resolved, **options)
+    with _handles_lock:
+        found = _handles.setdefault(key, opened)
+        while len(_handles) > _HANDLES:
+            _handles.popitem(last=False)
+    return found
+
+
+def read(
+    source: Any,
+    bands: Bands = None,
+    window: Any = None,
+    *,
+    overview_level: int | None = None,
+    interleave: Literal["band", "pixel"] = "band",
+    device: Any = None,
+    out: Any = None,
+    **options: Any,
+) -> Any:
+    """Reads samples of a file; see :meth:`Dataset.read`. The handle is kept for the next read of the same file.
+
+    Examples
+    --------
+    >>> import numpy as np, swath
+    >>> path = swath.to_geotiff(np.arange(12, dtype="float32").reshape(3, 4), "/tmp/swath-doc-read.tif")
+    >>> np.asarray(swath.read(path, 1, window=swath.Window(1, 0, 2, 2)))
+    array([[1., 2.],
+           [5., 6.]], dtype=float32)
+    """
+    dataset = source if isinstance(source, Dataset) else shared(source)
+    return dataset.read(
+        bands,
+        window,
+        overview_level=overview_level,
+        interleave=interleave,
+        device=device,
+        out=out,
+        **options,
+    )
+
+
+__all__ = ["Array", "Dataset", "Window", "read", "shared"]

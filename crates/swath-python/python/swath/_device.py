@@ -1,0 +1,48 @@
+"""Words for where the work is done."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from ._errors import UsageError
+
+
+def word(device: Any, gpu: bool | None = None) -> str | None:
+    """`cpu`, `cuda`, `auto` or nothing, from what users write: a word, ``gpu=True``, a device of torch or CuPy."""
+    if gpu is not None:
+        if device is not None:
+            raise UsageError("device= and gpu= say the same thing: give one of them")
+        return "cuda" if gpu else "cpu"
+    if device is None:
+        return None
+    if isinstance(device, str):
+        text, _, number = device.lower().partition(":")
+    else:
+        text = str(getattr(device, "type", "cuda" if hasattr(device, "id") else device)).lower()
+        number = str(getattr(device, "index", getattr(device, "id", None)) or "")
+    if text == "gpu":
+        text = "cuda"
+    if text not in ("cpu", "cuda", "auto"):
+        raise UsageError(f"device: {device!r} is not cpu, cuda (or gpu) or auto")
+    if text == "cuda" and number not in ("", "0"):
+        raise UsageError(f"device: {device!r}: the first GPU is used; choose another with CUDA_VISIBLE_DEVICES")
+    return text
+
+
+def library_folders() -> list[str]:
+    """Folders in which NVIDIA's wheels are installed."""
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except (ImportError, ValueError):
+        return []
+    places = spec.submodule_search_locations if spec is not None else None
+    return [str(Path(place).absolute().parent) for place in places or []]
+
+
+def is_on_gpu(array: Any) -> bool:
+    """Whether an array is in the memory of a GPU."""
+    if hasattr(array, "__dlpack_device__"):
+        return int(array.__dlpack_device__()[0]) in (2, 13)
+    return hasattr(array, "__cuda_array_interface__")

@@ -1,0 +1,335 @@
+"""Reads any part of a raster when it is asked for: what eager reads, dask blocks and xarray's lazy arrays stand on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
+from ._source import resolve
+
+if TYPE_CHECKING:
+    from ._dataset import Dataset
+
+# GDAL takes a float for nodata when it is this near to it, relative to both; for 64-bit floats too.
+_NEAR_NODATA = 2 * np.finfo("float32").eps
+
+NO_CUPY = (
+    "arrays on the GPU come as CuPy arrays, and CuPy cannot be imported: "
+    "`pip install swath[cuda12]` (or `swath[cuda13]`), or CuPy itself"
+)
+
+
+def cupy() -> Any:
+    """The CuPy module, or an error that says how to get it."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"{NO_CUPY} ({error})") from error
+    return cupy
+
+
+def device_fault() -> str | None:
+    """Why arrays cannot be had on a GPU here, or None."""
+    try:
+        count = cupy().cuda.runtime.getDeviceCount()
+    except DeviceError as error:
+        return str(error)
+    except Exception as error:  # CuPy raises errors of its own when there is no driver or no device
+        return f"CuPy finds no GPU: {error}"
+    return None if count else "CuPy finds no GPU"
+
+
+def promoted(dtype: np.dtype) -> np.dtype:
+    """The type that holds every value of `dtype` and NaN, by xarray's rule: small integers fit 32-bit floats."""
+    if dtype.kind in "iu":
+        return np.dtype("float32" if dtype.itemsize <= 2 else "float64")
+    return dtype
+
+
+def is_nodata(samples: Any, nodata: float) -> Any:
+    """Where samples are nodata, by GDAL's rule: integers match exactly, floats nearly, complex by their real part."""
+    if samples.dtype.kind in "iu":
+        limits = np.iinfo(samples.dtype)
+        fits = limits.min <= nodata <= limits.max
+        return samples == samples.dtype.type(int(nodata)) if fits else samples != samples
+    values = samples.real if samples.dtype.kind == "c" else samples
+    if np.isnan(nodata):
+        return values != values
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = values.dtype.type(nodata)
+        if not np.isfinite(wanted):
+            return values == wanted
+        near = abs(values - wanted) < values.dtype.type(_NEAR_NODATA) * abs(values + wanted)
+    return near | (values == wanted)
+
+
+def blank_out(values: Any, samples: Any, nodata: float, rows: int) -> None:
+    """Puts NaN into `values` where `samples` (rows, columns) are nodata, `rows` at a time."""
+    blank = complex("nan+nanj") if values.dtype.kind == "c" else np.nan
+    for row in range(0, values.shape[0], rows):
+        part = slice(row, row + rows)
+        hidden = is_nodata(samples[part], nodata)
+        if isinstance(values, np.ndarray):
+            # Much quicker than an index where much is hidden.
+            np.copyto(values[part], blank, where=hidden)
+        else:
+            values[part][hidden] = blank
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """A window of one level of a file as an array: `reader[...]` reads what the index touches.
+
+    It pickles without its handle; another process opens the source once, whatever the number of tasks.
+    """
+
+    # What `resolve` made of the source, and where the array arrived by pickling what it makes it from.
+    source: Any
+    options: dict[str, Any]
+    handle: Dataset | None
+    # 1-based; one band without its dimension when `flat`.
+    bands: tuple[int, ...]
+    flat: bool
+    # x, y, width, height in pixels of the level.
+    window: tuple[int, int, int, int]
+    overview: int | None
+    dtype: np.dtype
+    threads: int | None = None
+    # What becomes NaN: samples equal to the band's nodata, and where the file's mask says so.
+    nodata: tuple[float | None, ...] | None = None
+    by_mask: tuple[bool, ...] | None = None
+    scales: tuple[float, ...] | None = None
+    offsets: tuple[float, ...] | None = None
+    on_device: bool = False
+    fall_back: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        size = (self.window[3], self.window[2])
+        return size if self.flat else (len(self.bands), *size)
+
+    @property
+    def ndim(self) -> int:
+        return 2 if self.flat else 3
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal bytes; for a file, its path, size and time of change."""
+        return resolve(self.source).key
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        state["source"], state["handle"] = resolve(self.source).pickled, None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __dask_tokenize__(self) -> str:
+        # All of it is plain, so its text identifies it; dask would walk it for longer than opening the file takes.
+        plain = {name: value for name, value in self.__dict__.items() if name not in ("source", "handle", "dtype")}
+        return _digest((self.key, self.dtype.str, plain))
+
+    def opened(self) -> Dataset:
+        if self.handle is None:
+            from ._dataset import shared
+
+            # Found once: telling one source of bytes from another takes a pass over them.
+            object.__setattr__(self, "handle", shared(self.source, **self.options))
+        assert self.handle is not None
+        return self.handle
+
+    def __getitem__(self, key: Any) -> Any:
+        """Integers, slices and one-dimensional index arrays; arrays choose along their own dimension each."""
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(part is Ellipsis for part in keys):
+            at = next(i for i, part in enumerate(keys) if part is Ellipsis)
+            keys = (*keys[:at], *(slice(None),) * (self.ndim - len(keys) + 1), *keys[at + 1 :])
+        keys += (slice(None),) * (self.ndim - len(keys))
+        if len(keys) != self.ndim:
+            raise UsageError(f"{len(keys)} indices for an array of {self.ndim} dimensions")
+        spans = [_span(part, size) for part, size in zip(keys, self.shape)]
+        bands = [0] if self.flat else _chosen(*spans[0])
+        (y0, y1, down), (x0, x1, across) = spans[-2:]
+        if not bands or y0 == y1 or x0 == x1:
+            module = cupy() if self.on_device else np
+            values = module.empty((len(bands), y1 - y0, x1 - x0), self.dtype)
+        else:
+            values = self.read(bands, (x0, y0, x1 - x0, y1 - y0))
+        if self.flat or isinstance(keys[0], int | np.integer):
+            values = values[0]
+        # One dimension at a time, from the last on: arrays choose along their own dimension each.
+        values = values[..., across]
+        return values[..., down] if isinstance(keys[-1], int | np.integer) else values[..., down, :]
+
+    def read(self, at: list[int] | None = None, window: tuple[int, int, int, int] | None = None) -> Any:
+        """Bands (by their place in `bands`) of a window inside this one, always with a band dimension."""
+        at = list(range(len(self.bands))) if at is None else at
+        x, y, width, height = window or (0, 0, self.window[2], self.window[3])
+        place = (self.window[0] + x, self.window[1] + y, width, height)
+        samples = self._samples([self.bands[i] for i in at], place)
+        if self.nodata is None and self.scales is None:
+            return samples.astype(self.dtype, copy=False)
+        # NaN needs a float; where the caller asked for a wider one, scaling gains from it.
+        work = promoted(samples.dtype)
+        work = self.dtype if self.dtype.kind == work.kind and self.dtype.itemsize > work.itemsize else work
+        values = samples.astype(work, copy=False)
+        if self.nodata is not None and self.by_mask is not None:
+            self._blank(values, samples, at, place)
+        if self.scales is not None and self.offsets is not None:
+            for i, band in enumerate(at):
+                if self.scales[band] != 1.0:
+                    values[i] *= self.scales[band]
+                if self.offsets[band] != 0.0:
+                    values[i] += self.offsets[band]
+        return values.astype(self.dtype, copy=False)
+
+    def _blank(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:
+        assert self.nodata is not None and self.by_mask is not None
+        # Pieces that stay in a cache on the CPU; on the GPU, few of them, of bounded size.
+        rows = max(1, (1 << 26 if self.on_device else 1 << 17) // place[2])
+        shown = None
+        for i, band in enumerate(at):
+            nodata = self.nodata[band]
+            if self.by_mask[band]:
+                if shown is None:
+                    shown = np.asarray(self.opened().read_mask(place, self.overview, threads=self.threads))
+                    shown = cupy().asarray(shown) if self.on_device else shown
+                blank_out(values[i], shown, 0, rows)
+            # NaN as nodata of floats is NaN already.
+            elif nodata is not None and not (np.isnan(nodata) and samples.dtype.kind == "f"):
+                blank_out(values[i], samples[i], nodata, rows)
+
+    def _samples(self, bands: list[int], place: tuple[int, int, int, int]) -> Any:
+        handle = self.opened()
+        threads = self.threads
+        if not self.on_device:
+            return np.asarray(handle.read_window(place, bands, self.overview, threads=threads))
+        module = cupy()
+        try:
+            return module.asarray(handle.read_window(place, bands, self.overview, threads=threads, device="cuda"))
+        except DeviceError as error:
+            if not self.fall_back:
+                raise
+            warn_once(f"{handle.name}: decoded on the CPU, not on the GPU: {error}", DeviceWarning, stacklevel=2)
+            return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, threads=threads)))
+
+
+def _digest(plain: Any) -> str:
+    return hashlib.blake2b(repr(plain).encode(), digest_size=16).hexdigest()
+
+
+def _span(part: Any, size: int) -> tuple[int, int, Any]:
+    """The pixels that an index into a dimension touches (first, last + 1), and the index counted from the first."""
+    if isinstance(part, slice):
+        steps = range(*part.indices(size))
+        if not steps:
+            return 0, 0, slice(None)
+        return min(steps[0], steps[-1]), max(steps[0], steps[-1]) + 1, slice(None, None, steps.step)
+    chosen = np.asarray(part)
+    if chosen.ndim > 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise UsageError(f"an index must be an integer, a slice or a one-dimensional array of integers, not {part!r}")
+    if not chosen.size:
+        return 0, 0, slice(None)
+    chosen = np.where(chosen < 0, chosen + size, chosen)
+    first, last = int(chosen.min()), int(chosen.max())
+    if first < 0 or last >= size:
+        raise IndexError(f"index {part!r} is out of bounds for a dimension of {size}")
+    return first, last + 1, chosen - first if chosen.ndim else int(chosen) - first
+
+
+def _chosen(first: int, stop: int, local: Any) -> list[int]:
+    """The bands that an index names, in its order."""
+    return [int(band) for band in np.atleast_1d(np.arange(first, stop)[local])]
+
+
+def _pieces(length: int, step: int, start: int = 0) -> tuple[int, ...]:
+    """A length in pieces of `step`; the first ends where one of those counted from before `start` would."""
+    first = min(length, step - start % step)
+    whole, rest = divmod(length - first, step)
+    return (first, *(step,) * whole, *((rest,) if rest else ()))
+
+
+def block_chunks(chunks: Any, reader: Reader, block: tuple[int, int], together: bool) -> tuple[tuple[int, ...], ...]:
+    """Chunk sizes as dask wants them, from anything that xarray and rioxarray take for `chunks`.
+
+    `block` is the file's (rows, columns); `together` says that a block holds all bands.
+    """
+    from dask.array.core import normalize_chunks
+
+    x, y, width, height = reader.window
+    names = ("y", "x") if reader.flat else ("band", "y", "x")
+    stored = (len(reader.bands) if together else 1, *block)[-reader.ndim :]
+    by_blocks = chunks is True or (isinstance(chunks, str) and chunks == "auto")
+    if isinstance(chunks, dict):
+        unknown = [name for name in chunks if name not in names]
+        if unknown:
+            raise UsageError(f"chunks names {unknown!r}, and the dimensions are {names!r}")
+        # As xarray reads them: no word at all means the file's blocks; a dimension left out is not cut.
+        if not chunks:
+            deep = () if reader.flat else (_pieces(len(reader.bands), stored[0]),)
+            return (*deep, _pieces(height, block[0], y), _pieces(width, block[1], x))
+        wanted: Any = tuple(chunks.get(name, -1) for name in names)
+    elif by_blocks:
+        wanted = (*stored[:-2], "auto", "auto")
+    elif isinstance(chunks, tuple | list):
+        wanted = tuple(chunks) if len(chunks) == len(names) else (stored[0], *chunks)
+    else:
+        wanted = chunks
+    try:
+        sizes = normalize_chunks(wanted, shape=reader.shape, dtype=reader.dtype, previous_chunks=stored)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"chunks={chunks!r} does not fit an array of {names!r} = {reader.shape!r}: {error}") from error
+    if not by_blocks:
+        return sizes
+    # dask counts from the window's first pixel, which need not be that of a block.
+    down = _pieces(height, sizes[-2][0], y % block[0])
+    across = _pieces(width, sizes[-1][0], x % block[1])
+    return (*sizes[:-2], down, across)
+
+
+def dask_array(reader: Reader, chunks: tuple[tuple[int, ...], ...]) -> Any:
+    """The raster as a dask array: one key for the reader, one task a block, names that depend on the file's state."""
+    import dask.array
+
+    meta = (cupy() if reader.on_device else np).empty((0,) * reader.ndim, reader.dtype)
+    name = f"open_geotiff-{reader.__dask_tokenize__()}-{_digest(chunks)}"
+    try:
+        graph = _graph(reader, name, chunks)
+    except ImportError:
+        # A dask that keeps its pieces elsewhere: the same array, made in three times the time.
+        return dask.array.from_array(reader, chunks, name=name, fancy=False, asarray=not reader.on_device, meta=meta)
+    return dask.array.Array(graph, name, chunks, meta=meta)
+
+
+def _graph(reader: Reader, name: str, chunks: tuple[tuple[int, ...], ...]) -> Any:
+    """What `dask.array.from_array` makes, without its checks of arguments that are known to be right."""
+    from dask._task_spec import TaskRef
+    from dask.array.core import getter_nofancy
+    from dask.blockwise import blockwise
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+    from dask.layers import ArraySliceDep
+
+    axes = tuple(range(reader.ndim))
+    # The getter makes NumPy arrays of what it gets unless it is told not to.
+    as_is = {"asarray": False, "lock": False} if reader.on_device else {}
+    stored = f"original-{name}"
+    blocks = blockwise(
+        getter_nofancy,
+        name,
+        axes,
+        TaskRef(stored),
+        None,
+        ArraySliceDep(chunks),
+        axes,
+        numblocks={},
+        _data_producer=True,
+        **as_is,
+    )
+    layers = {stored: MaterializedLayer({stored: reader}), name: blocks}
+    return HighLevelGraph(layers, {stored: set(), name: {stored}})

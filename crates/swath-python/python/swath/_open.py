@@ -1,0 +1,394 @@
+"""`open_geotiff`: a GeoTIFF as an xarray.DataArray, in NumPy, dask or CuPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from . import _georef as georef
+from ._dataset import Dataset
+from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
+from ._lazy import Reader, block_chunks, dask_array, device_fault, promoted
+from ._source import resolve
+from ._window import to_pixels
+
+if TYPE_CHECKING:
+    import xarray
+    from xarray.indexes import PandasIndex
+
+_NO_DASK = "chunks= gives dask arrays, and dask cannot be imported: `pip install swath[dask]`"
+_NO_XARRAY = "open_geotiff gives xarray objects, and xarray cannot be imported: `pip install swath[xarray]`"
+
+
+def open_geotiff(
+    source: Any,
+    *,
+    chunks: int | tuple[Any, ...] | dict[str, Any] | str | bool | None = None,
+    window: Any = None,
+    bbox: Sequence[float] | None = None,
+    band: int | Sequence[int] | None = None,
+    overview_level: int | None = None,
+    masked: bool = False,
+    mask_and_scale: bool = False,
+    unpack: bool | None = None,
+    device: Literal["cpu", "cuda", "auto"] | None = None,
+    gpu: bool | None = None,
+    dtype: Any = None,
+    parse_coordinates: bool | None = True,
+    default_name: str | None = None,
+    name: str | None = None,
+    max_pixels: int | None = None,
+    on_gpu_failure: Literal["raise", "strict", "auto"] = "raise",
+    max_device_memory: int | None = None,
+    trust_input: bool = False,
+    threads: int | None = None,
+    lock: Any = None,  # noqa: ARG001 - see the docstring
+    cache: bool | None = None,  # noqa: ARG001
+) -> xarray.DataArray:
+    """Open a GeoTIFF or COG as a DataArray, as `rioxarray.open_rasterio` does.
+
+    Dimensions are `(band, y, x)`, `x` and `y` are pixel centres, the CRS and the transform are in the coordinate
+    `spatial_ref`. Of a file with several pages the first image is opened.
+
+    Parameters
+    ----------
+    source
+        A path, a URL, bytes, a binary file, an fsspec file, an obstore `(store, path)` or a `swath.Dataset`.
+    chunks
+        None reads now. Anything else gives a dask array: an int, a tuple or a dict of sizes; `"auto"` or True for
+        sizes of dask's choice that hold whole blocks of the file; `{}` for the file's blocks; -1 for one chunk.
+    window
+        What to read, in pixels of the level: a `swath.Window`, rasterio's `Window`, a pair of slices or ranges
+        (rows first), or `(row_start, column_start, row_stop, column_stop)`.
+    bbox
+        The same as `(west, south, east, north)` in the file's CRS: the pixels that the box touches.
+    band
+        One band gives `(y, x)`, a list of bands `(band, y, x)`. Bands count from 1 as in GDAL, rasterio and the
+        `band` coordinate (xrspatial counts from 0).
+    overview_level
+        0 is the first overview, as in rasterio (in xrspatial 0 is the full image).
+    masked
+        Nodata, and what the file's mask hides, becomes NaN; integers become floats.
+    mask_and_scale, unpack
+        `masked`, and then scales and offsets of the bands are applied.
+    device, gpu
+        `"cuda"` (or `gpu=True`) gives CuPy arrays, `"auto"` does where there is a GPU.
+    dtype
+        Type of the result. Floats are not turned to integers here.
+    parse_coordinates
+        Without it there are no `x` and `y`.
+    default_name, name
+        Name of the DataArray.
+    max_pixels
+        Refuse to read more samples (bands x rows x columns) than this at once, before memory is taken for them.
+    on_gpu_failure
+        `"raise"` (or `"strict"`) a `swath.DeviceError`, or `"auto"`: go on with the CPU, with one warning.
+    max_device_memory
+        Bytes of GPU memory that a read may take.
+    trust_input
+        Skip checks that only hostile files need, on the GPU.
+    threads
+        Threads for a read; None means all cores, or one for each block of a dask array.
+    lock, cache
+        Words of rioxarray, without effect: reads need no lock, and nothing is read twice to be cached.
+
+    Returns
+    -------
+    xarray.DataArray
+
+    Examples
+    --------
+    >>> import swath, numpy, io
+    >>> file = io.BytesIO()
+    >>> _ = swath.to_geotiff(numpy.arange(12, dtype="int16").reshape(3, 4), file)
+    >>> swath.open_geotiff(file).shape
+    (1, 3, 4)
+    >>> swath.open_geotiff(file, band=1, window=(0, 0, 2, 2)).values.tolist()
+    [[0, 1], [4, 5]]
+    """
+    view = View.open(
+        source,
+        window=window,
+        bbox=bbox,
+        band=band,
+        overview_level=overview_level,
+        masked=masked,
+        scaled=_one_of("mask_and_scale", mask_and_scale, "unpack", unpack),
+        dtype=dtype,
+        max_pixels=max_pixels,
+        max_device_memory=max_device_memory,
+        trust_input=trust_input,
+        threads=threads if threads is not None or chunks is None else 1,
+    )
+    view = view.on_device(_device(device, gpu), on_gpu_failure)
+    data, cut = view.read(chunks)
+    return view.labelled(data, _one_of("default_name", default_name, "name", name), parse_coordinates is not False, cut)
+
+
+def _one_of(word: str, value: Any, alias: str, other: Any) -> Any:
+    if other is None:
+        return value
+    if value and value != other:
+        raise UsageError(f"{alias} is another word for {word}: give one of them")
+    return other
+
+
+def _device(device: str | None, gpu: bool | None) -> str | None:
+    if gpu and device not in (None, "cuda"):
+        raise UsageError(f'gpu=True means device="cuda", and device is {device!r}: give one of them')
+    if device not in (None, "cpu", "cuda", "auto"):
+        raise UsageError(f'device is {device!r}: give "cpu", "cuda" or "auto"')
+    return "cuda" if gpu else device
+
+
+def _bands(band: int | Sequence[int] | None, count: int, name: str) -> tuple[tuple[int, ...], bool]:
+    """Bands, 1-based, and whether the result has no band dimension."""
+    if band is None:
+        return tuple(range(1, count + 1)), False
+    flat = isinstance(band, int | np.integer)
+    bands = (int(band),) if isinstance(band, int | np.integer) else tuple(int(each) for each in band)
+    wrong = [each for each in bands if not 1 <= each <= count]
+    if wrong or not bands:
+        raise UsageError(f"{name}: there is no band {wrong or bands}: bands count from 1 to {count}")
+    return bands, flat
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is asked of a file: a reader for the samples, and what to write beside them."""
+
+    reader: Reader
+    metadata: dict[str, Any]
+    name: str
+    block: tuple[int, int]
+    # The level's transform, and its size in that of the image.
+    transform: georef.Transform
+    scale: tuple[float, float]
+    file_dtype: np.dtype
+    masked: bool
+    scaled: bool
+
+    @classmethod
+    def open(
+        cls,
+        source: Any,
+        *,
+        window: Any = None,
+        bbox: Sequence[float] | None = None,
+        band: int | Sequence[int] | None = None,
+        overview_level: int | None = None,
+        masked: bool = False,
+        scaled: bool = False,
+        dtype: Any = None,
+        max_pixels: int | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool = False,
+        threads: int | None = None,
+    ) -> View:
+        options: dict[str, Any] = {}
+        if max_pixels is not None:
+            options["max_pixels"] = max_pixels
+        if max_device_memory is not None:
+            options["max_device_memory"] = max_device_memory
+        if trust_input:
+            options["trust_input"] = True
+        opened = isinstance(source, Dataset)
+        resolved = source._source if opened else resolve(source)
+        handle = source if opened and not options else Dataset(resolved, **options)
+        metadata = handle.metadata()
+        full = level = (handle.width, handle.height)
+        block = handle.block_shape
+        if overview_level is not None:
+            overviews = handle.overviews
+            if not 0 <= overview_level < len(overviews):
+                raise UsageError(
+                    f"{handle.name}: there is no overview {overview_level}: "
+                    + (f"levels count from 0 to {len(overviews) - 1}" if overviews else "the file has none")
+                )
+            level, block = overviews[overview_level], handle.block_shape_of(overview_level)
+        if window is not None and bbox is not None:
+            raise UsageError("window and bbox both say what to read: give one of them")
+        transform = georef.level_transform(metadata["transform"], full, level)
+        if bbox is not None:
+            place = georef.window_of_box(transform if metadata["transform"] else None, *level, bbox)
+        else:
+            place = (0, 0, *level) if window is None else to_pixels(window, *level)
+        bands, flat = _bands(band, handle.count, handle.name)
+        masked = masked or scaled
+        file_dtype = np.dtype(handle.dtype)
+        natural = promoted(file_dtype) if masked else file_dtype
+        wanted = natural if dtype is None else np.dtype(dtype)
+        if natural.kind in "fc" and wanted.kind in "iu":
+            raise UsageError(f"{natural} would lose its fractions as {wanted}: read it, then use .astype('{wanted}')")
+        chosen = [metadata["bands"][each - 1] for each in bands]
+        flags = [metadata["mask_flags"][each - 1] for each in bands]
+        scales, offsets = georef.band_scaling(chosen)
+        reader = Reader(
+            source=resolved,
+            options=options,
+            handle=handle,
+            bands=bands,
+            flat=flat,
+            window=place,
+            overview=overview_level,
+            dtype=wanted,
+            threads=threads,
+            nodata=tuple(each["nodata"] if "nodata" in flag else None for each, flag in zip(chosen, flags))
+            if masked
+            else None,
+            by_mask=tuple("per_dataset" in flag for flag in flags) if masked else None,
+            scales=scales if scaled else None,
+            offsets=offsets if scaled else None,
+        )
+        scale = (level[0] / full[0], level[1] / full[1])
+        return cls(reader, metadata, handle.name, block, transform, scale, file_dtype, masked, scaled)
+
+    def on_device(self, device: str | None, failure: str) -> View:
+        """The same with samples on the GPU, where the caller wants that and, unless it must be, it can be."""
+        if failure not in ("raise", "strict", "auto"):
+            raise UsageError(f'on_gpu_failure is {failure!r}: give "raise" or "auto"')
+        if device in (None, "cpu"):
+            return self
+        fault = device_fault()
+        if fault is None:
+            fall_back = failure == "auto" or device == "auto"
+            return replace(self, reader=replace(self.reader, on_device=True, fall_back=fall_back))
+        if device == "cuda" and failure != "auto":
+            raise DeviceError(f"{self.name}: {fault}")
+        if device == "cuda":
+            warn_once(f"{self.name}: read on the CPU, not on the GPU: {fault}", DeviceWarning, stacklevel=3)
+        return self
+
+    def of_band(self, band: int) -> View:
+        """One band without its dimension, and with what the file says of that band only."""
+        reader = self.reader
+        at = reader.bands.index(band)
+
+        def one(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+            return None if values is None else (values[at],)
+
+        reader = replace(
+            reader,
+            bands=(band,),
+            flat=True,
+            nodata=one(reader.nodata),
+            by_mask=one(reader.by_mask),
+            scales=one(reader.scales),
+            offsets=one(reader.offsets),
+        )
+        return replace(self, reader=reader, metadata={**self.metadata, "tags": {}})
+
+    def read(self, chunks: Any) -> tuple[Any, bool]:
+        """The array, read now or cut into dask blocks, and whether it was cut."""
+        reader = self.reader
+        if chunks is not None:
+            together = self.metadata["interleave"] == "pixel"
+            try:
+                return dask_array(reader, block_chunks(chunks, reader, self.block, together)), True
+            except ImportError as error:
+                raise ImportError(f"{_NO_DASK} ({error})") from error
+        data = reader.read()
+        return (data[0] if reader.flat else data), False
+
+    def labelled(self, data: Any, name: str | None, parse_coordinates: bool, cut: bool) -> xarray.DataArray:
+        """The array with its coordinates, attributes and encoding."""
+        try:
+            import xarray
+
+            # Registers `.swath` with xarray.
+            from . import accessor  # noqa: F401
+        except ImportError as error:
+            raise ImportError(f"{_NO_XARRAY} ({error})") from error
+
+        reader, metadata = self.reader, self.metadata
+        attributes, encoding = self.attributes()
+        encoding["source"] = self.name
+        encoding["rasterio_dtype"] = str(self.file_dtype)
+        if not cut:
+            encoding["preferred_chunks"] = self.preferred_chunks()
+        variables: dict[Any, Any] = {}
+        indexes: dict[Any, Any] = {}
+        if reader.flat:
+            variables["band"] = xarray.Variable((), np.int64(reader.bands[0]))
+        else:
+            indexes["band"] = _band_index(reader.bands)
+            variables.update(indexes["band"].create_variables())
+        if parse_coordinates and not metadata["gcps"] and not metadata["rpcs"]:
+            if georef.is_rectilinear(self.transform):
+                # Indexes are kept, but not those of megabytes.
+                large = sum(reader.window[2:]) > _KEPT_LINES
+                made = _grid_indexes.__wrapped__ if large else _grid_indexes
+                for axis, index in made(self.transform, reader.window).items():
+                    indexes[axis] = index
+                    variables.update(index.create_variables())
+            else:
+                for axis, centres in georef.coordinates(self.transform, reader.window).items():
+                    variables[axis] = xarray.Variable(("y", "x"), centres)
+        mapping = georef.grid_mapping(metadata, self.window_transform(), self.scale, *reader.window[:2])
+        variables[georef.GRID_MAPPING] = xarray.Variable((), 0, mapping)
+        dims = ("y", "x") if reader.flat else ("band", "y", "x")
+        # The indexes are made and fit: checking them again takes three times as long as all the rest of opening.
+        variable = xarray.Variable(dims, data, attributes, encoding, fastpath=True)
+        return xarray.DataArray(variable, variables, name=name, indexes=indexes, fastpath=True)
+
+    def window_transform(self) -> georef.Transform:
+        return georef.window_transform(self.transform, *self.reader.window[:2])
+
+    def preferred_chunks(self) -> dict[str, int]:
+        """The file's blocks; one that holds all bands is decoded once only if they are asked for together."""
+        rows, columns = self.block
+        chunks = {"y": rows, "x": columns}
+        if not self.reader.flat:
+            chunks["band"] = len(self.reader.bands) if self.metadata["interleave"] == "pixel" else 1
+        return chunks
+
+    def attributes(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Attributes and encoding: what was applied to the samples moves from the one to the other."""
+        metadata, reader = self.metadata, self.reader
+        bands = [metadata["bands"][band - 1] for band in reader.bands]
+        attributes = georef.tag_attributes({**metadata["tags"].get("", {}), **bands[0]["tags"].get("", {})})
+        attributes.update(georef.band_attributes(bands))
+        nodata = attributes.get("_FillValue")
+        if nodata is not None:
+            attributes["_FillValue"] = _as_type(nodata, reader.dtype)
+        encoding: dict[str, Any] = {"grid_mapping": georef.GRID_MAPPING}
+        if self.masked:
+            encoding["dtype"] = str(self.file_dtype)
+        applied = ("scale_factor", "scales", "add_offset", "offsets") if self.scaled else ()
+        for key in (*applied, "_FillValue") if self.masked else ():
+            if key in attributes:
+                encoding[key] = attributes.pop(key)
+        attributes.update(georef.grid_attributes(metadata, self.window_transform()))
+        if nodata is not None:
+            attributes["nodata"] = nodata
+        return attributes, encoding
+
+
+# Rows and columns together, up to which the index of a grid is kept: 32 of them are 32 MiB.
+_KEPT_LINES = 1 << 17
+
+
+# Files of a series lie on the same grid: one index serves them all, and comparing it with itself takes no time.
+@lru_cache(maxsize=32)
+def _grid_indexes(transform: georef.Transform, window: georef.Window) -> dict[str, PandasIndex]:
+    from xarray.indexes import PandasIndex
+
+    return {axis: PandasIndex(line, axis) for axis, line in georef.coordinates(transform, window).items()}
+
+
+@lru_cache(maxsize=32)
+def _band_index(bands: tuple[int, ...]) -> PandasIndex:
+    from xarray.indexes import PandasIndex
+
+    return PandasIndex(np.array(bands, "int64"), "band")
+
+
+def _as_type(value: float, dtype: np.dtype) -> Any:
+    """A number as a scalar of a type, or as it is where the type cannot hold it."""
+    if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        return value
+    return dtype.type(value)

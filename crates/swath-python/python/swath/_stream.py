@@ -1,0 +1,342 @@
+"""Streams dask arrays into a writer: rows of chunks are computed, pushed and let go in turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ._errors import SwathWarning, UsageError, warn_once
+
+# A key of a dask graph.
+Key = Any
+# What the rows of a block become before they are written.
+Convert = Callable[[Any], Any]
+
+# Rows are put together in pieces of this size: large enough to be worth a call, small beside any budget.
+PIECE = 8 << 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Size, type and order of axes of a raster: "yx", "byx" or "yxb"."""
+
+    axes: str
+    count: int
+    height: int
+    width: int
+    dtype: np.dtype
+
+    @property
+    def row_len(self) -> int:
+        return self.count * self.width * self.dtype.itemsize
+
+    def shape(self, rows: int) -> tuple[int, ...]:
+        sizes = {"b": self.count, "y": rows, "x": self.width}
+        return tuple(sizes[axis] for axis in self.axes)
+
+    def region(self, bands: slice, rows: slice, columns: slice) -> tuple[slice, ...]:
+        slices = {"b": bands, "y": rows, "x": columns}
+        return tuple(slices[axis] for axis in self.axes)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of some rows: all of them, from a band and a column on."""
+
+    band: int
+    column: int
+    samples: Any
+    # What its rows go through before they are written.
+    convert: Convert | None = None
+
+    def rows(self, region: tuple[slice, ...]) -> Any:
+        part = self.samples[region]
+        return part if self.convert is None else self.convert(part)
+
+
+def on_device(samples: Any) -> bool:
+    """Whether an array is in the memory of a GPU."""
+    if isinstance(samples, np.ndarray):
+        return False
+    try:
+        if samples.__cuda_array_interface__ is not None:
+            return True
+    # An array on the host may have the attribute and refuse it, each library with another exception.
+    except Exception:
+        pass
+    where = getattr(samples, "__dlpack_device__", None)
+    return where is not None and where()[0] in (2, 13)
+
+
+def to_host(samples: Any) -> np.ndarray:
+    """An array in host memory."""
+    if on_device(samples):
+        import cupy
+
+        samples = cupy.asnumpy(samples)
+    return np.asarray(samples)
+
+
+class Assembler:
+    """Puts rows together from the blocks they are spread over, into memory that is used again."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._host: Any = None
+        self._device: Any = None
+
+    def rows(self, blocks: Sequence[Block], rows: slice) -> Any:
+        """The given rows of the blocks; without gaps, if on the host. Valid until the next call."""
+        layout = self._layout
+        region = layout.region(slice(None), rows, slice(None))
+        parts = [block.rows(region) for block in blocks]
+        device = all(map(on_device, parts))
+        if len(parts) == 1:
+            return parts[0] if device else np.ascontiguousarray(to_host(parts[0]), dtype=layout.dtype)
+        target = self._memory(rows.stop - rows.start, device=device)
+        for block, part in zip(blocks, parts):
+            bands, columns = self._extent(part)
+            place = layout.region(
+                slice(block.band, block.band + bands), slice(None), slice(block.column, block.column + columns)
+            )
+            target[place] = part if device else to_host(part)
+        return target
+
+    def whole(self, blocks: Sequence[Block]) -> Any | None:
+        """The only block as it is, where the writer can take it without a copy."""
+        if len(blocks) != 1 or blocks[0].convert is not None:
+            return None
+        samples = blocks[0].samples
+        if isinstance(samples, np.ndarray):
+            return samples if samples.flags.c_contiguous and samples.dtype == self._layout.dtype else None
+        return samples if on_device(samples) else None
+
+    def _extent(self, part: Any) -> tuple[int, int]:
+        axes = self._layout.axes
+        return part.shape[axes.index("b")] if "b" in axes else 1, part.shape[axes.index("x")]
+
+    def _memory(self, rows: int, *, device: bool) -> Any:
+        shape = self._layout.shape(rows)
+        size = int(np.prod(shape))
+        if device:
+            if self._device is None or self._device.size < size:
+                import cupy
+
+                self._device = cupy.empty(size, dtype=self._layout.dtype)
+            return self._device[:size].reshape(shape)
+        if self._host is None or self._host.size < size:
+            self._host = np.empty(size, dtype=self._layout.dtype)
+        return self._host[:size].reshape(shape)
+
+
+class Pusher:
+    """Pushes rows of blocks into a writer, a piece at a time."""
+
+    def __init__(self, writer: Any, layout: Layout, piece: int = PIECE) -> None:
+        self._writer = writer
+        self._axes = layout.axes
+        self._assembler = Assembler(layout)
+        self._step = max(1, piece // max(layout.row_len, 1))
+
+    def push(self, rows: int, blocks: Sequence[Block], step: int | None = None) -> None:
+        """Adds rows, `step` of them at a time (where it costs to take part of what lies together)."""
+        whole = self._assembler.whole(blocks)
+        if whole is not None:
+            self._give(whole)
+            return
+        step = step or self._step
+        for start in range(0, rows, step):
+            self._give(self._assembler.rows(blocks, slice(start, min(start + step, rows))))
+
+    def _give(self, rows: Any) -> None:
+        push = self._writer.push if isinstance(rows, np.ndarray) else self._writer.push_device
+        push(rows, self._axes)
+
+
+@dataclass
+class Step:
+    """A part of a graph that is computed at once."""
+
+    outputs: list[Key]
+    tasks: dict[Key, Any] = field(default_factory=dict)
+    # Results of earlier steps that this one takes.
+    takes: list[Key] = field(default_factory=list)
+    # Results of this step that later ones take.
+    keeps: list[Key] = field(default_factory=list)
+    # Results that nobody takes after this step.
+    drops: list[Key] = field(default_factory=list)
+
+
+def plan_steps(graph: dict[Key, Any], outputs: Iterable[Sequence[Key]], known: Container[Key] = ()) -> list[Step]:
+    """Cuts a graph so that every step yields its outputs and no task runs in two steps.
+
+    Results that are `known` to whoever computes need not be in the graph.
+    """
+    steps = [Step(list(keys)) for keys in outputs]
+    first: dict[Key, int] = {}
+    for number, step in enumerate(steps):
+        stack = list(step.outputs)
+        while stack:
+            key = stack.pop()
+            if key in first or (key not in graph and key in known):
+                continue
+            if key not in graph:
+                raise UsageError(
+                    f"the array stands on {key!r}, which a cluster holds: give its client as scheduler=, or compute "
+                    "the array there"
+                )
+            first[key] = number
+            step.tasks[key] = graph[key]
+            stack.extend(graph[key].dependencies)
+    last: dict[Key, int] = {}
+    for number, step in enumerate(steps):
+        used = set(step.outputs)
+        for task in step.tasks.values():
+            used.update(task.dependencies)
+        used &= first.keys()
+        last.update(dict.fromkeys(used, number))
+        step.takes = [key for key in used if first[key] < number]
+    for key, number in last.items():
+        if first[key] < number:
+            steps[first[key]].keeps.append(key)
+            steps[number].drops.append(key)
+    return steps
+
+
+@dataclass
+class Chunks:
+    """A dask array as a graph that is optimised once, and where its chunks lie."""
+
+    graph: dict[Key, Any]
+    name: str
+    axes: str
+    sizes: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, array: Any, axes: str) -> Chunks:
+        import dask
+        from dask._task_spec import convert_legacy_graph
+
+        (array,) = dask.optimize(array)
+        graph = convert_legacy_graph(dict(array.__dask_graph__()))
+        sizes = dict(zip(axes, array.chunks))
+        return cls(graph, array.name, axes, {"b": (1,), **sizes})
+
+    def key(self, band: int, row: int, column: int) -> Key:
+        index = {"b": band, "y": row, "x": column}
+        return (self.name, *(index[axis] for axis in self.axes))
+
+    def row(self, row: int) -> list[tuple[Key, int, int]]:
+        """Keys of a row of chunks, with the band and column that each begins at."""
+        return [
+            (self.key(band, row, column), first_band, first_column)
+            for band, first_band in enumerate(starts(self.sizes["b"]))
+            for column, first_column in enumerate(starts(self.sizes["x"]))
+        ]
+
+
+def starts(sizes: Sequence[int]) -> list[int]:
+    """Where each of some parts in a row begins."""
+    return [0, *np.cumsum(sizes[:-1]).tolist()]
+
+
+def group_rows(heights: Sequence[int], row_len: int, limit: int) -> list[range]:
+    """Rows of chunks that are computed together: as many as fit into the limit, and at least one."""
+    groups: list[range] = []
+    begin, held = 0, 0
+    for row, height in enumerate(heights):
+        size = height * row_len
+        if row > begin and held + size > limit:
+            groups.append(range(begin, row))
+            begin, held = row, 0
+        held += size
+    groups.append(range(begin, len(heights)))
+    return groups
+
+
+def stream(array: Any, layout: Layout, writer: Any, get: Callable[..., Any], budget: int) -> None:
+    """Computes a dask array row of chunks by row of chunks and pushes it, at most `budget` bytes of it at a time."""
+    chunks = Chunks.of(array, layout.axes)
+    heights = chunks.sizes["y"]
+    groups = group_rows(heights, layout.row_len, budget // 2)
+    sizes = [sum(heights[row] for row in group) * layout.row_len for group in groups]
+    if max(sizes) > budget:
+        warn_once(
+            f"a row of chunks holds {max(sizes)} bytes, more than the {budget} bytes of streaming_buffer_bytes: memory "
+            "goes beyond it; give chunks of fewer rows, or a larger streaming_buffer_bytes or max_memory",
+            SwathWarning,
+            stacklevel=5,
+        )
+    steps = plan_steps(chunks.graph, [[key for row in group for key, _, _ in chunks.row(row)] for group in groups])
+    del array
+    chunks.graph = {}
+    held: dict[Key, Any] = {}
+    pusher = Pusher(writer, layout, piece=max(min(PIECE, budget // 8), 1))
+
+    pool = ThreadPoolExecutor(1, thread_name_prefix="swath-stream")
+    wait = True
+    ahead: deque[Future[dict[Key, Any]]] = deque()
+    try:
+        for number, group in enumerate(groups):
+            if not ahead:
+                ahead.append(pool.submit(_compute, steps[number], held, get))
+            done = ahead.popleft().result()
+            if number + 1 < len(groups) and sizes[number] + sizes[number + 1] <= budget:
+                ahead.append(pool.submit(_compute, steps[number + 1], held, get))
+            for row in group:
+                blocks = [Block(band, column, done.pop(key)) for key, band, column in chunks.row(row)]
+                _check(blocks, row, chunks, layout)
+                pusher.push(heights[row], blocks)
+                device = any(on_device(block.samples) for block in blocks)
+                del blocks
+                if device:
+                    _free_device_memory()
+    except KeyboardInterrupt:
+        # Tasks of the caller may take their time; who interrupts does not want to wait for them.
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def _compute(step: Step, held: dict[Key, Any], get: Callable[..., Any]) -> dict[Key, Any]:
+    """The outputs of a step; what later steps take goes to `held`. One step runs at a time."""
+    from dask._task_spec import DataNode
+
+    graph = {key: DataNode(key, held[key]) for key in step.takes}
+    graph.update(step.tasks)
+    keys = list(dict.fromkeys([*(key for key in step.outputs if key in step.tasks), *step.keeps]))
+    results = dict(zip(keys, get(graph, keys)))
+    step.tasks = {}
+    done = {key: results[key] if key in results else held[key] for key in step.outputs}
+    held.update((key, results[key]) for key in step.keeps)
+    for key in step.drops:
+        held.pop(key, None)
+    return done
+
+
+def _check(blocks: Sequence[Block], row: int, chunks: Chunks, layout: Layout) -> None:
+    """Chunks are what dask announced; a task that gives another shape or kind would end up in the wrong place."""
+    bands = dict(zip(starts(chunks.sizes["b"]), chunks.sizes["b"]))
+    columns = dict(zip(starts(chunks.sizes["x"]), chunks.sizes["x"]))
+    for block in blocks:
+        sizes = {"b": bands[block.band], "y": chunks.sizes["y"][row], "x": columns[block.column]}
+        shape = tuple(sizes[axis] for axis in layout.axes)
+        found = np.dtype(str(block.samples.dtype))
+        if tuple(block.samples.shape) != shape or not np.can_cast(found, layout.dtype, "same_kind"):
+            raise UsageError(
+                f"chunk row {row}, column {block.column} came as {found} {tuple(block.samples.shape)} where dask "
+                f"announced {layout.dtype} {shape}: give map_blocks the right dtype= and chunks="
+            )
+
+
+def _free_device_memory() -> None:
+    """CuPy keeps memory that arrays gave back, which the engine then lacks."""
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()

@@ -1,0 +1,201 @@
+"""The engine, as Rust gives it. Users meet it through the functions and classes of the package."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Protocol, Self, final, overload
+
+from typing_extensions import disjoint_base
+
+__version__: str
+_debug_build: bool
+__all__: list[str]
+
+# x, y, width, height in pixels: column first.
+_Window = tuple[int, int, int, int]
+_Device = Literal["cpu", "cuda", "auto"]
+_Interleave = Literal["band", "pixel"]
+_Axes = Literal["yx", "byx", "yxb"]
+
+class _Ranged(Protocol):
+    """A source of bytes that Python reads for the engine; several threads may ask at once."""
+
+    name: str
+    def size(self) -> int: ...
+    def read_ranges(self, ranges: list[tuple[int, int]]) -> Sequence[Any]: ...
+
+@final
+@disjoint_base
+class Array:
+    """Samples in host or GPU memory, without gaps. NumPy, CuPy, torch and others take it without a copy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def report(self) -> dict[str, Any] | None: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def to_host(self) -> Array: ...
+    def reshape(self, shape: Sequence[int]) -> Array: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@disjoint_base
+class Dataset:
+    def __new__(
+        cls,
+        source: str | bytes | bytearray | memoryview | _Ranged,
+        *,
+        threads: int | None = None,
+        tile_cache: int | None = None,
+        max_pixels: int | None = None,
+        device: _Device | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool = False,
+    ) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def file_size(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def block_shape(self) -> tuple[int, int]: ...
+    @property
+    def tiled(self) -> bool: ...
+    @property
+    def overviews(self) -> list[tuple[int, int]]: ...
+    def block_shape_of(self, overview: int) -> tuple[int, int]: ...
+    def metadata(self) -> dict[str, Any]: ...
+    def window_of(self, west: float, south: float, east: float, north: float) -> _Window: ...
+    @overload
+    def read_window(
+        self,
+        window: _Window | None = None,
+        bands: Sequence[int] | None = None,
+        overview: int | None = None,
+        *,
+        ifd: int | None = None,
+        interleave: _Interleave = "band",
+        threads: int | None = None,
+        device: _Device | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool | None = None,
+        cpu_decode: bool | None = None,
+        out: None = None,
+    ) -> Array: ...
+    @overload
+    def read_window(
+        self,
+        window: _Window | None = None,
+        bands: Sequence[int] | None = None,
+        overview: int | None = None,
+        *,
+        ifd: int | None = None,
+        interleave: _Interleave = "band",
+        threads: int | None = None,
+        device: _Device | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool | None = None,
+        cpu_decode: bool | None = None,
+        out: Any,
+    ) -> None: ...
+    def read_mask(
+        self, window: _Window | None = None, overview: int | None = None, *, threads: int | None = None
+    ) -> Array: ...
+    def read_batch(
+        self,
+        windows: Iterable[_Window],
+        bands: Sequence[int] | None = None,
+        overview: int | None = None,
+        *,
+        interleave: _Interleave = "band",
+        threads: int | None = None,
+        device: _Device | None = None,
+        max_device_memory: int | None = None,
+        trust_input: bool | None = None,
+        cpu_decode: bool | None = None,
+        out: Any = None,
+    ) -> Array | None: ...
+    def describe(self, tags: bool = False) -> str: ...
+    def statistics(
+        self,
+        bands: Sequence[int] | None = None,
+        *,
+        threads: int | None = None,
+        progress: Callable[[int, int], Any] | None = None,
+    ) -> str: ...
+    def validate(self, full: bool = False, strict: bool = False) -> str: ...
+    def device_report(self) -> dict[str, Any]: ...
+
+@final
+@disjoint_base
+class Writer:
+    def __new__(
+        cls,
+        target: str | Any | None,
+        shape: tuple[int, int, int],
+        dtype: str,
+        metadata: dict[str, Any],
+        options: dict[str, Any],
+        *,
+        progress: Callable[[int, int], Any] | None = None,
+        from_bands: bool = False,
+    ) -> Self: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def batch_rows(self) -> int: ...
+    @property
+    def on_device(self) -> bool: ...
+    def push(self, rows: Any, axes: _Axes) -> None: ...
+    def push_device(self, rows: Any, axes: _Axes) -> None: ...
+    def push_encoded(self, band: Any) -> None: ...
+    def finish(self) -> dict[str, Any]: ...
+    def abort(self) -> None: ...
+
+@final
+@disjoint_base
+class BandEncoder:
+    def __new__(
+        cls, shape: tuple[int, int, int], dtype: str, metadata: dict[str, Any], options: dict[str, Any]
+    ) -> Self: ...
+    @property
+    def tile_rows(self) -> int: ...
+    def rows_of(self, first: int, last: int) -> tuple[int, int]: ...
+    def needed(self, first: int, last: int) -> tuple[int, int]: ...
+    def encode(self, first: int, last: int, first_row: int, rows: Any, axes: _Axes) -> bytes: ...
+    def encode_device(self, first: int, last: int, first_row: int, rows: Any, axes: _Axes) -> bytes: ...
+
+def crs_of(text: str) -> dict[str, Any]: ...
+def describe_devices() -> str: ...
+def add_library_folders(folders: Sequence[str]) -> None: ...
+def abandon_unfinished() -> None: ...

@@ -1,0 +1,87 @@
+"""What the command line says about files and machines, as dictionaries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from . import _progress, _swath
+from ._dataset import Dataset, shared
+
+
+def _open(source: Any) -> Dataset:
+    return source if isinstance(source, Dataset) else shared(source)
+
+
+def info(source: Any, *, tags: bool = False) -> dict[str, Any]:
+    """What a file is: the keys of ``rio info`` and many more (docs/cli-json.md lists them).
+
+    Parameters
+    ----------
+    source
+        As for :class:`Dataset`, or a dataset.
+    tags : bool
+        Whether every TIFF tag is listed too.
+
+    Examples
+    --------
+    >>> import numpy as np, swath
+    >>> path = swath.to_geotiff(np.zeros((2, 64, 64), "int16"), "/tmp/swath-doc-info.tif", crs=32633)
+    >>> found = swath.info(path)
+    >>> found["count"], found["dtype"], found["crs"], found["compress"]
+    (2, 'int16', 'EPSG:32633', 'zstd')
+    """
+    return json.loads(_open(source).describe(tags))
+
+
+def validate(source: Any, *, full: bool = False, strict: bool = False) -> dict[str, Any]:
+    """Whether a file is a sound COG, with rio-cogeo's errors and warnings.
+
+    Parameters
+    ----------
+    full : bool
+        Looks at every block and its surroundings, as GDAL's validator does with ``--full-check=yes``.
+    strict : bool
+        Whether warnings make a file invalid.
+
+    Examples
+    --------
+    >>> import numpy as np, swath
+    >>> path = swath.to_geotiff(np.zeros((600, 600), "uint8"), "/tmp/swath-doc-validate.tif", cog=True)
+    >>> swath.validate(path, full=True)["valid"]
+    True
+    """
+    return json.loads(_open(source).validate(full, strict))
+
+
+def stats(source: Any, bands: Sequence[int] | None = None, *, progress: Any = None) -> dict[str, Any]:
+    """Smallest and largest value, mean, standard deviation and counts of each band, read piece by piece.
+
+    Examples
+    --------
+    >>> import numpy as np, swath
+    >>> path = swath.to_geotiff(np.array([[1, 2], [3, -1]], "int16"), "/tmp/swath-doc-stats.tif", nodata=-1)
+    >>> band = swath.stats(path)["bands"][0]
+    >>> band["min"], band["max"], band["mean"], band["valid"]
+    (1, 3, 2.0, 3)
+    """
+    chosen = None if bands is None else [int(band) for band in bands]
+    dataset = _open(source)
+    report, close = _progress.reporter(progress, dataset.width * dataset.height * dataset.count)
+    try:
+        return json.loads(dataset.statistics(chosen, progress=report))
+    finally:
+        close()
+
+
+def devices() -> dict[str, Any]:
+    """GPUs, driver and NVIDIA's libraries: what was found, what was not, and why.
+
+    Examples
+    --------
+    >>> import swath
+    >>> sorted(swath.devices())
+    ['devices', 'driver', 'libraries']
+    """
+    return json.loads(_swath.describe_devices())

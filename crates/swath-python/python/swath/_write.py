@@ -1,0 +1,357 @@
+"""Writes rasters as GeoTIFF or COG: arrays of any library, xarray's objects, and dask's larger than memory."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from . import _metadata, _profile, _progress, _raster, _stream, _swath
+from ._errors import DeviceWarning, LimitError, UsageError, warn_once
+from ._metadata import Found
+from ._raster import Raster
+
+# What the engine gets of the memory where chunks need some too: half, or more where half is too little for it.
+SHARES = (1 / 2, 3 / 4, 7 / 8)
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def to_geotiff(
+    data: Any,
+    path: Any,
+    *,
+    crs: Any = None,
+    nodata: float | None = None,
+    transform: Any = None,
+    compression: str | None = "zstd",
+    compression_level: int | None = None,
+    tiled: bool = True,
+    tile_size: int | tuple[int, int] = 512,
+    predictor: str | int | bool = "auto",
+    cog: bool = False,
+    overview_levels: int | Sequence[int] | str | None = None,
+    overview_resampling: str | None = "average",
+    bigtiff: bool | str | None = None,
+    device: Literal["cpu", "cuda", "auto"] | None = None,
+    gpu: bool | None = None,
+    streaming_buffer_bytes: int | None = None,
+    max_memory: int = 256 << 20,
+    max_device_memory: int | None = None,
+    progress: Any = None,
+    compute: bool = True,
+    max_z_error: float = 0.0,
+    quality: int | None = None,
+    lossless: bool | None = None,
+    photometric: str | int = "auto",
+    interleave: str = "pixel",
+    alpha: str | bool | None = None,
+    nbits: int | None = None,
+    sparse: bool = False,
+    statistics: bool | None = None,
+    dtype: Any = None,
+    tags: Mapping[str, Any] | None = None,
+    band_descriptions: Sequence[str | None] | None = None,
+    band_units: Sequence[str | None] | None = None,
+    scales: Sequence[float] | None = None,
+    offsets: Sequence[float] | None = None,
+    colormap: Any = None,
+    gcps: Any = None,
+    rpcs: Any = None,
+    area_or_point: str | None = None,
+    extra_tags: Sequence[tuple[Any, ...]] | None = None,
+    dims: Sequence[str] | None = None,
+    band_axis: int | None = None,
+    pack: bool | None = None,
+    nan_to_nodata: bool = True,
+    recalc_transform: bool = True,
+    threads: int | None = None,
+    on_gpu_failure: Literal["raise", "auto"] = "raise",
+    scheduler: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **profile: Any,
+) -> Any:
+    """Write a raster as a GeoTIFF or a Cloud Optimized GeoTIFF.
+
+    The file appears under its name when it is whole; a write that fails or is interrupted leaves what was there. Dask
+    arrays are streamed: rows of chunks are computed, written and let go, every task of the graph runs once, and the
+    file is the same, byte for byte, as if the array had been computed first. Where a `distributed.Client` is the
+    scheduler, its workers compress.
+
+    Parameters
+    ----------
+    data : DataArray, Dataset, or array
+        NumPy, dask, CuPy, torch, or whatever has ``__array__``, a buffer, ``__dlpack__`` or
+        ``__cuda_array_interface__``. Axes are (y, x), (band, y, x) or (y, x, band). Of a DataArray their names tell;
+        a plain array of three axes has its bands first, unless the last axis has at most 4 entries and the first has
+        more, or `dims` or `band_axis` say otherwise. Several variables of a Dataset become bands. It is not changed.
+    path : str, path, file object, fsspec URL or OpenFile, (obstore store, path), or None
+        Where to write. None gives the file as bytes.
+    crs : int, str or object with to_wkt(), optional
+        EPSG code, "EPSG:32633", WKT, or a reference system of pyproj or rasterio. By default that of the DataArray.
+    nodata : float, optional
+        Value of missing pixels. By default that of the DataArray. Floats that are NaN are written as it, unless
+        `nan_to_nodata` is False.
+    transform : Affine or six numbers, optional
+        By default from the coordinates of the DataArray (centres of pixels).
+    compression : str
+        none, packbits, lzw, deflate, zstd, lzma, lz4, lerc, lerc_deflate, lerc_zstd, jpeg, webp or jpeg2000.
+    compression_level, quality, lossless, max_z_error
+        Effort of the codec; quality of jpeg, webp and jpeg2000; largest error of lerc.
+    tiled, tile_size
+        Tiles of so many pixels (an int, or rows and columns), or strips.
+    predictor : "auto", "none", "horizontal", "float", 1, 2, 3 or bool
+        What is done before compression; by default what suits the samples.
+    cog : bool
+        Directories first, overviews, statistics.
+    overview_levels : int or list of int, optional
+        How many overviews, or their factors ([2, 4, 8]). By default a COG has them until one tile holds the image.
+    overview_resampling : str
+        average (mean), nearest, bilinear, cubic, lanczos, mode, min, max, median or rms.
+    device : "cpu", "cuda" or "auto", optional
+        Who compresses; by default whoever holds the samples. ``gpu=True`` is "cuda". With ``on_gpu_failure="auto"``
+        the CPU goes on where the GPU fails.
+    max_memory : int
+        Bytes that may be held: by the engine, or half by it and half by chunks of dask.
+    streaming_buffer_bytes : int, optional
+        Bytes of chunks that are held at a time; half of `max_memory` unless given. On a cluster, of the chunks and
+        encoded bands in flight; two bands for each thread of a worker unless given.
+    progress : bool, callable or object with update(), optional
+        True shows a bar on a terminal; a function is called with (rows done, rows).
+    compute : bool
+        False gives a dask Delayed that writes when it is computed.
+    pack : bool, optional
+        Whether samples that were unpacked on reading are packed again. By default where `encoding` says how.
+    **profile
+        Words of GDAL and rasterio, in any case: driver, compress, blockxsize, zlevel, num_threads, ...
+
+    Returns
+    -------
+    path, bytes or Delayed
+        `path` as it was given; the file where `path` is None.
+
+    Examples
+    --------
+    >>> import numpy as np, swath
+    >>> dem = np.arange(12.0, dtype="float32").reshape(3, 4)
+    >>> file = swath.to_geotiff(dem, None, crs=32633, transform=(10, 0, 500000, 0, -10, 5000000), nodata=-9999)
+    >>> swath.Dataset(file).shape
+    (1, 3, 4)
+    """
+    given = dict(locals())
+    words = {name: given[name] for name in DEFAULTS}
+    words = _profile.merge(words, DEFAULTS, profile)
+    job = plan(data, path, words)
+    if compute:
+        return job.run()
+    from dask.delayed import delayed
+
+    # dask does not look into a method: the array is computed band by band when it runs, not before.
+    return delayed(job.run, pure=False)()
+
+
+DEFAULTS: dict[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(to_geotiff).parameters.items()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+}
+
+
+def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
+    """Checks everything that can be checked before samples are touched."""
+    raster = _raster.of(data, words)
+    layout = raster.layout
+    found = _metadata.merged(raster.found, _given(words, layout.count))
+    metadata = found.native(layout.count, layout.dtype)
+    cog = _profile.is_cog(words)
+    options = _profile.engine_options(
+        words,
+        cog=cog,
+        palette=bool(found.palette),
+        floats=layout.dtype.kind in "fc",
+        nodata=metadata["nodata"],
+    )
+    options["device"] = _profile.device_of(words, on_device=raster.on_device)
+    max_memory = _profile.number("max_memory", words["max_memory"])
+    max_device_memory = _profile.number("max_device_memory", words["max_device_memory"])
+    buffer = _profile.number("streaming_buffer_bytes", words["streaming_buffer_bytes"])
+    if buffer is not None and buffer <= 0:
+        raise UsageError(f"streaming_buffer_bytes={buffer}: give a number of bytes")
+    if raster.lazy is not None and raster.on_device:
+        # Chunks and the engine share the device.
+        max_device_memory = (max_memory if max_device_memory is None else max_device_memory) // 2
+        buffer = min(buffer or max_device_memory, max_device_memory)
+    options["max_memory"] = max_memory
+    if max_device_memory is not None:
+        options["max_device_memory"] = max_device_memory
+    return Job(
+        raster=raster,
+        path=path,
+        metadata=metadata,
+        options=options,
+        buffer=buffer,
+        progress=words["progress"],
+        scheduler=words["scheduler"],
+        storage_options=dict(words["storage_options"] or {}),
+    )
+
+
+def _given(words: Mapping[str, Any], count: int) -> Found:
+    """Metadata that the caller gives."""
+    tags = _metadata.split_tags(words["tags"])
+    area = words["area_or_point"] or tags.get("", {}).pop("AREA_OR_POINT", None)
+    if area is not None and str(area).lower() not in ("area", "point"):
+        raise UsageError(f"area_or_point={area!r}: give 'Area' or 'Point'")
+    return Found(
+        crs=_metadata.crs_text(words["crs"]),
+        transform=_metadata.affine(words["transform"]),
+        nodata=words["nodata"],
+        area_or_point=None if area is None else str(area).capitalize(),
+        gcps=_metadata.control_points(words["gcps"]),
+        rpcs=_metadata.coefficients(words["rpcs"]),
+        tags=tags,
+        descriptions=_metadata.per_band("band_descriptions", words["band_descriptions"], count),
+        units=_metadata.per_band("band_units", words["band_units"], count),
+        scales=_metadata.per_band("scales", words["scales"], count),
+        offsets=_metadata.per_band("offsets", words["offsets"], count),
+        palette=_metadata.palette_of(words["colormap"]),
+    )
+
+
+@dataclass
+class Job:
+    """A write that is ready to run; it can be sent to another process."""
+
+    raster: Raster
+    path: Any
+    metadata: dict[str, Any]
+    options: dict[str, Any]
+    buffer: int | None
+    progress: Any
+    scheduler: Any
+    storage_options: dict[str, Any]
+
+    def run(self) -> Any:
+        layout = self.raster.layout
+        report, close = _progress.reporter(self.progress, layout.height)
+        try:
+            with target(self.path, self.storage_options) as native:
+                written = self._write(native, report)
+        finally:
+            close()
+        for notice in written["notices"]:
+            warn_once(notice, DeviceWarning, stacklevel=3)
+        return written["bytes"] if self.path is None else self.path
+
+    def _write(self, native: Any, report: _progress.Report | None) -> dict[str, Any]:
+        layout = self.raster.layout
+        get, client = _scheduler(self.raster.lazy, self.scheduler)
+        streamed = self.raster.lazy is not None and client is None
+        writer, rest = self._begin(native, report, SHARES if streamed else (1.0,))
+        try:
+            if client is not None:
+                from . import _cluster
+
+                recipe = _cluster.Recipe(self._shape, layout.dtype.name, self.metadata, self.options)
+                _cluster.write(client, self.raster.lazy, layout, recipe, writer, self.buffer)
+            elif streamed:
+                _stream.stream(self.raster.lazy, layout, writer, get, self.buffer or rest)
+            else:
+                _stream.Pusher(writer, layout).push(layout.height, self.raster.blocks, self.raster.step)
+            return writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        layout = self.raster.layout
+        return layout.count, layout.height, layout.width
+
+    def _begin(
+        self, native: Any, report: _progress.Report | None, shares: Sequence[float]
+    ) -> tuple[_swath.Writer, int]:
+        """The writer, with the first of these shares of the memory that is enough for it, and what is left."""
+        total = self.options["max_memory"]
+        name = self.raster.layout.dtype.name
+        for share in shares:
+            options = {**self.options, "max_memory": int(total * share)}
+            try:
+                writer = _swath.Writer(native, self._shape, name, self.metadata, options, progress=report)
+            except LimitError:
+                if share == shares[-1]:
+                    raise
+            else:
+                return writer, total - options["max_memory"]
+        raise AssertionError("there are shares")
+
+
+def _scheduler(array: Any, scheduler: Any) -> tuple[Any, Any]:
+    """What computes a dask array, and the client, if that is a cluster."""
+    if array is None:
+        return None, None
+    from dask.base import get_scheduler
+
+    get = get_scheduler(scheduler=scheduler, collections=[array])
+    distributed = sys.modules.get("distributed")
+    owner = getattr(get, "__self__", None)
+    return get, owner if distributed is not None and isinstance(owner, distributed.Client) else None
+
+
+@contextmanager
+def target(path: Any, storage_options: Mapping[str, Any]) -> Iterator[Any]:
+    """What the engine writes to; a file that goes elsewhere is made aside and sent when it is whole."""
+    if path is None or hasattr(path, "write"):
+        yield path
+        return
+    if isinstance(path, tuple) and len(path) == 2:
+        import obstore
+
+        store, key = path
+        with _aside() as file:
+            yield str(file)
+            obstore.put(store, str(key), file)
+        return
+    system, name = _file_system(path, storage_options)
+    if system is None:
+        yield name
+        return
+    with _aside() as file:
+        yield str(file)
+        system.put_file(str(file), name)
+
+
+def _file_system(path: Any, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+    """The file system of fsspec that a destination is on, or None for a local one, and the name there."""
+    if hasattr(path, "fs") and hasattr(path, "path"):
+        if getattr(path, "compression", None):
+            raise UsageError(f"{path!r} compresses what is written: open it with compression=None")
+        system, name = path.fs, str(path.path)
+    elif isinstance(path, (str, os.PathLike)):
+        name = os.fspath(path)
+        if isinstance(name, bytes):
+            name = os.fsdecode(name)
+        if not URL.match(name):
+            return None, name
+        import fsspec
+
+        system, name = fsspec.core.url_to_fs(name, **storage_options)
+    else:
+        raise UsageError(
+            f"path={path!r}: give a path, a URL, an object with write(), an OpenFile of fsspec, (obstore store, path), "
+            "or None"
+        )
+    local = "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
+    return (None, name) if local else (system, name)
+
+
+@contextmanager
+def _aside() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="swath-") as folder:
+        yield Path(folder) / "raster.tif"

@@ -1,0 +1,56 @@
+"""Gives xarray's objects a `.swath` with what swath does for them; importing this module is enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray
+
+from . import _metadata
+from ._write import to_geotiff
+
+
+class _Accessor:
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def to_geotiff(self, path: Any, **words: Any) -> Any:
+        """Write as a GeoTIFF or COG; see `swath.to_geotiff`."""
+        return to_geotiff(self._data, path, **words)
+
+    def to_raster(self, raster_path: Any, **words: Any) -> Any:
+        """The same under the name that rioxarray gives it."""
+        return to_geotiff(self._data, raster_path, **words)
+
+    @property
+    def crs(self) -> str | None:
+        """The reference system that a file would get, as WKT or a code."""
+        return _metadata.found_crs(self._data)
+
+
+@xarray.register_dataarray_accessor("swath")
+class DataArrayAccessor(_Accessor):
+    """What swath does for a DataArray.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr, swath.accessor
+    >>> da = xr.DataArray(np.zeros((2, 3), "uint8"), dims=("y", "x"))
+    >>> swath.Dataset(da.swath.to_geotiff(None)).shape
+    (1, 2, 3)
+    """
+
+    @property
+    def transform(self) -> _metadata.Transform | None:
+        """Six numbers in rasterio's order, from the coordinates."""
+        return _metadata.found_transform(self._data, *_metadata.spatial_dims(self._data))
+
+    @property
+    def nodata(self) -> Any:
+        """The value of missing pixels in a file."""
+        return _metadata.found_nodata(self._data)
+
+
+@xarray.register_dataset_accessor("swath")
+class DatasetAccessor(_Accessor):
+    """What swath does for a Dataset; its variables are bands."""

@@ -1,0 +1,123 @@
+//! Samples of ours in host memory, lent to Python by the buffer protocol.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    ptr,
+};
+
+use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
+use swath::{Raster, SampleType};
+
+/// Who the memory belongs to. Never looked at again: everybody uses the address.
+#[derive(Debug)]
+enum Owner {
+    Raster(#[allow(dead_code)] Raster),
+    Words(#[allow(dead_code)] Vec<u64>),
+}
+
+/// Host memory that Python may read and write for as long as somebody keeps it.
+#[derive(Debug)]
+pub struct HostMemory {
+    _owner: Owner,
+    address: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the memory is the owner's, which is kept here and does not move; whoever gets the address shares it as NumPy
+// arrays are shared between threads.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// Takes a raster's memory.
+    pub fn new(mut raster: Raster) -> Self {
+        let bytes = raster.bytes_mut();
+        let (address, len) = (bytes.as_mut_ptr(), bytes.len());
+        Self { _owner: Owner::Raster(raster), address, len }
+    }
+
+    /// `len` bytes that `fill` fills; `None` where there is no memory.
+    pub fn filled<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Option<Self>, E> {
+        let mut words = Vec::new();
+        if words.try_reserve_exact(len.div_ceil(8)).is_err() {
+            return Ok(None);
+        }
+        words.resize(len.div_ceil(8), 0_u64);
+        let address = words.as_mut_ptr().cast::<u8>();
+        // SAFETY: the words are at least so many bytes long, and nobody else has them yet.
+        fill(unsafe { std::slice::from_raw_parts_mut(address, len) })?;
+        Ok(Some(Self { _owner: Owner::Words(words), address, len }))
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> u64 {
+        self.address as u64
+    }
+
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes, before anybody was lent them.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory is kept here, so many bytes long.
+        unsafe { std::slice::from_raw_parts(self.address, self.len) }
+    }
+}
+
+/// What an element is, in the words of Python's `struct`.
+pub fn format_of(sample: SampleType) -> &'static CStr {
+    match sample {
+        SampleType::U8 => c"B",
+        SampleType::I8 => c"b",
+        SampleType::U16 => c"H",
+        SampleType::I16 => c"h",
+        SampleType::U32 => c"I",
+        SampleType::I32 => c"i",
+        SampleType::U64 => c"Q",
+        SampleType::I64 => c"q",
+        SampleType::F16 => c"e",
+        SampleType::F32 => c"f",
+        SampleType::F64 => c"d",
+        SampleType::CF32 => c"Zf",
+        SampleType::CF64 => c"Zd",
+        // Complex integers and halves never get here: `convert` makes floats of them.
+        _ => c"B",
+    }
+}
+
+/// Fills a view of `memory` with axes of these lengths and steps, which `owner` keeps alive.
+///
+/// # Safety
+/// `view` is the one that Python handed to `__getbuffer__`; `memory`, `shape` and `strides` are kept by `owner` and do not
+/// change.
+pub unsafe fn fill_view(
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+    owner: Bound<'_, PyAny>,
+    memory: &HostMemory,
+    sample: SampleType,
+    shape: &[isize],
+    strides: &[isize],
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("there is no view to fill"));
+    }
+    let wants = |flag: c_int| flags & flag == flag;
+    // SAFETY: Python's own view, not null.
+    let view = unsafe { &mut *view };
+    view.buf = memory.address.cast::<c_void>();
+    view.len = memory.len as isize;
+    view.readonly = 0;
+    view.itemsize = sample.size() as isize;
+    view.format = if wants(ffi::PyBUF_FORMAT) { format_of(sample).as_ptr().cast_mut() } else { ptr::null_mut() };
+    view.ndim = shape.len() as c_int;
+    view.shape = if wants(ffi::PyBUF_ND) { shape.as_ptr().cast_mut() } else { ptr::null_mut() };
+    view.strides = if wants(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { ptr::null_mut() };
+    view.suboffsets = ptr::null_mut();
+    view.internal = ptr::null_mut();
+    view.obj = owner.into_ptr();
+    Ok(())
+}

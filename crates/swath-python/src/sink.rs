@@ -1,0 +1,91 @@
+//! Where a file that is written goes: a path, memory, or an object of Python's with `write`.
+
+use std::io::{self, BufWriter, Write};
+
+use pyo3::{
+    prelude::*,
+    types::{PyBytes, PyString},
+};
+use swath::{Error, Memory, MemorySink, Metadata, Shape, Sink, StreamSink, WriteOptions, Writer};
+
+use crate::source::io_error;
+
+/// The target of a write.
+pub enum Target {
+    /// A file of this machine.
+    Path(String),
+    /// Bytes that are handed back.
+    Memory,
+    /// An object with `write`.
+    Stream(Py<PyAny>),
+}
+
+impl Target {
+    /// From what the caller gave.
+    pub fn of(target: &Bound<'_, PyAny>) -> Self {
+        if target.is_none() {
+            return Self::Memory;
+        }
+        match target.cast::<PyString>() {
+            Ok(path) => Self::Path(path.to_string()),
+            Err(_) => Self::Stream(target.clone().unbind()),
+        }
+    }
+
+    /// Begins the file; for memory, also says where its bytes appear.
+    pub fn begin(
+        self,
+        shape: Shape,
+        metadata: &Metadata,
+        options: &WriteOptions,
+        from_bands: bool,
+    ) -> Result<(Writer, Option<Memory>), Error> {
+        let (sink, memory): (Box<dyn Sink>, _) = match self {
+            Self::Path(path) if from_bands => {
+                return Ok((Writer::create_from_bands(path, shape, metadata, options)?, None));
+            }
+            Self::Path(path) => return Ok((Writer::create(path, shape, metadata, options)?, None)),
+            Self::Memory => {
+                let (sink, memory) = MemorySink::new("<memory>");
+                (Box::new(sink), Some(memory))
+            }
+            Self::Stream(object) => {
+                let stream = BufWriter::with_capacity(PIECE, Stream { object });
+                (Box::new(StreamSink::new("<stream>", stream)?), None)
+            }
+        };
+        let begin = if from_bands { Writer::to_sink_from_bands } else { Writer::to_sink };
+        Ok((begin(sink, shape, metadata, options)?, memory))
+    }
+}
+
+/// Bytes that a Python object is handed at a time.
+const PIECE: usize = 4 << 20;
+
+/// A Python object that takes bytes in order.
+struct Stream {
+    object: Py<PyAny>,
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = Python::attach(|py| -> PyResult<usize> {
+            let given = PyBytes::new(py, bytes);
+            let written = self.object.bind(py).call_method1("write", (given,))?;
+            // Raw files may take less than they are given; others say nothing.
+            Ok(if written.is_none() { bytes.len() } else { written.extract()? })
+        });
+        written.map_err(io_error)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = Python::attach(|py| -> PyResult<()> {
+            let object = self.object.bind(py);
+            if object.hasattr("flush")? {
+                object.call_method0("flush")?;
+            }
+            Ok(())
+        });
+        flushed.map_err(io_error)
+    }
+}

@@ -1,0 +1,226 @@
+//! A file in the making.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::{
+    buffer::PyUntypedBuffer,
+    prelude::*,
+    types::{PyBytes, PyDict},
+};
+use swath::{Axes, Cancel, DeviceSamples, EncodedBand, Memory, Progress, Rows, SampleType, Shape, names};
+
+use crate::{
+    errors::{self, OrRaise},
+    ffi::{buffer::Held, foreign::Foreign},
+    interrupt, metadata, options,
+    sink::Target,
+};
+
+/// A file in the making: rows are pushed from the top, and the file appears under its name when `finish` returns.
+#[pyclass(frozen, module = "swath")]
+pub struct Writer {
+    state: Mutex<Option<swath::Writer>>,
+    memory: Option<Memory>,
+    shape: Shape,
+    cancel: Cancel,
+    /// What the caller's progress function raised.
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+/// Bands, rows and columns with a sample type, as the engine has them.
+pub fn shape_of(py: Python<'_>, shape: (u32, u32, u32), dtype: &str) -> PyResult<Shape> {
+    let (bands, height, width) = shape;
+    let sample = names::sample_type(dtype).or_raise(py)?;
+    let bands = u16::try_from(bands).map_err(|_| errors::usage(py, "a file has at most 65535 bands"))?;
+    Ok(Shape { width, height, bands, sample })
+}
+
+/// Which axes of an array are what.
+pub fn axes_of(py: Python<'_>, axes: &str) -> PyResult<Axes> {
+    match axes {
+        "yx" | "byx" => Ok(Axes::BandFirst),
+        "yxb" => Ok(Axes::BandLast),
+        _ => Err(errors::usage(py, &format!("axes: {axes:?} is not yx, byx or yxb"))),
+    }
+}
+
+/// Host rows, checked against the width, bands and type of a file.
+pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<Held> {
+    let py = rows.py();
+    let held = Held::of(PyUntypedBuffer::get(rows)?)?;
+    let (width, bands) = (shape.width as usize, usize::from(shape.bands));
+    let fits = match (held.shape(), axes) {
+        (&[_, columns], _) => columns == width && bands == 1,
+        (&[planes, _, columns], Axes::BandFirst) => planes == bands && columns == width,
+        (&[_, columns, planes], Axes::BandLast) => planes == bands && columns == width,
+        _ => false,
+    };
+    if !fits || held.item_size() != shape.sample.size() {
+        let detail = format!(
+            "an array of {:?} with samples of {} bytes where {bands} bands of {width} columns of {} belong",
+            held.shape(),
+            held.item_size(),
+            shape.sample
+        );
+        return Err(errors::usage(py, &detail));
+    }
+    Ok(held)
+}
+
+/// Someone's rows on a GPU.
+pub fn device_rows(foreign: &Foreign, sample: SampleType) -> Result<DeviceSamples<'static>, swath::Error> {
+    if let Some(found) = foreign.sample
+        && found != sample
+    {
+        return Err(swath::Error::new(swath::ErrorKind::Usage(format!(
+            "samples are {found}, the file's are {sample}"
+        ))));
+    }
+    DeviceSamples::of_array(foreign.array.clone(), sample)
+}
+
+impl Writer {
+    fn lock(&self) -> MutexGuard<'_, Option<swath::Writer>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the writer without the interpreter's lock; an error or an interrupt ends the file.
+    fn work(
+        &self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut swath::Writer) -> Result<(), swath::Error> + Send,
+    ) -> PyResult<()> {
+        let done = interrupt::run(py, long, &self.cancel, || match self.lock().as_mut() {
+            Some(writer) => work(writer),
+            None => Err(closed()),
+        });
+        if let Some(raised) = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.abort(py);
+            return Err(raised);
+        }
+        if self.cancel.is_cancelled() {
+            self.abort(py);
+        }
+        done
+    }
+}
+
+fn closed() -> swath::Error {
+    swath::Error::new(swath::ErrorKind::Usage("the file is finished, or was given up".to_owned()))
+}
+
+#[pymethods]
+impl Writer {
+    #[new]
+    /// `from_bands`: the file is put together of what a `BandEncoder` made, which takes no GPU here.
+    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, from_bands=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        target: &Bound<'_, PyAny>,
+        shape: (u32, u32, u32),
+        dtype: &str,
+        metadata: &Bound<'_, PyDict>,
+        options: &Bound<'_, PyDict>,
+        progress: Option<Py<PyAny>>,
+        from_bands: bool,
+    ) -> PyResult<Self> {
+        let shape = shape_of(py, shape, dtype)?;
+        let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
+        let cancel = Cancel::new();
+        let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+        let mut options = options::write_options(options)?.with_cancel(cancel.clone());
+        if let Some(progress) = progress {
+            let (raised, cancel) = (raised.clone(), cancel.clone());
+            options = options.with_progress(Arc::new(move |Progress { rows, of, .. }| {
+                Python::attach(|py| {
+                    if let Err(error) = progress.call1(py, (rows, of)) {
+                        raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        cancel.cancel();
+                    }
+                });
+            }));
+        }
+        let target = Target::of(target);
+        let (writer, memory) = py.detach(|| target.begin(shape, &metadata, &options, from_bands)).or_raise(py)?;
+        Ok(Self { state: Mutex::new(Some(writer)), memory, shape, cancel, raised })
+    }
+
+    /// Rows that were pushed.
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> u32 {
+        py.detach(|| self.lock().as_ref().map_or(self.shape.height, swath::Writer::rows))
+    }
+
+    /// How many rows are best pushed at a time.
+    #[getter]
+    fn batch_rows(&self, py: Python<'_>) -> u32 {
+        py.detach(|| self.lock().as_ref().map_or(1, swath::Writer::batch_rows))
+    }
+
+    /// Whether a GPU makes the tiles, as things stand.
+    #[getter]
+    fn on_device(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.lock().as_ref().is_some_and(swath::Writer::is_on_device))
+    }
+
+    /// Adds host rows below those that were pushed before.
+    fn push(&self, rows: &Bound<'_, PyAny>, axes: &str) -> PyResult<()> {
+        let py = rows.py();
+        let axes = axes_of(py, axes)?;
+        let held = rows_of(rows, axes, self.shape)?;
+        let long = held.len() as u64 >= interrupt::LONG;
+        self.work(py, long, |writer| {
+            let rows = match axes {
+                Axes::BandFirst => Rows::bands(held.bytes()),
+                Axes::BandLast => Rows::pixels(held.bytes()),
+            };
+            writer.push(&rows)
+        })
+    }
+
+    /// Adds rows on a GPU below those that were pushed before.
+    fn push_device(&self, rows: &Bound<'_, PyAny>, axes: &str) -> PyResult<()> {
+        let py = rows.py();
+        let foreign = Foreign::of(rows, axes_of(py, axes)?)?;
+        let samples = device_rows(&foreign, self.shape.sample).or_raise(py)?;
+        self.work(py, true, |writer| writer.push_device(&samples))
+    }
+
+    /// Adds a band that a `BandEncoder` made.
+    fn push_encoded(&self, band: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = band.py();
+        let held = Held::of(PyUntypedBuffer::get(band)?)?;
+        self.work(py, false, |writer| writer.push_encoded(&EncodedBand::from_bytes(held.bytes())?))
+    }
+
+    /// Completes the file and gives it its name.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let finished = interrupt::run(py, true, &self.cancel, || {
+            let writer = self.lock().take().ok_or_else(closed)?;
+            writer.finish()
+        });
+        if let Some(raised) = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(raised);
+        }
+        let written = finished?;
+        let dict = PyDict::new(py);
+        dict.set_item("size", written.size)?;
+        dict.set_item("padding", written.padding)?;
+        dict.set_item("bigtiff", written.big)?;
+        dict.set_item("overviews", written.overviews)?;
+        dict.set_item("notices", &written.device.notices)?;
+        dict.set_item("device", metadata::report_to_dict(py, &written.device)?)?;
+        if let Some(bytes) = self.memory.as_ref().and_then(Memory::take) {
+            dict.set_item("bytes", PyBytes::new(py, &bytes))?;
+        }
+        Ok(dict)
+    }
+
+    /// Gives the file up: nothing of it stays.
+    fn abort(&self, py: Python<'_>) {
+        let writer = self.lock().take();
+        py.detach(|| drop(writer));
+    }
+}

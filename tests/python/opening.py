@@ -1,0 +1,128 @@
+"""Files, sources and a server for the tests that open rasters through the Python package."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rasterio
+from harness import SHARED_CORPUS
+from rasterio.transform import Affine
+
+GRID = Affine(10.0, 0.0, 500_000.0, 0.0, -10.0, 4_500_000.0)
+
+
+def golden_corpus() -> Path | None:
+    """The fixtures inside the xarray-spatial wheel (found without importing it), or `SWATH_GOLDEN_CORPUS`."""
+    named = os.environ.get("SWATH_GOLDEN_CORPUS")
+    if named:
+        return Path(named)
+    # Installed for its files only, beside the environment's own packages (tools/requirements-files.txt).
+    folder = Path(sys.prefix, "files", "xrspatial", "geotiff", "tests", "golden_corpus", "fixtures")
+    return folder if folder.is_dir() else None
+
+
+def georeferenced() -> list[Path]:
+    """Files of the shared corpus that say where they lie."""
+    manifest = SHARED_CORPUS / "manifest.csv"
+    if not manifest.is_file():
+        return []
+    with manifest.open(newline="") as file:
+        return [SHARED_CORPUS / row["path"] for row in csv.DictReader(file) if row["crs"] or row["transform"]]
+
+
+def pixels(count: int = 3, height: int = 70, width: int = 90, dtype: str = "uint16") -> np.ndarray:
+    """Every sample differs from its neighbours in all three directions."""
+    values = np.arange(count * height * width).reshape(count, height, width)
+    return (values % 60_000 if np.dtype(dtype).itemsize > 1 else values % 251).astype(dtype)
+
+
+def write(path: Path | str, array: np.ndarray, overviews: tuple[int, ...] = (), **profile: Any) -> Path:
+    """A tiled, georeferenced file by rasterio."""
+    count, height, width = array.shape
+    settings = {
+        "driver": "GTiff",
+        "count": count,
+        "height": height,
+        "width": width,
+        "dtype": array.dtype,
+        "crs": "EPSG:32633",
+        "transform": GRID,
+        "tiled": True,
+        "blockxsize": 32,
+        "blockysize": 16,
+        "compress": "deflate",
+        **profile,
+    }
+    if not settings["tiled"]:
+        del settings["blockxsize"]
+    with rasterio.open(path, "w", **settings) as file:
+        file.write(array)
+    if overviews:
+        with rasterio.open(path, "r+") as file:
+            file.build_overviews(overviews, rasterio.enums.Resampling.nearest)
+    return Path(path)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Serves ranges of what the server holds."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, body: bool) -> None:
+        files: dict[str, bytes] = self.server.files  # type: ignore[attr-defined]
+        content = files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        asked = self.headers.get("Range")
+        status, part = 200, content
+        if asked:
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            start = int(first) if first else max(0, len(content) - int(last))
+            stop = min(len(content), int(last) + 1) if first and last else len(content)
+            if start >= len(content):
+                self.send_error(416)
+                return
+            status, part = 206, content[start:stop]
+        self.send_response(status)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(part)))
+        if status == 206:
+            self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}")
+        self.end_headers()
+        if body:
+            self.wfile.write(part)
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def served(files: dict[str, bytes]) -> Iterator[str]:
+    """A loopback server of these files (by their path, with the slash); gives its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.files = files  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
