@@ -114,9 +114,12 @@ fn mask_raster(window: &Window, bytes: &[u8], report: Option<Box<DeviceReport>>)
 fn alpha_to_byte(raster: &Raster) -> Vec<u8> {
     match raster.sample() {
         SampleType::U8 => raster.bytes().to_vec(),
-        SampleType::U16 => {
-            raster.samples::<u16>().unwrap_or_default().iter().map(|alpha| (alpha / 257).max((*alpha).min(1)) as u8).collect()
-        }
+        SampleType::U16 => raster
+            .samples::<u16>()
+            .unwrap_or_default()
+            .iter()
+            .map(|alpha| (alpha / 257).max((*alpha).min(1)) as u8)
+            .collect(),
         sample => {
             let nonzero = |pixel: &[u8]| if pixel.iter().all(|byte| *byte == 0) { 0 } else { 255 };
             raster.bytes().chunks_exact(sample.size()).map(nonzero).collect()

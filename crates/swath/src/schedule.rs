@@ -42,6 +42,8 @@ const GAP: u64 = 16 << 10;
 const PIECE: u64 = 256 << 10;
 /// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
 const WORTH_A_THREAD: u64 = 128 << 10;
+/// Bytes that are copied in the time that one is decoded.
+const COPIED: usize = 8;
 
 /// Everything about a read that does not change while it runs.
 pub(crate) struct Order<'a> {
@@ -145,7 +147,7 @@ struct Job<'a> {
 
 struct Producer<'a, 'o> {
     order: &'o Order<'o>,
-    /// Bytes that the tasks cut so far decode to: what tells whether threads are worth starting.
+    /// Bytes that the tasks cut so far decode to, or an equivalent: what tells whether threads are worth starting.
     decoding: u64,
     canvas: Canvas<'a>,
     columns: Range<u32>,
@@ -301,6 +303,11 @@ impl<'a, 'o> Producer<'a, 'o> {
         }
         let spec = order.host.spec();
         let tile_len = order.host.native_len(first.rows);
+        let work = match spec.compression {
+            // Only rows of the window are read, and there is little to do with them.
+            Compression::None => order.host.native_len(first.inside.height) / COPIED,
+            _ => tile_len,
+        } as u64;
         let cache = order.cache.filter(|cache| spec.compression != Compression::None && cache.admits(tile_len));
         let part = |slot: usize, position: usize| -> Part {
             let (start, ranges) = &located[slot];
@@ -329,7 +336,7 @@ impl<'a, 'o> Producer<'a, 'o> {
                 };
                 push_pieces(spec, task, tasks);
             }
-            self.decoding += tile_len as u64;
+            self.decoding += work;
             return Ok(1);
         }
         let sample = image.layout.sample.size();
@@ -356,7 +363,7 @@ impl<'a, 'o> Producer<'a, 'o> {
                 push_pieces(spec, task, tasks);
             }
         }
-        self.decoding += decoding * tile_len as u64;
+        self.decoding += decoding * work;
         Ok(slices)
     }
 
