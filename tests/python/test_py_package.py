@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import swath as sw
+from harness import ROOT
 
 PACKAGE = Path(sw.__file__).parent
 MODULES = sorted(
@@ -87,6 +88,11 @@ def test_the_public_functions_have_examples() -> None:
     finder = doctest.DocTestFinder()
     for name in ("open_geotiff", "to_geotiff", "read", "info", "validate", "stats", "devices"):
         assert any(test.examples for test in finder.find(getattr(sw, name), name)), name
+
+
+def test_the_readme_shows_the_quick_start_that_the_demo_runs() -> None:
+    script = (ROOT / "tools" / "quickstart.py").read_text().split('"""\n', 1)[1].strip()
+    assert f"```python\n{script}\n```" in (ROOT / "README.md").read_text()
 
 
 def test_no_module_reaches_past_the_engine() -> None:

@@ -205,6 +205,16 @@ def test_nan_becomes_nodata_and_the_input_stays() -> None:
         np.testing.assert_array_equal(file.read(), data)
 
 
+def test_complex_nan_becomes_nodata() -> None:
+    data = pixels((20, 30), "complex64")
+    data[3, 4] = complex(np.nan, 1)
+    kept = data.copy()
+    with written(data, nodata=-1) as file:
+        assert file.read(1)[3, 4] == -1
+        assert file.read(1)[3, 5] == data[3, 5]
+    np.testing.assert_array_equal(data, kept)
+
+
 def test_masked_samples_become_nodata() -> None:
     data = np.ma.masked_inside(pixels((20, 30)), 50, 60)
     with written(data) as file:

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, LazyLock, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use swath_codec::memory::Buffer;
@@ -10,17 +13,31 @@ use swath_codec::memory::Buffer;
 /// Directory and number of a tile.
 type Key = (u32, u64);
 
-/// Decoded tiles, up to a budget. Neighbouring and overlapping windows find the tiles they share here; a read that covers
-/// tiles wholly neither fills nor asks it.
+/// Memory that all files share unless they are told otherwise, at least.
+const LEAST: u64 = 256 << 20;
+/// The part of the machine's memory that they share where it has more: what GDAL takes for its blocks.
+const SHARE: u64 = 20;
+
+/// Decoded tiles, up to a budget, as one file sees them. Neighbouring and overlapping windows find the tiles they share here; a
+/// read that covers tiles wholly neither fills nor asks it. Files that are not given a budget of their own share one, so that
+/// many open files take no more than one does; a file that is closed takes its tiles along.
 #[derive(Debug)]
 pub(crate) struct TileCache {
+    shelf: Arc<Shelf>,
+    owner: u64,
+    /// The budget that this file was given.
+    own: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Shelf {
     budget: usize,
     tiles: Mutex<Tiles>,
 }
 
 #[derive(Debug, Default)]
 struct Tiles {
-    map: HashMap<Key, Kept>,
+    map: HashMap<(u64, Key), Kept>,
     bytes: usize,
     clock: u64,
 }
@@ -32,46 +49,80 @@ struct Kept {
 }
 
 impl TileCache {
-    pub(crate) fn new(budget: usize) -> Self {
-        Self { budget, tiles: Mutex::default() }
+    /// With a budget of its own, or with a place on the shelf of all.
+    pub(crate) fn new(own: Option<usize>) -> Self {
+        static OWNERS: AtomicU64 = AtomicU64::new(0);
+        static COMMON: LazyLock<Arc<Shelf>> = LazyLock::new(|| Arc::new(Shelf::new(common_budget())));
+        let shelf = match own {
+            Some(budget) => Arc::new(Shelf::new(budget)),
+            None => COMMON.clone(),
+        };
+        Self { shelf, owner: OWNERS.fetch_add(1, Ordering::Relaxed), own }
     }
 
-    pub(crate) fn budget(&self) -> usize {
-        self.budget
+    /// The budget that this file was given; `None` where it shares one.
+    pub(crate) fn own_budget(&self) -> Option<usize> {
+        self.own
     }
 
     /// Whether a tile of this size may be kept at all.
     pub(crate) fn admits(&self, len: usize) -> bool {
-        len <= self.budget / 8
+        len <= self.shelf.budget / 8
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<Arc<Buffer>> {
-        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tiles = self.shelf.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         tiles.clock += 1;
         let clock = tiles.clock;
-        let kept = tiles.map.get_mut(&key)?;
+        let kept = tiles.map.get_mut(&(self.owner, key))?;
         kept.used = clock;
         Some(kept.tile.clone())
     }
 
     pub(crate) fn insert(&self, key: Key, tile: Arc<Buffer>) {
-        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = self.shelf.budget;
+        let mut tiles = self.shelf.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         tiles.clock += 1;
         let used = tiles.clock;
         tiles.bytes += tile.len();
-        if let Some(old) = tiles.map.insert(key, Kept { tile, used }) {
+        if let Some(old) = tiles.map.insert((self.owner, key), Kept { tile, used }) {
             tiles.bytes -= old.tile.len();
         }
-        if tiles.bytes > self.budget {
-            tiles.drop_oldest(self.budget - self.budget / 8);
+        if tiles.bytes > budget {
+            tiles.drop_oldest(budget - budget / 8);
         }
+    }
+}
+
+impl Drop for TileCache {
+    fn drop(&mut self) {
+        if self.own.is_some() {
+            return;
+        }
+        let mut tiles = self.shelf.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        if tiles.bytes == 0 {
+            return;
+        }
+        let mut freed = 0;
+        tiles.map.retain(|(owner, _), kept| {
+            let stays = *owner != self.owner;
+            freed += if stays { 0 } else { kept.tile.len() };
+            stays
+        });
+        tiles.bytes -= freed;
+    }
+}
+
+impl Shelf {
+    fn new(budget: usize) -> Self {
+        Self { budget, tiles: Mutex::default() }
     }
 }
 
 impl Tiles {
     /// Drops the tiles that were used longest ago, an eighth of the budget at a time so that it is seldom done.
     fn drop_oldest(&mut self, down_to: usize) {
-        let mut by_age: Vec<(u64, Key)> = self.map.iter().map(|(key, kept)| (kept.used, *key)).collect();
+        let mut by_age: Vec<(u64, (u64, Key))> = self.map.iter().map(|(key, kept)| (kept.used, *key)).collect();
         by_age.sort_unstable();
         for (_, key) in by_age {
             if self.bytes <= down_to {
@@ -84,28 +135,66 @@ impl Tiles {
     }
 }
 
+fn common_budget() -> usize {
+    let share = machine_memory().unwrap_or(0) / SHARE;
+    usize::try_from(share.max(LEAST)).unwrap_or(usize::MAX)
+}
+
+/// Memory that this process may have: the machine's, or what its control group leaves of it; `None` where the system does not
+/// say so in a file.
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let total = total.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)?;
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    Some(group.map_or(total, |limit: u64| limit.min(total)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn stays_under_its_budget_and_keeps_what_is_used() {
-        let cache = TileCache::new(1000);
+        let cache = TileCache::new(Some(1000));
         assert!(cache.admits(125) && !cache.admits(126));
         for index in 0..100 {
             cache.insert((0, index), Arc::new(Buffer::zeroed(100).unwrap()));
             assert!(cache.get((0, 0)).is_some(), "a tile in use must stay");
-            assert!(cache.tiles.lock().unwrap().bytes <= 1000);
+            assert!(cache.shelf.tiles.lock().unwrap().bytes <= 1000);
         }
         assert!(cache.get((0, 1)).is_none());
     }
 
     #[test]
     fn same_tile_twice_counts_once() {
-        let cache = TileCache::new(1000);
+        let cache = TileCache::new(Some(1000));
         for _ in 0..100 {
             cache.insert((0, 7), Arc::new(Buffer::zeroed(100).unwrap()));
         }
-        assert_eq!(cache.tiles.lock().unwrap().bytes, 100);
+        assert_eq!(cache.shelf.tiles.lock().unwrap().bytes, 100);
+    }
+
+    #[test]
+    fn files_share_a_shelf_and_take_their_tiles_along() {
+        let (first, second) = (TileCache::new(None), TileCache::new(None));
+        let tile = || Arc::new(Buffer::zeroed(1 << 20).unwrap());
+        first.insert((0, 1), tile());
+        second.insert((0, 1), tile());
+        second.insert((0, 2), tile());
+        assert!(first.get((0, 2)).is_none() && second.get((0, 2)).is_some());
+        let bytes = || first.shelf.tiles.lock().unwrap().map.keys().filter(|(owner, _)| *owner == second.owner).count();
+        assert_eq!(bytes(), 2);
+        let owner = second.owner;
+        drop(second);
+        let tiles = first.shelf.tiles.lock().unwrap();
+        assert!(tiles.map.keys().all(|(other, _)| *other != owner));
+        drop(tiles);
+        assert!(first.get((0, 1)).is_some());
+    }
+
+    #[test]
+    fn the_common_budget_follows_the_machine() {
+        assert!(common_budget() as u64 >= LEAST);
     }
 }

@@ -103,7 +103,7 @@ impl Dataset {
         limits: Limits,
         registry: Arc<Registry>,
         threads: Option<usize>,
-        tile_cache: usize,
+        tile_cache: Option<usize>,
         device: DeviceOptions,
     ) -> Self {
         Self {
@@ -132,8 +132,11 @@ impl Dataset {
         let options = OpenOptions::default()
             .with_limits(self.limits.clone())
             .with_registry(self.registry.clone())
-            .with_tile_cache(self.cache.budget())
             .with_device_options(self.device.clone());
+        let options = match self.cache.own_budget() {
+            Some(bytes) => options.with_tile_cache(bytes),
+            None => options,
+        };
         match self.threads {
             Some(threads) => options.with_threads(threads),
             None => options,

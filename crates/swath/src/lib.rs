@@ -51,7 +51,7 @@ pub use raster::{Interleave, Raster};
 pub use read::{Cancel, ReadOptions};
 pub use statistics::{BandStatistics, OnSamples, Statistics, StatisticsOptions, pieces, samples, statistics};
 pub use swath_codec::registry::{Listing, Registry};
-pub use swath_codec::{encode::LercWrap, shrink::Resampling};
+pub use swath_codec::{encode::LercWrap, memory::Buffer, shrink::Resampling};
 pub use swath_cuda::{
     Axes, Counters, DeviceBuffer, DeviceError, DeviceFacts, DeviceRows, Driver, ForeignArray, Gpu, GpuOptions,
     TileStatus,

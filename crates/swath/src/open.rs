@@ -36,9 +36,6 @@ pub struct OpenOptions {
     device: DeviceOptions,
 }
 
-/// Memory for decoded tiles unless said otherwise.
-const TILE_CACHE: usize = 256 << 20;
-
 impl OpenOptions {
     /// How much the file may ask for.
     pub fn with_limits(mut self, limits: Limits) -> Self {
@@ -58,8 +55,9 @@ impl OpenOptions {
         self
     }
 
-    /// Memory for decoded tiles that several windows share; 256 MiB unless said otherwise, 0 for none. It fills from the
-    /// second read of a handle on, with tiles that a window covers in part.
+    /// Memory of this file's own for decoded tiles that several windows share, 0 for none. Unless it is given, all files share a
+    /// twentieth of the machine's memory (256 MiB at least). It fills from the second read of a handle on, with tiles that a
+    /// window covers in part.
     pub fn with_tile_cache(mut self, bytes: usize) -> Self {
         self.tile_cache = Some(bytes);
         self
@@ -137,7 +135,7 @@ impl OpenOptions {
                 self.limits.clone(),
                 self.registry.clone().unwrap_or_default(),
                 self.threads,
-                self.tile_cache.unwrap_or(TILE_CACHE),
+                self.tile_cache,
                 self.device.clone(),
             ))
         };

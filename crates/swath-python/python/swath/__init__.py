@@ -39,7 +39,7 @@ if _swath._debug_build:
     warnings.warn("this is a debug build of swath, many times slower than a release build", SwathWarning, stacklevel=2)
 
 # Whoever works with xarray has `.swath` at once; others do not pay for importing it.
-if "xarray" in sys.modules:
+if sys.modules.get("xarray") is not None:
     from . import accessor as accessor
 
 __all__ = [

@@ -102,7 +102,8 @@ class Chips:
             return
         ahead: deque[tuple[Future[Array], list[Window]]] = deque()
         left = iter(batches)
-        pool = ThreadPoolExecutor(self._prefetch, thread_name_prefix="swath-chips")
+        # One batch after the other: each uses all threads, and finds the tiles that the one before has decoded.
+        pool = ThreadPoolExecutor(1, thread_name_prefix="swath-chips")
         try:
             for windows in left:
                 ahead.append((pool.submit(self._read, windows), windows))

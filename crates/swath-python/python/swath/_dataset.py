@@ -32,7 +32,8 @@ class Dataset(_swath.Dataset):
     threads : int, optional
         Threads a read may use; all cores unless said otherwise.
     tile_cache : int, optional
-        Bytes for decoded tiles that several windows share; 256 MiB unless said otherwise.
+        Bytes of this file's own for decoded tiles that several windows share, 0 for none; unless it is given, all files
+        share a twentieth of the machine's memory.
     max_pixels : int, optional
         Most samples (bands x rows x columns) a read may ask for.
     device : {"cpu", "cuda", "auto"}, optional

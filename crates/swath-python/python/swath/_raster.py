@@ -69,6 +69,19 @@ class Fill:
         return np.ma.filled(rows, self.value).astype(self.dtype, copy=False)
 
 
+@dataclass(frozen=True)
+class FillComplex:
+    """Gives complex samples that are no numbers a value, which the engine does for real ones only."""
+
+    value: Any
+    first: Callable[[Any], Any] | None
+
+    def __call__(self, rows: Any) -> Any:
+        rows = rows.copy() if self.first is None else self.first(rows)
+        rows[rows != rows] = self.value
+        return rows
+
+
 def of(data: Any, words: Mapping[str, Any]) -> Raster:
     """The raster that `to_geotiff` was given."""
     xarray = sys.modules.get("xarray")
@@ -153,8 +166,16 @@ def _of_array(data: Any, words: Mapping[str, Any]) -> Raster:
     if _is_masked(data):
         fill, found.nodata = _fill_value(data, nodata, stored)
         return _finished(data, axes, stored, Fill(fill, stored), found)
-    convert = Cast(stored) if stored != held.newbyteorder("=") else None
-    return _finished(data, axes, stored, convert, found)
+    convert: Callable[[Any], Any] | None = Cast(stored) if stored != held.newbyteorder("=") else None
+    return _finished(data, axes, stored, _with_fill(convert, nodata, stored, words), found)
+
+
+def _with_fill(
+    convert: Callable[[Any], Any] | None, nodata: Any, dtype: np.dtype, words: Mapping[str, Any]
+) -> Callable[[Any], Any] | None:
+    if dtype.kind != "c" or nodata is None or nodata != nodata or not words["nan_to_nodata"]:
+        return convert
+    return FillComplex(nodata, convert)
 
 
 def _is_masked(data: Any) -> bool:
@@ -220,7 +241,7 @@ def _of_dataarray(data: Any, words: Mapping[str, Any]) -> Raster:
     stored = _stored_type(dtype)
     if stored != dtype.newbyteorder("=") and convert is None:
         convert = Cast(stored)
-    raster = _finished(_samples(data), axes, stored, convert, found)
+    raster = _finished(_samples(data), axes, stored, _with_fill(convert, nodata, stored, words), found)
     if raster.lazy is None and isinstance(raster.blocks[0].samples, Unread):
         raster.step = _rows_together(data, y_name, raster.layout.row_len)
     return raster

@@ -174,7 +174,7 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         words,
         cog=cog,
         palette=bool(found.palette),
-        floats=layout.dtype.kind in "fc",
+        floats=layout.dtype.kind == "f",
         nodata=metadata["nodata"],
     )
     options["device"] = _profile.device_of(words, on_device=raster.on_device)
@@ -184,9 +184,8 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
     if buffer is not None and buffer <= 0:
         raise UsageError(f"streaming_buffer_bytes={buffer}: give a number of bytes")
     if raster.lazy is not None and raster.on_device:
-        # Chunks and the engine share the device.
+        # Half for the engine; chunks and what tasks need meanwhile share the rest.
         max_device_memory = (max_memory if max_device_memory is None else max_device_memory) // 2
-        buffer = min(buffer or max_device_memory, max_device_memory)
     options["max_memory"] = max_memory
     if max_device_memory is not None:
         options["max_device_memory"] = max_device_memory
@@ -253,7 +252,13 @@ class Job:
         layout = self.raster.layout
         get, client = _scheduler(self.raster.lazy, self.scheduler)
         streamed = self.raster.lazy is not None and client is None
-        writer, rest = self._begin(native, report, SHARES if streamed else (1.0,))
+        if client is not None and self.options["device"] == "auto":
+            # Every band has to be encoded alike, and nobody here knows which workers have a GPU.
+            self.options["device"] = "cuda" if self.raster.on_device else "cpu"
+            if not self.raster.on_device:
+                told = 'workers encode by the CPU: on a cluster, device="cuda" asks for their GPUs and "auto" does not'
+                warn_once(told, DeviceWarning, stacklevel=3)
+        writer, rest = self._begin(native, report, SHARES if streamed else (1.0,), from_bands=client is not None)
         try:
             if client is not None:
                 from . import _cluster
@@ -261,7 +266,10 @@ class Job:
                 recipe = _cluster.Recipe(self._shape, layout.dtype.name, self.metadata, self.options)
                 _cluster.write(client, self.raster.lazy, layout, recipe, writer, self.buffer)
             elif streamed:
-                _stream.stream(self.raster.lazy, layout, writer, get, self.buffer or rest)
+                budget = self.buffer or rest
+                if self.raster.on_device:
+                    budget = min(budget, self.options["max_device_memory"] // 2)
+                _stream.stream(self.raster.lazy, layout, writer, get, budget)
             else:
                 _stream.Pusher(writer, layout).push(layout.height, self.raster.blocks, self.raster.step)
             return writer.finish()
@@ -275,7 +283,7 @@ class Job:
         return layout.count, layout.height, layout.width
 
     def _begin(
-        self, native: Any, report: _progress.Report | None, shares: Sequence[float]
+        self, native: Any, report: _progress.Report | None, shares: Sequence[float], *, from_bands: bool
     ) -> tuple[_swath.Writer, int]:
         """The writer, with the first of these shares of the memory that is enough for it, and what is left."""
         total = self.options["max_memory"]
@@ -283,7 +291,9 @@ class Job:
         for share in shares:
             options = {**self.options, "max_memory": int(total * share)}
             try:
-                writer = _swath.Writer(native, self._shape, name, self.metadata, options, progress=report)
+                writer = _swath.Writer(
+                    native, self._shape, name, self.metadata, options, progress=report, from_bands=from_bands
+                )
             except LimitError:
                 if share == shares[-1]:
                     raise

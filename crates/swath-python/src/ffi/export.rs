@@ -6,13 +6,13 @@ use std::{
 };
 
 use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
-use swath::{Raster, SampleType};
+use swath::{Buffer, Raster, SampleType};
 
 /// Who the memory belongs to. Never looked at again: everybody uses the address.
 #[derive(Debug)]
 enum Owner {
     Raster(#[allow(dead_code)] Raster),
-    Words(#[allow(dead_code)] Vec<u64>),
+    Buffer(#[allow(dead_code)] Buffer),
 }
 
 /// Host memory that Python may read and write for as long as somebody keeps it.
@@ -39,15 +39,11 @@ impl HostMemory {
 
     /// `len` bytes that `fill` fills; `None` where there is no memory.
     pub fn filled<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Option<Self>, E> {
-        let mut words = Vec::new();
-        if words.try_reserve_exact(len.div_ceil(8)).is_err() {
-            return Ok(None);
-        }
-        words.resize(len.div_ceil(8), 0_u64);
-        let address = words.as_mut_ptr().cast::<u8>();
-        // SAFETY: the words are at least so many bytes long, and nobody else has them yet.
-        fill(unsafe { std::slice::from_raw_parts_mut(address, len) })?;
-        Ok(Some(Self { _owner: Owner::Words(words), address, len }))
+        let Some(mut buffer) = Buffer::zeroed(len) else { return Ok(None) };
+        let bytes = buffer.bytes_mut();
+        fill(bytes)?;
+        let address = bytes.as_mut_ptr();
+        Ok(Some(Self { _owner: Owner::Buffer(buffer), address, len }))
     }
 
     /// Where it is.
