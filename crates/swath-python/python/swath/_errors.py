@@ -137,11 +137,9 @@ def make(kind: str, message: str, reason: str, place: dict[str, Any]) -> Error:
     """The exception for an error of the engine."""
     number = place.pop("errno", None)
     chosen = _BY_NUMBER.get((kind, number), _KINDS.get(kind, Error))
-    if issubclass(chosen, OSError) and number is not None:
-        error = chosen(number, message)
+    error = chosen(number, message) if issubclass(chosen, OSError) and number is not None else chosen(message)
+    if isinstance(error, OSError):
         error.filename = place.get("file")
-    else:
-        error = chosen(message)
     error.reason = reason
     for name, value in place.items():
         setattr(error, name, value)

@@ -195,7 +195,7 @@ def control_points(gcps: Any) -> list[dict[str, Any]] | None:
     points = []
     for number, point in enumerate(gcps):
         read = point.get if isinstance(point, Mapping) else lambda name, point=point: getattr(point, name, None)
-        place = {name: read(name) for name in ("col", "row", "x", "y")}
+        place: dict[str, Any] = {name: read(name) for name in ("col", "row", "x", "y")}
         if any(value is None for value in place.values()):
             raise UsageError(f"gcps[{number}]={point!r} lacks one of col, row, x and y")
         name = read("id")

@@ -7,7 +7,19 @@ from typing_extensions import disjoint_base
 
 __version__: str
 _debug_build: bool
-__all__: list[str]
+
+__all__ = [
+    "Array",
+    "BandEncoder",
+    "Dataset",
+    "Writer",
+    "__version__",
+    "_debug_build",
+    "abandon_unfinished",
+    "add_library_folders",
+    "crs_of",
+    "describe_devices",
+]
 
 # x, y, width, height in pixels: column first.
 _Window = tuple[int, int, int, int]
@@ -23,7 +35,6 @@ class _Ranged(Protocol):
     def read_ranges(self, ranges: list[tuple[int, int]]) -> Sequence[Any]: ...
 
 @final
-@disjoint_base
 class Array:
     """Samples in host or GPU memory, without gaps. NumPy, CuPy, torch and others take it without a copy."""
 
@@ -157,7 +168,6 @@ class Dataset:
     def device_report(self) -> dict[str, Any]: ...
 
 @final
-@disjoint_base
 class Writer:
     def __new__(
         cls,
@@ -183,7 +193,6 @@ class Writer:
     def abort(self) -> None: ...
 
 @final
-@disjoint_base
 class BandEncoder:
     def __new__(
         cls, shape: tuple[int, int, int], dtype: str, metadata: dict[str, Any], options: dict[str, Any]
