@@ -299,6 +299,43 @@ def test_the_interpreter_runs_on_while_a_file_is_read(files: dict[str, Path]) ->
         assert np.array_equal(future.result(), truth(files["rgb"]))
 
 
+def test_threads_and_python_sources_do_not_wait_for_each_other(files: dict[str, Path]) -> None:
+    """A thread that asks Python for bytes holds a lock of the engine: whoever wants that lock must let Python go on."""
+    code = """
+    import sys, time, threading, numpy as np, swath
+    data = open(sys.argv[1], "rb").read()
+
+    class Slow:
+        name = "slow.tif"
+
+        def size(self):
+            return len(data)
+
+        def read_ranges(self, ranges):
+            time.sleep(0.02)
+            return [data[offset : offset + length] for offset, length in ranges]
+
+    for _ in range(3):
+        dataset = swath.Dataset(Slow())
+        calls = [dataset.metadata, dataset.read, dataset.read_mask, lambda: dataset.overviews]
+        calls += [lambda: dataset.read(overview_level=0), lambda: dataset.read_windows([(0, 0, 8, 8)] * 4)]
+        threads = [threading.Thread(target=call) for call in calls * 2]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    writer = swath._swath.Writer(None, (1, 4096, 64), "uint8", {}, {}, progress=lambda done, rows: time.sleep(0.01))
+    pushing = threading.Thread(target=lambda: writer.push(np.zeros((4096, 64), "uint8"), "yx"))
+    pushing.start()
+    writer.rows, writer.abort()
+    pushing.join()
+    print("done")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(files["rgb"])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "done", done.stderr
+
+
 def test_handles_are_pickled_by_their_source(files: dict[str, Path]) -> None:
     import fsspec
     import obstore

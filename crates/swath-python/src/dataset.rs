@@ -47,11 +47,17 @@ impl Place {
 }
 
 impl Dataset {
-    fn pixels(&self, options: &ReadOptions, windows: u64) -> Result<(u64, u64), swath::Error> {
-        let len = self.dataset.read_len(options)? as u64;
-        let size = self.dataset.read_sample(options)?.size() as u64;
-        options::check_pixels(self.max_pixels, (len / size.max(1)).saturating_mul(windows), self.dataset.name())?;
-        Ok((len, size))
+    /// Bytes and type of what a read gives, if it is not too much. Looking may take reading, and a source of Python's then needs
+    /// the interpreter: whoever waits for it must not hold that.
+    fn measure(&self, py: Python<'_>, options: &ReadOptions, windows: u64) -> PyResult<(u64, SampleType)> {
+        let measured = py.detach(|| {
+            let len = self.dataset.read_len(options)? as u64;
+            let sample = self.dataset.read_sample(options)?;
+            let samples = (len / sample.size() as u64).saturating_mul(windows);
+            options::check_pixels(self.max_pixels, samples, self.dataset.name())?;
+            Ok((len, sample))
+        });
+        measured.or_raise(py)
     }
 
     /// The caller's memory, if it has the size and type of the result.
@@ -77,6 +83,10 @@ impl Dataset {
         }
         Ok(held)
     }
+}
+
+fn has_gpu(py: Python<'_>) -> bool {
+    py.detach(|| swath::default_gpu().is_ok())
 }
 
 /// Whether a format of Python's `struct` means this type, in the machine's byte order.
@@ -229,10 +239,9 @@ impl Dataset {
         let reading = Reading { window, bands, overview, ifd, threads, max_device_memory, trust_input, cpu_decode };
         let cancel = Cancel::new();
         let options = reading.options(options::interleave(py, interleave)?, mode).with_cancel(cancel.clone());
-        let (len, _) = self.pixels(&options, 1).or_raise(py)?;
+        let (len, sample) = self.measure(py, &options, 1)?;
         let long = len >= interrupt::LONG;
         if let Some(out) = out {
-            let sample = self.dataset.read_sample(&options).or_raise(py)?;
             let mut held = self.held(&out, len, sample)?;
             interrupt::run(py, long, &cancel, || self.dataset.read_into(&options, held.bytes_mut()))?;
             return Ok(None);
@@ -243,7 +252,7 @@ impl Dataset {
         };
         match Place::of(mode, false) {
             Place::Host => host(&options),
-            Place::GpuOrHost if swath::default_gpu().is_err() => host(&options),
+            Place::GpuOrHost if !has_gpu(py) => host(&options),
             Place::Gpu | Place::GpuOrHost => {
                 let raster = interrupt::run(py, long, &cancel, || self.dataset.read_device(&options))?;
                 Array::of_device(py, raster).map(Some)
@@ -262,7 +271,7 @@ impl Dataset {
     ) -> PyResult<Array> {
         let reading = Reading { window, overview, threads, ..Reading::default() };
         let options = reading.options(swath::Interleave::Band, None);
-        self.pixels(&options, 1).or_raise(py)?;
+        self.measure(py, &options, 1)?;
         let mask = py.detach(|| self.dataset.read_mask(&options)).or_raise(py)?;
         let (height, width) = (mask.height() as usize, mask.width() as usize);
         Ok(Array::of_memory(HostMemory::new(mask), SampleType::U8, &[height, width]))
@@ -297,12 +306,11 @@ impl Dataset {
             return Err(errors::usage(py, "there are no windows to read"));
         };
         let single = options.clone().with_window(first);
-        let (len, size) = self.pixels(&single, windows.len() as u64).or_raise(py)?;
+        let (len, sample) = self.measure(py, &single, windows.len() as u64)?;
         let all = len.saturating_mul(windows.len() as u64);
-        let sample = self.dataset.read_sample(&single).or_raise(py)?;
         let long = all >= interrupt::LONG;
         let pixels = u64::from(first.width) * u64::from(first.height);
-        let count = (len / size.max(1)).checked_div(pixels).unwrap_or(0) as usize;
+        let count = (len / sample.size() as u64).checked_div(pixels).unwrap_or(0) as usize;
         let (width, height) = (first.width as usize, first.height as usize);
         let shape = match interleave {
             swath::Interleave::Band => [windows.len(), count, height, width],
@@ -315,7 +323,7 @@ impl Dataset {
             return Ok(None);
         }
         let place = Place::of(mode, false);
-        if matches!(place, Place::Gpu) || (matches!(place, Place::GpuOrHost) && swath::default_gpu().is_ok()) {
+        if matches!(place, Place::Gpu) || (matches!(place, Place::GpuOrHost) && has_gpu(py)) {
             let read = || self.dataset.read_windows_device(&options, &windows);
             let raster = interrupt::run(py, long, &cancel, read)?;
             return Array::of_windows(py, raster, first.height).map(Some);

@@ -220,7 +220,7 @@ impl Writer {
 
     /// Gives the file up: nothing of it stays.
     fn abort(&self, py: Python<'_>) {
-        let writer = self.lock().take();
-        py.detach(|| drop(writer));
+        // Whoever pushes holds the lock and may call Python meanwhile.
+        py.detach(|| drop(self.lock().take()));
     }
 }
