@@ -5,8 +5,8 @@
 #   bundle.sh --rivals DIR                             the rivals' own folder, with an install.sh (see trips.md)
 #   bundle.sh --rivals2 DIR                            the same with xrspatial, for the write benchmark
 #
-# Environment: PYTHON (with pip), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out where it is not there),
-# SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them).
+# Environment: PYTHON (with pip and maturin), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out where it is not there),
+# SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them), SWATH_WHEEL (likewise).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -39,6 +39,11 @@ rival_packages=(rasterio==1.5.2 affine==3.0.1 attrs==26.1.0 certifi==2026.10.18 
 # What xrspatial's GeoTIFF writer imports, host codecs included; without scipy it only has no cubic overviews.
 rival2_packages=(xarray-spatial==0.10.20 numba==0.68.1 llvmlite==0.50.0 xarray==2026.9.0 pandas==3.1.1)
 rival2_packages+=(python-dateutil==4.0.0 tzdata==2026.6 packaging==26.3 urllib3==2.8.0 deflate==0.9.0 zstandard==0.25.0)
+# What the Python package is tried with on the GPU machine, which has CuPy and torch but neither xarray nor dask.
+python_packages=(xarray==2026.9.0 pandas==3.1.1 python-dateutil==4.0.0 tzdata==2026.6 packaging==26.3 dask==2026.8.0)
+python_packages+=(fsspec==2026.9.0 cloudpickle==3.1.2 toolz==1.2.0 partd==1.4.2 locket==1.0.0 pyyaml==6.0.3)
+python_packages+=(distributed==2026.8.0 msgpack==1.2.4 tornado==6.6.1 sortedcontainers==2.4.0 tblib==3.2.2 zict==3.0.0)
+python_packages+=(click==8.5.1 jinja2==3.1.6 markupsafe==3.0.4 psutil==7.2.2 urllib3==2.8.0)
 # The GPU machine's Python.
 for_machine=(--python-version 3.12 --implementation cp --abi cp312 --abi abi3 --abi none)
 for_machine+=(--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64)
@@ -82,10 +87,20 @@ if missing:
 PY
 }
 
+# Wheels as a folder that PYTHONPATH may name, without their tests.
+install() { # destination, wheels...
+    local to=$1
+    shift
+    "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile \
+        --only-binary :all: "${for_machine[@]}" --target "$to" "$@"
+    find "$to" -type d -name tests -prune -exec rm -rf {} +
+}
+
 pack() { # folder, archive, members...
     local folder=$1 archive=$2
     shift 2
-    tar -C "$folder" --owner=0 --group=0 --sort=name -cf - "$@" | xz -6 -T0 >"$archive"
+    # The programs and the Python module share most of their code: a large window finds it.
+    tar -C "$folder" --owner=0 --group=0 --sort=name -cf - "$@" | xz -9 -T1 >"$archive"
 }
 
 finish() { # folder
@@ -111,14 +126,12 @@ if [ -n "$rivals" ]; then
         fetch "$target/wheels/rival2-packages" "${rival2_packages[@]}"
         wheels=$target/wheels/rival2-packages
     fi
-    "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-compile \
-        --only-binary :all: "${for_machine[@]}" --target "$work/rivals" "$wheels"/*.whl
+    install "$work/rivals" "$wheels"/*.whl
     if [ "$which" = rivals ]; then
         extract whole "$target/wheels/rival-libraries" "$work/rivals" libnvtiff.so.0 libnvcomp.so.5
         says='import rasterio; print("rasterio", rasterio.__version__, "GDAL", rasterio.__gdal_version__)'
     else
-        # Tests and symbols are a third of it.
-        find "$work/rivals" -type d -name tests -prune -exec rm -rf {} +
+        # Symbols are a third of it.
         strip "$work/rivals/llvmlite/binding/libllvmlite.so"
         says='import numba, pandas, xarray; print("numba", numba.__version__, "xarray", xarray.__version__)'
     fi
@@ -143,7 +156,12 @@ fi
 if [ -n "$build" ]; then
     [ -n "${SWATH_BIN:-}" ] || ${CARGO:-cargo} build --release -p swath-cli
     [ -n "${SWATH_GPU_BIN:-}" ] || ${CARGO:-cargo} build --release --manifest-path bench/gpu-worker/Cargo.toml
+    if [ -z "${SWATH_WHEEL:-}" ]; then
+        rm -rf "$target/wheels/swath"
+        "$python" -m maturin build --release --locked -o "$target/wheels/swath"
+    fi
 fi
+wheel=${SWATH_WHEEL:-$(ls -t "$target"/wheels/swath/*.whl | head -n 1)}
 mkdir -p "$work/bin" "$work/lib"
 cp "${SWATH_BIN:-$target/release/swath}" "$work/bin/swath"
 cp "${SWATH_GPU_BIN:-$target/release/swath-gpu}" "$work/bin/swath-gpu"
@@ -153,24 +171,30 @@ for program in "$work"/bin/*; do
 done
 fetch "$target/wheels/libraries" "${libraries[@]}"
 extract flat "$target/wheels/libraries" "$work/lib" libnvcomp.so.6 libnvjpeg2k.so.0 libnvjpeg.so.13 libcufile.so.0
+fetch "$target/wheels/python-packages" "${python_packages[@]}"
+install "$work/python" "$target"/wheels/python-packages/*.whl
+# The machine's libc may be older than the tag that maturin gives the wheel, so it is unpacked, not installed.
+"$python" -m zipfile -e "$wheel" "$work/python"
+find "$work/python" -name '*.so' -exec strip {} +
 
 rm -rf "$out"
 mkdir -p "$out"
-pack "$work" "$out/payload.tar.xz" bin lib
+pack "$work" "$out/payload.tar.xz" bin lib python
 if [ -n "$corpus" ] && [ -d "$corpus" ]; then
     ln -s "$(cd "$corpus" && pwd)" "$work/corpus"
     tar -C "$work" --owner=0 --group=0 --sort=name -chf - corpus | xz -6 -T0 >"$out/corpus.tar.xz"
 else
     echo "no corpus in the bundle" >&2
 fi
-cp "$here"/{run.sh,data.py,rivals.py,writes.py,report.py,README.md,trips.md} "$out/"
+cp "$here"/{run.sh,data.py,rivals.py,writes.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
 chmod +x "$out/run.sh"
 glibc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)
 changed=$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo ", with changes")
 {
     echo "swath: $("$work/bin/swath" --version 2>/dev/null || echo unknown), commit $(git rev-parse HEAD)$changed"
     echo "built: $(date -u +%Y-%m-%dT%H:%MZ), $(rustc --version 2>/dev/null || echo 'no rustc'), glibc $glibc"
-    echo "bundled: ${libraries[*]}"
+    echo "bundled: $(basename "$wheel") ${libraries[*]}"
+    echo "for Python: ${python_packages[*]}"
     echo "rivals meant: ${rival_packages[0]} ${rival_libraries[*]} ${rival2_packages[0]}"
 } >"$out/VERSIONS.txt"
 finish "$out"

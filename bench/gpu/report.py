@@ -3,9 +3,9 @@
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
-reads OUT/tests.json, OUT/sanitizer.json, OUT/contenders.json and OUT/writes.json as far as they are there. Exit
-status 1 if a test failed, the sanitizer found something, swath gave wrong pixels or none, or what it wrote reads back
-wrongly, depends on the batches or took more memory than allowed; slowness is reported, never failed.
+reads OUT/tests.json, OUT/sanitizer.json, OUT/contenders.json, OUT/writes.json and OUT/python.json as far as they are
+there. Exit status 1 if a test failed, the sanitizer found something, swath gave wrong pixels or none, or what it wrote
+reads back wrongly, depends on the batches or took more memory than allowed; slowness is reported, never failed.
 """
 
 from __future__ import annotations
@@ -309,6 +309,43 @@ def write_remarks(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[st
     return lines + (["", "### Errors, notices and what was not run", "", *errors] if errors else [])
 
 
+def python_tables(python: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What was checked of the Python package, with its figures, and its faults."""
+    checks = python["checks"]
+    facts = ", ".join(f"{name} {version}" for name, version in python["facts"].items() if version)
+    lines = ["", "## The Python package", "", f"{facts}.", ""]
+    body, faults = [], []
+    for each in checks:
+        said = "yes" if each["ok"] else "**no**"
+        said = f"not run: {each['left_out']}" if each.get("left_out") else said
+        body.append([each["name"], each["group"], str(each["cases"]), short(each["seconds"]), said])
+        if not each["ok"]:
+            faults.append(f"Python, {each['group']}: {each['name']}: {each['error']}")
+    lines += table(["what holds", "group", "cases", "seconds", "held"], body)
+    figures = {f"{each['group']}: {each['name']}": each["figures"] for each in checks if each.get("figures")}
+    peaks = [answer for name, found in figures.items() if name.startswith("memory") for answer in found.values()]
+    if peaks:
+        lines += ["", "### Device memory of a write of 256 MB from CuPy", ""]
+        lines += ["MB above what was taken before the write; an eager write's array is not counted in.", ""]
+        body = []
+        for answer in peaks:
+            if answer.get("error"):
+                body.append([answer["name"], f"**{answer['error'][:80].replace('|', '/')}**", "-", "-", "-"])
+                continue
+            sizes = [answer[key] for key in ("peak_bytes", "peak_from_cold", "report_peak_bytes")]
+            told = [f"{size / 1e6:.0f}" if size is not None else "-" for size in sizes]
+            body.append([answer["name"], *told, short(answer["seconds"])])
+        lines += table(["write", "peak", "with kernels loaded in it", "by swath's count", "seconds"], body)
+    speed = next((found for name, found in figures.items() if name.startswith("bench")), {})
+    for codec, rows in speed.items():
+        lines += ["", f"### {codec}, {python['size']} x {python['size']}, u16", ""]
+        lines += ["Chips of 256 x 256 a second, in batches of 256, ready on the device; whole rasters in GB/s.", ""]
+        known = {name: rates for name, rates in rows.items() if isinstance(rates, dict)}
+        body = [[name, *(f"{rates[key]:.5g}" for key in ("best", "median"))] for name, rates in known.items()]
+        lines += table(["what", "best", "median"], body)
+    return lines, faults
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dir", type=Path, required=True)
@@ -316,6 +353,7 @@ def main() -> int:
     args = parser.parse_args()
     tests, sanitizer = load(args.dir / "tests.json"), load(args.dir / "sanitizer.json")
     contenders, writes = load(args.dir / "contenders.json"), load(args.dir / "writes.json")
+    python = load(args.dir / "python.json")
     versions = args.versions.read_text().strip().splitlines() if args.versions and args.versions.exists() else []
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     faults: list[str] = []
@@ -361,10 +399,14 @@ def main() -> int:
         written, wrong = compare_writes(writes)
         faults += wrong
         lines += ["", *write_tables(written, writes), *write_remarks(written, writes)]
+    if python:
+        told, wrong = python_tables(python)
+        lines += told
+        faults += wrong
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,
         "sanitizer": sanitizer, "rows": rows, "faults": faults,
-        "writes": {**writes, "rows": written} if writes else None,
+        "writes": {**writes, "rows": written} if writes else None, "python": python,
     }  # fmt: skip
     if faults:
         lines += ["", "## Faults", "", *(f"- {fault}" for fault in faults)]

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
 #
-#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes]
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|python]
 #
 # Needs no toolchain and no network. What is missing (python3, CuPy, rivals, compute-sanitizer) is said and left out.
-# SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them.
+# SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them, and
+# SWATH_PYTHON_SECONDS for the Python package, which comes last.
 # Rasters are made in $SWATH_BENCH_DIR (default /dev/shm/swath-bench) and removed at the end unless SWATH_BENCH_KEEP=1;
 # those that are there already (their manifest.json is) are used and kept. SWATH_BENCH_SIZE is another width and height.
 # Exit status 1 if a test failed, the sanitizer found something, or swath read or wrote a raster wrongly.
@@ -21,19 +22,23 @@ while [ $# -gt 0 ]; do
         --quick) quick=(--quick) ;;
         --rivals) rivals=$2; shift ;;
         --only) only=$2; shift ;;
-        *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
-case $only in '' | tests | bench | writes) ;; *) echo "--only takes tests, bench or writes" >&2; exit 2 ;; esac
+case $only in
+    '' | tests | bench | writes | python) ;;
+    *) echo "--only takes tests, bench, writes or python" >&2; exit 2 ;;
+esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
 whole=${SWATH_RUN_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 540)}
 limits=("$whole" $((whole * 3 / 10)) $((whole / 12)) $((whole / 3)))
 writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)}
+pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 120 || echo 240)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-rm -f "$out"/{tests,sanitizer,contenders,writes,results}.json "$out/results.md" "$out/cogs.tar"
+rm -f "$out"/{tests,sanitizer,contenders,writes,python,results}.json "$out/results.md" "$out/cogs.tar"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
 [ -n "$python" ] || echo "no python3: the tests run, but there is no benchmark and no report" >&2
@@ -82,6 +87,28 @@ fi
 
 # ---------------------------------------------------------------------------------------------------------------- tests
 
+found=()
+sanitize() { # tool, name of the log, seconds, command...
+    local tool=$1 log=$out/$2.log seconds=$3 sanitizer began status said bad
+    shift 3
+    sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+    [ -x "$sanitizer" ] || { say "no compute-sanitizer: left out"; return; }
+    began=$(date +%s)
+    timeout -k 5 "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 86 "$@" >"$log" 2>&1
+    status=$?
+    said=$(grep -E '(ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1 | sed 's/^=* *//')
+    bad=true
+    case $status in
+        0) bad=false ;;
+        124 | 137) bad=false said="not finished in $seconds s" ;;
+        *) said="${said:-no summary}, exit status $status" ;;
+    esac
+    tool=$(basename "$log" .log)
+    say "compute-sanitizer $tool: $said"
+    found+=("{\"tool\": \"$tool\", \"said\": \"${said//\"/}\", \"found\": $bad, \"seconds\": $(($(date +%s) - began))}")
+    (IFS=,; echo "[${found[*]}]") >"$out/sanitizer.json"
+}
+
 tests_status=0
 if [ "${only:-tests}" = tests ]; then
     say "tests"
@@ -104,29 +131,9 @@ except (OSError, ValueError):
 tests["exit"] = status
 (out / "tests.json").write_text(json.dumps(tests, indent=1) + "\n")
 PY
-    sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-    found=()
     for tool in memcheck synccheck; do
-        if [ ! -x "$sanitizer" ]; then
-            say "no compute-sanitizer: left out"
-            break
-        fi
-        began=$(date +%s)
-        timeout -k 5 "${limits[2]}" "$sanitizer" --tool "$tool" --error-exitcode 86 \
-            "$bin/swath-gpu" test --small --json "$out/$tool.json" >"$out/$tool.log" 2>&1
-        status=$?
-        said=$(grep -E '(ERROR|RACECHECK) SUMMARY' "$out/$tool.log" | tail -n 1 | sed 's/^=* *//')
-        bad=true
-        case $status in
-            0) bad=false ;;
-            124 | 137) bad=false said="not finished in ${limits[2]} s" ;;
-            *) said="${said:-no summary}, exit status $status" ;;
-        esac
-        say "compute-sanitizer $tool: $said"
-        took=$(($(date +%s) - began))
-        found+=("{\"tool\": \"$tool\", \"said\": \"${said//\"/}\", \"found\": $bad, \"seconds\": $took}")
+        sanitize "$tool" "$tool" "${limits[2]}" "$bin/swath-gpu" test --small --json "$out/$tool.json"
     done
-    (IFS=,; echo "[${found[*]-}]") >"$out/sanitizer.json"
 fi
 
 # ------------------------------------------------------------------------------------------------------------ benchmark
@@ -160,8 +167,24 @@ if [ "${only:-writes}" = writes ] && [ -n "$python" ]; then
     umount "$bench_dir-writes/huge" 2>/dev/null
     say "writing: exit status $writes_status"
 fi
+
+# --------------------------------------------------------------------------------------------------------- the package
+
+python_status=0
+if [ "${only:-python}" = python ] && [ -n "$python" ]; then
+    say "the Python package"
+    # Its own xarray and dask go before the machine's, the rivals behind them.
+    export PYTHONPATH=$unpacked/python${PYTHONPATH:+:$PYTHONPATH}
+    package=("$python" "$here/python_gpu.py" check --dir "$bench_dir-python" --lib "$lib" ${rivals:+--rivals "$rivals"})
+    timeout -k 10 "$pythoning" "${package[@]}" --out "$out/python.json" ${quick[@]+--size 8192} \
+        --deadline $(($(date +%s) + pythoning * 2 / 3)) 2>&1 | tee "$out/python.log"
+    python_status=${PIPESTATUS[0]}
+    say "the Python package: exit status $python_status"
+    sanitize memcheck memcheck-python $((pythoning / 3)) "${package[@]}" --small --out "$out/python-small.json"
+    rm -rf "$bench_dir-python"
+fi
 [ -n "$python" ] || exit "$tests_status"
 "$python" "$here/report.py" --dir "$out" --versions "$here/VERSIONS.txt"
 report_status=$?
 say "results in $out"
-[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] || exit 1
+[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] && [ $python_status -eq 0 ] || exit 1

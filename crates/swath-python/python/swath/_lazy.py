@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
 # GDAL takes a float for nodata when it is this near to it, relative to both; for 64-bit floats too.
 _NEAR_NODATA = 2 * np.finfo("float32").eps
+
+# Bytes of samples that are converted at a time, at least a row of blocks, and threads that do so at once.
+_PIECE = 8 << 20
+_WORKERS = 8
 
 NO_CUPY = (
     "arrays on the GPU come as CuPy arrays, and CuPy cannot be imported: "
@@ -172,13 +178,55 @@ class Reader:
         at = list(range(len(self.bands))) if at is None else at
         x, y, width, height = window or (0, 0, self.window[2], self.window[3])
         place = (self.window[0] + x, self.window[1] + y, width, height)
-        samples = self._samples([self.bands[i] for i in at], place)
         if self.nodata is None and self.scales is None:
-            return samples.astype(self.dtype, copy=False)
+            return self._samples([self.bands[i] for i in at], place).astype(self.dtype, copy=False)
+        samples = np.dtype(self.opened().dtype)
         # NaN needs a float; where the caller asked for a wider one, scaling gains from it.
-        work = promoted(samples.dtype)
+        work = promoted(samples)
         work = self.dtype if self.dtype.kind == work.kind and self.dtype.itemsize > work.itemsize else work
-        values = samples.astype(work, copy=False)
+        if self.on_device or samples == work:
+            found = self._samples([self.bands[i] for i in at], place)
+            values = found.astype(work, copy=False)
+            self._apply(values, found, at, place)
+        else:
+            values = self._converted(at, place, work)
+        return values.astype(self.dtype, copy=False)
+
+    def _converted(self, at: list[int], place: tuple[int, int, int, int], work: np.dtype) -> np.ndarray:
+        """Samples as another type: rows of blocks at a time, so that they are never there twice as a whole."""
+        handle = self.opened()
+        x, y, width, height = place
+        values = np.empty((len(at), height, width), work)
+        block = handle.block_shape[0] if self.overview is None else handle.block_shape_of(self.overview)[0]
+        row_len = len(at) * width * np.dtype(handle.dtype).itemsize
+        step = block * max(1, _PIECE // max(1, row_len * block))
+        # Cut where blocks end, so that none is decoded twice.
+        cuts = [y, *range((y // block + 1) * block, y + height, step), y + height]
+        pieces = [(top, bottom) for top, bottom in zip(cuts, cuts[1:]) if top < bottom]
+        cores = self.threads or os.cpu_count() or 1
+        workers = min(cores, len(pieces), _WORKERS)
+        bands = [self.bands[i] for i in at]
+
+        def convert(piece: tuple[int, int]) -> None:
+            top, bottom = piece
+            part = (x, top, width, bottom - top)
+            threads = self.threads if workers == 1 else max(1, cores // workers)
+            samples = np.asarray(handle.read_window(part, bands, self.overview, threads=threads))
+            rows = values[:, top - y : bottom - y]
+            np.copyto(rows, samples, casting="unsafe")
+            self._apply(rows, samples, at, part)
+
+        if workers == 1:
+            for piece in pieces:
+                convert(piece)
+        else:
+            with ThreadPoolExecutor(workers, thread_name_prefix="swath-convert") as pool:
+                for _ in pool.map(convert, pieces):
+                    pass
+        return values
+
+    def _apply(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:
+        """Masks, scales and offsets, in place."""
         if self.nodata is not None and self.by_mask is not None:
             self._blank(values, samples, at, place)
         if self.scales is not None and self.offsets is not None:
@@ -187,7 +235,6 @@ class Reader:
                     values[i] *= self.scales[band]
                 if self.offsets[band] != 0.0:
                     values[i] += self.offsets[band]
-        return values.astype(self.dtype, copy=False)
 
     def _blank(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:
         assert self.nodata is not None and self.by_mask is not None
