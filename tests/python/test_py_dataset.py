@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import io
 import json
 import os
@@ -184,7 +185,7 @@ def test_out_is_filled_and_handed_back(files: dict[str, Path]) -> None:
     fixed.flags.writeable = False
     with pytest.raises(BufferError, match="read-only"):
         dataset.read_windows(windows, out=fixed)
-    with pytest.raises(sw.UsageError, match="type"):
+    with pytest.raises(sw.UsageError, match="do not hold"):
         dataset.read_windows(windows, out=np.zeros((5, 3, 16, 16), "int16"))
 
 
@@ -334,6 +335,126 @@ def test_threads_and_python_sources_do_not_wait_for_each_other(files: dict[str, 
     command = [sys.executable, "-c", textwrap.dedent(code), str(files["rgb"])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "done", done.stderr
+
+
+def test_memory_of_others_is_not_kept(files: dict[str, Path]) -> None:
+    data = files["rgb"].read_bytes()
+    expected = truth(files["rgb"])
+    altered = bytearray(data)
+    assert np.array_equal(sw.read(altered), expected)
+    altered[2000:] = bytes(len(altered) - 2000)
+    assert np.array_equal(sw.read(data), expected), "another buffer's handle was used"
+    file = io.BytesIO(data)
+    sw.info(file)
+    gc.collect()
+    file.write(b"it may be written to again")
+    file.close()
+    assert np.array_equal(sw.read(io.BytesIO(data)), expected)
+
+
+def test_memory_of_another_shape_is_refused(files: dict[str, Path]) -> None:
+    dataset = sw.Dataset(files["rgb"])
+    for shape in ((420, 300, 3), (3, 420, 300), (3 * 300, 420), (1, 3, 300, 420)):
+        with pytest.raises(sw.UsageError, match="shape"):
+            dataset.read(out=np.zeros(shape, "uint16"))
+    with pytest.raises(sw.UsageError, match="shape"):
+        dataset.read(1, out=np.zeros((420, 300), "uint16"))
+    windows = [sw.Window(0, 0, 16, 16)] * 4
+    with pytest.raises(sw.UsageError, match="shape"):
+        dataset.read_windows(windows, [1], out=np.zeros((1, 32, 32), "uint16"))
+    flat, gapped = np.zeros((4, 16, 16), "uint16"), np.zeros((4, 16, 32), "uint32")
+    dataset.read_windows(windows, [1], out=flat)
+    dataset.read_windows(windows, [1], out=gapped[..., ::2])
+    assert np.array_equal(flat, gapped[..., ::2]) and np.array_equal(flat[0], truth(files["rgb"])[0, :16, :16])
+    level = np.zeros((3, *dataset.overviews[0][::-1]), "uint16")
+    assert np.array_equal(dataset.read(overview_level=0, out=level), dataset.read(overview_level=0))
+
+
+def test_names_that_are_no_text_are_names_all_the_same(folder: Path) -> None:
+    path = os.fsencode(folder) + b"/\xff.tif"
+    sw.to_geotiff(np.full((4, 4), 7, "uint8"), os.fsdecode(path))
+    assert os.listdir(os.fsencode(folder)) == [b"\xff.tif"]  # noqa: PTH208
+    assert np.asarray(sw.Dataset(os.fsdecode(path)).read()).max() == 7
+
+
+def test_an_interrupt_in_a_source_stays_one(files: dict[str, Path]) -> None:
+    data = files["rgb"].read_bytes()
+
+    class Source:
+        name = "interrupted.tif"
+        raised: type[BaseException] = KeyboardInterrupt
+
+        def size(self) -> int:
+            return len(data)
+
+        def read_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:  # noqa: ARG002
+            raise self.raised("now")
+
+    with pytest.raises(KeyboardInterrupt):
+        sw.Dataset(Source())
+    Source.raised = TimeoutError
+    with pytest.raises(sw.SourceError, match="now") as caught:
+        sw.Dataset(Source())
+    assert isinstance(caught.value.__cause__, TimeoutError)
+
+
+def test_a_stream_that_boasts_or_fails_is_an_error() -> None:
+    rows = np.random.default_rng(0).integers(0, 65535, (900, 900), "uint16")
+
+    class Boasting:
+        def write(self, piece: bytes) -> int:
+            return 2 * len(piece)
+
+    class Failing:
+        calls = 0
+
+        def write(self, piece: bytes) -> int:  # noqa: ARG002
+            self.calls += 1
+            raise OSError(28, "no room")
+
+    with pytest.raises(sw.WriteError, match="says that it took"):
+        sw.to_geotiff(rows, Boasting())
+    failing = Failing()
+    with pytest.raises(sw.WriteError, match="no room"):
+        sw.to_geotiff(rows, failing)
+    assert failing.calls == 1
+
+
+def test_a_forked_process_leaves_the_file_of_its_parent(folder: Path) -> None:
+    code = """
+    import os, sys, numpy as np, swath
+    writer = swath._swath.Writer(sys.argv[1], (1, 64, 64), "uint8", {}, {})
+    child = os.fork()
+    if child == 0:
+        del writer
+        swath._swath.abandon_unfinished()
+        os._exit(0)
+    os.waitpid(child, 0)
+    writer.push(np.full((64, 64), 3, "uint8"), "yx")
+    writer.finish()
+    """
+    path = folder / "forked.tif"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.asarray(sw.read(path)).min() == 3
+
+
+def test_bytes_of_an_array_are_hashed_as_numpy_hashes_them(files: dict[str, Path]) -> None:
+    array = sw.read(files["rgb"])
+    assert hashlib.sha256(array).digest() == hashlib.sha256(np.asarray(array)).digest()
+    with pytest.raises(sw.UsageError, match="no band -1"):
+        sw.read(files["rgb"], -1)
+    changed = sw.Dataset(files["rgb"]).metadata()
+    changed["crs"] = None
+    assert sw.Dataset(files["rgb"]).metadata()["crs"]["epsg"] == 32633
+
+    def stop(done: int, of: int) -> None:
+        raise ZeroDivisionError(f"{done} of {of}")
+
+    with pytest.raises(ZeroDivisionError):
+        sw.stats(files["rgb"], progress=stop)
 
 
 def test_handles_are_pickled_by_their_source(files: dict[str, Path]) -> None:

@@ -122,17 +122,17 @@ impl Array {
         let dtype = self.dtype()?;
         let shape: Vec<i64> = self.shape.iter().map(|len| *len as i64).collect();
         let size = self.sample.size() as i64;
+        let strides: Vec<i64> = self.strides.iter().map(|step| *step as i64 / size).collect();
         Ok(match &self.samples {
             Samples::Host(memory) => {
                 let (owner, address) = (Box::new(memory.clone()), memory.address());
                 if versioned {
-                    Tensor::New(dlpack::export_host_versioned(owner, address, &shape, dtype))
+                    Tensor::New(dlpack::export_host_versioned(owner, address, &shape, &strides, dtype))
                 } else {
-                    Tensor::Old(dlpack::export_host(owner, address, &shape, dtype))
+                    Tensor::Old(dlpack::export_host(owner, address, &shape, &strides, dtype))
                 }
             }
             Samples::Device(raster) => {
-                let strides: Vec<i64> = self.strides.iter().map(|step| *step as i64 / size).collect();
                 let ordinal = raster.gpu().facts().ordinal;
                 let buffer = raster.buffer();
                 if versioned {

@@ -1,9 +1,6 @@
 //! An open file.
 
-use std::{
-    path::Path,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::{buffer::PyUntypedBuffer, prelude::*, types::PyDict};
 use swath::{Cancel, Check, Mode, ReadOptions, SampleType, StatisticsOptions, Window};
@@ -23,7 +20,6 @@ use crate::{
 pub struct Dataset {
     dataset: swath::Dataset,
     max_pixels: Option<u64>,
-    metadata: OnceLock<Py<PyDict>>,
 }
 
 /// Where samples are to be.
@@ -121,10 +117,10 @@ impl Dataset {
         let options = opening.options(mode);
         let opened = source::open(source)?;
         let dataset = py.detach(|| match opened {
-            Opened::Path(path) => options.open(Path::new(&path)),
+            Opened::Path(path) => options.open(path),
             Opened::Source(source) => options.open_source(source),
         });
-        Ok(Self { dataset: dataset.or_raise(py)?, max_pixels, metadata: OnceLock::new() })
+        Ok(Self { dataset: dataset.or_raise(py)?, max_pixels })
     }
 
     /// Name for messages.
@@ -195,12 +191,8 @@ impl Dataset {
     }
 
     /// Everything the file says about its pixels.
-    fn metadata(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
-        if let Some(found) = self.metadata.get() {
-            return Ok(found.clone_ref(py));
-        }
-        let made = metadata::to_dict(py, &self.dataset)?.unbind();
-        Ok(self.metadata.get_or_init(|| made).clone_ref(py))
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        metadata::to_dict(py, &self.dataset)
     }
 
     /// The pixels (x, y, width, height) that a rectangle of coordinates touches.
@@ -367,17 +359,23 @@ impl Dataset {
         if let Some(threads) = threads {
             options = options.with_threads(threads);
         }
+        let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
         if let Some(progress) = progress {
+            let (raised, cancel) = (raised.clone(), cancel.clone());
             options = options.with_progress(Arc::new(move |done, all| {
                 Python::attach(|py| {
                     if let Err(error) = progress.call1(py, (done, all)) {
-                        error.write_unraisable(py, None);
+                        raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        cancel.cancel();
                     }
                 });
             }));
         }
-        let found = interrupt::run(py, true, &cancel, || swath::statistics(&self.dataset, &options))?;
-        Ok(found.document().to_string())
+        let found = interrupt::run(py, true, &cancel, || swath::statistics(&self.dataset, &options));
+        match raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error),
+            None => found.map(|found| found.document().to_string()),
+        }
     }
 
     /// Whether the file is a sound COG, as JSON.

@@ -1,7 +1,9 @@
 //! Errors of the engine as the exceptions that `swath._errors` defines.
 
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{exceptions::PyException, prelude::*, types::PyDict};
 use swath::{Error, ErrorKind};
+
+use crate::source;
 
 /// The word by which `swath._errors.make` knows the kind, and the operating system's own number where there is one.
 fn kind(error: &Error) -> (&'static str, Option<i32>) {
@@ -38,8 +40,31 @@ fn make(py: Python<'_>, kind: &str, message: &str, reason: &str, fill: impl Fn(&
     build().unwrap_or_else(|error| error)
 }
 
+/// The exception of Python's that a source or a stream of the caller's raised, where that is behind the error.
+fn raised(error: &Error) -> Option<&PyErr> {
+    let error = match error.kind() {
+        ErrorKind::Source(source) => source.io_error()?,
+        ErrorKind::Sink(sink) => sink.io_error(),
+        _ => return None,
+    };
+    source::carried(error)
+}
+
 /// The engine's error as an exception.
 pub fn of(py: Python<'_>, error: &Error) -> PyErr {
+    let cause = raised(error).map(|cause| cause.clone_ref(py));
+    // An interrupt, or the end of the program, is no failure of a file.
+    if let Some(cause) = cause.as_ref().filter(|cause| !cause.is_instance_of::<PyException>(py)) {
+        return cause.clone_ref(py);
+    }
+    let made = told(py, error);
+    if cause.is_some() {
+        made.set_cause(py, cause);
+    }
+    made
+}
+
+fn told(py: Python<'_>, error: &Error) -> PyErr {
     let (kind, errno) = kind(error);
     make(py, kind, &error.to_string(), &error.kind().to_string(), |dict| {
         let place = error.place();

@@ -1,6 +1,9 @@
 //! Where a file that is written goes: a path, memory, or an object of Python's with `write`.
 
-use std::io::{self, BufWriter, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use pyo3::{
     prelude::*,
@@ -13,7 +16,7 @@ use crate::source::io_error;
 /// The target of a write.
 pub enum Target {
     /// A file of this machine.
-    Path(String),
+    Path(PathBuf),
     /// Bytes that are handed back.
     Memory,
     /// An object with `write`.
@@ -26,9 +29,9 @@ impl Target {
         if target.is_none() {
             return Self::Memory;
         }
-        match target.cast::<PyString>() {
-            Ok(path) => Self::Path(path.to_string()),
-            Err(_) => Self::Stream(target.clone().unbind()),
+        match target.extract() {
+            Ok(path) if target.is_instance_of::<PyString>() => Self::Path(path),
+            _ => Self::Stream(target.clone().unbind()),
         }
     }
 
@@ -49,18 +52,12 @@ impl Target {
                 let (sink, memory) = MemorySink::new("<memory>");
                 (Box::new(sink), Some(memory))
             }
-            Self::Stream(object) => {
-                let stream = BufWriter::with_capacity(PIECE, Stream { object });
-                (Box::new(StreamSink::new("<stream>", stream)?), None)
-            }
+            Self::Stream(object) => (Box::new(StreamSink::new("<stream>", Stream { object })?), None),
         };
         let begin = if from_bands { Writer::to_sink_from_bands } else { Writer::to_sink };
         Ok((begin(sink, shape, metadata, options)?, memory))
     }
 }
-
-/// Bytes that a Python object is handed at a time.
-const PIECE: usize = 4 << 20;
 
 /// A Python object that takes bytes in order.
 struct Stream {
@@ -75,7 +72,13 @@ impl Write for Stream {
             // Raw files may take less than they are given; others say nothing.
             Ok(if written.is_none() { bytes.len() } else { written.extract()? })
         });
-        written.map_err(io_error)
+        match written.map_err(io_error)? {
+            count if count > bytes.len() => {
+                let detail = format!("write() says that it took {count} bytes where it was given {}", bytes.len());
+                Err(io::Error::other(detail))
+            }
+            count => Ok(count),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

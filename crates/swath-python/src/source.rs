@@ -1,6 +1,6 @@
 //! Bytes that Python has or reads: buffers, and objects that are asked for ranges.
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use pyo3::{
     buffer::PyUntypedBuffer,
@@ -14,15 +14,15 @@ use crate::ffi::buffer::Held;
 /// Where a dataset's bytes are.
 pub enum Opened {
     /// A file of this machine.
-    Path(String),
+    Path(PathBuf),
     /// Anything else.
     Source(Arc<dyn Source>),
 }
 
 /// What `_source.py` hands over: a path, something with the buffer protocol, or an object with `read_ranges`.
 pub fn open(source: &Bound<'_, PyAny>) -> PyResult<Opened> {
-    if let Ok(path) = source.cast::<PyString>() {
-        return Ok(Opened::Path(path.to_string()));
+    if source.is_instance_of::<PyString>() {
+        return Ok(Opened::Path(source.extract()?));
     }
     if source.hasattr("read_ranges")? {
         return Ok(Opened::Source(Arc::new(Ranged::new(source)?)));
@@ -117,14 +117,14 @@ impl Source for Ranged {
     }
 }
 
-/// An exception as an error of input and output that keeps its words.
+/// An exception as an error of input and output, which carries it along.
 pub fn io_error(error: PyErr) -> io::Error {
-    Python::attach(|py| {
-        let errno = error.value(py).getattr("errno").ok().and_then(|errno| errno.extract::<i32>().ok());
-        let text = error.to_string();
-        match errno {
-            Some(number) => io::Error::new(io::Error::from_raw_os_error(number).kind(), text),
-            None => io::Error::other(text),
-        }
-    })
+    let errno = Python::attach(|py| error.value(py).getattr("errno").ok()?.extract::<i32>().ok());
+    let kind = errno.map_or(io::ErrorKind::Other, |number| io::Error::from_raw_os_error(number).kind());
+    io::Error::new(kind, error)
+}
+
+/// The exception that an error of input and output carries.
+pub fn carried(error: &io::Error) -> Option<&PyErr> {
+    error.get_ref()?.downcast_ref::<PyErr>()
 }

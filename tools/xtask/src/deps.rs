@@ -77,7 +77,6 @@ mod tests {
             ("swath-codec", &["swath-tiff"]),
             ("swath", &["swath-io", "swath-codec"]),
             ("swath-cli", &["swath"]),
-            ("swath-python", &["swath"]),
         ]);
         assert!(check(&graph).is_ok_and(|summary| summary.contains("4 arrows")));
     }

@@ -192,9 +192,15 @@ pub fn export_strided_versioned(
     versioned(Box::new(buffer.clone()), Lent { strides: Some(strides), ..lent })
 }
 
-/// Samples in host memory at `address`, in C order, as a tensor that keeps `owner` alive.
-pub fn export_host(owner: Box<dyn Any + Send>, address: u64, shape: &[i64], dtype: DataType) -> *mut ManagedTensor {
-    managed(owner, on_host(address, shape, dtype))
+/// Samples in host memory at `address`, so many samples apart along each axis, as a tensor that keeps `owner` alive.
+pub fn export_host(
+    owner: Box<dyn Any + Send>,
+    address: u64,
+    shape: &[i64],
+    strides: &[i64],
+    dtype: DataType,
+) -> *mut ManagedTensor {
+    managed(owner, on_host(address, shape, strides, dtype))
 }
 
 /// As [`export_host`], for receivers that speak DLPack 1.0.
@@ -202,13 +208,14 @@ pub fn export_host_versioned(
     owner: Box<dyn Any + Send>,
     address: u64,
     shape: &[i64],
+    strides: &[i64],
     dtype: DataType,
 ) -> *mut VersionedTensor {
-    versioned(owner, on_host(address, shape, dtype))
+    versioned(owner, on_host(address, shape, strides, dtype))
 }
 
-fn on_host(data: u64, shape: &[i64], dtype: DataType) -> Lent<'_> {
-    Lent { data, device: Device { kind: CPU, ordinal: 0 }, dtype, shape, strides: None }
+fn on_host<'a>(data: u64, shape: &'a [i64], strides: &'a [i64], dtype: DataType) -> Lent<'a> {
+    Lent { data, device: Device { kind: CPU, ordinal: 0 }, dtype, shape, strides: Some(strides) }
 }
 
 unsafe extern "C" fn delete(managed: *mut ManagedTensor) {

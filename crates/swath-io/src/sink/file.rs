@@ -30,6 +30,8 @@ pub struct FileSink {
     target: PathBuf,
     /// The sibling; `None` once it has become the target.
     part: Option<PathBuf>,
+    /// The process that began it: one that was forked from it has a copy of everything, and must not remove the file.
+    process: u32,
     /// For a file in memory.
     mapped: Option<Mapped>,
 }
@@ -64,9 +66,10 @@ impl FileSink {
         remove_leftovers(&folder, &mark);
         let (file, part) = create_part(&folder, &mark)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
-        alive().push(part.clone());
+        let process = std::process::id();
+        alive().push((process, part.clone()));
         let mapped = Mapped::of(&file);
-        let sink = Self { file, name, target, part: Some(part), mapped };
+        let sink = Self { file, name, target, part: Some(part), process, mapped };
         if let (Some(metadata), Some(part)) = (existing, &sink.part) {
             // Who may read a file does not change because it was written again; a file system without modes may refuse.
             let _ = fs::set_permissions(part, metadata.permissions());
@@ -84,7 +87,8 @@ impl FileSink {
         let unnamed = cfg!(unix) && fs::remove_file(&part).is_ok();
         let name = part.display().to_string();
         let mapped = Mapped::of(&file);
-        Ok(Self { file, name, target: part.clone(), part: (!unnamed).then_some(part), mapped })
+        let (part, target) = ((!unnamed).then(|| part.clone()), part);
+        Ok(Self { file, name, target, part, process: std::process::id(), mapped })
     }
 
     /// Copies its first `size` bytes to a stream.
@@ -92,9 +96,17 @@ impl FileSink {
         self.file.set_len(size)?;
         let mut file = &self.file;
         file.rewind()?;
-        let copied = io::copy(&mut file.take(size), stream)?;
-        stream.flush()?;
-        if copied == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        // In long pieces, for streams to which every call is dear; and no piece is offered again to one that failed.
+        let mut piece = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
+        let mut left = size;
+        while left > 0 {
+            let len = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let piece = piece.get_mut(..len).unwrap_or_default();
+            file.read_exact(piece)?;
+            stream.write_all(piece)?;
+            left -= len as u64;
+        }
+        stream.flush()
     }
 
     /// Moves what follows `gaps` down, by copying it.
@@ -160,16 +172,18 @@ fn waves(piece: &Range<u64>, distance: u64) -> impl Iterator<Item = Range<u64>> 
 }
 
 /// Parts that are being written by this process.
-static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static ALIVE: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
 
-fn alive() -> MutexGuard<'static, Vec<PathBuf>> {
+fn alive() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes what this process has begun and not finished, for one that ends in the middle of it and drops nothing.
 pub fn abandon_unfinished() {
-    for part in alive().drain(..) {
-        let _ = fs::remove_file(part);
+    for (process, part) in alive().drain(..) {
+        if process == std::process::id() {
+            let _ = fs::remove_file(part);
+        }
     }
 }
 
@@ -312,7 +326,7 @@ impl Sink for FileSink {
         self.file.sync_all().map_err(fail("cannot bring the file to the disk"))?;
         let Some(part) = &self.part else { return Ok(()) };
         fs::rename(part, &self.target).map_err(fail("cannot give the file its name"))?;
-        alive().retain(|known| known != part);
+        alive().retain(|(_, known)| known != part);
         self.part = None;
         // The new name is on the disk once its folder is; some file systems know no such thing.
         #[cfg(unix)]
@@ -327,9 +341,11 @@ impl Sink for FileSink {
 
 impl Drop for FileSink {
     fn drop(&mut self) {
-        if let Some(part) = &self.part {
+        if let Some(part) = &self.part
+            && self.process == std::process::id()
+        {
             let _ = fs::remove_file(part);
-            alive().retain(|known| known != part);
+            alive().retain(|(_, known)| known != part);
         }
     }
 }

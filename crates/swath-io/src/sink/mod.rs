@@ -35,6 +35,13 @@ impl SinkError {
         }
     }
 
+    /// The I/O error behind this one.
+    pub fn io_error(&self) -> &io::Error {
+        match self {
+            Self::Io { source, .. } => source,
+        }
+    }
+
     /// The operating system's number for it, where it has one.
     pub fn os_error(&self) -> Option<i32> {
         match self {

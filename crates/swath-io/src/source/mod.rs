@@ -38,6 +38,14 @@ impl SourceError {
         }
     }
 
+    /// The I/O error behind this one.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::BeyondEnd { .. } => None,
+        }
+    }
+
     /// The operating system's number for it, where it has one.
     pub fn os_error(&self) -> Option<i32> {
         match self {

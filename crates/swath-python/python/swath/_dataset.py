@@ -145,6 +145,9 @@ class Dataset(_swath.Dataset):
         """
         single = isinstance(bands, (int, np.integer))
         chosen = [int(bands)] if single else None if bands is None else [int(band) for band in bands]  # type: ignore
+        wrong = next((band for band in chosen or () if not band >= 1), None)
+        if wrong is not None:
+            raise UsageError(f"{self.name}: there is no band {wrong}; the image has bands 1 to {self.count}")
         place = _device.word(device)
         options: dict[str, Any] = {
             "ifd": ifd,
@@ -178,26 +181,22 @@ class Dataset(_swath.Dataset):
             if options["device"] is None:
                 options["device"] = "cuda"
             array = self.read_window(pixels, bands, overview, **options)
-            copy_to_gpu(array, out)
+            copy_to_gpu(array, out, 0 if options["interleave"] == "band" else 2)
             return out
         view = host_view(out)
         direct = view.flags.c_contiguous and view.flags.writeable and view.dtype == np.dtype(self.dtype)
-        if direct and overview is None and options["ifd"] is None:
-            _, _, width, height = pixels or (0, 0, self.width, self.height)
+        if direct and options["ifd"] is None:
+            width, height = self._size(overview) if pixels is None else pixels[2:]
             count = len(bands) if bands is not None else self.count
             shape = (count, height, width) if options["interleave"] == "band" else (height, width, count)
-            if view.shape == shape or (count == 1 and view.shape == (height, width)):
-                self.read_window(pixels, bands, overview, out=view, **options)
-                return out
+            check_shape(view.shape, shape, 0 if options["interleave"] == "band" else 2)
+            self.read_window(pixels, bands, overview, out=view, **options)
+            return out
         options["device"] = options["device"] if options["device"] != "cuda" else None
         found = np.asarray(self.read_window(pixels, bands, overview, **options))
-        if found.shape != view.shape and found.size == view.size and 1 in found.shape:
-            found = found.reshape(view.shape) if view.ndim == 2 else found
-        if found.shape != view.shape:
-            raise UsageError(f"out has the shape {view.shape}, the result {found.shape}")
-        if not np.can_cast(found.dtype, view.dtype, "safe"):
-            raise UsageError(f"out has samples of {view.dtype}, which do not hold the file's {found.dtype}")
-        np.copyto(view, found)
+        check_shape(view.shape, found.shape, 0 if options["interleave"] == "band" else 2)
+        found = found.reshape(view.shape)
+        put(found, view)
         return out
 
     def read_windows(
@@ -240,7 +239,17 @@ class Dataset(_swath.Dataset):
             "cpu_decode": cpu_decode,
         }
         if out is not None and not _device.is_on_gpu(out):
-            self.read_batch(pixels, chosen, overview_level, out=host_view(out), **options)
+            view = host_view(out)
+            rows, columns = (pixels[0][3], pixels[0][2]) if pixels else (0, 0)
+            count = len(chosen) if chosen is not None else self.count
+            shape = (rows, columns)
+            shape = (count, *shape) if interleave == "band" else (*shape, count)
+            check_shape(view.shape, (len(pixels), *shape), 1 if interleave == "band" else 3)
+            if view.flags.c_contiguous and view.dtype == np.dtype(self.dtype):
+                self.read_batch(pixels, chosen, overview_level, out=view, **options)
+            else:
+                found = np.asarray(self.read_batch(pixels, chosen, overview_level, **options))
+                put(found.reshape(view.shape), view)
             return out
         if out is not None:
             options["device"] = options["device"] or "cuda"
@@ -249,7 +258,7 @@ class Dataset(_swath.Dataset):
         if options["device"] == "auto":
             tell(array.report)
         if out is not None:
-            copy_to_gpu(array, out)
+            copy_to_gpu(array, out, 1 if interleave == "band" else 3)
             return out
         return array
 
@@ -362,23 +371,35 @@ def host_view(out: Any) -> np.ndarray:
         raise UsageError(f"out: {kind} cannot be filled in place; give a NumPy, CuPy or torch array") from None
 
 
-def copy_to_gpu(array: Array, out: Any) -> None:
+def check_shape(out: tuple[int, ...], result: tuple[int, ...], bands: int) -> None:
+    """Refuses memory of another shape; a single band may come without its axis, which is number `bands`."""
+    flat = result[:bands] + result[bands + 1 :]
+    if out != result and not (result[bands] == 1 and out == flat):
+        raise UsageError(f"out has the shape {out}, the result {result}")
+
+
+def put(found: np.ndarray, view: np.ndarray) -> None:
+    """Copies samples into memory whose type holds them all."""
+    if not np.can_cast(found.dtype, view.dtype, "safe"):
+        raise UsageError(f"out has samples of {view.dtype}, which do not hold the file's {found.dtype}")
+    np.copyto(view, found)
+
+
+def copy_to_gpu(array: Array, out: Any, bands: int) -> None:
     """Copies an array on the GPU into another there, by the library that the other one is of."""
+    check_shape(tuple(out.shape), array.shape, bands)
     kind = type(out).__module__.partition(".")[0]
     if kind == "torch":
         import torch
 
-        found = torch.from_dlpack(array)
-        out.copy_(found.reshape(out.shape) if found.numel() == out.numel() else found)
+        out.copy_(torch.from_dlpack(array).reshape(out.shape))
         return
     try:
         import cupy
     except ImportError:
         raise UsageError(f"out: filling an array of {kind} on a GPU takes CuPy, which is not installed") from None
-    target, found = cupy.asarray(out), cupy.asarray(array)
-    if target.shape != found.shape and target.size == found.size:
-        found = found.reshape(target.shape)
-    target[...] = found
+    target = cupy.asarray(out)
+    target[...] = cupy.asarray(array).reshape(target.shape)
 
 
 _HANDLES = 64
@@ -389,6 +410,9 @@ _handles_lock = threading.Lock()
 def shared(source: Any, **options: Any) -> Dataset:
     """The process's own handle of a source, opened when first asked for and when the file has changed."""
     resolved = resolve(source)
+    # Memory and open files are their owner's, who may change them or wants to be rid of them.
+    if not (isinstance(resolved.native, str) or callable(getattr(resolved.native, "key", None))):
+        return Dataset(resolved, **options)
     key = (resolved.key, tuple(sorted(options.items())))
     with _handles_lock:
         found = _handles.get(key)

@@ -109,7 +109,8 @@ pub unsafe fn fill_view(
     view.readonly = 0;
     view.itemsize = sample.size() as isize;
     view.format = if wants(ffi::PyBUF_FORMAT) { format_of(sample).as_ptr().cast_mut() } else { ptr::null_mut() };
-    view.ndim = shape.len() as c_int;
+    // Whoever does not ask for axes sees bytes after bytes.
+    view.ndim = if wants(ffi::PyBUF_ND) { shape.len() as c_int } else { 1 };
     view.shape = if wants(ffi::PyBUF_ND) { shape.as_ptr().cast_mut() } else { ptr::null_mut() };
     view.strides = if wants(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { ptr::null_mut() };
     view.suboffsets = ptr::null_mut();
