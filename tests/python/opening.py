@@ -8,9 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import rasterio
@@ -72,10 +74,31 @@ def write(path: Path | str, array: np.ndarray, overviews: tuple[int, ...] = (), 
     return Path(path)
 
 
+@dataclass
+class Traffic:
+    """What a server was asked: connections, and of each request its path and headers."""
+
+    connections: int = 0
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.requests]
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Serves ranges of what the server holds."""
 
     protocol_version = "HTTP/1.1"
+    # Headers and body are two writes, and the second would wait for the first to be acknowledged.
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.traffic.connections += 1  # type: ignore[attr-defined]
+
+    def do_CONNECT(self) -> None:
+        self.server.traffic.requests.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]
+        self.send_error(403)
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
@@ -84,8 +107,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def _answer(self, body: bool) -> None:
-        files: dict[str, bytes] = self.server.files  # type: ignore[attr-defined]
+        files: dict[str, bytes | str] = self.server.files  # type: ignore[attr-defined]
+        self.server.traffic.requests.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]
         content = files.get(self.path)
+        if isinstance(content, str):
+            self.send_response(302)
+            self.send_header("Location", content)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if content is None:
             self.send_error(404)
             return
@@ -113,15 +143,18 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def served(files: dict[str, bytes]) -> Iterator[str]:
-    """A loopback server of these files (by their path, with the slash); gives its address."""
+def served(files: dict[str, Any], traffic: Traffic | None = None) -> Iterator[str]:
+    """A loopback server of these files (by their path, with the slash; a text leads elsewhere); gives its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     server.files = files  # type: ignore[attr-defined]
+    server.traffic = traffic or Traffic()  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        # A machine that reaches others through a proxy does not reach itself so.
+        with mock.patch.dict(os.environ, {"no_proxy": "127.0.0.1,localhost"}):
+            yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

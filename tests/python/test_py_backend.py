@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import io
 import pickle
 import threading
@@ -188,6 +189,17 @@ def test_words_of_open_geotiff(path: Path) -> None:
     assert xr.open_dataarray(path, **ENGINE, decode_coords="all", default_name="dem").name == "dem"
     with pytest.raises(FileNotFoundError):
         xr.open_dataset(path.with_name("none.tif"), **ENGINE)
+
+
+def test_devices_are_those_of_open_geotiff(path: Path) -> None:
+    assert isinstance(xr.open_dataarray(path, **ENGINE, device="CPU").data, np.ndarray)
+    with pytest.raises(swath.UsageError, match="tpu"):
+        xr.open_dataset(path, **ENGINE, device="tpu")
+    if importlib.util.find_spec("cupy"):
+        pytest.skip("CuPy is installed")
+    for device in ("cuda", "gpu", "cuda:0"):
+        with pytest.raises(swath.DeviceError, match="CuPy"):
+            xr.open_dataset(path, **ENGINE, device=device)
 
 
 def test_closes(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import time
@@ -144,6 +145,55 @@ def test_a_task_that_fails_leaves_the_old_file(client: Client, folder: Path) -> 
     with pytest.raises(ZeroDivisionError, match="no"):
         swath.to_geotiff(failing, path, scheduler=client, **WORDS)
     assert [(left.name, left.read_bytes()) for left in folder.iterdir()] == [("old.tif", b"old")]
+
+
+def test_a_write_that_fails_leaves_others_alone(client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = source(folder, pause=0.02)
+    held = array.persist(scheduler=client)
+    calls = 0
+    result = swath._cluster._result
+
+    def place(future: Any) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            # The same array, with the same words, while bands of the first write are in flight.
+            with pytest.raises(ZeroDivisionError):
+                swath.to_geotiff(array, None, scheduler=client, **WORDS)
+        elif calls == 2:
+            raise ZeroDivisionError
+        return result(future)
+
+    monkeypatch.setattr(swath._cluster, "_result", place)
+    made = swath.to_geotiff(array, None, scheduler=client, **WORDS)
+    assert calls > 3
+    assert made == swath.to_geotiff(samples(), None, **WORDS)
+    # What the caller holds is there still.
+    np.testing.assert_array_equal(held.compute(scheduler=client), samples())
+    assert set(computed(folder).values()) == {1}
+
+
+def test_device_chunks_need_a_way_between_workers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnDevice(np.ndarray):
+        """Stands for an array on a GPU."""
+
+    there = {"numba": False}
+    find = importlib.util.find_spec
+
+    def found(name: str, *rest: Any) -> Any:
+        return object() if there.get(name) else None if name in ("numba", "rmm") else find(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", found)
+    monkeypatch.setattr(swath._stream, "on_device", lambda samples: isinstance(samples, OnDevice))
+    monkeypatch.setattr(swath._cluster, "on_device", lambda samples: isinstance(samples, OnDevice))
+    array = da.from_array(samples(), chunks=(2, 48, 200))
+    array = da.Array(array.dask, array.name, array.chunks, meta=np.empty((0, 0, 0), "float32").view(OnDevice))
+    with pytest.raises(ValueError, match="numba or rmm"):
+        swath._cluster._check_transport(client, array)
+    with pytest.raises(ValueError, match="numba or rmm"):
+        swath.to_geotiff(array, None, scheduler=client, device="cpu", **WORDS)
+    there["numba"] = True
+    swath._cluster._check_transport(client, array)
 
 
 def test_workers_that_die_again_and_again_are_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

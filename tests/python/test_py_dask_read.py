@@ -135,6 +135,28 @@ def test_lazy_equals_eager(path: Path, words: dict[str, Any]) -> None:
     xr.testing.assert_equal(lazy, eager)
 
 
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        ({}, ARRAY.astype("float32")),
+        ({}, ARRAY[:2]),
+        ({}, ARRAY[:, :60]),
+        ({"overview_level": 0}, ARRAY),
+    ],
+    ids=["dtype", "bands", "size", "overview"],
+)
+def test_a_file_that_changed_is_noticed(tmp_path: Path, words: dict[str, Any], changed: np.ndarray) -> None:
+    path = write(tmp_path / "a.tif", ARRAY, overviews=(2,))
+    lazy = swath.open_geotiff(path, chunks=32, **words)
+    unread = xr.open_dataarray(path, engine="swath", mask_and_scale=False, **words)
+    travelling = pickle.dumps((lazy, unread))
+    write(path, changed)
+    for array in pickle.loads(travelling):
+        with pytest.raises(swath.SourceError, match="changed since") as refused:
+            array.compute()
+        assert refused.value.file == str(path)
+
+
 def total(array: xr.DataArray) -> int:
     return int(array.sum())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import doctest
 import importlib
 import io
@@ -21,11 +22,12 @@ import rasterio
 import rioxarray
 import swath
 import xarray as xr
-from opening import GRID, pixels, served, write
+from opening import GRID, Traffic, pixels, served, write
 from rasterio.transform import Affine
 from rasterio.windows import Window
 from swath import _errors
 from swath._lazy import Reader
+from swath._source import resolve
 
 # rioxarray uses an operator that `affine` is about to drop.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -197,6 +199,40 @@ def test_type_of_the_result(path: Path) -> None:
     assert masked.dtype == "float64" and np.isnan(masked.values).sum() == (ARRAY == 11).sum()
     with pytest.raises(swath.UsageError, match="fractions"):
         swath.open_geotiff(path, dtype="int32", masked=True)
+    with pytest.raises(swath.UsageError, match="type of numbers"):
+        swath.open_geotiff(path, dtype="U5")
+
+
+def test_integers_do_not_wrap_around(tmp_path: Path) -> None:
+    array = np.arange(64 * 64, dtype="uint32").reshape(1, 64, 64)
+    array[0, 0, 0] = 70_000
+    path = write(tmp_path / "a.tif", array)
+    with pytest.raises(swath.UsageError, match=r"a\.tif: .*from 1 to 70000 .*0 to 65535"):
+        swath.open_geotiff(path, dtype="uint16")
+    with pytest.raises(swath.UsageError, match="-128 to 127"):
+        swath.open_geotiff(path, dtype="int8")
+    narrow = swath.open_geotiff(path, dtype="int32")
+    np.testing.assert_array_equal(narrow.values, array.astype("int32"))
+    # Of a lazy array, the blocks that are read.
+    lazy = swath.open_geotiff(path, dtype="uint16", chunks=32)
+    np.testing.assert_array_equal(lazy[:, 32:].values, array[:, 32:].astype("uint16"))
+    with pytest.raises(swath.UsageError, match="70000"):
+        lazy.compute()
+
+
+def test_a_type_must_hold_nodata(tmp_path: Path) -> None:
+    array = pixels(1, 20, 20, "uint8").astype("int16")
+    path = write(tmp_path / "a.tif", array, nodata=-9999)
+    with pytest.raises(swath.UsageError, match="nodata is -9999"):
+        swath.open_geotiff(path, dtype="uint8")
+    assert swath.open_geotiff(path, dtype="int32").attrs["_FillValue"] == -9999
+
+
+def test_complex_samples_keep_their_imaginary_parts(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif", pixels(1, 20, 20, "float32").astype("complex64"))
+    with pytest.raises(swath.UsageError, match="imaginary"):
+        swath.open_geotiff(path, dtype="float32")
+    assert swath.open_geotiff(path, dtype="complex128").dtype == "complex128"
 
 
 def test_names_and_coordinates_can_be_chosen(path: Path) -> None:
@@ -209,9 +245,41 @@ def test_names_and_coordinates_can_be_chosen(path: Path) -> None:
 
 
 def test_words_of_xrspatial_are_there(path: Path) -> None:
-    attrs = swath.open_geotiff(path, masked=True).attrs
+    attrs = swath.open_geotiff(path).attrs
     assert attrs["crs"] == 32633 and attrs["nodata"] == 11
     assert attrs["transform"] == (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_500_000.0)
+
+
+def test_what_is_computed_of_masked_samples_forgets_their_nodata(tmp_path: Path) -> None:
+    array = pixels(1, 20, 20, "uint8").astype("int16")
+    path = write(tmp_path / "a.tif", array, nodata=0)
+    for masked in (
+        swath.open_geotiff(path, masked=True),
+        xr.open_dataarray(path, engine="swath"),
+        xr.open_dataset(path, engine="swath", band_as_variable=True).band_1,
+    ):
+        assert "nodata" not in masked.attrs and masked.encoding["_FillValue"] == 0
+        # One becomes a valid zero, and stays one.
+        swath.to_geotiff(masked - 1, tmp_path / "b.tif")
+        again = swath.open_geotiff(tmp_path / "b.tif", masked=True).values.squeeze()
+        np.testing.assert_array_equal(again, np.where(array[0] == 0, np.nan, array[0] - 1.0))
+
+
+def test_palettes_are_kept(tmp_path: Path) -> None:
+    classes = (np.arange(300 * 300) // 7 % 5 * 60).reshape(1, 300, 300).astype("uint8")
+    path = write(tmp_path / "a.tif", classes)
+    colours = {value: (value, 255 - value, value // 2, 255) for value in range(256)}
+    with rasterio.open(path, "r+") as file:
+        file.write_colormap(1, colours)
+    array = swath.open_geotiff(path)
+    assert len(array.attrs["colormap"]) == 3 * 256 and array.attrs["colormap"][60 + 256] == 195 * 257
+    for each in (array, swath.open_geotiff(path, chunks=64), swath.open_geotiff(path, masked=True)):
+        swath.to_geotiff(each, tmp_path / "b.tif", cog=True, tile_size=64)
+        with rasterio.open(tmp_path / "b.tif") as file:
+            assert file.colormap(1) == colours
+        for level in range(2):
+            smaller = swath.open_geotiff(tmp_path / "b.tif", overview_level=level)
+            assert set(np.unique(smaller)) <= set(np.unique(classes))
 
 
 def test_rotated_grids_have_coordinates_over_both_dimensions(tmp_path: Path) -> None:
@@ -269,6 +337,8 @@ def test_refusals_say_what_and_where(path: Path, tmp_path: Path) -> None:
         swath.open_geotiff(path, bbox=(0, 0, 1, 1))
     with pytest.raises(swath.UsageError, match="device"):
         swath.open_geotiff(path, device="tpu")
+    with pytest.raises(swath.UsageError, match="give one of them"):
+        swath.open_geotiff(path, device="cpu", gpu=True)
     with pytest.raises(swath.UsageError, match="on_gpu_failure"):
         swath.open_geotiff(path, on_gpu_failure="ignore")
     with pytest.raises(swath.Error):
@@ -284,7 +354,7 @@ def test_size_is_limited_before_memory_is_taken(path: Path) -> None:
 def test_without_cupy_the_gpu_is_refused_or_left(path: Path) -> None:
     if importlib.util.find_spec("cupy"):
         pytest.skip("CuPy is installed")
-    for words in ({"device": "cuda"}, {"gpu": True}, {"gpu": True, "chunks": {}}):
+    for words in ({"device": "cuda"}, {"device": "gpu"}, {"gpu": True}, {"gpu": True, "chunks": {}}):
         with pytest.raises(swath.DeviceError, match=r"swath\[cuda12\]"):
             swath.open_geotiff(path, **words)
     with pytest.warns(swath.DeviceWarning, match="CuPy"):
@@ -365,6 +435,138 @@ def test_results_do_not_share_their_attributes(path: Path) -> None:
     second = swath.open_geotiff(path)
     assert "note" not in {**second.attrs, **second.x.attrs, **second.spatial_ref.attrs}
     np.testing.assert_array_equal(second.values, ARRAY)
+
+
+def test_results_do_not_share_their_indexes(path: Path) -> None:
+    for axis in ("band", "y", "x"):
+        index = swath.open_geotiff(path).indexes[axis]
+        index.name = "other"
+        with pytest.raises(ValueError, match="read-only"):
+            index.values[0] = 0
+    row = swath.open_geotiff(path)[0, 0].to_pandas()
+    row.index.name = "easting"
+    second = swath.open_geotiff(path)
+    assert [second.indexes[axis].name for axis in second.dims] == ["band", "y", "x"]
+    assert second.sel(band=2, x=500_005.0, y=4_499_995.0) == ARRAY[1, 0, 0]
+    assert second.to_dataframe("v").index.names == ["band", "y", "x"]
+
+
+@pytest.mark.parametrize("order", [[2, 1], [3, 1], [1, 3]])
+def test_names_stay_with_their_bands(tmp_path: Path, order: list[int]) -> None:
+    path = write(tmp_path / "a.tif", ARRAY)
+    with rasterio.open(path, "r+") as file:
+        file.descriptions = ("1", "2", "3")
+    some = swath.open_geotiff(path, band=order)
+    for each in (some, some.isel(band=[1, 0])):
+        swath.to_geotiff(each, tmp_path / "b.tif")
+        with rasterio.open(tmp_path / "b.tif") as file:
+            assert file.descriptions == tuple(str(band) for band in each.band.values)
+
+
+def test_memory_that_can_change_is_known_and_copied_when_it_travels(path: Path) -> None:
+    content = path.read_bytes()
+    fixed, own, file = (resolve(kind(content)) for kind in (bytes, bytearray, io.BytesIO))
+    assert [each.mutable for each in (fixed, own, file)] == [False, True, True]
+    assert not resolve(memoryview(content)).mutable and not resolve(path).mutable
+    assert resolve(memoryview(bytearray(content)).toreadonly()).mutable
+    assert fixed.pickled is content
+    travelling = own.pickled, file.pickled
+    own.native[:4] = file.native[:4] = b"none"
+    assert travelling == (content, content)
+
+
+def test_requests_share_connections() -> None:
+    content = np.arange(250_000, dtype="uint32").tobytes()
+    traffic = Traffic()
+    with served({"/a": content}, traffic) as address:
+        source = resolve(f"{address}/a").native
+        for first in range(40_000, 41_000, 100):
+            ranges = [(first + start, 50) for start in (800_000, 0, 200_000, 400_000)]
+            found = source.read_ranges(ranges)
+            assert [bytes(each) for each in found] == [content[start : start + size] for start, size in ranges]
+    assert len(traffic.requests) == 1 + 10 * 4
+    assert traffic.connections <= 10
+
+
+def test_redirects_are_followed_once_and_again_where_they_end(tmp_path: Path) -> None:
+    array = pixels(1, 400, 400)
+    content = write(tmp_path / "a.tif", array, compress=None).read_bytes()
+    traffic = Traffic()
+    files: dict[str, Any] = {"/old.tif": "/here/new.tif", "/here/new.tif": content, "/round.tif": "/round.tif"}
+    with served(files, traffic) as address:
+        handle = swath.Dataset(f"{address}/old.tif", threads=1, tile_cache=0)
+        for y in range(0, 400, 100):
+            np.testing.assert_array_equal(np.asarray(handle.read(1, (y, 0, y + 100, 400))), array[0, y : y + 100])
+        assert traffic.paths().count("/old.tif") == 1 and len(traffic.requests) > 4
+        del files["/here/new.tif"]
+        files |= {"/old.tif": f"{address}/newer.tif", "/newer.tif": content}
+        np.testing.assert_array_equal(np.asarray(handle.read(1)), array[0])
+        assert traffic.paths()[-1] == "/newer.tif"
+        with pytest.raises(swath.SourceError, match="redirects"):
+            swath.open_geotiff(f"{address}/round.tif")
+
+
+def test_addresses_with_users_spaces_and_letters(path: Path) -> None:
+    content = path.read_bytes()
+    traffic = Traffic()
+    with served({"/a%20%C3%A9%25.tif?k=a%20b": content}, traffic) as address:
+        host = address.removeprefix("http://")
+        array = swath.open_geotiff(f"http://me:p%40ss@{host}/a \u00e9%25.tif?k=a b")
+        np.testing.assert_array_equal(array.values, ARRAY)
+        assert array.encoding["source"] == f"{address}/a \u00e9%25.tif"
+        asked = {headers.get("Authorization") for _, headers in traffic.requests}
+        assert asked == {"Basic " + base64.b64encode(b"me:p@ss").decode()}
+
+
+def test_passwords_stay_with_their_server(path: Path) -> None:
+    here, there = Traffic(), Traffic()
+    with served({"/a.tif": path.read_bytes()}, there) as other, served({"/a.tif": f"{other}/a.tif"}, here) as address:
+        swath.open_geotiff(address.replace("//", "//me:secret@") + "/a.tif")
+    assert "Authorization" in here.requests[0][1]
+    assert there.requests and not any("Authorization" in headers for _, headers in there.requests)
+
+
+def test_proxies_are_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traffic = Traffic()
+    content = path.read_bytes()
+    with served({"http://elsewhere.invalid:81/a.tif": content, "/a.tif": content}, traffic) as address:
+        proxy = address.replace("//", "//me:secret@")
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setenv("https_proxy", proxy.removeprefix("http://"))
+        np.testing.assert_array_equal(swath.open_geotiff("http://elsewhere.invalid:81/a.tif").values, ARRAY)
+        assert "Proxy-Authorization" in traffic.requests[0][1]
+        with pytest.raises(swath.SourceError, match="403"):
+            swath.open_geotiff("https://elsewhere.invalid/a.tif")
+        assert traffic.requests[-1][0] == "elsewhere.invalid:443"
+        # Not for hosts that need none.
+        swath.open_geotiff(f"{address}/a.tif")
+        assert traffic.requests[-1][0] == "/a.tif"
+
+
+def test_what_cannot_be_opened_is_an_error_of_the_package(tmp_path: Path) -> None:
+    closed = (tmp_path / "closed").open("w+b", buffering=0)
+    store = obstore.store.MemoryStore()
+    with served({}) as address:
+        for source, name in (
+            (f"{address}/none.tif?key=1", f"{address}/none.tif"),
+            ("memory://opening/none.tif", "memory:///opening/none.tif"),
+            ((store, "none.tif"), "none.tif"),
+        ):
+            with pytest.raises(FileNotFoundError, match=r"none\.tif") as missing:
+                swath.open_geotiff(source)
+            assert isinstance(missing.value, swath.SourceError) and missing.value.file == name
+    for source in (
+        f"{address}/a.tif",
+        "http://swath.invalid/a.tif",
+        "http://me:secret@/a.tif",
+        "http://me:secret@host:port/a.tif",
+    ):
+        with pytest.raises(swath.Error, match=r"a\.tif") as refused:
+            swath.open_geotiff(source)
+        assert "secret" not in str(refused.value)
+    closed.close()
+    with pytest.raises(swath.Error, match="closed"):
+        swath.open_geotiff(closed)
 
 
 @pytest.mark.parametrize("name", ["_open", "xarray_backend"])

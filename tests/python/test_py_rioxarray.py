@@ -38,7 +38,8 @@ WAYS: dict[str, dict[str, bool]] = {
 EVERYWHERE = {
     "attrs[crs]": "xrspatial's word: scripts written for it find the EPSG number here",
     "attrs[transform]": "xrspatial's word: the six numbers of the transform",
-    "attrs[nodata]": "xrspatial's word: the file's nodata, also after masking",
+    "attrs[nodata]": "xrspatial's word: the file's nodata, where it is not masked",
+    "attrs[colormap]": "xrspatial's word: the palette, so that classes that are written again keep their colours",
     "attrs[raster_type]": "xrspatial's word: only of files whose pixels are points",
     "encoding[preferred_chunks]": "bands that lie together in a block are decoded together, so they are one chunk",
 }

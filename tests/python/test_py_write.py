@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import rasterio
 import rioxarray
 import swath
+import swath._errors
 import xarray as xr
 from affine import Affine
 from hypothesis import given, settings
@@ -154,9 +156,36 @@ def test_axes_of_dataarrays_are_found_by_name() -> None:
 
 
 @pytest.mark.parametrize(
+    "dims", [("lat", "longitude"), ("Y", "X"), ("northing", "easting"), ("Line", "Column"), ("dim_0", "dim_1")]
+)
+def test_axes_are_never_taken_for_each_other(dims: tuple[str, str]) -> None:
+    data = xr.DataArray(pixels((20, 30)), dims=dims)
+    expected = swath.to_geotiff(data.values, None)
+    assert swath.to_geotiff(data, None) == expected
+    if dims[0] != "dim_0":
+        assert swath.to_geotiff(data.transpose(), None) == expected
+
+
+@pytest.mark.parametrize("dims", [("time", "x"), ("y", "when"), ("level", "station"), ("dates", "other")])
+def test_axes_that_are_no_rows_or_columns_are_refused(dims: tuple[str, str]) -> None:
+    data = xr.DataArray(pixels((20, 30)), dims=dims)
+    if dims[0] == "dates":
+        data = data.assign_coords(dates=np.arange(20).astype("datetime64[D]"))
+    with pytest.raises(ValueError, match="which are rows and columns"):
+        swath.to_geotiff(data, None)
+
+
+@pytest.mark.parametrize(
     ("data", "words", "told"),
     [
         (np.zeros((0, 5)), {}, "empty"),
+        (np.array([[np.nan, 1.0]]), {"dtype": "u1"}, "nodata="),
+        (np.array([[0.0, 256.0]]), {"dtype": "u1"}, "256.0"),
+        (np.array([[0.0, np.inf]]), {"dtype": "i4"}, "inf"),
+        (np.array([[0.0, 2.0**63]]), {"dtype": "i8"}, "9.223372036854776e+18"),
+        (np.array([[-1, 5]], "i2"), {"dtype": "u1"}, "-1 to 5"),
+        (xr.DataArray([[-1, 300]], dims=("y", "x")), {"dtype": "u1"}, "-1 to 300"),
+        (np.zeros((2, 2), "c8"), {"dtype": "f4"}, "imaginary"),
         (np.zeros((2, 3, 4, 5)), {}, "two axes"),
         (np.zeros(5), {}, "two axes"),
         (np.array([["a", "b"]]), {}, "dtype="),
@@ -222,6 +251,48 @@ def test_masked_samples_become_nodata() -> None:
         np.testing.assert_array_equal(file.read(1), data.filled(np.nan))
     with written(data.astype("int16"), nodata=-5) as file:
         np.testing.assert_array_equal(file.read(1), data.astype("int16").filled(-5))
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "expected"),
+    [
+        (np.ma.masked_equal(np.array([[1, 2]], "i2"), 2), {"dtype": "i4", "nodata": -99999}, [[1, -99999]]),
+        (np.ma.masked_equal(np.array([[True, False]]), False), {"nodata": 9}, [[1, 9]]),
+        (np.ma.masked_equal(np.array([[1.6, 1e9]]), 1e9), {"dtype": "u1", "nodata": 0}, [[2, 0]]),
+    ],
+)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_masked_samples_are_filled_as_the_type_of_the_file(
+    data: Any, words: dict[str, Any], expected: list[list[int]], chunked: bool
+) -> None:
+    import dask.array
+
+    with written(dask.array.from_array(data) if chunked else data, **words) as file:
+        np.testing.assert_array_equal(file.read(1), expected)
+
+
+@pytest.mark.parametrize("kind", ["array", "dask", "DataArray", "lazy DataArray"])
+def test_floats_become_the_integers_next_to_them(kind: str) -> None:
+    data: Any = np.array([[0.6, np.nan, 2.4], [-1.7, 254.0, 7.0]])
+    kept = data.copy()
+    given: Any = xr.DataArray(data, dims=("y", "x")) if "DataArray" in kind else data
+    if kind == "dask":
+        given = xr.DataArray(data).chunk(1).data
+    elif kind == "lazy DataArray":
+        given = given.chunk({"y": 1})
+    with written(given, dtype="int16", nodata=-9) as file:
+        np.testing.assert_array_equal(file.read(1), [[1, -9, 2], [-2, 254, 7]])
+    np.testing.assert_array_equal(data, kept)
+    with pytest.raises(ValueError, match="nodata="):
+        swath.to_geotiff(given, None, dtype="int16")
+    with pytest.raises(ValueError, match=r"-2\.0.* do not fit uint8"):
+        swath.to_geotiff(given, None, dtype="uint8", nodata=255)
+
+
+def test_the_largest_float_may_be_given_by_its_first_digits() -> None:
+    with written(np.array([[1.0, np.nan]], "f4"), nodata=-3.4028235e38) as file:
+        assert file.nodata == np.finfo("f4").min
+        np.testing.assert_array_equal(file.read(1), [[1.0, np.finfo("f4").min]])
 
 
 def test_dtype_casts() -> None:
@@ -312,6 +383,139 @@ def test_variables_with_other_nodata_are_refused() -> None:
         swath.to_geotiff(both, None)
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_missing_samples_of_variables_become_the_value_that_is_given(chunked: bool) -> None:
+    both = xr.Dataset(
+        {
+            "a": (("y", "x"), np.array([[255, 1]], "u1"), {"_FillValue": 255}),
+            "b": (("y", "x"), np.array([[-1, 255]], "i2"), {"_FillValue": -1}),
+        }
+    )
+    with written(both.chunk({"x": 1}) if chunked else both, nodata=-9999) as file:
+        assert file.nodata == -9999
+        np.testing.assert_array_equal(file.read(), [[[-9999, 1]], [[-9999, 255]]])
+
+
+def test_variables_that_one_type_does_not_hold_are_refused() -> None:
+    def both(one: str, other: str) -> xr.Dataset:
+        variables = {"a": np.array([[2**7 - 1]], one), "b": np.array([[3]], other)}
+        return xr.Dataset({name: (("y", "x"), data) for name, data in variables.items()})
+
+    for types in (("int64", "uint64"), ("int64", "float32")):
+        with pytest.raises(ValueError, match=r"'a' has samples of int64.*dtype="):
+            swath.to_geotiff(both(*types), None)
+    with written(both("int64", "uint64"), dtype="int64") as file:
+        assert file.dtypes == ("int64", "int64")
+    with written(both("int32", "float32")) as file:
+        assert file.dtypes == ("float64", "float64")
+
+
+@pytest.fixture
+def banded(folder: Path) -> Path:
+    """A file whose bands differ in all that bands can differ in."""
+    path = folder / "banded.tif"
+    profile = {"driver": "GTiff", "width": 30, "height": 40, "count": 3, "dtype": "int16", "nodata": -99}
+    with rasterio.open(path, "w", **profile, crs=32633, transform=UTM) as file:
+        data = pixels((3, 40, 30), "int16")
+        data[:, 5:8, 6] = -99
+        file.write(data)
+        file.scales, file.offsets = (0.5, 0.25, 2.0), (5.0, 0.0, -3.0)
+        file.units, file.descriptions = ("m", "K", "s"), ("one", "two", "three")
+    return path
+
+
+FACTS = ("scales", "offsets", "units", "descriptions")
+
+
+@pytest.mark.parametrize("chunks", [None, {"band": 2, "y": 13}])
+@pytest.mark.parametrize("opener", [swath.open_geotiff, rioxarray.open_rasterio])
+def test_bands_are_packed_each_in_its_own_way(banded: Path, opener: Any, chunks: Any) -> None:
+    opened = opener(banded, mask_and_scale=True, chunks=chunks)
+    for data in (opened, opened.transpose("y", "x", "band")):
+        with written(data) as mine, rasterio.open(banded) as other:
+            np.testing.assert_array_equal(mine.read(), other.read())
+            for fact in ("dtypes", "nodata", *FACTS):
+                assert getattr(mine, fact) == getattr(other, fact), fact
+    with written(opened, pack=False, nodata=np.nan) as mine:
+        assert mine.scales == (1.0, 1.0, 1.0)
+        np.testing.assert_array_equal(mine.read(), opened.values)
+
+
+@pytest.mark.parametrize("words", [{}, {"mask_and_scale": True}])
+@pytest.mark.parametrize("bands", [0, 2, [2, 0], [1, 0, 2]])
+def test_selected_bands_keep_what_is_theirs(banded: Path, words: dict[str, Any], bands: Any) -> None:
+    opened = swath.open_geotiff(banded, **words)
+    order = np.atleast_1d(bands)
+    with written(opened[bands]) as mine, rasterio.open(banded) as other:
+        np.testing.assert_array_equal(mine.read(), other.read()[order])
+        for fact in FACTS:
+            assert getattr(mine, fact) == tuple(getattr(other, fact)[band] for band in order), fact
+
+
+def test_lists_may_be_of_bands_in_another_order() -> None:
+    data = georeferenced(long_name=("two", "one")).isel(band=[1, 0])
+    data.encoding["bands"] = (2, 1)
+    with written(data) as file:
+        assert file.descriptions == ("two", "one")
+    with written(data[::-1]) as file:
+        assert file.descriptions == ("one", "two")
+
+
+def test_lists_of_unknown_bands_are_left_away(banded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = swath.open_geotiff(banded)[1:].drop_vars("band")
+    monkeypatch.setattr(swath._errors, "_told", set())
+    with pytest.warns(swath.SwathWarning, match="has 3 values and the raster 2 bands"):
+        made = swath.to_geotiff(opened, None)
+    with rasterio.MemoryFile(made) as memory, memory.open() as file:
+        assert (file.descriptions, file.scales) == ((None, None), (1.0, 1.0))
+    unpacked = swath.open_geotiff(banded, mask_and_scale=True)[1:].drop_vars("band")
+    with pytest.raises(ValueError, match="pack=False"):
+        swath.to_geotiff(unpacked, None)
+
+
+@pytest.mark.parametrize("words", [{"dtype": "uint8"}, {"dtype": "uint8", "scale_factor": 2.0}])
+def test_missing_samples_do_not_become_integers_without_nodata(
+    words: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = xr.DataArray(pixels((20, 30)), dims=("y", "x"))
+    data.encoding = words
+    with written(data) as file:
+        assert file.dtypes == ("uint8",)
+    data[3, 4] = np.nan
+    monkeypatch.setattr(swath._errors, "_told", set())
+    with pytest.warns(swath.SwathWarning, match="written as float32"):
+        made = swath.to_geotiff(data, None)
+    with rasterio.MemoryFile(made) as memory, memory.open() as file:
+        assert (file.dtypes, file.scales) == (("float32",), (1.0,))
+        np.testing.assert_array_equal(file.read(1), data)
+    lazy = data.chunk({"y": 7})
+    lazy.encoding = words
+    with pytest.raises(ValueError, match="nodata="):
+        swath.to_geotiff(lazy, None)
+
+
+def test_what_a_mask_hides_stays_missing(folder: Path) -> None:
+    data = pixels((1, 40, 30), "uint8")
+    hidden = np.zeros((40, 30), bool)
+    hidden[3:9, 4:20] = True
+    profile = {"driver": "GTiff", "width": 30, "height": 40, "count": 1, "dtype": "uint8"}
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(folder / "a.tif", "w", **profile, crs=32633, transform=UTM) as file,
+    ):
+        file.write(data)
+        file.write_mask(~hidden)
+    opened = swath.open_geotiff(folder / "a.tif", masked=True)
+    assert np.isnan(opened.values[0][hidden]).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", swath.SwathWarning)
+        again = swath.open_geotiff(swath.to_geotiff(opened, None))
+    np.testing.assert_array_equal(again, opened)
+    with written(opened, nodata=255) as file:
+        assert file.dtypes == ("uint8",)
+        np.testing.assert_array_equal(file.read(1), np.where(hidden, 255, data[0]))
+
+
 def test_files_that_are_not_read_yet_are_read_in_parts(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = rioxarray.open_rasterio(source)
     expected = swath.to_geotiff(opened.load(), None)
@@ -349,6 +553,44 @@ def test_a_slice_of_a_raster_moves_its_transform() -> None:
     with written(georeferenced().isel(y=slice(10, 20), x=slice(5, 9))) as file:
         assert file.transform == UTM @ Affine.translation(5, 10)
         assert file.crs == 32633
+
+
+def test_a_grid_at_the_origin_is_one() -> None:
+    coords = {"y": -0.5 - np.arange(20), "x": 0.5 + np.arange(30)}
+    data = xr.DataArray(pixels((20, 30)), coords, ("y", "x"))
+    with written(data, crs=4326) as file:
+        assert file.transform == Affine(1, 0, 0, 0, -1, 0)
+        np.testing.assert_array_equal(file.read(1), data)
+    again = swath.open_geotiff(swath.to_geotiff(data, None, crs=4326))
+    np.testing.assert_array_equal(again.y, data.y)
+
+
+@pytest.mark.parametrize(
+    "part", [(slice(None), slice(None)), (slice(10, 30), slice(5, 9)), (slice(1, None, 3), slice(None, None, -2))]
+)
+@pytest.mark.parametrize("opener", [swath.open_geotiff, rioxarray.open_rasterio])
+def test_a_slice_of_a_rotated_raster_moves_its_transform(folder: Path, opener: Any, part: Any) -> None:
+    rotated = UTM @ Affine.rotation(30)
+    swath.to_geotiff(pixels((40, 30)), folder / "a.tif", crs=32633, transform=rotated)
+    rows, columns = part
+    first_row, first_column = (range(size)[cut][0] for size, cut in zip((40, 30), part))
+    scale = Affine.scale(columns.step or 1, rows.step or 1)
+    centre = Affine.translation(first_column + 0.5, first_row + 0.5)
+    expected = rotated @ centre @ scale @ Affine.translation(-0.5, -0.5)
+    data = opener(folder / "a.tif").isel(y=rows, x=columns)
+    with written(data) as file:
+        assert file.transform.almost_equals(expected, 1e-6)
+    if rows.step is None:
+        # One row does not tell how far the next is; the transform that was read does.
+        with written(data.isel(y=slice(2, 3))) as file:
+            assert file.transform.almost_equals(expected @ Affine.translation(0, 2), 1e-6)
+
+
+def test_uneven_slices_of_rotated_rasters_are_refused(folder: Path) -> None:
+    swath.to_geotiff(pixels((40, 30)), folder / "a.tif", crs=32633, transform=UTM @ Affine.rotation(30))
+    data = swath.open_geotiff(folder / "a.tif").isel(y=[0, 1, 3, 4])
+    with pytest.raises(ValueError, match="not evenly spaced"):
+        swath.to_geotiff(data, None)
 
 
 def test_words_of_xrspatial() -> None:
@@ -436,6 +678,17 @@ def test_palettes() -> None:
     with written(pixels((300, 300), "uint8") % 8, colormap=colours, cog=True, tile_size=128) as file:
         assert {key: file.colormap(1)[key] for key in colours} == colours
         assert file.tags(ns="IMAGE_STRUCTURE")["OVERVIEW_RESAMPLING"] == "NEAREST"
+
+
+def test_palettes_go_from_file_to_file() -> None:
+    colours = {0: (255, 0, 0, 255), 1: (0, 255, 0, 255), 7: (1, 2, 3, 255)}
+    made = swath.to_geotiff(pixels((300, 300), "uint8") % 8, None, colormap=colours, tile_size=128)
+    opened = swath.open_geotiff(made)
+    with written(opened, cog=True, tile_size=128) as file:
+        assert {key: file.colormap(1)[key] for key in colours} == colours
+        assert file.tags(ns="IMAGE_STRUCTURE")["OVERVIEW_RESAMPLING"] == "NEAREST"
+    with xr.set_options(keep_attrs=True), written(opened * np.float32(0.5)) as file:
+        assert (file.dtypes, file.colorinterp[0].name) == (("float32",), "gray")
 
 
 # Words --------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import pickle
+import uuid
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
@@ -94,6 +96,7 @@ def write(client: Any, array: Any, layout: Layout, recipe: Recipe, writer: Any, 
     """Computes and encodes an array on a cluster, with at most `budget` bytes of it in flight, and pushes the bands."""
     if client.asynchronous:
         raise UsageError("to_geotiff waits for the cluster: give it a client that is not asynchronous")
+    _check_transport(client, array)
     chunks = Chunks.of(array, layout.axes)
     packed = recipe.packed()
     bands = list(_bands(recipe.plan(), chunks))
@@ -105,6 +108,17 @@ def write(client: Any, array: Any, layout: Layout, recipe: Recipe, writer: Any, 
         budget = AHEAD * threads * max(cost.band + cost.begins for cost in costs)
     with _waiting_aside():
         _run(client, steps, costs, writer, budget)
+
+
+def _check_transport(client: Any, array: Any) -> None:
+    """Without either library distributed waits for ever for device memory that one worker sends to another."""
+    if not on_device(array._meta) or len(client.nthreads()) < 2:
+        return
+    if all(importlib.util.find_spec(name) is None for name in ("numba", "rmm")):
+        raise UsageError(
+            "chunks on a GPU go from worker to worker by numba or rmm, and neither is installed: install numba, use a "
+            "cluster of one worker, or compute chunks on the host"
+        )
 
 
 @dataclass
@@ -138,10 +152,10 @@ def _plan(
 ) -> tuple[list[Step], list[Cost]]:
     """The graph with the encoding of bands in it, cut into one step for each band."""
     from dask._task_spec import Task, TaskRef
-    from dask.base import tokenize
 
     tops = {top: row for row, top in enumerate(starts(chunks.sizes["y"]))}
-    token = tokenize(packed, chunks.name)
+    # Two writes of one array, with the same words even, have nothing to do with each other.
+    token = uuid.uuid4().hex
     graph = dict(chunks.graph)
     outputs: list[list[Key]] = []
     for band in bands:
@@ -189,7 +203,10 @@ def _run(client: Any, steps: Sequence[Step], costs: Sequence[Cost], writer: Any,
         while waiting:
             place()
     except BaseException:
-        client.cancel([future for _, future in waiting] + list(held.values()), force=True)
+        # Chunks may be those of other writes, or held by the caller: they are let go of, not cancelled.
+        for future in held.values():
+            future.release()
+        client.cancel([future for _, future in waiting])
         raise
 
 

@@ -242,8 +242,7 @@ class Dataset(_swath.Dataset):
             view = host_view(out)
             rows, columns = (pixels[0][3], pixels[0][2]) if pixels else (0, 0)
             count = len(chosen) if chosen is not None else self.count
-            shape = (rows, columns)
-            shape = (count, *shape) if interleave == "band" else (*shape, count)
+            shape = (count, rows, columns) if interleave == "band" else (rows, columns, count)
             check_shape(view.shape, (len(pixels), *shape), 1 if interleave == "band" else 3)
             if view.flags.c_contiguous and view.dtype == np.dtype(self.dtype):
                 self.read_batch(pixels, chosen, overview_level, out=view, **options)

@@ -1,7 +1,7 @@
 """What a file says about itself, in the words of xarray: coordinates, the grid mapping and attributes.
 
 The names, types and values are those that rioxarray gives for the same file, so that scripts and its `.rio` accessor
-keep working; xrspatial's `crs`, `transform` and `nodata` stand beside them.
+keep working; xrspatial's `crs`, `transform`, `nodata` and `colormap` stand beside them.
 """
 
 from __future__ import annotations
@@ -232,6 +232,11 @@ def band_scaling(bands: Sequence[dict[str, Any]]) -> tuple[tuple[float, ...], tu
     scales = tuple(1.0 if band["scale"] is None else float(band["scale"]) for band in bands)
     offsets = tuple(0.0 if band["offset"] is None else float(band["offset"]) for band in bands)
     return scales, offsets
+
+
+def colormap(palette: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
+    """xrspatial's word for a palette: as TIFF stores it, all reds, then all greens, then all blues, of 16 bits."""
+    return tuple(part for parts in zip(*palette) for part in parts)
 
 
 def grid_attributes(metadata: dict[str, Any], transform: Transform) -> dict[str, Any]:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
+from ._errors import DeviceError, DeviceWarning, UsageError, make, warn_once
 from ._source import resolve
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
+
+# Type of the samples, number of bands, width and height of the level.
+Facts = tuple[str, int, int, int]
 
 # GDAL takes a float for nodata when it is this near to it, relative to both; for 64-bit floats too.
 _NEAR_NODATA = 2 * np.finfo("float32").eps
@@ -55,6 +58,22 @@ def promoted(dtype: np.dtype) -> np.dtype:
     if dtype.kind in "iu":
         return np.dtype("float32" if dtype.itemsize <= 2 else "float64")
     return dtype
+
+
+def limits(dtype: np.dtype) -> tuple[int, int]:
+    """The least and the greatest value of a type of integers or of truth values."""
+    if dtype.kind == "b":
+        return 0, 1
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
+
+
+def facts_of(handle: Dataset, overview: int | None) -> Facts:
+    """What an array over a level of a file relies on; a level that is not there has no size."""
+    width, height = handle.width, handle.height
+    if overview is not None:
+        width, height = next(iter(handle.overviews[overview : overview + 1]), (0, 0))
+    return str(handle.dtype), handle.count, width, height
 
 
 def is_nodata(samples: Any, nodata: float) -> Any:
@@ -104,6 +123,8 @@ class Reader:
     # x, y, width, height in pixels of the level.
     window: tuple[int, int, int, int]
     overview: int | None
+    # Of the file when the array was made: one that is opened again later may have changed.
+    facts: Facts
     dtype: np.dtype
     threads: int | None = None
     # What becomes NaN: samples equal to the band's nodata, and where the file's mask says so.
@@ -145,8 +166,12 @@ class Reader:
         if self.handle is None:
             from ._dataset import shared
 
+            handle = shared(self.source, **self.options)
+            found = facts_of(handle, self.overview)
+            if found != self.facts:
+                raise _changed(handle.name, self.facts, found)
             # Found once: telling one source of bytes from another takes a pass over them.
-            object.__setattr__(self, "handle", shared(self.source, **self.options))
+            object.__setattr__(self, "handle", handle)
         assert self.handle is not None
         return self.handle
 
@@ -179,7 +204,7 @@ class Reader:
         x, y, width, height = window or (0, 0, self.window[2], self.window[3])
         place = (self.window[0] + x, self.window[1] + y, width, height)
         if self.nodata is None and self.scales is None:
-            return self._samples([self.bands[i] for i in at], place).astype(self.dtype, copy=False)
+            return self._fitting(self._samples([self.bands[i] for i in at], place))
         samples = np.dtype(self.opened().dtype)
         # NaN needs a float; where the caller asked for a wider one, scaling gains from it.
         work = promoted(samples)
@@ -191,6 +216,18 @@ class Reader:
         else:
             values = self._converted(at, place, work)
         return values.astype(self.dtype, copy=False)
+
+    def _fitting(self, samples: Any) -> Any:
+        """Samples as the type that was asked for, which integers must fit: they would wrap around without a word."""
+        if self.dtype.kind in "biu" and not np.can_cast(samples.dtype, self.dtype, "safe"):
+            low, high = limits(self.dtype)
+            first, last = int(samples.min()), int(samples.max())
+            if first < low or last > high:
+                raise UsageError(
+                    f"{self.opened().name}: samples of {samples.dtype} from {first} to {last} do not fit "
+                    f"dtype={self.dtype}, which holds {low} to {high}: give a wider type"
+                )
+        return samples.astype(self.dtype, copy=False)
 
     def _converted(self, at: list[int], place: tuple[int, int, int, int], work: np.dtype) -> np.ndarray:
         """Samples as another type: rows of blocks at a time, so that they are never there twice as a whole."""
@@ -265,6 +302,12 @@ class Reader:
                 raise
             warn_once(f"{handle.name}: decoded on the CPU, not on the GPU: {error}", DeviceWarning, stacklevel=2)
             return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, threads=threads)))
+
+
+def _changed(name: str, before: Facts, now: Facts) -> Exception:
+    was, became = (f"{count} bands of {dtype}, {width} x {height}" for dtype, count, width, height in (before, now))
+    reason = f"the file has changed since the array over it was opened (from {was} to {became}): open it again"
+    return make("source", f"{name}: {reason}", reason, {"file": name})
 
 
 def _digest(plain: Any) -> str:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from . import _swath
-from ._errors import UsageError
+from ._errors import SwathWarning, UsageError, warn_once
 
 Transform = tuple[float, float, float, float, float, float]
 
-Y_NAMES = ("y", "lat", "latitude", "row")
-X_NAMES = ("x", "lon", "longitude", "col")
+# Names of dimensions in small letters, those that tell most first.
+Y_NAMES = ("y", "lat", "latitude", "northing", "row", "rows", "line", "lines")
+X_NAMES = ("x", "lon", "long", "longitude", "easting", "col", "cols", "column", "columns", "sample", "samples")
 BAND_NAMES = ("band", "bands", "channel")
+# Dimensions that are neither rows nor columns, whatever stands beside them.
+OTHER_NAMES = frozenset(
+    {
+        *("time", "t", "date", "datetime", "day", "month", "year", "step", "wavelength", "variable"),
+        *("z", "level", "lev", "height", "altitude", "depth", "pressure", "ensemble", "member", "realization"),
+    }
+)
 
 # Where the value of missing pixels stands, in the order in which rioxarray looks, then xrspatial's.
 FILL_NAMES = ("_FillValue", "missing_value", "fill_value", "nodata")
@@ -110,9 +118,14 @@ def checked_nodata(nodata: Any, dtype: np.dtype) -> int | float | None:
         return int(nodata)
     value = float(nodata)
     single = dtype if dtype.kind == "f" else np.dtype(f"f{dtype.itemsize // 2}")
-    if math.isfinite(value) and abs(value) > float(np.finfo(single).max):
+    if not math.isfinite(value) or abs(value) <= float(np.finfo(single).max):
+        return value
+    # The largest number is often given by its first digits, which may round up.
+    with np.errstate(over="ignore"):
+        rounded = float(single.type(value))
+    if not math.isfinite(rounded):
         raise UsageError(f"nodata={nodata!r} is beyond what {dtype} holds")
-    return value
+    return rounded
 
 
 def crs_text(crs: Any) -> str | None:
@@ -252,24 +265,35 @@ def palette_of(colormap: Any) -> list[tuple[int, int, int]] | None:
 def spatial_dims(data: Any) -> tuple[str, str]:
     """Names of the dimensions that are rows and columns."""
     names = [str(name) for name in data.dims]
-    for y_name, x_name in zip(Y_NAMES, X_NAMES):
-        if y_name in names and x_name in names:
-            return y_name, x_name
-    found: dict[str, str] = {}
+    y_name, x_name = _named(names, Y_NAMES), _named(names, X_NAMES)
     standard = {"latitude": "Y", "projection_y_coordinate": "Y", "longitude": "X", "projection_x_coordinate": "X"}
     for name in names:
         attrs = data.coords[name].attrs if name in data.coords else {}
         axis = str(attrs.get("axis", "")).upper() or standard.get(str(attrs.get("standard_name", "")).lower())
-        if axis in ("X", "Y"):
-            found[axis] = name
-    if len(found) == 2:
-        return found["Y"], found["X"]
+        if axis == "Y" and name != x_name:
+            y_name = y_name or name
+        elif axis == "X" and name != y_name:
+            x_name = x_name or name
+    if y_name and x_name:
+        return y_name, x_name
     rest = [name for name in names if name.lower() not in BAND_NAMES]
-    if len(rest) == 2:
+    # Where one of them is known, the other would be a guess that turns the raster around when it is wrong.
+    if not y_name and not x_name and len(rest) == 2 and not any(_is_other(data, name) for name in rest):
         return rest[0], rest[1]
     raise UsageError(
         f"dimensions {tuple(names)}: which are rows and columns? Rename them to y and x, and a third one to band"
     )
+
+
+def _named(names: Sequence[str], known: Sequence[str]) -> str | None:
+    """The name that is known best, in whatever letters it is written."""
+    found = {name.lower(): name for name in reversed(names)}
+    return next((found[word] for word in known if word in found), None)
+
+
+def _is_other(data: Any, name: str) -> bool:
+    dated = name in data.coords and data.coords[name].dtype.kind in "mM"
+    return dated or name.lower() in OTHER_NAMES
 
 
 def grid_mapping(data: Any) -> Mapping[str, Any]:
@@ -304,8 +328,10 @@ def found_crs(data: Any) -> str | None:
 def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True) -> Transform | None:
     """The transform of an xarray object: that of its coordinates, word for word as it was read where they agree."""
     stored = _stored_transform(data)
-    if stored is not None and (not recalc or stored[1] or stored[3]):
+    if stored is not None and not recalc:
         return _unless_identity(stored)
+    if stored is not None and (stored[1] or stored[3]):
+        return _rotated(data, y_name, x_name, stored)
     if data.attrs.get("_xrspatial_no_georef"):
         return None
     y, x = (_axis(data, name) for name in (y_name, x_name))
@@ -336,7 +362,46 @@ def _stored_transform(data: Any) -> Transform | None:
 def _unless_identity(transform: Transform) -> Transform | None:
     """Pixels counted from a corner are no georeference, and GDAL keeps none."""
     a, b, c, d, e, f = transform
-    return None if (a, b, c, d, abs(e), f) == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) else transform
+    return None if (a, b, c, d, e, f) == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) else transform
+
+
+def _rotated(data: Any, y_name: str, x_name: str, stored: Transform) -> Transform:
+    """The transform of a rotated raster: that of its two-dimensional coordinates, where it has them."""
+    if not all(name in data.coords and set(data.coords[name].dims) == {y_name, x_name} for name in ("xc", "yc")):
+        return stored
+    xc, yc = (data.coords[name].transpose(y_name, x_name).values for name in ("xc", "yc"))
+    a, b, c = _plane(xc, "xc", stored[:3])
+    d, e, f = _plane(yc, "yc", stored[3:])
+    return a, b, c, d, e, f
+
+
+def _plane(values: np.ndarray, name: str, stored: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Steps along columns and rows, and the value at the outer corner, of coordinates of centres."""
+    height, width = values.shape
+    rows, columns = (np.unique([0, size // 2, size - 1]) for size in values.shape)
+
+    def agree(plane: tuple[float, float, float]) -> bool:
+        # Rows and columns are selected as wholes: where these lie in their places, all do.
+        along, down, corner = plane
+        slack = max(_slack(values[rows], along), _slack(values[rows], down))
+        expected = corner + (np.arange(width) + 0.5) * along + (rows[:, np.newaxis] + 0.5) * down
+        if not np.all(np.abs(values[rows] - expected) <= slack):
+            return False
+        expected = corner + (columns + 0.5) * along + (np.arange(height)[:, np.newaxis] + 0.5) * down
+        return bool(np.all(np.abs(values[:, columns] - expected) <= slack))
+
+    if agree(stored):
+        return stored
+    first = float(values[0, 0])
+    along = (float(values[0, -1]) - first) / (width - 1) if width > 1 else stored[0]
+    down = (float(values[-1, 0]) - first) / (height - 1) if height > 1 else stored[1]
+    plane = along, down, first - along / 2 - down / 2
+    if not agree(plane):
+        raise UsageError(
+            f"coordinate {name!r} is not evenly spaced, so no transform describes it: resample the raster to a regular "
+            "grid, or give transform="
+        )
+    return plane
 
 
 def _axis(data: Any, name: str) -> np.ndarray | None:
@@ -414,20 +479,59 @@ def per_band(name: str, value: Any, count: int) -> list[Any] | None:
     return values
 
 
+def _chosen(data: Any, value: Any, count: int) -> Any:
+    """Of a list with an entry for each band of a file, those of the bands that are left; None if nobody can tell."""
+    if not isinstance(value, (tuple, list, np.ndarray)):
+        return value
+    values = list(value)
+    # Whoever read some bands only, or in another order, says so; otherwise lists are of all bands, in order.
+    known = [int(band) for band in data.encoding.get("bands", range(1, len(values) + 1))]
+    bands = _band_numbers(data, count)
+    if bands is not None and len(known) == len(values) and set(bands) <= set(known):
+        return [values[known.index(band)] for band in bands]
+    return values if len(values) == count else None
+
+
+def _listed(data: Any, name: str, count: int) -> Any:
+    """An attribute with one value, or one for each band."""
+    value = data.attrs.get(name)
+    chosen = _chosen(data, value, count)
+    if value is not None and chosen is None:
+        warn_once(
+            f"{name} has {len(value)} values and the raster {count} bands, and no coordinate 'band' tells which bands "
+            f"these are: {name} is left away",
+            SwathWarning,
+            stacklevel=7,
+        )
+    return chosen
+
+
+def _band_numbers(data: Any, count: int) -> list[int] | None:
+    """Which bands of a file the bands of an array are, counted from 1, where a coordinate tells."""
+    if "band" not in data.coords:
+        return None
+    numbers = np.atleast_1d(data.coords["band"].values)
+    return numbers.tolist() if numbers.dtype.kind in "iu" and numbers.shape == (count,) else None
+
+
 def of_dataarray(data: Any, y_name: str, x_name: str, count: int, words: Mapping[str, Any]) -> Found:
-    """What a DataArray says of itself, in rioxarray's and xrspatial's ways; what the caller gives is not looked for."""
+    """What a DataArray says of itself, in rioxarray's and xrspatial's ways; what the caller gives is not looked for.
+
+    Scales and offsets are those of its attributes: samples that are not unpacked yet.
+    """
     attrs, mapping = data.attrs, grid_mapping(data)
-    either = {**data.encoding, **attrs}
-    names = attrs.get("long_name")
+    names = _listed(data, "long_name", count)
     if names is None or names == "":
         names = data.name
-    band_tags = attrs.get("band_tags")
     point = {"point": "Point", "area": "Area"}.get(str(attrs.get("raster_type", "")).lower())
     colormap = attrs.get("colormap")
     gcps = control_points(mapping.get("gcps"))
     transform = None
     if words["transform"] is None and not gcps:
         transform = found_transform(data, y_name, x_name, recalc=words["recalc_transform"])
+    units = _listed(data, "units", count)
+    scales = _listed(data, "scales" if "scales" in attrs else "scale_factor", count)
+    offsets = _listed(data, "offsets" if "offsets" in attrs else "add_offset", count)
     return Found(
         crs=found_crs(data) if words["crs"] is None else None,
         transform=transform,
@@ -437,10 +541,10 @@ def of_dataarray(data: Any, y_name: str, x_name: str, count: int, words: Mapping
         rpcs=coefficients(mapping.get("rpcs")),
         tags=found_tags(attrs),
         descriptions=per_band("long_name", names if names is None else _texts(names), count),
-        units=per_band("units", _texts(attrs["units"]) if attrs.get("units") else None, count),
-        scales=_numbers("scales", either.get("scales", either.get("scale_factor")), count, 1.0),
-        offsets=_numbers("offsets", either.get("offsets", either.get("add_offset")), count, 0.0),
-        band_tags=_band_tags(band_tags, count),
+        units=per_band("units", _texts(units) if units else None, count),
+        scales=_numbers("scales", scales, count, 1.0),
+        offsets=_numbers("offsets", offsets, count, 0.0),
+        band_tags=_band_tags(_listed(data, "band_tags", count), count),
         palette=palette_of(colormap) if colormap is not None and count == 1 else None,
     )
 
@@ -467,38 +571,36 @@ def _band_tags(given: Any, count: int) -> list[dict[str, str]] | None:
     return tags if len(tags) == count and any(tags) else None
 
 
-def packing(
-    data: Any, dtype: np.dtype | None, nodata: Any, *, pack: bool = True
-) -> tuple[np.dtype, Callable[[Any], Any] | None]:
-    """The type in which a DataArray is stored, and what its samples go through on the way there.
-
-    As rioxarray: what was unpacked or masked when it was read (`encoding` says so) is packed again.
-    """
-    encoding = data.encoding if pack else {}
-    stored = np.dtype(dtype if dtype is not None else encoding.get("dtype") or data.dtype)
-    words = {name: encoding[name] for name in ("scale_factor", "add_offset") if encoding.get(name) is not None}
-    if stored == data.dtype and not words:
-        return stored, None
-    if data.dtype.kind != "f":
-        return stored, lambda block: block.astype(stored)
-    if nodata is not None:
-        words["_FillValue"] = nodata
-    return stored, Pack({**words, "dtype": stored})
-
-
 @dataclass(frozen=True)
-class Pack:
-    """Scales, rounds and fills samples as xarray does for files."""
+class Packing:
+    """How samples that were unpacked when they were read are stored."""
 
-    encoding: dict[str, Any]
+    dtype: np.dtype
+    # One for each band; None where there is nothing to undo.
+    scales: list[float] | None = None
+    offsets: list[float] | None = None
 
-    def __call__(self, block: Any) -> Any:
-        import xarray
-        from xarray.conventions import encode_cf_variable
+    @property
+    def scaled(self) -> bool:
+        return self.scales is not None or self.offsets is not None
 
-        dims = [f"axis_{number}" for number in range(block.ndim)]
-        packed = encode_cf_variable(xarray.Variable(dims, block, encoding=dict(self.encoding)))
-        return packed.data.astype(self.encoding["dtype"])
+
+def packing(data: Any, dtype: np.dtype | None, count: int, *, pack: bool) -> Packing:
+    """How a DataArray is stored: as rioxarray, what `encoding` says was done on reading is undone."""
+    if not pack:
+        return Packing(dtype or data.dtype)
+    encoding = data.encoding
+    found: dict[str, list[float] | None] = {}
+    for many, one, neutral in (("scales", "scale_factor", 1.0), ("offsets", "add_offset", 0.0)):
+        value = encoding.get(many) if encoding.get(many) is not None else encoding.get(one)
+        chosen = _chosen(data, value, count)
+        if value is not None and chosen is None:
+            raise UsageError(
+                f"encoding[{many!r}] has {len(value)} values and the raster {count} bands: keep the coordinate 'band' "
+                "that tells which bands these are, or give pack=False"
+            )
+        found[many] = _numbers(many, chosen, count, neutral)
+    return Packing(np.dtype(dtype or encoding.get("dtype") or data.dtype), **found)
 
 
 def merged(found: Found, given: Found) -> Found:

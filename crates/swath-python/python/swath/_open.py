@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from . import _device
 from . import _georef as georef
 from ._dataset import Dataset
 from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
-from ._lazy import Reader, block_chunks, dask_array, device_fault, promoted
+from ._lazy import Reader, block_chunks, dask_array, device_fault, facts_of, limits, promoted
 from ._source import resolve
 from ._window import to_pixels
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
-    from xarray.indexes import PandasIndex
 
 _NO_DASK = "chunks= gives dask arrays, and dask cannot be imported: `pip install swath[dask]`"
 _NO_XARRAY = "open_geotiff gives xarray objects, and xarray cannot be imported: `pip install swath[xarray]`"
@@ -35,7 +36,7 @@ def open_geotiff(
     masked: bool = False,
     mask_and_scale: bool = False,
     unpack: bool | None = None,
-    device: Literal["cpu", "cuda", "auto"] | None = None,
+    device: Literal["cpu", "cuda", "gpu", "auto"] | None = None,
     gpu: bool | None = None,
     dtype: Any = None,
     parse_coordinates: bool | None = True,
@@ -72,13 +73,15 @@ def open_geotiff(
     overview_level
         0 is the first overview, as in rasterio (in xrspatial 0 is the full image).
     masked
-        Nodata, and what the file's mask hides, becomes NaN; integers become floats.
+        Nodata, and what the file's mask hides, becomes NaN; integers become floats. The value that stood for nodata is
+        in `encoding["_FillValue"]` only: no sample has it any more.
     mask_and_scale, unpack
         `masked`, and then scales and offsets of the bands are applied.
     device, gpu
-        `"cuda"` (or `gpu=True`) gives CuPy arrays, `"auto"` does where there is a GPU.
+        `"cuda"` (or `"gpu"`, or `gpu=True`) gives CuPy arrays, `"auto"` does where there is a GPU.
     dtype
-        Type of the result. Floats are not turned to integers here.
+        Type of the result. Integers that it cannot hold are an error, of a dask array when the block is read. Floats
+        are not turned to integers here.
     parse_coordinates
         Without it there are no `x` and `y`.
     default_name, name
@@ -124,7 +127,7 @@ def open_geotiff(
         trust_input=trust_input,
         threads=threads if threads is not None or chunks is None else 1,
     )
-    view = view.on_device(_device(device, gpu), on_gpu_failure)
+    view = view.on_device(_place(device, gpu), on_gpu_failure)
     data, cut = view.read(chunks)
     return view.labelled(data, _one_of("default_name", default_name, "name", name), parse_coordinates is not False, cut)
 
@@ -137,12 +140,32 @@ def _one_of(word: str, value: Any, alias: str, other: Any) -> Any:
     return other
 
 
-def _device(device: str | None, gpu: bool | None) -> str | None:
-    if gpu and device not in (None, "cuda"):
+def _place(device: Any, gpu: bool | None) -> str | None:
+    word = _device.word(device)
+    if gpu and word not in (None, "cuda"):
         raise UsageError(f'gpu=True means device="cuda", and device is {device!r}: give one of them')
-    if device not in (None, "cpu", "cuda", "auto"):
-        raise UsageError(f'device is {device!r}: give "cpu", "cuda" or "auto"')
-    return "cuda" if gpu else device
+    return "cuda" if gpu else word
+
+
+def _result_type(dtype: Any, natural: np.dtype, file_dtype: np.dtype, nodata: Sequence[Any]) -> np.dtype:
+    """The type that the caller asks for, if samples of `natural` can become it."""
+    wanted = np.dtype(dtype)
+    if wanted.kind not in "biufc":
+        raise UsageError(f"dtype={dtype!r}: samples are numbers; give a type of numbers")
+    if natural.kind in "fc" and wanted.kind in "biu":
+        raise UsageError(f"{natural} would lose its fractions as {wanted}: read it, then use .astype('{wanted}')")
+    if natural.kind == "c" and wanted.kind != "c":
+        raise UsageError(f"{natural} would lose its imaginary parts as {wanted}: read it, then use .real")
+    if wanted.kind in "biu":
+        # A value that samples of the file cannot have either says nothing of the result.
+        (low, high), (first, last) = limits(wanted), limits(file_dtype)
+        lost = [value for value in nodata if value is not None and first <= value <= last and not low <= value <= high]
+        if lost:
+            raise UsageError(
+                f"dtype={wanted} holds {low} to {high}, and nodata is {lost[0]}: give a type that holds it, or read "
+                "with masked=True"
+            )
+    return wanted
 
 
 def _bands(band: int | Sequence[int] | None, count: int, name: str) -> tuple[tuple[int, ...], bool]:
@@ -221,10 +244,10 @@ class View:
         masked = masked or scaled
         file_dtype = np.dtype(handle.dtype)
         natural = promoted(file_dtype) if masked else file_dtype
-        wanted = natural if dtype is None else np.dtype(dtype)
-        if natural.kind in "fc" and wanted.kind in "iu":
-            raise UsageError(f"{natural} would lose its fractions as {wanted}: read it, then use .astype('{wanted}')")
         chosen = [metadata["bands"][each - 1] for each in bands]
+        wanted = natural
+        if dtype is not None:
+            wanted = _result_type(dtype, natural, file_dtype, [each["nodata"] for each in chosen])
         flags = [metadata["mask_flags"][each - 1] for each in bands]
         scales, offsets = georef.band_scaling(chosen)
         reader = Reader(
@@ -235,6 +258,7 @@ class View:
             flat=flat,
             window=place,
             overview=overview_level,
+            facts=facts_of(handle, overview_level),
             dtype=wanted,
             threads=threads,
             nodata=tuple(each["nodata"] if "nodata" in flag else None for each, flag in zip(chosen, flags))
@@ -247,10 +271,11 @@ class View:
         scale = (level[0] / full[0], level[1] / full[1])
         return cls(reader, metadata, handle.name, block, transform, scale, file_dtype, masked, scaled)
 
-    def on_device(self, device: str | None, failure: str) -> View:
+    def on_device(self, device: Any, failure: str) -> View:
         """The same with samples on the GPU, where the caller wants that and, unless it must be, it can be."""
         if failure not in ("raise", "strict", "auto"):
             raise UsageError(f'on_gpu_failure is {failure!r}: give "raise" or "auto"')
+        device = _device.word(device)
         if device in (None, "cpu"):
             return self
         fault = device_fault()
@@ -298,6 +323,7 @@ class View:
         """The array with its coordinates, attributes and encoding."""
         try:
             import xarray
+            from xarray.indexes import PandasIndex
 
             # Registers `.swath` with xarray.
             from . import accessor  # noqa: F401
@@ -308,23 +334,30 @@ class View:
         attributes, encoding = self.attributes()
         encoding["source"] = self.name
         encoding["rasterio_dtype"] = str(self.file_dtype)
+        if not reader.flat and reader.bands != tuple(range(1, len(reader.bands) + 1)):
+            # The bands that lists in the attributes are of, for whoever takes some of them and writes them.
+            encoding["bands"] = reader.bands
         if not cut:
             encoding["preferred_chunks"] = self.preferred_chunks()
         variables: dict[Any, Any] = {}
         indexes: dict[Any, Any] = {}
+
+        def add(axis: str, line: pandas.Index) -> None:
+            # A view, since its name belongs to whoever gets it; it is known as the same when it is compared.
+            indexes[axis] = index = PandasIndex(line.view(), axis, line.dtype, fastpath=True)
+            variables.update(index.create_variables())
+
         if reader.flat:
             variables["band"] = xarray.Variable((), np.int64(reader.bands[0]))
         else:
-            indexes["band"] = _band_index(reader.bands)
-            variables.update(indexes["band"].create_variables())
+            add("band", _band_line(reader.bands))
         if parse_coordinates and not metadata["gcps"] and not metadata["rpcs"]:
             if georef.is_rectilinear(self.transform):
                 # Indexes are kept, but not those of megabytes.
                 large = sum(reader.window[2:]) > _KEPT_LINES
-                made = _grid_indexes.__wrapped__ if large else _grid_indexes
-                for axis, index in made(self.transform, reader.window).items():
-                    indexes[axis] = index
-                    variables.update(index.create_variables())
+                made = _grid_lines.__wrapped__ if large else _grid_lines
+                for axis, line in made(self.transform, reader.window).items():
+                    add(axis, line)
             else:
                 for axis, centres in georef.coordinates(self.transform, reader.window).items():
                     variables[axis] = xarray.Variable(("y", "x"), centres)
@@ -363,8 +396,10 @@ class View:
             if key in attributes:
                 encoding[key] = attributes.pop(key)
         attributes.update(georef.grid_attributes(metadata, self.window_transform()))
-        if nodata is not None:
+        if nodata is not None and not self.masked:
             attributes["nodata"] = nodata
+        if len(bands) == 1 and bands[0]["color"] == "palette":
+            attributes["colormap"] = georef.colormap(metadata["palette"])
         return attributes, encoding
 
 
@@ -374,17 +409,21 @@ _KEPT_LINES = 1 << 17
 
 # Files of a series lie on the same grid: one index serves them all, and comparing it with itself takes no time.
 @lru_cache(maxsize=32)
-def _grid_indexes(transform: georef.Transform, window: georef.Window) -> dict[str, PandasIndex]:
-    from xarray.indexes import PandasIndex
-
-    return {axis: PandasIndex(line, axis) for axis, line in georef.coordinates(transform, window).items()}
+def _grid_lines(transform: georef.Transform, window: georef.Window) -> dict[str, pandas.Index]:
+    return {axis: _line(centres, axis) for axis, centres in georef.coordinates(transform, window).items()}
 
 
 @lru_cache(maxsize=32)
-def _band_index(bands: tuple[int, ...]) -> PandasIndex:
-    from xarray.indexes import PandasIndex
+def _band_line(bands: tuple[int, ...]) -> pandas.Index:
+    return _line(np.array(bands, "int64"), "band")
 
-    return PandasIndex(np.array(bands, "int64"), "band")
+
+def _line(values: np.ndarray, name: str) -> pandas.Index:
+    """An index that later opens find as it is now, whatever is done to arrays that stand on it."""
+    import pandas
+
+    values.flags.writeable = False
+    return pandas.Index(values, name=name)
 
 
 def _as_type(value: float, dtype: np.dtype) -> Any:

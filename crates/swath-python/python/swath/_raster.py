@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from . import _metadata
-from ._errors import UsageError
-from ._metadata import Found
-from ._stream import PIECE, Block, Layout, on_device
+from ._errors import SwathWarning, UsageError, warn_once
+from ._metadata import Found, Packing
+from ._stream import PIECE, Block, Layout, on_device, starts
 
 
 @dataclass
@@ -49,37 +49,92 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Cast:
-    """Makes samples the type of the file's."""
+class Convert:
+    """Makes samples those of the file: packed, of its type, and with its value where they are missing."""
 
     dtype: np.dtype
+    # What missing samples become.
+    fill: Any = None
+    scale: float = 1.0
+    offset: float = 0.0
+    # Whether samples that are no numbers are missing; as integers they always are.
+    nan: bool = False
+    # A value that says that a sample is missing, other than the file's.
+    old: Any = None
 
     def __call__(self, rows: Any) -> Any:
+        missing = self._missing(rows)
+        if isinstance(rows, np.ma.MaskedArray):
+            rows = rows.data
+        if self.scale != 1.0 or self.offset != 0.0:
+            rows = (rows.astype("c16" if rows.dtype.kind == "c" else "f8") - self.offset) / self.scale
+        # Always a copy: the input is not ours to fill.
+        rows = self._whole(rows, missing) if self.dtype.kind in "iu" else rows.astype(self.dtype)
+        if missing is not None:
+            rows[missing] = self.fill
+        return rows
+
+    def _missing(self, rows: Any) -> Any:
+        """Which samples are missing, or None where none are."""
+        found = []
+        if isinstance(rows, np.ma.MaskedArray):
+            found.append(np.ma.getmaskarray(rows))
+            rows = rows.data
+        if rows.dtype.kind in "fc" and (self.nan or self.dtype.kind in "iu"):
+            found.append(rows != rows)
+        if self.old is not None:
+            found.append(rows == self.old)
+        if not found:
+            return None
+        missing = found[0]
+        for more in found[1:]:
+            missing = missing | more
+        if not missing.any():
+            return None
+        if self.fill is None:
+            raise UsageError(
+                f"samples are missing (NaN or masked), and {self.dtype} has no value for them: give nodata=, or dtype= "
+                "a type of floats"
+            )
+        return missing
+
+    def _whole(self, rows: Any, missing: Any) -> Any:
+        """Samples as integers: those next to them, and none that would come out as another."""
+        if np.can_cast(rows.dtype, self.dtype) or not rows.size:
+            return rows.astype(self.dtype)
+        if rows.dtype.kind == "f":
+            rows = np.rint(rows)
+        elif missing is not None:
+            rows = rows.copy()
+        if missing is not None:
+            rows[missing] = 0
+        low, high = rows.min().item(), rows.max().item()
+        limits = np.iinfo(self.dtype)
+        # The largest integer may not be a float, the one after it is.
+        if low < limits.min or high >= limits.max + 1:
+            raise UsageError(
+                f"samples from {low} to {high} do not fit {self.dtype} ({limits.min} to {limits.max}): clip them, or "
+                "give dtype= a type that holds them"
+            )
         return rows.astype(self.dtype)
 
 
 @dataclass(frozen=True)
-class Fill:
-    """Gives masked samples a value."""
+class ConvertBands:
+    """Converts bands that are packed each in a way of its own."""
 
-    value: Any
-    dtype: np.dtype
+    bands: tuple[Convert, ...]
+    axis: int
+    # The first band of each chunk along the axis.
+    firsts: tuple[int, ...]
 
-    def __call__(self, rows: Any) -> Any:
-        return np.ma.filled(rows, self.value).astype(self.dtype, copy=False)
-
-
-@dataclass(frozen=True)
-class FillComplex:
-    """Gives complex samples that are no numbers a value, which the engine does for real ones only."""
-
-    value: Any
-    first: Callable[[Any], Any] | None
-
-    def __call__(self, rows: Any) -> Any:
-        rows = rows.copy() if self.first is None else self.first(rows)
-        rows[rows != rows] = self.value
-        return rows
+    def __call__(self, rows: Any, block_id: tuple[int, ...] | None = None) -> Any:
+        first = self.firsts[block_id[self.axis]] if block_id else 0
+        before = (slice(None),) * self.axis
+        parts = [
+            self.bands[first + band](rows[(*before, slice(band, band + 1))]) for band in range(rows.shape[self.axis])
+        ]
+        return np.concatenate(parts, axis=self.axis)
 
 
 def of(data: Any, words: Mapping[str, Any]) -> Raster:
@@ -109,14 +164,21 @@ def _checked(raster: Raster, words: Mapping[str, Any]) -> Raster:
     for name in ("count", "height", "width"):
         if words.get(name) is not None and int(words[name]) != getattr(layout, name):
             raise UsageError(f"{name}={words[name]!r}, but the data have {getattr(layout, name)}")
-    if layout.dtype.kind not in "iufc" or layout.dtype.itemsize > (16 if layout.dtype.kind == "c" else 8):
-        raise UsageError(f"samples of type {layout.dtype} have no place in a TIFF: give dtype=, or cast them")
+    if raster.found.palette and layout.dtype not in (np.uint8, np.uint16):
+        # What was computed from indices of colours is none.
+        raster.found.palette = None
     return raster
 
 
-def _stored_type(dtype: np.dtype) -> np.dtype:
+def _stored_type(dtype: np.dtype, held: np.dtype) -> np.dtype:
     """How samples of a type are stored: truth as bytes, everything in the machine's own byte order."""
-    return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    if dtype.kind not in "iufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
+        raise UsageError(f"samples of type {dtype} have no place in a TIFF: give dtype=, or cast them")
+    if held.kind == "c" and dtype.kind != "c":
+        raise UsageError(f"{held} would lose its imaginary parts as {dtype}: write .real, .imag or abs() of it")
+    return dtype.newbyteorder("=")
 
 
 def _type_of(samples: Any) -> np.dtype:
@@ -160,47 +222,62 @@ def _of_array(data: Any, words: Mapping[str, Any]) -> Raster:
     axes = axes_of(data.shape, words)
     found = Found()
     nodata = words["nodata"]
-    asked = None if words["dtype"] is None else np.dtype(words["dtype"])
     held = _type_of(data)
-    stored = _stored_type(asked or held)
-    if _is_masked(data):
-        fill, found.nodata = _fill_value(data, nodata, stored)
-        return _finished(data, axes, stored, Fill(fill, stored), found)
-    convert: Callable[[Any], Any] | None = Cast(stored) if stored != held.newbyteorder("=") else None
-    return _finished(data, axes, stored, _with_fill(convert, nodata, stored, words), found)
+    stored = _stored_type(held if words["dtype"] is None else np.dtype(words["dtype"]), held)
+    masked = _is_masked(data)
+    if masked and nodata is None:
+        nodata = found.nodata = _fill_value(data, stored)
+    converts = _converts(held, Packing(stored), nodata, words, masked=masked)
+    return _finished(data, axes, stored, converts, found)
 
 
-def _with_fill(
-    convert: Callable[[Any], Any] | None, nodata: Any, dtype: np.dtype, words: Mapping[str, Any]
-) -> Callable[[Any], Any] | None:
-    if dtype.kind != "c" or nodata is None or nodata != nodata or not words["nan_to_nodata"]:
-        return convert
-    return FillComplex(nodata, convert)
+def _converts(
+    held: np.dtype, packing: Packing, nodata: Any, words: Mapping[str, Any], *, masked: bool = False, old: Any = None
+) -> tuple[Convert, ...]:
+    """What samples go through: nothing, the same for all bands, or something for each band."""
+    stored = packing.dtype
+    fills_complex = stored.kind == "c" and nodata is not None and nodata == nodata and bool(words["nan_to_nodata"])
+    if stored == held.newbyteorder("=") and not (packing.scaled or fills_complex or masked or old is not None):
+        return ()
+    convert = Convert(stored, _metadata.checked_nodata(nodata, stored), nan=fills_complex, old=old)
+    if not packing.scaled:
+        return (convert,)
+    count = len(packing.scales or packing.offsets or ())
+    scales, offsets = packing.scales or [1.0] * count, packing.offsets or [0.0] * count
+    each = tuple(replace(convert, scale=scale, offset=offset) for scale, offset in zip(scales, offsets))
+    return each if len(set(zip(scales, offsets))) > 1 else each[:1]
 
 
 def _is_masked(data: Any) -> bool:
     return isinstance(data, np.ma.MaskedArray) or isinstance(getattr(data, "_meta", None), np.ma.MaskedArray)
 
 
-def _fill_value(data: Any, nodata: Any, dtype: np.dtype) -> tuple[Any, Any]:
-    """What masked samples become, and the nodata value that tells it."""
-    if nodata is not None:
-        return nodata, nodata
+def _fill_value(data: Any, dtype: np.dtype) -> Any:
+    """What masked samples become where the caller does not say."""
     if dtype.kind == "f":
-        return np.nan, np.nan
+        return np.nan
     if not is_dask(data) and not np.ma.is_masked(data):
-        return 0, None
+        return None
     raise UsageError(f"masked samples of {dtype} need a value of their own: give nodata=")
 
 
-def _finished(data: Any, axes: str, dtype: np.dtype, convert: Callable[[Any], Any] | None, found: Found) -> Raster:
+def _finished(data: Any, axes: str, dtype: np.dtype, converts: Sequence[Convert], found: Found) -> Raster:
     layout = _layout(data.shape, axes, dtype)
+    convert: Callable[[Any], Any] | None = converts[0] if converts else None
+    if len(converts) > 1:
+        axis = axes.index("b")
+        firsts = starts(data.chunks[axis]) if is_dask(data) else [0]
+        convert = ConvertBands(tuple(converts), axis, tuple(firsts))
     if is_dask(data):
         device = on_device(data._meta)
         if convert is not None:
-            data = data.map_blocks(convert, dtype=dtype, meta=data._meta.astype(dtype))
+            data = data.map_blocks(convert, dtype=dtype, meta=_plain_meta(data._meta).astype(dtype))
         return Raster(layout, found, lazy=data, on_device=device)
     return Raster(layout, found, blocks=[Block(0, 0, data, convert)], on_device=on_device(data))
+
+
+def _plain_meta(meta: Any) -> Any:
+    return meta.data if isinstance(meta, np.ma.MaskedArray) else meta
 
 
 def _arranged(data: Any) -> tuple[Any, str, str, str]:
@@ -229,7 +306,8 @@ def _samples(data: Any, *, leading: bool = False) -> Any:
     return samples[np.newaxis] if leading else samples
 
 
-def _of_dataarray(data: Any, words: Mapping[str, Any]) -> Raster:
+def _of_dataarray(data: Any, words: Mapping[str, Any], *, replaced: bool = False) -> Raster:
+    """The raster of a DataArray; where it is `replaced`, its own value of missing samples gives way to the caller's."""
     data, axes, y_name, x_name = _arranged(data)
     count = data.shape[axes.index("b")] if "b" in axes else 1
     found = _metadata.of_dataarray(data, y_name, x_name, count, words)
@@ -237,14 +315,36 @@ def _of_dataarray(data: Any, words: Mapping[str, Any]) -> Raster:
     nodata = found.nodata if words["nodata"] is None else words["nodata"]
     if words["pack"]:
         data = _with_packing(data, nodata)
-    dtype, convert = _metadata.packing(data, asked, nodata, pack=words["pack"] is not False)
-    stored = _stored_type(dtype)
-    if stored != dtype.newbyteorder("=") and convert is None:
-        convert = Cast(stored)
-    raster = _finished(_samples(data), axes, stored, _with_fill(convert, nodata, stored, words), found)
+    packing = _metadata.packing(data, asked, count, pack=words["pack"] is not False)
+    samples = _samples(data)
+    held = np.dtype(data.dtype)
+    if asked is None and nodata is None and held.kind == "f" and packing.dtype.kind in "iu" and _has_holes(samples):
+        warn_once(
+            f"samples are missing and there is no nodata value, so they are written as {held} and not as "
+            f"{packing.dtype}, which they were read from: give nodata= to have {packing.dtype}",
+            SwathWarning,
+            stacklevel=5,
+        )
+        packing = Packing(held)
+    packing = replace(packing, dtype=_stored_type(packing.dtype, held))
+    if packing.scaled:
+        found.scales, found.offsets = packing.scales, packing.offsets
+    # A value in the file's units says nothing of samples in others.
+    old = found.nodata if replaced and not packing.scaled else None
+    converts = _converts(held, packing, nodata, words, old=old)
+    raster = _finished(samples, axes, packing.dtype, converts, found)
     if raster.lazy is None and isinstance(raster.blocks[0].samples, Unread):
         raster.step = _rows_together(data, y_name, raster.layout.row_len)
     return raster
+
+
+def _has_holes(samples: Any) -> bool:
+    """Whether samples in memory are missing; of others nobody knows before they are written."""
+    if is_dask(samples) or isinstance(samples, Unread) or not samples.size:
+        return False
+    # The smallest of some numbers is none where one of them is none.
+    smallest = samples.min()
+    return bool(smallest != smallest)
 
 
 def _rows_together(data: Any, y_name: str, row_len: int) -> int | None:
@@ -264,7 +364,7 @@ def _with_packing(data: Any, nodata: Any) -> Any:
         raise UsageError("pack=True: nothing says the type the samples had in the file; give dtype=")
     data = data.copy(deep=False)
     data.encoding = {**data.encoding, "dtype": np.dtype(kind)}
-    for name in ("scale_factor", "add_offset"):
+    for name in ("scale_factor", "scales", "add_offset", "offsets"):
         if data.attrs.get(name) is not None:
             data.encoding[name] = data.attrs[name]
     return data
@@ -289,21 +389,42 @@ def _of_dataset(data: Any, words: Mapping[str, Any]) -> Raster:
 
 def _of_variables(data: Any, variables: Mapping[str, Any], words: Mapping[str, Any]) -> Raster:
     """One band for each variable, as rioxarray's band_as_variable has them."""
-    parts = []
-    for name, variable in variables.items():
-        part = _of_dataarray(variable, {**words, "count": None})
-        if part.layout.count != 1:
-            raise UsageError(f"variable {name!r} has {part.layout.count} bands: write it alone, or give ds[{name!r}]")
-        parts.append(part)
+    words = {**words, "count": None}
+    parts = {name: _of_dataarray(variable, words) for name, variable in variables.items()}
+    values = [part.found.nodata for part in parts.values()]
+    differ = any(not _equal(value, values[0]) for value in values)
+    if words["nodata"] is None and differ:
+        raise UsageError(f"variables have different nodata values {values}, a file has one: give nodata=")
+    dtype = _common_type({name: part.layout.dtype for name, part in parts.items()})
+    if differ or any(part.layout.dtype != dtype for part in parts.values()):
+        # The value of missing samples may be one that the variable's own type does not hold.
+        words["dtype"] = dtype
+        parts = {name: _of_dataarray(variable, words, replaced=differ) for name, variable in variables.items()}
+    return _stacked(data, variables, parts, dtype)
+
+
+def _common_type(types: Mapping[str, np.dtype]) -> np.dtype:
+    """The type that holds the samples of all variables as they are."""
+    common = np.result_type(*types.values())
+    for name, dtype in types.items():
+        if dtype.kind in "iu" and common.kind in "fc" and 8 * dtype.itemsize > np.finfo(common).nmant + 1:
+            raise UsageError(
+                f"variable {name!r} has samples of {dtype}, the others need {common}, and a file has one type: {dtype} "
+                f"would lose digits as {common}; give dtype= or cast, or write them one by one"
+            )
+    return common
+
+
+def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Raster], dtype: np.dtype) -> Raster:
+    """The rasters of variables as bands of one."""
+    parts = list(by_name.values())
     first = parts[0]
     size = (first.layout.height, first.layout.width)
-    for name, part in zip(variables, parts):
+    for name, part in by_name.items():
+        if part.layout.count != 1:
+            raise UsageError(f"variable {name!r} has {part.layout.count} bands: write it alone, or give ds[{name!r}]")
         if (part.layout.height, part.layout.width) != size:
             raise UsageError(f"variable {name!r} is not of the size of the others: write them one by one")
-    nodata = [part.found.nodata for part in parts]
-    if words["nodata"] is None and any(not _equal(value, nodata[0]) for value in nodata):
-        raise UsageError(f"variables have different nodata values {nodata}, a file has one: give nodata=")
-    dtype = np.result_type(*(part.layout.dtype for part in parts))
     found = replace(
         first.found,
         tags=_metadata.found_tags(data.attrs),
@@ -319,7 +440,7 @@ def _of_variables(data: Any, variables: Mapping[str, Any], words: Mapping[str, A
     if any(part.lazy is not None for part in parts):
         import dask.array
 
-        bands = [_as_dask(part, dtype) for part in parts]
+        bands = [_as_dask(part) for part in parts]
         return Raster(layout, found, lazy=dask.array.stack(bands), on_device=all(part.on_device for part in parts))
     blocks = [_leading(part, band, variable) for band, (part, variable) in enumerate(zip(parts, variables.values()))]
     return Raster(layout, found, blocks=blocks, on_device=all(part.on_device for part in parts), step=first.step)
@@ -334,7 +455,7 @@ def _leading(part: Raster, band: int, variable: Any) -> Block:
     return Block(band, 0, samples, block.convert)
 
 
-def _as_dask(part: Raster, dtype: np.dtype) -> Any:
+def _as_dask(part: Raster) -> Any:
     import dask.array
 
     array = part.lazy
@@ -344,7 +465,7 @@ def _as_dask(part: Raster, dtype: np.dtype) -> Any:
         array = dask.array.from_array(rows if block.convert is None else block.convert(rows))
     if "b" in part.layout.axes:
         array = array[0] if part.layout.axes == "byx" else array[..., 0]
-    return array.astype(dtype)
+    return array
 
 
 def _only(values: Sequence[Any] | None) -> Any:

@@ -126,6 +126,9 @@ def to_geotiff(
         True shows a bar on a terminal; a function is called with (rows done, rows).
     compute : bool
         False gives a dask Delayed that writes when it is computed.
+    dtype : dtype, optional
+        Type of the samples in the file. Floats become the integers next to them and NaN becomes `nodata`; a sample
+        that the type does not hold raises.
     pack : bool, optional
         Whether samples that were unpacked on reading are packed again. By default where `encoding` says how.
     **profile
