@@ -114,10 +114,12 @@ lint: venv-test ## All checks that run no test
 
 # For example: make bench BENCH_ARGS=--quick
 .PHONY: bench
-bench: venv-bench ## Time swath against rasterio, tifffile, async-tiff, rio-cogeo and odc-geo
+bench: venv-bench ## Time swath against rasterio, tifffile, async-tiff, rio-cogeo, odc-geo, rioxarray, xarray-spatial
 	$(CARGO) build --release -p swath-bench-worker
+	$(INSTALL)
 	$(VENV)/bin/python bench/run.py $(BENCH_ARGS)
 	$(VENV)/bin/python bench/write.py $(BENCH_ARGS)
+	$(VENV)/bin/python bench/python.py $(BENCH_ARGS)
 
 # For example: make gpu-bundle, copy target/gpu-bundle to a machine with a GPU, run its run.sh there.
 .PHONY: gpu-bundle
