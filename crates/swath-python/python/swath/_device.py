@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Any
 
+import numpy as np
+
 from ._errors import UsageError
 
 # Run when the package is imported, where a Path for each folder would be half of the time.
@@ -42,6 +44,13 @@ def library_folders() -> list[str]:
 
 def is_on_gpu(array: Any) -> bool:
     """Whether an array is in the memory of a GPU."""
-    if hasattr(array, "__dlpack_device__"):
-        return int(array.__dlpack_device__()[0]) in (2, 13)
-    return hasattr(array, "__cuda_array_interface__")
+    if isinstance(array, np.ndarray):
+        return False
+    try:
+        if array.__cuda_array_interface__ is not None:
+            return True
+    # An array on the host may have the attribute and refuse it, each library with another exception.
+    except Exception:
+        pass
+    where = getattr(array, "__dlpack_device__", None)
+    return where is not None and int(where()[0]) in (2, 13)

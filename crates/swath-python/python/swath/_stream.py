@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ._device import is_on_gpu as on_device
 from ._errors import SwathWarning, UsageError, warn_once
 
 # A key of a dask graph.
@@ -57,20 +58,6 @@ class Block:
     def rows(self, region: tuple[slice, ...]) -> Any:
         part = self.samples[region]
         return part if self.convert is None else self.convert(part)
-
-
-def on_device(samples: Any) -> bool:
-    """Whether an array is in the memory of a GPU."""
-    if isinstance(samples, np.ndarray):
-        return False
-    try:
-        if samples.__cuda_array_interface__ is not None:
-            return True
-    # An array on the host may have the attribute and refuse it, each library with another exception.
-    except Exception:
-        pass
-    where = getattr(samples, "__dlpack_device__", None)
-    return where is not None and where()[0] in (2, 13)
 
 
 def to_host(samples: Any) -> np.ndarray:
