@@ -102,8 +102,10 @@ class Chips:
             return
         ahead: deque[tuple[Future[Array], list[Window]]] = deque()
         left = iter(batches)
-        # One batch after the other: each uses all threads, and finds the tiles that the one before has decoded.
-        pool = ThreadPoolExecutor(1, thread_name_prefix="swath-chips")
+        # On the CPU one batch after the other: each uses all threads, and finds the tiles that the one before decoded.
+        # On a GPU copies of one batch go on beside the kernels of another.
+        workers = self._prefetch if self._options["device"] == "cuda" else 1
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="swath-chips")
         try:
             for windows in left:
                 ahead.append((pool.submit(self._read, windows), windows))
