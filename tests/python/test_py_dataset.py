@@ -485,6 +485,7 @@ def test_errors_say_what_and_where(files: dict[str, Path], folder: Path) -> None
         sw.Dataset(folder / "missing.tif")
     assert isinstance(missing.value, sw.Error) and isinstance(missing.value, sw.SourceError)
     assert missing.value.file == str(folder / "missing.tif") and missing.value.errno == 2
+    assert pickle.loads(pickle.dumps(missing.value)).filename == missing.value.filename == missing.value.file
     with pytest.raises(IsADirectoryError):
         sw.Dataset(folder)
     with pytest.raises(sw.FormatError, match="not a TIFF") as wrong:

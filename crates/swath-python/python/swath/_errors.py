@@ -47,6 +47,8 @@ def _rebuild(kind: type[Error], args: tuple[Any, ...], place: dict[str, Any]) ->
     error = kind(*args)
     for name, value in place.items():
         setattr(error, name, value)
+    if isinstance(error, OSError):
+        error.filename = place["file"]
     return error
 
 
