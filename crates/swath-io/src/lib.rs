@@ -2,14 +2,16 @@
 
 pub mod conformance;
 mod position;
+pub mod remote;
 pub mod sink;
 pub mod source;
 pub mod wrap;
 
+pub use remote::{Origin, RemoteFault, RemoteOptions, RemoteSource, Traffic};
 pub use sink::{
     Sink, SinkError,
     file::FileSink,
     memory::{Memory, MemorySink},
     stream::StreamSink,
 };
-pub use source::{ReadInto, Source, SourceError, file::FileSource, memory::MemorySource};
+pub use source::{Access, ReadInto, Source, SourceError, file::FileSource, memory::MemorySource};

@@ -44,7 +44,7 @@ fn make(py: Python<'_>, kind: &str, message: &str, reason: &str, fill: impl Fn(&
 fn raised(error: &Error) -> Option<&PyErr> {
     let error = match error.kind() {
         ErrorKind::Source(source) => source.io_error()?,
-        ErrorKind::Sink(sink) => sink.io_error(),
+        ErrorKind::Sink(sink) => sink.io_error()?,
         _ => return None,
     };
     source::carried(error)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use swath_io::{Sink, sink::file};
+use swath_io::Sink;
 use swath_tiff::{
     Compression, SampleType, Window,
     geo::{Crs, GeoTransform, Nodata, nodata::nodata_text},
@@ -16,6 +16,7 @@ use crate::{
     dataset::Dataset,
     device::{DeviceReport, Mode},
     error::{Error, ErrorKind},
+    location,
     metadata::Metadata,
     raster::Interleave,
     read::ReadOptions,
@@ -92,11 +93,11 @@ impl Dataset {
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
         let path = path.as_ref();
-        let name: std::sync::Arc<str> = path.display().to_string().into();
-        let begin = |sink: Result<Box<dyn Sink>, swath_io::SinkError>| -> Result<Box<dyn Sink>, Error> {
-            sink.map_err(|error| Error::from(error).in_source(&name))
+        let begin = || {
+            let sink = location::sink(path, &write.remote);
+            sink.map_err(|error| Error::from(error).in_source(&location::shown(path)))
         };
-        self.convert_to(|| begin(file::create(path)), convert, write)
+        self.convert_to(begin, convert, write)
     }
 
     /// Writes this file, or a part of it, to any sink; the sink is made when everything else is known to be right.

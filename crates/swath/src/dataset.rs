@@ -6,7 +6,7 @@ use std::{
 };
 
 use swath_codec::{Registry, Scratch};
-use swath_io::Source;
+use swath_io::{Source, Traffic};
 use swath_tiff::{
     Limits, SampleType, TiffError,
     geo::Nodata,
@@ -151,6 +151,11 @@ impl Dataset {
     /// The bytes behind the file.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.fetch.source
+    }
+
+    /// What was asked of the network so far, where the file is behind one.
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.fetch.source.traffic()
     }
 
     /// Size of the file.

@@ -23,6 +23,7 @@ mod device;
 mod error;
 mod extent;
 mod image;
+mod location;
 mod mask;
 mod metadata;
 pub mod names;
@@ -61,7 +62,8 @@ pub use swath_cuda::{
 };
 pub use swath_io::sink::file::abandon_unfinished;
 pub use swath_io::{
-    FileSink, FileSource, Memory, MemorySink, MemorySource, ReadInto, Sink, SinkError, Source, SourceError, StreamSink,
+    Access, FileSink, FileSource, Memory, MemorySink, MemorySource, Origin, ReadInto, RemoteFault, RemoteOptions,
+    RemoteSource, Sink, SinkError, Source, SourceError, StreamSink, Traffic, remote,
 };
 pub use swath_tiff::{
     Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,

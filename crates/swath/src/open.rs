@@ -8,7 +8,7 @@ use std::{
 
 use swath_codec::Registry;
 use swath_cuda::Gpu;
-use swath_io::{FileSource, Source};
+use swath_io::{RemoteOptions, Source};
 use swath_tiff::{
     Limits, Place, TiffError,
     structure::{Bytes, Header, Ifd, Lack, Layout},
@@ -19,6 +19,7 @@ use crate::{
     device::{DeviceOptions, Mode},
     error::Error,
     image::Image,
+    location,
 };
 
 /// Bytes fetched around anything that parsing wants: a COG's header and first directories fit.
@@ -34,6 +35,7 @@ pub struct OpenOptions {
     threads: Option<usize>,
     tile_cache: Option<usize>,
     device: DeviceOptions,
+    remote: RemoteOptions,
 }
 
 impl OpenOptions {
@@ -92,15 +94,23 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a local file.
+    /// How servers and stores are asked.
+    pub fn with_remote(mut self, remote: RemoteOptions) -> Self {
+        self.remote = remote;
+        self
+    }
+
+    /// Opens a file: a path of this machine, or an address (`https://`, `s3://`, `gs://`, `az://`).
     ///
     /// # Errors
     /// When it cannot be opened or is not a TIFF file we understand.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Dataset, Error> {
         let path = path.as_ref();
-        let name: Arc<str> = path.display().to_string().into();
-        let source = FileSource::open(path).map_err(|error| Error::from(error).in_source(&name))?;
-        self.open_named(Arc::new(source), name, Some(path))
+        let name = location::shown(path);
+        let source = location::source(path, &self.remote).map_err(|error| Error::from(error).in_source(&name))?;
+        // Only local files have files beside them: asking a server for those that may be there costs a request each.
+        let beside = location::address(path).is_none().then_some(path);
+        self.open_named(source, name, beside)
     }
 
     /// Opens any source.

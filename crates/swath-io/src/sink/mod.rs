@@ -2,6 +2,8 @@
 
 use std::{fmt, io, ops::Range};
 
+use crate::remote::{RemoteFault, Traffic};
+
 pub mod fault;
 pub mod file;
 #[cfg_attr(not(target_os = "linux"), path = "unmapped.rs")]
@@ -21,6 +23,14 @@ pub enum SinkError {
         /// What it said.
         source: io::Error,
     },
+    /// A store did not take the bytes.
+    #[error("{detail}")]
+    Remote {
+        /// What is the matter.
+        fault: RemoteFault,
+        /// What happened, in words.
+        detail: String,
+    },
 }
 
 impl SinkError {
@@ -32,13 +42,15 @@ impl SinkError {
     pub fn io_kind(&self) -> io::ErrorKind {
         match self {
             Self::Io { source, .. } => source.kind(),
+            Self::Remote { fault, .. } => fault.io_kind(),
         }
     }
 
     /// The I/O error behind this one.
-    pub fn io_error(&self) -> &io::Error {
+    pub fn io_error(&self) -> Option<&io::Error> {
         match self {
-            Self::Io { source, .. } => source,
+            Self::Io { source, .. } => Some(source),
+            Self::Remote { .. } => None,
         }
     }
 
@@ -46,6 +58,7 @@ impl SinkError {
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
+            Self::Remote { .. } => None,
         }
     }
 }
@@ -61,6 +74,14 @@ const CHUNK: usize = 4 << 20;
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Name for messages.
     fn name(&self) -> &str;
+
+    /// Says that nothing will be written at `size` or beyond it, before anything is written.
+    fn expect(&mut self, _size: u64) {}
+
+    /// What was asked of the network so far, where there is one.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
 
     /// Writes `bytes` at `offset`. Any number of threads may write at once, to any place; what nobody writes is zero, and
     /// costs nothing before [`Sink::remove`] was called.

@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::remote::{RemoteFault, Traffic};
+
 pub mod file;
 pub mod memory;
 
@@ -27,6 +29,14 @@ pub enum SourceError {
         /// Size of the source.
         size: u64,
     },
+    /// A server or store did not give the bytes.
+    #[error("{detail}")]
+    Remote {
+        /// What is the matter.
+        fault: RemoteFault,
+        /// What happened, in words.
+        detail: String,
+    },
 }
 
 impl SourceError {
@@ -34,6 +44,7 @@ impl SourceError {
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Io { source, .. } => Some(source.kind()),
+            Self::Remote { fault, .. } => Some(fault.io_kind()),
             Self::BeyondEnd { .. } => None,
         }
     }
@@ -42,7 +53,7 @@ impl SourceError {
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
             Self::Io { source, .. } => Some(source),
-            Self::BeyondEnd { .. } => None,
+            Self::BeyondEnd { .. } | Self::Remote { .. } => None,
         }
     }
 
@@ -50,7 +61,7 @@ impl SourceError {
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
-            Self::BeyondEnd { .. } => None,
+            Self::BeyondEnd { .. } | Self::Remote { .. } => None,
         }
     }
 }
@@ -62,6 +73,31 @@ pub struct ReadInto<'a> {
     pub offset: u64,
     /// Filled wholly, or the read fails.
     pub buffer: &'a mut [u8],
+}
+
+/// How a source is best asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Bytes between two ranges that are worth reading along.
+    pub gap: u64,
+    /// Ranges are not merged beyond this length.
+    pub max_len: u64,
+    /// Reads that are worth having on their way at once; 1 where each is as quick as memory.
+    pub in_flight: usize,
+    /// Bytes that are worth reading around anything small that is wanted.
+    pub prefetch: u64,
+}
+
+impl Access {
+    /// A file of this machine: the next read costs little.
+    pub const LOCAL: Self = Self { gap: 16 << 10, max_len: 512 << 10, in_flight: 1, prefetch: 16 << 10 };
+    /// Anything behind a network: every request waits for its answer.
+    pub const REMOTE: Self = Self { gap: 32 << 10, max_len: 4 << 20, in_flight: 16, prefetch: 32 << 10 };
+
+    /// Whether waiting is what reads cost most.
+    pub fn is_remote(&self) -> bool {
+        self.in_flight > 1
+    }
 }
 
 /// A thing with a size that can be read at any offset by many threads at once.
@@ -87,6 +123,28 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// When the range cannot be read wholly.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
         self.read_many(&mut [ReadInto { offset, buffer }])
+    }
+
+    /// As [`Source::read_many`], given up soon after `stop` says so.
+    ///
+    /// # Errors
+    /// As [`Source::read_many`], and when it was stopped.
+    fn read_many_unless(
+        &self,
+        reads: &mut [ReadInto<'_>],
+        _stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), SourceError> {
+        self.read_many(reads)
+    }
+
+    /// How it is best asked.
+    fn access(&self) -> Access {
+        Access::LOCAL
+    }
+
+    /// What was asked of the network so far, where there is one.
+    fn traffic(&self) -> Option<Traffic> {
+        None
     }
 
     /// Lets a device read the file itself; `None` is always correct.

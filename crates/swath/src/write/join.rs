@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use swath_codec::pre::moments::Moments;
-use swath_io::{Sink, sink::file};
+use swath_io::Sink;
 
 use super::{
     Memory, SharedSink, Writer, bands,
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     device::Mode,
     error::{Error, ErrorKind},
+    location,
     metadata::Metadata,
     read::Cancel,
 };
@@ -34,9 +35,8 @@ impl Writer {
         options: &WriteOptions,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
-        let name: Arc<str> = path.display().to_string().into();
-        let begin = || Self::to_sink_from_bands(file::create(path)?, shape, metadata, options);
-        begin().map_err(|error: Error| error.in_source(&name))
+        let begin = || Self::to_sink_from_bands(location::sink(path, &options.remote)?, shape, metadata, options);
+        begin().map_err(|error: Error| error.in_source(&location::shown(path)))
     }
 
     /// The same, in any sink.

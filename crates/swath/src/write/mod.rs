@@ -37,10 +37,7 @@ use std::{
 
 use swath_codec::shrink::Shrink;
 use swath_cuda::Gpu;
-use swath_io::{
-    Sink,
-    sink::{BLOCK, file},
-};
+use swath_io::{Sink, sink::BLOCK};
 use swath_tiff::SampleType;
 
 pub use bands::BandEncoder;
@@ -50,6 +47,7 @@ pub use options::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Shape
 use crate::{
     device::{DeviceReport, Mode},
     error::{Error, ErrorKind},
+    location,
     metadata::Metadata,
     raster::{Interleave, Raster},
     schedule::cores,
@@ -187,9 +185,8 @@ impl Writer {
         options: &WriteOptions,
     ) -> Result<Self, Error> {
         let path = path.as_ref();
-        let name: std::sync::Arc<str> = path.display().to_string().into();
-        let begin = || Self::to_sink(file::create(path)?, shape, metadata, options);
-        begin().map_err(|error: Error| error.in_source(&name))
+        let begin = || Self::to_sink(location::sink(path, &options.remote)?, shape, metadata, options);
+        begin().map_err(|error: Error| error.in_source(&location::shown(path)))
     }
 
     /// Begins a file in any sink.

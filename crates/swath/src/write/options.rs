@@ -7,6 +7,7 @@ use swath_codec::{
     encode::{LercWrap, Settings},
     shrink::Resampling,
 };
+use swath_io::RemoteOptions;
 use swath_tiff::{
     Compression, SampleType,
     structure::{ByteOrder, Planar, Predictor, emit::Field},
@@ -127,6 +128,7 @@ pub struct WriteOptions {
     pub(crate) nan_to_nodata: bool,
     pub(crate) device: DeviceOptions,
     pub(crate) nvcomp: bool,
+    pub(crate) remote: RemoteOptions,
 }
 
 impl std::fmt::Debug for WriteOptions {
@@ -170,6 +172,7 @@ impl Default for WriteOptions {
             nan_to_nodata: false,
             device: DeviceOptions::default(),
             nvcomp: false,
+            remote: RemoteOptions::default(),
         }
     }
 }
@@ -192,6 +195,8 @@ impl WriteOptions {
     }
 
     setters! {
+        /// How a store is asked, where the file goes to one.
+        with_remote: remote = RemoteOptions;
         /// How tiles are compressed.
         with_compression: compression = Compression;
         /// What is done before compression; without this, by sample type (differences for integers, split bytes for

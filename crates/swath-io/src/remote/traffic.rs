@@ -1,0 +1,38 @@
+//! What a source or sink asked of the network.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Requests and bytes so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Requests that were sent, retries and redirects included.
+    pub requests: u64,
+    /// Requests that were sent again after a failure.
+    pub retries: u64,
+    /// Bytes of bodies that came in.
+    pub received: u64,
+    /// Bytes of bodies that went out.
+    pub sent: u64,
+}
+
+/// [`Traffic`] as it is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    pub(crate) requests: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) received: AtomicU64,
+    pub(crate) sent: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn read(&self) -> Traffic {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Traffic {
+            requests: of(&self.requests),
+            retries: of(&self.retries),
+            received: of(&self.received),
+            sent: of(&self.sent),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Which names are addresses, and how they are shown.
+
+/// Schemes that lead to a server or store.
+const SCHEMES: [&str; 10] = ["http", "https", "s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss"];
+
+fn scheme(location: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = location.split_once("://")?;
+    SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)).then_some((scheme, rest))
+}
+
+/// Whether a name is an address of a server or store rather than a path.
+pub fn is_remote(location: &str) -> bool {
+    scheme(location).is_some()
+}
+
+/// An address as messages show it: without user, password, query and fragment, which may be secrets.
+pub fn shown(location: &str) -> String {
+    let Some((scheme, rest)) = location.split_once("://") else { return location.to_owned() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (host, slash, path) = match rest.split_once('/') {
+        Some((host, path)) => (host, "/", path),
+        None => (rest, "", ""),
+    };
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}{slash}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        assert_eq!(shown("https://me:pass@host:81/a/b.tif?sig=x#y"), "https://host:81/a/b.tif");
+        assert_eq!(shown("https://host?sig=x"), "https://host");
+        assert_eq!(shown("s3://bucket/a@b.tif"), "s3://bucket/a@b.tif");
+        assert_eq!(shown("a?b.tif"), "a?b.tif");
+    }
+
+    #[test]
+    fn paths_are_not_remote() {
+        for name in ["a.tif", "/a/b.tif", "file:///a", "C://x", "memory://a"] {
+            assert!(!is_remote(name), "{name}");
+        }
+        for name in ["https://h/a", "S3://b/k", "gs://b/k", "az://c/k"] {
+            assert!(is_remote(name), "{name}");
+        }
+    }
+}
