@@ -159,8 +159,9 @@ impl Host {
         target: &mut Target<'_>,
         scratch: &mut Scratch,
     ) {
-        if let Target::Rows(out) = target {
-            post::place(&self.spec, Decoded::Native(tile), inside, samples, out, scratch);
+        match target {
+            Target::Rows(out) => post::place(&self.spec, Decoded::Native(tile), inside, samples, out, scratch),
+            Target::Whole(out) => out.iter_mut().zip(tile).for_each(|(out, byte)| *out = *byte),
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) struct TileCache {
     owner: u64,
     /// The budget that this file was given.
     own: Option<usize>,
+    hits: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl TileCache {
             Some(budget) => Arc::new(Shelf::new(budget)),
             None => COMMON.clone(),
         };
-        Self { shelf, owner: OWNERS.fetch_add(1, Ordering::Relaxed), own }
+        Self { shelf, owner: OWNERS.fetch_add(1, Ordering::Relaxed), own, hits: AtomicU64::new(0) }
     }
 
     /// The budget that this file was given; `None` where it shares one.
@@ -70,12 +71,23 @@ impl TileCache {
         len <= self.shelf.budget / 8
     }
 
+    /// Whether all tiles of a window of this size may be kept: more would push out what other windows come back to.
+    pub(crate) fn admits_window(&self, len: u64) -> bool {
+        len <= self.shelf.budget as u64 / 4
+    }
+
+    /// Tiles that were found here so far.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn get(&self, key: Key) -> Option<Arc<Buffer>> {
         let mut tiles = self.shelf.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         tiles.clock += 1;
         let clock = tiles.clock;
         let kept = tiles.map.get_mut(&(self.owner, key))?;
         kept.used = clock;
+        self.hits.fetch_add(1, Ordering::Relaxed);
         Some(kept.tile.clone())
     }
 

@@ -158,6 +158,17 @@ impl Dataset {
         self.fetch.source.traffic()
     }
 
+    /// Decoded tiles that reads found in the cache so far.
+    pub fn cache_hits(&self) -> u64 {
+        self.cache.hits()
+    }
+
+    /// What tells this content from another under the same name: an ETag, or a time and size. `None` for files of this
+    /// machine.
+    pub fn version(&self) -> Option<String> {
+        self.fetch.source.version()
+    }
+
     /// Size of the file.
     pub fn size(&self) -> u64 {
         self.fetch.size()

@@ -7,7 +7,7 @@ use std::{
 
 use swath_codec::{Registry, TileSpec, host::Host};
 use swath_tiff::{
-    Compression, Limits, Place, TiffError,
+    Compression, Limits, Place, TiffError, Window,
     plan::Grid,
     structure::{Ifd, Layout, Planar, tag},
 };
@@ -118,6 +118,13 @@ impl Image {
         Ok(self.host.get_or_init(|| host))
     }
 
+    /// Decoded bytes of all tiles that a window touches.
+    pub(crate) fn decoded_len(&self, window: &Window) -> u64 {
+        let (columns, rows) = self.grid.span(window);
+        let tiles = columns.len() as u64 * rows.len() as u64 * u64::from(self.grid.planes);
+        tiles.saturating_mul(self.tile_len())
+    }
+
     /// Decoded bytes of one tile.
     pub(crate) fn tile_len(&self) -> u64 {
         let pixels = u64::from(self.grid.tile_width).saturating_mul(self.grid.stored_rows(0).into());
@@ -140,6 +147,26 @@ impl Image {
             plane: (self.grid.planes > 1).then_some(plane),
             ..Place::default()
         }
+    }
+
+    /// Fetches what the tables say of these tiles in one go, where every request costs: all slices are asked for at once.
+    pub(crate) fn fetch_tables(&self, tiles: &[Range<u64>], fetch: &Fetch) -> Result<(), Error> {
+        if !fetch.access.is_remote() {
+            return Ok(());
+        }
+        let tables: Vec<&CachedTable> = std::iter::once(&self.offsets).chain(&self.byte_counts).collect();
+        let runs: Vec<(&CachedTable, Range<u64>)> =
+            tables.iter().flat_map(|table| table.missing(tiles).into_iter().map(move |run| (*table, run))).collect();
+        let places: Vec<Range<u64>> = runs.iter().map(|(table, run)| table.place_of(run)).collect();
+        // What lies beyond the file is told when it is looked up.
+        if places.is_empty() || places.iter().any(|place| place.end > fetch.size()) {
+            return Ok(());
+        }
+        for ((table, run), bytes) in runs.iter().zip(fetch.bytes_of(&places).map_err(|error| error.in_ifd(self.index))?)
+        {
+            table.keep(run, &bytes);
+        }
+        Ok(())
     }
 
     /// Where these tiles are: `None` for a sparse one.

@@ -8,7 +8,7 @@ use std::{
 
 use swath_codec::Registry;
 use swath_cuda::Gpu;
-use swath_io::{RemoteOptions, Source};
+use swath_io::{Access, ReadInto, RemoteOptions, Source, wrap::coalesce::coalesce};
 use swath_tiff::{
     Limits, Place, TiffError,
     structure::{Bytes, Header, Ifd, Lack, Layout},
@@ -22,8 +22,8 @@ use crate::{
     location,
 };
 
-/// Bytes fetched around anything that parsing wants: a COG's header and first directories fit.
-const PREFETCH: u64 = 16 << 10;
+/// Most bytes that are fetched around something that parsing wants, behind a network.
+const MOST_PREFETCH: u64 = 1 << 20;
 /// Bytes of the file that stay at hand.
 const MAX_KNOWN: usize = 2 << 20;
 
@@ -157,6 +157,7 @@ impl OpenOptions {
 #[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) source: Arc<dyn Source>,
+    pub(crate) access: Access,
     size: u64,
     known: Mutex<Known>,
 }
@@ -165,12 +166,16 @@ pub(crate) struct Fetch {
 struct Known {
     bytes: Bytes,
     len: usize,
+    /// Bytes to fetch around the next thing that is wanted.
+    prefetch: u64,
 }
 
 impl Fetch {
     pub(crate) fn new(source: Arc<dyn Source>) -> Result<Self, Error> {
         let size = source.size()?;
-        Ok(Self { source, size, known: Mutex::new(Known { bytes: Bytes::new(size), len: 0 }) })
+        let access = source.access();
+        let known = Known { bytes: Bytes::new(size), len: 0, prefetch: access.prefetch };
+        Ok(Self { source, access, size, known: Mutex::new(known) })
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -198,11 +203,15 @@ impl Fetch {
             if last.as_ref() == Some(&range) {
                 return Err(TiffError::malformed("a range was wanted twice").at_offset(range.start).into());
             }
-            let end = range.start.saturating_add(PREFETCH).min(self.size).max(range.end);
+            let end = range.start.saturating_add(known.prefetch).min(self.size).max(range.end);
             let piece = self.read(range.start..end)?;
             if known.len > MAX_KNOWN {
                 // A hostile chain of directories must not make us keep the file. The parser asks again for what it needs.
-                *known = Known { bytes: Bytes::new(self.size), len: 0 };
+                (known.bytes, known.len) = (Bytes::new(self.size), 0);
+            }
+            if self.access.is_remote() {
+                // Directories that are longer than the first guess are probably much longer.
+                known.prefetch = (known.prefetch * 4).min(MOST_PREFETCH);
             }
             known.len += piece.len();
             known.bytes.insert(range.start, piece);
@@ -222,6 +231,40 @@ impl Fetch {
             }
         }
         self.read(range)
+    }
+
+    /// The bytes of several ranges, all asked for at once.
+    pub(crate) fn bytes_of(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut found: Vec<Option<Vec<u8>>> = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let at_hand = |range: &Range<u64>| known.bytes.get(range.start, range.end.saturating_sub(range.start)).ok();
+            ranges.iter().map(|range| at_hand(range).map(<[u8]>::to_vec)).collect()
+        };
+        let missing: Vec<usize> =
+            (0..ranges.len()).filter(|index| found.get(*index).is_some_and(Option::is_none)).collect();
+        let wanted: Vec<Range<u64>> = missing.iter().filter_map(|index| ranges.get(*index).cloned()).collect();
+        let merged = coalesce(&wanted, self.access.merge);
+        let len = |range: &Range<u64>| usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let mut pieces: Vec<Vec<u8>> = merged.iter().map(|read| vec![0; len(&read.range)]).collect();
+        let mut reads: Vec<ReadInto<'_>> = merged
+            .iter()
+            .zip(&mut pieces)
+            .map(|(read, piece)| ReadInto { offset: read.range.start, buffer: piece })
+            .collect();
+        let first = wanted.first().map(|range| range.start);
+        let failed = |error| Error::from(error).at(&Place { offset: first, ..Place::default() });
+        self.source.read_many(&mut reads).map_err(failed)?;
+        for (read, piece) in merged.iter().zip(&pieces) {
+            for member in &read.members {
+                let (Some(index), Some(range)) = (missing.get(*member), wanted.get(*member)) else { continue };
+                let start = (range.start - read.range.start) as usize;
+                let bytes = piece.get(start..start + len(range));
+                if let Some(place) = found.get_mut(*index) {
+                    *place = bytes.map(<[u8]>::to_vec);
+                }
+            }
+        }
+        Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {

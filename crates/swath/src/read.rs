@@ -354,7 +354,9 @@ impl Request<'_> {
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
                 // The first window may be the only one: tiles are kept once a second shows that more are coming.
-                cache: (dataset.reads.fetch_add(1, Ordering::Relaxed) > 0).then_some(&dataset.cache),
+                // Behind a network, the first is worth keeping too.
+                cache: (dataset.reads.fetch_add(1, Ordering::Relaxed) > 0 || dataset.fetch.access.is_remote())
+                    .then_some(&dataset.cache),
             };
             schedule::run(&order, out)
         };

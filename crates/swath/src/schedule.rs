@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     ops::Range,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -19,7 +19,7 @@ use swath_codec::{
     memory::Buffer,
 };
 use swath_io::{
-    ReadInto,
+    ReadInto, SourceError,
     wrap::coalesce::{Merge, coalesce},
 };
 use swath_tiff::{Compression, Place, Window, structure::Planar};
@@ -36,14 +36,16 @@ use crate::{
 
 /// Output slices that are cut ahead.
 const SLICES: usize = 1 << 16;
-/// Neighbouring tiles this far apart are read along: a few pages cost less than another call.
-const GAP: u64 = 16 << 10;
 /// Rows of uncompressed tiles are read in pieces of about this size, which stay in the second-level cache.
 const PIECE: u64 = 256 << 10;
 /// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
 const WORTH_A_THREAD: u64 = 128 << 10;
+/// Rows of tiles whose tables are fetched at once, behind a network.
+const ROWS_AHEAD: usize = 4096;
 /// Bytes that are copied in the time that one is decoded.
 const COPIED: usize = 8;
+/// Bytes that may be on their way at once behind a network, or wait to be decoded.
+const MOST_IN_FLIGHT: u64 = 64 << 20;
 
 /// Everything about a read that does not change while it runs.
 pub(crate) struct Order<'a> {
@@ -63,6 +65,17 @@ pub(crate) struct Order<'a> {
     pub(crate) pool: &'a ScratchPool,
     /// Where tiles that the window covers in part are looked for and kept.
     pub(crate) cache: Option<&'a TileCache>,
+}
+
+/// Tiles to be kept, by their numbers: only once the read that brought them is known to be sound.
+type Kept = Vec<(u64, Arc<Buffer>)>;
+
+impl Order<'_> {
+    fn keep(&self, tiles: Kept) {
+        if let Some(cache) = self.cache {
+            tiles.into_iter().for_each(|(index, tile)| cache.insert((self.image.index, index), tile));
+        }
+    }
 }
 
 /// What threads keep between reads of one file.
@@ -154,7 +167,7 @@ struct Producer<'a, 'o> {
     rows: Range<u32>,
     takes: Vec<Arc<Take>>,
     queue: VecDeque<Job<'a>>,
-    merge_len: u64,
+    merge: Merge,
 }
 
 /// Reads the window into `out`, which has exactly its size.
@@ -168,7 +181,14 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
         // There is more than could be cut ahead, whatever the first rows were like.
         order.threads.saturating_sub(1)
     };
+    // Where reads wait for a network, threads are there to wait.
+    let helpers = match order.fetch.access.is_remote() {
+        true if producer.rows.is_empty() => order.fetch.access.in_flight.min(jobs).saturating_sub(1).max(helpers),
+        true => order.fetch.access.in_flight.saturating_sub(1).max(helpers),
+        false => helpers,
+    };
     let producer = Mutex::new(producer);
+    let flight = Flight::default();
     let stop = AtomicBool::new(false);
     let first_error: Mutex<Option<(u64, Error)>> = Mutex::new(None);
     let work = || {
@@ -182,7 +202,7 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
                 None => {
                     let next = producer.lock().unwrap_or_else(PoisonError::into_inner).next();
                     match next {
-                        Ok(Some(job)) => run_job(order, job, &mut worker),
+                        Ok(Some(job)) => run_job(order, job, &mut worker, &flight, &stop),
                         Ok(None) => break,
                         Err(error) => Err((0, error)),
                     }
@@ -242,8 +262,11 @@ impl<'a, 'o> Producer<'a, 'o> {
         };
         let (columns, rows) = order.image.grid.span(&order.window);
         let row_len = order.window.width as usize * row_samples * size;
-        // Enough jobs for every thread to draw several, so that they end together.
-        let merge_len = (order.fetch.size() / (order.threads as u64 * 8)).clamp(32 << 10, 512 << 10);
+        let mut merge = order.fetch.access.merge;
+        if !order.fetch.access.is_remote() {
+            // Enough jobs for every thread to draw several, so that they end together.
+            merge.max_len = (order.fetch.size() / (order.threads as u64 * 8)).clamp(32 << 10, merge.max_len);
+        }
         Self {
             order,
             decoding: 0,
@@ -252,7 +275,7 @@ impl<'a, 'o> Producer<'a, 'o> {
             rows,
             takes: takes.into_iter().map(Arc::new).collect(),
             queue: VecDeque::new(),
-            merge_len,
+            merge,
         }
     }
 
@@ -275,6 +298,7 @@ impl<'a, 'o> Producer<'a, 'o> {
     fn prepare(&mut self) -> Result<(), Error> {
         let mut tasks = Vec::new();
         let mut slices = 0;
+        self.fetch_tables()?;
         while slices < SLICES
             && let Some(row) = self.rows.next()
         {
@@ -282,6 +306,30 @@ impl<'a, 'o> Producer<'a, 'o> {
         }
         self.enqueue(tasks);
         Ok(())
+    }
+
+    /// Has the tables of the next rows of tiles at hand.
+    fn fetch_tables(&self) -> Result<(), Error> {
+        if !self.order.fetch.access.is_remote() {
+            return Ok(());
+        }
+        let (order, grid) = (self.order, &self.order.image.grid);
+        let planes: Vec<u32> = match order.image.layout.planar {
+            Planar::Contig => vec![0],
+            Planar::Separate => order.bands.iter().map(|band| u32::from(*band)).collect(),
+        };
+        let width = self.columns.len() as u64;
+        let slice = |row: u32, plane: u32| {
+            let start = grid.index(self.columns.start, row, plane);
+            start..start + width
+        };
+        let slices: Vec<Range<u64>> = self
+            .rows
+            .clone()
+            .take(ROWS_AHEAD)
+            .flat_map(|row| planes.iter().map(move |plane| slice(row, *plane)))
+            .collect();
+        order.image.fetch_tables(&slices, order.fetch)
     }
 
     fn prepare_row(&mut self, row: u32, tasks: &mut Vec<Task<'a>>) -> Result<usize, Error> {
@@ -309,12 +357,15 @@ impl<'a, 'o> Producer<'a, 'o> {
             _ => tile_len,
         } as u64;
         let cache = order.cache.filter(|cache| spec.compression != Compression::None && cache.admits(tile_len));
+        // What came over a network is worth keeping, wholly covered or not, unless it is more than can be kept.
+        let keep_all = order.fetch.access.is_remote()
+            && cache.is_some_and(|cache| cache.admits_window(order.image.decoded_len(&order.window)));
         let part = |slot: usize, position: usize| -> Part {
             let (start, ranges) = &located[slot];
             let index = start + position as u64;
             let cell = &cells[position];
             let partial = (cell.inside.width, cell.inside.height) != grid.visible(cell.column, cell.row);
-            let cache = cache.filter(|_| partial);
+            let cache = cache.filter(|_| partial || keep_all);
             let bytes = match (&ranges[position], cache.and_then(|cache| cache.get((image.index, index)))) {
                 (None, _) => TileBytes::Sparse,
                 (Some(_), Some(tile)) => TileBytes::Cached(tile),
@@ -392,8 +443,11 @@ impl<'a, 'o> Producer<'a, 'o> {
         // Few tiles that compress well would make one short read, and one thread would decode them all.
         let fair = ranges.len().div_ceil(self.order.threads.max(1) * 8);
         let tile_len = self.order.image.tile_len().max(1);
-        let most = fair.max((WORTH_A_THREAD / tile_len) as usize).max(1);
-        for merged in coalesce(&ranges, Merge { gap: GAP, max_len: self.merge_len }) {
+        let most = match self.order.fetch.access.is_remote() {
+            true => usize::MAX,
+            false => fair.max((WORTH_A_THREAD / tile_len) as usize).max(1),
+        };
+        for merged in coalesce(&ranges, self.merge) {
             for members in merged.members.chunks(most) {
                 let ends = members.iter().filter_map(|member| ranges.get(*member));
                 let start = ends.clone().map(|range| range.start).min().unwrap_or_default();
@@ -470,52 +524,149 @@ fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
     }
 }
 
+/// Bytes that are on their way: those who want more wait until others are done.
+#[derive(Default)]
+struct Flight {
+    bytes: Mutex<u64>,
+    landed: Condvar,
+}
+
+/// A part of [`Flight`]'s bytes, given back when dropped.
+struct Boarding<'a> {
+    flight: &'a Flight,
+    len: u64,
+}
+
+impl Flight {
+    /// Waits for room. Whoever is alone may take more than there is: a tile is as large as it is.
+    fn board(&self, len: u64) -> Boarding<'_> {
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        while *bytes > 0 && bytes.saturating_add(len) > MOST_IN_FLIGHT {
+            bytes = self.landed.wait(bytes).unwrap_or_else(PoisonError::into_inner);
+        }
+        *bytes = bytes.saturating_add(len);
+        Boarding { flight: self, len }
+    }
+}
+
+impl Drop for Boarding<'_> {
+    fn drop(&mut self) {
+        let mut bytes = self.flight.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *bytes = bytes.saturating_sub(self.len);
+        self.flight.landed.notify_all();
+    }
+}
+
 /// Reads what the job needs and decodes it. An error comes with its tile's number: of those that several threads meet, the
 /// first is reported.
-fn run_job(order: &Order<'_>, job: Job<'_>, worker: &mut Worker) -> Result<(), (u64, Error)> {
-    let Job { reads, tasks } = job;
+fn run_job(
+    order: &Order<'_>,
+    job: Job<'_>,
+    worker: &mut Worker,
+    flight: &Flight,
+    stop: &AtomicBool,
+) -> Result<(), (u64, Error)> {
+    let Job { reads, mut tasks } = job;
     let first = tasks.first().and_then(|task| task.parts.first()).map_or(0, |part| part.index);
     let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
-    let total =
+    let len =
         usize::try_from(total).map_err(|_| (first, Error::malformed("a tile is larger than the address space")))?;
+    let remote = order.fetch.access.is_remote();
+    let _boarding = (remote && total > 0).then(|| flight.board(total));
+    let given_up = || stop.load(Ordering::Relaxed) || order.cancel.is_some_and(Cancel::is_cancelled);
+    let failed = |error: SourceError| {
+        // An error of another tile, or the caller, ended this read: nothing is wrong with it.
+        if given_up() && order.cancel.is_some_and(Cancel::is_cancelled) {
+            return (first, Error::new(ErrorKind::Cancelled));
+        }
+        if stop.load(Ordering::Relaxed) {
+            return (u64::MAX, Error::from(error));
+        }
+        let place = Place { offset: reads.first().map(|range| range.start), ..order.image.place_of(first) };
+        (first, Error::from(error).at(&place))
+    };
+    let mut kept = Kept::new();
+    let scratch = &mut worker.scratch;
+    let bytes = worker.bytes.at_least(len);
+    if let (true, [range]) = (remote, &*reads)
+        && tasks.iter().all(|task| task.parts.len() == 1)
+    {
+        // Tiles are decoded while those behind them are still on their way.
+        tasks.sort_by_key(|task| task.parts.first().and_then(|part| Some(part.range()?.end)));
+        let mut waiting = tasks.into_iter().peekable();
+        let mut outcome = Ok(());
+        let mut arrived = |bytes: &[u8]| {
+            let piece = (range.start, bytes);
+            let is_there = |task: &Task<'_>| {
+                let end = task.parts.first().and_then(|part| part.range()).map_or(0, |range| range.end);
+                end <= range.start + bytes.len() as u64
+            };
+            while outcome.is_ok()
+                && let Some(task) = waiting.next_if(is_there)
+            {
+                outcome = run_task(order, task, &[piece], scratch, &mut kept);
+            }
+        };
+        order.fetch.source.read_streamed(range.start, bytes, &given_up, &mut arrived).map_err(failed)?;
+        arrived(bytes);
+        outcome?;
+        order.keep(kept);
+        return Ok(());
+    }
     let mut pieces = Vec::with_capacity(reads.len());
-    let mut rest = worker.bytes.at_least(total);
+    let mut rest = bytes;
     for range in &reads {
         let (head, tail) = rest.split_at_mut_checked((range.end - range.start) as usize).unwrap_or_default();
         pieces.push(ReadInto { offset: range.start, buffer: head });
         rest = tail;
     }
-    order.fetch.source.read_many(&mut pieces).map_err(|error| {
-        let place = Place { offset: reads.first().map(|range| range.start), ..order.image.place_of(first) };
-        (first, Error::from(error).at(&place))
-    })?;
-    let mut own_reads = pieces.iter();
-    for mut task in tasks {
+    order.fetch.source.read_many_unless(&mut pieces, &given_up).map_err(failed)?;
+    let pieces: Vec<(u64, &[u8])> = pieces.iter().map(|piece| (piece.offset, &*piece.buffer)).collect();
+    let mut own_reads = &*pieces;
+    for task in tasks {
+        // A task of several parts brings a read for each; the tasks of a merged read share one.
+        let stored = task.parts.iter().filter(|part| part.range().is_some()).count();
         let several = task.parts.len() > 1;
-        for part in &task.parts {
-            // A task of several parts brings a read for each; the tasks of a merged read share one.
-            let piece = match part.range() {
-                Some(_) if several => own_reads.next(),
-                Some(_) => pieces.first(),
-                None => None,
-            };
-            let src = piece.zip(part.range()).and_then(|(piece, range)| {
-                let start = usize::try_from(range.start.checked_sub(piece.offset)?).ok()?;
-                piece.buffer.get(start..start.checked_add((range.end - range.start) as usize)?)
-            });
-            let src = src.unwrap_or_default();
-            run_part(order, part, task.rows, task.inside, &mut task.target, src, &mut worker.scratch).map_err(
-                |error| {
-                    let place =
-                        Place { offset: part.range().map(|range| range.start), ..order.image.place_of(part.index) };
-                    (part.index, error.at(&place))
-                },
-            )?;
+        let found = if several { own_reads.get(..stored).unwrap_or_default() } else { &*pieces };
+        run_task(order, task, found, scratch, &mut kept)?;
+        if several {
+            own_reads = own_reads.get(stored..).unwrap_or_default();
         }
+    }
+    order.keep(kept);
+    Ok(())
+}
+
+/// Decodes a task whose bytes are there: in one piece, or in one for each of its parts that are stored.
+fn run_task(
+    order: &Order<'_>,
+    mut task: Task<'_>,
+    pieces: &[(u64, &[u8])],
+    scratch: &mut Scratch,
+    kept: &mut Kept,
+) -> Result<(), (u64, Error)> {
+    let several = task.parts.len() > 1;
+    let mut own = pieces.iter();
+    for part in &task.parts {
+        let piece = match part.range() {
+            Some(_) if several => own.next(),
+            Some(_) => pieces.first(),
+            None => None,
+        };
+        let src = piece.zip(part.range()).and_then(|((offset, bytes), range)| {
+            let start = usize::try_from(range.start.checked_sub(*offset)?).ok()?;
+            bytes.get(start..start.checked_add((range.end - range.start) as usize)?)
+        });
+        let src = src.unwrap_or_default();
+        run_part(order, part, task.rows, task.inside, &mut task.target, src, scratch, kept).map_err(|error| {
+            let place = Place { offset: part.range().map(|range| range.start), ..order.image.place_of(part.index) };
+            (part.index, error.at(&place))
+        })?;
     }
     Ok(())
 }
 
+#[allow(clippy::too_many_arguments)]
 fn run_part(
     order: &Order<'_>,
     part: &Part,
@@ -524,6 +675,7 @@ fn run_part(
     target: &mut Target<'_>,
     src: &[u8],
     scratch: &mut Scratch,
+    kept: &mut Kept,
 ) -> Result<(), Error> {
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(order, part, target),
@@ -540,9 +692,7 @@ fn run_part(
                 return Ok(order.host.decode(rows, src, inside, &part.take, target, scratch)?);
             }
             order.host.place_native(tile.bytes(), inside, &part.take, target, scratch);
-            if let Some(cache) = order.cache {
-                cache.insert((order.image.index, part.index), Arc::new(tile));
-            }
+            kept.push((part.index, Arc::new(tile)));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Where tiles are: slices of the file's tables, fetched when a window wants them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -14,6 +14,8 @@ use crate::{error::Error, open::Fetch};
 const PAGE: u64 = 1024;
 /// Pages kept for each table: 8 MiB. A file whose windows touch more starts over.
 const MAX_PAGES: usize = 1024;
+/// Pages that are fetched ahead of a read.
+const MOST_AHEAD: usize = 256;
 
 type Pages = Mutex<HashMap<u64, Arc<[u64]>>>;
 
@@ -53,6 +55,39 @@ impl CachedTable {
             return Ok(found);
         }
         Err(Error::malformed("the table of tiles is shorter than it says"))
+    }
+
+    /// Pages that these entries are in and that are not at hand, as runs of them.
+    pub(crate) fn missing(&self, entries: &[Range<u64>]) -> Vec<Range<u64>> {
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |entries: &Range<u64>| entries.start / PAGE..entries.end.min(self.len).div_ceil(PAGE);
+        let wanted: BTreeSet<u64> =
+            entries.iter().flat_map(of).filter(|page| !pages.contains_key(page)).take(MOST_AHEAD).collect();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for page in wanted {
+            match runs.last_mut().filter(|run| run.end == page) {
+                Some(run) => run.end += 1,
+                None => runs.push(page..page + 1),
+            }
+        }
+        runs
+    }
+
+    /// Where a run of pages is in the file.
+    pub(crate) fn place_of(&self, run: &Range<u64>) -> Range<u64> {
+        self.table.byte_range(run.start * PAGE..(run.end * PAGE).min(self.len))
+    }
+
+    /// Keeps the bytes of a run of pages.
+    pub(crate) fn keep(&self, run: &Range<u64>, bytes: &[u8]) {
+        let decoded = self.table.decode(bytes);
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.len() >= MAX_PAGES {
+            pages.clear();
+        }
+        for (page, chunk) in run.clone().zip(decoded.chunks(PAGE as usize)) {
+            pages.insert(page, chunk.into());
+        }
     }
 
     /// Appends the entries to `out`; the table must have them.

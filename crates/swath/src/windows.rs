@@ -156,6 +156,9 @@ impl Batch<'_> {
                 _ => (self.request.len as u64).max(image.tile_len()),
             };
             let worth = each.saturating_mul(count as u64) / WORTH_A_THREAD;
+            // Where reads wait for a network, threads are there to wait.
+            let threads = threads.max(dataset.fetch.access.in_flight);
+            let worth = if dataset.fetch.access.is_remote() { u64::MAX } else { worth };
             let drawing = threads.min(count).min(usize::try_from(worth).unwrap_or(usize::MAX)).max(1);
             let earlier = dataset.reads.fetch_add(count as u64, Ordering::Relaxed);
             let order = Order {
@@ -172,7 +175,7 @@ impl Batch<'_> {
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
                 // As for a single window: tiles are kept where more than one window comes.
-                cache: (earlier > 0 || count > 1).then_some(&dataset.cache),
+                cache: (earlier > 0 || count > 1 || dataset.fetch.access.is_remote()).then_some(&dataset.cache),
             };
             self.deal(&order, drawing, out)
         };

@@ -76,7 +76,7 @@ pub trait Sink: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// Says that nothing will be written at `size` or beyond it, before anything is written.
-    fn expect(&mut self, _size: u64) {}
+    fn expect(&self, _size: u64) {}
 
     /// What was asked of the network so far, where there is one.
     fn traffic(&self) -> Option<Traffic> {

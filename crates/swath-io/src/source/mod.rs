@@ -2,7 +2,10 @@
 
 use std::{fmt, io};
 
-use crate::remote::{RemoteFault, Traffic};
+use crate::{
+    remote::{RemoteFault, Traffic},
+    wrap::coalesce::Merge,
+};
 
 pub mod file;
 pub mod memory;
@@ -78,10 +81,8 @@ pub struct ReadInto<'a> {
 /// How a source is best asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Bytes between two ranges that are worth reading along.
-    pub gap: u64,
-    /// Ranges are not merged beyond this length.
-    pub max_len: u64,
+    /// When ranges are read together.
+    pub merge: Merge,
     /// Reads that are worth having on their way at once; 1 where each is as quick as memory.
     pub in_flight: usize,
     /// Bytes that are worth reading around anything small that is wanted.
@@ -90,9 +91,11 @@ pub struct Access {
 
 impl Access {
     /// A file of this machine: the next read costs little.
-    pub const LOCAL: Self = Self { gap: 16 << 10, max_len: 512 << 10, in_flight: 1, prefetch: 16 << 10 };
+    pub const LOCAL: Self =
+        Self { merge: Merge { gap: 16 << 10, max_len: 512 << 10, waste: 100 }, in_flight: 1, prefetch: 16 << 10 };
     /// Anything behind a network: every request waits for its answer.
-    pub const REMOTE: Self = Self { gap: 32 << 10, max_len: 4 << 20, in_flight: 16, prefetch: 32 << 10 };
+    pub const REMOTE: Self =
+        Self { merge: Merge { gap: 64 << 10, max_len: 8 << 20, waste: 10 }, in_flight: 16, prefetch: 32 << 10 };
 
     /// Whether waiting is what reads cost most.
     pub fn is_remote(&self) -> bool {
@@ -135,6 +138,28 @@ pub trait Source: fmt::Debug + Send + Sync {
         _stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), SourceError> {
         self.read_many(reads)
+    }
+
+    /// Fills one buffer and, as bytes come in, shows `arrived` the part of it that is filled: work on the first bytes need not
+    /// wait for the last.
+    ///
+    /// # Errors
+    /// As [`Source::read_many_unless`]; what was shown before is then not to be used.
+    fn read_streamed(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        stop: &(dyn Fn() -> bool + Sync),
+        arrived: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), SourceError> {
+        self.read_many_unless(&mut [ReadInto { offset, buffer: &mut *buffer }], stop)?;
+        arrived(buffer);
+        Ok(())
+    }
+
+    /// What tells this content from another under the same name, where there is such a mark.
+    fn version(&self) -> Option<String> {
+        None
     }
 
     /// How it is best asked.

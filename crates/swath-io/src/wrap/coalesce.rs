@@ -9,6 +9,8 @@ pub struct Merge {
     pub gap: u64,
     /// A merged read is not extended beyond this length.
     pub max_len: u64,
+    /// Of a hundred bytes of a merged read, so many may be unwanted.
+    pub waste: u64,
 }
 
 /// A merged read and the ranges it serves, by their position in the caller's list.
@@ -25,17 +27,25 @@ pub fn coalesce(ranges: &[Range<u64>], merge: Merge) -> Vec<Merged> {
     let mut order: Vec<usize> = (0..ranges.len()).filter(|index| !ranges[*index].is_empty()).collect();
     order.sort_by_key(|index| (ranges[*index].start, ranges[*index].end));
     let mut merged: Vec<Merged> = Vec::new();
+    // Bytes of the last merged read that nobody asked for.
+    let mut unwanted = 0;
     for index in order {
         let range = &ranges[index];
         if let Some(last) = merged.last_mut() {
             let end = last.range.end.max(range.end);
-            let near = range.start <= last.range.end.saturating_add(merge.gap);
-            if near && (end - last.range.start <= merge.max_len || range.end <= last.range.end) {
+            let between = range.start.saturating_sub(last.range.end);
+            let len = end - last.range.start;
+            // A few bytes cost nothing, whatever they are a part of.
+            let spare = u128::from(unwanted + between) * 100 <= u128::from(len) * u128::from(merge.waste);
+            let near = between <= merge.gap && (spare || between <= 256);
+            if near && (len <= merge.max_len || range.end <= last.range.end) {
+                unwanted += between;
                 last.range.end = end;
                 last.members.push(index);
                 continue;
             }
         }
+        unwanted = 0;
         merged.push(Merged { range: range.clone(), members: vec![index] });
     }
     merged
@@ -47,7 +57,7 @@ mod tests {
 
     #[test]
     fn touching_ranges_become_one_and_far_ones_do_not() {
-        let merge = Merge { gap: 4, max_len: 100 };
+        let merge = Merge { gap: 4, max_len: 100, waste: 100 };
         let merged = coalesce(&[20..30, 0..10, 12..18, 60..60, 70..80], merge);
         assert_eq!(
             merged,
@@ -57,13 +67,23 @@ mod tests {
 
     #[test]
     fn length_is_bounded_unless_a_single_range_is_longer() {
-        let merged = coalesce(&[0..60, 60..120, 120..400], Merge { gap: 0, max_len: 100 });
+        let merged = coalesce(&[0..60, 60..120, 120..400], Merge { gap: 0, max_len: 100, waste: 100 });
         assert_eq!(merged.len(), 3);
     }
 
     #[test]
+    fn little_is_read_that_nobody_wants() {
+        let merge = Merge { gap: 1 << 20, max_len: 1 << 20, waste: 10 };
+        assert_eq!(coalesce(&[0..10_000, 11_000..20_000], merge).len(), 1);
+        assert_eq!(coalesce(&[0..10_000, 13_000..20_000], merge).len(), 2);
+        // Each gap is small, all together are not.
+        let tiles: Vec<_> = (0..100).map(|tile| tile * 1500..tile * 1500 + 1000).collect();
+        assert_eq!(coalesce(&tiles, merge).len(), 100);
+    }
+
+    #[test]
     fn ranges_inside_each_other_are_read_once() {
-        let merged = coalesce(&[0..200, 10..20], Merge { gap: 0, max_len: 100 });
+        let merged = coalesce(&[0..200, 10..20], Merge { gap: 0, max_len: 100, waste: 100 });
         assert_eq!(merged, [Merged { range: 0..200, members: vec![0, 1] }]);
     }
 }

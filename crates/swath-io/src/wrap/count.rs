@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::source::{ReadInto, Source, SourceError};
+use crate::{
+    remote::Traffic,
+    source::{Access, ReadInto, Source, SourceError},
+};
 
 /// A source that counts reads and bytes.
 #[derive(Debug)]
@@ -16,6 +19,11 @@ impl<S: Source> Count<S> {
     /// Counts what is read from `inner`.
     pub fn new(inner: S) -> Self {
         Self { inner, reads: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    fn count(&self, reads: &[ReadInto<'_>]) {
+        self.reads.fetch_add(reads.len() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(reads.iter().map(|read| read.buffer.len() as u64).sum(), Ordering::Relaxed);
     }
 
     /// Ranges read so far.
@@ -39,9 +47,29 @@ impl<S: Source> Source for Count<S> {
     }
 
     fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
-        self.reads.fetch_add(reads.len() as u64, Ordering::Relaxed);
-        self.bytes.fetch_add(reads.iter().map(|read| read.buffer.len() as u64).sum(), Ordering::Relaxed);
+        self.count(reads);
         self.inner.read_many(reads)
+    }
+
+    fn read_many_unless(
+        &self,
+        reads: &mut [ReadInto<'_>],
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), SourceError> {
+        self.count(reads);
+        self.inner.read_many_unless(reads, stop)
+    }
+
+    fn access(&self) -> Access {
+        self.inner.access()
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        self.inner.traffic()
+    }
+
+    fn version(&self) -> Option<String> {
+        self.inner.version()
     }
 
     fn as_file(&self) -> Option<&std::fs::File> {

@@ -151,6 +151,13 @@ impl Wanted<'_> {
         }
         strips.sort_by_key(|strip| (strip.row, strip.columns.start));
         let planes = planes(self.image, self.bands);
+        let slice = |strip: &Strip, plane: u32| {
+            let start = self.image.grid.index(strip.columns.start, strip.row, plane);
+            start..start + strip.columns.len() as u64
+        };
+        let slices: Vec<Range<u64>> =
+            strips.iter().flat_map(|strip| planes.iter().map(move |(_, plane)| slice(strip, *plane))).collect();
+        self.image.fetch_tables(&slices, self.fetch)?;
         let (mut drafts, mut known) = (Vec::new(), HashMap::new());
         for strip in &strips {
             self.draft(strip, &planes, &mut drafts, &mut known)?;

@@ -85,7 +85,9 @@ pub(super) fn run<'a>(
     let made = !plan.way.uploads_streams();
     let work = |unit: &&Unit| if made { unit.decoded_len as u64 } else { unit.stream_len() };
     let total: u64 = units.iter().map(work).sum();
-    let threads = job.threads.min((total / LEAST_TASK as u64 + 1) as usize).max(1);
+    // Where reads wait for a network, threads are there to wait.
+    let wish = job.threads.max(job.fetch.access.in_flight);
+    let threads = wish.min((total / LEAST_TASK as u64 + 1) as usize).max(1);
     let mut last: Vec<Option<Started>> = Vec::new();
     let work = || {
         let mut worker = Worker::default();
@@ -176,7 +178,9 @@ fn launch_all(
         let members = bands.bands.get(number).cloned().unwrap_or_default();
         let half = number % bands.halves;
         let rows = rows.get(members).unwrap_or_default();
-        let (band, tasks) = build(plan, rows, half, first_unit, first_group, threads);
+        // Behind a network few long reads are quicker than many short ones.
+        let share = if job.fetch.access.is_remote() { 1 } else { threads };
+        let (band, tasks) = build(plan, rows, half, first_unit, first_group, share);
         decoder.begin(half, &band)?;
         let started = Started { half, first_group, band };
         first_unit += started.band.tiles();

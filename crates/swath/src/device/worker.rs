@@ -15,7 +15,7 @@ use super::{
     plan::Unit,
     run::{Job, Refused},
 };
-use crate::error::Error;
+use crate::{error::Error, read::Cancel};
 
 /// Below this, neighbouring tiles are read together and dealt out: a call for each would cost more than its bytes.
 const SMALL: u64 = 32 << 10;
@@ -101,9 +101,11 @@ impl Worker {
             }
         };
         let total: u64 = reads.iter().map(|(_, range, _)| range.end - range.start).sum();
-        if reads.len() > 1 && total / (reads.len() as u64) < SMALL {
+        // A source behind a network merges what it is asked for itself, and puts each tile where it belongs.
+        let remote = job.fetch.access.is_remote();
+        if !remote && reads.len() > 1 && total / (reads.len() as u64) < SMALL {
             let ranges: Vec<Range<u64>> = reads.iter().map(|(_, range, _)| range.clone()).collect();
-            for merged in coalesce(&ranges, Merge { gap: GAP, max_len: CHUNK as u64 }) {
+            for merged in coalesce(&ranges, Merge { gap: GAP, max_len: CHUNK as u64, waste: 100 }) {
                 let first = merged.members.first().and_then(|member| reads.get(*member)).map_or(0, |(unit, ..)| *unit);
                 let buffer = self.bytes.at_least((merged.range.end - merged.range.start) as usize);
                 job.fetch.source.read_at(merged.range.start, buffer).map_err(failed(first, merged.range.start))?;
@@ -127,7 +129,8 @@ impl Worker {
             (rest, done) = (tail, at + len);
         }
         let (unit, offset) = reads.first().map_or((0, 0), |(unit, range, _)| (*unit, range.start));
-        job.fetch.source.read_many(&mut pieces).map_err(failed(unit, offset))
+        let given_up = || job.cancel.is_some_and(Cancel::is_cancelled);
+        job.fetch.source.read_many_unless(&mut pieces, &given_up).map_err(failed(unit, offset))
     }
 
     /// Reads a tile and decodes its wanted rows.

@@ -17,7 +17,7 @@ use super::{
 use crate::{dataset::Dataset, error::Error, image::Image};
 
 /// Leaders and trailers this close are read together: a block's trailer and the next one's leader touch.
-const MERGE: Merge = Merge { gap: 64, max_len: 64 << 10 };
+const MERGE: Merge = Merge { gap: 64, max_len: 64 << 10, waste: 100 };
 
 /// A directory whose blocks are looked at.
 pub(super) struct Slot<'a> {

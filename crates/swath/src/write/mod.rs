@@ -253,8 +253,10 @@ impl Writer {
         nodata: Option<Vec<u8>>,
     ) -> Result<Self, Error> {
         let levels = levels(&plan, shape.sample, nodata.as_deref())?;
+        let lanes = plan.lanes();
+        sink.0.expect(plan.reach(&lanes));
         Ok(Self {
-            lanes: Arc::new(plan.lanes()),
+            lanes: Arc::new(lanes),
             plan: Arc::new(plan),
             sink,
             shape,

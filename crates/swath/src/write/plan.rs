@@ -263,6 +263,12 @@ impl Plan {
         lanes
     }
 
+    /// The first byte that no tile can reach, were none to shrink. The image lies last.
+    pub fn reach(&self, lanes: &[Lane]) -> u64 {
+        let main = lanes.first().map_or(0, Lane::start);
+        self.levels.first().map_or(main, |level| main.saturating_add(level.worst(self.frame)))
+    }
+
     /// Length of the head.
     pub fn head_len(&self) -> u64 {
         let empty: Vec<Vec<(u64, u32)>> = self.levels.iter().map(|_| Vec::new()).collect();

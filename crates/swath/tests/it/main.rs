@@ -8,6 +8,7 @@ mod cog;
 mod damage;
 mod directories;
 mod examples;
+mod far;
 mod georeference;
 mod limits;
 mod masks;
