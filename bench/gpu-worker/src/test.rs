@@ -4,6 +4,9 @@
 #[path = "../../../crates/swath/tests/gpu/cases.rs"]
 mod cases;
 #[allow(dead_code)]
+#[path = "../../../crates/swath/tests/gpu/served.rs"]
+mod served;
+#[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/written.rs"]
 mod written;
 
@@ -184,6 +187,7 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     group("counters", &|tally| counters(tally, &gpu));
     group("bands", &|tally| bands(tally, &gpu, scale.large_side));
     group("sparse 64 GiB", &|tally| sparse(tally, &gpu, scale));
+    group("served", &|tally| served_files(tally, &gpu, scale.large_side));
     group("concurrent", &|tally| concurrent(tally, &gpu, scale.concurrent));
     let answer = json!({ "ok": failed == 0, "device": gpu.facts().name, "groups": groups });
     if let Some(path) = option(words, "--json") {
@@ -456,6 +460,16 @@ fn sparse(tally: &mut Tally, gpu: &Arc<Gpu>, scale: &Scale) {
     }
     let whole = least(&dataset, &limited);
     tally.check(whole.and_then(|least| ensure(least > 64 << 30, || format!("{least} bytes are enough"))));
+}
+
+/// Files behind HTTP, on this machine: the GPU gets the CPU's samples in few requests.
+fn served_files(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+    for compression in ON_DEVICE.into_iter().chain([Compression::Zstd]) {
+        for tile in [64, 256] {
+            let found = served::check(gpu, compression, side.max(tile * 4), tile);
+            tally.check(found.map_err(|fault| format!("{compression}, tiles of {tile}: {fault}")));
+        }
+    }
 }
 
 /// Eight threads, one GPU.

@@ -19,13 +19,14 @@ use swath_tiff::{
 };
 
 use crate::{
+    arriving::Arriving,
     cache::TileCache,
     device::{DeviceOptions, DeviceReport},
     error::Error,
     image::{Image, Role},
+    job::ScratchPool,
     metadata::Metadata,
     open::{Fetch, OpenOptions},
-    schedule::ScratchPool,
     sidecar::Sidecars,
 };
 
@@ -41,6 +42,7 @@ pub struct Dataset {
     pub(crate) threads: Option<usize>,
     pub(crate) pool: ScratchPool,
     pub(crate) cache: TileCache,
+    pub(crate) arriving: Arriving,
     pub(crate) reads: AtomicU64,
     pub(crate) device: DeviceOptions,
     pub(crate) device_log: Mutex<DeviceReport>,
@@ -116,6 +118,7 @@ impl Dataset {
             threads,
             pool: ScratchPool::default(),
             cache: TileCache::new(tile_cache),
+            arriving: Arriving::default(),
             reads: AtomicU64::new(0),
             device,
             device_log: Mutex::default(),

@@ -12,6 +12,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arriving;
 mod assemble;
 mod cache;
 mod cast;
@@ -23,6 +24,7 @@ mod device;
 mod error;
 mod extent;
 mod image;
+mod job;
 mod location;
 mod mask;
 mod metadata;

@@ -357,6 +357,7 @@ impl Request<'_> {
                 // Behind a network, the first is worth keeping too.
                 cache: (dataset.reads.fetch_add(1, Ordering::Relaxed) > 0 || dataset.fetch.access.is_remote())
                     .then_some(&dataset.cache),
+                arriving: &dataset.arriving,
             };
             schedule::run(&order, out)
         };

@@ -25,10 +25,12 @@ use swath_io::{
 use swath_tiff::{Compression, Place, Window, structure::Planar};
 
 use crate::{
-    assemble::{self, Canvas},
+    arriving::Arriving,
+    assemble::Canvas,
     cache::TileCache,
     error::{Error, ErrorKind},
     image::Image,
+    job::{self, Flight, Job, Part, ScratchPool, Task, TileBytes},
     open::Fetch,
     raster::Interleave,
     read::Cancel,
@@ -44,8 +46,6 @@ const WORTH_A_THREAD: u64 = 128 << 10;
 const ROWS_AHEAD: usize = 4096;
 /// Bytes that are copied in the time that one is decoded.
 const COPIED: usize = 8;
-/// Bytes that may be on their way at once behind a network, or wait to be decoded.
-const MOST_IN_FLIGHT: u64 = 64 << 20;
 
 /// Everything about a read that does not change while it runs.
 pub(crate) struct Order<'a> {
@@ -65,97 +65,14 @@ pub(crate) struct Order<'a> {
     pub(crate) pool: &'a ScratchPool,
     /// Where tiles that the window covers in part are looked for and kept.
     pub(crate) cache: Option<&'a TileCache>,
-}
-
-/// Tiles to be kept, by their numbers: only once the read that brought them is known to be sound.
-type Kept = Vec<(u64, Arc<Buffer>)>;
-
-impl Order<'_> {
-    fn keep(&self, tiles: Kept) {
-        if let Some(cache) = self.cache {
-            tiles.into_iter().for_each(|(index, tile)| cache.insert((self.image.index, index), tile));
-        }
-    }
-}
-
-/// What threads keep between reads of one file.
-#[derive(Debug, Default)]
-pub(crate) struct ScratchPool(Mutex<Vec<Worker>>);
-
-/// One thread's codec contexts and buffers.
-#[derive(Debug, Default)]
-struct Worker {
-    scratch: Scratch,
-    bytes: Buffer,
-}
-
-impl ScratchPool {
-    fn take(&self) -> Worker {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-
-    fn give_back(&self, mut worker: Worker) {
-        // A file of one huge strip must not make us keep its buffers.
-        const KEEP: usize = 16 << 20;
-        if worker.bytes.len() > KEEP {
-            worker.bytes = Buffer::default();
-        }
-        worker.scratch.shrink(KEEP);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
-    }
+    /// Tiles that other reads of the file are fetching.
+    pub(crate) arriving: &'a Arriving,
 }
 
 /// Cores this process may use; asking the system takes longer than opening a file, so it is asked once.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
-
-/// One tile of one plane.
-struct Part {
-    index: u64,
-    bytes: TileBytes,
-    take: Arc<Take>,
-}
-
-/// Where a tile's samples come from.
-#[derive(Clone)]
-enum TileBytes {
-    /// Nowhere: it is sparse.
-    Sparse,
-    /// This range of the file; `keep` says to keep the decoded tile.
-    At { range: Range<u64>, keep: bool },
-    /// An earlier read decoded it.
-    Cached(Arc<Buffer>),
-}
-
-impl Part {
-    fn range(&self) -> Option<&Range<u64>> {
-        match &self.bytes {
-            TileBytes::At { range, .. } => Some(range),
-            _ => None,
-        }
-    }
-}
-
-/// One piece of the output and the tiles that fill it.
-struct Task<'a> {
-    parts: Vec<Part>,
-    rows: u32,
-    inside: Window,
-    target: Target<'a>,
-}
-
-impl Task<'_> {
-    fn tiles_to_decode(&self) -> u64 {
-        self.parts.iter().filter(|part| part.range().is_some()).count() as u64
-    }
-}
-
-/// One read, and the tasks whose bytes it brings. Tasks of several parts bring reads of their own.
-struct Job<'a> {
-    reads: Vec<Range<u64>>,
-    tasks: Vec<Task<'a>>,
 }
 
 struct Producer<'a, 'o> {
@@ -202,7 +119,7 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
                 None => {
                     let next = producer.lock().unwrap_or_else(PoisonError::into_inner).next();
                     match next {
-                        Ok(Some(job)) => run_job(order, job, &mut worker, &flight, &stop),
+                        Ok(Some(job)) => job::run(order, job, &mut worker, &flight, &stop),
                         Ok(None) => break,
                         Err(error) => Err((0, error)),
                     }
@@ -237,7 +154,7 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
     }
 }
 
-fn cancelled(cancel: Option<&Cancel>) -> Option<Error> {
+pub(crate) fn cancelled(cancel: Option<&Cancel>) -> Option<Error> {
     cancel.is_some_and(Cancel::is_cancelled).then(|| Error::new(ErrorKind::Cancelled))
 }
 
@@ -519,196 +436,6 @@ fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
                 let height = step.min(inside.height - y);
                 let taken = bands.iter_mut().flat_map(|band| band.by_ref().take(height as usize)).collect();
                 piece(y, height, Target::Rows(taken));
-            }
-        }
-    }
-}
-
-/// Bytes that are on their way: those who want more wait until others are done.
-#[derive(Default)]
-struct Flight {
-    bytes: Mutex<u64>,
-    landed: Condvar,
-}
-
-/// A part of [`Flight`]'s bytes, given back when dropped.
-struct Boarding<'a> {
-    flight: &'a Flight,
-    len: u64,
-}
-
-impl Flight {
-    /// Waits for room. Whoever is alone may take more than there is: a tile is as large as it is.
-    fn board(&self, len: u64) -> Boarding<'_> {
-        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        while *bytes > 0 && bytes.saturating_add(len) > MOST_IN_FLIGHT {
-            bytes = self.landed.wait(bytes).unwrap_or_else(PoisonError::into_inner);
-        }
-        *bytes = bytes.saturating_add(len);
-        Boarding { flight: self, len }
-    }
-}
-
-impl Drop for Boarding<'_> {
-    fn drop(&mut self) {
-        let mut bytes = self.flight.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        *bytes = bytes.saturating_sub(self.len);
-        self.flight.landed.notify_all();
-    }
-}
-
-/// Reads what the job needs and decodes it. An error comes with its tile's number: of those that several threads meet, the
-/// first is reported.
-fn run_job(
-    order: &Order<'_>,
-    job: Job<'_>,
-    worker: &mut Worker,
-    flight: &Flight,
-    stop: &AtomicBool,
-) -> Result<(), (u64, Error)> {
-    let Job { reads, mut tasks } = job;
-    let first = tasks.first().and_then(|task| task.parts.first()).map_or(0, |part| part.index);
-    let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
-    let len =
-        usize::try_from(total).map_err(|_| (first, Error::malformed("a tile is larger than the address space")))?;
-    let remote = order.fetch.access.is_remote();
-    let _boarding = (remote && total > 0).then(|| flight.board(total));
-    let given_up = || stop.load(Ordering::Relaxed) || order.cancel.is_some_and(Cancel::is_cancelled);
-    let failed = |error: SourceError| {
-        // An error of another tile, or the caller, ended this read: nothing is wrong with it.
-        if given_up() && order.cancel.is_some_and(Cancel::is_cancelled) {
-            return (first, Error::new(ErrorKind::Cancelled));
-        }
-        if stop.load(Ordering::Relaxed) {
-            return (u64::MAX, Error::from(error));
-        }
-        let place = Place { offset: reads.first().map(|range| range.start), ..order.image.place_of(first) };
-        (first, Error::from(error).at(&place))
-    };
-    let mut kept = Kept::new();
-    let scratch = &mut worker.scratch;
-    let bytes = worker.bytes.at_least(len);
-    if let (true, [range]) = (remote, &*reads)
-        && tasks.iter().all(|task| task.parts.len() == 1)
-    {
-        // Tiles are decoded while those behind them are still on their way.
-        tasks.sort_by_key(|task| task.parts.first().and_then(|part| Some(part.range()?.end)));
-        let mut waiting = tasks.into_iter().peekable();
-        let mut outcome = Ok(());
-        let mut arrived = |bytes: &[u8]| {
-            let piece = (range.start, bytes);
-            let is_there = |task: &Task<'_>| {
-                let end = task.parts.first().and_then(|part| part.range()).map_or(0, |range| range.end);
-                end <= range.start + bytes.len() as u64
-            };
-            while outcome.is_ok()
-                && let Some(task) = waiting.next_if(is_there)
-            {
-                outcome = run_task(order, task, &[piece], scratch, &mut kept);
-            }
-        };
-        order.fetch.source.read_streamed(range.start, bytes, &given_up, &mut arrived).map_err(failed)?;
-        arrived(bytes);
-        outcome?;
-        order.keep(kept);
-        return Ok(());
-    }
-    let mut pieces = Vec::with_capacity(reads.len());
-    let mut rest = bytes;
-    for range in &reads {
-        let (head, tail) = rest.split_at_mut_checked((range.end - range.start) as usize).unwrap_or_default();
-        pieces.push(ReadInto { offset: range.start, buffer: head });
-        rest = tail;
-    }
-    order.fetch.source.read_many_unless(&mut pieces, &given_up).map_err(failed)?;
-    let pieces: Vec<(u64, &[u8])> = pieces.iter().map(|piece| (piece.offset, &*piece.buffer)).collect();
-    let mut own_reads = &*pieces;
-    for task in tasks {
-        // A task of several parts brings a read for each; the tasks of a merged read share one.
-        let stored = task.parts.iter().filter(|part| part.range().is_some()).count();
-        let several = task.parts.len() > 1;
-        let found = if several { own_reads.get(..stored).unwrap_or_default() } else { &*pieces };
-        run_task(order, task, found, scratch, &mut kept)?;
-        if several {
-            own_reads = own_reads.get(stored..).unwrap_or_default();
-        }
-    }
-    order.keep(kept);
-    Ok(())
-}
-
-/// Decodes a task whose bytes are there: in one piece, or in one for each of its parts that are stored.
-fn run_task(
-    order: &Order<'_>,
-    mut task: Task<'_>,
-    pieces: &[(u64, &[u8])],
-    scratch: &mut Scratch,
-    kept: &mut Kept,
-) -> Result<(), (u64, Error)> {
-    let several = task.parts.len() > 1;
-    let mut own = pieces.iter();
-    for part in &task.parts {
-        let piece = match part.range() {
-            Some(_) if several => own.next(),
-            Some(_) => pieces.first(),
-            None => None,
-        };
-        let src = piece.zip(part.range()).and_then(|((offset, bytes), range)| {
-            let start = usize::try_from(range.start.checked_sub(*offset)?).ok()?;
-            bytes.get(start..start.checked_add((range.end - range.start) as usize)?)
-        });
-        let src = src.unwrap_or_default();
-        run_part(order, part, task.rows, task.inside, &mut task.target, src, scratch, kept).map_err(|error| {
-            let place = Place { offset: part.range().map(|range| range.start), ..order.image.place_of(part.index) };
-            (part.index, error.at(&place))
-        })?;
-    }
-    Ok(())
-}
-
-#[allow(clippy::too_many_arguments)]
-fn run_part(
-    order: &Order<'_>,
-    part: &Part,
-    rows: u32,
-    inside: Window,
-    target: &mut Target<'_>,
-    src: &[u8],
-    scratch: &mut Scratch,
-    kept: &mut Kept,
-) -> Result<(), Error> {
-    match &part.bytes {
-        TileBytes::Sparse => fill_sparse(order, part, target),
-        TileBytes::Cached(tile) => order.host.place_native(tile.bytes(), inside, &part.take, target, scratch),
-        TileBytes::At { keep: false, .. } => {
-            order.host.decode(rows, src, inside, &part.take, target, scratch)?;
-        }
-        TileBytes::At { keep: true, .. } => {
-            let len = order.host.native_len(rows);
-            let mut tile =
-                Buffer::zeroed(len).ok_or_else(|| Error::usage(format!("there is no memory for {len} bytes")))?;
-            if order.host.decode_native(rows, src, tile.bytes_mut(), scratch).is_err() {
-                // The rows that are wanted may come before the damage: the verdict must not hang on what is kept.
-                return Ok(order.host.decode(rows, src, inside, &part.take, target, scratch)?);
-            }
-            order.host.place_native(tile.bytes(), inside, &part.take, target, scratch);
-            kept.push((part.index, Arc::new(tile)));
-        }
-    }
-    Ok(())
-}
-
-fn fill_sparse(order: &Order<'_>, part: &Part, target: &mut Target<'_>) {
-    // Untouched pages of a fresh buffer stay unmapped: an empty raster costs no memory.
-    if order.zeroed && order.fill.iter().all(|byte| *byte == 0) {
-        return;
-    }
-    let size = order.fill.len();
-    match &*part.take {
-        Take::Bands(_) => assemble::fill(target, order.fill, 0, size),
-        Take::Pixels { samples, slot, step } => {
-            for position in 0..samples.len() {
-                assemble::fill(target, order.fill, (usize::from(*slot) + position) * size, usize::from(*step) * size);
             }
         }
     }

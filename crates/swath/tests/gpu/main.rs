@@ -16,6 +16,9 @@ mod export;
 mod matrix;
 mod memory;
 mod pieces;
+mod remote;
+#[allow(dead_code)]
+mod served;
 mod steps;
 mod write;
 #[allow(dead_code)]

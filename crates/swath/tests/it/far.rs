@@ -3,6 +3,7 @@
 use std::{
     ops::Range,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use swath::{
@@ -19,11 +20,18 @@ struct Far {
     asked: Mutex<Vec<Range<u64>>>,
     /// Bytes from which on nothing is given.
     lost: Option<u64>,
+    /// How long each answer takes.
+    latency: Duration,
 }
 
 impl Far {
     fn new(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Self { inner: MemorySource::new("far", bytes), asked: Mutex::default(), lost: None })
+        Arc::new(Self {
+            inner: MemorySource::new("far", bytes),
+            asked: Mutex::default(),
+            lost: None,
+            latency: Duration::ZERO,
+        })
     }
 
     fn take(&self) -> Vec<Range<u64>> {
@@ -59,6 +67,7 @@ impl Source for Far {
         arrived: &mut dyn FnMut(&[u8]),
     ) -> Result<(), SourceError> {
         self.asked.lock().unwrap().push(offset..offset + buffer.len() as u64);
+        std::thread::sleep(self.latency);
         self.inner.read_at(offset, buffer)?;
         for step in (0..=buffer.len()).step_by(7001).chain([buffer.len()]) {
             if self.lost.is_some_and(|lost| offset + step as u64 > lost) {
@@ -221,4 +230,48 @@ fn cancelled_read_from_afar_says_so() {
     cancel.cancel();
     let error = open(&Far::new(bytes)).read(&ReadOptions::default().with_cancel(cancel)).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
+}
+
+#[test]
+fn tile_that_another_read_is_fetching_is_not_fetched_again() {
+    let (scene, bytes) = cog();
+    let mut far = Far::new(bytes);
+    Arc::get_mut(&mut far).unwrap().latency = Duration::from_millis(20);
+    let dataset = open(&far);
+    far.take();
+    let windows: Vec<Window> = (0..40).map(|step| Window::new(step * 30, 100 + step % 7, 300, 200)).collect();
+    let mut out = vec![0; dataset.read_windows_len(&ReadOptions::default(), &windows).unwrap()];
+    dataset.read_windows_into(&ReadOptions::default(), &windows, &mut out).unwrap();
+    for (window, found) in windows.iter().zip(out.chunks_exact(out.len() / windows.len())) {
+        assert!(found == expected(&scene, *window), "{window}");
+    }
+    let mut asked = far.take();
+    asked.sort_by_key(|range| range.start);
+    assert!(asked.windows(2).all(|pair| pair[0].end <= pair[1].start), "{asked:?}");
+    assert!(dataset.cache_hits() > 0);
+}
+
+#[test]
+fn failed_fetch_leaves_nobody_waiting() {
+    let (scene, bytes) = &cog();
+    let whole = bytes.len() as u64;
+    let mut far = Far::new(bytes.clone());
+    let remote = Arc::get_mut(&mut far).unwrap();
+    (remote.latency, remote.lost) = (Duration::from_millis(5), Some(whole - whole / 3));
+    let dataset = open(&far);
+    // The last row of tiles is not there, the first is; all overlap.
+    let read = &|y: u32| dataset.read(&ReadOptions::default().with_window(Window::new(0, y, 2048, 200)));
+    std::thread::scope(|scope| {
+        for thread in 0..8_u32 {
+            scope.spawn(move || {
+                for round in 0..4 {
+                    if (thread + round) % 2 == 0 {
+                        assert!(read(1300).is_err());
+                    } else {
+                        assert!(read(0).unwrap().bytes() == expected(scene, Window::new(0, 0, 2048, 200)));
+                    }
+                }
+            });
+        }
+    });
 }

@@ -1,0 +1,93 @@
+//! Tiles that are on their way: whoever else wants one waits for it instead of fetching it again.
+
+use std::{
+    collections::HashSet,
+    sync::{Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    job::{Task, TileBytes},
+    schedule::Order,
+};
+
+/// Directory and number of a tile.
+type Key = (u32, u64);
+
+/// How often those who wait look whether they still should.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The tiles of one file that reads of it are fetching now.
+#[derive(Debug, Default)]
+pub(crate) struct Arriving {
+    tiles: Mutex<HashSet<Key>>,
+    landed: Condvar,
+}
+
+/// Who fetches what.
+pub(crate) struct Claim<'o, 't> {
+    /// Tasks whose tiles are in the cache.
+    pub(crate) at_hand: Vec<Task<'t>>,
+    /// Tasks whose tiles the caller fetches, and nobody else.
+    pub(crate) mine: Vec<Task<'t>>,
+    /// Tasks whose tiles others are fetching.
+    pub(crate) late: Vec<Task<'t>>,
+    pub(crate) held: Held<'o>,
+}
+
+/// The right to fetch some tiles; others go on when it is dropped.
+pub(crate) struct Held<'o> {
+    arriving: &'o Arriving,
+    keys: Vec<Key>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut tiles = self.arriving.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        self.keys.iter().for_each(|key| {
+            tiles.remove(key);
+        });
+        self.arriving.landed.notify_all();
+    }
+}
+
+/// The tile that a task of one part wants kept.
+fn key(order: &Order<'_>, task: &Task<'_>) -> Option<Key> {
+    let part = task.parts.first()?;
+    matches!(part.bytes, TileBytes::At { keep: true, .. }).then_some((order.image.index, part.index))
+}
+
+impl Arriving {
+    /// Deals tasks out. What is not to be kept is fetched by everyone who wants it.
+    pub(crate) fn claim<'o, 't>(&'o self, order: &Order<'_>, tasks: Vec<Task<'t>>) -> Claim<'o, 't> {
+        let held = Held { arriving: self, keys: Vec::new() };
+        let mut claim = Claim { at_hand: Vec::new(), mine: Vec::new(), late: Vec::new(), held };
+        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut task in tasks {
+            let Some(key) = key(order, &task) else {
+                claim.mine.push(task);
+                continue;
+            };
+            let kept = order.cache.and_then(|cache| cache.get(key));
+            if let (Some(kept), Some(part)) = (kept, task.parts.first_mut()) {
+                part.bytes = TileBytes::Cached(kept);
+                claim.at_hand.push(task);
+            } else if tiles.insert(key) {
+                claim.held.keys.push(key);
+                claim.mine.push(task);
+            } else {
+                claim.late.push(task);
+            }
+        }
+        claim
+    }
+
+    /// Waits until nobody is fetching the tiles of these tasks, or the caller gives up.
+    pub(crate) fn wait(&self, order: &Order<'_>, tasks: &[Task<'_>], given_up: &dyn Fn() -> bool) {
+        let keys: Vec<Key> = tasks.iter().filter_map(|task| key(order, task)).collect();
+        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        while keys.iter().any(|key| tiles.contains(key)) && !given_up() {
+            tiles = self.landed.wait_timeout(tiles, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
