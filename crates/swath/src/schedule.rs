@@ -180,6 +180,10 @@ impl<'a, 'o> Producer<'a, 'o> {
         let (columns, rows) = order.image.grid.span(&order.window);
         let row_len = order.window.width as usize * row_samples * size;
         let mut merge = order.fetch.access.merge;
+        if order.fetch.access.is_remote() && order.image.layout.compression == Compression::None {
+            // Rows of neighbouring tiles lie apart by those that nobody wants: cheaper along than each by itself.
+            (merge.gap, merge.waste) = (1 << 20, 50);
+        }
         if !order.fetch.access.is_remote() {
             // Enough jobs for every thread to draw several, so that they end together.
             merge.max_len = (order.fetch.size() / (order.threads as u64 * 8)).clamp(32 << 10, merge.max_len);

@@ -1,45 +1,13 @@
 //! What a build with the network does.
 
+pub use super::source::RemoteSource;
 use super::{RemoteFault, RemoteOptions};
-use crate::{
-    Sink, SinkError,
-    source::{ReadInto, Source, SourceError},
-};
+use crate::{Sink, SinkError};
 
-/// A file behind a network; there is none in this build.
-#[derive(Debug)]
-pub struct RemoteSource(std::convert::Infallible);
-
-const DETAIL: &str = "this build has no network: it was built without feature `remote`";
-
-impl RemoteSource {
-    /// Opens nothing.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn open(_: &str, _: &RemoteOptions) -> Result<Self, SourceError> {
-        Err(SourceError::Remote { fault: RemoteFault::Setup, detail: DETAIL.to_owned() })
-    }
-}
-
-impl Source for RemoteSource {
-    fn name(&self) -> &str {
-        match self.0 {}
-    }
-
-    fn size(&self) -> Result<u64, SourceError> {
-        match self.0 {}
-    }
-
-    fn read_many(&self, _: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
-        match self.0 {}
-    }
-}
-
-/// Begins nothing.
+/// Begins a new object.
 ///
 /// # Errors
-/// Always.
+/// When the address or the settings cannot be used.
 pub fn create_object(_: &str, _: &RemoteOptions) -> Result<Box<dyn Sink>, SinkError> {
-    Err(SinkError::Remote { fault: RemoteFault::Setup, detail: DETAIL.to_owned() })
+    Err(SinkError::Remote { fault: RemoteFault::Setup, detail: "objects cannot be written yet".to_owned() })
 }

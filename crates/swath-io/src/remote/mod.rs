@@ -8,8 +8,39 @@ mod service;
 mod traffic;
 mod url;
 
+#[cfg(feature = "remote")]
+mod body;
+#[cfg(feature = "remote")]
+pub(crate) mod client;
+#[cfg(feature = "remote")]
+mod connector;
+#[cfg(feature = "remote")]
+mod credentials;
+#[cfg(feature = "remote")]
+mod failure;
+#[cfg(feature = "remote")]
+mod guard;
+#[cfg(feature = "remote")]
+mod http;
+#[cfg(feature = "remote")]
+mod range;
+#[cfg(feature = "remote")]
+mod retry;
+#[cfg(feature = "remote")]
+pub(crate) mod runtime;
+#[cfg(feature = "remote")]
+mod source;
+#[cfg(feature = "remote")]
+pub(crate) mod store;
+#[cfg(feature = "remote")]
+mod transport;
+#[cfg(feature = "remote")]
+mod version;
+#[cfg(feature = "remote")]
+mod watch;
+
+pub use self::url::{is_remote, shown};
 pub use fault::RemoteFault;
 pub use options::{Origin, RemoteOptions};
 pub use service::{RemoteSource, create_object};
 pub use traffic::Traffic;
-pub use url::{is_remote, shown};

@@ -51,6 +51,9 @@ impl Worker {
         let mut chunk = uploader.chunk().map_err(|error| (first, error.into()))?;
         match &task.work {
             Work::Read(reads) => self.read(job, units, reads, chunk.bytes_mut())?,
+            Work::Decode(list) if job.fetch.access.is_remote() => {
+                self.decode_together(job, units, list, chunk.bytes_mut())?;
+            }
             Work::Decode(list) => {
                 for (unit, at) in list {
                     let Some(unit) = units.get(*unit) else { continue };
@@ -64,8 +67,35 @@ impl Worker {
         Ok(Vec::new())
     }
 
-    /// Reads units as whole streams.
+    /// Decodes units whose bytes come in one go, as a network wants it.
+    fn decode_together(
+        &mut self,
+        job: &Job<'_>,
+        units: &[&Unit],
+        list: &[(usize, usize)],
+        chunk: &mut [u8],
+    ) -> Result<(), (u64, Error)> {
+        let numbers: Vec<usize> = list.iter().map(|(number, _)| *number).collect();
+        let streams = self.streams(job, units, &numbers)?;
+        for ((number, stream), (_, at)) in streams.iter().zip(list) {
+            let Some(unit) = units.get(*number) else { continue };
+            let place = chunk.get_mut(*at..*at + unit.decoded_len).unwrap_or_default();
+            decode_rows(job.host, unit, stream, place, &mut self.scratch).map_err(|error| {
+                let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
+                (unit.index, error.at(&at))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reads units for a library.
     fn shelve(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
+        let streams = self.streams(job, units, list)?;
+        Ok(streams.into_iter().map(|(number, stream)| (number, joined(&job.jpeg_tables, &stream))).collect())
+    }
+
+    /// Reads units as whole streams.
+    fn streams(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
         let (mut reads, mut end) = (Vec::with_capacity(list.len()), 0_usize);
         for (number, unit) in list.iter().filter_map(|number| Some((*number, units.get(*number)?))) {
             reads.push((number, unit.range.clone(), end));
@@ -73,16 +103,16 @@ impl Worker {
         }
         let mut tiles = std::mem::take(&mut self.tiles);
         let read = self.read(job, units, &reads, tiles.at_least(end));
-        let shelved = read.map(|()| {
+        let streams = read.map(|()| {
             let bytes = tiles.at_least(end);
             let tile = |(number, range, at): &(usize, Range<u64>, usize)| {
                 let tile = bytes.get(*at..*at + (range.end - range.start) as usize).unwrap_or_default();
-                (*number, joined(&job.jpeg_tables, tile))
+                (*number, tile.to_vec())
             };
             reads.iter().map(tile).collect()
         });
         self.tiles = tiles;
-        shelved
+        streams
     }
 
     fn read(

@@ -1,0 +1,409 @@
+//! One exchange with a server, with all its policy: retries, deadline, redirects, guard, budgets, counting.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, IF_MATCH, IF_UNMODIFIED_SINCE, LOCATION, RANGE, RETRY_AFTER, USER_AGENT},
+    request::Parts,
+};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout, timeout_at},
+};
+use url::Url;
+
+pub(crate) use super::failure::Failure;
+use super::{
+    RemoteFault, RemoteOptions, Traffic,
+    body::Pieces,
+    failure::Told,
+    guard::{Guard, Level, is_public},
+    range::{self, Asked, Mismatch, Plan},
+    retry::Patience,
+    runtime::PerProcess,
+    traffic::Meter,
+    transport::{Mishap, mishap, transport},
+    watch::{Seen, Watcher},
+};
+
+/// Slower than this, in bytes a second, a body on its way out counts as stalled.
+const SLOWEST: u64 = 64 << 10;
+
+/// Headers that go along to another host; all others may be secrets.
+const HARMLESS: [HeaderName; 6] = [ACCEPT, ACCEPT_ENCODING, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT];
+
+/// A client; clones share counters and limits.
+#[derive(Clone)]
+pub(crate) struct Client(Arc<Inner>);
+
+struct Inner {
+    guard: Guard,
+    meter: Meter,
+    /// Bytes that came in, and those that were asked for and are on their way.
+    spoken_for: AtomicU64,
+    permits: PerProcess<Semaphore>,
+    options: RemoteOptions,
+}
+
+/// How an exchange differs from the plain one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Route {
+    /// Redirects are followed.
+    pub(crate) follow: bool,
+    /// A public host led to this address.
+    pub(crate) from_public: bool,
+    /// The address is that of a metadata service, which answers at once or is not there; guard and proxy are passed by.
+    pub(crate) metadata: bool,
+}
+
+/// Where an answer came from in the end; among the extensions of a response.
+#[derive(Debug, Clone)]
+pub(crate) struct Landed {
+    pub(crate) url: Url,
+    pub(crate) from_public: bool,
+}
+
+/// What went wrong in one attempt.
+enum Trouble {
+    Again {
+        why: String,
+        after: Option<Duration>,
+    },
+    /// An answer that makes no sense. Proxies have hiccups, so it is asked for once more, and never a third time.
+    Wrong(String),
+    Final(Failure),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Final(failure)
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("options", &self.0.options).field("meter", &self.0.meter).finish()
+    }
+}
+
+impl Client {
+    pub(crate) fn new(options: &RemoteOptions) -> Result<Self, Failure> {
+        Ok(Self(Arc::new(Inner {
+            guard: Guard::new(options)?,
+            meter: Meter::default(),
+            spoken_for: AtomicU64::new(0),
+            permits: PerProcess::new(),
+            options: options.clone(),
+        })))
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.0.meter.read()
+    }
+
+    /// One exchange, redirects followed: the last answer, whatever its status below 500.
+    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+        let route = Route { follow: true, ..Route::default() };
+        Ok(self.exchange(request, route).await?.map(Pieces::into_bytes))
+    }
+
+    /// As [`Client::send`], with the body in pieces.
+    pub(crate) async fn exchange(&self, request: Request<Bytes>, route: Route) -> Result<Response<Pieces>, Failure> {
+        let inner = &*self.0;
+        let (mut parts, body) = request.into_parts();
+        let mut url = Url::parse(&parts.uri.to_string())
+            .map_err(|error| Failure::new(RemoteFault::Setup, format!("the address cannot be used: {error}")))?;
+        let mut from_public = route.from_public;
+        let mut level = if route.metadata { Level::Direct } else { inner.guard.check(&url, from_public)? };
+        // A range of an encoded file is of no use to anybody.
+        parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let permits = inner.permits.get(|| Ok(Semaphore::new(inner.options.in_flight)));
+        let permits = permits.map_err(|error| Failure::new(RemoteFault::Setup, error.to_string()))?;
+        let _permit = permits.acquire().await.map_err(|_| closed())?;
+        let mut patience = match route.metadata {
+            true => Patience::new(METADATA_DEADLINE, 1),
+            false => Patience::new(inner.options.deadline, inner.options.retries),
+        };
+        let (mut hops, mut wrong_before, mut last) = (0, false, None::<String>);
+        loop {
+            let attempt = self.attempt(&parts, &url, &body, level);
+            let trouble = match timeout_at(patience.until(), attempt).await {
+                Err(_) => return Err(patience.timed_out(last.as_deref())),
+                Ok(Ok((mut response, peer))) => {
+                    let Some(next) = redirect(&parts.method, &url, &response).filter(|_| route.follow) else {
+                        response.extensions_mut().insert(Landed { url, from_public });
+                        return Ok(response);
+                    };
+                    hops += 1;
+                    from_public |= peer.is_some_and(|peer| is_public(peer.ip()));
+                    let next = next.and_then(|next| check_hop(&url, next, hops, inner.options.redirects))?;
+                    level = inner.guard.check(&next, from_public).map_err(astray)?;
+                    if next.origin() != url.origin() {
+                        parts.headers = harmless(&parts.headers);
+                    }
+                    url = next;
+                    continue;
+                }
+                Ok(Err(trouble)) => trouble,
+            };
+            let (why, after) = match trouble {
+                Trouble::Final(failure) => return Err(failure),
+                Trouble::Again { why, after } => (why, after),
+                Trouble::Wrong(why) if wrong_before => return Err(Failure::new(RemoteFault::Protocol, why)),
+                Trouble::Wrong(why) => {
+                    wrong_before = true;
+                    (why, None)
+                }
+            };
+            let pause = patience.again(&why, after).map_err(|failure| match wrong_before {
+                true => Failure::new(RemoteFault::Protocol, why.clone()),
+                false => failure,
+            })?;
+            last = Some(why);
+            sleep(pause).await;
+            inner.meter.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn attempt(
+        &self,
+        parts: &Parts,
+        url: &Url,
+        body: &Bytes,
+        level: Level,
+    ) -> Result<(Response<Pieces>, Option<SocketAddr>), Trouble> {
+        let inner = &*self.0;
+        let asked = Asked::of(&parts.headers);
+        let mut spending = Spending::begin(inner, asked.map_or(0, Asked::len))?;
+        inner.count_request(body.len() as u64)?;
+        let host = &host(url);
+        let mut request = reqwest::Request::new(parts.method.clone(), url.clone());
+        *request.headers_mut() = parts.headers.clone();
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            *request.body_mut() = Some(body.clone().into());
+        }
+        let stall = inner.options.stall_timeout;
+        let patience = stall.saturating_add(Duration::from_secs(body.len() as u64 / SLOWEST));
+        let transport = transport(level, inner.options.connect_timeout)?;
+        let mut response = match timeout(patience, transport.execute(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(trouble(mishap(error, host))),
+            Err(_) => return Err(again(format!("no answer from {host} for {patience:?}"))),
+        };
+        let (status, headers, peer) = (response.status(), response.headers().clone(), response.remote_addr());
+        let plan = range::plan(status, &headers, asked).map_err(|mismatch| match mismatch {
+            Mismatch::Wrong(what) => Trouble::Wrong(format!("{host} {what}")),
+            Mismatch::Ignored => Trouble::Final(Failure::new(
+                RemoteFault::Protocol,
+                format!("{host} ignores byte ranges and sends the whole file; download the file first"),
+            )),
+        })?;
+        let watcher = parts.extensions.get::<Watcher>().filter(|_| status.is_success());
+        if let Some(watcher) = watcher {
+            watcher.show(Seen::Head(status, headers.clone()));
+        }
+        let body = match collect(&mut response, plan, stall, &mut spending, host, watcher).await {
+            Ok(body) => body,
+            // What is told of an error is worth having as far as it came.
+            Err(Trouble::Again { .. } | Trouble::Wrong(_)) if plan.cut => Pieces::default(),
+            Err(trouble) => return Err(trouble),
+        };
+        let (body, told) = told(parts, url, status, &headers, body);
+        if let Some(told) = &told
+            && (is_transient(status) || status.is_success())
+        {
+            let why = format!("the server answered {status}{}", told.words());
+            return Err(Trouble::Again { why, after: retry_after(&headers) });
+        }
+        let mut answer = Response::new(body);
+        *answer.status_mut() = status;
+        *answer.headers_mut() = headers;
+        if let Some(told) = told {
+            answer.extensions_mut().insert(told);
+        }
+        Ok((answer, peer))
+    }
+}
+
+/// Longest time that a metadata service may take: on a machine that has none, nobody answers.
+const METADATA_DEADLINE: Duration = Duration::from_secs(3);
+
+impl Inner {
+    fn count_request(&self, sent: u64) -> Result<(), Failure> {
+        let most = self.options.max_requests.unwrap_or(u64::MAX);
+        let count = |requests: u64| (requests < most).then_some(requests + 1);
+        if self.meter.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_err() {
+            let detail = format!("this takes more than the {most} requests that are allowed");
+            return Err(Failure::new(RemoteFault::Budget, detail));
+        }
+        self.meter.sent.fetch_add(sent, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The bytes of one attempt, spoken for before they are asked for, so that many at once keep to the budget too.
+struct Spending<'a> {
+    inner: &'a Inner,
+    reserved: u64,
+    taken: u64,
+}
+
+impl<'a> Spending<'a> {
+    fn begin(inner: &'a Inner, reserved: u64) -> Result<Self, Failure> {
+        let most = inner.options.max_bytes.unwrap_or(u64::MAX);
+        let reserve = |spoken_for: u64| spoken_for.checked_add(reserved).filter(|all| *all <= most);
+        match inner.spoken_for.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve) {
+            Ok(_) => Ok(Self { inner, reserved, taken: 0 }),
+            Err(_) => Err(over(most)),
+        }
+    }
+
+    fn take(&mut self, len: u64) -> Result<(), Failure> {
+        self.taken += len;
+        self.inner.meter.received.fetch_add(len, Ordering::Relaxed);
+        let beyond = self.taken.saturating_sub(self.reserved);
+        if beyond > 0 {
+            self.reserved += beyond;
+            let before = self.inner.spoken_for.fetch_add(beyond, Ordering::Relaxed);
+            let most = self.inner.options.max_bytes.unwrap_or(u64::MAX);
+            if before.saturating_add(beyond) > most {
+                return Err(over(most));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Spending<'_> {
+    fn drop(&mut self) {
+        self.inner.spoken_for.fetch_sub(self.reserved.saturating_sub(self.taken), Ordering::Relaxed);
+    }
+}
+
+fn over(most: u64) -> Failure {
+    Failure::new(RemoteFault::Budget, format!("this takes more than the {most} bytes that are allowed to come in"))
+}
+
+fn closed() -> Failure {
+    Failure::new(RemoteFault::Cancelled, "the client is closed")
+}
+
+fn again(why: String) -> Trouble {
+    Trouble::Again { why, after: None }
+}
+
+fn trouble(mishap: Mishap) -> Trouble {
+    match mishap {
+        Mishap::Transient(why) => again(why),
+        Mishap::Garbled(why) => Trouble::Wrong(why),
+        Mishap::Lasting(failure) => Trouble::Final(failure),
+    }
+}
+
+async fn collect(
+    response: &mut reqwest::Response,
+    plan: Plan,
+    stall: Duration,
+    spending: &mut Spending<'_>,
+    host: &str,
+    watcher: Option<&Watcher>,
+) -> Result<Pieces, Trouble> {
+    let mut body = Pieces::default();
+    loop {
+        let piece = match timeout(stall, response.chunk()).await {
+            Ok(Ok(Some(piece))) => piece,
+            Ok(Ok(None)) => break,
+            Ok(Err(error)) => return Err(trouble(mishap(error, host))),
+            Err(_) => return Err(again(format!("{host} sent nothing for {stall:?}"))),
+        };
+        spending.take(piece.len() as u64)?;
+        if let Some(watcher) = watcher.filter(|_| body.len() + piece.len() as u64 <= plan.most) {
+            watcher.show(Seen::Piece(piece.clone()));
+        }
+        body.push(piece);
+        if body.len() > plan.most {
+            if plan.cut {
+                break;
+            }
+            return Err(Trouble::Wrong(format!("{host} sent more than the {} bytes that were asked for", plan.most)));
+        }
+    }
+    match plan.exact {
+        Some(exact) if body.len() < exact => {
+            Err(again(format!("{host} ended its answer after {} of {exact} bytes", body.len())))
+        }
+        _ => Ok(body),
+    }
+}
+
+fn is_transient(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
+}
+
+/// What a server says of an error. S3 sends some with a status of 200, once it has begun to answer.
+fn told(parts: &Parts, url: &Url, status: StatusCode, headers: &HeaderMap, body: Pieces) -> (Pieces, Option<Told>) {
+    if status.is_success() && parts.method != Method::POST {
+        return (body, None);
+    }
+    let body = body.into_bytes();
+    let mut secrets: Vec<&str> = url.query().into_iter().collect();
+    let private = parts.headers.iter().filter(|(name, _)| !HARMLESS.contains(name));
+    secrets.extend(private.filter_map(|(_, value)| value.to_str().ok()));
+    let told = Told::of(headers, &body, &secrets);
+    let in_disguise = told.code.as_deref().is_some_and(|code| matches!(code, "InternalError" | "SlowDown"));
+    let told = (!status.is_success() || in_disguise).then_some(told);
+    (body.into(), told)
+}
+
+/// Seconds that the server asks to be left alone. A date is not read: the pause is then our own.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Host and port for messages.
+fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// Where a redirect leads.
+fn redirect(method: &Method, url: &Url, response: &Response<Pieces>) -> Option<Result<Url, Failure>> {
+    let moved = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location =
+        response.headers().get(LOCATION).filter(|_| moved && matches!(*method, Method::GET | Method::HEAD))?;
+    let next = std::str::from_utf8(location.as_bytes()).ok().and_then(|location| url.join(location).ok());
+    Some(
+        next.ok_or_else(|| Failure::new(RemoteFault::Protocol, "the server redirects to something that is no address")),
+    )
+}
+
+fn check_hop(from: &Url, mut next: Url, hops: u32, most: u32) -> Result<Url, Failure> {
+    if hops > most {
+        return Err(Failure::new(RemoteFault::Forbidden, format!("the server redirects more than {most} times")));
+    }
+    if from.scheme() == "https" && next.scheme() == "http" {
+        let detail = format!("{} redirects from https to http, where anybody could change the bytes", host(from));
+        return Err(Failure::new(RemoteFault::Forbidden, detail));
+    }
+    // Whoever redirects may not choose whom we say we are. Addresses that cannot carry a user have none to take away.
+    let _ = (next.set_username(""), next.set_password(None));
+    next.set_fragment(None);
+    Ok(next)
+}
+
+fn astray(failure: Failure) -> Failure {
+    Failure::new(failure.fault, format!("the server redirects to where it may not: {}", failure.detail))
+}
+
+fn harmless(headers: &HeaderMap) -> HeaderMap {
+    headers.iter().filter(|(name, _)| HARMLESS.contains(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+}

@@ -1,0 +1,163 @@
+//! Why an exchange failed, in words that may be shown: no address beyond the host, no header, no query.
+
+use std::fmt;
+
+use http::{HeaderMap, StatusCode};
+
+use super::RemoteFault;
+use crate::{SinkError, SourceError};
+
+/// Longest piece of a server's own words that is passed on.
+const LONGEST: usize = 200;
+
+/// Why an exchange failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) fault: RemoteFault,
+    pub(crate) detail: String,
+}
+
+impl Failure {
+    pub(crate) fn new(fault: RemoteFault, detail: impl Into<String>) -> Self {
+        Self { fault, detail: detail.into() }
+    }
+
+    /// What an answer with a status that is no success means.
+    pub(crate) fn of_status(status: StatusCode, told: Option<&Told>) -> Self {
+        let words = told.map(Told::words).unwrap_or_default();
+        let answer = format!("the server answered {status}{words}");
+        let (fault, hint) = match status.as_u16() {
+            404 | 410 => (RemoteFault::Missing, "; is the address right?"),
+            401 | 403 => (
+                RemoteFault::Denied,
+                "; check the credentials and the region, or ask without credentials (anonymous) if the data is public",
+            ),
+            412 => (RemoteFault::Changed, "; the file changed while it was read: open it again"),
+            300..=399 => (RemoteFault::Protocol, "; this redirect is not followed"),
+            400 => (RemoteFault::Protocol, "; check the region and the endpoint"),
+            500.. | 408 | 429 => (RemoteFault::Unavailable, ""),
+            _ => (RemoteFault::Protocol, ""),
+        };
+        let region = told.and_then(|told| told.region.as_deref());
+        let hint = match region {
+            Some(region) => format!("; the bucket is in region {region}: give that region"),
+            None => hint.to_owned(),
+        };
+        Self::new(fault, format!("{answer}{hint}"))
+    }
+
+    /// What an error of a store means: the failure of ours inside it, where there is one.
+    pub(crate) fn of_store(error: &object_store::Error) -> Self {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+        let mut innermost = None;
+        while let Some(found) = cause {
+            if let Some(failure) = found.downcast_ref::<Self>() {
+                return failure.clone();
+            }
+            innermost = Some(found);
+            cause = found.source();
+        }
+        use object_store::Error as Store;
+        let fault = match error {
+            Store::NotFound { .. } => RemoteFault::Missing,
+            Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => RemoteFault::Denied,
+            Store::Precondition { .. } | Store::NotModified { .. } | Store::AlreadyExists { .. } => {
+                RemoteFault::Changed
+            }
+            _ => RemoteFault::Setup,
+        };
+        let words = innermost.map(|cause| printable(&cause.to_string())).unwrap_or_default();
+        Self::new(fault, format!("the store cannot be used: {words}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Failure> for SourceError {
+    fn from(failure: Failure) -> Self {
+        Self::Remote { fault: failure.fault, detail: failure.detail }
+    }
+}
+
+impl From<Failure> for SinkError {
+    fn from(failure: Failure) -> Self {
+        Self::Remote { fault: failure.fault, detail: failure.detail }
+    }
+}
+
+/// What a server said about an error, as far as it can be passed on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    pub(crate) code: Option<String>,
+    message: Option<String>,
+    region: Option<String>,
+}
+
+impl Told {
+    /// The code and message of a store's error. `secrets` are never passed on, although a server may repeat what it was sent.
+    pub(crate) fn of(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let safe = |words: &String| !secrets.iter().any(|secret| secret.len() > 3 && words.contains(secret));
+        let element = |name: &str| {
+            let (_, rest) = text.split_once(&format!("<{name}>"))?;
+            let (inside, _) = rest.split_once(&format!("</{name}>"))?;
+            Some(printable(inside)).filter(|words| !words.is_empty()).filter(safe)
+        };
+        let header = |name: &str| headers.get(name)?.to_str().ok().map(printable).filter(safe);
+        Self {
+            code: element("Code").or_else(|| header("x-ms-error-code")),
+            message: element("Message"),
+            region: header("x-amz-bucket-region").or_else(|| element("Region")),
+        }
+    }
+
+    /// For the end of a sentence.
+    pub(crate) fn words(&self) -> String {
+        match (&self.code, &self.message) {
+            (Some(code), Some(message)) => format!(" ({code}: {message})"),
+            (Some(words), None) | (None, Some(words)) => format!(" ({words})"),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// A stranger's words on one line, without anything that a terminal would act on.
+pub(crate) fn printable(words: &str) -> String {
+    let clean = words.chars().map(|letter| if letter.is_control() || letter.is_whitespace() { ' ' } else { letter });
+    let short: String = clean.take(LONGEST).collect();
+    short.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_words_are_cut_and_cleaned() {
+        let body = format!("<Error><Code>No\u{1b}[31m</Code><Message>{}</Message></Error>", "x".repeat(1000));
+        let told = Told::of(&HeaderMap::new(), body.as_bytes(), &[]);
+        assert_eq!(told.code.as_deref(), Some("No [31m"));
+        assert_eq!(told.message.map(|message| message.len()), Some(LONGEST));
+    }
+
+    #[test]
+    fn secrets_that_a_server_repeats_are_left_out() {
+        let body = b"<Error><Code>Denied</Code><Message>you sent sig=abcdef</Message></Error>";
+        let told = Told::of(&HeaderMap::new(), body, &["sig=abcdef"]);
+        assert_eq!(told.words(), " (Denied)");
+    }
+
+    #[test]
+    fn a_wrong_region_names_the_right_one() {
+        let body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region></Error>";
+        let told = Told::of(&HeaderMap::new(), body, &[]);
+        let failure = Failure::of_status(StatusCode::BAD_REQUEST, Some(&told));
+        assert!(failure.detail.contains("region eu-west-3"), "{failure}");
+    }
+}

@@ -1,0 +1,101 @@
+//! How long and how often a request is tried.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{RemoteFault, failure::Failure};
+
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// What is left of one exchange's time and attempts.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    allowed: Duration,
+    until: Instant,
+    retries: u32,
+    tried: u32,
+}
+
+impl Patience {
+    pub(crate) fn new(deadline: Duration, retries: u32) -> Self {
+        // A deadline beyond the clock is a wish for none; a century is none.
+        let now = Instant::now();
+        let until = now.checked_add(deadline).unwrap_or_else(|| now + Duration::from_secs(3_000_000_000));
+        Self { allowed: deadline, until, retries, tried: 0 }
+    }
+
+    /// When the exchange ends, whatever happens.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
+    pub(crate) fn timed_out(&self, last: Option<&str>) -> Failure {
+        let last = last.map(|why| format!("; before that: {why}")).unwrap_or_default();
+        Failure::new(
+            RemoteFault::TimedOut,
+            format!("no whole answer within {:?}, the deadline, in {} attempts{last}", self.allowed, self.tried + 1),
+        )
+    }
+
+    /// How long to wait before the next attempt, or why there is none. `after` is what the server asked for.
+    pub(crate) fn again(&mut self, why: &str, after: Option<Duration>) -> Result<Duration, Failure> {
+        if self.tried >= self.retries {
+            return Err(Failure::new(
+                RemoteFault::Unavailable,
+                format!("{why}; gave up after {} attempts", self.tried + 1),
+            ));
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        let pause = after.map_or_else(|| backoff(self.tried), |after| after + backoff(0));
+        if pause >= left {
+            return Err(match after {
+                Some(after) => Failure::new(
+                    RemoteFault::Unavailable,
+                    format!("{why}; the server wants {after:?} of rest, which is more than the deadline leaves"),
+                ),
+                None => self.timed_out(Some(why)),
+            });
+        }
+        self.tried += 1;
+        Ok(pause)
+    }
+}
+
+/// A random time up to one that doubles with every attempt, so that many clients that failed together do not come back
+/// together.
+fn backoff(tried: u32) -> Duration {
+    let most = FIRST.saturating_mul(1 << tried.min(20)).min(LONGEST);
+    let random = RandomState::new().build_hasher().finish();
+    most.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        for tried in 0..40 {
+            let most = (0..200).map(|_| backoff(tried)).max().unwrap();
+            assert!(most <= LONGEST && most <= FIRST * (1 << tried.min(20)), "{tried}: {most:?}");
+        }
+        assert!((0..200).map(|_| backoff(9)).max().unwrap() > Duration::from_secs(1));
+    }
+
+    #[test]
+    fn attempts_and_time_are_bounded() {
+        let mut patience = Patience::new(Duration::from_secs(60), 2);
+        assert!(patience.again("a", None).is_ok() && patience.again("a", None).is_ok());
+        assert_eq!(patience.again("a", None).map_err(|failure| failure.fault), Err(RemoteFault::Unavailable));
+        let mut patience = Patience::new(Duration::from_secs(1), 9);
+        let asked = Some(Duration::from_secs(100));
+        assert_eq!(patience.again("a", asked).map_err(|failure| failure.fault), Err(RemoteFault::Unavailable));
+        assert!(Patience::new(Duration::MAX, 1).again("a", asked).is_ok());
+    }
+}

@@ -1,0 +1,287 @@
+//! Ranges of a file behind a network as a [`Source`].
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use object_store::{GetOptions, GetRange, ObjectStore, path::Path};
+
+use super::{
+    RemoteFault, RemoteOptions, Traffic,
+    body::Pieces,
+    client::Client,
+    connector::Tap,
+    failure::{Failure, Told},
+    http::HttpFile,
+    range::ContentRange,
+    runtime,
+    store::Store,
+    url::shown,
+    version::{Version, changed},
+    watch::{Seen, Watcher},
+};
+use crate::{
+    source::{Access, ReadInto, Source, SourceError},
+    wrap::coalesce::coalesce,
+};
+
+/// A longer range is asked for in pieces of this, so that a lost connection costs one of them.
+const PIECE: usize = 16 << 20;
+
+/// A file behind a network. Its first bytes came with its size, in one request; ranges are asked for as they are read.
+pub struct RemoteSource {
+    name: String,
+    client: Client,
+    file: Arc<File>,
+    version: Arc<Version>,
+    head: Bytes,
+    in_flight: usize,
+}
+
+enum File {
+    Http(HttpFile),
+    Object(Store, Path),
+}
+
+impl RemoteSource {
+    /// Opens the file behind an address, with one request.
+    ///
+    /// # Errors
+    /// When the address or the settings cannot be used, or the server does not give the file's beginning.
+    pub fn open(address: &str, options: &RemoteOptions) -> Result<Self, SourceError> {
+        Ok(Self::begin(address, options)?)
+    }
+
+    fn begin(address: &str, options: &RemoteOptions) -> Result<Self, Failure> {
+        let client = Client::new(options)?;
+        // The connections and timers of a store's client belong to the runtime from the start.
+        let runtime = runtime::handle()?;
+        let _inside = runtime.enter();
+        let scheme = address.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let file = match scheme.as_deref() {
+            Some("http" | "https") => File::Http(HttpFile::new(address, options, client.clone())?),
+            _ => {
+                let (store, path) = Store::open(address, options, &client)?;
+                File::Object(store, path)
+            }
+        };
+        let file = Arc::new(file);
+        let prefetch = Access::REMOTE.prefetch.min(options.max_bytes.unwrap_or(u64::MAX));
+        if prefetch == 0 {
+            return Err(Failure::new(RemoteFault::Budget, "not one byte is allowed to come in"));
+        }
+        let asked = Arc::clone(&file);
+        let answer = runtime::wait(async move { asked.get(0..prefetch, None, None).await })??;
+        let (version, head) = first(answer)?;
+        Ok(Self { name: shown(address), client, file, version: Arc::new(version), head, in_flight: options.in_flight })
+    }
+
+    fn read(&self, reads: &mut [ReadInto<'_>], stop: Option<&(dyn Fn() -> bool + Sync)>) -> Result<(), SourceError> {
+        let size = self.version.size;
+        for read in reads.iter() {
+            let len = read.buffer.len() as u64;
+            if read.offset.checked_add(len).is_none_or(|end| end > size) {
+                return Err(SourceError::BeyondEnd { offset: read.offset, len, size });
+            }
+        }
+        let mut wanted: Vec<(u64, &mut [u8])> = Vec::new();
+        for read in reads {
+            let (offset, rest) = self.from_head(read.offset, read.buffer);
+            let starts = (offset..).step_by(PIECE);
+            wanted.extend(starts.zip(rest.chunks_mut(PIECE)));
+        }
+        let ranges: Vec<Range<u64>> = wanted.iter().map(|(at, buffer)| *at..at + buffer.len() as u64).collect();
+        // Neighbours come in one answer, which is dealt out to where each belongs.
+        let merged = coalesce(&ranges, self.access().merge);
+        let gets = merged.iter().map(|read| self.get(read.range.clone(), None));
+        runtime::each(gets, stop, |number, body| {
+            let body = body?;
+            let Some(read) = merged.get(number) else { return Err(changed()) };
+            for member in &read.members {
+                let Some((at, buffer)) = wanted.get_mut(*member) else { continue };
+                if !body.copy_to((*at - read.range.start) as usize, buffer) {
+                    return Err(changed());
+                }
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Asks for a range of the version that was opened.
+    fn get(
+        &self,
+        range: Range<u64>,
+        watcher: Option<Watcher>,
+    ) -> impl Future<Output = Result<Pieces, Failure>> + Send + use<> {
+        let (file, version) = (Arc::clone(&self.file), Arc::clone(&self.version));
+        async move { later(file.get(range, Some(&version), watcher).await?, &version) }
+    }
+
+    /// Whether the answer that begins is a part of the version that was opened.
+    fn belongs(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        let total = ContentRange::of(headers).and_then(|range| range.total);
+        status == StatusCode::PARTIAL_CONTENT && self.version.check(headers, total).is_ok()
+    }
+
+    /// Fills what the first request brought along; gives the rest and where it begins.
+    fn from_head<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> (u64, &'a mut [u8]) {
+        let known = usize::try_from(offset).ok().and_then(|offset| self.head.get(offset..)).unwrap_or_default();
+        let (front, rest) = buffer.split_at_mut(known.len().min(buffer.len()));
+        if let Some(known) = known.get(..front.len()) {
+            front.copy_from_slice(known);
+        }
+        (offset + front.len() as u64, rest)
+    }
+}
+
+impl File {
+    /// Asks for a range of the version given.
+    async fn get(
+        &self,
+        range: Range<u64>,
+        version: Option<&Version>,
+        watcher: Option<Watcher>,
+    ) -> Result<Response<Pieces>, Failure> {
+        let answer = match self {
+            Self::Http(file) => file.get(range, version, watcher).await?,
+            Self::Object(store, path) => {
+                let tap = Tap::default();
+                let mut options = GetOptions::default();
+                options.range = Some(GetRange::Bounded(range));
+                options.if_match = version.and_then(Version::strong_etag).map(str::to_owned);
+                options.extensions.insert(tap.clone());
+                if let Some(watcher) = watcher {
+                    options.extensions.insert(watcher);
+                }
+                let end = match store {
+                    Store::S3(store) => store.get_opts(path, options).await,
+                    Store::Gcs(store) => store.get_opts(path, options).await,
+                    Store::Azure(store) => store.get_opts(path, options).await,
+                };
+                match (tap.take(), end) {
+                    (Some(answer), _) => answer?,
+                    (None, Err(error)) => return Err(Failure::of_store(&error)),
+                    (None, Ok(_)) => return Err(Failure::new(RemoteFault::Protocol, "the store was not asked")),
+                }
+            }
+        };
+        match answer.status() {
+            StatusCode::RANGE_NOT_SATISFIABLE => Ok(answer),
+            status if status.is_success() => Ok(answer),
+            status => Err(Failure::of_status(status, answer.extensions().get::<Told>())),
+        }
+    }
+}
+
+/// The version and the first bytes, out of the first answer.
+fn first(answer: Response<Pieces>) -> Result<(Version, Bytes), Failure> {
+    let range = ContentRange::of(answer.headers());
+    let size = match answer.status() {
+        StatusCode::OK => Some(answer.body().len()),
+        // There is no first byte: the file is empty. Some servers do not say so.
+        StatusCode::RANGE_NOT_SATISFIABLE => range.map_or(Some(0), |range| range.total),
+        _ => range.and_then(|range| range.total),
+    };
+    let Some(size) = size else {
+        let detail = "the server does not tell the file's size (Content-Range); download the file first";
+        return Err(Failure::new(RemoteFault::Protocol, detail));
+    };
+    let version = Version::of(answer.headers(), size);
+    if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE {
+        return match size {
+            0 => Ok((version, Bytes::new())),
+            _ => Err(Failure::new(RemoteFault::Protocol, "the server refuses the first bytes of the file")),
+        };
+    }
+    Ok((version, answer.into_body().into_bytes()))
+}
+
+/// The bytes of a later answer.
+fn later(answer: Response<Pieces>, version: &Version) -> Result<Pieces, Failure> {
+    if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE {
+        return Err(changed());
+    }
+    let total = match answer.status() {
+        StatusCode::OK => Some(answer.body().len()),
+        _ => ContentRange::of(answer.headers()).and_then(|range| range.total),
+    };
+    version.check(answer.headers(), total)?;
+    Ok(answer.into_body())
+}
+
+impl fmt::Debug for RemoteSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteSource")
+            .field("name", &self.name)
+            .field("size", &self.version.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source for RemoteSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size(&self) -> Result<u64, SourceError> {
+        Ok(self.version.size)
+    }
+
+    fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
+        self.read(reads, None)
+    }
+
+    fn read_many_unless(
+        &self,
+        reads: &mut [ReadInto<'_>],
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), SourceError> {
+        self.read(reads, Some(stop))
+    }
+
+    fn read_streamed(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        stop: &(dyn Fn() -> bool + Sync),
+        arrived: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), SourceError> {
+        let len = buffer.len() as u64;
+        let within = offset.checked_add(len).is_some_and(|end| end <= self.version.size);
+        let (at, rest) = if within { self.from_head(offset, buffer) } else { (offset, &mut *buffer) };
+        if !within || rest.is_empty() || rest.len() > PIECE {
+            self.read(&mut [ReadInto { offset, buffer: &mut *buffer }], Some(stop))?;
+            arrived(buffer);
+            return Ok(());
+        }
+        let known = (at - offset) as usize;
+        let (watcher, seen) = Watcher::new();
+        let get = self.get(at..offset + len, Some(watcher));
+        let (mut filled, mut belongs) = (known, false);
+        runtime::watched(get, &seen, stop, |seen| match seen {
+            Seen::Head(status, headers) => (filled, belongs) = (known, self.belongs(status, &headers)),
+            Seen::Piece(piece) if belongs => {
+                if let Some(place) = buffer.get_mut(filled..filled + piece.len()) {
+                    place.copy_from_slice(&piece);
+                    filled += piece.len();
+                    arrived(buffer.get(..filled).unwrap_or_default());
+                }
+            }
+            Seen::Piece(_) => {}
+        })??;
+        if filled == buffer.len() { Ok(()) } else { Err(changed().into()) }
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.version.mark())
+    }
+
+    fn access(&self) -> Access {
+        Access { in_flight: self.in_flight.max(2), ..Access::REMOTE }
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.client.traffic())
+    }
+}

@@ -1,0 +1,121 @@
+//! Connections: shared by all handles of a process, so that the next file on a host costs no handshake.
+
+use std::{
+    error::Error,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rustls_platform_verifier::BuilderVerifierExt;
+
+use super::{
+    RemoteFault,
+    failure::{Failure, printable},
+    guard::{Level, NotPublic, PublicNames, private},
+    runtime::PerProcess,
+};
+
+/// Kinds of connections that are kept; callers rarely use more than two.
+const KINDS: usize = 16;
+
+/// Headers of one answer; stores send some thirty.
+const HEADERS: usize = 128;
+
+type Kind = (Level, Duration);
+
+static CLIENTS: PerProcess<Mutex<Vec<(Kind, reqwest::Client)>>> = PerProcess::new();
+
+/// The connections of one kind.
+pub(crate) fn transport(level: Level, connect_timeout: Duration) -> Result<reqwest::Client, Failure> {
+    let failed = |error: String| Failure::new(RemoteFault::Setup, format!("cannot set up connections: {error}"));
+    let clients = CLIENTS.get(|| Ok(Mutex::new(Vec::new()))).map_err(|error| failed(error.to_string()))?;
+    let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let kind = (level, connect_timeout);
+    if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
+        return Ok(client.clone());
+    }
+    let tls = tls().map_err(|error| failed(error.to_string()))?;
+    // Redirects, retries and decoding are decided where they are counted: not here.
+    let mut builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .http1_only()
+        .http1_max_headers(HEADERS)
+        .connect_timeout(connect_timeout)
+        .user_agent(concat!("swath/", env!("CARGO_PKG_VERSION")));
+    if level != Level::Open {
+        builder = builder.no_proxy();
+    }
+    if level == Level::Public {
+        builder = builder.dns_resolver(PublicNames);
+    }
+    let client = builder.build().map_err(|error| failed(error.without_url().to_string()))?;
+    if clients.len() == KINDS {
+        clients.remove(0);
+    }
+    clients.push((kind, client.clone()));
+    Ok(client)
+}
+
+fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        || rustls::ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    Ok(match builder()?.with_platform_verifier() {
+        Ok(builder) => builder.with_no_client_auth(),
+        // A machine without certificates can still ask over http; https then says that nobody vouches for the server.
+        Err(_) => builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth(),
+    })
+}
+
+/// What a failed attempt means.
+pub(crate) enum Mishap {
+    /// The same request may do better next time.
+    Transient(String),
+    /// The answer cannot be read as HTTP.
+    Garbled(String),
+    /// It will fail again.
+    Lasting(Failure),
+}
+
+/// What an error of the transport means; `host` is whom we asked.
+pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
+    let error = error.without_url();
+    let (is_dns, is_connect) = (error.is_dns(), error.is_connect());
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    let mut innermost = String::new();
+    while let Some(found) = cause {
+        if found.is::<NotPublic>() {
+            return Mishap::Lasting(private(host));
+        }
+        if found.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
+            return Mishap::Garbled(format!("{host} answered with something that is not HTTP: {found}"));
+        }
+        if let Some(rustls::Error::InvalidCertificate(reason)) = found.downcast_ref::<rustls::Error>() {
+            return Mishap::Lasting(Failure::new(
+                RemoteFault::Unavailable,
+                format!(
+                    "the certificate of {host} is not trusted ({reason}); if it is signed by an authority of your own, name \
+                     its file in SSL_CERT_FILE"
+                ),
+            ));
+        }
+        innermost = printable(&found.to_string());
+        // An I/O error hides the error inside it from `source`, which gives the source of that one.
+        cause = match found.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => found.source(),
+        };
+    }
+    if is_dns && ["not known", "No address", "nodename"].iter().any(|words| innermost.contains(words)) {
+        return Mishap::Lasting(Failure::new(RemoteFault::Missing, format!("there is no host {host}: {innermost}")));
+    }
+    Mishap::Transient(match (is_dns, is_connect) {
+        (true, _) => format!("the name {host} could not be resolved: {innermost}"),
+        (_, true) => format!("no connection to {host}: {innermost}"),
+        _ => format!("the connection to {host} failed: {innermost}"),
+    })
+}
