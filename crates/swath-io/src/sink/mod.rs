@@ -1,6 +1,6 @@
 //! The seam between a writer and the place its bytes go to.
 
-use std::{fmt, io, ops::Range};
+use std::{fmt, io, ops::Range, sync::Arc};
 
 use crate::remote::{RemoteFault, Traffic};
 
@@ -69,6 +69,9 @@ pub const BLOCK: u64 = 4096;
 /// What [`Sink::write_chunk`] says unless a sink knows better.
 const CHUNK: usize = 4 << 20;
 
+/// Tells what was asked of the network so far.
+pub type TrafficReader = Arc<dyn Fn() -> Traffic + Send + Sync>;
+
 /// A new file in the making. Nothing of it can be seen under its name until [`Sink::commit`]; dropped before, it leaves
 /// nothing behind.
 pub trait Sink: fmt::Debug + Send + Sync {
@@ -78,8 +81,8 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// Says that nothing will be written at `size` or beyond it, before anything is written.
     fn expect(&self, _size: u64) {}
 
-    /// What was asked of the network so far, where there is one.
-    fn traffic(&self) -> Option<Traffic> {
+    /// Tells what was asked of the network, also after the sink is gone; `None` where there is no network.
+    fn traffic(&self) -> Option<TrafficReader> {
         None
     }
 

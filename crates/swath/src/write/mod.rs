@@ -37,7 +37,7 @@ use std::{
 
 use swath_codec::shrink::Shrink;
 use swath_cuda::Gpu;
-use swath_io::{Sink, sink::BLOCK};
+use swath_io::{Sink, Traffic, sink::BLOCK};
 use swath_tiff::SampleType;
 
 pub use bands::BandEncoder;
@@ -101,6 +101,8 @@ pub struct Written {
     pub overviews: usize,
     /// What a GPU did, and what it was asked for and did not do; empty where none was asked for.
     pub device: DeviceReport,
+    /// What was asked of the network, where the file went to one.
+    pub traffic: Option<Traffic>,
 }
 
 /// A file in the making. Rows are pushed from the top; tiles are cut, compressed and written as soon as their rows are
@@ -473,15 +475,18 @@ impl Writer {
         let head = self.plan.head(&tiles, &self.pieces, &moments);
         self.sink.0.write_at(0, &head)?;
         let used = head.len() as u64 + self.lanes.iter().map(Lane::len).sum::<u64>();
-        let written = Written {
+        let mut written = Written {
             size: end,
             padding: end - used,
             big: self.plan.style.big,
             overviews: self.levels.len() - 1,
             device: self.report.clone(),
+            traffic: None,
         };
         let sink = Arc::into_inner(self.sink).ok_or_else(|| Error::usage("the sink is still in use"))?;
+        let traffic = sink.0.traffic();
         sink.0.commit(end)?;
+        written.traffic = traffic.map(|read| read());
         Ok(written)
     }
 
