@@ -110,13 +110,7 @@ impl Client {
         self.0.meter.read()
     }
 
-    /// One exchange, redirects followed: the last answer, whatever its status below 500.
-    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
-        let route = Route { follow: true, ..Route::default() };
-        Ok(self.exchange(request, route).await?.map(Pieces::into_bytes))
-    }
-
-    /// As [`Client::send`], with the body in pieces.
+    /// One exchange: the last answer, whatever its status below 500.
     pub(crate) async fn exchange(&self, request: Request<Bytes>, route: Route) -> Result<Response<Pieces>, Failure> {
         let inner = &*self.0;
         let (mut parts, body) = request.into_parts();
@@ -155,16 +149,14 @@ impl Client {
                 }
                 Ok(Err(trouble)) => trouble,
             };
-            let (why, after) = match trouble {
+            let (why, after, wrong) = match trouble {
                 Trouble::Final(failure) => return Err(failure),
-                Trouble::Again { why, after } => (why, after),
+                Trouble::Again { why, after } => (why, after, false),
                 Trouble::Wrong(why) if wrong_before => return Err(Failure::new(RemoteFault::Protocol, why)),
-                Trouble::Wrong(why) => {
-                    wrong_before = true;
-                    (why, None)
-                }
+                Trouble::Wrong(why) => (why, None, true),
             };
-            let pause = patience.again(&why, after).map_err(|failure| match wrong_before {
+            wrong_before |= wrong;
+            let pause = patience.again(&why, after).map_err(|failure| match wrong {
                 true => Failure::new(RemoteFault::Protocol, why.clone()),
                 false => failure,
             })?;

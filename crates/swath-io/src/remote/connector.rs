@@ -21,21 +21,23 @@ use super::{
 /// Where machines in a cloud ask who they are. Nothing that a caller names leads there through a store's client.
 const METADATA: [&str; 4] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal", "[fd00:ec2::254]"];
 
-const NO_CREDENTIALS: &str = "no credentials found: set those of the store in the environment, a profile or the settings, \
-                              or ask without (anonymous) if the data is public";
+const NO_CREDENTIALS: &str = "no credentials found: set those of the store in the environment, a profile or the \
+                              settings, or ask without (anonymous) if the data is public";
 
-/// Takes the answer to one request of a store's client out of its way, so that ranges of every store are judged alike and
-/// by us. It goes along as an extension of the request.
+/// Takes the answer to one request of a store's client out of its way, so that ranges of every store are judged alike
+/// and by us. It goes along as an extension of the request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tap(Arc<Mutex<Option<Result<Response<Pieces>, Failure>>>>);
+pub(crate) struct Tap(Arc<Mutex<Option<Answer>>>);
+
+type Answer = Result<Response<Pieces>, Failure>;
 
 impl Tap {
     /// The answer, if the request was sent at all.
-    pub(crate) fn take(&self) -> Option<Result<Response<Pieces>, Failure>> {
+    pub(crate) fn take(&self) -> Option<Answer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn put(&self, answer: Result<Response<Pieces>, Failure>) {
+    fn put(&self, answer: Answer) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
     }
 }

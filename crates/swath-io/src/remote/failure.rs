@@ -100,7 +100,8 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// The code and message of a store's error. `secrets` are never passed on, although a server may repeat what it was sent.
+    /// The code and message of a store's error. `secrets` are never passed on, although a server may repeat what it was
+    /// sent.
     pub(crate) fn of(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> Self {
         let text = String::from_utf8_lossy(body);
         let safe = |words: &String| !secrets.iter().any(|secret| secret.len() > 3 && words.contains(secret));

@@ -15,10 +15,10 @@ use super::{Origin, RemoteFault, RemoteOptions, failure::Failure};
 pub(crate) enum Level {
     /// Anywhere, through the proxy of the system where there is one.
     Open,
-    /// Anywhere, without a proxy: the host was named by the caller, and a proxy might reach another of that name.
+    /// Anywhere, without a proxy, which might reach another host of that name: its own loopback, for one.
     Direct,
-    /// To public addresses only. Names are checked when they are resolved for the connection, so that a name that resolves
-    /// anew does not help; a proxy would resolve them itself, out of sight, and is not used.
+    /// To public addresses only. Names are checked when they are resolved for the connection, so that a name that
+    /// resolves anew does not help; a proxy would resolve them itself, out of sight, and is not used.
     Public,
 }
 
@@ -52,18 +52,25 @@ impl Guard {
         };
         let host = plain(host.to_owned());
         let port = url.port_or_known_default();
-        if self.allowed.iter().any(|(name, only)| *name == host && (only.is_none() || *only == port)) {
-            return Ok(if self.strict { Level::Direct } else { Level::Open });
-        }
-        if !self.strict && !from_public {
-            return Ok(Level::Open);
+        let allowed = self.allowed.iter().any(|(name, only)| *name == host && (only.is_none() || *only == port));
+        if allowed || (!self.strict && !from_public) {
+            return Ok(if self.strict || is_loopback(&host) { Level::Direct } else { Level::Open });
         }
         let public = match &host {
-            Host::Domain(name) => !(name == "localhost" || name.ends_with(".localhost")),
+            Host::Domain(_) => !is_loopback(&host),
             Host::Ipv4(address) => is_public((*address).into()),
             Host::Ipv6(address) => is_public((*address).into()),
         };
         if public { Ok(Level::Public) } else { Err(private(&host.to_string())) }
+    }
+}
+
+/// Whether a host is this machine by its looks.
+fn is_loopback(host: &Host) -> bool {
+    match host {
+        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.to_canonical().is_loopback(),
     }
 }
 
@@ -103,7 +110,8 @@ fn refused(detail: impl Into<String>) -> Failure {
 /// The refusal of a host that is not public.
 pub(crate) fn private(host: &str) -> Failure {
     refused(format!(
-        "{host} is not a public address, and only public ones may be asked here; name it among the allowed hosts if it is meant"
+        "{host} is not a public address, and only public ones may be asked here; name it among the allowed hosts if it \
+         is meant"
     ))
 }
 
@@ -263,6 +271,8 @@ mod tests {
         let url = Url::parse("http://10.0.0.1/").unwrap();
         assert_eq!(open.check(&url, false), Ok(Level::Open));
         assert_eq!(open.check(&url, true).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
+        let here = Url::parse("http://localhost:80/").unwrap();
+        assert_eq!(open.check(&here, false), Ok(Level::Direct), "a proxy has a loopback of its own");
         let file = Url::parse("file:///etc/passwd").unwrap();
         assert_eq!(open.check(&file, false).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
     }

@@ -23,11 +23,15 @@ mod guard;
 #[cfg(feature = "remote")]
 mod http;
 #[cfg(feature = "remote")]
+mod layers;
+#[cfg(feature = "remote")]
 mod range;
 #[cfg(feature = "remote")]
 mod retry;
 #[cfg(feature = "remote")]
 pub(crate) mod runtime;
+#[cfg(feature = "remote")]
+mod settings;
 #[cfg(feature = "remote")]
 mod source;
 #[cfg(feature = "remote")]

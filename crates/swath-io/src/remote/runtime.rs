@@ -15,9 +15,9 @@ const THREADS: usize = 2;
 /// How often a caller that may stop is asked.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A value that every process has its own of, although a fork copies memory. What the parent made stays where it is and is
-/// never dropped: its threads do not exist in the child, and its sockets are the parent's. There is no lock that another
-/// thread could hold at the moment of the fork.
+/// A value that every process has its own of, although a fork copies memory. What the parent made stays where it is and
+/// is never dropped: its threads do not exist in the child, and its sockets are the parent's. There is no lock that
+/// another thread could hold at the moment of the fork.
 pub(crate) struct PerProcess<T>([OnceLock<(u32, T)>; GENERATIONS]);
 
 impl<T> PerProcess<T> {
@@ -83,8 +83,8 @@ impl Drop for Tasks {
     }
 }
 
-/// Runs every future on the runtime, all at once, and hands on what each gives, as it comes, with its number. The calling
-/// thread only waits on a channel, so that it may belong to any runtime or none.
+/// Runs every future on the runtime, all at once, and hands on what each gives, as it comes, with its number. The
+/// calling thread only waits on a channel, so that it may belong to any runtime or none.
 pub(crate) fn each<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     futures: impl Iterator<Item = F>,
     stop: Option<&(dyn Fn() -> bool + Sync)>,

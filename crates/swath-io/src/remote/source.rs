@@ -39,7 +39,7 @@ pub struct RemoteSource {
 }
 
 enum File {
-    Http(HttpFile),
+    Http(Box<HttpFile>),
     Object(Store, Path),
 }
 
@@ -54,12 +54,9 @@ impl RemoteSource {
 
     fn begin(address: &str, options: &RemoteOptions) -> Result<Self, Failure> {
         let client = Client::new(options)?;
-        // The connections and timers of a store's client belong to the runtime from the start.
-        let runtime = runtime::handle()?;
-        let _inside = runtime.enter();
         let scheme = address.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
         let file = match scheme.as_deref() {
-            Some("http" | "https") => File::Http(HttpFile::new(address, options, client.clone())?),
+            Some("http" | "https") => File::Http(Box::new(HttpFile::new(address, options, client.clone())?)),
             _ => {
                 let (store, path) = Store::open(address, options, &client)?;
                 File::Object(store, path)
@@ -86,7 +83,7 @@ impl RemoteSource {
         }
         let mut wanted: Vec<(u64, &mut [u8])> = Vec::new();
         for read in reads {
-            let (offset, rest) = self.from_head(read.offset, read.buffer);
+            let (offset, rest) = self.fill_from_head(read.offset, read.buffer);
             let starts = (offset..).step_by(PIECE);
             wanted.extend(starts.zip(rest.chunks_mut(PIECE)));
         }
@@ -125,7 +122,7 @@ impl RemoteSource {
     }
 
     /// Fills what the first request brought along; gives the rest and where it begins.
-    fn from_head<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> (u64, &'a mut [u8]) {
+    fn fill_from_head<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> (u64, &'a mut [u8]) {
         let known = usize::try_from(offset).ok().and_then(|offset| self.head.get(offset..)).unwrap_or_default();
         let (front, rest) = buffer.split_at_mut(known.len().min(buffer.len()));
         if let Some(known) = known.get(..front.len()) {
@@ -147,9 +144,9 @@ impl File {
             Self::Http(file) => file.get(range, version, watcher).await?,
             Self::Object(store, path) => {
                 let tap = Tap::default();
-                let mut options = GetOptions::default();
-                options.range = Some(GetRange::Bounded(range));
-                options.if_match = version.and_then(Version::strong_etag).map(str::to_owned);
+                let mut options = GetOptions::new()
+                    .with_range(Some(GetRange::Bounded(range)))
+                    .with_if_match(version.and_then(Version::strong_etag));
                 options.extensions.insert(tap.clone());
                 if let Some(watcher) = watcher {
                     options.extensions.insert(watcher);
@@ -249,7 +246,7 @@ impl Source for RemoteSource {
     ) -> Result<(), SourceError> {
         let len = buffer.len() as u64;
         let within = offset.checked_add(len).is_some_and(|end| end <= self.version.size);
-        let (at, rest) = if within { self.from_head(offset, buffer) } else { (offset, &mut *buffer) };
+        let (at, rest) = if within { self.fill_from_head(offset, buffer) } else { (offset, &mut *buffer) };
         if !within || rest.is_empty() || rest.len() > PIECE {
             self.read(&mut [ReadInto { offset, buffer: &mut *buffer }], Some(stop))?;
             arrived(buffer);

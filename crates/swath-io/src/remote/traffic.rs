@@ -1,5 +1,6 @@
 //! What a source or sink asked of the network.
 
+#[cfg(feature = "remote")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Requests and bytes so far.
@@ -17,6 +18,7 @@ pub struct Traffic {
 }
 
 /// [`Traffic`] as it is counted.
+#[cfg(feature = "remote")]
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     pub(crate) requests: AtomicU64,
@@ -25,6 +27,7 @@ pub(crate) struct Meter {
     pub(crate) sent: AtomicU64,
 }
 
+#[cfg(feature = "remote")]
 impl Meter {
     pub(crate) fn read(&self) -> Traffic {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

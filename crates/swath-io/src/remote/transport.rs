@@ -98,8 +98,8 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
             return Mishap::Lasting(Failure::new(
                 RemoteFault::Unavailable,
                 format!(
-                    "the certificate of {host} is not trusted ({reason}); if it is signed by an authority of your own, name \
-                     its file in SSL_CERT_FILE"
+                    "the certificate of {host} is not trusted ({reason}); if it is signed by an authority of your own, \
+                     name its file in SSL_CERT_FILE"
                 ),
             ));
         }
