@@ -12,7 +12,7 @@ use super::{
     settings::{azure_layers, gcs_layers, s3_layers},
 };
 use object_store::{
-    RetryConfig, StaticCredentialProvider,
+    ClientOptions, RetryConfig, StaticCredentialProvider,
     aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey as S3Key},
     azure::{MicrosoftAzure, MicrosoftAzureBuilder},
     gcp::{GcpCredential, GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey as GcsKey},
@@ -54,12 +54,14 @@ impl Store {
                 let builder = layers
                     .0
                     .into_iter()
-                    .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value));
+                    .fold(AmazonS3Builder::new().with_client_options(content_types()), |builder, (key, value)| {
+                        builder.with_config(key, value)
+                    });
                 builder.with_retry(retry).with_http_connector(connector).build().map(|store| Self::S3(Arc::new(store)))
             }
             "gs" | "gcs" => {
                 let layers = gcs_layers(bucket, options, &environment)?;
-                let mut builder = GoogleCloudStorageBuilder::new();
+                let mut builder = GoogleCloudStorageBuilder::new().with_client_options(content_types());
                 if layers.is_set(GcsKey::SkipSignature) {
                     // Without this a broken file of default credentials would stand in the way of asking without any.
                     let nobody = GcpCredential { bearer: String::new() };
@@ -72,10 +74,10 @@ impl Store {
             }
             _ => {
                 let layers = azure_layers(bucket, options, &environment)?;
-                let builder = layers
-                    .0
-                    .into_iter()
-                    .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| builder.with_config(key, value));
+                let builder = layers.0.into_iter().fold(
+                    MicrosoftAzureBuilder::new().with_client_options(content_types()),
+                    |builder, (key, value)| builder.with_config(key, value),
+                );
                 builder
                     .with_retry(retry)
                     .with_http_connector(connector)
@@ -116,4 +118,11 @@ fn split(address: &str) -> Result<(String, &str, &str), Failure> {
         return Err(setup("the address names a bucket, but no object in it"));
     }
     Ok((scheme.to_ascii_lowercase(), bucket, key))
+}
+
+/// What objects are said to hold, by their names.
+fn content_types() -> ClientOptions {
+    ["tif", "tiff", "TIF", "TIFF"]
+        .into_iter()
+        .fold(ClientOptions::new(), |options, suffix| options.with_content_type_for_suffix(suffix, "image/tiff"))
 }

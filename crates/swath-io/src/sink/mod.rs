@@ -9,6 +9,8 @@ pub mod file;
 #[cfg_attr(not(target_os = "linux"), path = "unmapped.rs")]
 mod mapped;
 pub mod memory;
+#[cfg_attr(not(feature = "remote"), path = "object/disabled.rs")]
+pub mod object;
 pub mod stream;
 
 /// Why a sink could not take the bytes.
