@@ -6,6 +6,8 @@ mod cases;
 #[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/served.rs"]
 mod served;
+#[path = "../../../crates/swath/tests/gpu/server.rs"]
+mod server;
 #[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/written.rs"]
 mod written;

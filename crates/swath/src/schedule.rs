@@ -8,21 +8,17 @@ use std::{
     collections::VecDeque,
     ops::Range,
     sync::{
-        Arc, Condvar, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use swath_codec::{
-    Scratch, TileSpec,
+    TileSpec,
     host::{Host, Take, Target},
-    memory::Buffer,
 };
-use swath_io::{
-    ReadInto, SourceError,
-    wrap::coalesce::{Merge, coalesce},
-};
-use swath_tiff::{Compression, Place, Window, structure::Planar};
+use swath_io::wrap::coalesce::{Merge, coalesce};
+use swath_tiff::{Compression, Window, structure::Planar};
 
 use crate::{
     arriving::Arriving,

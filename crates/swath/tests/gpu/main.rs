@@ -19,6 +19,7 @@ mod pieces;
 mod remote;
 #[allow(dead_code)]
 mod served;
+mod server;
 mod steps;
 mod write;
 #[allow(dead_code)]

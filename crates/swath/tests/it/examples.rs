@@ -11,6 +11,9 @@ mod open;
 #[path = "../../examples/03_overview.rs"]
 #[allow(dead_code)]
 mod overview;
+#[path = "../../examples/06_remote.rs"]
+#[allow(dead_code)]
+mod remote;
 #[path = "../../examples/02_window.rs"]
 #[allow(dead_code)]
 mod window;
@@ -30,6 +33,9 @@ fn examples_run() {
     window::run(&path).unwrap();
     overview::run(&path).unwrap();
     gpu::run(&path).unwrap();
+    let server = crate::server::Server::start(file.bytes().into()).unwrap();
+    remote::run(&server.url).unwrap();
+    assert!(server.take().0 >= 1);
     let part = path.with_extension("part.tif");
     write_cog::run(&path, &part).unwrap();
     assert!(swath::validate(&swath::Dataset::open(&path).unwrap(), swath::Check::Full).unwrap().is_valid_strictly());

@@ -14,6 +14,8 @@ mod limits;
 mod masks;
 mod opening;
 mod scene;
+#[path = "../gpu/server.rs"]
+mod server;
 mod validate;
 mod windows;
 mod windows_batch;
