@@ -76,13 +76,19 @@ def write(path: Path | str, array: np.ndarray, overviews: tuple[int, ...] = (), 
 
 @dataclass
 class Traffic:
-    """What a server was asked: connections, and of each request its path and headers."""
+    """What a server was asked: connections, of each request its path and headers, and bytes of bodies that it sent."""
 
     connections: int = 0
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    bodies: list[int] = field(default_factory=list)
 
     def paths(self) -> list[str]:
         return [path for path, _ in self.requests]
+
+
+def _named(headers: Any) -> dict[str, str]:
+    """Headers by the names that people write; clients may write them in any case."""
+    return {name.title(): value for name, value in headers.items()}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -97,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.traffic.connections += 1  # type: ignore[attr-defined]
 
     def do_CONNECT(self) -> None:
-        self.server.traffic.requests.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]
+        self.server.traffic.requests.append((self.path, _named(self.headers)))  # type: ignore[attr-defined]
         self.send_error(403)
 
     def do_HEAD(self) -> None:
@@ -107,8 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def _answer(self, body: bool) -> None:
-        files: dict[str, bytes | str] = self.server.files  # type: ignore[attr-defined]
-        self.server.traffic.requests.append((self.path, dict(self.headers)))  # type: ignore[attr-defined]
+        files: dict[str, Any] = self.server.files  # type: ignore[attr-defined]
+        self.server.traffic.requests.append((self.path, _named(self.headers)))  # type: ignore[attr-defined]
         content = files.get(self.path)
         if isinstance(content, str):
             self.send_response(302)
@@ -116,8 +122,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        if content is None:
-            self.send_error(404)
+        if isinstance(content, threading.Event):
+            content.wait(60)
+            self.close_connection = True
+            return
+        if content is None or isinstance(content, int):
+            self.send_error(content or 404)
             return
         asked = self.headers.get("Range")
         status, part = 200, content
@@ -136,6 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}")
         self.end_headers()
         if body:
+            self.server.traffic.bodies.append(len(part))  # type: ignore[attr-defined]
             self.wfile.write(part)
 
     def log_message(self, *_: Any) -> None:
@@ -144,7 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def served(files: dict[str, Any], traffic: Traffic | None = None) -> Iterator[str]:
-    """A loopback server of these files (by their path, with the slash; a text leads elsewhere); gives its address."""
+    """A loopback server of these files (by their path, with the slash); gives its address.
+
+    A text leads elsewhere, a number is the status that is answered, and an event is waited for without an answer.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     server.files = files  # type: ignore[attr-defined]

@@ -243,6 +243,8 @@ def test_a_source_that_fails_says_why(files: dict[str, Path]) -> None:
 
     class Broken:
         name = "broken.tif"
+        # The head of the file and no more is read when it is opened.
+        remote = False
 
         def __init__(self, answer: object) -> None:
             self.answer = answer

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+use crate::remote::Remote;
+
 /// GeoTIFF and COG at the speed of the hardware.
 #[derive(Debug, Parser)]
 #[command(name = "swath", version, about)]
@@ -59,7 +61,8 @@ pub struct Device {
     /// Say that the file is sound, so that NVIDIA's decoders may be used, which damaged files can hang.
     #[arg(long)]
     pub trust_input: bool,
-    /// Show on standard error what the GPU did: allocations, copies, launches, synchronisations, memory.
+    /// Show on standard error what the GPU did (allocations, copies, launches, synchronisations, memory), and what was asked
+    /// of servers and stores.
     #[arg(long = "stats")]
     pub show_stats: bool,
 }
@@ -75,7 +78,7 @@ pub struct Devices {
 /// `swath info`.
 #[derive(Debug, ClapArgs)]
 pub struct Info {
-    /// The raster.
+    /// The raster: a path, or an address (https://, s3://, gs://, az://).
     #[arg(required_unless_present = "codecs")]
     pub file: Option<PathBuf>,
     /// Print JSON; docs/cli-json.md lists its keys.
@@ -87,12 +90,15 @@ pub struct Info {
     /// List the compressions this build can decode, and what is missing.
     #[arg(long, conflicts_with_all = ["file", "tags"])]
     pub codecs: bool,
+    /// How servers and stores are asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// `swath preview`.
 #[derive(Debug, ClapArgs)]
 pub struct Preview {
-    /// The raster.
+    /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
     /// The picture to write.
     #[arg(value_name = "OUT.png")]
@@ -115,6 +121,9 @@ pub struct Preview {
     /// Who decodes.
     #[command(flatten)]
     pub device: Device,
+    /// How servers and stores are asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Colours of a single band.
@@ -133,7 +142,7 @@ pub enum Colormap {
 /// `swath stats`.
 #[derive(Debug, ClapArgs)]
 pub struct Stats {
-    /// The raster.
+    /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
     /// Print JSON; docs/cli-json.md lists its keys.
     #[arg(long)]
@@ -147,6 +156,9 @@ pub struct Stats {
     /// Who decodes.
     #[command(flatten)]
     pub device: Device,
+    /// How servers and stores are asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// `swath compare`.
@@ -171,12 +183,15 @@ pub struct Compare {
     /// Who decodes.
     #[command(flatten)]
     pub device: Device,
+    /// How servers and stores are asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// `swath validate`.
 #[derive(Debug, ClapArgs)]
 pub struct Validate {
-    /// The raster.
+    /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
     /// Take warnings for errors.
     #[arg(long)]
@@ -187,6 +202,12 @@ pub struct Validate {
     /// Print JSON; docs/cli-json.md lists its keys.
     #[arg(long)]
     pub json: bool,
+    /// Show on standard error what was asked of a server or store.
+    #[arg(long = "stats")]
+    pub show_stats: bool,
+    /// How servers and stores are asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Which pixels.
@@ -212,7 +233,7 @@ pub struct Selection {
 /// `swath dump`.
 #[derive(Debug, ClapArgs)]
 pub struct Dump {
-    /// The raster.
+    /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
     /// Where to write: `.npy` for NumPy, anything else for bare samples.
     #[arg(long, value_name = "FILE")]
@@ -235,6 +256,9 @@ pub struct Dump {
     /// Who decodes.
     #[command(flatten)]
     pub device: Device,
+    /// How servers and stores are asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// `swath convert`. GDAL's habits are understood too: `-of COG`, `-co COMPRESS=ZSTD`, `-srcwin`, `-projwin`, `-b`,
@@ -246,9 +270,10 @@ pub struct Dump {
                   -srcwin, -projwin, -b, -a_nodata, -a_srs, -ot, -scale, -r, -ovr, -q."
 )]
 pub struct Convert {
-    /// The raster to read.
+    /// The raster to read: a path, or an address (https://, s3://, gs://, az://).
     pub input: PathBuf,
-    /// The file to write; what is there is replaced once the new file is whole. `-` writes to standard output.
+    /// The file to write, or an address in a store (s3://, gs://, az://); what is there is replaced once the new file is
+    /// whole. `-` writes to standard output.
     pub output: PathBuf,
     /// Write a Cloud Optimized GeoTIFF: overviews, directories first, statistics.
     #[arg(long)]
@@ -357,4 +382,7 @@ pub struct Convert {
     /// On a GPU, compress deflate and zstd by NVIDIA's nvCOMP instead of our kernels: more memory, other sizes.
     #[arg(long, help_heading = "GPU")]
     pub nvcomp: bool,
+    /// How servers and stores are asked.
+    #[command(flatten)]
+    pub remote: Remote,
 }

@@ -4,25 +4,27 @@ use std::io::{self, Write};
 
 use swath::{Dataset, DeviceReport};
 
-use crate::{args::Device, console};
+use crate::{args::Device, console, traffic::Cost};
 
-/// Says on standard error what was done otherwise than asked, and, where that was wanted, what the GPU did.
-pub fn tell<'a>(args: &Device, datasets: impl IntoIterator<Item = &'a Dataset>) {
+/// Says on standard error what was done otherwise than asked, and, where that was wanted, what the GPU did and what was asked
+/// of servers and stores.
+pub fn tell<const N: usize>(args: &Device, datasets: [&Dataset; N]) {
     let mut report = DeviceReport::default();
     for dataset in datasets {
         report.add(&dataset.device_report());
     }
-    tell_report(args, &report, false);
+    tell_report(args, &report, Cost::of(datasets), false);
 }
 
 /// The same of one report; `quiet` leaves out what nobody asked for.
-pub fn tell_report(args: &Device, report: &DeviceReport, quiet: bool) {
+pub fn tell_report(args: &Device, report: &DeviceReport, cost: Option<Cost>, quiet: bool) {
     let mut out = io::stderr().lock();
     for notice in report.notices.iter().filter(|_| !quiet) {
         let _ = writeln!(out, "note: {}", console::safe(notice));
     }
     if args.show_stats {
-        let _ = out.write_all(figures(report).as_bytes());
+        let cost = cost.as_ref().map(Cost::figures).unwrap_or_default();
+        let _ = out.write_all((figures(report) + &cost).as_bytes());
     }
 }
 

@@ -5,7 +5,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use swath::{Dataset, Mode, OpenOptions, ReadOptions, Window};
 
-use crate::args::{Decoder, Device, Selection};
+use crate::{
+    args::{Decoder, Device, Selection},
+    remote::{self, Remote},
+};
 
 /// Numbers between commas.
 pub fn numbers<const N: usize>(text: &str, what: &str) -> Result<[u32; N]> {
@@ -23,12 +26,18 @@ pub fn list(text: &str, what: &str) -> Result<Vec<u32>> {
 
 /// Opens a file to be read once from end to end. The engine keeps tiles of which a window took only a part; here these are
 /// the padded tiles at the edges, which nobody asks for again, so `cache` bytes may be 0.
-pub fn open(path: &Path, threads: Option<usize>, cache: usize, device: &Device) -> Result<Dataset> {
+pub fn open(path: &Path, threads: Option<usize>, cache: usize, device: &Device, remote: &Remote) -> Result<Dataset> {
     let mut options = on_device(OpenOptions::default().with_tile_cache(cache), device)?;
     if let Some(threads) = threads {
         options = options.with_threads(threads);
     }
-    Ok(options.open(path)?)
+    open_as(options, path, remote)
+}
+
+/// Opens a file or an address.
+pub fn open_as(options: OpenOptions, path: &Path, remote: &Remote) -> Result<Dataset> {
+    remote::check_scheme(path)?;
+    Ok(options.with_remote(remote.options()?).open(path)?)
 }
 
 /// Options for files whose tiles are decoded by whoever was asked for.

@@ -8,19 +8,25 @@ mod console;
 mod device;
 mod gdal;
 mod job;
+mod remote;
 mod table;
+mod traffic;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
 fn main() -> ExitCode {
     let args = match gdal::translate(std::env::args_os().collect()) {
-        Ok(args) => args::Args::parse_from(args),
+        Ok(args) => args,
         Err(error) => {
             eprintln!("error: {error:#}");
             return ExitCode::from(2);
         }
+    };
+    let args = match args::Args::try_parse_from(&args) {
+        Ok(args) => args,
+        Err(error) => return refuse(&error, &args),
     };
     match cmd::run(args.command) {
         Ok(code) => code,
@@ -30,4 +36,16 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Says what is wrong with the arguments, in clap's words, which quote them: addresses may hold secrets.
+fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
+    let told = error.to_string();
+    let addresses = args.iter().filter_map(|arg| arg.to_str()).filter(|arg| arg.contains("://"));
+    let shown = addresses.fold(told.clone(), |text, address| text.replace(address, &swath::remote::shown(address)));
+    if shown == told {
+        error.exit();
+    }
+    eprint!("{shown}");
+    ExitCode::from(2)
 }

@@ -2,24 +2,27 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::{buffer::PyUntypedBuffer, prelude::*, types::PyDict};
+use pyo3::{prelude::*, types::PyDict};
 use swath::{Cancel, Check, Mode, ReadOptions, SampleType, StatisticsOptions, Window};
 
 use crate::{
     array::Array,
     convert,
     errors::{self, OrRaise},
-    ffi::{buffer::Held, export::HostMemory},
-    interrupt, metadata,
+    ffi::export::HostMemory,
+    fill, interrupt, metadata,
     options::{self, Opening, Reading},
+    remote,
     source::{self, Opened},
 };
 
 /// An open file: cheap to make, read from by any number of threads.
 #[pyclass(subclass, frozen, module = "swath")]
 pub struct Dataset {
-    dataset: swath::Dataset,
+    dataset: Arc<swath::Dataset>,
     max_pixels: Option<u64>,
+    /// Whether a server or store is asked, which may keep a caller waiting.
+    remote: bool,
 }
 
 /// Where samples are to be.
@@ -43,41 +46,34 @@ impl Place {
 }
 
 impl Dataset {
-    /// Bytes and type of what a read gives, if it is not too much. Looking may take reading, and a source of Python's then needs
-    /// the interpreter: whoever waits for it must not hold that.
-    fn measure(&self, py: Python<'_>, options: &ReadOptions, windows: u64) -> PyResult<(u64, SampleType)> {
-        let measured = py.detach(|| {
-            let len = self.dataset.read_len(options)? as u64;
-            let sample = self.dataset.read_sample(options)?;
-            let samples = (len / sample.size() as u64).saturating_mul(windows);
-            options::check_pixels(self.max_pixels, samples, self.dataset.name())?;
-            Ok((len, sample))
-        });
-        measured.or_raise(py)
+    /// Looks into the file. A source of Python's needs the interpreter for that: whoever waits for it must not hold it.
+    fn look<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&swath::Dataset) -> Result<T, swath::Error> + Send + 'static,
+    ) -> PyResult<T> {
+        if !self.remote {
+            return py.detach(|| look(&self.dataset)).or_raise(py);
+        }
+        let dataset = self.dataset.clone();
+        interrupt::leave(py, move || look(&dataset))
     }
 
-    /// The caller's memory, if it has the size and type of the result.
-    fn held(&self, out: &Bound<'_, PyAny>, len: u64, sample: SampleType) -> PyResult<Held> {
-        let py = out.py();
-        let held = Held::writable(PyUntypedBuffer::get(out)?)?;
-        let size = sample.size();
-        if held.len() as u64 != len || held.item_size() != size {
-            let detail = format!(
-                "out has {} bytes in samples of {}, the result has {len} in samples of {size} ({sample})",
-                held.len(),
-                held.item_size()
-            );
-            return Err(errors::usage(py, &detail));
-        }
-        if convert::seen(sample) != sample {
-            let detail = format!("samples are {sample}, which NumPy has no type for: read without out");
-            return Err(errors::usage(py, &detail));
-        }
-        if !is_format(&held.format(), sample) {
-            let detail = format!("out has samples of type {:?}, the file has {sample}", held.format());
-            return Err(errors::usage(py, &detail));
-        }
-        Ok(held)
+    /// Bytes and type of what a read gives, if it is not too much.
+    fn measure(&self, py: Python<'_>, options: &ReadOptions, windows: u64) -> PyResult<(u64, SampleType)> {
+        let (options, max_pixels) = (options.clone(), self.max_pixels);
+        self.look(py, move |dataset| {
+            let len = dataset.read_len(&options)? as u64;
+            let sample = dataset.read_sample(&options)?;
+            let samples = (len / sample.size() as u64).saturating_mul(windows);
+            options::check_pixels(max_pixels, samples, dataset.name())?;
+            Ok((len, sample))
+        })
+    }
+
+    /// Whether a read of so many bytes may take so long that somebody wants to stop it.
+    fn is_long(&self, len: u64) -> bool {
+        self.remote || len >= interrupt::LONG
     }
 }
 
@@ -85,22 +81,11 @@ fn has_gpu(py: Python<'_>) -> bool {
     py.detach(|| swath::default_gpu().is_ok())
 }
 
-/// Whether a format of Python's `struct` means this type, in the machine's byte order.
-fn is_format(format: &str, sample: SampleType) -> bool {
-    let native = if cfg!(target_endian = "little") { '<' } else { '>' };
-    let plain = format.trim_start_matches(['@', '=', native]);
-    let own = crate::ffi::export::format_of(sample).to_string_lossy();
-    // C's long has eight bytes on some machines and four on others; the size was compared already.
-    let same = |a: &str, b: &str| a == b || (matches!(a, "l" | "q" | "i") && matches!(b, "i" | "q"));
-    let unsigned = |a: &str, b: &str| matches!(a, "L" | "Q" | "I") && matches!(b, "I" | "Q");
-    same(plain, &own) || unsigned(plain, &own) || (plain == "?" && sample == SampleType::U8)
-}
-
 #[pymethods]
 impl Dataset {
     #[new]
     #[pyo3(signature = (source, *, threads=None, tile_cache=None, max_pixels=None, device=None, max_device_memory=None,
-        trust_input=false))]
+        trust_input=false, remote=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -111,16 +96,21 @@ impl Dataset {
         device: Option<&str>,
         max_device_memory: Option<u64>,
         trust_input: bool,
+        remote: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let mode = device.map(|word| options::mode(py, word)).transpose()?;
         let opening = Opening { threads, tile_cache, max_pixels, max_device_memory, trust_input };
-        let options = opening.options(mode);
-        let opened = source::open(source)?;
-        let dataset = py.detach(|| match opened {
-            Opened::Path(path) => options.open(path),
-            Opened::Source(source) => options.open_source(source),
-        });
-        Ok(Self { dataset: dataset.or_raise(py)?, max_pixels })
+        let mut options = opening.options(mode);
+        if let Some(remote) = remote {
+            options = options.with_remote(remote::options(remote)?);
+        }
+        let dataset = match source::open(source)? {
+            Opened::Address(address) => interrupt::leave(py, move || options.open(address))?,
+            Opened::Path(path) => py.detach(|| options.open(path)).or_raise(py)?,
+            Opened::Source(source) => py.detach(|| options.open_source(source)).or_raise(py)?,
+        };
+        let remote = dataset.traffic().is_some();
+        Ok(Self { dataset: Arc::new(dataset), max_pixels, remote })
     }
 
     /// Name for messages.
@@ -133,6 +123,12 @@ impl Dataset {
     #[getter]
     fn file_size(&self) -> u64 {
         self.dataset.size()
+    }
+
+    /// What tells the file behind an address from others that stand there earlier or later, where its server says so.
+    #[getter]
+    fn version(&self) -> Option<String> {
+        self.dataset.version()
     }
 
     /// Columns of the image.
@@ -181,18 +177,19 @@ impl Dataset {
     /// Width and height of each overview, the largest first.
     #[getter]
     fn overviews(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32)>> {
-        let found = py.detach(|| self.dataset.overviews()).or_raise(py)?;
+        let found = self.look(py, swath::Dataset::overviews)?;
         Ok(found.iter().map(|overview| (overview.width, overview.height)).collect())
     }
 
     /// Rows and columns of a tile or strip of an overview.
     fn block_shape_of(&self, py: Python<'_>, overview: usize) -> PyResult<(u32, u32)> {
-        py.detach(|| self.dataset.overview_block(overview)).or_raise(py)
+        self.look(py, move |dataset| dataset.overview_block(overview))
     }
 
     /// Everything the file says about its pixels.
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        metadata::to_dict(py, &self.dataset)
+        let masks = self.look(py, metadata::fetch)?;
+        metadata::to_dict(py, &self.dataset, &masks)
     }
 
     /// The pixels (x, y, width, height) that a rectangle of coordinates touches.
@@ -204,7 +201,7 @@ impl Dataset {
         east: f64,
         north: f64,
     ) -> PyResult<(u32, u32, u32, u32)> {
-        let window = py.detach(|| self.dataset.window_of(west, south, east, north)).or_raise(py)?;
+        let window = self.look(py, move |dataset| dataset.window_of(west, south, east, north))?;
         Ok((window.x, window.y, window.width, window.height))
     }
 
@@ -232,9 +229,9 @@ impl Dataset {
         let cancel = Cancel::new();
         let options = reading.options(options::interleave(py, interleave)?, mode).with_cancel(cancel.clone());
         let (len, sample) = self.measure(py, &options, 1)?;
-        let long = len >= interrupt::LONG;
+        let long = self.is_long(len);
         if let Some(out) = out {
-            let mut held = self.held(&out, len, sample)?;
+            let mut held = fill::held(&out, len, sample)?;
             interrupt::run(py, long, &cancel, || self.dataset.read_into(&options, held.bytes_mut()))?;
             return Ok(None);
         }
@@ -262,9 +259,10 @@ impl Dataset {
         threads: Option<usize>,
     ) -> PyResult<Array> {
         let reading = Reading { window, overview, threads, ..Reading::default() };
-        let options = reading.options(swath::Interleave::Band, None);
+        let cancel = Cancel::new();
+        let options = reading.options(swath::Interleave::Band, None).with_cancel(cancel.clone());
         self.measure(py, &options, 1)?;
-        let mask = py.detach(|| self.dataset.read_mask(&options)).or_raise(py)?;
+        let mask = interrupt::run(py, self.remote, &cancel, || self.dataset.read_mask(&options))?;
         let (height, width) = (mask.height() as usize, mask.width() as usize);
         Ok(Array::of_memory(HostMemory::new(mask), SampleType::U8, &[height, width]))
     }
@@ -300,7 +298,7 @@ impl Dataset {
         let single = options.clone().with_window(first);
         let (len, sample) = self.measure(py, &single, windows.len() as u64)?;
         let all = len.saturating_mul(windows.len() as u64);
-        let long = all >= interrupt::LONG;
+        let long = self.is_long(all);
         let pixels = u64::from(first.width) * u64::from(first.height);
         let count = (len / sample.size() as u64).checked_div(pixels).unwrap_or(0) as usize;
         let (width, height) = (first.width as usize, first.height as usize);
@@ -309,7 +307,7 @@ impl Dataset {
             swath::Interleave::Pixel => [windows.len(), height, width, count],
         };
         if let Some(out) = out {
-            let mut held = self.held(&out, all, sample)?;
+            let mut held = fill::held(&out, all, sample)?;
             let read = || self.dataset.read_windows_into(&options, &windows, held.bytes_mut());
             interrupt::run(py, long, &cancel, read)?;
             return Ok(None);
@@ -339,7 +337,7 @@ impl Dataset {
     /// What the file is, as JSON.
     #[pyo3(signature = (tags=false))]
     fn describe(&self, py: Python<'_>, tags: bool) -> PyResult<String> {
-        py.detach(|| swath::describe(&self.dataset, tags)).or_raise(py).map(|document| document.to_string())
+        self.look(py, move |dataset| swath::describe(dataset, tags)).map(|document| document.to_string())
     }
 
     /// Smallest and largest value, mean and standard deviation of bands, as JSON.
@@ -382,8 +380,21 @@ impl Dataset {
     #[pyo3(signature = (full=false, strict=false))]
     fn validate(&self, py: Python<'_>, full: bool, strict: bool) -> PyResult<String> {
         let check = if full { Check::Full } else { Check::Structure };
-        let report = py.detach(|| swath::validate(&self.dataset, check)).or_raise(py)?;
+        let report = self.look(py, move |dataset| swath::validate(dataset, check))?;
         Ok(report.document(self.dataset.name(), strict).to_string())
+    }
+
+    /// What was asked of a server or store over this handle so far; None for what Python reads, and for local files.
+    #[getter]
+    fn remote_stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(traffic) = self.dataset.traffic() else { return Ok(None) };
+        let dict = PyDict::new(py);
+        dict.set_item("requests", traffic.requests)?;
+        dict.set_item("retries", traffic.retries)?;
+        dict.set_item("received", traffic.received)?;
+        dict.set_item("sent", traffic.sent)?;
+        dict.set_item("cache_hits", self.dataset.cache_hits())?;
+        Ok(Some(dict))
     }
 
     /// What GPUs did for all reads of this handle so far.

@@ -1,13 +1,15 @@
 //! Errors of the engine as the exceptions that `swath._errors` defines.
 
 use pyo3::{exceptions::PyException, prelude::*, types::PyDict};
-use swath::{Error, ErrorKind};
+use swath::{Error, ErrorKind, RemoteFault, SinkError, SourceError};
 
 use crate::source;
 
 /// The word by which `swath._errors.make` knows the kind, and the operating system's own number where there is one.
 fn kind(error: &Error) -> (&'static str, Option<i32>) {
     match error.kind() {
+        ErrorKind::Source(SourceError::Remote { fault, .. }) => remote("source", *fault),
+        ErrorKind::Sink(SinkError::Remote { fault, .. }) => remote("write", *fault),
         ErrorKind::Malformed(_) | ErrorKind::Codec(_) => ("format", None),
         ErrorKind::Unsupported(_) => ("unsupported", None),
         ErrorKind::Limit(_) => ("limit", None),
@@ -16,6 +18,21 @@ fn kind(error: &Error) -> (&'static str, Option<i32>) {
         ErrorKind::Device(_) => ("device", None),
         ErrorKind::Cancelled => ("cancelled", None),
         _ => ("usage", None),
+    }
+}
+
+/// The same for what a server or store did to a read ("source") or a write ("write").
+fn remote(side: &'static str, fault: RemoteFault) -> (&'static str, Option<i32>) {
+    match (fault, side) {
+        (RemoteFault::Budget, _) => ("limit", None),
+        (RemoteFault::Setup, _) => ("usage", None),
+        (RemoteFault::Cancelled, _) => ("cancelled", None),
+        (RemoteFault::Changed, "source") => ("changed", None),
+        (RemoteFault::TimedOut, "source") => ("timeout", None),
+        (RemoteFault::TimedOut, _) => ("write_timeout", None),
+        (RemoteFault::Unavailable, "source") => ("unavailable", None),
+        (RemoteFault::Unavailable, _) => ("write_unavailable", None),
+        _ => (side, number(fault.io_kind())),
     }
 }
 

@@ -1,6 +1,10 @@
 //! Long work that Ctrl-C ends.
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
 
 use pyo3::prelude::*;
 use swath::{Cancel, Error};
@@ -11,6 +15,23 @@ use crate::errors::{self, OrRaise};
 pub const LONG: u64 = 64 << 20;
 /// How often Python is asked whether somebody pressed Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Why there is no result.
+enum Ended {
+    /// Somebody pressed Ctrl-C.
+    Signal(PyErr),
+    /// There is no thread that works.
+    Unable(String),
+}
+
+impl Ended {
+    fn into_exception(self, py: Python<'_>) -> PyErr {
+        match self {
+            Self::Signal(signal) => signal,
+            Self::Unable(detail) => errors::usage(py, &detail),
+        }
+    }
+}
 
 /// Runs `work` without the interpreter's lock. Where it is `long` it runs beside this thread, which meanwhile looks for
 /// signals: only the main thread sees any.
@@ -23,43 +44,53 @@ pub fn run<T: Send>(
     if !long || !is_main_thread(py) {
         return py.detach(work).or_raise(py);
     }
-    let interrupted = py.detach(|| {
+    let found = py.detach(|| {
         let (send, receive) = mpsc::channel();
-        std::thread::scope(|scope| {
-            let started = std::thread::Builder::new().spawn_scoped(scope, move || {
-                // The receiver is there until the scope ends.
-                let _ = send.send(work());
-            });
-            if let Err(error) = started {
-                return Err(errors_without_thread(&error));
+        // The scope ends when the thread does, which a cancelled one does soon.
+        thread::scope(|scope| {
+            thread::Builder::new().spawn_scoped(scope, move || send.send(work())).map_err(unable)?;
+            let found = wait(&receive);
+            if found.is_err() {
+                cancel.cancel();
             }
-            let mut signal = None;
-            loop {
-                match receive.recv_timeout(LOOK) {
-                    Ok(result) => return Ok((result, signal)),
-                    Err(mpsc::RecvTimeoutError::Timeout) if signal.is_none() => {
-                        signal = Python::attach(|py| py.check_signals().err());
-                        if signal.is_some() {
-                            cancel.cancel();
-                        }
-                    }
-                    Err(mpsc::RecvTimeoutError::Timeout) => {}
-                    Err(mpsc::RecvTimeoutError::Disconnected) => {
-                        return Err("the thread that worked has ended without a result".to_owned());
-                    }
-                }
-            }
+            found
         })
     });
-    match interrupted {
-        Ok((_, Some(signal))) => Err(signal),
-        Ok((result, None)) => result.or_raise(py),
-        Err(detail) => Err(errors::usage(py, &detail)),
+    found.map_err(|ended| ended.into_exception(py))?.or_raise(py)
+}
+
+/// Runs `work` that nothing can stop but its own deadline, such as a server's answer. Ctrl-C does not wait for it: it is left
+/// to itself, and what it finds is dropped.
+pub fn leave<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> PyResult<T> {
+    if !is_main_thread(py) {
+        return py.detach(work).or_raise(py);
+    }
+    let found = py.detach(|| {
+        let (send, receive) = mpsc::channel();
+        thread::Builder::new().spawn(move || send.send(work())).map_err(unable)?;
+        wait(&receive)
+    });
+    found.map_err(|ended| ended.into_exception(py))?.or_raise(py)
+}
+
+/// What the thread sends, or the first signal.
+fn wait<T>(receive: &Receiver<T>) -> Result<T, Ended> {
+    loop {
+        match receive.recv_timeout(LOOK) {
+            Ok(found) => return Ok(found),
+            Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals()).map_err(Ended::Signal)?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Ended::Unable("the thread that worked has ended without a result".to_owned()));
+            }
+        }
     }
 }
 
-fn errors_without_thread(error: &std::io::Error) -> String {
-    format!("there is no thread to work in: {error}")
+fn unable(error: std::io::Error) -> Ended {
+    Ended::Unable(format!("there is no thread to work in: {error}"))
 }
 
 fn is_main_thread(py: Python<'_>) -> bool {

@@ -7,9 +7,11 @@ mod dataset;
 mod encoder;
 mod errors;
 mod ffi;
+mod fill;
 mod interrupt;
 mod metadata;
 mod options;
+mod remote;
 mod sink;
 mod source;
 mod writer;
@@ -39,6 +41,7 @@ fn add_library_folders(folders: Vec<std::path::PathBuf>) {
 #[pyfunction]
 fn abandon_unfinished() {
     swath::abandon_unfinished();
+    swath::abandon_uploads();
 }
 
 #[pymodule]
@@ -53,5 +56,7 @@ fn _swath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(describe_devices, module)?)?;
     module.add_function(wrap_pyfunction!(add_library_folders, module)?)?;
     module.add_function(wrap_pyfunction!(abandon_unfinished, module)?)?;
+    module.add_function(wrap_pyfunction!(remote::is_remote, module)?)?;
+    module.add_function(wrap_pyfunction!(remote::shown, module)?)?;
     Ok(())
 }

@@ -5,12 +5,12 @@ use pyo3::{
     types::{PyDict, PyList, PyTuple},
 };
 use swath::{
-    Band, Dataset, DeviceReport, Georeference, MaskKind, Metadata, SampleType, facts,
+    Band, Dataset, DeviceReport, Error, Georeference, MaskKind, Metadata, SampleType, facts,
     geo::{Crs, Gcp, GeoTransform, Nodata, Rpc, gdal_xml::Domain, nodata::nodata_text, parse_user},
     number::Exact,
 };
 
-use crate::errors::{self, OrRaise};
+use crate::errors;
 
 /// A reference system.
 pub fn crs_to_dict<'py>(py: Python<'py>, crs: &Crs) -> PyResult<Bound<'py, PyDict>> {
@@ -94,10 +94,15 @@ fn gcps<'py>(py: Python<'py>, found: &[Gcp]) -> PyResult<Bound<'py, PyList>> {
     Ok(list)
 }
 
-/// Everything a reader wants to know of a file.
-pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset) -> PyResult<Bound<'py, PyDict>> {
-    let (metadata, masks) = py.detach(|| (dataset.metadata(), MaskKind::of_bands(dataset)));
-    let masks = masks.or_raise(py)?;
+/// Reads what [`to_dict`] tells; the dataset keeps its metadata.
+pub fn fetch(dataset: &Dataset) -> Result<Vec<MaskKind>, Error> {
+    dataset.metadata();
+    MaskKind::of_bands(dataset)
+}
+
+/// Everything a reader wants to know of a file, once it was fetched.
+pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset, masks: &[MaskKind]) -> PyResult<Bound<'py, PyDict>> {
+    let metadata = dataset.metadata();
     let Georeference { crs, transform, gcps: points, gcp_crs, rpc, keys, .. } = &metadata.georeference;
     let (sample, main) = (dataset.sample(), dataset.main());
     let dict = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! Where a file that is written goes: a path, memory, or an object of Python's with `write`.
+//! Where a file that is written goes: a path or address, memory, or an object of Python's with `write`.
 
 use std::{
     io::{self, Write},
@@ -15,7 +15,7 @@ use crate::source::io_error;
 
 /// The target of a write.
 pub enum Target {
-    /// A file of this machine.
+    /// A file of this machine, or an address in a store.
     Path(PathBuf),
     /// Bytes that are handed back.
     Memory,
@@ -33,6 +33,11 @@ impl Target {
             Ok(path) if target.is_instance_of::<PyString>() => Self::Path(path),
             _ => Self::Stream(target.clone().unbind()),
         }
+    }
+
+    /// Whether it is a store.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Path(path) if path.to_str().is_some_and(swath::remote::is_remote))
     }
 
     /// Begins the file; for memory, also says where its bytes appear.

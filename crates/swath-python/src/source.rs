@@ -7,7 +7,7 @@ use pyo3::{
     prelude::*,
     types::{PyList, PyString},
 };
-use swath::{ReadInto, Source, SourceError};
+use swath::{Access, ReadInto, Source, SourceError, remote};
 
 use crate::ffi::buffer::Held;
 
@@ -15,14 +15,20 @@ use crate::ffi::buffer::Held;
 pub enum Opened {
     /// A file of this machine.
     Path(PathBuf),
+    /// A server or store.
+    Address(String),
     /// Anything else.
     Source(Arc<dyn Source>),
 }
 
-/// What `_source.py` hands over: a path, something with the buffer protocol, or an object with `read_ranges`.
+/// What `_source.py` hands over: a path or an address, something with the buffer protocol, or an object with `read_ranges`.
 pub fn open(source: &Bound<'_, PyAny>) -> PyResult<Opened> {
     if source.is_instance_of::<PyString>() {
-        return Ok(Opened::Path(source.extract()?));
+        return Ok(match source.extract::<String>() {
+            Ok(address) if remote::is_remote(&address) => Opened::Address(address),
+            // Paths may hold what is no Unicode.
+            _ => Opened::Path(source.extract()?),
+        });
     }
     if source.hasattr("read_ranges")? {
         return Ok(Opened::Source(Arc::new(Ranged::new(source)?)));
@@ -57,19 +63,23 @@ impl Source for Bytes {
     }
 }
 
-/// A Python object that reads ranges: a file-like object, fsspec, obstore, a URL.
+/// A Python object that reads ranges: a file-like object, fsspec, obstore.
 #[derive(Debug)]
 struct Ranged {
     object: Py<PyAny>,
     name: String,
     size: u64,
+    access: Access,
 }
 
 impl Ranged {
     fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let name = object.getattr("name")?.to_string();
         let size = object.call_method0("size")?.extract()?;
-        Ok(Self { object: object.clone().unbind(), name, size })
+        // Who says nothing has a store behind it, which is best asked for many ranges at once.
+        let remote = !object.hasattr("remote")? || object.getattr("remote")?.is_truthy()?;
+        let access = if remote { Access::REMOTE } else { Access::LOCAL };
+        Ok(Self { object: object.clone().unbind(), name, size, access })
     }
 
     fn read(&self, reads: &mut [ReadInto<'_>]) -> PyResult<()> {
@@ -103,6 +113,10 @@ impl Source for Ranged {
         Ok(self.size)
     }
 
+    fn access(&self) -> Access {
+        self.access
+    }
+
     fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
         for read in reads.iter() {
             let (offset, len) = (read.offset, read.buffer.len() as u64);
@@ -110,10 +124,9 @@ impl Source for Ranged {
                 return Err(SourceError::BeyondEnd { offset, len, size: self.size });
             }
         }
-        self.read(reads).map_err(|error| {
-            let first = reads.first().map_or(0, |read| read.offset);
-            SourceError::Io { action: format!("reading at offset {first}"), source: io_error(error) }
-        })
+        let Some(first) = reads.first().map(|read| read.offset) else { return Ok(()) };
+        self.read(reads)
+            .map_err(|error| SourceError::Io { action: format!("reading at offset {first}"), source: io_error(error) })
     }
 }
 

@@ -12,7 +12,7 @@ use swath::{Axes, Cancel, DeviceSamples, EncodedBand, Memory, Progress, Rows, Sa
 use crate::{
     errors::{self, OrRaise},
     ffi::{buffer::Held, foreign::Foreign},
-    interrupt, metadata, options,
+    interrupt, metadata, options, remote,
     sink::Target,
 };
 
@@ -22,6 +22,8 @@ pub struct Writer {
     state: Mutex<Option<swath::Writer>>,
     memory: Option<Memory>,
     shape: Shape,
+    /// Whether a store is asked, which may keep a caller waiting.
+    remote: bool,
     cancel: Cancel,
     /// What the caller's progress function raised.
     raised: Arc<Mutex<Option<PyErr>>>,
@@ -91,7 +93,7 @@ impl Writer {
         long: bool,
         work: impl FnOnce(&mut swath::Writer) -> Result<(), swath::Error> + Send,
     ) -> PyResult<()> {
-        let done = interrupt::run(py, long, &self.cancel, || match self.lock().as_mut() {
+        let done = interrupt::run(py, long || self.remote, &self.cancel, || match self.lock().as_mut() {
             Some(writer) => work(writer),
             None => Err(closed()),
         });
@@ -114,7 +116,7 @@ fn closed() -> swath::Error {
 impl Writer {
     #[new]
     /// `from_bands`: the file is put together of what a `BandEncoder` made, which takes no GPU here.
-    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, from_bands=false))]
+    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, from_bands=false, remote=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -125,6 +127,7 @@ impl Writer {
         options: &Bound<'_, PyDict>,
         progress: Option<Py<PyAny>>,
         from_bands: bool,
+        remote: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let shape = shape_of(py, shape, dtype)?;
         let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
@@ -142,9 +145,14 @@ impl Writer {
                 });
             }));
         }
+        if let Some(remote) = remote {
+            options = options.with_remote(remote::options(remote)?);
+        }
         let target = Target::of(target);
-        let (writer, memory) = py.detach(|| target.begin(shape, &metadata, &options, from_bands)).or_raise(py)?;
-        Ok(Self { state: Mutex::new(Some(writer)), memory, shape, cancel, raised })
+        let remote = target.is_remote();
+        let begin = move || target.begin(shape, &metadata, &options, from_bands);
+        let (writer, memory) = if remote { interrupt::leave(py, begin)? } else { py.detach(begin).or_raise(py)? };
+        Ok(Self { state: Mutex::new(Some(writer)), memory, shape, remote, cancel, raised })
     }
 
     /// Rows that were pushed.

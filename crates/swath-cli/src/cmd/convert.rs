@@ -16,7 +16,7 @@ use swath::{
     structure::{ByteOrder, Planar},
 };
 
-use crate::{args::Convert, cmd::stats, console, device, job};
+use crate::{args::Convert, cmd::stats, device, job, remote, traffic::Cost};
 
 /// Runs `swath convert`.
 pub fn run(args: &Convert) -> Result<ExitCode> {
@@ -27,7 +27,8 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     if args.unlimited {
         open = open.with_limits(Limits::none());
     }
-    let dataset = open.open(&args.input)?;
+    remote::check_scheme(&args.output)?;
+    let dataset = job::open_as(open, &args.input, &args.remote)?;
     pieces::check_size(&dataset)?;
     let convert = convert_options(args, &dataset)?;
     let cancel = Cancel::new();
@@ -46,7 +47,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     let converted = match converted {
         // What fails after an interrupt fails because of it; what is complete in spite of it is complete.
         Err(_) if cancel.is_cancelled() => {
-            eprintln!("interrupted: {} is as it was", args.output.display());
+            eprintln!("interrupted: {} is as it was", remote::shown(&args.output));
             return Ok(ExitCode::from(130));
         }
         other => other?,
@@ -57,7 +58,8 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         }
         bar.finish(&converted.written, &args.output);
     }
-    device::tell_report(&args.device, &converted.written.device, args.quiet);
+    let cost = Cost::with_written(Cost::of([&dataset]), converted.written.traffic);
+    device::tell_report(&args.device, &converted.written.device, cost, args.quiet);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,6 +74,7 @@ fn stop_on_interrupt(cancel: &Cancel) {
         cancel.cancel();
         std::thread::sleep(GRACE);
         swath::abandon_unfinished();
+        swath::abandon_uploads();
         std::process::exit(130);
     });
 }
@@ -132,7 +135,7 @@ impl Bar {
         let seconds = self.started.elapsed().as_secs_f64();
         eprintln!(
             "{}: {} bytes, {} overviews{big}, {seconds:.1} s",
-            console::safe(&path.display().to_string()),
+            remote::shown(path),
             written.size,
             written.overviews
         );
@@ -304,7 +307,7 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     if let Some(threads) = args.threads {
         options = options.with_threads(threads);
     }
-    options = options.with_device(job::mode(&args.device)).with_nvcomp(args.nvcomp);
+    options = options.with_device(job::mode(&args.device)).with_nvcomp(args.nvcomp).with_remote(args.remote.options()?);
     if let Some(bytes) = job::device_memory(&args.device)? {
         options = options.with_max_device_memory(bytes);
     }

@@ -5,14 +5,16 @@ use std::{fs::File, io::Write, path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use swath::{ColorView, Limits, OpenOptions, Raster, SampleType, samples::half_to_float};
 
-use crate::{args::Dump, device, job};
+use crate::{args::Dump, device, job, remote};
 
 /// Runs `swath dump`.
 pub fn run(args: &Dump) -> Result<ExitCode> {
+    remote::check_local(&args.out)?;
     let color = if args.stored { ColorView::Stored } else { ColorView::Shown };
     let options = job::read_options(&args.selection)?.with_upright(args.upright).with_color(color);
     let limits = if args.unlimited { Limits::none() } else { Limits::default() };
-    let dataset = job::on_device(OpenOptions::default().with_limits(limits), &args.device)?.open(&args.file)?;
+    let open = job::on_device(OpenOptions::default().with_limits(limits), &args.device)?;
+    let dataset = job::open_as(open, &args.file, &args.remote)?;
     let raster = if args.mask { dataset.read_mask(&options)? } else { dataset.read(&options)? };
     let npy = args.out.extension().is_some_and(|extension| extension == "npy");
     write(&raster, &args.out, npy).with_context(|| format!("cannot write {}", args.out.display()))?;

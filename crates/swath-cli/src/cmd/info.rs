@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use swath::{Dataset, Registry, facts::Facts};
+use swath::{OpenOptions, Registry, facts::Facts};
 
-use crate::{args::Info, console, table::Table};
+use crate::{args::Info, console, job, table::Table, traffic::Cost};
 
 /// Runs `swath info`.
 pub fn run(args: &Info) -> Result<ExitCode> {
@@ -18,15 +18,21 @@ pub fn run(args: &Info) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let file = args.file.as_ref().context("a file is needed")?;
-    let dataset = Dataset::open(file)?;
+    let dataset = job::open_as(OpenOptions::default(), file, &args.remote)?;
     if args.json {
-        console::print_json(&swath::describe(&dataset, args.tags)?)?;
+        let mut document = swath::describe(&dataset, args.tags)?;
+        if let (Some(cost), Some(keys)) = (Cost::of([&dataset]), document.as_object_mut()) {
+            keys.insert("remote".to_owned(), cost.document());
+        }
+        console::print_json(&document)?;
     } else {
         let facts = Facts::gather(&dataset)?;
         let mut text = report::text(&facts);
         if args.tags {
             raw::append_text(&facts, &mut text);
         }
+        // What it took to say all this.
+        text.extend(Cost::of([&dataset]).as_ref().map(Cost::line));
         console::print(&text)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -21,6 +21,7 @@ use crate::{
     console::Progress,
     device,
     job::{self, Stretch},
+    remote,
 };
 use plan::{Alpha, Plan};
 use shrink::{Method, Shrink};
@@ -30,8 +31,9 @@ const GROUP: usize = 32 << 10;
 
 /// Runs `swath preview`.
 pub fn run(args: &Preview) -> Result<ExitCode> {
+    remote::check_local(&args.out)?;
     let stretch = args.stretch.as_deref().map(Stretch::parse).transpose()?;
-    let dataset = job::open(&args.file, args.threads, 0, &args.device)?;
+    let dataset = job::open(&args.file, args.threads, 0, &args.device, &args.remote)?;
     let plan = Plan::new(&dataset, args.bands.as_deref(), args.colormap)?;
     let target = target_size(dataset.width(), dataset.height(), args.size);
     let channels = read(&dataset, &plan, target)?;

@@ -3,22 +3,25 @@
 use std::{fmt::Write, process::ExitCode};
 
 use anyhow::Result;
-use swath::{Check, Dataset, Report};
+use swath::{Check, Dataset, OpenOptions, Report};
 
-use crate::{args::Validate, console, table::Table};
+use crate::{args::Validate, console, job, table::Table, traffic::Cost};
 
 /// Levels that are listed one by one: no sound file has as many.
 const MAX_LEVELS: usize = 64;
 
 /// Runs `swath validate`.
 pub fn run(args: &Validate) -> Result<ExitCode> {
-    let dataset = Dataset::open(&args.file)?;
+    let dataset = job::open_as(OpenOptions::default(), &args.file, &args.remote)?;
     let report = swath::validate(&dataset, if args.full { Check::Full } else { Check::Structure })?;
     let valid = if args.strict { report.is_valid_strictly() } else { report.is_valid() };
     if args.json {
         console::print_json(&report.document(dataset.name(), args.strict))?;
     } else {
         console::print(&text(&dataset, &report, valid, args))?;
+    }
+    if let (true, Some(cost)) = (args.show_stats, Cost::of([&dataset])) {
+        eprint!("{}", cost.figures());
     }
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -15,6 +15,7 @@ from . import _device, _swath
 from ._dataset import Array, Dataset, read
 from ._errors import (
     CancelledError,
+    ChangedError,
     DeviceError,
     DeviceWarning,
     Error,
@@ -45,6 +46,7 @@ if sys.modules.get("xarray") is not None:
 __all__ = [
     "Array",
     "CancelledError",
+    "ChangedError",
     "Dataset",
     "DeviceError",
     "DeviceWarning",

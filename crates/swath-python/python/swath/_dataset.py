@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from . import _device, _swath
 from ._chips import Chips
-from ._errors import DeviceWarning, UsageError, warn_once
+from ._errors import ChangedError, DeviceWarning, UsageError, warn_once
 from ._source import resolve
 from ._swath import Array
 from ._window import Window, to_pixels
@@ -28,7 +30,8 @@ class Dataset(_swath.Dataset):
     Parameters
     ----------
     source
-        A path, a URL, bytes, a file-like object, an fsspec file, or ``(obstore store, path)``.
+        A path, an address (``https://``, ``s3://``, ``gs://``, ``az://``), bytes, a file-like object, an fsspec file,
+        or ``(obstore store, path)``.
     threads : int, optional
         Threads a read may use; all cores unless said otherwise.
     tile_cache : int, optional
@@ -42,6 +45,13 @@ class Dataset(_swath.Dataset):
         Bytes of GPU memory that a read may use.
     trust_input : bool
         Whether NVIDIA's nvCOMP may decode Zstd and LZ4, which a damaged file can crash.
+    storage_options : mapping, optional
+        How the server or store of an address is asked: `anonymous`, `endpoint`, `region`, `headers`,
+        `max_remote_bytes`, `max_remote_requests`, `deadline`, `connect_timeout`, `stall_timeout`, `retries`,
+        `redirects`, `in_flight`, `public_only`, `allowed_hosts`, words of s3fs (`anon`, `key`, `secret`, `token`,
+        `client_kwargs`), and settings of the store by their usual names (`aws_profile`, `google_service_account`,
+        `azure_storage_account_name`, ...). Credentials are found as the stores' own tools find them. Addresses of
+        other schemes are opened by fsspec, which gets them all.
 
     Examples
     --------
@@ -65,8 +75,9 @@ class Dataset(_swath.Dataset):
         device: Any = None,
         max_device_memory: int | None = None,
         trust_input: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Self:
-        resolved = resolve(source)
+        resolved = resolve(source, storage_options)
         options: dict[str, Any] = {
             "threads": threads,
             "tile_cache": tile_cache,
@@ -75,7 +86,7 @@ class Dataset(_swath.Dataset):
             "max_device_memory": max_device_memory,
             "trust_input": trust_input,
         }
-        self = super().__new__(cls, resolved.native, **options)
+        self = super().__new__(cls, resolved.native, remote=resolved.remote, **options)
         self._source = resolved
         self._options = options
         return self
@@ -402,25 +413,44 @@ def copy_to_gpu(array: Array, out: Any, bands: int) -> None:
 
 
 _HANDLES = 64
-_handles: OrderedDict[Hashable, Dataset] = OrderedDict()
+# Seconds for which the handle of an address is taken for current: asking whether it is takes as long as opening it.
+_FRESH = 60.0
+_handles: OrderedDict[Hashable, tuple[Dataset, float]] = OrderedDict()
 _handles_lock = threading.Lock()
 
 
-def shared(source: Any, **options: Any) -> Dataset:
-    """The process's own handle of a source, opened when first asked for and when the file has changed."""
-    resolved = resolve(source)
+def opened(source: Any, storage_options: Mapping[str, Any] | None) -> Dataset:
+    """A dataset as it is, or the process's own handle of any other source."""
+    if not isinstance(source, Dataset):
+        return shared(source, storage_options)
+    if storage_options:
+        raise UsageError(f"{source.name}: the dataset is open: storage_options belong where it is opened")
+    return source
+
+
+def shared(
+    source: Any, storage_options: Mapping[str, Any] | None = None, *, anew: bool = False, **options: Any
+) -> Dataset:
+    """The process's own handle of a source, opened when first asked for, `anew`, and when the file has changed.
+
+    Whether a file behind an address has changed is looked at once a minute, and whenever bytes of it are fetched.
+    """
+    resolved = resolve(source, storage_options)
     # Memory and open files are their owner's, who may change them or wants to be rid of them.
     if not (isinstance(resolved.native, str) or callable(getattr(resolved.native, "key", None))):
         return Dataset(resolved, **options)
     key = (resolved.key, tuple(sorted(options.items())))
+    now = time.monotonic()
     with _handles_lock:
-        found = _handles.get(key)
-        if found is not None:
+        found, until = _handles.get(key, (None, math.inf))
+        if anew or now > until:
+            _handles.pop(key, None)
+        elif found is not None:
             _handles.move_to_end(key)
             return found
-    opened = Dataset(resolved, **options)
+    made = Dataset(resolved, **options)
     with _handles_lock:
-        found = _handles.setdefault(key, opened)
+        found, _ = _handles.setdefault(key, (made, math.inf if resolved.remote is None else now + _FRESH))
         while len(_handles) > _HANDLES:
             _handles.popitem(last=False)
     return found
@@ -435,9 +465,12 @@ def read(
     interleave: Literal["band", "pixel"] = "band",
     device: Any = None,
     out: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
     """Reads samples of a file; see :meth:`Dataset.read`. The handle is kept for the next read of the same file.
+
+    `storage_options` say how the server or store of an address is asked, as for :class:`Dataset`.
 
     Examples
     --------
@@ -447,16 +480,14 @@ def read(
     array([[1., 2.],
            [5., 6.]], dtype=float32)
     """
-    dataset = source if isinstance(source, Dataset) else shared(source)
-    return dataset.read(
-        bands,
-        window,
-        overview_level=overview_level,
-        interleave=interleave,
-        device=device,
-        out=out,
-        **options,
-    )
+    options |= {"overview_level": overview_level, "interleave": interleave, "device": device, "out": out}
+    try:
+        return opened(source, storage_options).read(bands, window, **options)
+    except ChangedError:
+        if isinstance(source, Dataset):
+            raise
+        # The handle was kept from before the change.
+        return shared(source, storage_options, anew=True).read(bands, window, **options)
 
 
-__all__ = ["Array", "Dataset", "Window", "read", "shared"]
+__all__ = ["Array", "Dataset", "Window", "opened", "read", "shared"]

@@ -1,4 +1,12 @@
-"""The exceptions and warnings of the package."""
+"""The exceptions and warnings of the package.
+
+What servers and stores do to a read: a file that is not there is a `MissingError`, credentials that do not do and
+addresses that may not be asked are a `DeniedError`, more bytes or requests than allowed a `LimitError`, a file that is
+no longer the one that was opened a `ChangedError`, silence a `TimedOutError` (a `TimeoutError`), failures that outlast
+the retries an `UnavailableError` (a `ConnectionError`), an answer that does not fit the request a `SourceError`,
+addresses and settings that cannot be used a `UsageError`. Writes raise `MissingFolderError`, `WriteDeniedError`,
+`LimitError`, `WriteTimedOutError`, `WriteUnavailableError`, `WriteError` and `UsageError`.
+"""
 
 from __future__ import annotations
 
@@ -97,11 +105,31 @@ class DirectoryError(SourceError, IsADirectoryError):
 
 
 class MissingFolderError(WriteError, FileNotFoundError):
-    """There is no such folder to write to."""
+    """There is no such folder or bucket to write to."""
 
 
 class WriteDeniedError(WriteError, PermissionError):
     """The file may not be written."""
+
+
+class ChangedError(SourceError):
+    """A file behind an address is not the one that was opened: open it again."""
+
+
+class TimedOutError(SourceError, TimeoutError):
+    """A server or store took longer than the caller allowed."""
+
+
+class UnavailableError(SourceError, ConnectionError):
+    """A server or store failed or could not be reached, again and again."""
+
+
+class WriteTimedOutError(WriteError, TimeoutError):
+    """A store took longer to take the bytes than the caller allowed."""
+
+
+class WriteUnavailableError(WriteError, ConnectionError):
+    """A store failed or could not be reached while it was written to, again and again."""
 
 
 class SwathWarning(UserWarning):
@@ -121,6 +149,11 @@ _KINDS: dict[str, type[Error]] = {
     "write": WriteError,
     "device": DeviceError,
     "cancelled": CancelledError,
+    "changed": ChangedError,
+    "timeout": TimedOutError,
+    "unavailable": UnavailableError,
+    "write_timeout": WriteTimedOutError,
+    "write_unavailable": WriteUnavailableError,
 }
 
 # What the operating system said, as Python's own exceptions have it.

@@ -27,6 +27,8 @@ _NEAR_NODATA = 2 * np.finfo("float32").eps
 _PIECE = 8 << 20
 _WORKERS = 8
 
+_OTHER = "the file has changed since the array over it was opened: open it again"
+
 NO_CUPY = (
     "arrays on the GPU come as CuPy arrays, and CuPy cannot be imported: "
     "`pip install swath[cuda12]` (or `swath[cuda13]`), or CuPy itself"
@@ -74,6 +76,11 @@ def facts_of(handle: Dataset, overview: int | None) -> Facts:
     if overview is not None:
         width, height = next(iter(handle.overviews[overview : overview + 1]), (0, 0))
     return str(handle.dtype), handle.count, width, height
+
+
+def version_of(handle: Dataset) -> Hashable:
+    """What tells a file behind an address from others that stood there before or came later."""
+    return handle.file_size, handle.version
 
 
 def is_nodata(samples: Any, nodata: float) -> Any:
@@ -126,6 +133,8 @@ class Reader:
     # Of the file when the array was made: one that is opened again later may have changed.
     facts: Facts
     dtype: np.dtype
+    # Of a file behind an address: which of the files that were ever there.
+    version: Hashable = None
     threads: int | None = None
     # What becomes NaN: samples equal to the band's nodata, and where the file's mask says so.
     nodata: tuple[float | None, ...] | None = None
@@ -167,6 +176,11 @@ class Reader:
             from ._dataset import shared
 
             handle = shared(self.source, **self.options)
+            if self.version not in (None, version_of(handle)):
+                # Another array's handle may be older than this array.
+                handle = shared(self.source, anew=True, **self.options)
+                if self.version != version_of(handle):
+                    raise make("changed", f"{handle.name}: {_OTHER}", _OTHER, {"file": handle.name})
             found = facts_of(handle, self.overview)
             if found != self.facts:
                 raise _changed(handle.name, self.facts, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +13,7 @@ from . import _device
 from . import _georef as georef
 from ._dataset import Dataset
 from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
-from ._lazy import Reader, block_chunks, dask_array, device_fault, facts_of, limits, promoted
+from ._lazy import Reader, block_chunks, dask_array, device_fault, facts_of, limits, promoted, version_of
 from ._source import resolve
 from ._window import to_pixels
 
@@ -47,6 +47,7 @@ def open_geotiff(
     max_device_memory: int | None = None,
     trust_input: bool = False,
     threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     lock: Any = None,  # noqa: ARG001 - see the docstring
     cache: bool | None = None,  # noqa: ARG001
 ) -> xarray.DataArray:
@@ -58,7 +59,8 @@ def open_geotiff(
     Parameters
     ----------
     source
-        A path, a URL, bytes, a binary file, an fsspec file, an obstore `(store, path)` or a `swath.Dataset`.
+        A path, an address (`https://`, `s3://`, `gs://`, `az://`), bytes, a binary file, an fsspec file, an obstore
+        `(store, path)` or a `swath.Dataset`.
     chunks
         None reads now. Anything else gives a dask array: an int, a tuple or a dict of sizes; `"auto"` or True for
         sizes of dask's choice that hold whole blocks of the file; `{}` for the file's blocks; -1 for one chunk.
@@ -96,6 +98,8 @@ def open_geotiff(
         Skip checks that only hostile files need, on the GPU.
     threads
         Threads for a read; None means all cores, or one for each block of a dask array.
+    storage_options
+        How the server or store of an address is asked, as for `swath.Dataset`.
     lock, cache
         Words of rioxarray, without effect: reads need no lock, and nothing is read twice to be cached.
 
@@ -126,6 +130,7 @@ def open_geotiff(
         max_device_memory=max_device_memory,
         trust_input=trust_input,
         threads=threads if threads is not None or chunks is None else 1,
+        storage_options=storage_options,
     )
     view = view.on_device(_place(device, gpu), on_gpu_failure)
     data, cut = view.read(chunks)
@@ -211,6 +216,7 @@ class View:
         max_device_memory: int | None = None,
         trust_input: bool = False,
         threads: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> View:
         options: dict[str, Any] = {}
         if max_pixels is not None:
@@ -220,7 +226,7 @@ class View:
         if trust_input:
             options["trust_input"] = True
         opened = isinstance(source, Dataset)
-        resolved = source._source if opened else resolve(source)
+        resolved = source._source if opened and not storage_options else resolve(source, storage_options)
         handle = source if opened and not options else Dataset(resolved, **options)
         metadata = handle.metadata()
         full = level = (handle.width, handle.height)
@@ -259,6 +265,7 @@ class View:
             window=place,
             overview=overview_level,
             facts=facts_of(handle, overview_level),
+            version=None if resolved.remote is None else version_of(handle),
             dtype=wanted,
             threads=threads,
             nodata=tuple(each["nodata"] if "nodata" in flag else None for each, flag in zip(chosen, flags))

@@ -19,6 +19,8 @@ __all__ = [
     "add_library_folders",
     "crs_of",
     "describe_devices",
+    "is_remote",
+    "shown",
 ]
 
 # x, y, width, height in pixels: column first.
@@ -27,8 +29,15 @@ _Device = Literal["cpu", "cuda", "auto"]
 _Interleave = Literal["band", "pixel"]
 _Axes = Literal["yx", "byx", "yxb"]
 
+# anonymous, endpoint, region, headers and settings (pairs), max_bytes, max_requests, deadline, connect_timeout and
+# stall_timeout (seconds), retries, redirects, in_flight, public_only, allowed_hosts.
+_Remote = dict[str, Any]
+
 class _Ranged(Protocol):
-    """A source of bytes that Python reads for the engine; several threads may ask at once."""
+    """A source of bytes that Python reads for the engine; several threads may ask at once.
+
+    An attribute `remote` that is False says that many ranges at once are no quicker than one after the other.
+    """
 
     name: str
     def size(self) -> int: ...
@@ -83,11 +92,14 @@ class Dataset:
         device: _Device | None = None,
         max_device_memory: int | None = None,
         trust_input: bool = False,
+        remote: _Remote | None = None,
     ) -> Self: ...
     @property
     def name(self) -> str: ...
     @property
     def file_size(self) -> int: ...
+    @property
+    def version(self) -> str | None: ...
     @property
     def width(self) -> int: ...
     @property
@@ -165,6 +177,8 @@ class Dataset:
         progress: Callable[[int, int], Any] | None = None,
     ) -> str: ...
     def validate(self, full: bool = False, strict: bool = False) -> str: ...
+    @property
+    def remote_stats(self) -> dict[str, int] | None: ...
     def device_report(self) -> dict[str, Any]: ...
 
 @final
@@ -179,6 +193,7 @@ class Writer:
         *,
         progress: Callable[[int, int], Any] | None = None,
         from_bands: bool = False,
+        remote: _Remote | None = None,
     ) -> Self: ...
     @property
     def rows(self) -> int: ...
@@ -208,3 +223,5 @@ def crs_of(text: str) -> dict[str, Any]: ...
 def describe_devices() -> str: ...
 def add_library_folders(folders: Sequence[str]) -> None: ...
 def abandon_unfinished() -> None: ...
+def is_remote(location: str) -> bool: ...
+def shown(location: str) -> str: ...

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _progress, _swath
-from ._dataset import Dataset, shared
+from ._dataset import opened
 
 
-def _open(source: Any) -> Dataset:
-    return source if isinstance(source, Dataset) else shared(source)
-
-
-def info(source: Any, *, tags: bool = False) -> dict[str, Any]:
+def info(source: Any, *, tags: bool = False, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a file is: the keys of ``rio info`` and many more (docs/cli-json.md lists them).
 
     Parameters
@@ -23,6 +19,8 @@ def info(source: Any, *, tags: bool = False) -> dict[str, Any]:
         As for :class:`Dataset`, or a dataset.
     tags : bool
         Whether every TIFF tag is listed too.
+    storage_options : mapping, optional
+        How the server or store of an address is asked, as for :class:`Dataset`.
 
     Examples
     --------
@@ -32,10 +30,12 @@ def info(source: Any, *, tags: bool = False) -> dict[str, Any]:
     >>> found["count"], found["dtype"], found["crs"], found["compress"]
     (2, 'int16', 'EPSG:32633', 'zstd')
     """
-    return json.loads(_open(source).describe(tags))
+    return json.loads(opened(source, storage_options).describe(tags))
 
 
-def validate(source: Any, *, full: bool = False, strict: bool = False) -> dict[str, Any]:
+def validate(
+    source: Any, *, full: bool = False, strict: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Whether a file is a sound COG, with rio-cogeo's errors and warnings.
 
     Parameters
@@ -44,6 +44,8 @@ def validate(source: Any, *, full: bool = False, strict: bool = False) -> dict[s
         Looks at every block and its surroundings, as GDAL's validator does with ``--full-check=yes``.
     strict : bool
         Whether warnings make a file invalid.
+    source, storage_options
+        As for :func:`info`.
 
     Examples
     --------
@@ -52,11 +54,19 @@ def validate(source: Any, *, full: bool = False, strict: bool = False) -> dict[s
     >>> swath.validate(path, full=True)["valid"]
     True
     """
-    return json.loads(_open(source).validate(full, strict))
+    return json.loads(opened(source, storage_options).validate(full, strict))
 
 
-def stats(source: Any, bands: Sequence[int] | None = None, *, progress: Any = None) -> dict[str, Any]:
+def stats(
+    source: Any,
+    bands: Sequence[int] | None = None,
+    *,
+    progress: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Smallest and largest value, mean, standard deviation and counts of each band, read piece by piece.
+
+    `source` and `storage_options` are as for :func:`info`.
 
     Examples
     --------
@@ -67,7 +77,7 @@ def stats(source: Any, bands: Sequence[int] | None = None, *, progress: Any = No
     (1, 3, 2.0, 3)
     """
     chosen = None if bands is None else [int(band) for band in bands]
-    dataset = _open(source)
+    dataset = opened(source, storage_options)
     report, close = _progress.reporter(progress, dataset.width * dataset.height * dataset.count)
     try:
         return json.loads(dataset.statistics(chosen, progress=report))

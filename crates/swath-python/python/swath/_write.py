@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from . import _metadata, _profile, _progress, _raster, _stream, _swath
 from ._errors import DeviceWarning, LimitError, UsageError, warn_once
 from ._metadata import Found
 from ._raster import Raster
+from ._remote import address_of
 
 # What the engine gets of the memory where chunks need some too: half, or more where half is too little for it.
 SHARES = (1 / 2, 3 / 4, 7 / 8)
@@ -91,8 +92,9 @@ def to_geotiff(
         ``__cuda_array_interface__``. Axes are (y, x), (band, y, x) or (y, x, band). Of a DataArray their names tell;
         a plain array of three axes has its bands first, unless the last axis has at most 4 entries and the first has
         more, or `dims` or `band_axis` say otherwise. Several variables of a Dataset become bands. It is not changed.
-    path : str, path, file object, fsspec URL or OpenFile, (obstore store, path), or None
-        Where to write. None gives the file as bytes.
+    path : str, path, address, file object, fsspec URL or OpenFile, (obstore store, path), or None
+        Where to write. An address in a store (``s3://``, ``gs://``, ``az://``) is written in parts, without a local
+        copy, and appears there when it is whole. None gives the file as bytes.
     crs : int, str or object with to_wkt(), optional
         EPSG code, "EPSG:32633", WKT, or a reference system of pyproj or rasterio. By default that of the DataArray.
     nodata : float, optional
@@ -129,6 +131,8 @@ def to_geotiff(
     dtype : dtype, optional
         Type of the samples in the file. Floats become the integers next to them and NaN becomes `nodata`; a sample
         that the type does not hold raises.
+    storage_options : mapping, optional
+        How the store of an address is asked, as for :class:`Dataset`; of other URLs, what fsspec gets.
     pack : bool, optional
         Whether samples that were unpacked on reading are packed again. By default where `encoding` says how.
     **profile
@@ -200,6 +204,7 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         buffer=buffer,
         progress=words["progress"],
         scheduler=words["scheduler"],
+        remote=_store(path, words["storage_options"]),
         storage_options=dict(words["storage_options"] or {}),
     )
 
@@ -237,7 +242,9 @@ class Job:
     buffer: int | None
     progress: Any
     scheduler: Any
-    storage_options: dict[str, Any]
+    storage_options: dict[str, Any] = field(repr=False)
+    # How the store of an address is asked, if the path is one.
+    remote: dict[str, Any] | None = field(default=None, repr=False)
 
     def run(self) -> Any:
         layout = self.raster.layout
@@ -295,7 +302,14 @@ class Job:
             options = {**self.options, "max_memory": int(total * share)}
             try:
                 writer = _swath.Writer(
-                    native, self._shape, name, self.metadata, options, progress=report, from_bands=from_bands
+                    native,
+                    self._shape,
+                    name,
+                    self.metadata,
+                    options,
+                    progress=report,
+                    from_bands=from_bands,
+                    remote=self.remote,
                 )
             except LimitError:
                 if share == shares[-1]:
@@ -315,6 +329,19 @@ def _scheduler(array: Any, scheduler: Any) -> tuple[Any, Any]:
     distributed = sys.modules.get("distributed")
     owner = getattr(get, "__self__", None)
     return get, owner if distributed is not None and isinstance(owner, distributed.Client) else None
+
+
+def _store(path: Any, storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """How the store is asked that an address leads to; None for every other destination."""
+    address = address_of(path, storage_options)
+    if address is None:
+        return None
+    if address.url.lower().startswith("http"):
+        raise UsageError(
+            f"{address.name}: files are written to stores, not to plain HTTP servers: give s3://, gs:// or az:// "
+            "(with `endpoint` in storage_options for a server of your own)"
+        )
+    return address.options.native()
 
 
 @contextmanager
@@ -350,7 +377,7 @@ def _file_system(path: Any, storage_options: Mapping[str, Any]) -> tuple[Any, st
         name = os.fspath(path)
         if isinstance(name, bytes):
             name = os.fsdecode(name)
-        if not URL.match(name):
+        if not URL.match(name) or _swath.is_remote(name):
             return None, name
         import fsspec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xarray.backends import BackendArray, BackendEntrypoint
@@ -88,6 +88,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         "on_gpu_failure",
         "max_pixels",
         "threads",
+        "storage_options",
         "lock",
     )
 
@@ -112,12 +113,14 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         on_gpu_failure: Any = "raise",
         max_pixels: int | None = None,
         threads: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         lock: Any = None,  # noqa: ARG002 - reads need none
     ) -> xarray.Dataset:
         """Open lazily; the words are those of `swath.open_geotiff`, and of rioxarray's engine.
 
         `mask_and_scale` is on, as everywhere in xarray: nodata and masked pixels become NaN, scales and offsets of the
-        bands are applied. `band_as_variable` gives a variable `band_1`, `band_2`... for each band.
+        bands are applied. `band_as_variable` gives a variable `band_1`, `band_2`... for each band. `storage_options`
+        say how the server or store of an address is asked.
         """
         if band_as_variable and band is not None:
             raise UsageError("band_as_variable opens every band: give no band")
@@ -133,6 +136,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
                 scaled=mask_and_scale is not False,
                 max_pixels=max_pixels,
                 threads=threads,
+                storage_options=storage_options,
             )
             return view.on_device(device, on_gpu_failure)
 

@@ -1,0 +1,59 @@
+//! How servers and stores are asked, as `_remote.py` hands it over.
+
+use std::time::Duration;
+
+use pyo3::{prelude::*, types::PyDict};
+use swath::RemoteOptions;
+
+use crate::errors;
+
+/// From a dictionary of the words that `_swath.pyi` lists. What is wrong is named without its value, which may be a secret.
+pub fn options(given: &Bound<'_, PyDict>) -> PyResult<RemoteOptions> {
+    let mut options = RemoteOptions::default();
+    for (key, value) in given.iter() {
+        let key = key.to_string();
+        options = option(options, &key, &value).map_err(|_| {
+            errors::usage(given.py(), &format!("storage_options: {key} has a value of the wrong kind, or is no option"))
+        })?;
+    }
+    Ok(options)
+}
+
+fn option(options: RemoteOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<RemoteOptions> {
+    let pairs = || value.extract::<Vec<(String, String)>>();
+    Ok(match key {
+        "anonymous" => options.with_anonymous(value.extract()?),
+        "endpoint" => options.with_endpoint(value.extract::<String>()?),
+        "region" => options.with_region(value.extract::<String>()?),
+        "headers" => pairs()?.into_iter().fold(options, |options, (name, value)| options.with_header(name, value)),
+        "settings" => pairs()?.into_iter().fold(options, |options, (name, value)| options.with_setting(name, value)),
+        "max_bytes" => options.with_max_bytes(value.extract()?),
+        "max_requests" => options.with_max_requests(value.extract()?),
+        "deadline" => options.with_deadline(seconds(value)?),
+        "connect_timeout" => options.with_connect_timeout(seconds(value)?),
+        "stall_timeout" => options.with_stall_timeout(seconds(value)?),
+        "retries" => options.with_retries(value.extract()?),
+        "redirects" => options.with_redirects(value.extract()?),
+        "in_flight" => options.with_in_flight(value.extract()?),
+        "public_only" => options.with_public_only(value.extract()?),
+        "allowed_hosts" => options.with_allowed_hosts(value.extract()?),
+        _ => return Err(errors::usage(value.py(), "there is no such option")),
+    })
+}
+
+fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let seconds = value.extract()?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| errors::usage(value.py(), "this is no number of seconds"))
+}
+
+/// Whether a name is an address that the engine reads and writes itself.
+#[pyfunction]
+pub fn is_remote(location: &str) -> bool {
+    swath::remote::is_remote(location)
+}
+
+/// An address as messages show it: without user, password, query and fragment.
+#[pyfunction]
+pub fn shown(location: &str) -> String {
+    swath::remote::shown(location)
+}
