@@ -33,6 +33,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,53 @@ def sources(run: Run) -> None:
     run.holds(run.swath.read(Path(path).read_bytes(), device="cuda"), wanted, "bytes")
     with Path(path).open("rb") as file:
         run.holds(run.swath.read(file, device="cuda"), wanted, "a file object")
+
+
+class Ranges(BaseHTTPRequestHandler):
+    """Answers requests for ranges of the files in a folder, over connections that stay open."""
+
+    protocol_version = "HTTP/1.1"
+    folder = Path()
+
+    def do_GET(self) -> None:
+        start, end = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        with (self.folder / self.path.lstrip("/")).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(start)
+            body = file.read(min(end + 1, size) - start)
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{size}")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", '"one"')
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@check("read")
+def served(run: Run) -> None:
+    """A file behind HTTP: windows and the whole, eager and by dask, in few requests, all decoded on the GPU."""
+    Ranges.folder = run.folder
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Ranges)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for codec in DEVICE_CODECS:
+        wanted = sample("uint16", (2000, 2300), 5)
+        path = Path(run.file(f"served-{codec}", wanted, compression=codec, tile_size=256, cog=True))
+        url = f"http://127.0.0.1:{server.server_port}/{path.name}"
+        dataset = run.swath.Dataset(url)
+        run.true(dataset.remote_stats["requests"] == 1, f"{codec}: opening took {dataset.remote_stats}")
+        run.holds(dataset.read(1, device="cuda"), wanted, f"{codec} over HTTP")
+        window = run.swath.Window(300, 200, 1024, 900)
+        array = run.swath.Dataset(url).read(1, window, device="cuda")
+        run.holds(array, np.ascontiguousarray(wanted[200:1100, 300:1324]), f"{codec} over HTTP, a window")
+        run.true(array.report["host_tiles"] == 0, f"{codec}: {array.report['host_tiles']} tiles on the host")
+        run.figures[codec] = dataset.remote_stats
+        if module("dask") is not None and run.cupy is not None:
+            lazy = run.swath.open_geotiff(url, device="cuda", chunks=700)
+            run.same(computed(lazy.data).reshape(wanted.shape), wanted, f"{codec} over HTTP, by dask")
+    server.shutdown()
 
 
 @check("read")
