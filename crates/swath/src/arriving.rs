@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -20,8 +20,15 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The tiles of one file that reads of it are fetching now.
 #[derive(Debug, Default)]
 pub(crate) struct Arriving {
-    tiles: Mutex<HashSet<Key>>,
+    tiles: Mutex<Tiles>,
     landed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Tiles {
+    keys: HashSet<Key>,
+    /// The process whose reads these are: in a fork of it nobody goes on fetching them.
+    process: u32,
 }
 
 /// Who fetches what.
@@ -43,9 +50,9 @@ pub(crate) struct Held<'o> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let mut tiles = self.arriving.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tiles = self.arriving.lock();
         self.keys.iter().for_each(|key| {
-            tiles.remove(key);
+            tiles.keys.remove(key);
         });
         self.arriving.landed.notify_all();
     }
@@ -58,11 +65,21 @@ fn key(order: &Order<'_>, task: &Task<'_>) -> Option<Key> {
 }
 
 impl Arriving {
-    /// Deals tasks out. What is not to be kept is fetched by everyone who wants it.
-    pub(crate) fn claim<'o, 't>(&'o self, order: &Order<'_>, tasks: Vec<Task<'t>>) -> Claim<'o, 't> {
+    fn lock(&self) -> MutexGuard<'_, Tiles> {
+        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if tiles.process != process {
+            *tiles = Tiles { keys: HashSet::new(), process };
+        }
+        tiles
+    }
+
+    /// Deals tasks out. What is not to be kept is fetched by everyone who wants it; so is, for those who have `waited`, what
+    /// others did not bring: one after the other they would all wait for a server that does not answer.
+    pub(crate) fn claim<'o, 't>(&'o self, order: &Order<'_>, tasks: Vec<Task<'t>>, waited: bool) -> Claim<'o, 't> {
         let held = Held { arriving: self, keys: Vec::new() };
         let mut claim = Claim { at_hand: Vec::new(), mine: Vec::new(), late: Vec::new(), held };
-        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tiles = self.lock();
         for mut task in tasks {
             let Some(key) = key(order, &task) else {
                 claim.mine.push(task);
@@ -72,8 +89,10 @@ impl Arriving {
             if let (Some(kept), Some(part)) = (kept, task.parts.first_mut()) {
                 part.bytes = TileBytes::Cached(kept);
                 claim.at_hand.push(task);
-            } else if tiles.insert(key) {
+            } else if tiles.keys.insert(key) {
                 claim.held.keys.push(key);
+                claim.mine.push(task);
+            } else if waited {
                 claim.mine.push(task);
             } else {
                 claim.late.push(task);
@@ -85,8 +104,8 @@ impl Arriving {
     /// Waits until nobody is fetching the tiles of these tasks, or the caller gives up.
     pub(crate) fn wait(&self, order: &Order<'_>, tasks: &[Task<'_>], given_up: &dyn Fn() -> bool) {
         let keys: Vec<Key> = tasks.iter().filter_map(|task| key(order, task)).collect();
-        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
-        while keys.iter().any(|key| tiles.contains(key)) && !given_up() {
+        let mut tiles = self.lock();
+        while keys.iter().any(|key| tiles.keys.contains(key)) && !given_up() {
             tiles = self.landed.wait_timeout(tiles, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

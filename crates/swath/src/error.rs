@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use swath_codec::CodecError;
 use swath_cuda::DeviceError;
-use swath_io::{SinkError, SourceError};
+use swath_io::{RemoteFault, SinkError, SourceError};
 use swath_tiff::{Place, TiffError};
 
 /// What went wrong, and where: `scene.tif: IFD 2, tile (14, 3), byte 1048832: LZW: …`.
@@ -119,13 +119,19 @@ impl From<TiffError> for Error {
 
 impl From<SourceError> for Error {
     fn from(error: SourceError) -> Self {
-        Self::new(ErrorKind::Source(error))
+        match error {
+            SourceError::Remote { fault: RemoteFault::Cancelled, .. } => Self::new(ErrorKind::Cancelled),
+            error => Self::new(ErrorKind::Source(error)),
+        }
     }
 }
 
 impl From<SinkError> for Error {
     fn from(error: SinkError) -> Self {
-        Self::new(ErrorKind::Sink(error))
+        match error {
+            SinkError::Remote { fault: RemoteFault::Cancelled, .. } => Self::new(ErrorKind::Cancelled),
+            error => Self::new(ErrorKind::Sink(error)),
+        }
     }
 }
 

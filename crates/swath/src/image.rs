@@ -15,6 +15,7 @@ use swath_tiff::{
 use crate::{
     error::{Error, ErrorKind},
     open::Fetch,
+    read::Cancel,
     tables::CachedTable,
 };
 
@@ -150,7 +151,12 @@ impl Image {
     }
 
     /// Fetches what the tables say of these tiles in one go, where every request costs: all slices are asked for at once.
-    pub(crate) fn fetch_tables(&self, tiles: &[Range<u64>], fetch: &Fetch) -> Result<(), Error> {
+    pub(crate) fn fetch_tables(
+        &self,
+        tiles: &[Range<u64>],
+        fetch: &Fetch,
+        cancel: Option<&Cancel>,
+    ) -> Result<(), Error> {
         if !fetch.access.is_remote() {
             return Ok(());
         }
@@ -162,7 +168,8 @@ impl Image {
         if places.is_empty() || places.iter().any(|place| place.end > fetch.size()) {
             return Ok(());
         }
-        for ((table, run), bytes) in runs.iter().zip(fetch.bytes_of(&places).map_err(|error| error.in_ifd(self.index))?)
+        for ((table, run), bytes) in
+            runs.iter().zip(fetch.bytes_of(&places, cancel).map_err(|error| error.in_ifd(self.index))?)
         {
             table.keep(run, &bytes);
         }

@@ -20,7 +20,7 @@ use crate::{
     assemble,
     error::{Error, ErrorKind},
     read::Cancel,
-    schedule::{Order, cancelled},
+    schedule::{Order, cancelled, cores},
 };
 
 /// Bytes that may be on their way at once behind a network, or wait to be decoded.
@@ -100,14 +100,17 @@ impl ScratchPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_back(&self, mut worker: Worker) {
-        // A file of one huge strip must not make us keep its buffers.
+    pub(crate) fn give_back(&self, mut worker: Worker, remote: bool) {
+        // A file of one huge strip must not make us keep its buffers, nor one behind a network those of all who waited.
         const KEEP: usize = 16 << 20;
-        if worker.bytes.len() > KEEP {
+        if worker.bytes.len() > if remote { KEEP / 16 } else { KEEP } {
             worker.bytes = Buffer::default();
         }
         worker.scratch.shrink(KEEP);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !remote || kept.len() < cores() {
+            kept.push(worker);
+        }
     }
 }
 
@@ -212,15 +215,16 @@ fn run_arriving(
     given_up: &(dyn Fn() -> bool + Sync),
     failed: &dyn Fn(u64, SourceError) -> (u64, Error),
 ) -> Result<(), (u64, Error)> {
+    let mut waited = false;
     loop {
-        let claim = order.arriving.claim(order, tasks);
+        let claim = order.arriving.claim(order, tasks, waited);
         for task in claim.at_hand {
             run_task(order, task, &[], &mut worker.scratch, &mut Kept::new())?;
         }
         let ranges: Vec<Range<u64>> =
             claim.mine.iter().filter_map(|task| task.parts.first()?.range().cloned()).collect();
         let mut mine: Vec<Option<Task<'_>>> = claim.mine.into_iter().map(Some).collect();
-        for merged in coalesce(&ranges, order.fetch.access.merge) {
+        for merged in coalesce(&ranges, order.merge()) {
             let members = merged.members.iter().filter_map(|member| mine.get_mut(*member)?.take()).collect();
             fetch(order, merged.range, members, worker, flight, given_up, failed)?;
         }
@@ -233,7 +237,7 @@ fn run_arriving(
             // Where it was not the caller, an error of another tile is what is reported.
             return cancelled(order.cancel).map_or(Ok(()), |error| Err((0, error)));
         }
-        tasks = claim.late;
+        (tasks, waited) = (claim.late, true);
     }
 }
 

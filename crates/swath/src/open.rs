@@ -1,6 +1,7 @@
 //! Opening a file: one or two reads.
 
 use std::{
+    collections::HashMap,
     ops::Range,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -20,10 +21,13 @@ use crate::{
     error::Error,
     image::Image,
     location,
+    read::Cancel,
 };
 
 /// Most bytes that are fetched around something that parsing wants, behind a network.
 const MOST_PREFETCH: u64 = 1 << 20;
+/// How often one place is read while one thing is parsed.
+const MOST_TIMES: u32 = 4;
 /// Bytes of the file that stay at hand.
 const MAX_KNOWN: usize = 2 << 20;
 
@@ -195,6 +199,7 @@ impl Fetch {
     pub(crate) fn step<T>(&self, mut step: impl FnMut(&Bytes) -> Result<T, Range<u64>>) -> Result<T, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last: Option<Range<u64>> = None;
+        let (mut asked, mut started_over) = (HashMap::new(), false);
         loop {
             let range = match step(&known.bytes) {
                 Ok(value) => return Ok(value),
@@ -203,13 +208,21 @@ impl Fetch {
             if last.as_ref() == Some(&range) {
                 return Err(TiffError::malformed("a range was wanted twice").at_offset(range.start).into());
             }
+            // A parser that needs more at once than stays at hand would ask in circles.
+            let times = asked.entry(range.start).or_insert(0_u32);
+            *times += 1;
+            if *times > MOST_TIMES {
+                let detail = "what describes the file is too long, or lies in too many places";
+                return Err(TiffError::malformed(detail).at_offset(range.start).into());
+            }
             let end = range.start.saturating_add(known.prefetch).min(self.size).max(range.end);
             let piece = self.read(range.start..end)?;
             if known.len > MAX_KNOWN {
                 // A hostile chain of directories must not make us keep the file. The parser asks again for what it needs.
-                (known.bytes, known.len) = (Bytes::new(self.size), 0);
+                (known.bytes, known.len, known.prefetch) = (Bytes::new(self.size), 0, self.access.prefetch);
+                started_over = true;
             }
-            if self.access.is_remote() {
+            if self.access.is_remote() && !started_over {
                 // Directories that are longer than the first guess are probably much longer.
                 known.prefetch = (known.prefetch * 4).min(MOST_PREFETCH);
             }
@@ -234,7 +247,7 @@ impl Fetch {
     }
 
     /// The bytes of several ranges, all asked for at once.
-    pub(crate) fn bytes_of(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, Error> {
+    pub(crate) fn bytes_of(&self, ranges: &[Range<u64>], cancel: Option<&Cancel>) -> Result<Vec<Vec<u8>>, Error> {
         let mut found: Vec<Option<Vec<u8>>> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let at_hand = |range: &Range<u64>| known.bytes.get(range.start, range.end.saturating_sub(range.start)).ok();
@@ -253,7 +266,8 @@ impl Fetch {
             .collect();
         let first = wanted.first().map(|range| range.start);
         let failed = |error| Error::from(error).at(&Place { offset: first, ..Place::default() });
-        self.source.read_many(&mut reads).map_err(failed)?;
+        let given_up = || cancel.is_some_and(Cancel::is_cancelled);
+        self.source.read_many_unless(&mut reads, &given_up).map_err(failed)?;
         for (read, piece) in merged.iter().zip(&pieces) {
             for member in &read.members {
                 let (Some(index), Some(range)) = (missing.get(*member), wanted.get(*member)) else { continue };

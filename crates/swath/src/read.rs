@@ -351,6 +351,7 @@ impl Request<'_> {
                 fill: &fill,
                 zeroed,
                 threads: options.threads.or(dataset.threads).unwrap_or_else(schedule::cores),
+                in_flight: dataset.fetch.access.in_flight,
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
                 // The first window may be the only one: tiles are kept once a second shows that more are coming.

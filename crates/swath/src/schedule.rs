@@ -57,12 +57,29 @@ pub(crate) struct Order<'a> {
     /// Whether the output is known to hold zeros.
     pub(crate) zeroed: bool,
     pub(crate) threads: usize,
+    /// Requests that it may have on their way, behind a network.
+    pub(crate) in_flight: usize,
     pub(crate) cancel: Option<&'a Cancel>,
     pub(crate) pool: &'a ScratchPool,
     /// Where tiles that the window covers in part are looked for and kept.
     pub(crate) cache: Option<&'a TileCache>,
     /// Tiles that other reads of the file are fetching.
     pub(crate) arriving: &'a Arriving,
+}
+
+impl Order<'_> {
+    /// When neighbouring tiles are read together.
+    pub(crate) fn merge(&self) -> Merge {
+        let mut merge = self.fetch.access.merge;
+        if !self.fetch.access.is_remote() {
+            // Enough jobs for every thread to draw several, so that they end together.
+            merge.max_len = (self.fetch.size() / (self.threads as u64 * 8)).clamp(32 << 10, merge.max_len);
+        } else if self.image.layout.compression == Compression::None {
+            // Rows of neighbouring tiles lie apart by those that nobody wants: cheaper along than each by itself.
+            (merge.gap, merge.waste) = (1 << 20, 50);
+        }
+        merge
+    }
 }
 
 /// Cores this process may use; asking the system takes longer than opening a file, so it is asked once.
@@ -96,8 +113,8 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
     };
     // Where reads wait for a network, threads are there to wait.
     let helpers = match order.fetch.access.is_remote() {
-        true if producer.rows.is_empty() => order.fetch.access.in_flight.min(jobs).saturating_sub(1).max(helpers),
-        true => order.fetch.access.in_flight.saturating_sub(1).max(helpers),
+        true if producer.rows.is_empty() => order.in_flight.min(jobs).saturating_sub(1),
+        true => order.in_flight.saturating_sub(1),
         false => helpers,
     };
     let producer = Mutex::new(producer);
@@ -129,7 +146,7 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
                 }
             }
         }
-        order.pool.give_back(worker);
+        order.pool.give_back(worker, order.fetch.access.is_remote());
     };
     if helpers == 0 {
         work();
@@ -175,15 +192,6 @@ impl<'a, 'o> Producer<'a, 'o> {
         };
         let (columns, rows) = order.image.grid.span(&order.window);
         let row_len = order.window.width as usize * row_samples * size;
-        let mut merge = order.fetch.access.merge;
-        if order.fetch.access.is_remote() && order.image.layout.compression == Compression::None {
-            // Rows of neighbouring tiles lie apart by those that nobody wants: cheaper along than each by itself.
-            (merge.gap, merge.waste) = (1 << 20, 50);
-        }
-        if !order.fetch.access.is_remote() {
-            // Enough jobs for every thread to draw several, so that they end together.
-            merge.max_len = (order.fetch.size() / (order.threads as u64 * 8)).clamp(32 << 10, merge.max_len);
-        }
         Self {
             order,
             decoding: 0,
@@ -192,7 +200,7 @@ impl<'a, 'o> Producer<'a, 'o> {
             rows,
             takes: takes.into_iter().map(Arc::new).collect(),
             queue: VecDeque::new(),
-            merge,
+            merge: order.merge(),
         }
     }
 
@@ -246,7 +254,7 @@ impl<'a, 'o> Producer<'a, 'o> {
             .take(ROWS_AHEAD)
             .flat_map(|row| planes.iter().map(move |plane| slice(row, *plane)))
             .collect();
-        order.image.fetch_tables(&slices, order.fetch)
+        order.image.fetch_tables(&slices, order.fetch, order.cancel)
     }
 
     fn prepare_row(&mut self, row: u32, tasks: &mut Vec<Task<'a>>) -> Result<usize, Error> {
@@ -340,6 +348,9 @@ impl<'a, 'o> Producer<'a, 'o> {
         let mut at_hand = Vec::new();
         let mut single: Vec<Option<Task<'a>>> = Vec::new();
         let mut ranges: Vec<Range<u64>> = Vec::new();
+        let remote = self.order.fetch.access.is_remote();
+        // Bytes of the last job of tasks of several parts; none can be added to yet.
+        let mut together = u64::MAX / 2;
         for task in tasks {
             match &*task.parts {
                 [Part { bytes: TileBytes::At { range, .. }, .. }] => {
@@ -348,8 +359,20 @@ impl<'a, 'o> Producer<'a, 'o> {
                 }
                 [_] => at_hand.push(task),
                 parts => {
-                    let reads = parts.iter().filter_map(|part| part.range().cloned()).collect();
-                    self.queue.push_back(Job { reads, tasks: vec![task] });
+                    let reads: Vec<Range<u64>> = parts.iter().filter_map(|part| part.range().cloned()).collect();
+                    let len: u64 = reads.iter().map(|range| range.end - range.start).sum();
+                    // Behind a network the planes of neighbouring tiles come together: each plane's are one request then.
+                    match self.queue.back_mut().filter(|_| remote && together + len <= self.merge.max_len) {
+                        Some(job) => {
+                            together += len;
+                            job.reads.extend(reads);
+                            job.tasks.push(task);
+                        }
+                        None => {
+                            together = len;
+                            self.queue.push_back(Job { reads, tasks: vec![task] });
+                        }
+                    }
                 }
             }
         }

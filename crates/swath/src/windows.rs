@@ -172,6 +172,7 @@ impl Batch<'_> {
                 zeroed: false,
                 // Few large windows leave threads over: each has its share of them.
                 threads: (threads / drawing).max(1),
+                in_flight: (dataset.fetch.access.in_flight / drawing).max(1),
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
                 // As for a single window: tiles are kept where more than one window comes.

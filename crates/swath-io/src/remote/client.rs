@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, IF_MATCH, IF_UNMODIFIED_SINCE, LOCATION, RANGE, RETRY_AFTER, USER_AGENT},
@@ -26,7 +26,7 @@ use super::{
     RemoteFault, RemoteOptions, Traffic,
     body::Pieces,
     failure::Told,
-    guard::{Guard, Level, is_public},
+    guard::{self, Guard, Level, is_public},
     range::{self, Asked, Mismatch, Plan},
     retry::Patience,
     runtime::PerProcess,
@@ -37,6 +37,9 @@ use super::{
 
 /// Slower than this, in bytes a second, a body on its way out counts as stalled.
 const SLOWEST: u64 = 64 << 10;
+
+/// Pieces of a body below this are gathered.
+const SMALL: usize = 16 << 10;
 
 /// Headers that go along to another host; all others may be secrets.
 const HARMLESS: [HeaderName; 6] = [ACCEPT, ACCEPT_ENCODING, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT];
@@ -125,7 +128,11 @@ impl Client {
         let _permit = permits.acquire().await.map_err(|_| closed())?;
         let mut patience = match route.metadata {
             true => Patience::new(METADATA_DEADLINE, 1),
-            false => Patience::new(inner.options.deadline, inner.options.retries),
+            // What goes out has time of its own, enough for a slow line and a second attempt.
+            false => {
+                let sending = Duration::from_secs(2 * body.len() as u64 / SLOWEST);
+                Patience::new(inner.options.deadline.saturating_add(sending), inner.options.retries)
+            }
         };
         let (mut hops, mut wrong_before, mut last) = (0, false, None::<String>);
         loop {
@@ -138,7 +145,7 @@ impl Client {
                         return Ok(response);
                     };
                     hops += 1;
-                    from_public |= peer.is_some_and(|peer| is_public(peer.ip()));
+                    from_public |= peer.is_none_or(|peer| is_public(peer.ip())) || guard::is_hidden(&url, level);
                     let next = next.and_then(|next| check_hop(&url, next, hops, inner.options.redirects))?;
                     level = inner.guard.check(&next, from_public).map_err(astray)?;
                     if next.origin() != url.origin() {
@@ -176,7 +183,7 @@ impl Client {
         let inner = &*self.0;
         let asked = Asked::of(&parts.headers);
         let mut spending = Spending::begin(inner, asked.map_or(0, Asked::len))?;
-        inner.count_request(body.len() as u64)?;
+        inner.count_request(body.len() as u64, &parts.method)?;
         let host = &host(url);
         let mut request = reqwest::Request::new(parts.method.clone(), url.clone());
         *request.headers_mut() = parts.headers.clone();
@@ -199,7 +206,9 @@ impl Client {
                 format!("{host} ignores byte ranges and sends the whole file; download the file first"),
             )),
         })?;
-        let watcher = parts.extensions.get::<Watcher>().filter(|_| status.is_success());
+        // Where the length is not stated, an answer that is too long shows only when it is there: nobody sees it before.
+        let stated = response.content_length().is_some() && response.content_length() == plan.exact;
+        let watcher = parts.extensions.get::<Watcher>().filter(|_| status.is_success() && stated);
         if let Some(watcher) = watcher {
             watcher.show(Seen::Head(status, headers.clone()));
         }
@@ -230,8 +239,9 @@ impl Client {
 const METADATA_DEADLINE: Duration = Duration::from_secs(3);
 
 impl Inner {
-    fn count_request(&self, sent: u64) -> Result<(), Failure> {
-        let most = self.options.max_requests.unwrap_or(u64::MAX);
+    fn count_request(&self, sent: u64, method: &Method) -> Result<(), Failure> {
+        // What was begun may always be taken back.
+        let most = self.options.max_requests.filter(|_| method != Method::DELETE).unwrap_or(u64::MAX);
         let count = |requests: u64| (requests < most).then_some(requests + 1);
         if self.meter.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_err() {
             let detail = format!("this takes more than the {most} requests that are allowed");
@@ -245,6 +255,8 @@ impl Inner {
 /// The bytes of one attempt, spoken for before they are asked for, so that many at once keep to the budget too.
 struct Spending<'a> {
     inner: &'a Inner,
+    /// Whether a range of a file was asked for.
+    ranged: bool,
     reserved: u64,
     taken: u64,
 }
@@ -254,7 +266,7 @@ impl<'a> Spending<'a> {
         let most = inner.options.max_bytes.unwrap_or(u64::MAX);
         let reserve = |spoken_for: u64| spoken_for.checked_add(reserved).filter(|all| *all <= most);
         match inner.spoken_for.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve) {
-            Ok(_) => Ok(Self { inner, reserved, taken: 0 }),
+            Ok(_) => Ok(Self { inner, ranged: reserved > 0, reserved, taken: 0 }),
             Err(_) => Err(over(most)),
         }
     }
@@ -267,7 +279,8 @@ impl<'a> Spending<'a> {
             self.reserved += beyond;
             let before = self.inner.spoken_for.fetch_add(beyond, Ordering::Relaxed);
             let most = self.inner.options.max_bytes.unwrap_or(u64::MAX);
-            if before.saturating_add(beyond) > most {
+            // Answers that are no part of a file are short, and an upload must not end on them.
+            if before.saturating_add(beyond) > most && self.ranged {
                 return Err(over(most));
             }
         }
@@ -310,6 +323,15 @@ async fn collect(
     watcher: Option<&Watcher>,
 ) -> Result<Pieces, Trouble> {
     let mut body = Pieces::default();
+    let mut got = 0;
+    let mut put = |piece: Bytes| {
+        if let Some(watcher) = watcher {
+            watcher.show(Seen::Piece(piece.clone()));
+        }
+        body.push(piece);
+    };
+    // A server that sends single bytes must not cost more memory than they take.
+    let mut small = BytesMut::new();
     loop {
         let piece = match timeout(stall, response.chunk()).await {
             Ok(Ok(Some(piece))) => piece,
@@ -318,21 +340,30 @@ async fn collect(
             Err(_) => return Err(again(format!("{host} sent nothing for {stall:?}"))),
         };
         spending.take(piece.len() as u64)?;
-        if let Some(watcher) = watcher.filter(|_| body.len() + piece.len() as u64 <= plan.most) {
-            watcher.show(Seen::Piece(piece.clone()));
-        }
-        body.push(piece);
-        if body.len() > plan.most {
-            if plan.cut {
-                break;
-            }
+        got += piece.len() as u64;
+        if got > plan.most && !plan.cut {
             return Err(Trouble::Wrong(format!("{host} sent more than the {} bytes that were asked for", plan.most)));
         }
+        if piece.len() < SMALL {
+            small.extend_from_slice(&piece);
+            if small.len() >= 4 * SMALL {
+                put(small.split().freeze());
+            }
+        } else {
+            if !small.is_empty() {
+                put(small.split().freeze());
+            }
+            put(piece);
+        }
+        if got > plan.most {
+            break;
+        }
+    }
+    if !small.is_empty() {
+        put(small.freeze());
     }
     match plan.exact {
-        Some(exact) if body.len() < exact => {
-            Err(again(format!("{host} ended its answer after {} of {exact} bytes", body.len())))
-        }
+        Some(exact) if got < exact => Err(again(format!("{host} ended its answer after {got} of {exact} bytes"))),
         _ => Ok(body),
     }
 }

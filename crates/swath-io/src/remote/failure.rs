@@ -66,7 +66,7 @@ impl Failure {
             }
             _ => RemoteFault::Setup,
         };
-        let words = innermost.map(|cause| printable(&cause.to_string())).unwrap_or_default();
+        let words = innermost.map(|cause| printable(&unquoted(&cause.to_string()))).unwrap_or_default();
         Self::new(fault, format!("the store cannot be used: {words}"))
     }
 }
@@ -100,21 +100,24 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// The code and message of a store's error. `secrets` are never passed on, although a server may repeat what it was
-    /// sent.
+    /// The code and message of a store's error. A server may repeat what it was sent, in any spelling: where that held secrets,
+    /// only a code is passed on that is one word and part of none of them.
     pub(crate) fn of(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> Self {
         let text = String::from_utf8_lossy(body);
-        let safe = |words: &String| !secrets.iter().any(|secret| secret.len() > 3 && words.contains(secret));
         let element = |name: &str| {
             let (_, rest) = text.split_once(&format!("<{name}>"))?;
             let (inside, _) = rest.split_once(&format!("</{name}>"))?;
-            Some(printable(inside)).filter(|words| !words.is_empty()).filter(safe)
+            Some(printable(inside)).filter(|words| !words.is_empty())
         };
-        let header = |name: &str| headers.get(name)?.to_str().ok().map(printable).filter(safe);
+        let header = |name: &str| headers.get(name)?.to_str().ok().map(printable);
+        let is_word = |word: &String| {
+            let plain = word.len() <= 60 && word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
+            plain && !secrets.iter().any(|secret| secret.contains(word.as_str()))
+        };
         Self {
-            code: element("Code").or_else(|| header("x-ms-error-code")),
-            message: element("Message"),
-            region: header("x-amz-bucket-region").or_else(|| element("Region")),
+            code: element("Code").or_else(|| header("x-ms-error-code")).filter(is_word),
+            message: element("Message").filter(|_| secrets.is_empty()),
+            region: header("x-amz-bucket-region").or_else(|| element("Region")).filter(is_word),
         }
     }
 
@@ -126,6 +129,24 @@ impl Told {
             (None, None) => String::new(),
         }
     }
+}
+
+/// Words without what stands between quotes: errors of parsers quote what they were given, which may be a secret.
+fn unquoted(words: &str) -> String {
+    let mut quote = None;
+    let keep = |letter: char| match quote {
+        Some(open) if letter == open => {
+            quote = None;
+            Some('…')
+        }
+        Some(_) => None,
+        None if matches!(letter, '"' | '`') => {
+            quote = Some(letter);
+            None
+        }
+        None => Some(letter),
+    };
+    words.chars().filter_map(keep).collect()
 }
 
 /// A stranger's words on one line, without anything that a terminal would act on.
@@ -141,10 +162,10 @@ mod tests {
 
     #[test]
     fn servers_words_are_cut_and_cleaned() {
-        let body = format!("<Error><Code>No\u{1b}[31m</Code><Message>{}</Message></Error>", "x".repeat(1000));
+        let body = format!("<Error><Code>No\u{1b}[31m</Code><Message>\u{1b}{}</Message></Error>", "x".repeat(1000));
         let told = Told::of(&HeaderMap::new(), body.as_bytes(), &[]);
-        assert_eq!(told.code.as_deref(), Some("No [31m"));
-        assert_eq!(told.message.map(|message| message.len()), Some(LONGEST));
+        assert_eq!(told.code, None, "a code is one word");
+        assert_eq!(told.message.map(|message| message.len()), Some(LONGEST - 1));
     }
 
     #[test]
@@ -152,6 +173,18 @@ mod tests {
         let body = b"<Error><Code>Denied</Code><Message>you sent sig=abcdef</Message></Error>";
         let told = Told::of(&HeaderMap::new(), body, &["sig=abcdef"]);
         assert_eq!(told.words(), " (Denied)");
+        for body in [&b"<Code>sig=abcdef</Code>"[..], b"<Code>abcdef</Code>", b"<Message>se=1&amp;sig</Message>"] {
+            assert_eq!(Told::of(&HeaderMap::new(), body, &["se=1&sig=abcdef"]).words(), "");
+        }
+    }
+
+    #[test]
+    fn what_parsers_quote_is_left_out() {
+        assert_eq!(
+            unquoted("invalid type: string \"the key\", expected `a map` at 1"),
+            "invalid type: string …, expected … at 1"
+        );
+        assert_eq!(unquoted("no end \"secret"), "no end ");
     }
 
     #[test]

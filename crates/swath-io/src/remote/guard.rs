@@ -74,6 +74,20 @@ fn is_loopback(host: &Host) -> bool {
     }
 }
 
+/// Whether a proxy may have hidden who answered: a public host has then to be supposed.
+pub(crate) fn is_hidden(url: &Url, level: Level) -> bool {
+    const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+    let named = match url.host() {
+        Some(Host::Domain(name)) => !(name == "localhost" || name.ends_with(".localhost")),
+        Some(Host::Ipv4(address)) => is_public(address.into()),
+        Some(Host::Ipv6(address)) => is_public(address.into()),
+        None => false,
+    };
+    level == Level::Open
+        && named
+        && PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|text| !text.is_empty()))
+}
+
 /// A name in its one spelling.
 fn plain(host: Host) -> Host {
     match host {

@@ -18,7 +18,8 @@ impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
 
     pub(crate) fn add(&mut self, key: K, value: impl Into<String>) {
         if self.get(key).is_none() {
-            self.0.push((key, value.into()));
+            // Secrets that are mounted as files tend to end with a line.
+            self.0.push((key, value.into().trim().to_owned()));
         }
     }
 
@@ -28,14 +29,30 @@ impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
         }
     }
 
+    /// The settings, if each is text that a request can carry.
+    pub(crate) fn checked(self) -> Result<Self, Failure>
+    where
+        K: AsRef<str>,
+    {
+        match self.0.iter().find(|(_, value)| value.chars().any(char::is_control)) {
+            Some((key, _)) => Err(setup(format!("setting {} has characters that no request can carry", key.as_ref()))),
+            None => Ok(self),
+        }
+    }
+
     pub(crate) fn has_any(&self, keys: &[K]) -> bool {
         self.0.iter().any(|(key, _)| keys.contains(key))
     }
 
-    /// Adds the variables whose names begin with `prefix`. Who we are is taken from one place: credentials of two are
-    /// none.
-    pub(crate) fn add_environment(&mut self, prefix: &str, environment: &Environment, credentials: &[K]) {
-        let settled = self.has_any(credentials);
+    /// Adds the variables whose names begin with `prefix`. Who we are is taken from one place, as credentials of two are
+    /// none: where it is `settled`, those of the environment are left.
+    pub(crate) fn add_environment(
+        &mut self,
+        prefix: &str,
+        environment: &Environment,
+        credentials: &[K],
+        settled: bool,
+    ) {
         for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(prefix)) {
             if let Ok(key) = name.to_ascii_lowercase().parse()
                 && !(settled && credentials.contains(&key))

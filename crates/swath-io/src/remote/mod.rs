@@ -17,7 +17,7 @@ mod connector;
 #[cfg(feature = "remote")]
 mod credentials;
 #[cfg(feature = "remote")]
-mod failure;
+pub(crate) mod failure;
 #[cfg(feature = "remote")]
 mod guard;
 #[cfg(feature = "remote")]

@@ -81,7 +81,7 @@ impl RemoteOptions {
         with_max_bytes(max_bytes: u64) = Some(max_bytes);
         /// Requests that this handle may send; more is an error.
         with_max_requests(max_requests: u64) = Some(max_requests);
-        /// Longest time that one read may take, all attempts together.
+        /// Longest time that one request may take, all its attempts together; a long read is many requests.
         with_deadline(deadline: Duration) = deadline;
         /// Longest time that a connection may take to be made.
         with_connect_timeout(connect_timeout: Duration) = connect_timeout;
@@ -92,7 +92,7 @@ impl RemoteOptions {
         /// Redirects that are followed.
         with_redirects(redirects: u32) = redirects;
         /// Requests that may be on their way at once.
-        with_in_flight(in_flight: usize) = in_flight.max(1);
+        with_in_flight(in_flight: usize) = in_flight.clamp(1, 1024);
         /// Refuse private, loopback and link-local addresses, wherever the address comes from.
         with_public_only(public_only: bool) = public_only;
         /// Hosts (`name` or `name:port`) that may be asked although their addresses are private.

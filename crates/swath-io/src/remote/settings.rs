@@ -17,7 +17,8 @@ pub(crate) fn s3_layers(
     options: &RemoteOptions,
     environment: &Environment,
 ) -> Result<Layers<S3Key>, Failure> {
-    const CREDENTIALS: [S3Key; 3] = [S3Key::AccessKeyId, S3Key::SecretAccessKey, S3Key::Token];
+    const CREDENTIALS: [S3Key; 5] =
+        [S3Key::AccessKeyId, S3Key::SecretAccessKey, S3Key::Token, S3Key::WebIdentityTokenFile, S3Key::SkipSignature];
     check_name("bucket", bucket, bucket_letter)?;
     let mut layers = Layers(vec![(S3Key::Bucket, bucket.to_owned())]);
     let no_sign = setting(options, &["aws_no_sign_request", "no_sign_request"]);
@@ -30,10 +31,10 @@ pub(crate) fn s3_layers(
     layers.add_settings(options, &["aws_no_sign_request", "no_sign_request", "aws_profile", "profile"])?;
     let profile = setting(options, &["aws_profile", "profile"]);
     let variable = |name: &str| environment.get(name).map(String::as_str);
-    if profile.is_none() {
-        layers.add_some(S3Key::Endpoint, variable("AWS_ENDPOINT_URL_S3"));
-        layers.add_environment("AWS_", environment, &CREDENTIALS);
-    }
+    // Whoever names a profile or gives keys has said who asks.
+    let settled = profile.is_some() || layers.has_any(&CREDENTIALS);
+    layers.add_some(S3Key::Endpoint, variable("AWS_ENDPOINT_URL_S3"));
+    layers.add_environment("AWS_", environment, &CREDENTIALS, settled);
     // GDAL's names for the same.
     if let Some(host) = variable("AWS_S3_ENDPOINT") {
         let plain = variable("AWS_HTTPS").is_some_and(|value| !truthy(value));
@@ -46,7 +47,7 @@ pub(crate) fn s3_layers(
         };
         layers.add(S3Key::Endpoint, format!("{scheme}{host}"));
     }
-    if variable("AWS_NO_SIGN_REQUEST").is_some_and(truthy) {
+    if !settled && variable("AWS_NO_SIGN_REQUEST").is_some_and(truthy) {
         layers.add(S3Key::SkipSignature, "true");
     }
     add_profile(&mut layers, profile, environment)?;
@@ -65,7 +66,7 @@ pub(crate) fn s3_layers(
             _ => {}
         }
     }
-    Ok(layers)
+    layers.checked()
 }
 
 fn add_profile(layers: &mut Layers<S3Key>, wanted: Option<&str>, environment: &Environment) -> Result<(), Failure> {
@@ -109,8 +110,9 @@ pub(crate) fn gcs_layers(
         }
         layers.add(GcsKey::BaseUrl, format!("{scheme}{host}"));
     }
-    layers.add_environment("GOOGLE_", environment, &CREDENTIALS);
-    if environment.get("GS_NO_SIGN_REQUEST").is_some_and(|value| truthy(value)) {
+    let settled = layers.has_any(&CREDENTIALS);
+    layers.add_environment("GOOGLE_", environment, &CREDENTIALS, settled);
+    if !settled && environment.get("GS_NO_SIGN_REQUEST").is_some_and(|value| truthy(value)) {
         layers.add(GcsKey::SkipSignature, "true");
     }
     for (key, value) in &mut layers.0 {
@@ -120,7 +122,7 @@ pub(crate) fn gcs_layers(
             _ => {}
         }
     }
-    Ok(layers)
+    layers.checked()
 }
 
 /// Clouds whose hosts may follow the account in an `abfs` address, with the host of their blobs.
@@ -179,9 +181,10 @@ pub(crate) fn azure_layers(
     if !settled {
         layers.add_some(AzureKey::AccessKey, variable("AZURE_STORAGE_KEY"));
     }
-    layers.add_environment("AZURE_", environment, &CREDENTIALS);
+    let settled = layers.has_any(&CREDENTIALS);
+    layers.add_environment("AZURE_", environment, &CREDENTIALS, settled);
     layers.add_some(AzureKey::MsiEndpoint, variable("IDENTITY_ENDPOINT"));
-    if variable("AZURE_NO_SIGN_REQUEST").is_some_and(truthy) {
+    if !settled && variable("AZURE_NO_SIGN_REQUEST").is_some_and(truthy) {
         layers.add(AzureKey::SkipSignature, "true");
     }
     finish_azure(layers)
@@ -207,7 +210,7 @@ fn finish_azure(mut layers: Layers<AzureKey>) -> Result<Layers<AzureKey>, Failur
             _ => {}
         }
     }
-    Ok(layers)
+    layers.checked()
 }
 
 /// The endpoint of an account. Emulators have no name for each account: there it is the first part of the path.

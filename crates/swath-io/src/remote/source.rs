@@ -171,6 +171,11 @@ impl File {
     }
 }
 
+fn contradicted() -> Failure {
+    let detail = "the server answered the same request with different bytes; read it again, or download the file first";
+    Failure::new(RemoteFault::Protocol, detail)
+}
+
 /// The version and the first bytes, out of the first answer.
 fn first(answer: Response<Pieces>) -> Result<(Version, Bytes), Failure> {
     let range = ContentRange::of(answer.headers());
@@ -255,19 +260,29 @@ impl Source for RemoteSource {
         let known = (at - offset) as usize;
         let (watcher, seen) = Watcher::new();
         let get = self.get(at..offset + len, Some(watcher));
-        let (mut filled, mut belongs) = (known, false);
-        runtime::watched(get, &seen, stop, |seen| match seen {
+        // Bytes up to `shown` were shown, and may have been worked on: another answer must not say otherwise.
+        let (mut filled, mut shown, mut belongs, mut same) = (known, known, false, true);
+        let body = runtime::watched(get, &seen, stop, |seen| match seen {
             Seen::Head(status, headers) => (filled, belongs) = (known, self.belongs(status, &headers)),
             Seen::Piece(piece) if belongs => {
-                if let Some(place) = buffer.get_mut(filled..filled + piece.len()) {
-                    place.copy_from_slice(&piece);
-                    filled += piece.len();
+                let end = filled + piece.len();
+                let (old, new) = piece.split_at(piece.len().min(shown.saturating_sub(filled)));
+                same &= buffer.get(filled..filled + old.len()) == Some(old);
+                if let Some(place) = buffer.get_mut(filled + old.len()..end).filter(|_| same) {
+                    place.copy_from_slice(new);
+                    (filled, shown) = (end, shown.max(end));
                     arrived(buffer.get(..filled).unwrap_or_default());
                 }
             }
             Seen::Piece(_) => {}
         })??;
-        if filled == buffer.len() { Ok(()) } else { Err(changed().into()) }
+        if !same {
+            return Err(contradicted().into());
+        }
+        // What could not be shown while it came is whole and sound now.
+        let rest = buffer.get_mut(known..).unwrap_or_default();
+        let whole = shown == known && body.copy_to(0, rest);
+        if whole || filled == buffer.len() { Ok(()) } else { Err(changed().into()) }
     }
 
     fn version(&self) -> Option<String> {

@@ -35,6 +35,10 @@ pub(crate) struct Site {
     pub(crate) region: String,
     /// Whether requests carry a signature.
     pub(crate) signed: bool,
+    /// Whether who asks pays.
+    pub(crate) payer: bool,
+    /// Why objects cannot be made of parts with numbers and lengths of their own.
+    pub(crate) even_parts: Option<&'static str>,
 }
 
 impl Store {
@@ -95,7 +99,8 @@ impl Store {
             let layers = gcs_layers(bucket, options, &environment())?;
             let base = layers.get(GcsKey::BaseUrl).unwrap_or("https://storage.googleapis.com");
             let signed = !layers.is_set(GcsKey::SkipSignature);
-            return Ok(Site { bucket_url: format!("{base}/{bucket}"), region: String::new(), signed });
+            let bucket_url = format!("{base}/{bucket}");
+            return Ok(Site { bucket_url, region: String::new(), signed, payer: false, even_parts: None });
         }
         let layers = s3_layers(bucket, options, &environment())?;
         let region = layers.get(S3Key::Region).unwrap_or("us-east-1").to_owned();
@@ -106,7 +111,14 @@ impl Store {
             (None, true) => format!("https://{bucket}.s3.{region}.amazonaws.com"),
             (None, false) => format!("https://s3.{region}.amazonaws.com/{bucket}"),
         };
-        Ok(Site { bucket_url, region, signed: !layers.is_set(S3Key::SkipSignature) })
+        let even_parts = match () {
+            () if bucket_url.contains(".r2.cloudflarestorage.com") => Some("Cloudflare R2"),
+            () if layers.is_set(S3Key::S3Express) => Some("S3 Express"),
+            () if layers.get(S3Key::Checksum).is_some() => Some("S3 with checksums of parts"),
+            () => None,
+        };
+        let (signed, payer) = (!layers.is_set(S3Key::SkipSignature), layers.is_set(S3Key::RequestPayer));
+        Ok(Site { bucket_url, region, signed, payer, even_parts })
     }
 }
 

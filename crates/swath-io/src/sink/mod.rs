@@ -71,6 +71,9 @@ pub const BLOCK: u64 = 4096;
 /// What [`Sink::write_chunk`] says unless a sink knows better.
 const CHUNK: usize = 4 << 20;
 
+/// Says whether the caller wants no more.
+pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Tells what was asked of the network so far.
 pub type TrafficReader = Arc<dyn Fn() -> Traffic + Send + Sync>;
 
@@ -87,6 +90,9 @@ pub trait Sink: fmt::Debug + Send + Sync {
     fn traffic(&self) -> Option<TrafficReader> {
         None
     }
+
+    /// Has waits give up soon after `stop` says so; files wait for nothing.
+    fn stop_when(&self, _stop: Stop) {}
 
     /// Writes `bytes` at `offset`. Any number of threads may write at once, to any place; what nobody writes is zero, and
     /// costs nothing before [`Sink::remove`] was called.

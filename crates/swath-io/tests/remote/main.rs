@@ -5,6 +5,7 @@ mod faults;
 mod safety;
 mod server;
 mod stores;
+mod streamed;
 mod version;
 
 use std::time::Duration;

@@ -47,7 +47,7 @@ fn s3_without_credentials_is_not_signed() {
 fn s3_errors_are_told_apart_and_keep_secrets() {
     let missing = "<Error><Code>NoSuchKey</Code><Message>not there</Message><Key>very-secret-key</Key></Error>";
     for (status, body, expected, words) in [
-        ("404 Not Found", missing, RemoteFault::Missing, "NoSuchKey: not there"),
+        ("404 Not Found", missing, RemoteFault::Missing, "(NoSuchKey)"),
         ("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>", RemoteFault::Denied, "anonymous"),
         ("412 No", "", RemoteFault::Changed, "open it again"),
     ] {

@@ -414,15 +414,15 @@ def copy_to_gpu(array: Array, out: Any, bands: int) -> None:
 
 _HANDLES = 64
 # Seconds for which the handle of an address is taken for current: asking whether it is takes as long as opening it.
-_FRESH = 60.0
+_FRESH = 10.0
 _handles: OrderedDict[Hashable, tuple[Dataset, float]] = OrderedDict()
 _handles_lock = threading.Lock()
 
 
-def opened(source: Any, storage_options: Mapping[str, Any] | None) -> Dataset:
-    """A dataset as it is, or the process's own handle of any other source."""
+def opened(source: Any, storage_options: Mapping[str, Any] | None, *, anew: bool = False) -> Dataset:
+    """A dataset as it is, or the process's own handle of any other source; opened `anew` it is nobody else's."""
     if not isinstance(source, Dataset):
-        return shared(source, storage_options)
+        return Dataset(source, storage_options=storage_options) if anew else shared(source, storage_options)
     if storage_options:
         raise UsageError(f"{source.name}: the dataset is open: storage_options belong where it is opened")
     return source
@@ -433,7 +433,7 @@ def shared(
 ) -> Dataset:
     """The process's own handle of a source, opened when first asked for, `anew`, and when the file has changed.
 
-    Whether a file behind an address has changed is looked at once a minute, and whenever bytes of it are fetched.
+    Whether a file behind an address has changed is looked at every ten seconds, and whenever bytes of it are fetched.
     """
     resolved = resolve(source, storage_options)
     # Memory and open files are their owner's, who may change them or wants to be rid of them.
@@ -454,6 +454,13 @@ def shared(
         while len(_handles) > _HANDLES:
             _handles.popitem(last=False)
     return found
+
+
+def forget(name: str) -> None:
+    """Drops the handles of a file that was written anew."""
+    with _handles_lock:
+        for key in [key for key, (dataset, _) in _handles.items() if dataset.name == name]:
+            del _handles[key]
 
 
 def read(
@@ -490,4 +497,4 @@ def read(
         return shared(source, storage_options, anew=True).read(bands, window, **options)
 
 
-__all__ = ["Array", "Dataset", "Window", "opened", "read", "shared"]
+__all__ = ["Array", "Dataset", "Window", "forget", "opened", "read", "shared"]

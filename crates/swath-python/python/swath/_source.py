@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from . import _swath
 from ._errors import Error, UsageError, make
 from ._remote import Address, address_of
 
@@ -111,12 +112,21 @@ def _of_path(path: str | bytes, storage_options: Mapping[str, Any] | None) -> Re
             f"{scheme}:// is read through fsspec, which is not installed; install it with the package for {scheme}, "
             "or give (obstore store, path)"
         ) from None
-    name = path.partition("?")[0]
-    with _opening(name):
-        try:
-            return _of_fsspec(*url_to_fs(path, **dict(storage_options or {})))
-        except (ImportError, ValueError) as error:
-            raise UsageError(f"{name}: fsspec cannot read this: {error}") from error
+    name = _swath.shown(path)
+    try:
+        with _opening(name):
+            try:
+                return _of_fsspec(*url_to_fs(path, **dict(storage_options or {})))
+            except (ImportError, ValueError) as error:
+                raise UsageError(f"{name}: fsspec cannot read this: {error}") from error
+    except Error as error:
+        if name == path:
+            raise
+        # What others say of an address with a password or a signature in it may repeat them.
+        place = {"file": name, "errno": error.errno if isinstance(error, OSError) else None}
+        kind = "usage" if isinstance(error, UsageError) else "source"
+        reason = "fsspec cannot open this"
+        raise make(kind, f"{name}: {reason}", reason, place) from None
 
 
 def _of_address(address: Address) -> Resolved:

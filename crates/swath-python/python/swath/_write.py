@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _metadata, _profile, _progress, _raster, _stream, _swath
+from ._dataset import forget
 from ._errors import DeviceWarning, LimitError, UsageError, warn_once
 from ._metadata import Found
 from ._raster import Raster
@@ -252,6 +253,8 @@ class Job:
         try:
             with target(self.path, self.storage_options) as native:
                 written = self._write(native, report)
+            if self.remote is not None:
+                forget(_swath.shown(native))
         finally:
             close()
         for notice in written["notices"]:

@@ -157,7 +157,7 @@ impl Wanted<'_> {
         };
         let slices: Vec<Range<u64>> =
             strips.iter().flat_map(|strip| planes.iter().map(move |(_, plane)| slice(strip, *plane))).collect();
-        self.image.fetch_tables(&slices, self.fetch)?;
+        self.image.fetch_tables(&slices, self.fetch, None)?;
         let (mut drafts, mut known) = (Vec::new(), HashMap::new());
         for strip in &strips {
             self.draft(strip, &planes, &mut drafts, &mut known)?;

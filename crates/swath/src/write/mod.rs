@@ -257,6 +257,9 @@ impl Writer {
         let levels = levels(&plan, shape.sample, nodata.as_deref())?;
         let lanes = plan.lanes();
         sink.0.expect(plan.reach(&lanes));
+        if let Some(cancel) = options.cancel.clone() {
+            sink.0.stop_when(Arc::new(move || cancel.is_cancelled()));
+        }
         Ok(Self {
             lanes: Arc::new(lanes),
             plan: Arc::new(plan),

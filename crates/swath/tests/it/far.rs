@@ -7,8 +7,8 @@ use std::{
 };
 
 use swath::{
-    Access, Blocks, Cancel, Compression, Dataset, ErrorKind, MemorySource, OpenOptions, ReadInto, ReadOptions,
-    SampleType, Source, SourceError, Window, WriteOptions, structure::Planar,
+    Access, Blocks, Cancel, Compression, Dataset, ErrorKind, Interleave, MemorySource, OpenOptions, ReadInto,
+    ReadOptions, SampleType, Source, SourceError, Window, WriteOptions, structure::Planar,
 };
 
 use crate::scene::{Feed, Scene, shape};
@@ -274,4 +274,38 @@ fn failed_fetch_leaves_nobody_waiting() {
             });
         }
     });
+}
+
+#[test]
+fn rows_of_uncompressed_tiles_and_planes_of_tiles_come_together() {
+    let scene = Scene::new(shape(1024, 512, 3, SampleType::U16), 5);
+    for (planar, compression) in [
+        (Planar::Separate, Compression::Deflate),
+        (Planar::Contig, Compression::None),
+        (Planar::Separate, Compression::None),
+    ] {
+        let options = WriteOptions::default().with_planar(planar).with_compression(compression);
+        let bytes = scene.write(&options.with_blocks(Blocks::Tiles(128, 128)), Feed::WholeBands).unwrap();
+        for interleave in [Interleave::Band, Interleave::Pixel] {
+            // Rows of tiles that lie apart, plane by plane: those are many ranges.
+            if (planar, compression, interleave) == (Planar::Separate, Compression::None, Interleave::Pixel) {
+                continue;
+            }
+            let far = Far::new(bytes.clone());
+            let dataset = open(&far);
+            far.take();
+            let window = Window::new(100, 60, 700, 300);
+            let read = ReadOptions::default().with_window(window).with_interleave(interleave);
+            let raster = dataset.read(&read).unwrap();
+            if interleave == Interleave::Band {
+                assert!(raster.bytes() == expected(&scene, window), "{planar:?} {compression}");
+            }
+            // The source merges what it is asked for at once; of this one each range counts.
+            let asked = far.take();
+            let merged = swath_io::wrap::coalesce::coalesce(&asked, Access::REMOTE.merge);
+            let rows = dataset.main().grid().span(&window).1.len();
+            let most = if planar == Planar::Separate { 3 * rows } else { rows };
+            assert!(merged.len() <= most, "{planar:?} {compression} {interleave:?}: {merged:?}");
+        }
+    }
 }

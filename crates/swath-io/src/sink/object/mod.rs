@@ -13,7 +13,7 @@ mod upload;
 use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 
 use self::upload::{Upload, Uploading};
-use super::{Sink, SinkError, TrafficReader};
+use super::{Sink, SinkError, Stop, TrafficReader};
 use crate::remote::{RemoteFault, RemoteOptions, client::Failure, shown};
 
 /// Writes from this length on are copied before it is their turn to be put among the others.
@@ -72,6 +72,10 @@ impl<U: Upload> Sink for ObjectSink<U> {
     fn traffic(&self) -> Option<TrafficReader> {
         let uploading = self.uploading.clone();
         Some(Arc::new(move || uploading.traffic()))
+    }
+
+    fn stop_when(&self, stop: Stop) {
+        self.uploading.stop_when(stop);
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError> {

@@ -17,13 +17,14 @@ use super::{parts::Limits, upload::Upload};
 use crate::remote::{
     RemoteFault, RemoteOptions, Traffic,
     client::{Client, Failure, Route},
+    failure::Told,
     store::{Site, Store},
 };
 
 /// What S3 and GCS ask of parts.
-const NUMBERED: Limits = Limits { min: 5 << 20, max: 5 << 30, part: 8 << 20, numbers: 10_000, whole: 64 << 20 };
+const NUMBERED: Limits = Limits { min: 5 << 20, max: 5 << 30, part: 8 << 20, numbers: 10_000, whole: 16 << 20 };
 /// What Azure asks of blocks. They may be as short as we like, but there may not be more than so many.
-const BLOCKS: Limits = Limits { min: 1 << 20, max: 4000 << 20, part: 8 << 20, numbers: 50_000, whole: 64 << 20 };
+const BLOCKS: Limits = Limits { min: 1 << 20, max: 4000 << 20, part: 8 << 20, numbers: 50_000, whole: 16 << 20 };
 
 /// Bytes of keys and values that stand for themselves in an address.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -88,7 +89,8 @@ impl StoreUpload {
             .map_err(|error| Failure::new(RemoteFault::Setup, format!("the address cannot be used: {error}")))?;
         let request = self.authorized(site, request).await?.map(|_| body);
         let answer = self.client.exchange(request, Route::default()).await?;
-        judge(answer.map(|body| body.into_bytes()))
+        let told = answer.extensions().get::<Told>().cloned();
+        judge(answer.map(|body| body.into_bytes()), told.as_ref())
     }
 
     async fn authorized(
@@ -102,6 +104,7 @@ impl StoreUpload {
             Store::S3(store) => {
                 let credential = store.credentials().get_credential().await.map_err(failed)?;
                 AwsAuthorizer::new(&credential, "s3", &site.region)
+                    .with_request_payer(site.payer)
                     .try_authorize(&mut request, None)
                     .map_err(failed)?;
             }
@@ -128,6 +131,13 @@ impl Upload for StoreUpload {
     }
 
     async fn begin(&self) -> Result<String, Failure> {
+        if let Some(who) = self.site.as_ref().and_then(|site| site.even_parts) {
+            let detail = format!(
+                "{who} takes only parts of equal length in a row, and a file that is written in one pass has others: write \
+                 a local file and copy it there"
+            );
+            return Err(Failure::new(RemoteFault::Setup, detail));
+        }
         self.uploads().create_multipart(&self.path).await.map_err(|error| Failure::of_store(&error))
     }
 
@@ -197,7 +207,10 @@ impl Upload for StoreUpload {
 fn is_unclear(failure: &Failure) -> bool {
     use RemoteFault as Fault;
     // Azure calls blocks that were made use of before a protocol error.
-    matches!(failure.fault, Fault::Missing | Fault::Unavailable | Fault::TimedOut | Fault::Protocol | Fault::Cancelled)
+    matches!(
+        failure.fault,
+        Fault::Missing | Fault::Unavailable | Fault::TimedOut | Fault::Protocol | Fault::Cancelled | Fault::Budget
+    )
 }
 
 /// Whether what is there now is the object that was to be made, and not what was there before.
@@ -212,21 +225,21 @@ fn is_new(before: Option<&ObjectMeta>, after: &ObjectMeta, size: u64, parts: usi
 }
 
 /// What an answer to the last request of an upload means.
-fn judge(answer: Response<Bytes>) -> Result<(), Failure> {
+fn judge(answer: Response<Bytes>, told: Option<&Told>) -> Result<(), Failure> {
     let status = answer.status();
     let body = String::from_utf8_lossy(answer.body());
     let code = element(&body, "Code");
     // A store may find out that it failed after it has said that all is well.
-    if status.is_success() && !body.contains("<Error>") {
+    if status.is_success() && body.contains("CompleteMultipartUploadResult") {
         return Ok(());
     }
     if code == Some("NoSuchUpload") {
-        return Err(Failure::new(RemoteFault::Missing, "the store knows of no such upload (NoSuchUpload)"));
+        return Err(Failure::new(RemoteFault::Unavailable, "the store knows of no such upload (NoSuchUpload)"));
     }
     let status = if status.is_success() { StatusCode::INTERNAL_SERVER_ERROR } else { status };
     let words: String = code.unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).take(60).collect();
-    let mut failure = Failure::of_status(status, None);
-    if !words.is_empty() {
+    let mut failure = Failure::of_status(status, told);
+    if !words.is_empty() && told.is_none() {
         let _ = write!(failure.detail, " ({words})");
     }
     Err(failure)

@@ -1,7 +1,7 @@
 //! An upload in the making: parts go out in the background, a few at a time, and are dropped if it comes to nothing.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::parts::{Cut, Limits, Parts, Rest};
+use super::{
+    super::Stop,
+    parts::{Cut, Limits, Parts, Rest},
+};
 use crate::remote::{RemoteFault, Traffic, client::Failure, runtime};
 
 /// Parts that may be on their way at once.
@@ -21,6 +24,8 @@ const ON_THE_WAY: usize = 4;
 const CLEANING: Duration = Duration::from_secs(5);
 /// Time after which an upload whose parts were still under way is dropped once more.
 const AGAIN: Duration = Duration::from_millis(200);
+/// How often those who wait look whether they still should.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What a store does for an upload. Nothing can be seen under the object's name before [`Upload::complete`].
 pub(super) trait Upload: Send + Sync + 'static {
@@ -64,6 +69,8 @@ pub(super) struct Uploading<U> {
     changed: Condvar,
     /// As `changed`, for whoever drops the parts.
     ended: Notify,
+    /// Whether the caller wants no more.
+    stop: OnceLock<Stop>,
 }
 
 struct State {
@@ -168,6 +175,7 @@ impl<U: Upload> Uploading<U> {
             state: Mutex::new(state),
             changed: Condvar::new(),
             ended: Notify::new(),
+            stop: OnceLock::new(),
         });
         let weak: Weak<Self> = Arc::downgrade(&uploading);
         let mut live = lock(&LIVE);
@@ -199,11 +207,28 @@ impl<U: Upload> Uploading<U> {
         if self.process != std::process::id() {
             return Err(setup("the upload belongs to the process that began it; write the object there"));
         }
-        let state = self.lock();
+        let mut state = self.lock();
+        if state.failure.is_none() && self.is_stopped() {
+            state.failure = Some(Failure::new(RemoteFault::Cancelled, "the upload was stopped"));
+        }
         match &state.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(state),
         }
+    }
+
+    pub(super) fn stop_when(&self, stop: Stop) {
+        // A sink has one writer, who says so once.
+        let _ = self.stop.set(stop);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.get().is_some_and(|stop| stop())
+    }
+
+    /// Waits for something to change, or long enough to look whether the caller still wants it.
+    fn wait(&self, state: MutexGuard<'_, State>) {
+        drop(self.changed.wait_timeout(state, LOOK));
     }
 
     /// Does something to the parts; what goes wrong there is the end of the upload.
@@ -230,7 +255,7 @@ impl<U: Upload> Uploading<U> {
                     state.on_the_way += 1;
                     break (state.parts.take(&cut), Place::new(self));
                 }
-                Ok(Some(_)) => drop(self.changed.wait(state)),
+                Ok(Some(_)) => self.wait(state),
                 Err(detail) => {
                     let failure = setup(detail);
                     state.failure = Some(failure.clone());
@@ -282,7 +307,8 @@ impl<U: Upload> Uploading<U> {
             Rest::Whole(cut) => {
                 let bytes = Bytes::from(self.sound()?.parts.take(&cut).into_bytes());
                 let uploading = Arc::clone(self);
-                runtime::wait(async move { uploading.store.put_whole(bytes).await })??;
+                let put = std::iter::once(async move { uploading.store.put_whole(bytes).await });
+                runtime::each(put, Some(&|| self.is_stopped()), |_, sent| sent)?;
             }
             Rest::Parts(cuts) => {
                 for cut in cuts {
@@ -290,10 +316,12 @@ impl<U: Upload> Uploading<U> {
                 }
                 let parts = self.all_stored()?;
                 let uploading = Arc::clone(self);
-                runtime::wait(async move {
+                let complete = std::iter::once(async move {
                     let upload = uploading.upload().await?;
                     uploading.store.complete(upload, &parts, size).await
-                })??;
+                });
+                // Stopped in the middle of it, the object may be there all the same, and whole.
+                runtime::each(complete, Some(&|| self.is_stopped()), |_, completed| completed)?;
             }
         }
         self.lock().stage = Stage::Over;
@@ -304,7 +332,7 @@ impl<U: Upload> Uploading<U> {
     fn all_stored(&self) -> Result<Vec<(u32, String)>, Failure> {
         let mut state = self.sound()?;
         while state.on_the_way > 0 {
-            drop(self.changed.wait(state));
+            self.wait(state);
             state = self.sound()?;
         }
         let mut stored = std::mem::take(&mut state.stored);

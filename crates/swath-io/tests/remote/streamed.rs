@@ -1,0 +1,97 @@
+//! Bytes that are shown while they come in are the right ones, whatever happens to the answer they came in.
+
+use swath_io::{RemoteFault, Source, SourceError};
+
+use super::{
+    SIZE, fault, open,
+    server::{Act, Asked, Server, answer, bytes, part, part_with},
+};
+
+const START: u64 = 30_000;
+const LEN: usize = 150_000;
+
+/// A server that does `act` with the first request after opening, and serves well otherwise.
+fn once(act: impl Fn(&[u8], &Asked) -> Act + Send + Sync + 'static) -> Server {
+    let data = bytes(SIZE);
+    Server::new(move |number, asked| if number == 1 { act(&data, asked) } else { part(&data, asked) })
+}
+
+/// Reads from within the head to far behind it, and checks everything that is shown on the way.
+fn streamed(server: &Server) -> (Result<(), SourceError>, Vec<u8>, usize) {
+    let (source, expected) = (open(&server.url("a.tif")), bytes(SIZE));
+    let expected = &expected[START as usize..START as usize + LEN];
+    let mut buffer = vec![0; LEN];
+    let (mut times, mut wrong) = (0, 0);
+    let result = source.read_streamed(START, &mut buffer, &|| false, &mut |shown| {
+        times += 1;
+        wrong += usize::from(shown != &expected[..shown.len()]);
+    });
+    assert!(result.is_err() || wrong == 0, "{wrong} of {times} times wrong bytes were shown, and all was well");
+    (result, buffer, times)
+}
+
+fn survives(server: &Server) {
+    let (result, buffer, _) = streamed(server);
+    result.unwrap();
+    assert!(buffer == bytes(SIZE)[START as usize..START as usize + LEN]);
+}
+
+#[test]
+fn bytes_are_shown_as_they_come() {
+    let data = bytes(SIZE);
+    let server = Server::new(move |_, asked| part(&data, asked));
+    survives(&server);
+    assert!(streamed(&server).2 > 1, "in more than one go");
+}
+
+#[test]
+fn answer_that_breaks_off_goes_on_with_the_next() {
+    survives(&once(|data, asked| {
+        let mut cut = part_with(data, asked, &["ETag: \"one\""]);
+        cut.truncate(cut.len() / 2);
+        Act::SendAndClose(cut)
+    }));
+}
+
+#[test]
+fn answer_of_no_stated_length_is_shown_only_when_it_is_whole() {
+    // Other bytes, and too many of them, which shows only at their end.
+    survives(&once(|data, asked| {
+        let (start, end) = asked.range();
+        let range = format!("Content-Range: bytes {start}-{end}/{}", data.len());
+        let body = vec![7; end - start + 1000];
+        Act::SendAndClose(answer("206 Partial Content", &[&range, "ETag: \"one\"", "Connection: close"], &body))
+    }));
+    let data = bytes(SIZE);
+    survives(&Server::new(move |number, asked| {
+        if number == 0 {
+            return part(&data, asked);
+        }
+        let (start, end) = asked.range();
+        let range = format!("Content-Range: bytes {start}-{end}/{}", data.len());
+        let body = &data[start..=end];
+        Act::SendAndClose(answer("206 Partial Content", &[&range, "ETag: \"one\"", "Connection: close"], body))
+    }));
+}
+
+#[test]
+fn answers_that_contradict_each_other_are_an_error() {
+    let (result, ..) = streamed(&once(|data, asked| {
+        let mut wrong = part_with(&vec![7; data.len()], asked, &["ETag: \"one\""]);
+        wrong.truncate(wrong.len() / 2);
+        Act::SendAndClose(wrong)
+    }));
+    let (fault, detail) = fault(result);
+    assert_eq!(fault, RemoteFault::Protocol, "{detail}");
+}
+
+#[test]
+fn another_version_is_never_shown() {
+    let data = bytes(SIZE);
+    let server = Server::new(move |number, asked| match number {
+        0 => part(&data, asked),
+        _ => Act::Send(part_with(&vec![7; data.len()], asked, &["ETag: \"two\""])),
+    });
+    let (result, _, times) = streamed(&server);
+    assert_eq!((fault(result).0, times), (RemoteFault::Changed, 0));
+}
