@@ -39,9 +39,11 @@ fn add_library_folders(folders: Vec<std::path::PathBuf>) {
 
 /// Takes unfinished files away; for a process that is about to end.
 #[pyfunction]
-fn abandon_unfinished() {
-    swath::abandon_unfinished();
-    swath::abandon_uploads();
+fn abandon_unfinished(py: Python<'_>) {
+    py.detach(|| {
+        swath::abandon_unfinished();
+        swath::abandon_uploads();
+    });
 }
 
 #[pymodule]

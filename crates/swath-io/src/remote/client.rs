@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, IF_MATCH, IF_UNMODIFIED_SINCE, LOCATION, RANGE, RETRY_AFTER, USER_AGENT},
     request::Parts,
 };
+use percent_encoding::percent_decode_str;
 use tokio::{
     sync::Semaphore,
     time::{sleep, timeout, timeout_at},
@@ -266,6 +268,8 @@ impl<'a> Spending<'a> {
         let most = inner.options.max_bytes.unwrap_or(u64::MAX);
         let reserve = |spoken_for: u64| spoken_for.checked_add(reserved).filter(|all| *all <= most);
         match inner.spoken_for.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve) {
+            // Only files are budgeted: what was begun may always be ended.
+            Err(_) if reserved == 0 => Ok(Self { inner, ranged: false, reserved, taken: 0 }),
             Ok(_) => Ok(Self { inner, ranged: reserved > 0, reserved, taken: 0 }),
             Err(_) => Err(over(most)),
         }
@@ -369,7 +373,10 @@ async fn collect(
 }
 
 fn is_transient(status: StatusCode) -> bool {
-    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
+    let hopeless = matches!(status, StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED);
+    (status.is_server_error() && !hopeless)
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::REQUEST_TIMEOUT
 }
 
 /// What a server says of an error. S3 sends some with a status of 200, once it has begun to answer.
@@ -378,13 +385,22 @@ fn told(parts: &Parts, url: &Url, status: StatusCode, headers: &HeaderMap, body:
         return (body, None);
     }
     let body = body.into_bytes();
-    let mut secrets: Vec<&str> = url.query().into_iter().collect();
     let private = parts.headers.iter().filter(|(name, _)| !HARMLESS.contains(name));
-    secrets.extend(private.filter_map(|(_, value)| value.to_str().ok()));
+    let sent = url.query().into_iter().chain(private.filter_map(|(_, value)| value.to_str().ok()));
+    let secrets: Vec<String> = sent.flat_map(spellings).collect();
+    let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let told = Told::of(headers, &body, &secrets);
     let in_disguise = told.code.as_deref().is_some_and(|code| matches!(code, "InternalError" | "SlowDown"));
     let told = (!status.is_success() || in_disguise).then_some(told);
     (body.into(), told)
+}
+
+/// A secret as it was sent, and as whoever got it reads it.
+fn spellings(sent: &str) -> Vec<String> {
+    let decoded = percent_decode_str(sent).decode_utf8_lossy().into_owned();
+    let basic = sent.strip_prefix("Basic ").and_then(|pair| BASE64_STANDARD.decode(pair).ok());
+    let basic = basic.map(|pair| String::from_utf8_lossy(&pair).into_owned());
+    [sent.to_owned(), decoded].into_iter().chain(basic).collect()
 }
 
 /// Seconds that the server asks to be left alone. A date is not read: the pause is then our own.

@@ -80,7 +80,10 @@ impl HttpService for Client {
 }
 
 fn is_metadata(uri: &Uri) -> bool {
-    uri.host().is_some_and(|host| METADATA.contains(&host))
+    // A store that is said to be there is none of them.
+    const PATHS: [&str; 5] =
+        ["/latest/", "/v1/credentials", "/v2/credentials", "/computeMetadata/", "/metadata/identity"];
+    uri.host().is_some_and(|host| METADATA.contains(&host)) && PATHS.iter().any(|path| uri.path().starts_with(path))
 }
 
 /// A failure on its way through object_store, whose own retries are off: [`Failure::of_store`] finds it again.

@@ -131,22 +131,17 @@ impl Told {
     }
 }
 
-/// Words without what stands between quotes: errors of parsers quote what they were given, which may be a secret.
+/// Words without what stands between the first quote and the last: errors of parsers quote what they were given, which may be a
+/// secret and have quotes of its own.
 fn unquoted(words: &str) -> String {
-    let mut quote = None;
-    let keep = |letter: char| match quote {
-        Some(open) if letter == open => {
-            quote = None;
-            Some('…')
+    const QUOTES: [char; 2] = ['"', '`'];
+    match (words.find(QUOTES), words.rfind(QUOTES)) {
+        (Some(first), Some(last)) => {
+            let end = if first == last { "" } else { words.get(last + 1..).unwrap_or_default() };
+            format!("{}…{end}", words.get(..first).unwrap_or_default())
         }
-        Some(_) => None,
-        None if matches!(letter, '"' | '`') => {
-            quote = Some(letter);
-            None
-        }
-        None => Some(letter),
-    };
-    words.chars().filter_map(keep).collect()
+        _ => words.to_owned(),
+    }
 }
 
 /// A stranger's words on one line, without anything that a terminal would act on.
@@ -181,10 +176,11 @@ mod tests {
     #[test]
     fn what_parsers_quote_is_left_out() {
         assert_eq!(
-            unquoted("invalid type: string \"the key\", expected `a map` at 1"),
-            "invalid type: string …, expected … at 1"
+            unquoted("invalid type: string \"the \\\"key\\\"\", expected a map"),
+            "invalid type: string …, expected a map"
         );
-        assert_eq!(unquoted("no end \"secret"), "no end ");
+        assert_eq!(unquoted("no end \"secret"), "no end …");
+        assert_eq!(unquoted("plain"), "plain");
     }
 
     #[test]

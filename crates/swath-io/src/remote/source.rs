@@ -280,9 +280,15 @@ impl Source for RemoteSource {
             return Err(contradicted().into());
         }
         // What could not be shown while it came is whole and sound now.
-        let rest = buffer.get_mut(known..).unwrap_or_default();
-        let whole = shown == known && body.copy_to(0, rest);
-        if whole || filled == buffer.len() { Ok(()) } else { Err(changed().into()) }
+        if filled < buffer.len() {
+            let mut whole = vec![0; buffer.len() - known];
+            let before = buffer.get(known..shown).unwrap_or_default();
+            if !body.copy_to(0, &mut whole) || !whole.starts_with(before) {
+                return Err(contradicted().into());
+            }
+            buffer.get_mut(known..).unwrap_or_default().copy_from_slice(&whole);
+        }
+        Ok(())
     }
 
     fn version(&self) -> Option<String> {

@@ -17,12 +17,23 @@ pub fn is_remote(location: &str) -> bool {
 pub fn shown(location: &str) -> String {
     let Some((scheme, rest)) = location.split_once("://") else { return location.to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    if scheme.to_ascii_lowercase().starts_with("abfs") {
+        // Here the container stands before the account.
+        return format!("{scheme}://{rest}");
+    }
     let (host, slash, path) = match rest.split_once('/') {
         Some((host, path)) => (host, "/", path),
         None => (rest, "", ""),
     };
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    format!("{scheme}://{host}{slash}{path}")
+    // A password with a slash in it that is not escaped: everything up to the sign is its.
+    let no_port = |port: &str| !port.bytes().all(|digit| digit.is_ascii_digit());
+    match rest.rsplit_once('@') {
+        Some((_, behind)) if !host.starts_with('[') && host.split_once(':').is_some_and(|(_, port)| no_port(port)) => {
+            format!("{scheme}://{behind}")
+        }
+        _ => format!("{scheme}://{host}{slash}{path}"),
+    }
 }
 
 #[cfg(test)]
@@ -35,6 +46,13 @@ mod tests {
         assert_eq!(shown("https://host?sig=x"), "https://host");
         assert_eq!(shown("s3://bucket/a@b.tif"), "s3://bucket/a@b.tif");
         assert_eq!(shown("a?b.tif"), "a?b.tif");
+        assert_eq!(shown("https://me:pa/ss@host/x.tif"), "https://host/x.tif");
+        assert_eq!(shown("https://host:8080/a@b.tif"), "https://host:8080/a@b.tif");
+        assert_eq!(shown("http://[::1]:80/a@b"), "http://[::1]:80/a@b");
+        assert_eq!(
+            shown("abfss://box@account.dfs.core.windows.net/k?sig=x"),
+            "abfss://box@account.dfs.core.windows.net/k"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import os
 import re
@@ -23,6 +24,9 @@ from ._remote import address_of
 # What the engine gets of the memory where chunks need some too: half, or more where half is too little for it.
 SHARES = (1 / 2, 3 / 4, 7 / 8)
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+# Threads that are cut off when the interpreter ends drop nothing: uploads of theirs would leave their parts behind.
+atexit.register(_swath.abandon_unfinished)
 
 
 def to_geotiff(

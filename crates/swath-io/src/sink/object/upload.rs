@@ -366,7 +366,9 @@ impl<U: Upload> Uploading<U> {
     /// Gives the upload up and waits a while until nothing of it is left.
     pub(super) fn close(self: &Arc<Self>) {
         Arc::clone(self).give_up();
-        self.wait_gone(Instant::now() + CLEANING);
+        // A store that has not even begun the upload may never answer.
+        let patience = if self.begun.initialized() { CLEANING } else { CLEANING / 10 };
+        self.wait_gone(Instant::now() + patience);
     }
 }
 
