@@ -89,10 +89,10 @@ impl Arriving {
             if let (Some(kept), Some(part)) = (kept, task.parts.first_mut()) {
                 part.bytes = TileBytes::Cached(kept);
                 claim.at_hand.push(task);
+            } else if waited {
+                claim.mine.push(task);
             } else if tiles.keys.insert(key) {
                 claim.held.keys.push(key);
-                claim.mine.push(task);
-            } else if waited {
                 claim.mine.push(task);
             } else {
                 claim.late.push(task);

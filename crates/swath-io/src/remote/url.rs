@@ -28,12 +28,11 @@ pub fn shown(location: &str) -> String {
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     // A password with a slash in it that is not escaped: everything up to the sign is its.
     let no_port = |port: &str| !port.bytes().all(|digit| digit.is_ascii_digit());
-    match rest.rsplit_once('@') {
-        Some((_, behind)) if !host.starts_with('[') && host.split_once(':').is_some_and(|(_, port)| no_port(port)) => {
-            format!("{scheme}://{behind}")
-        }
-        _ => format!("{scheme}://{host}{slash}{path}"),
+    if !host.starts_with('[') && host.split_once(':').is_some_and(|(_, port)| no_port(port)) {
+        let behind = rest.rsplit_once('@').map_or("…", |(_, behind)| behind);
+        return format!("{scheme}://{behind}");
     }
+    format!("{scheme}://{host}{slash}{path}")
 }
 
 #[cfg(test)]
@@ -47,6 +46,7 @@ mod tests {
         assert_eq!(shown("s3://bucket/a@b.tif"), "s3://bucket/a@b.tif");
         assert_eq!(shown("a?b.tif"), "a?b.tif");
         assert_eq!(shown("https://me:pa/ss@host/x.tif"), "https://host/x.tif");
+        assert_eq!(shown("https://me:pa#ss@host/x.tif"), "https://…");
         assert_eq!(shown("https://host:8080/a@b.tif"), "https://host:8080/a@b.tif");
         assert_eq!(shown("http://[::1]:80/a@b"), "http://[::1]:80/a@b");
         assert_eq!(

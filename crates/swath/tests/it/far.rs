@@ -266,7 +266,7 @@ fn failed_fetch_leaves_nobody_waiting() {
             scope.spawn(move || {
                 for round in 0..4 {
                     if (thread + round) % 2 == 0 {
-                        assert!(read(1300).is_err());
+                        assert!(read(1300).is_err(), "{round}");
                     } else {
                         assert!(read(0).unwrap().bytes() == expected(scene, Window::new(0, 0, 2048, 200)));
                     }
