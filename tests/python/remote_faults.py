@@ -97,6 +97,14 @@ def whole(request: Request, respond: Respond) -> Answer:
     return respond()
 
 
+def _poured(answer: Answer) -> Answer:
+    """Chunks that look right to the last, which shows that they were not."""
+    body = b"\x07" * (len(answer.body) + 1000)
+    pieces = [body[start : start + 50_000] for start in range(0, len(body), 50_000)]
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    return replace(_with(answer, Transfer_Encoding="chunked"), body=chunked)
+
+
 def _shorter(answer: Answer) -> Answer:
     """A server that says it sends less than was asked for, and does."""
     kept = answer.body[: max(1, len(answer.body) // 2)]
@@ -131,6 +139,7 @@ LYING: dict[str, Fault] = {
     "Content-Length too small": changed(
         lambda answer: _with(answer, Content_Length=str(len(answer.body) // 2), Connection="close")
     ),
+    "other bytes, of no stated length, and too many": changed(_poured),
     "gzip": changed(_compressed),
     "multipart/byteranges": changed(_multipart),
     "no Content-Range": changed(
