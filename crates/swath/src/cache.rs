@@ -19,8 +19,8 @@ const LEAST: u64 = 256 << 20;
 const SHARE: u64 = 20;
 
 /// Decoded tiles, up to a budget, as one file sees them. Neighbouring and overlapping windows find the tiles they share here; a
-/// read that covers tiles wholly neither fills nor asks it. Files that are not given a budget of their own share one, so that
-/// many open files take no more than one does; a file that is closed takes its tiles along.
+/// read of a local file that covers tiles wholly neither fills nor asks it. Files that are not given a budget of their own share
+/// one, so that many open files take no more than one does; a file that is closed takes its tiles along.
 #[derive(Debug)]
 pub(crate) struct TileCache {
     shelf: Arc<Shelf>,

@@ -27,7 +27,7 @@ use crate::{
 /// Most bytes that are fetched around something that parsing wants, behind a network.
 const MOST_PREFETCH: u64 = 1 << 20;
 /// How often one place is read while one thing is parsed.
-const MOST_TIMES: u32 = 4;
+const MOST_TIMES: u32 = 8;
 /// Bytes of the file that stay at hand.
 const MAX_KNOWN: usize = 2 << 20;
 
@@ -197,26 +197,26 @@ impl Fetch {
 
     /// Runs a step until it no longer names a range it lacks.
     pub(crate) fn step<T>(&self, mut step: impl FnMut(&Bytes) -> Result<T, Range<u64>>) -> Result<T, Error> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut last: Option<Range<u64>> = None;
         let (mut asked, mut started_over) = (HashMap::new(), false);
         loop {
-            let range = match step(&known.bytes) {
-                Ok(value) => return Ok(value),
-                Err(range) => range,
+            // Nobody else waits while this one does for a disk or a network.
+            let (range, prefetch) = {
+                let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                match step(&known.bytes) {
+                    Ok(value) => return Ok(value),
+                    Err(range) => (range, known.prefetch),
+                }
             };
-            if last.as_ref() == Some(&range) {
-                return Err(TiffError::malformed("a range was wanted twice").at_offset(range.start).into());
-            }
-            // A parser that needs more at once than stays at hand would ask in circles.
+            // A parser that needs more at once than stays at hand would ask in circles; other threads may have it start over.
             let times = asked.entry(range.start).or_insert(0_u32);
             *times += 1;
             if *times > MOST_TIMES {
                 let detail = "what describes the file is too long, or lies in too many places";
                 return Err(TiffError::malformed(detail).at_offset(range.start).into());
             }
-            let end = range.start.saturating_add(known.prefetch).min(self.size).max(range.end);
+            let end = range.start.saturating_add(prefetch).min(self.size).max(range.end);
             let piece = self.read(range.start..end)?;
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if known.len > MAX_KNOWN {
                 // A hostile chain of directories must not make us keep the file. The parser asks again for what it needs.
                 (known.bytes, known.len, known.prefetch) = (Bytes::new(self.size), 0, self.access.prefetch);
@@ -228,7 +228,6 @@ impl Fetch {
             }
             known.len += piece.len();
             known.bytes.insert(range.start, piece);
-            last = Some(range);
         }
     }
 

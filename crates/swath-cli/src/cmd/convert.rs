@@ -47,7 +47,8 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     let converted = match converted {
         // What fails after an interrupt fails because of it; what is complete in spite of it is complete.
         Err(_) if cancel.is_cancelled() => {
-            eprintln!("interrupted: {} is as it was", remote::shown(&args.output));
+            let whole = if swath::remote::is_remote(&args.output.to_string_lossy()) { ", or whole" } else { "" };
+            eprintln!("interrupted: {} is as it was{whole}", remote::shown(&args.output));
             return Ok(ExitCode::from(130));
         }
         other => other?,

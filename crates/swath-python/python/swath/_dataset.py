@@ -477,6 +477,9 @@ def read(
 ) -> Any:
     """Reads samples of a file; see :meth:`Dataset.read`. The handle is kept for the next read of the same file.
 
+    Whether a file behind an address has changed is looked at every ten seconds: two reads may see two versions of it,
+    each of them whole. Reads of one :class:`Dataset` never do.
+
     `storage_options` say how the server or store of an address is asked, as for :class:`Dataset`.
 
     Examples

@@ -340,7 +340,7 @@ def _scheduler(array: Any, scheduler: Any) -> tuple[Any, Any]:
 
 def _store(path: Any, storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """How the store is asked that an address leads to; None for every other destination."""
-    address = address_of(path, storage_options)
+    address = address_of(os.fspath(path) if isinstance(path, os.PathLike) else path, storage_options)
     if address is None:
         return None
     if address.url.lower().startswith("http"):
