@@ -120,6 +120,7 @@ bench: venv-bench ## Time swath against rasterio, tifffile, async-tiff, rio-coge
 	$(VENV)/bin/python bench/run.py $(BENCH_ARGS)
 	$(VENV)/bin/python bench/write.py $(BENCH_ARGS)
 	$(VENV)/bin/python bench/python.py $(BENCH_ARGS)
+	$(VENV)/bin/python bench/remote.py $(filter --quick,$(BENCH_ARGS))
 
 # For example: make gpu-bundle, copy target/gpu-bundle to a machine with a GPU, run its run.sh there.
 .PHONY: gpu-bundle

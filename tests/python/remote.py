@@ -231,9 +231,8 @@ class Server:
 
     def _send_head(self, connection: socket.socket, answer: Answer) -> None:
         headers = dict(answer.headers)
-        if answer.status >= 200 and answer.status not in (204, 304):
-            if "Transfer-Encoding" not in headers:
-                headers.setdefault("Content-Length", str(len(answer.body)))
+        if answer.status >= 200 and answer.status not in (204, 304) and "Transfer-Encoding" not in headers:
+            headers.setdefault("Content-Length", str(len(answer.body)))
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         connection.sendall(f"HTTP/1.1 {answer.status} Scripted\r\n".encode())
         junk = b"X-Padding: " + b"x" * 4000 + b"\r\n"

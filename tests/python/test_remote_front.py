@@ -367,6 +367,15 @@ def test_the_tool_signs_unless_told_not_to(server: Server, tool: Any) -> None:
     assert server.traffic.requests[-1][1]["Authorization"].startswith("AWS4-HMAC-SHA256 Credential=ID/")
 
 
+def test_the_tool_tries_again_as_often_as_it_is_told(server: Server, tool: Any) -> None:
+    server.files["/broken.tif"] = 503
+    for retries in (0, 2):
+        before = len(server.traffic.requests)
+        done = tool("info", server.url.replace("a.tif", "broken.tif"), "--retries", retries)
+        assert done.returncode == 2 and "503" in done.stderr, done.stderr
+        assert len(server.traffic.requests) - before == retries + 1
+
+
 def test_strict_mode_refuses_private_hosts(server: Server, tool: Any) -> None:
     with pytest.raises(PermissionError) as refused:
         sw.Dataset(server.url, storage_options={"public_only": True})
