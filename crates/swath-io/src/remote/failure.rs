@@ -104,11 +104,7 @@ impl Told {
     /// only a code is passed on that is one word and part of none of them.
     pub(crate) fn of(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> Self {
         let text = String::from_utf8_lossy(body);
-        let element = |name: &str| {
-            let (_, rest) = text.split_once(&format!("<{name}>"))?;
-            let (inside, _) = rest.split_once(&format!("</{name}>"))?;
-            Some(printable(inside)).filter(|words| !words.is_empty())
-        };
+        let element = |name: &str| element(&text, name).map(printable).filter(|words| !words.is_empty());
         let header = |name: &str| headers.get(name)?.to_str().ok().map(printable);
         let is_word = |word: &String| {
             let plain = word.len() <= 60 && word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
@@ -129,6 +125,12 @@ impl Told {
             (None, None) => String::new(),
         }
     }
+}
+
+/// What is inside the first XML element of a name: stores' answers are short and flat.
+pub(crate) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0)
 }
 
 /// Words without what stands between the first quote and the last: errors of parsers quote what they were given, which may be a

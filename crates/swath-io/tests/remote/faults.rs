@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A server that does `act` with the first request after opening, and serves well otherwise.
-fn once(act: impl Fn(&[u8], &super::server::Asked) -> Act + Send + Sync + 'static) -> Server {
+pub(super) fn once(act: impl Fn(&[u8], &super::server::Asked) -> Act + Send + Sync + 'static) -> Server {
     let data = bytes(SIZE);
     Server::new(move |number, asked| if number == 1 { act(&data, asked) } else { part(&data, asked) })
 }

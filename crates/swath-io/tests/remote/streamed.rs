@@ -3,18 +3,14 @@
 use swath_io::{RemoteFault, Source, SourceError};
 
 use super::{
-    SIZE, fault, open,
-    server::{Act, Asked, Server, answer, bytes, part, part_with},
+    SIZE, fault,
+    faults::once,
+    open,
+    server::{Act, Server, answer, bytes, part, part_with},
 };
 
 const START: u64 = 30_000;
 const LEN: usize = 150_000;
-
-/// A server that does `act` with the first request after opening, and serves well otherwise.
-fn once(act: impl Fn(&[u8], &Asked) -> Act + Send + Sync + 'static) -> Server {
-    let data = bytes(SIZE);
-    Server::new(move |number, asked| if number == 1 { act(&data, asked) } else { part(&data, asked) })
-}
 
 /// Reads from within the head to far behind it, and checks everything that is shown on the way.
 fn streamed(server: &Server) -> (Result<(), SourceError>, Vec<u8>, usize) {

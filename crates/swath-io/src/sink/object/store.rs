@@ -17,7 +17,7 @@ use super::{parts::Limits, upload::Upload};
 use crate::remote::{
     RemoteFault, RemoteOptions, Traffic,
     client::{Client, Failure, Route},
-    failure::Told,
+    failure::{Told, element},
     store::{Site, Store},
 };
 
@@ -243,12 +243,6 @@ fn judge(answer: Response<Bytes>, told: Option<&Told>) -> Result<(), Failure> {
         let _ = write!(failure.detail, " ({words})");
     }
     Err(failure)
-}
-
-/// What is inside the first element of a name.
-fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    Some(rest.split_once(&format!("</{name}>"))?.0)
 }
 
 /// The parts of an object as S3 and GCS want to be told.
