@@ -40,6 +40,15 @@ SWATH_FN u32 lowest_one(u32 bits) {
 #endif
 }
 
+// The place of the highest bit of a number that is not 0.
+SWATH_FN u32 highest_one(u32 bits) {
+#if SWATH_DEVICE
+    return 31 - u32(__clz(int(bits)));
+#else
+    return 31 - u32(__builtin_clz(bits));
+#endif
+}
+
 SWATH_FN u32 low_bits(u32 bits, u32 count) { return bits & ((1u << count) - 1); }
 
 // A place in staged words. Whoever makes one sees to it that the two words from `pos` on are there, and that no more is

@@ -5,54 +5,14 @@
 // resolved at once. Pointers lead to smaller places only, so following them ends, whatever the stream says. A lane that
 // resolves a cell writes the byte there: so the way of the others is short, and no barrier is needed.
 #pragma once
+#include "cells.cuh"
 #include "deflate_code.cuh"
-#include "deflate_shared.cuh"
 #include "span.cuh"
 
-enum : u32 {
-    CELL_BYTE = 0x8000,     // below it: how far before the window's first byte, less one
-    CELL_POINTER = 0xa000,  // from it on: the place in the window
-};
+// Below a byte: how far before the window's first byte, less one. From this on: the place in the window.
+constexpr u32 CELL_POINTER = 0xa000;
 
 constexpr u32 ADLER_MODULUS = 65521;
-
-struct alignas(16) EightCells {
-    u32 pairs[4];
-
-    SWATH_FN u32 get(u32 part) const { return part % 2 ? pairs[part / 2] >> 16 : pairs[part / 2] & 0xffff; }
-    SWATH_FN bool all_bytes() const {
-        constexpr u32 BYTES = CELL_BYTE << 16 | CELL_BYTE;
-        return (((pairs[0] ^ BYTES) | (pairs[1] ^ BYTES) | (pairs[2] ^ BYTES) | (pairs[3] ^ BYTES)) & 0xff00ff00u) == 0;
-    }
-};
-
-// Cells from a multiple of eight on, which no other lane changes.
-SWATH_FN EightCells load_cells(const u16* cells) {
-#if SWATH_DEVICE
-    return *reinterpret_cast<const EightCells*>(cells);
-#else
-    EightCells eight;
-    for (u32 part = 0; part < 4; part++) eight.pairs[part] = cells[2 * part] | u32(cells[2 * part + 1]) << 16;
-    return eight;
-#endif
-}
-// To the same place, while others may read them.
-SWATH_FN void share_cells(u16* cells, const EightCells& eight) {
-#if SWATH_DEVICE
-    *reinterpret_cast<EightCells*>(cells) = eight;
-#else
-    for (u32 part = 0; part < 8; part++) share_value(cells + part, u16(eight.get(part)));
-#endif
-}
-
-// The bytes of four cells.
-SWATH_FN u32 even_bytes(u32 low, u32 high) {
-#if SWATH_DEVICE
-    return __byte_perm(low, high, 0x6420);
-#else
-    return (low & 255) | (low >> 16 & 255) << 8 | (high & 255) << 16 | (high >> 16 & 255) << 24;
-#endif
-}
 
 // The sum of four bytes, each times its weight.
 SWATH_FN u32 weighed(u32 bytes, u32 weights) {

@@ -86,7 +86,7 @@ template <u32 SYMBOLS, u32 MOST_LOG> struct FseTable {
         u32 first = 0;
         for (u32 symbol = 0; symbol < used; symbol++) {
             const u32 share = shares[symbol] < 0 ? 1 : u32(shares[symbol]);
-            const u32 most = share > 0 ? log - top_bit(share) : 0;
+            const u32 most = share > 0 ? log - highest_one(share) : 0;
             symbols[symbol] = FseSymbol{(most << 16) - (share << most), i32(first) - i32(share)};
             for (i32 k = 0; k < shares[symbol]; k++) {
                 spread[at] = u8(symbol);
@@ -114,7 +114,7 @@ template <u32 SYMBOLS, u32 MOST_LOG> struct FseTable {
 
     // log2 in 256ths.
     SWATH_FN static u32 log2_256(u32 value) {
-        const u32 whole = top_bit(value);
+        const u32 whole = highest_one(value);
         u32 fraction = value << (15 - whole), log2 = whole;  // 1 to 2, in 32768ths
         for (u32 k = 0; k < 8; k++) {
             fraction = fraction * fraction >> 15;

@@ -37,15 +37,6 @@ struct LzBytes {
     }
 };
 
-// The place of the highest bit of a number that is not 0.
-SWATH_FN u32 highest_one(u32 bits) {
-#if SWATH_DEVICE
-    return 31 - u32(__clz(int(bits)));
-#else
-    return 31 - u32(__builtin_clz(bits));
-#endif
-}
-
 struct LzMatch {
     static constexpr u32 PIECE_LEN = 65536;  // the longest piece
     static constexpr u32 WINDOW = 1024;

@@ -8,5 +8,6 @@ enum Status : u32 {
     STATUS_LONG = 2,      // the stream holds more than the tile (where that matters)
     STATUS_CORRUPT = 3,   // the stream is damaged
     STATUS_CHECKSUM = 4,  // the stream is whole, its checksum is another
+    STATUS_UNUSUAL = 5,   // the stream is of a kind that is left to the host
     STATUS_UNDONE = 0xffffffffu,  // no kernel reached the tile: what statuses are before a batch runs
 };

@@ -3,15 +3,6 @@
 #include "atomics.cuh"
 #include "span.cuh"
 
-// The place of the highest bit of a number that is not 0.
-SWATH_FN u32 top_bit(u32 bits) {
-#if SWATH_DEVICE
-    return 31 - u32(__clz(int(bits)));
-#else
-    return 31 - u32(__builtin_clz(bits));
-#endif
-}
-
 // Puts bits, least significant first, from any bit of zeroed words on. What lies between the first and the last bit is
 // this sink's alone; the words that hold those two are shared with others.
 struct BitSink {

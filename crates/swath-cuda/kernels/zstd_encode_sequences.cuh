@@ -2,12 +2,7 @@
 #pragma once
 #include "fse_encode.cuh"
 #include "kernel.cuh"
-
-// Numbers of the three codes, in the order in which a block tells their tables.
-enum ZstdCode : u32 { ZSTD_LITERALS = 0, ZSTD_OFFSETS = 1, ZSTD_LENGTHS = 2, ZSTD_CODES = 3 };
-
-// How a table is told.
-enum ZstdMode : u32 { ZSTD_PREDEFINED = 0, ZSTD_SAME = 1, ZSTD_TOLD = 2 };
+#include "zstd_format.cuh"
 
 // The matches of a piece and room for what a decoder has to read of each beside its plain bits. An entry of `matches`
 // is {position | length << 16, distance | step of the offset's code << 16}, one of `steps` that of the literals' code
@@ -31,7 +26,7 @@ struct ZstdList {
 };
 
 struct ZstdSequences {
-    static constexpr u32 SYMBOLS = 53;
+    static constexpr u32 SYMBOLS = ZSTD_SYMBOLS;
     static constexpr u32 HEADER_ROOM = 96;
     static constexpr u32 STAGED = 256;
     using Table = FseTable<SYMBOLS, 9>;
@@ -52,7 +47,7 @@ struct ZstdSequences {
     };
     SWATH_FN static Split split_literals(u32 count) {
         if (count < 16) return Split{count, 0, 0};
-        const u32 high = top_bit(count);
+        const u32 high = highest_one(count);
         if (count >= 64) return Split{high + 19, high, low_bits(count, high)};
         const u32 bits = count < 24 ? 1 : count < 32 ? 2 : count < 48 ? 3 : 4;
         const u32 first = count < 24 ? 8 : count < 32 ? 14 : count < 48 ? 18 : 21;
@@ -61,7 +56,7 @@ struct ZstdSequences {
     SWATH_FN static Split split_length(u32 length) {
         const u32 over = length - 3;
         if (over < 32) return Split{over, 0, 0};
-        const u32 high = top_bit(over);
+        const u32 high = highest_one(over);
         if (over >= 128) return Split{high + 36, high, low_bits(over, high)};
         const u32 bits = over < 40 ? 1 : over < 48 ? 2 : over < 64 ? 3 : over < 96 ? 4 : 5;
         const u32 first = over < 40 ? 16 : over < 48 ? 26 : over < 64 ? 32 : over < 96 ? 36 : 39;
@@ -69,7 +64,7 @@ struct ZstdSequences {
     }
     // Never a repeated offset, whose value would be 1 to 3: that could be one of another block.
     SWATH_FN static Split split_distance(u32 distance) {
-        const u32 value = distance + 3, bits = top_bit(value);
+        const u32 value = distance + 3, bits = highest_one(value);
         return Split{bits, bits, low_bits(value, bits)};
     }
 
@@ -147,20 +142,9 @@ struct ZstdSequences {
 
     // The distributions that every decoder knows.
     SWATH_COLD static void predefine(u32 code, Table& table) {
-        const signed char literals[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2,
-                                          2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
-        const signed char offsets[29] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1,
-                                         1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
-        const signed char lengths[9] = {1, 4, 3, 2, 2, 2, 2, 2, 2};
-        table.log = code == ZSTD_OFFSETS ? 5 : 6;
-        table.used = code == ZSTD_LITERALS ? 36 : code == ZSTD_OFFSETS ? 29 : 53;
-        for (u32 k = 0; k < SYMBOLS; k++) {
-            i32 share = 0;
-            if (code == ZSTD_LITERALS) share = k < 36 ? literals[k] : 0;
-            else if (code == ZSTD_OFFSETS) share = k < 29 ? offsets[k] : 0;
-            else share = k < 9 ? lengths[k] : k < 46 ? 1 : -1;
-            table.shares[k] = short(share);
-        }
+        table.log = predefined_log(code);
+        table.used = code_symbols(code);
+        for (u32 k = 0; k < SYMBOLS; k++) table.shares[k] = short(predefined_share(code, k));
     }
 
     // What all symbols cost, in 256ths of a bit.
@@ -197,8 +181,8 @@ struct ZstdSequences {
             }
         } else {
             // Finer than a quarter of what there is to tell does not pay; each symbol needs room.
-            const u32 finest = code == ZSTD_OFFSETS ? 8 : 9, least = max_of(top_bit(last) + 2, 5u);
-            const u32 fitting = max_of(top_bit(total), 2u) - 2;
+            const u32 finest = code == ZSTD_OFFSETS ? 8 : 9, least = max_of(highest_one(last) + 2, 5u);
+            const u32 fitting = max_of(highest_one(total), 2u) - 2;
             table.share_out(counts, total, min_of(max_of(fitting, least), finest));
             ByteSink sink(shared.headers[code], HEADER_ROOM);
             table.describe(sink);

@@ -1,0 +1,175 @@
+// The blocks of each tile, found by their headers alone: one lane a tile.
+#pragma once
+#include "zstd.cuh"
+#include "zstd_bits.cuh"
+
+struct ZstdWalk {
+    static constexpr u32 THREADS = 32;
+    using Args = DecodeArgs;
+    struct Shared {};
+
+    template <class Group> SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const Args& args, Shared&) {
+        const u64 step = u64(blocks) * group.size();
+        for (u64 at = u64(block) * group.size() + group.lane(); at < args.count; at += step) {
+            const ZstdTile tile(args, at);
+            Walk walk(tile);
+            args.status[at] = tile.sound ? walk.frames() : u32(STATUS_UNUSUAL);
+        }
+    }
+
+  private:
+    static constexpr u32 NONE = 0xffffffffu;
+
+    struct Walk {
+        const Span<const u8> src;
+        const ZstdScratch scratch;
+        const u32 len, dst_len;
+        u32 at, count, store;
+        // Of the frame.
+        u32 most, tree, tables[ZSTD_CODES];
+
+        SWATH_FN explicit Walk(const ZstdTile& tile)
+            : src(tile.src), scratch(tile.scratch), len(u32(tile.src.len)), dst_len(u32(tile.dst.len)), at(0), count(0),
+              store(tile.scratch.store()) {}
+
+        SWATH_FN u32 frames() {
+            u32 status = STATUS_OK;
+            while (status == STATUS_OK && len - at >= 5) status = frame();
+            if (status == STATUS_OK && at != len) status = STATUS_CORRUPT;
+            if (scratch.room > 0) scratch.blocks() = count;
+            else if (status == STATUS_OK) status = STATUS_UNUSUAL;
+            return status;
+        }
+
+        SWATH_FN u32 frame() {
+            const u64 head = bytes_from(src, at);
+            if ((u32(head) & 0xfffffff0u) == ZSTD_SKIPPABLE) return STATUS_UNUSUAL;
+            if (u32(head) != ZSTD_MAGIC) return STATUS_CORRUPT;
+            const u32 told = u32(head >> 32) & 0xff;
+            const bool single = (told & 32) != 0;
+            const u32 id_len = (told & 3) == 3 ? 4 : told & 3;
+            const u32 size_len = told >> 6 == 0 ? single : 1u << (told >> 6);
+            const u32 head_len = 5 + !single + id_len + size_len;
+            if (len - at < head_len + 3 || (told & 8) != 0) return STATUS_CORRUPT;
+            u64 window = 0, content = 0;
+            if (!single) {
+                const u32 exponent = u32(head >> 43) & 31, mantissa = u32(head >> 40) & 7;
+                if (exponent + 10 > 31) return STATUS_CORRUPT;
+                window = (1ull << (exponent + 10)) + ((1ull << (exponent + 7)) * mantissa);
+            }
+            const u64 id = bytes_from(src, at + 5 + !single) & ((1ull << (8 * id_len)) - 1);
+            if (id != 0) return STATUS_UNUSUAL;
+            if (size_len > 0) {
+                content = bytes_from(src, at + head_len - size_len);
+                if (size_len < 8) content &= (1ull << (8 * size_len)) - 1;
+                if (size_len == 2) content += 256;
+                if (content > dst_len) return STATUS_LONG;
+            }
+            most = u32(min_of(single ? content : window, u64(ZSTD_BLOCK_LEN)));
+            tree = tables[0] = tables[1] = tables[2] = NONE;
+            at += head_len;
+            u32 flags = ZSTD_FRAME_FIRST;
+            for (bool last = false; !last;) {
+                if (len - at < 3) return STATUS_CORRUPT;
+                if (count == scratch.room) return STATUS_UNUSUAL;
+                ZstdNote note;
+                const u64 bits = bytes_from(src, at);
+                last = (bits & 1) != 0;
+                const u32 kind = u32(bits >> 1) & 3, size = u32(bits >> 3) & 0x1fffff;
+                note.flags = kind | flags;
+                note.src = at + 3;
+                note.src_len = kind == ZSTD_RLE ? 1 : size;
+                note.size = size;
+                note.sequences = note.literals = note.literal_kind = note.literal_at = note.literal_len = 0;
+                note.streams = note.tree = note.sequence_at = note.tables[0] = note.tables[1] = note.tables[2] = 0;
+                note.store = note.content = note.dst = note.frame = note.unused = 0;
+                note.offsets[0] = note.offsets[1] = note.offsets[2] = 0;
+                note.most = most;
+                at += 3;
+                if (kind == 3 || note.src_len > len - at) return STATUS_CORRUPT;
+                if (kind != ZSTD_COMPRESSED && size > dst_len) return STATUS_LONG;
+                if (kind == ZSTD_COMPRESSED) {
+                    const u32 status = compressed(note, u32(bits >> 24), u32(bits >> 56) & 0xff);
+                    if (status != STATUS_OK) return status;
+                }
+                at += note.src_len;
+                flags = 0;
+                if (last) {
+                    note.flags |= ZSTD_FRAME_LAST | (size_len > 0 ? u32(ZSTD_HAS_CONTENT) : 0);
+                    note.content = u32(content);
+                    if ((told & 4) != 0) {
+                        if (len - at < 4) return STATUS_CORRUPT;
+                        note.flags |= ZSTD_HAS_CHECKSUM;
+                        at += 4;
+                    }
+                }
+                scratch.notes()[count++] = note;
+            }
+            return STATUS_OK;
+        }
+
+        // The heads of a compressed block's literals and sequences. `head` and `fifth` are its first five bytes.
+        SWATH_FN u32 compressed(ZstdNote& note, u32 head, u32 fifth) {
+            const u32 size = note.src_len;
+            if (size > most || size < 2) return STATUS_CORRUPT;
+            const u32 kind = head & 3, form = head >> 2 & 3;
+            u32 head_len;
+            note.tree = count;
+            if (kind < 2) {
+                head_len = form == 1 ? 2 : form == 3 ? 3 : 1;
+                note.literals = form == 1 ? head >> 4 & 0xfff : form == 3 ? head >> 4 & 0xfffff : head >> 3 & 31;
+                note.literal_kind = kind == 0 ? ZSTD_PLAIN : ZSTD_ONE_BYTE;
+                note.literal_len = kind == 0 ? note.literals : 1;
+            } else {
+                if (size < 5) return STATUS_CORRUPT;
+                head_len = form < 2 ? 3 : form + 2;
+                const u32 width = form < 2 ? 10 : form == 2 ? 14 : 18;
+                const u64 told = (u64(fifth) << 32 | head) >> 4;
+                note.literals = low_bits(u32(told), width);
+                note.literal_len = low_bits(u32(told >> width), width);
+                note.literal_kind = ZSTD_HUFFMAN;
+                note.streams = form == 0 ? 1 : 4;
+                if (note.streams == 4 && note.literals < 6) return STATUS_CORRUPT;
+                if (kind == 3) {
+                    if (tree == NONE) return STATUS_CORRUPT;
+                    note.tree = tree;
+                }
+                tree = note.tree;
+            }
+            if (note.literals > most || head_len + note.literal_len > size) return STATUS_CORRUPT;
+            note.literal_at = note.src + head_len;
+            note.size = note.literals;
+            u32 place = note.literal_at + note.literal_len;
+            const u32 end = note.src + size;
+            if (place >= end) return STATUS_CORRUPT;
+            const u64 bits = bytes_from(src, place);
+            u32 sequences = u32(bits) & 0xff;
+            place++;
+            if (sequences == 0xff) {
+                sequences = (u32(bits >> 8) & 0xffff) + 0x7f00;
+                place += 2;
+            } else if (sequences > 0x7f) {
+                sequences = (sequences - 0x80) << 8 | (u32(bits >> 8) & 0xff);
+                place++;
+            }
+            if (place > end) return STATUS_CORRUPT;
+            note.sequences = sequences;
+            note.sequence_at = place;
+            if (sequences == 0) return place == end ? STATUS_OK : STATUS_CORRUPT;
+            if (place >= end) return STATUS_CORRUPT;
+            const u32 modes = src.get(place);
+            if ((modes & 3) != 0) return STATUS_CORRUPT;
+            for (u32 code = 0; code < ZSTD_CODES; code++) {
+                const bool repeated = (modes >> (6 - 2 * code) & 3) == ZSTD_REPEATED;
+                if (repeated && tables[code] == NONE) return STATUS_CORRUPT;
+                if (!repeated) tables[code] = count;
+                note.tables[code] = tables[code];
+            }
+            const u64 store_len = ZstdScratch::store_len(sequences);
+            if (store > scratch.len || store_len > scratch.len - store) return STATUS_UNUSUAL;
+            note.store = store;
+            store += u32(store_len);
+            return STATUS_OK;
+        }
+    };
+};
