@@ -2,8 +2,7 @@
 //
 // What it writes is valid for every decoder and is built as nvCOMP's: a Deflate chunk is one block with codes of its
 // own, marked as the last in its first bit and filled up with zero bits; a Zstd chunk is one frame without checksum in
-// blocks of 64 KiB. Only runs of one byte are found. Zstd is decompressed by libzstd where the machine has it, else
-// only what this file writes is taken.
+// blocks of 64 KiB. Only runs of one byte are found. Only LZ4 is decompressed.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -137,36 +136,6 @@ size_t zstd(const uint8_t* data, size_t len, uint8_t* out) {
 // The bytes that came out, or all bits set.
 constexpr size_t BAD = SIZE_MAX;
 
-size_t unzstd(const uint8_t* data, size_t len, uint8_t* out, size_t room) {
-    using Decompress = size_t(void*, size_t, const void*, size_t);
-    static const auto decompress = [] {
-        void* library = dlopen("libzstd.so.1", RTLD_NOW);
-        return library ? reinterpret_cast<Decompress*>(dlsym(library, "ZSTD_decompress")) : nullptr;
-    }();
-    if (decompress) {
-        const size_t written = decompress(out, room, data, len);
-        return written <= room ? written : BAD;
-    }
-    const auto take = [&](unsigned bytes) {
-        uint64_t value = 0;
-        for (unsigned at = 0; at < bytes && len; at++, data++, len--) value |= uint64_t(*data) << 8 * at;
-        return value;
-    };
-    if (take(4) != 0xFD2FB528) return BAD;
-    const uint64_t head = take(1);
-    take(head == 0x20 ? 1 : head == 0x40 ? 3 : head == 0x80 ? 5 : 0);
-    if (head != 0x20 && head != 0x40 && head != 0x80) return BAD;
-    for (size_t written = 0;;) {
-        const uint64_t block = take(3), count = block >> 3, kind = block >> 1 & 3;
-        if (count > room - written || kind > 1 || len < (kind ? 1 : count)) return BAD;
-        if (kind) memset(out + written, int(take(1)), count);
-        else memcpy(out + written, data, count);
-        if (!kind) data += count, len -= count;
-        written += count;
-        if (block & 1) return written;
-    }
-}
-
 size_t unlz4(const uint8_t* data, size_t len, uint8_t* out, size_t room) {
     const uint8_t* const end = data + len;
     size_t written = 0;
@@ -299,18 +268,6 @@ API int nvcompBatchedZstdCompressAsync(const void* const* inputs, const size_t* 
     if (temp_len < zstd_temp(0)) return INVALID;
     return compress(zstd, ZSTD_ALIGNMENTS, inputs, lens, longest, count, temp, temp_len, outputs, output_lens, statuses,
                     stream);
-}
-
-API int nvcompBatchedZstdDecompressGetRequiredAlignments(Options, Alignments* alignments) {
-    return *alignments = {8, 1, 8}, SUCCESS;
-}
-API int nvcompBatchedZstdDecompressGetTempSize(size_t, size_t, Options, size_t* temp, size_t total, void*) {
-    return *temp = 3 * total, SUCCESS;
-}
-API int nvcompBatchedZstdDecompressAsync(const void* const* inputs, const size_t* lens, const size_t* rooms,
-                                         size_t* output_lens, size_t count, void* temp, size_t temp_len,
-                                         void* const* outputs, Options, int* statuses, void* stream) {
-    return decompress(unzstd, inputs, lens, rooms, output_lens, count, temp, temp_len, outputs, statuses, stream);
 }
 
 API int nvcompBatchedLZ4DecompressGetRequiredAlignments(Options, Alignments* alignments) {

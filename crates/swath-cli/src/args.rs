@@ -58,7 +58,7 @@ pub struct Device {
     /// Device memory that may be used, as in 512M or 8G; 80 % of what is free unless said otherwise.
     #[arg(long, value_name = "BYTES")]
     pub max_device_memory: Option<String>,
-    /// Say that the file is sound, so that NVIDIA's decoders may be used, which damaged files can hang.
+    /// Say that the file is sound, so that NVIDIA's decoder of LZ4 may be used, which damaged files can hang.
     #[arg(long)]
     pub trust_input: bool,
     /// Show on standard error what the GPU did (allocations, copies, launches, synchronisations, memory), and what was asked

@@ -18,7 +18,7 @@ struct DecodeArgs {
     u64 dst_len;
     const TileJob* tiles;
     u32* status;  // one per tile
-    u8* scratch;  // scratch_len bytes for each block of the grid
+    u8* scratch;  // scratch_len bytes for each block of the grid, or for each tile: a kernel says which
     u64 scratch_len;
     u32 count;
     u32 flags;  // a kernel's own

@@ -86,22 +86,28 @@ struct ZstdScratch {
 
     static constexpr u32 HEAD = 16;
 
-    // A note for every 8 KiB of a tile that is twice its scratch, and some more.
+    // One or two for each 8 KiB of a tile that is twice its scratch.
     SWATH_FN static u32 most_notes(u64 len) {
         if (len < HEAD) return 0;
-        return u32(min_of(min_of(32 + len / 4096, (len - HEAD) / sizeof(ZstdNote)), u64(0xffffff)));
+        const u64 likely = 4 + min_of(len / 1024, 32 + len / 4096);
+        return u32(min_of(min_of(likely, (len - HEAD) / sizeof(ZstdNote)), u64(0xffffff)));
     }
+    // Tables take 5 KiB a block: small tiles have no room for them, and make them again.
+    SWATH_FN bool keeps_tables() const { return len >= 32 << 10; }
 
     SWATH_FN u32& blocks() const { return *reinterpret_cast<u32*>(data); }
     SWATH_FN ZstdNote* notes() const { return reinterpret_cast<ZstdNote*>(data + HEAD); }
     SWATH_FN u32 store() const { return HEAD + room * u32(sizeof(ZstdNote)); }
-    SWATH_FN static u64 store_len(u32 sequences) {
-        return ZSTD_TABLE_CELLS * 4 + u64((sequences + ZSTD_STRIDE - 1) / ZSTD_STRIDE) * sizeof(ZstdMark);
+    SWATH_FN u64 store_len(u32 sequences) const {
+        return tables_len() + u64((sequences + ZSTD_STRIDE - 1) / ZSTD_STRIDE) * sizeof(ZstdMark);
     }
     SWATH_FN u32* tables(const ZstdNote& note) const { return reinterpret_cast<u32*>(data + note.store); }
     SWATH_FN ZstdMark* marks(const ZstdNote& note) const {
-        return reinterpret_cast<ZstdMark*>(data + note.store + ZSTD_TABLE_CELLS * 4);
+        return reinterpret_cast<ZstdMark*>(data + note.store + tables_len());
     }
+
+  private:
+    SWATH_FN u32 tables_len() const { return keeps_tables() ? ZSTD_TABLE_CELLS * 4 : 0; }
 };
 
 // A tile's memory. Its lengths are sound where `walk` has left the status OK.

@@ -10,6 +10,7 @@
 #include "cells.cuh"
 #include "zstd_checksum.cuh"
 #include "zstd_sequence.cuh"
+#include "zstd_tables.cuh"
 
 template <u32 LANES, u32 CELLS> struct ZstdExecute {
     static constexpr u32 THREADS = LANES;
@@ -22,6 +23,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
     struct Shared {
         u32 tables[ZSTD_TABLE_CELLS];
         ZstdBases bases;
+        ZstdShares shares;
         // Of each sequence, and of the literals after the last: where in the block its literals and its match go, which
         // literals these are, and how far back the match is.
         u32 outs[BATCH + 2], splits[BATCH + 1], literals[BATCH + 1], offsets[BATCH + 1];
@@ -47,13 +49,32 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
         const u32 blocks = tile.scratch.blocks();
         for (u32 number = 0; number < blocks; number++) {
             const ZstdNote& note = tile.scratch.notes()[number];
-            if (note.sequences > 0 && !execute_block(group, tile, note, shared)) return STATUS_CORRUPT;
+            if (note.sequences > 0) {
+                take_tables(group, tile, number, note, shared);
+                if (!execute_block(group, tile, note, shared)) return STATUS_CORRUPT;
+            }
             if ((note.flags & ZSTD_HAS_CHECKSUM) == 0 || (args.flags & ZSTD_VERIFY) == 0) continue;
             const u32 size = note.dst + note.size - note.frame;
             const u32 told = u32(bytes_from(tile.src, note.src + note.src_len));
             if (ZstdChecksum::of(group, tile.dst.part(note.frame, size), shared.sums) != told) return STATUS_CHECKSUM;
         }
         return STATUS_OK;
+    }
+
+    template <class Group>
+    SWATH_FN static void take_tables(const Group& group, const ZstdTile& tile, u32 number, const ZstdNote& note,
+                                     Shared& shared) {
+        if (tile.scratch.keeps_tables()) {
+            const u32* const kept = tile.scratch.tables(note);
+            for (u32 cell = group.lane(); cell < ZSTD_TABLE_CELLS; cell += group.size()) shared.tables[cell] = kept[cell];
+        } else if (group.lane() == 0) {
+            make_again(tile, number, note, shared.tables, shared.shares);
+        }
+    }
+    // Apart, since the kernels of all sizes have it.
+    SWATH_COLD static void make_again(const ZstdTile& tile, u32 number, const ZstdNote& note, u32* cells, ZstdShares& room) {
+        u32 logs[ZSTD_CODES];
+        make_tables(tile, number, note, cells, room, logs);
     }
 
     // Where literals are read from.
@@ -67,8 +88,6 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
 
     template <class Group>
     SWATH_FN static bool execute_block(const Group& group, const ZstdTile& tile, const ZstdNote& note, Shared& shared) {
-        const u32* const tables = tile.scratch.tables(note);
-        for (u32 cell = group.lane(); cell < ZSTD_TABLE_CELLS; cell += group.size()) shared.tables[cell] = tables[cell];
         const u32 last_literal = note.literals > 0 ? note.literals - 1 : 0, literal_dst = note.dst + note.size - note.literals;
         Literals literals{tile.src.data + note.literal_at, note.literal_kind == ZSTD_PLAIN, last_literal, note.literals + 16};
         if (note.literal_kind == ZSTD_HUFFMAN)

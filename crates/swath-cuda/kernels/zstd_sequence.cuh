@@ -4,11 +4,6 @@
 #include "zstd.cuh"
 #include "zstd_fse.cuh"
 
-// A cell of a table: bits of the next state, its base, plain bits of the symbol, the symbol.
-SWATH_FN u32 pack_cell(const FseCell& cell, u32 plain, u32 symbol) {
-    return cell.bits | cell.base << 4 | plain << 14 | symbol << 19;
-}
-
 // The numbers that plain bits are added to, in memory that is quick to reach.
 struct ZstdBases {
     u32 literals[36], lengths[ZSTD_SYMBOLS];

@@ -3,6 +3,7 @@
 // Lane k of a block of threads takes block b of tile 8 g + k: neighbours have about as many sequences.
 #pragma once
 #include "zstd_sequence.cuh"
+#include "zstd_tables.cuh"
 
 struct ZstdMeasure {
     static constexpr u32 THREADS = 32;
@@ -11,8 +12,7 @@ struct ZstdMeasure {
 
     struct Shared {
         u32 tables[TEAM][ZSTD_TABLE_CELLS];
-        short shares[TEAM][ZSTD_SYMBOLS + 1];
-        u16 next[TEAM][ZSTD_SYMBOLS + 1];
+        ZstdShares shares[TEAM];
         ZstdBases bases;
         u32 stores[TEAM];  // where the tables are kept; 0 for nowhere
     };
@@ -50,12 +50,12 @@ struct ZstdMeasure {
         if (note.sequences == 0) return;
         const u32 status = go_through(tile, number, note, slot, shared);
         if (status != STATUS_OK) blame(args, at, status);
-        else shared.stores[slot] = note.store;
+        else if (tile.scratch.keeps_tables()) shared.stores[slot] = note.store;
     }
 
     SWATH_FN static u32 go_through(const ZstdTile& tile, u32 number, ZstdNote& note, u32 slot, Shared& shared) {
         u32 logs[ZSTD_CODES];
-        const u32 from = make_tables(tile, number, note, slot, shared, logs);
+        const u32 from = make_tables(tile, number, note, shared.tables[slot], shared.shares[slot], logs);
         if (from == 0) return STATUS_CORRUPT;
         u32 bit;
         if (!find_last_bit(tile.src, from, note.src + note.src_len, bit)) return STATUS_CORRUPT;
@@ -89,82 +89,6 @@ struct ZstdMeasure {
         note.size = note.literals + (out - literals);
         for (u32 which = 0; which < 3; which++) note.offsets[which] = reader.offsets[which];
         return STATUS_OK;
-    }
-
-    // Tells where the bits begin; 0 where a table is damaged.
-    SWATH_FN static u32 make_tables(const ZstdTile& tile, u32 number, const ZstdNote& note, u32 slot, Shared& shared,
-                                    u32* logs) {
-        u32 own = note.sequence_at + 1;
-        for (u32 code = 0; code < ZSTD_CODES; code++) {
-            u32 from = own;
-            const u32 teller = note.tables[code];
-            const ZstdNote& other = tile.scratch.notes()[teller];
-            if (teller != number) {
-                // Behind those that the other block tells before it.
-                from = other.sequence_at + 1;
-                for (u32 before = 0; before < code; before++) {
-                    from = skip_table(tile, other, before, from, shared.shares[slot]);
-                    if (from == 0) return 0;
-                }
-            }
-            const u32 end = make_table(tile, other, code, from, slot, shared, logs[code]);
-            if (end == 0) return 0;
-            if (teller == number) own = end;
-        }
-        return own;
-    }
-
-    SWATH_FN static u32 mode_of(const ZstdTile& tile, const ZstdNote& note, u32 code) {
-        return tile.src.get(note.sequence_at) >> (6 - 2 * code) & 3;
-    }
-    SWATH_FN static u32 most_symbols(u32 code) {
-        return code == ZSTD_LITERALS ? 36 : code == ZSTD_OFFSETS ? 32 : ZSTD_SYMBOLS;
-    }
-    SWATH_FN static u32 most_log(u32 code) { return code == ZSTD_OFFSETS ? 8 : 9; }
-
-    SWATH_FN static u32 skip_table(const ZstdTile& tile, const ZstdNote& note, u32 code, u32 from, short* shares) {
-        const u32 mode = mode_of(tile, note, code), end = note.src + note.src_len;
-        if (mode == ZSTD_SAME) return from < end ? from + 1 : 0;
-        if (mode != ZSTD_TOLD) return from;
-        return read_shares(tile.src, from, end, most_symbols(code), most_log(code), shares).end;
-    }
-
-    // Makes the table that a block tells from a byte on; tells which byte follows, 0 where it is damaged.
-    SWATH_FN static u32 make_table(const ZstdTile& tile, const ZstdNote& note, u32 code, u32 from, u32 slot,
-                                   Shared& shared, u32& log) {
-        const u32 mode = mode_of(tile, note, code), end = note.src + note.src_len;
-        u32* const cells = shared.tables[slot] + table_at(code);
-        short* const shares = shared.shares[slot];
-        u16* const next = shared.next[slot];
-        if (mode == ZSTD_SAME) {
-            const u32 symbol = tile.src.get(from);
-            if (from >= end || symbol >= most_symbols(code)) return 0;
-            log = 0;
-            cells[0] = pack_cell(FseCell{0, 0}, plain_bits(code, symbol), symbol);
-            return from + 1;
-        }
-        u32 used, after = from;
-        if (mode == ZSTD_TOLD) {
-            const FseShares told = read_shares(tile.src, from, end, most_symbols(code), most_log(code), shares);
-            if (told.end == 0) return 0;
-            log = told.log;
-            used = told.used;
-            after = told.end;
-        } else {
-            log = predefined_log(code);
-            used = code_symbols(code);
-            for (u32 symbol = 0; symbol < used; symbol++) shares[symbol] = short(predefined_share(code, symbol));
-        }
-        spread_symbols(shares, used, log, cells, next);
-        for (u32 cell = 0; cell < 1u << log; cell++) {
-            const u32 symbol = cells[cell];
-            cells[cell] = pack_cell(place_cell(symbol, log, next), plain_bits(code, symbol), symbol);
-        }
-        return after;
-    }
-
-    SWATH_FN static u32 plain_bits(u32 code, u32 symbol) {
-        return code == ZSTD_OFFSETS ? symbol : code == ZSTD_LITERALS ? literal_bits(symbol) : length_bits(symbol);
     }
 };
 

@@ -165,7 +165,7 @@ struct ZstdWalk {
                 if (!repeated) tables[code] = count;
                 note.tables[code] = tables[code];
             }
-            const u64 store_len = ZstdScratch::store_len(sequences);
+            const u64 store_len = scratch.store_len(sequences);
             if (store > scratch.len || store_len > scratch.len - store) return STATUS_UNUSUAL;
             note.store = store;
             store += u32(store_len);

@@ -63,7 +63,7 @@ pub struct Footprint {
     pub decoded: u64,
     /// Bytes of tables.
     pub tables: u64,
-    /// Bytes that libraries take for themselves.
+    /// Bytes that kernels or libraries take for themselves.
     pub temporary: u64,
 }
 
@@ -108,6 +108,12 @@ impl Footprint {
             tables: (size_of::<TileJob>() + chunk + placements * size_of::<PlaceTile>()) as u64,
             temporary: decoded_len / 8 * way.temporary_eighths() + u64::from(way.has_chunks()) * LEAST_TEMPORARY,
         }
+    }
+
+    /// What a tile needs besides where kernels have scratch for each, as much as for the largest of `largest` decoded
+    /// bytes.
+    pub fn of_scratch(way: Way, largest: usize) -> Self {
+        Self { temporary: way.tile_scratch(largest) as u64, ..Self::default() }
     }
 
     /// What a tile needs besides where it is decoded in so many pieces.
@@ -349,6 +355,7 @@ mod tests {
             output,
             samples: vec![0],
             fill: vec![0],
+            largest: 960,
             timed: false,
         };
         let mut band = Band::new(&plan, 0);
@@ -377,6 +384,16 @@ mod tests {
     }
 
     #[test]
+    fn tiles_of_zstd_have_scratch_for_the_largest_and_others_none() {
+        let of = |way, largest| Footprint::of_scratch(way, largest);
+        assert_eq!(of(Way::Zstd, 1 << 20), Footprint { temporary: 512 << 10, ..Footprint::default() });
+        assert_eq!(of(Way::Zstd, 0).temporary, 2 << 10);
+        for way in [Way::Raw, Way::Lzw, Way::Deflate, Way::DeflatePieces, Way::Lz4, Way::Jpeg, Way::Host] {
+            assert_eq!(of(way, 1 << 20), Footprint::default(), "{way:?}");
+        }
+    }
+
+    #[test]
     fn a_tile_of_planes_has_a_placement_for_each_band_that_is_wanted() {
         let spec = spec(Compression::Jpeg, SampleType::U8, 3);
         let output = Output { width: 80, height: 24, bands: 4, sample_len: 1, pixel_interleaved: false };
@@ -386,6 +403,7 @@ mod tests {
             output,
             samples: vec![2, 0],
             fill: vec![0],
+            largest: 960,
             timed: false,
         };
         let mut band = Band::new(&plan, 7);

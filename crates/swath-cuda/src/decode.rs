@@ -29,7 +29,7 @@ use crate::{
         streams::{HostBytes, Mark, Streams},
     },
     gpu::{DirectFile, Gpu},
-    rule::{Codec, Output, PlaneLayout, Way, components, picture, place_rule, plane_rule},
+    rule::{Output, PlaneLayout, Way, components, picture, place_rule, plane_rule},
     status::TileStatus,
 };
 
@@ -57,6 +57,8 @@ pub struct Plan {
     pub samples: Vec<u16>,
     /// One output sample of what sparse tiles hold.
     pub fill: Vec<u8>,
+    /// Decoded bytes of the largest tile that such a file has: scratch of kernels is as long for all tiles of a read.
+    pub largest: usize,
     /// Whether kernels are timed; then they all run after the last copy.
     pub timed: bool,
 }
@@ -67,6 +69,8 @@ struct Half {
     compressed: DeviceBuffer,
     decoded: Option<DeviceBuffer>,
     tables: DeviceBuffer,
+    /// Scratch of kernels, where each tile has some of its own.
+    scratch: Option<DeviceBuffer>,
     /// When the kernels of the band that was here last are done.
     free: Mutex<Vec<Mark>>,
 }
@@ -83,6 +87,7 @@ pub struct Decoder {
     output: DeviceBuffer,
     statuses: DeviceBuffer,
     tiles: usize,
+    /// Scratch of kernels, where the launches on a stream share some.
     scratch: Option<DeviceBuffer>,
     halves: Vec<Half>,
     /// Streams that kernels run on.
@@ -127,6 +132,8 @@ impl Decoder {
             len => Some(memory.buffer(len, &meter)?),
         };
         let tables = usize::try_from(room.tables + TABLE_HEAD).unwrap_or(usize::MAX);
+        // Bands of nothing but sparse tiles need none.
+        let tile_scratch = if plan.way.has_tile_scratch() { room.temporary } else { 0 };
         let mut halves_taken = Vec::with_capacity(halves);
         for _ in 0..halves {
             let buffer = |len: u64| memory.buffer(usize::try_from(len).unwrap_or(usize::MAX), &meter);
@@ -134,6 +141,7 @@ impl Decoder {
                 compressed: buffer(room.compressed.max(u64::from(!plan.way.uploads_streams())))?,
                 decoded: if plan.way.decodes_apart() { Some(buffer(room.decoded)?) } else { None },
                 tables: memory.buffer(tables, &meter)?,
+                scratch: if tile_scratch > 0 { Some(buffer(tile_scratch)?) } else { None },
                 free: Mutex::default(),
             });
         }
@@ -189,7 +197,9 @@ impl Decoder {
         let place = self.half(half)?;
         let free = std::mem::take(&mut *place.free.lock().unwrap_or_else(PoisonError::into_inner));
         let (compressed, decoded) = (place.compressed.len(), place.decoded.as_ref().map_or(0, DeviceBuffer::len));
-        if band.compressed > compressed || band.decoded > decoded {
+        let scratch = place.scratch.as_ref().map_or(0, DeviceBuffer::len);
+        let wanted = band.tiles.len().saturating_mul(self.plan.way.tile_scratch(self.plan.largest));
+        if band.compressed > compressed || band.decoded > decoded || wanted > scratch {
             return Err(DeviceError::Usage("a band is larger than its half of the memory".into()));
         }
         for mark in &free {
@@ -247,8 +257,8 @@ impl Decoder {
         let number = match self.plan.way {
             // nvCOMP's temporary memory is set aside for each half, or for two groups of a single one; groups that share it run
             // one after the other.
-            Way::Nvcomp(_) if self.halves.len() > 1 => half,
-            Way::Nvcomp(_) => group % 2,
+            Way::Lz4 if self.halves.len() > 1 => half,
+            Way::Lz4 => group % 2,
             _ => self.next_stream.fetch_add(1, Ordering::Relaxed) % self.compute,
         };
         let group = band.groups.get(group).cloned().unwrap_or_default();
@@ -268,7 +278,6 @@ impl Decoder {
         }
         let kernel = self.plan.way.kernel();
         if let (Some(kernel), Some(decoded), true) = (kernel, &place.decoded, count > 0) {
-            let each = self.scratch.as_ref().map_or(0, |scratch| scratch.len() / COMPUTE);
             let batch = DecodeBatch {
                 compressed,
                 decoded: Part { buffer: decoded, offset: 0, len: decoded.len() },
@@ -282,9 +291,10 @@ impl Decoder {
                     offset: (band.first_status + group.tiles.start) * size_of::<u32>(),
                     len: count * size_of::<u32>(),
                 },
-                scratch: self.scratch.as_ref().map(|buffer| Part { buffer, offset: number * each, len: each }),
+                scratch: self.scratch_of(place, number, &group),
                 count: count as u32,
                 longest: band.longest(&group),
+                largest: self.plan.largest,
                 at_once: band.tiles.len(),
             };
             kernel.launch(streams, stream, &batch)?;
@@ -292,8 +302,8 @@ impl Decoder {
         if let (true, Some(decoded), true) = (self.plan.way.has_pieces(), &place.decoded, count > 0) {
             self.inflate_pieces(stream, place, decoded, band, &group)?;
         }
-        if let (Way::Nvcomp(codec), Some(decoded), true) = (self.plan.way, &place.decoded, count > 0) {
-            self.decompress(codec, stream, number, place, decoded, band, &group)?;
+        if let (Way::Lz4, Some(decoded), true) = (self.plan.way, &place.decoded, count > 0) {
+            self.decompress(stream, number, place, decoded, band, &group)?;
         }
         if let (Some(bytes), Some(decoded), true) = (&bytes, &place.decoded, count > 0) {
             self.decode_planes(half, stream, decoded, band, &group, bytes)?;
@@ -326,6 +336,17 @@ impl Decoder {
             self.timing.lock().unwrap_or_else(PoisonError::into_inner).push([begun, decoded, ended]);
         }
         Ok(())
+    }
+
+    /// The scratch of a group's kernels: that of its stream, or that of its tiles.
+    fn scratch_of<'a>(&'a self, place: &'a Half, number: usize, group: &Group) -> Option<Part<'a>> {
+        if let Some(buffer) = &place.scratch {
+            let each = self.plan.way.tile_scratch(self.plan.largest);
+            return Some(Part { buffer, offset: group.tiles.start * each, len: group.tiles.len() * each });
+        }
+        let buffer = self.scratch.as_ref()?;
+        let len = buffer.len() / COMPUTE;
+        Some(Part { buffer, offset: number * len, len })
     }
 
     /// Decodes the tiles of a group by their pieces.
@@ -445,10 +466,8 @@ impl Decoder {
     }
 
     /// Hands a group to nvCOMP, whose statuses become ours: 0 is success there too.
-    #[allow(clippy::too_many_arguments)]
     fn decompress(
         &self,
-        codec: Codec,
         stream: usize,
         number: usize,
         place: &Half,
@@ -460,7 +479,7 @@ impl Decoder {
         let longest = jobs.iter().map(|job| job.dst_len).max().unwrap_or(0) as usize;
         let total = jobs.iter().map(|job| job.dst_len).sum::<u64>() as usize;
         let nvcomp = self.gpu.nvcomp()?;
-        let temp_len = libraries::nvcomp_temp_len(nvcomp, &self.streams, stream, codec, jobs.len(), longest, total)?;
+        let temp_len = libraries::nvcomp_temp_len(nvcomp, &self.streams, stream, jobs.len(), longest, total)?;
         let temp = {
             let mut kept = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
             let slot = kept.entry(number).or_insert(None);
@@ -490,7 +509,7 @@ impl Decoder {
             temp: &temp,
             temp_len,
         };
-        libraries::nvcomp_decompress(nvcomp, &self.streams, stream, codec, jobs.len(), &batch)?;
+        libraries::nvcomp_decompress(nvcomp, &self.streams, stream, jobs.len(), &batch)?;
         // A sound stream may still be too short for its tile.
         kernels::check(&self.streams, stream, batch.output_lens, batch.capacities, batch.statuses, jobs.len())
     }
@@ -644,7 +663,7 @@ pub fn to_host(gpu: &Arc<Gpu>, from: &DeviceBuffer, to: &mut [u8]) -> Result<Cou
     Ok(meter.counters())
 }
 
-/// Scratch of the kernels on all streams.
+/// Scratch that the kernels on all streams share.
 fn scratch_len(way: Way) -> usize {
     way.kernel().map_or(0, |kernel| kernel.scratch_len() * COMPUTE)
 }

@@ -93,7 +93,7 @@ pub fn survey(options: &GpuOptions) -> Survey {
     let libraries = vec![
         LibrarySurvey {
             name: "nvCOMP",
-            purpose: "Zstd and LZ4 of trusted files",
+            purpose: "LZ4 of trusted files; writing Deflate and Zstd where asked",
             found: Nvcomp::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
         },
         LibrarySurvey {

@@ -12,10 +12,9 @@ use crate::{
     ffi::{
         kernels::{Decoding, Form, PlaceRule},
         libraries::{Expected, Picture, Sample},
+        zstd,
     },
 };
-
-pub use crate::ffi::nvcomp::Codec;
 
 /// How tiles get from the file to samples on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +30,10 @@ pub enum Way {
     Deflate,
     /// As above, where the file says how tiles are cut into pieces: these are decoded side by side.
     DeflatePieces,
+    /// Compressed bytes are uploaded and decoded by kernels of ours, which have scratch for each tile.
+    Zstd,
     /// Compressed bytes are uploaded and decoded by nvCOMP. Only for input that is trusted.
-    Nvcomp(Codec),
+    Lz4,
     /// Compressed bytes stay on the host, from where nvJPEG decodes them into planes on the device.
     Jpeg,
     /// As above, by nvJPEG2000.
@@ -60,6 +61,7 @@ impl Way {
             Compression::PackBits => Ok(Self::PackBits),
             Compression::Lzw => Ok(Self::Lzw),
             Compression::Deflate => Ok(Self::Deflate),
+            Compression::Zstd => Ok(Self::Zstd),
             other => Err(DeviceError::Declined(format!("{} is not decoded on the GPU", other))),
         }
     }
@@ -73,8 +75,7 @@ impl Way {
             return Err(DeviceError::Declined("nvCOMP does not read such tiles".into()));
         }
         match spec.compression {
-            Compression::Zstd => Ok(Self::Nvcomp(Codec::Zstd)),
-            Compression::Lz4 => Ok(Self::Nvcomp(Codec::Lz4)),
+            Compression::Lz4 => Ok(Self::Lz4),
             other => Err(DeviceError::Declined(format!("nvCOMP does not read {other}"))),
         }
     }
@@ -128,14 +129,23 @@ impl Way {
 
     /// Whether a library wants to be told addresses and lengths.
     pub(crate) fn has_chunks(self) -> bool {
-        matches!(self, Self::Nvcomp(_))
+        self == Self::Lz4
     }
 
-    /// Temporary memory, as a multiple of the decoded bytes in eighths, that is set aside: nvCOMP's Zstd takes 3.2 times.
+    /// Whether kernels have scratch for each tile.
+    pub(crate) fn has_tile_scratch(self) -> bool {
+        self == Self::Zstd
+    }
+
+    /// Scratch of each tile of a read, where the largest has `largest` decoded bytes.
+    pub(crate) fn tile_scratch(self, largest: usize) -> usize {
+        if self.has_tile_scratch() { zstd::scratch_len(largest) } else { 0 }
+    }
+
+    /// Temporary memory, as a multiple of the decoded bytes in eighths, that is set aside for libraries.
     pub(crate) fn temporary_eighths(self) -> u64 {
         match self {
-            Self::Nvcomp(Codec::Zstd) => 30,
-            Self::Nvcomp(_) => 2,
+            Self::Lz4 => 2,
             // Coefficients of 16 bits and components before they are full size.
             Self::Jpeg => 32,
             // Coefficients of 32 bits, twice, for samples of one byte or two.
@@ -159,7 +169,8 @@ impl Way {
             Self::PackBits => Some(Decoding::PackBits),
             Self::Lzw => Some(Decoding::Lzw),
             Self::Deflate => Some(Decoding::Inflate),
-            Self::Raw | Self::DeflatePieces | Self::Nvcomp(_) | Self::Jpeg | Self::Jpeg2000 | Self::Host => None,
+            Self::Zstd => Some(Decoding::Zstd),
+            Self::Raw | Self::DeflatePieces | Self::Lz4 | Self::Jpeg | Self::Jpeg2000 | Self::Host => None,
         }
     }
 }

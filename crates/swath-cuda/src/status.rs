@@ -1,4 +1,5 @@
-//! What became of a tile on the device. The numbers are those of `kernels/status.cuh`.
+//! What became of a tile on the device. The numbers are those of `kernels/status.cuh`; those of nvCOMP, which stand in
+//! the same place, are 0 for success and 10 or more.
 
 /// What became of a tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum TileStatus {
     Corrupt,
     /// Its stream is whole, its checksum is another.
     Checksum,
+    /// Its stream is of a kind that the kernel does not read, and the CPU might.
+    Unusual,
     /// A library refused it, with this number.
     Refused(u32),
     /// No kernel reached it.
@@ -28,6 +31,7 @@ impl TileStatus {
             2 => Self::Long,
             3 => Self::Corrupt,
             4 => Self::Checksum,
+            5 => Self::Unusual,
             u32::MAX => Self::Undone,
             other => Self::Refused(other),
         }
@@ -42,6 +46,10 @@ impl std::fmt::Display for TileStatus {
             Self::Long => f.write_str("the stream holds more than the tile"),
             Self::Corrupt => f.write_str("the stream is damaged or of an unusual kind"),
             Self::Checksum => f.write_str("the checksum does not match"),
+            Self::Unusual => f.write_str(
+                "the stream is of a kind that is left to the CPU: with a dictionary, a skippable frame, or more or \
+                 longer blocks and codes than encoders make",
+            ),
             Self::Refused(code) => write!(f, "refused by the library (status {code})"),
             Self::Undone => f.write_str("not reached"),
         }
@@ -61,6 +69,7 @@ mod tests {
             ("STATUS_LONG = 2,", TileStatus::Long),
             ("STATUS_CORRUPT = 3,", TileStatus::Corrupt),
             ("STATUS_CHECKSUM = 4,", TileStatus::Checksum),
+            ("STATUS_UNUSUAL = 5,", TileStatus::Unusual),
         ] {
             assert!(header.contains(name), "{name}");
             let number = name.trim_end_matches(',').rsplit(' ').next().and_then(|number| number.parse().ok());

@@ -124,8 +124,8 @@ impl ReadOptions {
         self
     }
 
-    /// Says that the file is known to be sound, so that decoders which damaged input can hang or crash may be used: NVIDIA's
-    /// nvCOMP for Zstd and LZ4.
+    /// Says that the file is known to be sound, so that a decoder which damaged input can hang or crash may be used:
+    /// NVIDIA's nvCOMP for LZ4. All else is decoded by what stands damage, whatever is said here.
     pub fn with_trust_input(mut self, trusted: bool) -> Self {
         self.device.trust_input = Some(trusted);
         self

@@ -224,6 +224,27 @@ fn pictures_are_encoded_by_libraries_and_read_by_all() {
 }
 
 #[test]
+fn nvcomp_decompresses_lz4_of_trusted_files_and_nothing_else() {
+    let shape = Shape { sample: SampleType::U16, ..SHAPE };
+    for (compression, trusted, on_device) in [
+        (Compression::Lz4, true, true),
+        (Compression::Lz4, false, false),
+        // Kernels of ours decode it, whatever is said of the file.
+        (Compression::Zstd, true, true),
+        (Compression::Zstd, false, true),
+    ] {
+        let Some((fake, gpu)) = stand_in("async=1 seed=3 leaks=1", false) else { return };
+        let dataset = open(&write(shape, &tiled(compression)));
+        let options = ReadOptions::default().with_device(Mode::Auto).with_trust_input(trusted);
+        let raster = read(&dataset, &gpu, options);
+        assert!(raster.bytes() == samples(shape), "{compression} {trusted}");
+        let report = raster.report().unwrap();
+        assert_eq!((report.host_tiles == 0, report.notices.is_empty()), (on_device, on_device), "{report:?}");
+        gone(&fake, gpu);
+    }
+}
+
+#[test]
 fn nvcomp_compresses_where_it_is_asked_for() {
     for (compression, level) in [(Compression::Deflate, 6), (Compression::Deflate, 1), (Compression::Zstd, 9)] {
         let Some((fake, gpu)) = stand_in("async=1 seed=2 leaks=1", false) else { return };

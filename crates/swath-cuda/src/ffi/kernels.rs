@@ -9,8 +9,9 @@ use bytemuck::{Pod, Zeroable};
 use crate::{
     error::DeviceError,
     ffi::{
-        memory::{DeviceBuffer, Function, Memory},
+        memory::{DeviceBuffer, Memory},
         streams::Streams,
+        zstd,
     },
     ring::Ring,
 };
@@ -28,17 +29,17 @@ pub(crate) struct TileJob {
 /// `DecodeArgs` of `kernels/tile.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct DecodeArgs {
+pub(super) struct DecodeArgs {
     src: u64,
     src_len: u64,
     dst: u64,
     dst_len: u64,
     tiles: u64,
     status: u64,
-    scratch: u64,
-    scratch_len: u64,
+    pub(super) scratch: u64,
+    pub(super) scratch_len: u64,
     count: u32,
-    flags: u32,
+    pub(super) flags: u32,
 }
 
 /// One piece of a Deflate tile: `PieceJob` of `kernels/deflate_pieces.cuh`.
@@ -184,6 +185,7 @@ pub(crate) enum Decoding {
     PackBits,
     Lzw,
     Inflate,
+    Zstd,
 }
 
 /// Bytes of a buffer.
@@ -213,12 +215,14 @@ pub(crate) struct DecodeBatch<'a> {
     pub(crate) count: u32,
     /// Bytes of the longest stream.
     pub(crate) longest: usize,
+    /// Decoded bytes of the largest tile.
+    pub(crate) largest: usize,
     /// Tiles of all batches that may run beside each other.
     pub(crate) at_once: usize,
 }
 
 impl<'a> DecodeBatch<'a> {
-    fn args(&self) -> Result<DecodeArgs, DeviceError> {
+    pub(super) fn args(&self) -> Result<DecodeArgs, DeviceError> {
         Ok(DecodeArgs {
             src: self.compressed.address()?,
             src_len: self.compressed.len as u64,
@@ -233,7 +237,7 @@ impl<'a> DecodeBatch<'a> {
         })
     }
 
-    fn buffers(&self) -> Vec<&'a DeviceBuffer> {
+    pub(super) fn buffers(&self) -> Vec<&'a DeviceBuffer> {
         vec![self.compressed.buffer, self.decoded.buffer, self.tiles.buffer, self.status.buffer]
     }
 }
@@ -245,15 +249,6 @@ macro_rules! ptx {
 }
 
 impl Decoding {
-    /// The kernel for so many tiles on the device at once, loaded when first asked for.
-    pub(crate) fn function(self, memory: &Memory, at_once: usize) -> Result<Function, DeviceError> {
-        match self {
-            Self::PackBits => memory.function("packbits", ptx!("packbits"), "swath_packbits"),
-            Self::Lzw => memory.function("lzw", ptx!("lzw"), "swath_lzw"),
-            Self::Inflate => memory.function("inflate", ptx!("inflate"), inflate_for(memory, at_once)),
-        }
-    }
-
     /// Blocks that share a tile, where sharing pays: few LZW tiles, each cut at its Clear codes.
     fn parts(self, memory: &Memory, batch: &DecodeBatch<'_>) -> Option<u32> {
         const WORTH_SHARING: usize = 16 << 10;
@@ -276,7 +271,13 @@ impl Decoding {
         if let Some(parts) = self.parts(streams.memory(), batch) {
             return launch_in_parts(streams, stream, batch, parts);
         }
-        let function = self.function(streams.memory(), batch.at_once)?;
+        let memory = streams.memory();
+        let function = match self {
+            Self::PackBits => memory.function("packbits", ptx!("packbits"), "swath_packbits"),
+            Self::Lzw => memory.function("lzw", ptx!("lzw"), "swath_lzw"),
+            Self::Inflate => memory.function("inflate", ptx!("inflate"), inflate_for(memory, batch.at_once)),
+            Self::Zstd => return zstd::launch(streams, stream, batch),
+        }?;
         let blocks = batch.count.min(function.resident);
         if blocks == 0 {
             return Ok(());
@@ -293,7 +294,7 @@ fn inflate_for(memory: &Memory, tiles: usize) -> &'static str {
 }
 
 /// One of three kernels: for two streams or fewer to a multiprocessor, for four, for more.
-fn by_share(memory: &Memory, streams: usize, [few, some, many]: [&'static str; 3]) -> &'static str {
+pub(super) fn by_share(memory: &Memory, streams: usize, [few, some, many]: [&'static str; 3]) -> &'static str {
     let processors = memory.context.facts.multiprocessors.max(1) as usize;
     match streams.div_ceil(processors) {
         0..=2 => few,
@@ -548,7 +549,7 @@ pub(crate) fn reverse(streams: &Streams, stream: usize, part: Part<'_>) -> Resul
     unsafe { streams.launch(stream, function, blocks, &args, &[part.buffer]) }
 }
 
-fn has(what: &str, have: usize, need: usize) -> Result<(), DeviceError> {
+pub(super) fn has(what: &str, have: usize, need: usize) -> Result<(), DeviceError> {
     if have < need {
         return Err(DeviceError::Usage(format!("{what}: {have} bytes where {need} are needed")));
     }

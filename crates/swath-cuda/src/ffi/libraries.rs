@@ -10,7 +10,7 @@ use crate::{
         kernels::Part,
         library::{Absent, CallError, Search},
         memory::DeviceBuffer,
-        nvcomp::{BatchPointers, Codec, CompressPlan, CompressPointers, Compressing, Nvcomp},
+        nvcomp::{BatchPointers, CompressPlan, CompressPointers, Compressing, Nvcomp},
         nvjpeg::{self, Engine, Jpeg},
         nvjpeg_encode::{self, JpegEncoder},
         nvjpeg2k::{self, Jpeg2000, Outline},
@@ -61,14 +61,13 @@ pub(crate) fn nvcomp_temp_len(
     nvcomp: &Nvcomp,
     streams: &Streams,
     stream: usize,
-    codec: Codec,
     count: usize,
     longest: usize,
     total: usize,
 ) -> Result<usize, DeviceError> {
     let _current = streams.memory().context.enter()?;
     // SAFETY: the context is current and the stream is one of its own.
-    Ok(unsafe { nvcomp.temp_len(codec, count, longest, total, streams.raw(stream)) }?)
+    Ok(unsafe { nvcomp.temp_len(count, longest, total, streams.raw(stream)) }?)
 }
 
 /// Queues a batch.
@@ -76,7 +75,6 @@ pub(crate) fn nvcomp_decompress(
     nvcomp: &Nvcomp,
     streams: &Streams,
     stream: usize,
-    codec: Codec,
     count: usize,
     batch: &NvcompBatch<'_>,
 ) -> Result<(), DeviceError> {
@@ -107,13 +105,13 @@ pub(crate) fn nvcomp_decompress(
     }
     let temp = batch.temp.part(0, batch.temp_len)?;
     let _current = streams.memory().context.enter()?;
-    let wanted = nvcomp.alignments(codec)?;
+    let wanted = nvcomp.alignments()?;
     if wanted.input.max(wanted.output) > ALIGN {
         return Err(DeviceError::Declined(format!("nvCOMP wants streams aligned to {} bytes", wanted.input)));
     }
     // SAFETY: the arrays are as long as the batch and lie in buffers that are kept until the streams were waited for; so do the
     // addresses in them, which `decode.rs` made from the same layout as the buffers. The caller has called the input trusted.
-    unsafe { nvcomp.decompress(codec, &pointers, count, temp, batch.temp_len, streams.raw(stream)) }?;
+    unsafe { nvcomp.decompress(&pointers, count, temp, batch.temp_len, streams.raw(stream)) }?;
     Ok(())
 }
 

@@ -21,3 +21,4 @@ pub(crate) mod nvjpeg_encode;
 pub(crate) mod shrink;
 pub(crate) mod streams;
 mod sys;
+pub(crate) mod zstd;

@@ -1,5 +1,5 @@
-//! nvCOMP 6: batches of Zstd and LZ4 chunks to decompress and of any bytes to compress with Deflate or Zstd, all of
-//! which already lie in device memory.
+//! nvCOMP 6: batches of LZ4 chunks to decompress and of any bytes to compress with Deflate or Zstd, all of which
+//! already lie in device memory.
 //!
 //! Decompression is only for data the user trusts: on damaged input nvCOMP 6.0 was seen to hang (Zstd, one flipped bit)
 //! and to access memory out of bounds (Deflate), which costs the whole process its context. Compression takes any
@@ -24,25 +24,8 @@ const NAMES: Names = Names {
     landmark: c"nvcompGetProperties",
 };
 
-/// A format whose chunks nvCOMP decompresses for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Codec {
-    /// Zstandard frames.
-    Zstd,
-    /// LZ4 blocks, not frames.
-    Lz4,
-}
-
-impl Codec {
-    /// The longest chunk, compressed or not, that nvCOMP takes.
-    #[must_use]
-    pub const fn max_chunk_len(self) -> usize {
-        match self {
-            Self::Zstd => (1 << 31) - 1,
-            Self::Lz4 => (1 << 32) - 1,
-        }
-    }
-}
+/// The longest LZ4 chunk, compressed or not, that nvCOMP takes.
+const MOST_TO_DECOMPRESS: usize = (1 << 32) - 1;
 
 /// A format that nvCOMP compresses into for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,21 +181,11 @@ impl Nvcomp {
     ///
     /// # Errors
     /// What nvCOMP said.
-    pub fn alignments(&self, codec: Codec) -> Result<Alignments, CallError> {
-        let (call, get) = match codec {
-            Codec::Zstd => (
-                "nvcompBatchedZstdDecompressGetRequiredAlignments",
-                self.table.nvcompBatchedZstdDecompressGetRequiredAlignments as sys::GetAlignments,
-            ),
-            Codec::Lz4 => (
-                "nvcompBatchedLZ4DecompressGetRequiredAlignments",
-                self.table.nvcompBatchedLZ4DecompressGetRequiredAlignments as sys::GetAlignments,
-            ),
-        };
+    pub fn alignments(&self) -> Result<Alignments, CallError> {
         let mut found = sys::Alignments::default();
         // SAFETY: `found` is a valid, writable nvcompAlignmentRequirements_t for the length of the call.
-        let status = unsafe { get(OPTIONS, &raw mut found) };
-        self.check(call, status)?;
+        let status = unsafe { (self.table.nvcompBatchedLZ4DecompressGetRequiredAlignments)(OPTIONS, &raw mut found) };
+        self.check("nvcompBatchedLZ4DecompressGetRequiredAlignments", status)?;
         Ok(Alignments { input: found.input, output: found.output, temp: found.temp })
     }
 
@@ -220,35 +193,26 @@ impl Nvcomp {
     /// `max_chunk` and together not longer than `total` when decompressed. Queues nothing.
     ///
     /// # Errors
-    /// A chunk above [`Codec::max_chunk_len`], or what nvCOMP said.
+    /// A chunk above what nvCOMP takes, or what it said.
     ///
     /// # Safety
     /// The CUDA context is current and `stream` is one of its streams, or null.
     pub unsafe fn temp_len(
         &self,
-        codec: Codec,
         count: usize,
         max_chunk: usize,
         total: usize,
         stream: RawStream,
     ) -> Result<usize, CallError> {
-        let (call, get) = match codec {
-            Codec::Zstd => (
-                "nvcompBatchedZstdDecompressGetTempSize",
-                self.table.nvcompBatchedZstdDecompressGetTempSize as sys::GetTempSize,
-            ),
-            Codec::Lz4 => (
-                "nvcompBatchedLZ4DecompressGetTempSize",
-                self.table.nvcompBatchedLZ4DecompressGetTempSize as sys::GetTempSize,
-            ),
-        };
-        if max_chunk > codec.max_chunk_len() {
-            return Err(self.error(call, sys::CHUNK_TOO_LARGE));
+        const CALL: &str = "nvcompBatchedLZ4DecompressGetTempSize";
+        if max_chunk > MOST_TO_DECOMPRESS {
+            return Err(self.error(CALL, sys::CHUNK_TOO_LARGE));
         }
+        let get = self.table.nvcompBatchedLZ4DecompressGetTempSize;
         let mut temp_len = 0;
         // SAFETY: `temp_len` is writable for the length of the call, and the caller vouches for the stream.
         let status = unsafe { get(count, max_chunk, OPTIONS, &raw mut temp_len, total, stream) };
-        self.check(call, status)?;
+        self.check(CALL, status)?;
         Ok(temp_len)
     }
 
@@ -264,22 +228,13 @@ impl Nvcomp {
     /// [`Self::temp_len`] gave for a batch no smaller. The data is trusted (see the module's head).
     pub unsafe fn decompress(
         &self,
-        codec: Codec,
         batch: &BatchPointers,
         count: usize,
         temp: u64,
         temp_len: usize,
         stream: RawStream,
     ) -> Result<(), CallError> {
-        let (call, decompress) = match codec {
-            Codec::Zstd => (
-                "nvcompBatchedZstdDecompressAsync",
-                self.table.nvcompBatchedZstdDecompressAsync as sys::DecompressAsync,
-            ),
-            Codec::Lz4 => {
-                ("nvcompBatchedLZ4DecompressAsync", self.table.nvcompBatchedLZ4DecompressAsync as sys::DecompressAsync)
-            }
-        };
+        let decompress = self.table.nvcompBatchedLZ4DecompressAsync;
         // SAFETY: the caller keeps this function's contract, which is nvCOMP's: the addresses are only used on the
         // device.
         let status = unsafe {
@@ -297,7 +252,7 @@ impl Nvcomp {
                 stream,
             )
         };
-        self.check(call, status)
+        self.check("nvcompBatchedLZ4DecompressAsync", status)
     }
 
     /// What [`Self::compress`] needs for `count` chunks, none longer than `max_chunk` and together not longer than

@@ -44,7 +44,7 @@ class Dataset(_swath.Dataset):
     max_device_memory : int, optional
         Bytes of GPU memory that a read may use.
     trust_input : bool
-        Whether NVIDIA's nvCOMP may decode Zstd and LZ4, which a damaged file can crash.
+        Whether NVIDIA's nvCOMP may decode LZ4, which a damaged file can crash.
     storage_options : mapping, optional
         How the server or store of an address is asked: `anonymous`, `endpoint`, `region`, `headers`,
         `max_remote_bytes`, `max_remote_requests`, `deadline`, `connect_timeout`, `stall_timeout`, `retries`,

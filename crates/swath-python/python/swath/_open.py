@@ -95,7 +95,7 @@ def open_geotiff(
     max_device_memory
         Bytes of GPU memory that a read may take.
     trust_input
-        Skip checks that only hostile files need, on the GPU.
+        Let NVIDIA's nvCOMP decode LZ4 on the GPU, which a damaged file can crash.
     threads
         Threads for a read; None means all cores, or one for each block of a dask array.
     storage_options

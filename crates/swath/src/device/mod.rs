@@ -19,7 +19,7 @@ use std::{
 use swath_cuda::{
     DeviceError, Gpu, GpuOptions,
     decode::{Decoder, Plan},
-    rule::{self, Codec, Output, Way},
+    rule::{self, Output, Way},
 };
 use swath_tiff::{Compression, Window};
 
@@ -283,7 +283,7 @@ impl Request<'_> {
         let wanted =
             Wanted { image, host, fetch: &dataset.fetch, windows, bands: &self.bands, way, cuts: cuts.as_ref() };
         let rows = wanted.rows()?;
-        if way == Way::Nvcomp(Codec::Lz4) && self.is_framed(&rows)? {
+        if way == Way::Lz4 && self.is_framed(&rows)? {
             let reason = "tiles are LZ4 frames, and nvCOMP reads bare blocks";
             if !self.may_help() {
                 let detail = format!("{reason}; allow the CPU to decode them (Auto)");
@@ -308,6 +308,7 @@ impl Request<'_> {
             output,
             samples: wanted.samples(),
             fill: dataset.fill_sample(image)?,
+            largest: wanted.largest(),
             timed: self.device.timed.unwrap_or(false),
         };
         let fixed = Decoder::fixed_bytes(&plan, tiles as u64);

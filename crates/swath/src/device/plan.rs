@@ -141,6 +141,12 @@ impl Wanted<'_> {
         }
     }
 
+    /// Stored bytes of the largest tile that is decoded: a last strip is shorter, and so no measure.
+    pub(super) fn largest(&self) -> usize {
+        // Uncompressed ones have no limit, and nobody asks.
+        if self.way == Way::Raw { 0 } else { self.host.spec().stored_len(self.image.grid.tile_height) }
+    }
+
     /// All rows, in the order of their tiles.
     pub(super) fn rows(&self) -> Result<Vec<Row>, Error> {
         let mut strips = Vec::new();
@@ -223,6 +229,7 @@ impl Wanted<'_> {
         let mut row = Row { sparse: draft.sparse, footprint, units: Vec::with_capacity(draft.tiles.len()) };
         for tile in draft.tiles {
             row.add(self.way, self.placements(), self.unit(tile));
+            row.footprint = row.footprint.plus(Footprint::of_scratch(self.way, self.largest()));
         }
         row
     }

@@ -239,7 +239,7 @@ fn build(
     let units = || rows.iter().flat_map(|row| &row.units);
     let decoded: u64 = units().map(|unit| unit.decoded_len as u64).sum();
     // nvCOMP gives a warp to a tile: it wants as many at once as there are.
-    let groups = if matches!(plan.way, Way::Nvcomp(_)) { 2 } else { GROUPS };
+    let groups = if plan.way == Way::Lz4 { 2 } else { GROUPS };
     let group_len = if plan.timed { u64::MAX } else { (decoded / groups).max(LEAST_GROUP) };
     let uploaded = |unit: &Unit| if plan.way == Way::Host { unit.decoded_len as u64 } else { unit.stream_len() };
     let bytes: u64 = units().map(uploaded).sum();

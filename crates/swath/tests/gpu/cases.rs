@@ -32,8 +32,8 @@ pub const SAMPLES: [SampleType; 16] = [
 ];
 
 /// What kernels of ours decode.
-pub const ON_DEVICE: [Compression; 4] =
-    [Compression::None, Compression::PackBits, Compression::Lzw, Compression::Deflate];
+pub const ON_DEVICE: [Compression; 5] =
+    [Compression::None, Compression::PackBits, Compression::Lzw, Compression::Deflate, Compression::Zstd];
 
 /// Numbers that look random and are the same on every run.
 pub struct Rng(u64);
@@ -133,14 +133,7 @@ impl Case {
     }
 
     fn try_draw(rng: &mut Rng) -> Option<Self> {
-        let others = [
-            Compression::Zstd,
-            Compression::Lerc,
-            Compression::WebP,
-            Compression::Jpeg,
-            Compression::Lz4,
-            Compression::Lzma,
-        ];
+        let others = [Compression::Lerc, Compression::WebP, Compression::Jpeg, Compression::Lz4, Compression::Lzma];
         let compression = if rng.chance(5) { rng.pick(&others) } else { rng.pick(&ON_DEVICE) };
         let pictures = matches!(compression, Compression::WebP | Compression::Jpeg);
         let sample = if pictures { SampleType::U8 } else { rng.pick(&SAMPLES) };
@@ -185,8 +178,10 @@ impl Case {
             .with_threads(1_usize);
         options = predictor.into_iter().fold(options, WriteOptions::with_predictor);
         options = bits.into_iter().fold(options, WriteOptions::with_bits);
-        if compression == Compression::Deflate {
-            options = options.with_level(rng.within(1..13));
+        match compression {
+            Compression::Deflate => options = options.with_level(rng.within(1..13)),
+            Compression::Zstd => options = options.with_level(rng.within(1..20)),
+            _ => {}
         }
         let file = write(shape, &data, &nodata_of(nodata), &options).ok()?;
         let mut read = ReadOptions::default().with_threads(rng.within(1..4) as usize);

@@ -113,10 +113,15 @@ fn spoiled_packbits() {
 }
 
 #[test]
+fn spoiled_zstd() {
+    spoiled_in_all_ways(Compression::Zstd);
+}
+
+#[test]
 fn the_error_names_tile_and_byte_and_neighbours_are_whole() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
-        for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits] {
+        for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
             let good = file(compression, 1, MANY);
             let ranges = cases::tiles(&good).unwrap();
             let mut bad = good.to_vec();
@@ -199,7 +204,7 @@ fn a_tile_that_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
 fn a_file_that_is_cut_off_fails_as_on_the_cpu() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
-        for compression in [Compression::None, Compression::Deflate, Compression::Lzw] {
+        for compression in [Compression::None, Compression::Deflate, Compression::Lzw, Compression::Zstd] {
             let whole = file(compression, 2, MANY);
             for parts in 1..12 {
                 let cut: Arc<[u8]> = whole[..whole.len() * parts / 12].into();

@@ -24,3 +24,4 @@ mod steps;
 mod write;
 #[allow(dead_code)]
 mod written;
+mod zstd;

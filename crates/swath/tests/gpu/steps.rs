@@ -135,7 +135,9 @@ fn every_wait_may_fail() {
 #[test]
 fn the_device_may_be_lost_at_any_call() {
     let Some(fake) = driver::fake() else { return };
-    for (compression, script) in [(Compression::Deflate, ""), (Compression::Lzw, "async=1 seed=6")] {
+    for (compression, script) in
+        [(Compression::Deflate, ""), (Compression::Lzw, "async=1 seed=6"), (Compression::Zstd, "")]
+    {
         let file = file(compression);
         let expected = cases::open(&file).unwrap().read(&ReadOptions::default()).unwrap();
         let calls = fake.with(script, |gpu| {

@@ -32,8 +32,7 @@ pub(crate) struct Alignments {
     pub(crate) temp: usize,
 }
 
-/// `nvcompBatchedLZ4DecompressOpts_t`, whose first fields are also those of the Deflate and Zstd options; all three are
-/// 64 bytes, and what a codec does not know of is in its reserved part, which must be zero: as it is here.
+/// `nvcompBatchedLZ4DecompressOpts_t`; its reserved part must be zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DecompressOptions {
@@ -60,22 +59,6 @@ pub(crate) struct CompressOptions {
 const _: () = assert!(size_of::<CompressOptions>() == 64);
 
 pub(crate) type GetProperties = unsafe extern "C" fn(*mut Properties) -> Status;
-pub(crate) type GetAlignments = unsafe extern "C" fn(DecompressOptions, *mut Alignments) -> Status;
-pub(crate) type GetTempSize =
-    unsafe extern "C" fn(usize, usize, DecompressOptions, *mut usize, usize, RawStream) -> Status;
-pub(crate) type DecompressAsync = unsafe extern "C" fn(
-    *const *const c_void,
-    *const usize,
-    *const usize,
-    *mut usize,
-    usize,
-    *mut c_void,
-    usize,
-    *const *mut c_void,
-    DecompressOptions,
-    *mut Status,
-    RawStream,
-) -> Status;
 pub(crate) type GetCompressAlignments = unsafe extern "C" fn(CompressOptions, *mut Alignments) -> Status;
 pub(crate) type GetCompressTempSize =
     unsafe extern "C" fn(usize, usize, CompressOptions, *mut usize, usize, RawStream) -> Status;
@@ -98,18 +81,9 @@ table! {
     /// The functions of nvCOMP 6.
     Table {
         fn nvcompGetStatusString(status: Status) -> *const c_char;
-        fn nvcompBatchedZstdDecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
         fn nvcompBatchedLZ4DecompressGetRequiredAlignments(o: DecompressOptions, a: *mut Alignments) -> Status;
-        fn nvcompBatchedZstdDecompressGetTempSize(
-            chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
-        ) -> Status;
         fn nvcompBatchedLZ4DecompressGetTempSize(
             chunks: usize, max_chunk: usize, o: DecompressOptions, temp: *mut usize, total: usize, stream: RawStream
-        ) -> Status;
-        fn nvcompBatchedZstdDecompressAsync(
-            inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
-            chunks: usize, temp: *mut c_void, temp_len: usize, outputs: *const *mut c_void, o: DecompressOptions,
-            statuses: *mut Status, stream: RawStream,
         ) -> Status;
         fn nvcompBatchedLZ4DecompressAsync(
             inputs: *const *const c_void, input_lens: *const usize, capacities: *const usize, lens: *mut usize,
