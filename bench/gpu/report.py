@@ -3,9 +3,10 @@
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
-reads OUT/tests.json, OUT/sanitizer.json, OUT/contenders.json, OUT/writes.json and OUT/python.json as far as they are
-there. Exit status 1 if a test failed, the sanitizer found something, swath gave wrong pixels or none, or what it wrote
-reads back wrongly, depends on the batches or took more memory than allowed; slowness is reported, never failed.
+reads OUT/tests.json, OUT/corrupted.json, OUT/sanitizer.json, OUT/contenders.json, OUT/writes.json and OUT/python.json
+as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one or ended the context,
+the sanitizer found something, swath gave wrong pixels or none, or what it wrote reads back wrongly, depends on the
+batches or took more memory than allowed; slowness is reported, never failed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ from typing import Any
 # What the bus carries; pixels cannot arrive faster than this times the compression ratio.
 BUS = 55e9
 COLUMNS = [
-    ("swath", "swath"), ("swath-trusted", "swath, trusted"), ("gdal", "GDAL to host"), ("gdal-gpu", "GDAL to device"),
-    ("nvtiff-file", "nvTIFF file"), ("nvtiff-pinned", "nvTIFF pinned"), ("nvcomp", "nvCOMP + H2D"),
+    ("swath", "swath"), ("gdal", "GDAL to host"), ("gdal-gpu", "GDAL to device"), ("nvtiff-file", "nvTIFF file"),
+    ("nvtiff-pinned", "nvTIFF pinned"), ("nvcomp", "nvCOMP + H2D"),
 ]  # fmt: skip
 # Contenders that do the same work: a file in, an array out.
 READERS = ("gdal", "gdal-gpu", "nvtiff-file")
 # Those that are given a start (the file in pinned memory) or do less (no predictor, no placing) as well.
 ALL = (*READERS, "nvtiff-pinned", "nvcomp")
+
+# What the Zstd decoder is meant to reach: speed as a part of nvCOMP's by tile, on few tiles, from file to device in
+# GB/s, and temporary memory as a part of the output.
+ZSTD_GOALS = {256: 1 / 1.5, 512: 1 / 1.5, 1024: 1.0}
+ZSTD_FEW_GOAL, ZSTD_READ_GOAL, ZSTD_TEMP_GOAL = 1.0, 25.0, 0.5
 
 # What writing is meant to reach: GB/s of pixels by codec, and for COGs and conversions whatever the codec.
 WRITE_GOALS = {"deflate": 8.0, "zstd": 8.0, "lzw": 5.0, "none": 15.0}
@@ -89,7 +95,7 @@ def compare(contenders: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]
             if answer["ok"]:
                 kept["gbs"] = rate(size, answer.get("seconds"))
                 kept["kernel_gbs"] = rate(size, answer.get("kernel_seconds"))
-            elif name.startswith("swath") and not answer.get("refused") and not answer.get("late"):
+            elif name in ("swath", "zstd") and not any(answer.get(key) for key in ("refused", "absent", "late")):
                 faults.append(f"{name} on {row['name']}: {answer.get('error')}")
             entry["contenders"][name] = kept
         entry["bound_gbs"] = BUS * entry["ratio"] / 1e9
@@ -139,6 +145,61 @@ def speed_tables(rows: list[dict[str, Any]]) -> list[str]:
     keys = ("kernel_gbs", "nvcomp_kernel_gbs", "times_nvcomp_kernel")
     body = [[row["name"], *(figure(row[key]) for key in keys)] for row in rows]
     return lines + table(["raster", "swath", "nvCOMP", "×"], body)
+
+
+def zstd_tables(rows: list[dict[str, Any]]) -> list[str]:
+    """The Zstd decoder beside nvCOMP's, on all tiles and on few, and from file to device."""
+    whole, few, read = [], [], []
+    for row in (row for row in rows if row["codec"] == "zstd"):
+        among = row["contenders"]
+        for each in (among.get("zstd") or {}).get("compared", []):
+            own, rival = (rate(each["bytes"], each[f"{name}_seconds"]) for name in ("swath", "nvcomp"))
+            if not own or not rival:
+                continue
+            ratio = own["best"] / rival["best"]
+            goal = ZSTD_GOALS.get(row["tile"]) if each["whole"] else ZSTD_FEW_GOAL
+            temps = [each[f"{name}_temp_bytes"] / each["bytes"] for name in ("swath", "nvcomp")]
+            rates = [f"{figure(side['best'])} [{figure(side['median'])}]" for side in (own, rival)]
+            said = [f"{ratio:.2f}", reached(ratio, goal, False), *(f"{temp:.2f}" for temp in temps)]
+            said.append(reached(temps[0], ZSTD_TEMP_GOAL, True))
+            into = whole if each["whole"] else few
+            into.append([row["kind"], str(row["tile"]), str(each["tiles"]), *rates, *said])
+        own = (among.get("swath") or {}).get("gbs")
+        others = [cell(among.get(name)) for name in ("gdal", "gdal-gpu", "nvtiff-file")]
+        rates = [figure(own[key]) if own else cell(among.get("swath")) for key in ("best", "median")]
+        goal = reached(own and own["best"], ZSTD_READ_GOAL, False)
+        bound = figure(row["bound_gbs"])
+        read.append([row["kind"], str(row["tile"]), *rates, goal, *others, figure(row["times_best_reader"]), bound])
+    if not read:
+        return []
+    lines = ["", "## Zstd"]
+    head = ["data", "tile", "tiles", "swath", "nvCOMP", "swath / nvCOMP", "goal"]
+    head += ["swath's memory × output", "nvCOMP's", "goal"]
+    if whole:
+        lines += ["", "Decoders alone, GB/s of decoded bytes by the device's clock, best call [median]: the same tiles"]
+        lines += ["on the device, the same bytes out. Memory is what decoders take besides streams and output.", ""]
+        lines += table(head, whole)
+    if few:
+        lines += ["", "### Few tiles", "", *table(head, few)]
+    lines += ["", "### From file to device", ""]
+    lines += ["GB/s of pixels, best call; swath with default options, as for files of strangers.", ""]
+    head = ["data", "tile", "swath", "median", "goal", "GDAL to host", "GDAL to device", "nvTIFF file", "× best reader"]
+    return lines + table([*head, "bus bound"], read)
+
+
+def corrupted_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What became of damaged Zstd tiles, and the faults."""
+    lines = ["", "## Damaged Zstd tiles", ""]
+    if "tiles" not in found:
+        return [*lines, f"**{found.get('error', 'no result')}**"], [f"damaged tiles: {found.get('error', 'no result')}"]
+    statuses = ", ".join(f"{count} {name}" for name, count in found["statuses"].items())
+    lines += [f"{found['tiles']} damaged tiles in {found['seconds']:.0f} s, each compared with libzstd: {statuses}."]
+    lines += [
+        f"libzstd decodes {found['libzstd_decodes']} of them; of these {found['left_to_cpu']} are left to the CPU, "
+        f"{found['stricter_than_libzstd']} refused as damaged. {found['wrong']} wrong.",
+        f"{found['intact']} sound tiles between them, {found['intact_left_to_cpu']} of these left to the CPU.",
+    ]
+    return lines, [f"damaged tiles: {fault}" for fault in found["faults"]]
 
 
 def remarks(rows: list[dict[str, Any]]) -> list[str]:
@@ -206,7 +267,7 @@ def reached(value: float | None, goal: float | None, most: bool) -> str:
     """A goal and whether it was reached; most: it is the most that is allowed, not the least."""
     if goal is None:
         return "-"
-    sign = f"≤ {goal:.2f}" if most else f"≥ {goal:g}"
+    sign = f"≤ {goal:.2f}" if most else f"≥ {goal:.3g}"
     if value is None:
         return f"{sign}: ?"
     return f"{sign}: {'yes' if (value <= goal if most else value >= goal) else '**no**'}"
@@ -353,7 +414,7 @@ def main() -> int:
     args = parser.parse_args()
     tests, sanitizer = load(args.dir / "tests.json"), load(args.dir / "sanitizer.json")
     contenders, writes = load(args.dir / "contenders.json"), load(args.dir / "writes.json")
-    python = load(args.dir / "python.json")
+    python, corrupted = load(args.dir / "python.json"), load(args.dir / "corrupted.json")
     versions = args.versions.read_text().strip().splitlines() if args.versions and args.versions.exists() else []
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     faults: list[str] = []
@@ -389,11 +450,15 @@ def main() -> int:
         lines.append(f"- compute-sanitizer {tool['tool']}: {tool['said']} ({tool['seconds']} s)")
         if tool["found"]:
             faults.append(f"compute-sanitizer {tool['tool']}: {tool['said']}")
+    if corrupted:
+        told, wrong = corrupted_lines(corrupted)
+        lines += told
+        faults += wrong
     rows: list[dict[str, Any]] = []
     if contenders:
         rows, wrong = compare(contenders)
         faults += wrong
-        lines += ["", *speed_tables(rows), *remarks(rows)]
+        lines += ["", *speed_tables(rows), *zstd_tables(rows), *remarks(rows)]
     written: list[dict[str, Any]] = []
     if writes:
         written, wrong = compare_writes(writes)
@@ -405,7 +470,7 @@ def main() -> int:
         faults += wrong
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,
-        "sanitizer": sanitizer, "rows": rows, "faults": faults,
+        "sanitizer": sanitizer, "corrupted": corrupted, "rows": rows, "faults": faults,
         "writes": {**writes, "rows": written} if writes else None, "python": python,
     }  # fmt: skip
     if faults:

@@ -7,13 +7,14 @@ starts every contender in a process of its own (`rivals.py child NAME …`), whi
 crashes, hangs or gives wrong pixels costs its raster and is started again for the rest. What each contender does:
 
     swath          file to device array, swath-gpu read
-    swath-trusted  the same with --trust-input, which lets nvCOMP decode
     gdal           file to host array, GDAL with as many threads as the machine has
     gdal-gpu       file to device array: GDAL into pinned memory, then one copy
     nvtiff-file    file to device array, nvTIFF
     nvtiff-pinned  nvTIFF, the whole file lying in pinned memory before the clock starts: no reader, a bound
     nvcomp         pinned tiles to device, then nvCOMP's decoder; no predictor, no placing: no reader, a bound; and the
                    decoder alone, tiles on the device
+    zstd           Zstd files only: swath's decoder and nvCOMP's alone, on the same tiles on the device, all of them and
+                   few; swath's is started as swath-gpu zstd. Their bytes have to be the same
     ceilings       copies between host and device, and on the device
 
 The first call of each is not counted; the others are kept one by one. Times are in seconds.
@@ -46,7 +47,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from data import checksum
 
-CONTENDERS = ["ceilings", "swath", "gdal-gpu", "gdal", "nvtiff-file", "nvtiff-pinned", "nvcomp", "swath-trusted"]
+CONTENDERS = ["ceilings", "swath", "zstd", "gdal-gpu", "gdal", "nvtiff-file", "nvtiff-pinned", "nvcomp"]
 # A raster that takes longer than this hangs; the first of a process also pays for imports and the device's start.
 ROW_LIMIT = 30.0
 START_LIMIT = 60.0
@@ -56,6 +57,8 @@ LEFT = 3
 # What stands for a raster that the deadline left no time for.
 LATE = {"ok": False, "late": True, "error": "out of time"}
 THREADS = os.cpu_count() or 1
+# Tiles that a window has where decoders are compared on few of them, and the size of those tiles.
+WINDOWS, WINDOW_TILE = (1, 4, 9, 16, 32, 63), 512
 
 
 class Refused(Exception):  # noqa: N818 - not a fault: the contender does not do this kind of file
@@ -125,11 +128,15 @@ def repeat(times: int, call: Callable[[], Any]) -> list[float]:
     return seconds[1:]
 
 
-def repeat_events(cupy: Any, times: int, call: Callable[[], Any]) -> list[float]:
-    """As repeat, by the device's own clock."""
+def repeat_events(
+    cupy: Any, times: int, call: Callable[[], Any], before: Callable[[], Any] | None = None
+) -> list[float]:
+    """As repeat, by the device's own clock. What is done before keeps the device busy while the call is queued."""
     seconds = []
     for _ in range(times + 1):
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        if before is not None:
+            before()
         begin.record()
         call()
         end.record()
@@ -141,11 +148,12 @@ def repeat_events(cupy: Any, times: int, call: Callable[[], Any]) -> list[float]
 # ---------------------------------------------------------------------------------------------------------------- swath
 
 
-def swath(row: dict[str, Any], args: argparse.Namespace, *flags: str) -> dict[str, Any]:
+def ask_swath(args: argparse.Namespace, *words: str) -> dict[str, Any]:
+    """What swath-gpu says."""
     binary = args.bin / "swath-gpu"
     if not binary.exists():
         raise Absent(f"{binary} is missing")
-    command = [str(binary), "read", row["file"], "--repeat", str(args.repeat + 1), "--json", *flags]
+    command = [str(binary), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ROW_LIMIT - 2)
     except subprocess.TimeoutExpired:
@@ -157,18 +165,19 @@ def swath(row: dict[str, Any], args: argparse.Namespace, *flags: str) -> dict[st
     answer = json.loads(lines[-1])
     if not answer.get("ok"):
         return {"ok": False, "error": str(answer.get("error", answer))[:300]}
+    return answer
+
+
+def swath(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    answer = ask_swath(args, "read", row["file"], "--repeat", str(args.repeat + 1), "--json")
+    if not answer["ok"]:
+        return answer
     # As for every contender, the first call is not counted.
     kept = {key: answer[key] for key in ("checksum", "notices", "decode_ms", "place_ms") if key in answer}
     tiles = {key: answer[key] for key in ("device_tiles", "host_tiles", "bands") if key in answer}
     kept["counters"] = {**tiles, **(answer.get("counters") or {})}
     kernels = [ms / 1e3 for ms in answer.get("kernel_ms", [])[1:]]
     return {"ok": True, "seconds": answer["seconds"][1:], "kernel_seconds": kernels, **kept}
-
-
-def swath_trusted(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    if row["codec"] not in ("deflate", "zstd"):
-        raise Refused("nvCOMP has no such decoder, so trust changes nothing")
-    return swath(row, args, "--trust-input")
 
 
 # ----------------------------------------------------------------------------------------------------------------- GDAL
@@ -326,66 +335,120 @@ def undo_predictor(cupy: Any, tiles: Any, row: dict[str, Any]) -> Any:
     return placed[: row["height"], : row["width"]]
 
 
-def nvcomp(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    if row["codec"] not in ("deflate", "zstd"):
-        raise Refused("nvCOMP has no such decoder")
-    cupy = cupy_or_refuse()
-    library = load("libnvcomp.so.6", args.folders)
-    offsets, counts = tiles_of(row["file"])
-    # A zlib stream is deflate between 2 bytes of header and 4 of checksum.
-    head, tail = (2, 4) if row["codec"] == "deflate" else (0, 0)
-    lengths = counts - head - tail
-    places = np.concatenate([[0], np.cumsum((lengths + 15) // 16 * 16)])
-    host = pinned(cupy, int(places[-1]))
-    file = np.memmap(row["file"], np.uint8, "r")
-    for offset, length, place in zip(offsets, lengths, places):
-        host[place : place + length] = file[offset + head : offset + head + length]
-    chunk = row["tile"] ** 2 * np.dtype(row["dtype"]).itemsize
-    number = len(offsets)
-    packed = cupy.zeros(int(places[-1]), cupy.uint8)
-    tiles = cupy.zeros(number * chunk, cupy.uint8)
-    sources = cupy.asarray(places[:-1].astype(np.uint64) + np.uint64(packed.data.ptr))
-    targets = cupy.asarray(np.arange(number, dtype=np.uint64) * np.uint64(chunk) + np.uint64(tiles.data.ptr))
-    in_sizes = cupy.asarray(lengths.astype(np.uint64))
-    out_sizes = cupy.full(number, chunk, cupy.uint64)
-    made = cupy.zeros(number, cupy.uint64)
-    statuses = cupy.zeros(number, cupy.int32)
-    # The options are 64 zero bytes by value, which the x86-64 ABI passes in memory as any struct of that size.
-    options = type("Options", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_uint8 * 64)]})()
-    name = {"deflate": "Deflate", "zstd": "Zstd"}[row["codec"]]
-    stream = ctypes.c_void_p(cupy.cuda.Stream.null.ptr)
-    size = ctypes.c_size_t
+class Nvcomp:
+    """nvCOMP's decoder on tiles of a file: those around the middle, as many as asked for."""
 
-    def call(function: str, *values: Any) -> None:
-        status = getattr(library, f"nvcompBatched{name}{function}")(*values)
+    def __init__(self, row: dict[str, Any], args: argparse.Namespace, count: int | None = None) -> None:
+        if row["codec"] not in ("deflate", "zstd"):
+            raise Refused("nvCOMP has no such decoder")
+        self.cupy = cupy = cupy_or_refuse()
+        self.library = load("libnvcomp.so.6", args.folders)
+        offsets, counts = tiles_of(row["file"])
+        count = min(count or len(offsets), len(offsets))
+        first = (len(offsets) - count) // 2
+        offsets, counts = offsets[first : first + count], counts[first : first + count]
+        # A zlib stream is deflate between 2 bytes of header and 4 of checksum.
+        head, tail = (2, 4) if row["codec"] == "deflate" else (0, 0)
+        lengths = counts - head - tail
+        places = np.concatenate([[0], np.cumsum((lengths + 15) // 16 * 16)])
+        self.host = pinned(cupy, int(places[-1]))
+        file = np.memmap(row["file"], np.uint8, "r")
+        for offset, length, place in zip(offsets, lengths, places):
+            self.host[place : place + length] = file[offset + head : offset + head + length]
+        self.chunk = row["tile"] ** 2 * np.dtype(row["dtype"]).itemsize
+        self.number = count
+        self.packed = cupy.zeros(int(places[-1]), cupy.uint8)
+        self.packed.set(self.host)
+        self.tiles = cupy.zeros(count * self.chunk, cupy.uint8)
+        self.sources = cupy.asarray(places[:-1].astype(np.uint64) + np.uint64(self.packed.data.ptr))
+        starts = np.arange(count, dtype=np.uint64) * np.uint64(self.chunk)
+        self.targets = cupy.asarray(starts + np.uint64(self.tiles.data.ptr))
+        self.in_sizes = cupy.asarray(lengths.astype(np.uint64))
+        self.out_sizes = cupy.full(count, self.chunk, cupy.uint64)
+        self.made = cupy.zeros(count, cupy.uint64)
+        self.statuses = cupy.zeros(count, cupy.int32)
+        # The options are 64 zero bytes by value, which the x86-64 ABI passes in memory as any struct of that size.
+        self.options = type("Options", (ctypes.Structure,), {"_fields_": [("bytes", ctypes.c_uint8 * 64)]})()
+        self.name = {"deflate": "Deflate", "zstd": "Zstd"}[row["codec"]]
+        self.stream = ctypes.c_void_p(cupy.cuda.Stream.null.ptr)
+        size, needed = ctypes.c_size_t, ctypes.c_size_t()
+        total = size(count * self.chunk)
+        asked = (size(count), size(self.chunk), self.options, ctypes.byref(needed), total, self.stream)
+        self.call("DecompressGetTempSize", *asked)
+        self.temp_bytes = needed.value
+        self.scratch = cupy.zeros(max(needed.value, 16), cupy.uint8)
+
+    def call(self, function: str, *values: Any) -> None:
+        status = getattr(self.library, f"nvcompBatched{self.name}{function}")(*values)
         if status != 0:
-            raise RuntimeError(f"nvcompBatched{name}{function}: status {status}")
+            raise RuntimeError(f"nvcompBatched{self.name}{function}: status {status}")
 
-    needed = size()
-    total = size(number * chunk)
-    call("DecompressGetTempSize", size(number), size(chunk), options, ctypes.byref(needed), total, stream)
-    scratch = cupy.zeros(max(needed.value, 16), cupy.uint8)
+    def decode(self) -> None:
+        def pointer(array: Any) -> ctypes.c_void_p:
+            return ctypes.c_void_p(array.data.ptr)
 
-    def pointer(array: Any) -> ctypes.c_void_p:
-        return ctypes.c_void_p(array.data.ptr)
-
-    def decode() -> None:
-        call(
-            "DecompressAsync", pointer(sources), pointer(in_sizes), pointer(out_sizes), pointer(made), size(number),
-            pointer(scratch), size(scratch.size), pointer(targets), options, pointer(statuses), stream,
+        self.call(
+            "DecompressAsync", pointer(self.sources), pointer(self.in_sizes), pointer(self.out_sizes),
+            pointer(self.made), ctypes.c_size_t(self.number), pointer(self.scratch), ctypes.c_size_t(self.scratch.size),
+            pointer(self.targets), self.options, pointer(self.statuses), self.stream,
         )  # fmt: skip
 
-    def copy_and_decode() -> None:
-        packed.set(host)
-        decode()
-        cupy.cuda.Stream.null.synchronize()
+    def copy_and_decode(self) -> None:
+        self.packed.set(self.host)
+        self.decode()
+        self.cupy.cuda.Stream.null.synchronize()
 
-    with_copy = repeat(args.repeat, copy_and_decode)
-    alone = repeat_events(cupy, args.repeat, decode)
-    if int((statuses != 0).sum()) or int((made != chunk).sum()):
-        return {"ok": False, "error": f"{int((statuses != 0).sum())} of {number} tiles failed"}
-    right = checksum(cupy.ascontiguousarray(undo_predictor(cupy, tiles, row)))
-    return {"ok": True, "seconds": with_copy, "kernel_seconds": alone, "checksum": right, "temp_bytes": needed.value}
+    def failed(self) -> int:
+        """Tiles that were not decoded, or not wholly."""
+        return int(((self.statuses != 0) | (self.made != self.chunk)).sum())
+
+
+def nvcomp(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    rival = Nvcomp(row, args)
+    with_copy = repeat(args.repeat, rival.copy_and_decode)
+    alone = repeat_events(rival.cupy, args.repeat, rival.decode)
+    if rival.failed():
+        return {"ok": False, "error": f"{rival.failed()} of {rival.number} tiles failed"}
+    right = checksum(rival.cupy.ascontiguousarray(undo_predictor(rival.cupy, rival.tiles, row)))
+    kernels = {"kernel_seconds": alone, "temp_bytes": rival.temp_bytes}
+    return {"ok": True, "seconds": with_copy, "checksum": right, **kernels}
+
+
+def zstd(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    if row["codec"] != "zstd":
+        raise Refused("only Zstd is compared so")
+    counts = [0, *(WINDOWS if row["tile"] == WINDOW_TILE else ())]
+    words = ("--counts", ",".join(map(str, counts)), "--repeat", str(args.repeat))
+    answer = ask_swath(args, "zstd", row["file"], *words)
+    if not answer["ok"]:
+        return answer
+    cupy = cupy_or_refuse()
+    # Written over before each call: it keeps the device busy while the call is queued, and leaves nothing of the tiles
+    # in its cache, as swath's own copies do.
+    spare = cupy.zeros(1 << 30, cupy.uint8)
+
+    def busy() -> None:
+        for value in range(4):
+            spare.fill(value)
+
+    compared, truth = [], None
+    for count, own in zip(counts, answer["rows"]):
+        rival = Nvcomp(row, args, count)
+        seconds = repeat_events(cupy, args.repeat, rival.decode, busy)
+        if rival.failed():
+            return {"ok": False, "error": f"nvCOMP: {rival.failed()} of {rival.number} tiles failed"}
+        if rival.number != own["tiles"] or checksum(rival.tiles) != own["checksum"]:
+            return {"ok": False, "error": f"{own['tiles']} tiles: other bytes than nvCOMP's"}
+        if count == 0:
+            truth = checksum(cupy.ascontiguousarray(undo_predictor(cupy, rival.tiles, row)))
+        compared.append({
+            "tiles": rival.number, "whole": count == 0, "bytes": rival.tiles.size,
+            "swath_seconds": [ms / 1e3 for ms in own["decode_ms"]], "nvcomp_seconds": seconds,
+            "swath_temp_bytes": own["temp_bytes"], "nvcomp_temp_bytes": rival.temp_bytes,
+        })  # fmt: skip
+        del rival
+        cupy.get_default_memory_pool().free_all_blocks()
+    return {"ok": True, "checksum": truth, "compared": compared}
 
 
 # ------------------------------------------------------------------------------------------------------------- ceilings
@@ -405,15 +468,15 @@ def ceilings(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:  
 CHILDREN: dict[str, Callable[[dict[str, Any], argparse.Namespace], dict[str, Any]]] = {
     "ceilings": ceilings,
     "swath": swath,
-    "swath-trusted": swath_trusted,
     "gdal": gdal,
     "gdal-gpu": gdal_gpu,
     "nvtiff-file": lambda row, args: nvtiff(row, args, False),
     "nvtiff-pinned": lambda row, args: nvtiff(row, args, True),
     "nvcomp": nvcomp,
+    "zstd": zstd,
 }
 # An error of theirs may leave the device's context broken, so that they go on in a new process.
-ON_DEVICE = {"gdal-gpu", "nvtiff-file", "nvtiff-pinned", "nvcomp", "ceilings"}
+ON_DEVICE = {"gdal-gpu", "nvtiff-file", "nvtiff-pinned", "nvcomp", "zstd", "ceilings"}
 
 
 def child(args: argparse.Namespace) -> int:

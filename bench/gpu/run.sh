@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
 #
-#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|python]
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|python|zstd|corrupted]
 #
+# zstd is the benchmark of reading with Zstd files alone; corrupted throws SWATH_CORRUPTED damaged Zstd tiles (default
+# ten million) at the device, of which the tests have but a few.
 # Needs no toolchain and no network. What is missing (python3, CuPy, rivals, compute-sanitizer) is said and left out.
 # SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them, and
 # SWATH_PYTHON_SECONDS for the Python package, which comes last.
@@ -22,13 +24,16 @@ while [ $# -gt 0 ]; do
         --quick) quick=(--quick) ;;
         --rivals) rivals=$2; shift ;;
         --only) only=$2; shift ;;
-        *) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
+codecs=()
+contenders=()
 case $only in
-    '' | tests | bench | writes | python) ;;
-    *) echo "--only takes tests, bench, writes or python" >&2; exit 2 ;;
+    '' | tests | bench | writes | python | corrupted) ;;
+    zstd) only=bench codecs=(--only zstd) contenders=(--only ceilings,swath,zstd,gdal-gpu,gdal) ;;
+    *) echo "--only takes tests, bench, writes, python, zstd or corrupted" >&2; exit 2 ;;
 esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
@@ -38,7 +43,7 @@ writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)
 pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 120 || echo 240)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-rm -f "$out"/{tests,sanitizer,contenders,writes,python,results}.json "$out/results.md" "$out/cogs.tar"
+rm -f "$out"/{tests,corrupted,sanitizer,contenders,writes,python,results}.json "$out/results.md" "$out/cogs.tar"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
 [ -n "$python" ] || echo "no python3: the tests run, but there is no benchmark and no report" >&2
@@ -81,7 +86,7 @@ elif [ "${only:-bench}" = bench ] && [ -n "$python" ]; then
     say "making rasters in $bench_dir"
     timeout "${limits[3]}" "$python" "$here/data.py" --dir "$bench_dir" --swath "$bin/swath" \
         ${quick[@]+"${quick[@]}"} ${SWATH_BENCH_SIZE:+--size "$SWATH_BENCH_SIZE"} ${rivals:+--rivals "$rivals"} \
-        >"$out/data.log" 2>&1 &
+        ${codecs[@]+"${codecs[@]}"} >"$out/data.log" 2>&1 &
     maker=$!
 fi
 
@@ -136,6 +141,18 @@ PY
     done
 fi
 
+# A tile that hangs the device hangs the program: the limit is what tells.
+if [ "$only" = corrupted ]; then
+    say "damaged Zstd tiles"
+    timeout -k 5 "${limits[0]}" "$bin/swath-gpu" corrupt --count "${SWATH_CORRUPTED:-10000000}" \
+        --json "$out/corrupted.json" --keep "$out/corrupted" 2>&1 | tee "$out/corrupted.log"
+    corrupted_status=${PIPESTATUS[0]}
+    [ -f "$out/corrupted.json" ] ||
+        echo "{\"error\": \"exit status $corrupted_status, see corrupted.log\"}" >"$out/corrupted.json"
+    tests_status=$corrupted_status
+    say "damaged Zstd tiles: exit status $corrupted_status"
+fi
+
 # ------------------------------------------------------------------------------------------------------------ benchmark
 
 bench_status=0
@@ -147,7 +164,7 @@ if [ -n "$maker" ]; then
     if [ $made -eq 0 ]; then
         "$python" "$here/rivals.py" run --manifest "$bench_dir/manifest.json" --out "$out/contenders.json" \
             --logs "$out/logs" --bin "$bin" --lib "$lib" ${rivals:+--rivals "$rivals"} \
-            --deadline $((start + limits[0] - 15))
+            ${contenders[@]+"${contenders[@]}"} --deadline $((start + limits[0] - 15))
         bench_status=$?
         say "benchmark: exit status $bench_status"
     else

@@ -5,10 +5,18 @@
 //! | `swath-gpu read FILE [--repeat N] [--window X,Y,W,H] [--device cuda\|auto\|cpu] [--trust-input] [--max-device-memory B] [--threads N] [--no-checksum] [--no-kernel-times]` | reads to the device, prints one line of JSON |
 //! | `swath-gpu write FILE --out FILE [--repeat N] [--compress C] [--tile N] [--cog] [--level N] [--nvcomp] [--batch ROWS] [--max-device-memory B] [--device cuda\|auto\|cpu]` | writes from the device what it read there, prints one line of JSON |
 //! | `swath-gpu convert FILE --out FILE [--repeat N] …` | the same from file to file |
+//! | `swath-gpu zstd FILE [--counts N,N…] [--repeat N]` | times the Zstd decoder alone on so many tiles of a file, all of them for 0 |
+//! | `swath-gpu corrupt [--count N] [--threads N] [--keep DIR] [--json FILE]` | throws damaged Zstd tiles at the device |
+//! | `swath-gpu test [--small] [--only WORD] [--corpus DIR] [--json FILE]` | runs the checks |
 //! | `swath-gpu devices` | prints what was found |
 
+mod batch;
+mod corrupt;
+mod stock;
+mod strict;
 mod test;
 mod write;
+mod zstd;
 
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
@@ -26,9 +34,13 @@ fn main() -> ExitCode {
         "devices" => devices(),
         "verify" => verify(&words),
         "test" => test::run(&words),
+        "zstd" => zstd::run(&words),
+        "corrupt" => corrupt::run(&words),
         "write" => write::write(&words),
         "convert" => write::convert(&words),
-        _ => Err("usage: swath-gpu read FILE … | write FILE --out FILE … | convert FILE --out FILE … | devices".into()),
+        _ => Err("usage: swath-gpu read FILE … | write FILE --out FILE … | convert FILE --out FILE … | zstd FILE … | \
+                  corrupt … | test … | devices"
+            .into()),
     };
     match result {
         Ok(answer) => {

@@ -2,7 +2,7 @@
 
 #[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/cases.rs"]
-mod cases;
+pub mod cases;
 #[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/served.rs"]
 mod served;
@@ -25,7 +25,7 @@ use swath::{
     OpenOptions, ReadOptions, SampleType, Shape, Window, WriteOptions,
 };
 
-use crate::{Fault, flag, option};
+use crate::{Fault, corrupt, flag, option};
 use cases::{Case, ON_DEVICE, Rng};
 
 /// Failures of a group that are told in full.
@@ -37,6 +37,8 @@ struct Scale {
     written: u64,
     /// Files of 64 tiles that are damaged, for each codec.
     batches: u64,
+    /// Zstd tiles that are damaged, each compared with what libzstd makes of it.
+    corrupted: u64,
     large_side: u32,
     sparse_windows: u32,
     sparse_side: u32,
@@ -47,13 +49,22 @@ const FULL: Scale = Scale {
     matrix: 2400,
     written: 600,
     batches: 157,
+    corrupted: 200_000,
     large_side: 6000,
     sparse_windows: 12,
     sparse_side: 8192,
     concurrent: 60,
 };
-const SMALL: Scale =
-    Scale { matrix: 60, written: 20, batches: 2, large_side: 700, sparse_windows: 2, sparse_side: 1500, concurrent: 5 };
+const SMALL: Scale = Scale {
+    matrix: 60,
+    written: 20,
+    batches: 2,
+    corrupted: 1000,
+    large_side: 700,
+    sparse_windows: 2,
+    sparse_side: 1500,
+    concurrent: 5,
+};
 
 /// What one group of checks found.
 #[derive(Default)]
@@ -181,6 +192,7 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
         group(&format!("damaged {compression}"), &|tally| damaged(tally, &gpu, compression, scale.batches));
     }
+    group("corrupted Zstd", &|tally| corrupted(tally, &gpu, scale.corrupted));
     group("written", &|tally| written::matrix(&gpu, 77, scale.written, |found| tally.check(found)));
     group("written large", &|tally| written_large(tally, &gpu, scale.large_side));
     group("written capped", &|tally| written_capped(tally, &gpu, scale.large_side));
@@ -343,16 +355,32 @@ fn damaged(tally: &mut Tally, gpu: &Arc<Gpu>, compression: Compression, batches:
         }
         // The context is alive, and nothing of the damage is left in it.
         let found = cases::agree(&good, &ReadOptions::default(), &auto);
-        let alive = found.and_then(|report| report.ok_or_else(|| "unread".into()));
+        let alive = found.and_then(|report| {
+            let report = report.ok_or("unread")?;
+            ensure(report.host_tiles == 0, || format!("the CPU decoded sound tiles: {:?}", report.notices))
+        });
         let died = alive.is_err();
-        tally.check(alive.map(|_| ()).map_err(|fault| format!("after file {batch}: {fault}")));
+        tally.check(alive.map_err(|fault| format!("after file {batch}: {fault}")));
         if died {
             return;
         }
     }
 }
 
-/// Sound files by NVIDIA's decoders, where they are found; else by the CPU, which is then said.
+/// Damaged tiles without a file around them: every status and every byte beside libzstd's.
+fn corrupted(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match corrupt::throw(gpu, count, threads, false) {
+        Ok(found) => {
+            tally.cases += found.cases();
+            tally.faults.extend(found.faults());
+        }
+        Err(fault) => tally.check(Err(fault.to_string())),
+    }
+}
+
+/// Sound files that are called trusted: LZ4 by nvCOMP, where it is found, else by the CPU, which is then said. Zstd is
+/// ours all the same.
 fn trusted(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     for compression in [Compression::Zstd, Compression::Lz4] {
         for (sample, tile) in [(SampleType::U8, 256), (SampleType::U16, 128), (SampleType::F32, 512)] {
@@ -360,6 +388,8 @@ fn trusted(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
             let asked = options(gpu, Mode::Auto).with_trust_input(true);
             let found = raster(sample, side / 2, 1, &written, 11).and_then(|file| {
                 let report = cases::agree(&file, &ReadOptions::default(), &asked)?.ok_or("unread")?;
+                let by_device = compression == Compression::Zstd || gpu.has_nvcomp().is_ok();
+                ensure((report.host_tiles == 0) == by_device, || format!("{report:?}"))?;
                 ensure((report.host_tiles > 0) == (report.notices.len() == 1), || format!("{report:?}"))
             });
             tally.check(found.map_err(|fault| format!("{compression} {sample}: {fault}")));
@@ -380,7 +410,7 @@ fn promised(counters: &Counters, halves: u64) -> Result<(), String> {
 
 /// One wait, one copy back, nothing allocated the second time.
 fn counters(tally: &mut Tally, gpu: &Arc<Gpu>) {
-    for compression in ON_DEVICE.into_iter().chain([Compression::Zstd]) {
+    for compression in ON_DEVICE {
         let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(64, 64));
         let read = |number: u32| -> Result<(), String> {
             let file = raster(SampleType::U16, 900, 2, &written, 5)?;
@@ -466,7 +496,7 @@ fn sparse(tally: &mut Tally, gpu: &Arc<Gpu>, scale: &Scale) {
 
 /// Files behind HTTP, on this machine: the GPU gets the CPU's samples in few requests.
 fn served_files(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
-    for compression in ON_DEVICE.into_iter().chain([Compression::Zstd]) {
+    for compression in ON_DEVICE {
         for tile in [64, 256] {
             let found = served::check(gpu, compression, side.max(tile * 4), tile);
             tally.check(found.map_err(|fault| format!("{compression}, tiles of {tile}: {fault}")));

@@ -64,14 +64,22 @@ struct ZstdNote {
 constexpr u32 ZSTD_TABLE_CELLS = 1280;
 SWATH_FN u32 table_at(u32 code) { return code == ZSTD_LITERALS ? 0 : code == ZSTD_OFFSETS ? 512 : 768; }
 
-// Where the lane of a block's sequences was before every so many of them.
-constexpr u32 ZSTD_STRIDE = 16;
+// Where the lane of a block's sequences was before every so many of them: usually the least, always a power of two.
+constexpr u32 ZSTD_LEAST_STRIDE = 16, ZSTD_MOST_STRIDE = 1024;
 struct ZstdMark {
     u32 bit;          // of the stream, from where bits are read downwards
     u32 states;       // 9 bits for literals, 8 for offsets, 9 for lengths
     u32 out;          // bytes of the block so far
     u32 literals;     // literals so far
     u32 offsets[3];
+};
+
+// What begins a tile's share of the scratch.
+struct ZstdHead {
+    u32 blocks;
+    u32 stride;  // of marks
+    u32 tables;  // bytes that are kept of each block's tables: all or none
+    u32 unused;
 };
 
 // A tile's share of the scratch: a head, its notes, then tables and marks of blocks.
@@ -84,30 +92,21 @@ struct ZstdScratch {
         : data(args.scratch + tile * args.scratch_len), len(u32(min_of(args.scratch_len, u64(0xfffffff0u)))),
           room(most_notes(args.scratch_len)) {}
 
-    static constexpr u32 HEAD = 16;
-
-    // One or two for each 8 KiB of a tile that is twice its scratch.
+    // Some for each 8 KiB of a tile that is twice its scratch.
     SWATH_FN static u32 most_notes(u64 len) {
-        if (len < HEAD) return 0;
-        const u64 likely = 4 + min_of(len / 1024, 32 + len / 4096);
-        return u32(min_of(min_of(likely, (len - HEAD) / sizeof(ZstdNote)), u64(0xffffff)));
+        if (len < sizeof(ZstdHead)) return 0;
+        const u64 likely = 4 + min_of(len / 512, 32 + len / 4096);
+        return u32(min_of(min_of(likely, (len - sizeof(ZstdHead)) / sizeof(ZstdNote)), u64(0xffffff)));
     }
-    // Tables take 5 KiB a block: small tiles have no room for them, and make them again.
-    SWATH_FN bool keeps_tables() const { return len >= 32 << 10; }
 
-    SWATH_FN u32& blocks() const { return *reinterpret_cast<u32*>(data); }
-    SWATH_FN ZstdNote* notes() const { return reinterpret_cast<ZstdNote*>(data + HEAD); }
-    SWATH_FN u32 store() const { return HEAD + room * u32(sizeof(ZstdNote)); }
-    SWATH_FN u64 store_len(u32 sequences) const {
-        return tables_len() + u64((sequences + ZSTD_STRIDE - 1) / ZSTD_STRIDE) * sizeof(ZstdMark);
-    }
+    SWATH_FN ZstdHead& head() const { return *reinterpret_cast<ZstdHead*>(data); }
+    SWATH_FN ZstdNote* notes() const { return reinterpret_cast<ZstdNote*>(data + sizeof(ZstdHead)); }
+    // Where tables and marks begin.
+    SWATH_FN u32 store() const { return u32(sizeof(ZstdHead)) + room * u32(sizeof(ZstdNote)); }
     SWATH_FN u32* tables(const ZstdNote& note) const { return reinterpret_cast<u32*>(data + note.store); }
     SWATH_FN ZstdMark* marks(const ZstdNote& note) const {
-        return reinterpret_cast<ZstdMark*>(data + note.store + tables_len());
+        return reinterpret_cast<ZstdMark*>(data + note.store + head().tables);
     }
-
-  private:
-    SWATH_FN u32 tables_len() const { return keeps_tables() ? ZSTD_TABLE_CELLS * 4 : 0; }
 };
 
 // A tile's memory. Its lengths are sound where `walk` has left the status OK.

@@ -14,7 +14,7 @@
 
 template <u32 LANES, u32 CELLS> struct ZstdExecute {
     static constexpr u32 THREADS = LANES;
-    static constexpr u32 BATCH = 1024;  // sequences
+    static constexpr u32 BATCH = ZSTD_MOST_STRIDE;  // sequences: whole strides
     using Args = DecodeArgs;
 
     // A cell is a byte or the place of an earlier one.
@@ -46,7 +46,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
   private:
     template <class Group>
     SWATH_FN static u32 execute(const Group& group, const Args& args, const ZstdTile& tile, Shared& shared) {
-        const u32 blocks = tile.scratch.blocks();
+        const u32 blocks = tile.scratch.head().blocks;
         for (u32 number = 0; number < blocks; number++) {
             const ZstdNote& note = tile.scratch.notes()[number];
             if (note.sequences > 0) {
@@ -64,17 +64,12 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
     template <class Group>
     SWATH_FN static void take_tables(const Group& group, const ZstdTile& tile, u32 number, const ZstdNote& note,
                                      Shared& shared) {
-        if (tile.scratch.keeps_tables()) {
+        if (tile.scratch.head().tables > 0) {
             const u32* const kept = tile.scratch.tables(note);
             for (u32 cell = group.lane(); cell < ZSTD_TABLE_CELLS; cell += group.size()) shared.tables[cell] = kept[cell];
         } else if (group.lane() == 0) {
-            make_again(tile, number, note, shared.tables, shared.shares);
+            ZstdAgain::make_tables(tile, number, note, shared.tables, shared.shares);
         }
-    }
-    // Apart, since the kernels of all sizes have it.
-    SWATH_COLD static void make_again(const ZstdTile& tile, u32 number, const ZstdNote& note, u32* cells, ZstdShares& room) {
-        u32 logs[ZSTD_CODES];
-        make_tables(tile, number, note, cells, room, logs);
     }
 
     // Where literals are read from.
@@ -116,8 +111,9 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
     template <class Group>
     SWATH_FN static bool read_batch(const Group& group, const ZstdTile& tile, const ZstdNote& note, u32 first, u32 count,
                                     Shared& shared) {
-        const ZstdMark* const marks = tile.scratch.marks(note) + first / ZSTD_STRIDE;
-        for (u32 stretch = group.lane(); stretch * ZSTD_STRIDE < count; stretch += group.size()) {
+        const u32 stride = tile.scratch.head().stride;
+        const ZstdMark* const marks = tile.scratch.marks(note) + first / stride;
+        for (u32 stretch = group.lane(); stretch * stride < count; stretch += group.size()) {
             const ZstdMark mark = marks[stretch];
             ZstdReader reader(shared.tables, shared.bases, BackwardBits(tile.src, mark.bit), note.sequence_at * 8);
             reader.states[ZSTD_LITERALS] = mark.states & 511;
@@ -127,7 +123,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
                 reader.offsets[which] = known_offset(mark.offsets[which], note.offsets);
             reader.begin();
             u32 out = mark.out, literal = mark.literals;
-            const u32 from = stretch * ZSTD_STRIDE, to = min_of(from + ZSTD_STRIDE, count);
+            const u32 from = stretch * stride, to = min_of(from + stride, count);
             const bool last = first + to == note.sequences;
             for (u32 index = from; index < to; index++) {
                 const ZstdSequence sequence = last && index + 1 == to ? reader.next<true>() : reader.next<false>();

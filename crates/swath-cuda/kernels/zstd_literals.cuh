@@ -86,7 +86,7 @@ struct ZstdDecodeLiterals {
             // What is found of other blocks of the tile meanwhile does not matter, but lanes have to agree.
             if (group.broadcast(args.status[at], 0) != STATUS_OK) continue;
             const ZstdTile tile(args, at);
-            if (number >= tile.scratch.blocks()) continue;
+            if (number >= tile.scratch.head().blocks) continue;
             const u32 status = decode(group, tile, number, shared);
             if (status != STATUS_OK && group.lane() == 0) blame(args, at, status);
             group.sync();

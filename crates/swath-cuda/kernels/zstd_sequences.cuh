@@ -45,12 +45,12 @@ struct ZstdMeasure {
   private:
     SWATH_FN static void measure(const Args& args, u64 at, u32 number, u32 slot, Shared& shared) {
         const ZstdTile tile(args, at);
-        if (number >= tile.scratch.blocks()) return;
+        if (number >= tile.scratch.head().blocks) return;
         ZstdNote& note = tile.scratch.notes()[number];
         if (note.sequences == 0) return;
         const u32 status = go_through(tile, number, note, slot, shared);
         if (status != STATUS_OK) blame(args, at, status);
-        else if (tile.scratch.keeps_tables()) shared.stores[slot] = note.store;
+        else if (tile.scratch.head().tables > 0) shared.stores[slot] = note.store;
     }
 
     SWATH_FN static u32 go_through(const ZstdTile& tile, u32 number, ZstdNote& note, u32 slot, Shared& shared) {
@@ -67,20 +67,21 @@ struct ZstdMeasure {
         ZstdMark* const marks = tile.scratch.marks(note);
         u32 literals = 0, out = 0;
         const u32 matched_most = note.most - note.literals, sequences = note.sequences;
-        for (u32 from = 0; from < sequences; from += ZSTD_STRIDE) {
+        const u32 stride = tile.scratch.head().stride;
+        for (u32 from = 0; from < sequences; from += stride) {
             ZstdMark mark;
             mark.bit = u32(reader.bits.end);
             mark.states = reader.states[0] | reader.states[1] << 9 | reader.states[2] << 17;
             mark.out = out;
             mark.literals = literals;
             for (u32 which = 0; which < 3; which++) mark.offsets[which] = reader.offsets[which];
-            marks[from / ZSTD_STRIDE] = mark;
+            marks[from / stride] = mark;
             auto count = [&](const ZstdSequence& sequence) {
                 literals += sequence.literals;
                 out += sequence.literals + sequence.length;
             };
-            const bool last = sequences - from <= ZSTD_STRIDE;
-            for (u32 left = last ? sequences - from - 1 : ZSTD_STRIDE; left > 0; left--) count(reader.next<false>());
+            const bool last = sequences - from <= stride;
+            for (u32 left = last ? sequences - from - 1 : stride; left > 0; left--) count(reader.next<false>());
             if (last) count(reader.next<true>());
             if (reader.bad || reader.missing() || literals > note.literals) return STATUS_CORRUPT;
             if (out - literals > matched_most) return STATUS_UNUSUAL;
@@ -106,7 +107,7 @@ struct ZstdLayout {
 
   private:
     SWATH_FN static u32 lay_out(const ZstdTile& tile) {
-        const u32 blocks = tile.scratch.blocks(), room = u32(tile.dst.len);
+        const u32 blocks = tile.scratch.head().blocks, room = u32(tile.dst.len);
         u32 dst = 0, frame = 0, offsets[3] = {1, 4, 8};
         for (u32 number = 0; number < blocks; number++) {
             ZstdNote& note = tile.scratch.notes()[number];

@@ -24,21 +24,44 @@ struct ZstdWalk {
         const Span<const u8> src;
         const ZstdScratch scratch;
         const u32 len, dst_len;
-        u32 at, count, store;
+        u32 at, count;
+        u64 sequences;         // of all blocks
+        u32 sequence_blocks;  // that have any
         // Of the frame.
         u32 most, tree, tables[ZSTD_CODES];
 
         SWATH_FN explicit Walk(const ZstdTile& tile)
             : src(tile.src), scratch(tile.scratch), len(u32(tile.src.len)), dst_len(u32(tile.dst.len)), at(0), count(0),
-              store(tile.scratch.store()) {}
+              sequences(0), sequence_blocks(0) {}
 
         SWATH_FN u32 frames() {
             u32 status = STATUS_OK;
             while (status == STATUS_OK && len - at >= 5) status = frame();
             if (status == STATUS_OK && at != len) status = STATUS_CORRUPT;
-            if (scratch.room > 0) scratch.blocks() = count;
-            else if (status == STATUS_OK) status = STATUS_UNUSUAL;
+            if (status == STATUS_OK) status = share_out();
             return status;
+        }
+
+        // Shares out the store: tables where there is room for all, and as many marks as there is room for.
+        SWATH_FN u32 share_out() {
+            if (scratch.room == 0) return STATUS_UNUSUAL;
+            const u64 room = scratch.len - scratch.store();
+            u32 stride = ZSTD_LEAST_STRIDE, tables = ZSTD_TABLE_CELLS * 4;
+            auto needed = [&]() {
+                return u64(sequence_blocks) * (tables + sizeof(ZstdMark)) + sequences / stride * sizeof(ZstdMark);
+            };
+            if (needed() > room) tables = 0;
+            while (needed() > room && stride < ZSTD_MOST_STRIDE) stride *= 2;
+            if (needed() > room) return STATUS_UNUSUAL;
+            scratch.head() = ZstdHead{count, stride, tables, 0};
+            u32 store = scratch.store();
+            for (u32 number = 0; number < count; number++) {
+                ZstdNote& note = scratch.notes()[number];
+                if (note.sequences == 0) continue;
+                note.store = store;
+                store += tables + (note.sequences + stride - 1) / stride * u32(sizeof(ZstdMark));
+            }
+            return STATUS_OK;
         }
 
         SWATH_FN u32 frame() {
@@ -72,7 +95,7 @@ struct ZstdWalk {
             for (bool last = false; !last;) {
                 if (len - at < 3) return STATUS_CORRUPT;
                 if (count == scratch.room) return STATUS_UNUSUAL;
-                ZstdNote note;
+                ZstdNote note{};
                 const u64 bits = bytes_from(src, at);
                 last = (bits & 1) != 0;
                 const u32 kind = u32(bits >> 1) & 3, size = u32(bits >> 3) & 0x1fffff;
@@ -80,10 +103,6 @@ struct ZstdWalk {
                 note.src = at + 3;
                 note.src_len = kind == ZSTD_RLE ? 1 : size;
                 note.size = size;
-                note.sequences = note.literals = note.literal_kind = note.literal_at = note.literal_len = 0;
-                note.streams = note.tree = note.sequence_at = note.tables[0] = note.tables[1] = note.tables[2] = 0;
-                note.store = note.content = note.dst = note.frame = note.unused = 0;
-                note.offsets[0] = note.offsets[1] = note.offsets[2] = 0;
                 note.most = most;
                 at += 3;
                 if (kind == 3 || note.src_len > len - at) return STATUS_CORRUPT;
@@ -124,9 +143,9 @@ struct ZstdWalk {
                 if (size < 5) return STATUS_CORRUPT;
                 head_len = form < 2 ? 3 : form + 2;
                 const u32 width = form < 2 ? 10 : form == 2 ? 14 : 18;
-                const u64 told = (u64(fifth) << 32 | head) >> 4;
-                note.literals = low_bits(u32(told), width);
-                note.literal_len = low_bits(u32(told >> width), width);
+                const u64 lens = (u64(fifth) << 32 | head) >> 4;
+                note.literals = low_bits(u32(lens), width);
+                note.literal_len = low_bits(u32(lens >> width), width);
                 note.literal_kind = ZSTD_HUFFMAN;
                 note.streams = form == 0 ? 1 : 4;
                 if (note.streams == 4 && note.literals < 6) return STATUS_CORRUPT;
@@ -143,19 +162,19 @@ struct ZstdWalk {
             const u32 end = note.src + size;
             if (place >= end) return STATUS_CORRUPT;
             const u64 bits = bytes_from(src, place);
-            u32 sequences = u32(bits) & 0xff;
+            u32 told = u32(bits) & 0xff;
             place++;
-            if (sequences == 0xff) {
-                sequences = (u32(bits >> 8) & 0xffff) + 0x7f00;
+            if (told == 0xff) {
+                told = (u32(bits >> 8) & 0xffff) + 0x7f00;
                 place += 2;
-            } else if (sequences > 0x7f) {
-                sequences = (sequences - 0x80) << 8 | (u32(bits >> 8) & 0xff);
+            } else if (told > 0x7f) {
+                told = (told - 0x80) << 8 | (u32(bits >> 8) & 0xff);
                 place++;
             }
             if (place > end) return STATUS_CORRUPT;
-            note.sequences = sequences;
+            note.sequences = told;
             note.sequence_at = place;
-            if (sequences == 0) return place == end ? STATUS_OK : STATUS_CORRUPT;
+            if (told == 0) return place == end ? STATUS_OK : STATUS_CORRUPT;
             if (place >= end) return STATUS_CORRUPT;
             const u32 modes = src.get(place);
             if ((modes & 3) != 0) return STATUS_CORRUPT;
@@ -165,10 +184,8 @@ struct ZstdWalk {
                 if (!repeated) tables[code] = count;
                 note.tables[code] = tables[code];
             }
-            const u64 store_len = scratch.store_len(sequences);
-            if (store > scratch.len || store_len > scratch.len - store) return STATUS_UNUSUAL;
-            note.store = store;
-            store += u32(store_len);
+            sequences += note.sequences;
+            sequence_blocks++;
             return STATUS_OK;
         }
     };

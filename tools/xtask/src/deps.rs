@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("swath-cli", &["swath"]),
     ("swath-python", &["swath"]),
     ("swath-bench-worker", &["swath"]),
-    ("swath-gpu-worker", &["swath"]),
+    ("swath-gpu-worker", &["swath", "swath-codec", "swath-cuda"]),
     ("swath-kernel-host", &["swath-tiff", "swath-codec"]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,149 @@
+//! Zstd streams through the engine's own decoder, without a file around them.
+
+use std::sync::Arc;
+
+use swath::{
+    Compression, DeviceError, Gpu, SampleType, TileStatus,
+    structure::{ByteOrder, Predictor},
+};
+use swath_codec::TileSpec;
+use swath_cuda::{
+    CHUNK,
+    band::{Band, Footprint, Placement},
+    decode::{Decoder, Plan, to_host},
+    rule::{Output, Way},
+};
+
+/// Copies that keep the device busy while kernels are queued behind them: so the clock, which is the device's, sees
+/// none of the host's calls. What kernels read is out of the cache after them.
+const BUSY_COPIES: usize = 16;
+
+/// What became of a batch.
+pub struct Decoded {
+    /// One for each stream.
+    pub statuses: Vec<TileStatus>,
+    /// The tiles one behind the other; those that were refused are anything.
+    pub bytes: Vec<u8>,
+    /// Bytes that the kernels had for themselves.
+    pub temporary: u64,
+    /// Most device memory that was held.
+    pub peak: u64,
+}
+
+/// Decodes streams of tiles of `len` bytes, as one batch.
+///
+/// # Errors
+/// When the device fails. What it says of tiles is no error.
+pub fn decode(gpu: &Arc<Gpu>, streams: &[&[u8]], len: usize) -> Result<Decoded, DeviceError> {
+    let (decoder, statuses, temporary) = run(gpu, streams, len, false)?;
+    let peak = decoder.counters().peak_bytes;
+    let (buffer, ..) = decoder.into_output()?;
+    let mut bytes = vec![0; buffer.len()];
+    to_host(gpu, &buffer, &mut bytes)?;
+    Ok(Decoded { statuses, bytes, temporary, peak })
+}
+
+/// Milliseconds that the decoding kernels take for such a batch.
+///
+/// # Errors
+/// As [`decode`].
+pub fn time(gpu: &Arc<Gpu>, streams: &[&[u8]], len: usize) -> Result<f32, DeviceError> {
+    Ok(run(gpu, streams, len, true)?.0.times()?.decode_ms)
+}
+
+/// The decoder after a batch, what it says of the tiles, and what it had for itself.
+fn run(
+    gpu: &Arc<Gpu>,
+    streams: &[&[u8]],
+    len: usize,
+    timed: bool,
+) -> Result<(Decoder, Vec<TileStatus>, u64), DeviceError> {
+    let too_large = |_| DeviceError::Usage("such a batch is larger than a raster can be".into());
+    let width = u32::try_from(len).map_err(too_large)?;
+    let height = u32::try_from(streams.len()).map_err(too_large)?;
+    let spec = spec(width);
+    let plan = Plan {
+        way: Way::on_device(&spec)?,
+        spec: Arc::new(spec),
+        output: Output { width, height, bands: 1, sample_len: 1, pixel_interleaved: false },
+        samples: vec![0],
+        fill: vec![0],
+        largest: len,
+        timed,
+    };
+    let mut band = Band::new(&plan, 0);
+    let mut room = Footprint::default();
+    let mut places = Vec::with_capacity(streams.len());
+    for (row, stream) in (0..).zip(streams) {
+        places.push(band.tile(stream.len(), len));
+        band.place(&Placement { from: (0, 0), size: (width, 1), to: (0, row), slot: 0 });
+        room = room.plus(Footprint::of_tile(plan.way, stream.len() as u64, len as u64, 1));
+        room = room.plus(Footprint::of_scratch(plan.way, len));
+    }
+    let group = band.end_group();
+    let end = room.compressed as usize;
+    if timed {
+        room.compressed += CHUNK as u64;
+    }
+    let decoder = Decoder::new(gpu, plan, streams.len(), room, 1)?;
+    decoder.begin(0, &band)?;
+    upload(&decoder, &places, streams)?;
+    if timed {
+        let uploader = decoder.uploader();
+        for _ in 0..BUSY_COPIES {
+            uploader.upload(0, uploader.chunk()?, CHUNK, end)?;
+        }
+    }
+    if let Some(group) = group {
+        decoder.launch(0, &band, group)?;
+    }
+    decoder.end(0)?;
+    let statuses = decoder.finish()?;
+    Ok((decoder, statuses, room.temporary))
+}
+
+/// A tile is a row of bytes, so that it may have any length and comes out as the codec left it.
+fn spec(width: u32) -> TileSpec {
+    TileSpec {
+        compression: Compression::Zstd,
+        compression_code: 50000,
+        predictor: Predictor::None,
+        bits: 8,
+        format: SampleType::U8.format(),
+        sample: SampleType::U8,
+        samples: 1,
+        width,
+        height: 1,
+        tiled: true,
+        order: ByteOrder::Little,
+        bits_reversed: false,
+        photometric: None,
+        ycbcr: None,
+        packed_subsampling: None,
+        t4_options: 0,
+        lerc: Vec::new(),
+        extra_samples: Vec::new(),
+        jpeg_tables: None,
+        max_tile_bytes: u64::MAX,
+    }
+}
+
+/// Copies the streams to their places, as many at once as a pinned chunk holds.
+fn upload(decoder: &Decoder, places: &[usize], streams: &[&[u8]]) -> Result<(), DeviceError> {
+    let uploader = decoder.uploader();
+    let (mut chunk, mut start, mut end) = (uploader.chunk()?, 0, 0);
+    for (place, stream) in places.iter().zip(streams) {
+        for (number, piece) in stream.chunks(CHUNK).enumerate() {
+            let at = place + number * CHUNK;
+            if at + piece.len() > start + CHUNK {
+                uploader.upload(0, chunk, end - start, start)?;
+                (chunk, start) = (uploader.chunk()?, at);
+            }
+            end = at + piece.len();
+            if let Some(room) = chunk.bytes_mut().get_mut(at - start..end - start) {
+                room.copy_from_slice(piece);
+            }
+        }
+    }
+    uploader.upload(0, chunk, end - start, start)
+}
