@@ -25,6 +25,8 @@ pub enum Status {
     Corrupt,
     /// The checksum is another.
     Checksum,
+    /// The kernel does not read such a stream, though a CPU might.
+    Unusual,
 }
 
 impl Status {
@@ -35,6 +37,7 @@ impl Status {
             2 => Ok(Self::Long),
             3 => Ok(Self::Corrupt),
             4 => Ok(Self::Checksum),
+            5 => Ok(Self::Unusual),
             other => Err(io::Error::other(format!("a tile was left with status {other}"))),
         }
     }
@@ -49,6 +52,28 @@ pub struct Stream<'a> {
     pub len: usize,
 }
 
+/// LZW by several blocks a tile.
+pub const LZW_PARTS: &str = "swath_lzw_find,swath_lzw_measure,swath_lzw_write";
+
+/// Zstd, one step after the other.
+pub const ZSTD: &str = "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute";
+
+/// Zstd where there are not many tiles.
+pub const ZSTD_SOME: &str =
+    "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute_some";
+
+/// Zstd where there are few tiles.
+pub const ZSTD_FEW: &str =
+    "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute_few";
+
+/// What the engine gives the kernels of Zstd for each tile, where the longest has so many bytes.
+pub fn zstd_scratch(longest: usize) -> usize {
+    (longest / 2).max(2 << 10).next_multiple_of(256)
+}
+
+/// What a tile's status is before any kernel has run.
+const UNDONE: u32 = u32::MAX;
+
 /// A tile's share of the scratch memory, and the `flags`.
 fn needs(kernel: &str, tiles: &[Stream<'_>]) -> (usize, u32) {
     match kernel {
@@ -56,12 +81,14 @@ fn needs(kernel: &str, tiles: &[Stream<'_>]) -> (usize, u32) {
             let longest = tiles.iter().map(|tile| tile.bytes.len()).max().unwrap_or_default();
             (16 * (9 + longest / 4096), 3)
         }
+        ZSTD | ZSTD_SOME | ZSTD_FEW => {
+            let longest = tiles.iter().map(|tile| tile.len).max().unwrap_or_default();
+            // As the engine does, it has checksums verified.
+            (zstd_scratch(longest), 1)
+        }
         _ => (0, 0),
     }
 }
-
-/// LZW by several blocks a tile.
-pub const LZW_PARTS: &str = "swath_lzw_find,swath_lzw_measure,swath_lzw_write";
 
 /// Decodes tiles with one launch of `kernel`, or of each where there are several with commas between.
 ///
@@ -72,6 +99,21 @@ pub fn decode(
     kernel: &str,
     blocks: u32,
     lanes: u32,
+    tiles: &[Stream<'_>],
+) -> io::Result<Vec<(Status, Vec<u8>)>> {
+    decode_with(host, kernel, blocks, lanes, needs(kernel, tiles), tiles)
+}
+
+/// The same with other scratch memory for each tile, and other `flags`, than the kernel is to have.
+///
+/// # Errors
+/// When the kernel came to grief, or left a tile undone.
+pub fn decode_with(
+    host: &mut KernelHost,
+    kernel: &str,
+    blocks: u32,
+    lanes: u32,
+    (scratch, flags): (usize, u32),
     tiles: &[Stream<'_>],
 ) -> io::Result<Vec<(Status, Vec<u8>)>> {
     let (mut src, mut jobs, mut dst_len) = (Vec::new(), Vec::new(), 0_usize);
@@ -89,11 +131,9 @@ pub fn decode(
             dst_len = dst_len.next_multiple_of(16);
         }
     }
-    let (scratch, flags) = needs(kernel, tiles);
-    let undone: Vec<u8> = tiles.iter().flat_map(|_| 5_u32.to_le_bytes()).collect();
-    let room = vec![0xa5; scratch * tiles.len()];
-    let buffers =
-        [Buffer::In(&src), Buffer::Out(dst_len), Buffer::In(&jobs), Buffer::InOut(&undone), Buffer::InOut(&room)];
+    let undone: Vec<u8> = tiles.iter().flat_map(|_| UNDONE.to_le_bytes()).collect();
+    let room = Buffer::Out(scratch * tiles.len());
+    let buffers = [Buffer::In(&src), Buffer::Out(dst_len), Buffer::In(&jobs), Buffer::InOut(&undone), room];
     let arguments = [
         Argument::Pointer(0, 0),
         Argument::Bytes(&(src.len() as u64).to_le_bytes()),

@@ -30,7 +30,10 @@ const LZW_PARTS: Codec = Codec(Compression::Lzw, 5, decode::LZW_PARTS);
 const LZW: Codec = Codec(Compression::Lzw, 5, "swath_lzw");
 const PACKBITS: Codec = Codec(Compression::PackBits, 32_773, "swath_packbits");
 
-const ALL: [Codec; 5] = [DEFLATE, DEFLATE_FEW, LZW, LZW_PARTS, PACKBITS];
+const ZSTD: Codec = Codec(Compression::Zstd, 50_000, decode::ZSTD);
+const ZSTD_FEW: Codec = Codec(Compression::Zstd, 50_000, decode::ZSTD_FEW);
+
+const ALL: [Codec; 7] = [DEFLATE, DEFLATE_FEW, LZW, LZW_PARTS, PACKBITS, ZSTD, ZSTD_FEW];
 
 fn level(level: u64) -> Settings {
     let mut settings = Settings::default();
@@ -58,9 +61,15 @@ fn lzw_conforms() {
 }
 
 #[test]
+fn zstd_conforms() {
+    conforms(ZSTD, Build::Asan, 1, &conformance::ALL, &[1, 3]);
+}
+
+#[test]
 fn kernels_for_few_tiles_conform() {
     conforms(DEFLATE_FEW, Build::Asan, 1, &[S::U8, S::F32], &[1, 3]);
     conforms(LZW_PARTS, Build::Asan, 1, &[S::U8, S::F32], &[1, 3]);
+    conforms(ZSTD_FEW, Build::Asan, 1, &[S::U8, S::F32], &[1, 3]);
 }
 
 #[test]
@@ -187,7 +196,10 @@ fn streams(codec: Codec, largest: u64, rng: &mut Rng) -> Vec<(Vec<u8>, TileSpec)
         let mut spec = conformance::spec(compression, code, S::U8, 1, width as u32);
         spec.height = (1 + rng.next() % largest.div_ceil(width)) as u32;
         for (_, bytes) in temperaments(spec.stored_len(spec.height), rng) {
-            let settings = if compression == Compression::Deflate { level(1 + nth % 12) } else { Settings::default() };
+            let settings = match compression {
+                Compression::Deflate | Compression::Zstd => level(1 + nth % 12),
+                _ => Settings::default(),
+            };
             let encoder = Registry::default().encoder(&spec, &settings).unwrap();
             let mut stream = Vec::new();
             encoder.encode(&spec, spec.height, &bytes, &mut stream, &mut Scratch::default()).unwrap();
@@ -276,6 +288,11 @@ fn damaged_few_with_one_lane() {
 #[test]
 fn damaged_packbits_with_one_lane() {
     damaged(PACKBITS, Build::Asan, 1, 60_000, 3000, 23);
+}
+
+#[test]
+fn damaged_zstd_with_one_lane() {
+    damaged(ZSTD, Build::Asan, 1, 20_000, 3000, 30);
 }
 
 /// Long enough for several tables of LZW and several blocks of Deflate.

@@ -1,9 +1,10 @@
-//! What the tests of the Zstd decoder stand on.
+//! What the tests of the Zstd decoder stand on, and those with frames made by hand.
 
 pub(crate) mod anatomy;
 pub(crate) mod damage;
 pub(crate) mod forms;
 pub(crate) mod huffman;
 pub(crate) mod library;
+mod refusals;
 pub(crate) mod samples;
 pub(crate) mod verdict;
