@@ -6,7 +6,7 @@
 //   sequences  goes through the sequences of each block, one lane a block; all it keeps is how many bytes they make and,
 //              every few sequences, where it was
 //   layout     says where the bytes of each block go
-//   literals   decodes the literals of each block, four lanes a block, to the end of where its bytes go
+//   literals   decodes the literals of each block, 32 lanes a block, to the end of where its bytes go
 //   execute    goes through the sequences again, from many places at once, and brings literals and earlier bytes to
 //              their place, window by window; what it overwrites are literals that it has used
 // NOTES-zstd.md says why.
@@ -56,7 +56,7 @@ struct ZstdNote {
     u32 dst;                      // the first of them
     u32 frame;                    // the first byte of its frame
     u32 content;                  // bytes of its frame, as that says
-    u32 offsets[3];               // after `sequences`: the last three, see ZstdOffset; after `layout`: those before the block
+    u32 offsets[3];               // of `sequences`: the last three, see ZstdOffset; of `layout`: those before the block
     u32 unused;
 };
 

@@ -244,13 +244,16 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
                 // The way of others is shorter then.
                 share_cells(shared.cells + at, eight);
             }
-            const u64 bytes = u64(even_bytes(eight.pairs[2], eight.pairs[3])) << 32 | even_bytes(eight.pairs[0], eight.pairs[1]);
+            const u32 low = even_bytes(eight.pairs[0], eight.pairs[1]), high = even_bytes(eight.pairs[2], eight.pairs[3]);
+            const u64 bytes = u64(high) << 32 | low;
             if (base + at >= done && base + at + 8 <= to) {
                 *reinterpret_cast<u64*>(tile.dst.data + base + at) = bytes;
                 continue;
             }
-            for (u32 part = 0; part < 8; part++)
-                if (base + at + part >= done && base + at + part < to) tile.dst.data[base + at + part] = u8(bytes >> (8 * part));
+            for (u32 part = 0; part < 8; part++) {
+                const u32 place = base + at + part;
+                if (place >= done && place < to) tile.dst.data[place] = u8(bytes >> (8 * part));
+            }
         }
     }
 };

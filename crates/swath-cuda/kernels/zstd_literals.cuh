@@ -51,7 +51,7 @@ struct ZstdDecodeLiterals {
     static constexpr u32 THREADS = 32;
     static constexpr u32 STREAMS = 4, STRETCHES = 8;  // of a block, of a stream
     static constexpr u32 WARM = 768;                  // bits before a stretch, to fall into step
-    static constexpr u32 LEAST = 512;                 // bits of a stretch
+    static constexpr u32 LEAST = 840;                 // bits of a stretch, and what it is a multiple of
     static constexpr u32 AT_ONCE = 5;                 // codes of 64 bits
     using Args = DecodeArgs;
 
@@ -175,7 +175,8 @@ struct ZstdDecodeLiterals {
         if (!find_last_bit(tile.src, from, to, bit)) return false;
         stream.first = i32(from * 8);
         stream.last = i32(bit);
-        stream.each = max_of((bit - from * 8 + STRETCHES - 1) / STRETCHES, LEAST);
+        // Codes that all have 5 to 8 bits never fall into step, but with these multiples they are.
+        stream.each = ((bit - from * 8) / STRETCHES + LEAST) / LEAST * LEAST;
         return tile.dst.part(stream.dst, stream.len).len == stream.len;
     }
 
@@ -190,7 +191,7 @@ struct ZstdDecodeLiterals {
             const Stream& stream = shared.streams[nth / STRETCHES];
             const u32 number = nth % STRETCHES;
             const i32 begin = border(stream, number);
-            i32 start = min_of(begin + i32(WARM), stream.last);
+            i32 start = begin + min_of(i32(WARM), stream.last - begin);
             if (start > begin) start = measure(tile, shared, nth, start, begin).end;
             shared.stretches[nth] = measure(tile, shared, nth, start, border(stream, number + 1));
         }

@@ -90,7 +90,8 @@ struct ZstdReader {
         // A symbol of 0 stands for no literals at all, which shifts the meaning of repeated offsets by one.
         const bool told = offset_plain > 1;
         const u32 which = told ? 3 : offset_plain + offset_rest + (literal_now >> 19 == 0);
-        const u32 repeated = which == 0 ? offsets[0] : which == 1 ? offsets[1] : which == 2 ? offsets[2] : one_less(offsets[0]);
+        const u32 older = which == 1 ? offsets[1] : offsets[2];
+        const u32 repeated = which == 0 ? offsets[0] : which == 3 ? one_less(offsets[0]) : older;
         sequence.offset = told ? (1u << offset_plain) - 3 + offset_rest : repeated;
         bad |= sequence.offset == 0 || (told && sequence.offset >= ZSTD_UNKNOWN);
         offsets[2] = which > 1 ? offsets[1] : offsets[2];

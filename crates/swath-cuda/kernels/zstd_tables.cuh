@@ -90,7 +90,8 @@ SWATH_FN u32 make_tables(const ZstdTile& tile, u32 number, const ZstdNote& note,
 
 // The same apart, for kernels of several sizes that seldom need it.
 struct ZstdAgain {
-    SWATH_COLD static void make_tables(const ZstdTile& tile, u32 number, const ZstdNote& note, u32* cells, ZstdShares& room) {
+    SWATH_COLD static void make_tables(const ZstdTile& tile, u32 number, const ZstdNote& note, u32* cells,
+                                       ZstdShares& room) {
         u32 logs[ZSTD_CODES];
         ::make_tables(tile, number, note, cells, room, logs);
     }

@@ -71,7 +71,7 @@ struct ZstdWalk {
             const u32 told = u32(head >> 32) & 0xff;
             const bool single = (told & 32) != 0;
             const u32 id_len = (told & 3) == 3 ? 4 : told & 3;
-            const u32 size_len = told >> 6 == 0 ? single : 1u << (told >> 6);
+            u32 size_len = told >> 6 == 0 ? single : 1u << (told >> 6);
             const u32 head_len = 5 + !single + id_len + size_len;
             if (len - at < head_len + 3 || (told & 8) != 0) return STATUS_CORRUPT;
             u64 window = 0, content = 0;
@@ -86,7 +86,9 @@ struct ZstdWalk {
                 content = bytes_from(src, at + head_len - size_len);
                 if (size_len < 8) content &= (1ull << (8 * size_len)) - 1;
                 if (size_len == 2) content += 256;
-                if (content > dst_len) return STATUS_LONG;
+                // Libraries take this for an unknown length.
+                if (content == ~0ull) size_len = 0;
+                else if (content > dst_len) return STATUS_LONG;
             }
             most = u32(min_of(single ? content : window, u64(ZSTD_BLOCK_LEN)));
             tree = tables[0] = tables[1] = tables[2] = NONE;
