@@ -80,6 +80,10 @@ def cell(entry: dict[str, Any] | None) -> str:
     return "**" + error.split(":")[0][:24].replace("|", "/") + "**"
 
 
+# What an answer without a figure may say without being a fault of swath: of the pair, that nvCOMP failed.
+EXCUSES = {"swath": ("refused", "late"), "zstd": ("refused", "absent", "late", "rival")}
+
+
 def compare(contenders: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     """One entry per raster, and the faults of swath."""
     rows, faults = [], []
@@ -95,7 +99,7 @@ def compare(contenders: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]
             if answer["ok"]:
                 kept["gbs"] = rate(size, answer.get("seconds"))
                 kept["kernel_gbs"] = rate(size, answer.get("kernel_seconds"))
-            elif name in ("swath", "zstd") and not any(answer.get(key) for key in ("refused", "absent", "late")):
+            elif name in ("swath", "zstd") and not any(answer.get(key) for key in EXCUSES[name]):
                 faults.append(f"{name} on {row['name']}: {answer.get('error')}")
             entry["contenders"][name] = kept
         entry["bound_gbs"] = BUS * entry["ratio"] / 1e9

@@ -436,7 +436,7 @@ def zstd(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
         rival = Nvcomp(row, args, count)
         seconds = repeat_events(cupy, args.repeat, rival.decode, busy)
         if rival.failed():
-            return {"ok": False, "error": f"nvCOMP: {rival.failed()} of {rival.number} tiles failed"}
+            return {"ok": False, "rival": True, "error": f"nvCOMP: {rival.failed()} of {rival.number} tiles failed"}
         if rival.number != own["tiles"] or checksum(rival.tiles) != own["checksum"]:
             return {"ok": False, "error": f"{own['tiles']} tiles: other bytes than nvCOMP's"}
         if count == 0:

@@ -44,6 +44,7 @@ pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 120 || echo 2
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 rm -f "$out"/{tests,corrupted,sanitizer,contenders,writes,python,results}.json "$out/results.md" "$out/cogs.tar"
+rm -rf "$out/corrupted"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
 [ -n "$python" ] || echo "no python3: the tests run, but there is no benchmark and no report" >&2

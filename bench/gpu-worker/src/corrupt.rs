@@ -16,10 +16,12 @@ use zstd_safe::DCtx;
 
 use crate::{Fault, batch, option, stock::Stock, strict::huffman::leaves_bits, test::cases::Rng};
 
-/// Lengths of tiles, streams in stock for each, tiles of a batch at most: small ones, and some of several blocks.
+/// Lengths of tiles, streams in stock for each, tiles of a batch at most: small ones, some of several blocks, and few at
+/// once, as windows have them: each by kernels of its own.
 const SMALL: ([usize; 5], u64, usize) = ([4096, 5003, 8192, 12_347, 16_384], 64, 8192);
 const LARGE: ([usize; 4], u64, usize) = ([65_536, 131_089, 200_000, 300_000], 20, 512);
-/// One batch of so many is of large tiles.
+const FEW: ([usize; 3], u64, usize) = ([65_536, 262_144, 1_048_576], 12, 64);
+/// One batch of so many is of large tiles, and one of few.
 const LARGE_EVERY: u64 = 4;
 /// Tiles of the smallest batch.
 const LEAST: usize = 64;
@@ -141,7 +143,7 @@ pub fn throw(gpu: &Arc<Gpu>, count: u64, threads: usize, tells: bool) -> Result<
             made.into_iter().map(|made| made.join().unwrap_or_else(|_| Err("a thread panicked".into()))).collect()
         })
     };
-    let (small, large) = (make((&SMALL.0, SMALL.1))?, make((&LARGE.0, LARGE.1))?);
+    let (small, large, few) = (make((&SMALL.0, SMALL.1))?, make((&LARGE.0, LARGE.1))?, make((&FEW.0, FEW.1))?);
     let (numbers, thrown, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let tally = Mutex::new(Tally::default());
     // Every thread has some batches of each kind, however few tiles there are.
@@ -151,7 +153,11 @@ pub fn throw(gpu: &Arc<Gpu>, count: u64, threads: usize, tells: bool) -> Result<
         let mut thrower = Thrower { gpu, context: DCtx::create(), room: Vec::new() };
         while !stop.load(Ordering::Relaxed) {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
-            let (stocks, most) = if number % LARGE_EVERY == 1 { (&large, LARGE.2) } else { (&small, SMALL.2) };
+            let (stocks, most) = match number % LARGE_EVERY {
+                1 => (&large, LARGE.2),
+                3 => (&few, FEW.2),
+                _ => (&small, SMALL.2),
+            };
             let size = most.min(share);
             let before = thrown.fetch_add(size as u64, Ordering::Relaxed);
             let tiles = count.saturating_sub(before).min(size as u64);

@@ -398,8 +398,8 @@ fn trusted(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
 }
 
 fn promised(counters: &Counters, halves: u64) -> Result<(), String> {
-    // Output, statuses and scratch; in each half compressed bytes, decoded bytes and tables.
-    let buffers = 3 + 3 * halves;
+    // Output, statuses, and scratch of a stream or in each half; there compressed bytes, decoded bytes and tables too.
+    let buffers = 3 + 4 * halves;
     let kept = counters.synchronisations == 1
         && counters.downloads <= 1
         && counters.uploads_before_first_wait == counters.uploads

@@ -37,7 +37,8 @@ struct ZstdWalk {
         SWATH_FN u32 frames() {
             u32 status = STATUS_OK;
             while (status == STATUS_OK && len - at >= 5) status = frame();
-            if (status == STATUS_OK && at != len) status = STATUS_CORRUPT;
+            // What follows a frame and is none may be padding.
+            if (status == STATUS_OK && at != len) status = count > 0 ? STATUS_LONG : STATUS_CORRUPT;
             if (status == STATUS_OK) status = share_out();
             return status;
         }
@@ -67,7 +68,7 @@ struct ZstdWalk {
         SWATH_FN u32 frame() {
             const u64 head = bytes_from(src, at);
             if ((u32(head) & 0xfffffff0u) == ZSTD_SKIPPABLE) return STATUS_UNUSUAL;
-            if (u32(head) != ZSTD_MAGIC) return STATUS_CORRUPT;
+            if (u32(head) != ZSTD_MAGIC) return count > 0 ? STATUS_LONG : STATUS_CORRUPT;
             const u32 told = u32(head >> 32) & 0xff;
             const bool single = (told & 32) != 0;
             const u32 id_len = (told & 3) == 3 ? 4 : told & 3;

@@ -44,6 +44,8 @@ pub enum Way {
 
 /// Aperio's number for JPEG 2000 that holds YCbCr outside of the code stream's own transform.
 const APERIO_YCBCR: u16 = 33003;
+/// Columns from which on nvJPEG and the CPU smooth colours alike: libjpeg does not where there are fewer.
+const LEAST_COLUMNS: u32 = 5;
 /// Components that nvJPEG2000 reads: a stream of five was refused, as its documentation says.
 const MOST_COMPONENTS: u16 = 4;
 
@@ -96,6 +98,9 @@ impl Way {
             }
             Compression::Jpeg if !matches!(spec.samples, 1 | 3) => {
                 declined(format!("JPEG of {} samples is not decoded on the GPU", spec.samples))
+            }
+            Compression::Jpeg if spec.samples == 3 && spec.width < LEAST_COLUMNS => {
+                declined(format!("JPEG of {} columns is not decoded on the GPU", spec.width))
             }
             Compression::Jpeg => Ok(Self::Jpeg),
             Compression::Jpeg2000 if spec.compression_code == APERIO_YCBCR => {
@@ -287,6 +292,9 @@ pub fn check_columns(spec: &TileSpec, end: u32) -> Result<(), DeviceError> {
     Ok(())
 }
 
+/// Decoded bytes of the largest tile that the kernels for Zstd take.
+pub const MOST_ZSTD_TILE: usize = 1 << 30;
+
 /// Samples that the placing kernel can count in a row of a tile.
 const MOST_ROW_SAMPLES: u32 = 0x3fff_ffff;
 
@@ -401,6 +409,7 @@ pub(crate) mod tests {
         for declined in [
             spec(jpeg, SampleType::U8, 4),
             spec(jpeg, SampleType::U16, 1),
+            TileSpec { width: 4, ..spec(jpeg, SampleType::U8, 3) },
             TileSpec { bits_reversed: true, ..spec(jpeg, SampleType::U8, 1) },
             spec(jpeg2000, SampleType::U8, 5),
             spec(jpeg2000, SampleType::I8, 1),

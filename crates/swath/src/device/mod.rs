@@ -283,8 +283,14 @@ impl Request<'_> {
         let wanted =
             Wanted { image, host, fetch: &dataset.fetch, windows, bands: &self.bands, way, cuts: cuts.as_ref() };
         let rows = wanted.rows()?;
-        if way == Way::Lz4 && self.is_framed(&rows)? {
-            let reason = "tiles are LZ4 frames, and nvCOMP reads bare blocks";
+        let unread = match way {
+            Way::Lz4 if self.is_framed(&rows)? => Some("tiles are LZ4 frames, and nvCOMP reads bare blocks"),
+            Way::Zstd if wanted.largest() > rule::MOST_ZSTD_TILE => {
+                Some("Zstd tiles of more than 1 GiB are not decoded on the GPU")
+            }
+            _ => None,
+        };
+        if let Some(reason) = unread {
             if !self.may_help() {
                 let detail = format!("{reason}; allow the CPU to decode them (Auto)");
                 return Err(DeviceError::Declined(detail).into());
@@ -367,7 +373,7 @@ impl Request<'_> {
             // The CPU words the error where there is one, so users meet one set of messages.
             let samples = worker::decode_refused(&job, tile)?;
             if !may_help {
-                return Err(refusal(&tile.reason).at(&swath_tiff::Place {
+                return Err(refusal(tile).at(&swath_tiff::Place {
                     offset: Some(tile.unit.range.start),
                     ..image.place_of(tile.unit.index)
                 }));
@@ -375,9 +381,16 @@ impl Request<'_> {
             decoder.patch(&samples, &tile.unit.placements)?;
             helped += 1;
         }
-        if let Some(first) = refused.first() {
+        if let Some(first) = refused.iter().find(|tile| !tile.damaged) {
             notices
                 .push(format!("some tiles were decoded by the CPU: the GPU's decoder refused them ({})", first.reason));
+        }
+        let damaged = refused.iter().filter(|tile| tile.damaged).count();
+        if damaged > 0 {
+            notices.push(format!(
+                "{damaged} tiles are damaged, which the CPU's decoder, that read them, does not notice: their samples \
+                 are most likely wrong"
+            ));
         }
         if way == Way::Jpeg && helped < tiles as u64 {
             notices.push(
@@ -445,10 +458,16 @@ fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<r
     }
 }
 
-fn refusal(reason: &str) -> Error {
-    Error::from(DeviceError::Declined(format!(
-        "the GPU's decoder refused this tile ({reason}), and the CPU's reads it: allow the CPU to help (Auto)"
-    )))
+/// A tile that the device refuses and the CPU reads.
+fn refusal(tile: &run::Refused<'_>) -> Error {
+    let reason = &tile.reason;
+    Error::from(DeviceError::Declined(if tile.damaged {
+        "this tile is damaged, which the CPU's decoder does not notice: get the file again; the CPU (Auto) gives samples \
+         that are most likely wrong"
+            .into()
+    } else {
+        format!("the GPU's decoder refused this tile ({reason}), and the CPU's reads it: allow the CPU to help (Auto)")
+    }))
 }
 
 /// How tiles get to the device: by a kernel, or, where that is allowed, decoded by the CPU.

@@ -61,6 +61,8 @@ pub(super) struct Refused<'a> {
     pub(super) stream: Option<Vec<u8>>,
     /// Why, in words.
     pub(super) reason: String,
+    /// The stream is damaged for certain, even where the CPU's decoder does not notice.
+    pub(super) damaged: bool,
 }
 
 /// A band that is on its way.
@@ -132,7 +134,9 @@ pub(super) fn run<'a>(
             continue;
         }
         let reason = decoder.refusal(number).unwrap_or_else(|| status.to_string());
-        refused.push((number, Refused { unit, stream: None, reason }));
+        // What our kernels are too strict for has a status of its own with Zstd alone.
+        let damaged = plan.way == Way::Zstd && status == TileStatus::Corrupt;
+        refused.push((number, Refused { unit, stream: None, reason, damaged }));
     }
     if !refused.is_empty() && bands.bands.len() == 1 && plan.way.uploads_streams() {
         bring_back(decoder, &last, &mut refused)?;

@@ -213,3 +213,55 @@ fn groups_of_one_band_have_scratch_of_their_own() {
         });
     }
 }
+
+/// libzstd does not look where streams of literals end, on processors where it takes its quick way.
+#[test]
+fn damage_that_libzstd_does_not_notice_is_said() {
+    let Some(fake) = driver::fake() else { return };
+    let mut rng = Rng::new(5);
+    // Nothing but literals, in four streams.
+    let noise: Vec<u8> = (0..STRIP.0 * STRIP.1).map(|_| (rng.within(0..12) * rng.within(0..12)) as u8).collect();
+    let sound = frame(&noise, false);
+    let spoiled = |bit: usize| {
+        let mut tile = sound.clone();
+        tile[bit / 8] ^= 1 << (bit % 8);
+        file(vec![sound.clone(), tile])
+    };
+    let unnoticed = |bit: &usize| cases::open(&spoiled(*bit)).unwrap().read(&ReadOptions::default()).is_ok();
+    let bits: Vec<usize> = (sound.len() * 4..sound.len() * 8).step_by(97).filter(unnoticed).collect();
+    if bits.is_empty() {
+        eprintln!("libzstd notices all damage on this processor");
+        return;
+    }
+    fake.with("", |gpu| {
+        let mut said = 0;
+        for bit in bits {
+            let file = spoiled(bit);
+            // One code may have become another of the same length: nobody can tell.
+            let Err(error) = cases::open(&file).unwrap().read_device(&options(gpu, Mode::Cuda)) else { continue };
+            let text = error.to_string();
+            assert!(text.contains("damaged") && text.contains("does not notice"), "{text}");
+            let report = cases::agree(&file, &ReadOptions::default(), &options(gpu, Mode::Auto)).unwrap().unwrap();
+            assert_eq!((report.device_tiles, report.host_tiles, report.notices.len()), (1, 1, 1), "{report:?}");
+            assert!(report.notices[0].starts_with("1 tiles are damaged"), "{report:?}");
+            said += 1;
+        }
+        assert!(said > 10, "{said}");
+    });
+}
+
+/// What follows the last frame may be padding: the CPU reads such tiles.
+#[test]
+fn padding_behind_frames_is_no_damage() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        for padding in [1, 4, 5, 20] {
+            let tile = [frames(1, false).remove(0), vec![0; padding]].concat();
+            let file = file(vec![tile]);
+            let text = cases::open(&file).unwrap().read_device(&options(gpu, Mode::Cuda)).unwrap_err().to_string();
+            assert!(text.contains("holds more than the tile"), "{text}");
+            let report = cases::agree(&file, &ReadOptions::default(), &options(gpu, Mode::Auto)).unwrap().unwrap();
+            assert_eq!((report.device_tiles, report.host_tiles), (0, 1), "{report:?}");
+        }
+    });
+}

@@ -47,7 +47,7 @@ fn compare(host: &mut KernelHost, way: Way, cases: &[Case], tally: &mut Tally) {
     let done = match decode_with(host, way.kernel, 3, way.lanes, (scratch, VERIFY), &tiles) {
         Ok(done) => done,
         Err(error) => {
-            let kept = std::env::temp_dir().join("swath-zstd-batch");
+            let kept = std::env::temp_dir().join(format!("swath-zstd-batch-{:?}", std::thread::current().id()));
             let lines: Vec<String> = cases.iter().map(|(stream, len)| format!("{len} {stream:02x?}")).collect();
             std::fs::write(&kept, lines.join("\n")).unwrap();
             panic!("{error}; the streams are in {}", kept.display());
