@@ -38,7 +38,7 @@ esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
 whole=${SWATH_RUN_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 540)}
-limits=("$whole" $((whole * 3 / 10)) $((whole / 12)) $((whole / 3)))
+limits=("$whole" $((whole * 4 / 10)) $((whole / 12)) $((whole / 3)))
 writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)}
 pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 120 || echo 240)}
 start=$(date +%s)
