@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use swath::{
-    Compression, DeviceError, Gpu, SampleType, TileStatus,
-    structure::{ByteOrder, Predictor},
-};
-use swath_codec::TileSpec;
+use swath::{Compression, DeviceError, Gpu, SampleType, TileStatus};
+use swath_codec::{TileSpec, conformance};
 use swath_cuda::{
     CHUNK,
     band::{Band, Footprint, Placement},
@@ -104,28 +101,7 @@ fn run(
 
 /// A tile is a row of bytes, so that it may have any length and comes out as the codec left it.
 fn spec(width: u32) -> TileSpec {
-    TileSpec {
-        compression: Compression::Zstd,
-        compression_code: 50000,
-        predictor: Predictor::None,
-        bits: 8,
-        format: SampleType::U8.format(),
-        sample: SampleType::U8,
-        samples: 1,
-        width,
-        height: 1,
-        tiled: true,
-        order: ByteOrder::Little,
-        bits_reversed: false,
-        photometric: None,
-        ycbcr: None,
-        packed_subsampling: None,
-        t4_options: 0,
-        lerc: Vec::new(),
-        extra_samples: Vec::new(),
-        jpeg_tables: None,
-        max_tile_bytes: u64::MAX,
-    }
+    TileSpec { height: 1, ..conformance::spec(Compression::Zstd, 50000, SampleType::U8, 1, width) }
 }
 
 /// Copies the streams to their places, as many at once as a pinned chunk holds.
