@@ -265,3 +265,26 @@ fn padding_behind_frames_is_no_damage() {
         }
     });
 }
+
+#[test]
+fn tiles_beyond_what_the_kernels_count_are_refused_before_anything_is_read() {
+    let Some(fake) = driver::fake() else { return };
+    fake.with("", |gpu| {
+        // A row more than the largest.
+        let rows = (1 << 14) + 1;
+        let tags = vec![
+            (256, Tag::Long(vec![1 << 16])),
+            (257, Tag::Long(vec![rows])),
+            (258, Tag::Short(vec![8])),
+            (259, Tag::Short(vec![50000])),
+            (262, Tag::Short(vec![1])),
+            (277, Tag::Short(vec![1])),
+            (278, Tag::Long(vec![rows])),
+        ];
+        let file: Arc<[u8]> = File::of(Directory { tags, tiles: vec![vec![1; 40]] }).bytes().into();
+        let options = options(gpu, Mode::Cuda).with_window(Window::new(0, 0, 8, 8));
+        let text = cases::open(&file).unwrap().read_device(&options).unwrap_err().to_string();
+        assert!(text.contains("Zstd tiles of more than 1 GiB are not decoded on the GPU"), "{text}");
+        assert_eq!(fake.count("alloc"), 0);
+    });
+}
