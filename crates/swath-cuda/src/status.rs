@@ -47,7 +47,7 @@ impl std::fmt::Display for TileStatus {
             Self::Corrupt => f.write_str("the stream is damaged or of an unusual kind"),
             Self::Checksum => f.write_str("the checksum does not match"),
             Self::Unusual => f.write_str(
-                "the stream is of a kind that is left to the CPU: with a dictionary, a skippable frame, hundreds of \
+                "the stream is of a kind that is left to the CPU: with a dictionary, a skippable frame, many \
                  tiny blocks, longer blocks or codes than the format has, or more than 256 MiB",
             ),
             Self::Refused(code) => write!(f, "refused by the library (status {code})"),
