@@ -2,6 +2,7 @@
 #include "../zstd_execute.cuh"
 #include "../zstd_literals.cuh"
 #include "../zstd_sequences.cuh"
+#include "../zstd_layout.cuh"
 #include "../zstd_walk.cuh"
 
 SWATH_KERNEL(swath_zstd_walk, ZstdWalk)
