@@ -12,7 +12,7 @@ import numpy as np
 from . import _metadata
 from ._errors import SwathWarning, UsageError, warn_once
 from ._metadata import Found, Packing
-from ._stream import PIECE, Block, Layout, on_device, starts
+from ._stream import PIECE, Block, Layout, on_device, starts, to_host
 
 
 @dataclass
@@ -30,10 +30,12 @@ class Raster:
 
 @dataclass(frozen=True)
 class Unread:
-    """Samples of a file that xarray has not read yet; only the rows that are asked for are."""
+    """Samples that xarray has not read from their file yet. Indexing it reads the rows of the index and no others."""
 
     variable: Any
     leading: bool
+    # Whether the rows arrive in the memory of a GPU.
+    on_device: bool
 
     @property
     def dtype(self) -> np.dtype:
@@ -43,8 +45,12 @@ class Unread:
     def shape(self) -> tuple[int, ...]:
         return (1, *self.variable.shape) if self.leading else tuple(self.variable.shape)
 
-    def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
-        rows = np.asarray(self.variable[region[1:] if self.leading else region])
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, region: tuple[slice, ...]) -> Any:
+        rows = self.variable[region[1:] if self.leading else region].data
         return rows[np.newaxis] if self.leading else rows
 
 
@@ -63,6 +69,11 @@ class Convert:
     old: Any = None
 
     def __call__(self, rows: Any) -> Any:
+        if on_device(rows) and not hasattr(rows, "astype"):
+            # A tensor of torch has other methods than an array; CuPy works on the same memory.
+            import cupy
+
+            rows = cupy.from_dlpack(rows)
         missing = self._missing(rows)
         if isinstance(rows, np.ma.MaskedArray):
             rows = rows.data
@@ -182,8 +193,13 @@ def _stored_type(dtype: np.dtype, held: np.dtype) -> np.dtype:
 
 
 def _type_of(samples: Any) -> np.dtype:
-    # Other libraries name their types as NumPy does, behind their own name.
-    return samples.dtype if isinstance(samples.dtype, np.dtype) else np.dtype(str(samples.dtype).rpartition(".")[2])
+    if isinstance(samples.dtype, np.dtype):
+        return samples.dtype
+    try:
+        # Other libraries name their types as NumPy does, behind their own name.
+        return np.dtype(str(samples.dtype).rpartition(".")[2])
+    except TypeError:
+        raise UsageError(f"samples of type {samples.dtype} have no place in a TIFF: cast them") from None
 
 
 def _layout(shape: Sequence[int], axes: str, dtype: np.dtype) -> Layout:
@@ -214,11 +230,7 @@ def axes_of(shape: Sequence[int], words: Mapping[str, Any]) -> str:
 
 
 def _of_array(data: Any, words: Mapping[str, Any]) -> Raster:
-    device = not is_dask(data) and on_device(data)
-    if not is_dask(data) and not device and not isinstance(data, np.ndarray):
-        # Only lists are made arrays of; what has samples shares them.
-        data = np.from_dlpack(data) if not hasattr(data, "__array__") and hasattr(data, "__dlpack__") else data
-        data = np.asarray(data)
+    data = _writable(data)
     axes = axes_of(data.shape, words)
     found = Found()
     nodata = words["nodata"]
@@ -229,6 +241,23 @@ def _of_array(data: Any, words: Mapping[str, Any]) -> Raster:
         nodata = found.nodata = _fill_value(data, stored)
     converts = _converts(held, Packing(stored), nodata, words, masked=masked)
     return _finished(data, axes, stored, converts, found)
+
+
+def _writable(data: Any) -> Any:
+    """The array itself where it can be written from where it lies, else a NumPy array that shares its samples."""
+    if hasattr(getattr(data, "_meta", data), "todense"):
+        raise UsageError(f"{type(data).__module__}.{type(data).__name__} is sparse: call todense() on it first")
+    if isinstance(data, np.ndarray) or is_dask(data) or on_device(data):
+        return data
+    try:
+        if not hasattr(data, "__array__") and hasattr(data, "__dlpack__"):
+            return np.from_dlpack(data)
+        return np.asarray(data)
+    except Exception as error:
+        raise UsageError(
+            f"{type(data).__module__}.{type(data).__name__} does not give its samples ({error}): convert it to an "
+            "array of NumPy or CuPy"
+        ) from error
 
 
 def _converts(
@@ -273,7 +302,8 @@ def _finished(data: Any, axes: str, dtype: np.dtype, converts: Sequence[Convert]
         if convert is not None:
             data = data.map_blocks(convert, dtype=dtype, meta=_plain_meta(data._meta).astype(dtype))
         return Raster(layout, found, lazy=data, on_device=device)
-    return Raster(layout, found, blocks=[Block(0, 0, data, convert)], on_device=on_device(data))
+    device = data.on_device if isinstance(data, Unread) else on_device(data)
+    return Raster(layout, found, blocks=[Block(0, 0, data, convert)], on_device=device)
 
 
 def _plain_meta(meta: Any) -> Any:
@@ -300,10 +330,21 @@ def _arranged(data: Any) -> tuple[Any, str, str, str]:
 
 def _samples(data: Any, *, leading: bool = False) -> Any:
     """The array behind a DataArray, without reading what is still in a file."""
-    if data.chunks is None and not getattr(data.variable, "_in_memory", True):
-        return Unread(data.variable, leading)
-    samples = data.data
+    if data.chunks is None and data.size:
+        # Two slices of an array in memory share it. Of a variable that is still in a file, each is read anew.
+        corner = (slice(0, 1),) * data.ndim
+        one, other = data.variable[corner].data, data.variable[corner].data
+        if (isinstance(one, np.ndarray) or on_device(one)) and _address(one) != _address(other):
+            return Unread(data.variable, leading, on_device(one))
+    samples = _writable(data.data)
     return samples[np.newaxis] if leading else samples
+
+
+def _address(samples: Any) -> int:
+    """Where an array begins in memory, on the host or on a GPU."""
+    if isinstance(samples, np.ndarray):
+        return int(samples.__array_interface__["data"][0])
+    return int(samples.__cuda_array_interface__["data"][0])
 
 
 def _of_dataarray(data: Any, words: Mapping[str, Any], *, replaced: bool = False) -> Raster:
@@ -441,7 +482,15 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
         import dask.array
 
         bands = [_as_dask(part) for part in parts]
-        return Raster(layout, found, lazy=dask.array.stack(bands), on_device=all(part.on_device for part in parts))
+        on_gpu = [part.on_device for part in parts]
+        if any(on_gpu) and not all(on_gpu):
+            # The bands of one pixel have to be in one place.
+            meta = np.empty((0, 0), dtype)
+            bands = [
+                band.map_blocks(to_host, dtype=dtype, meta=meta) if there else band
+                for band, there in zip(bands, on_gpu)
+            ]
+        return Raster(layout, found, lazy=dask.array.stack(bands), on_device=all(on_gpu))
     blocks = [_leading(part, band, variable) for band, (part, variable) in enumerate(zip(parts, variables.values()))]
     return Raster(layout, found, blocks=blocks, on_device=all(part.on_device for part in parts), step=first.step)
 
@@ -461,8 +510,10 @@ def _as_dask(part: Raster) -> Any:
     array = part.lazy
     if array is None:
         block = part.blocks[0]
-        rows = np.asarray(block.samples[tuple(slice(None) for _ in block.samples.shape)])
-        array = dask.array.from_array(rows if block.convert is None else block.convert(rows))
+        # Arrays stay what they are, and a file is read chunk by chunk.
+        array = dask.array.from_array(block.samples, chunks="auto", asarray=False)
+        if block.convert is not None:
+            array = array.map_blocks(block.convert, dtype=part.layout.dtype)
     if "b" in part.layout.axes:
         array = array[0] if part.layout.axes == "byx" else array[..., 0]
     return array

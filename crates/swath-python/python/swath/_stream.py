@@ -63,9 +63,12 @@ class Block:
 def to_host(samples: Any) -> np.ndarray:
     """An array in host memory."""
     if on_device(samples):
+        if hasattr(samples, "cpu"):
+            # A tensor of torch, which needs no CuPy to come back.
+            return np.asarray(samples.cpu())
         import cupy
 
-        samples = cupy.asnumpy(samples)
+        samples = cupy.asnumpy(cupy.asarray(samples))
     return np.asarray(samples)
 
 
