@@ -12,6 +12,7 @@ pub use sink::{
     Sink, SinkError,
     file::FileSink,
     memory::{Memory, MemorySink},
+    spill::{Extent, Spill},
     stream::StreamSink,
 };
 pub use source::{Access, ReadInto, Source, SourceError, file::FileSource, memory::MemorySource};

@@ -62,7 +62,7 @@ impl<'a, K: Kind> Quads<'a, K> {
         let columns = step.columns.start * 2..step.columns.end * 2;
         let cut = |row: u32| view.row(row).get(columns.clone()).unwrap_or_default();
         let (top, bottom) = (cut(span.start), cut(span.start + 1));
-        Self { top, bottom, out, avoid: step.avoid, fill: step.fill, first: step.columns.start, width: step.width() }
+        Self { top, bottom, out, avoid: step.avoid, fill: step.fill, first: step.first_column(), width: step.width() }
     }
 }
 

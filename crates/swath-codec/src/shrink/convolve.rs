@@ -331,7 +331,7 @@ impl<K: Kind> Task for Plain<'_, K> {
         let mut from = 0;
         while from < down.out.len() {
             let len = (down.out.len() - from).min(BLOCK);
-            let head = ordered.saturating_sub(down.step.columns.start + from).min(len);
+            let head = ordered.saturating_sub(down.step.first_column() + from).min(len);
             // A block that is part ordered, part not: only where the image ends.
             let mut sums = if head > 0 { down.sum(from, len, 0) } else { [0.0; BLOCK] };
             if head < len {

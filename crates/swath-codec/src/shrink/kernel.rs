@@ -128,21 +128,26 @@ pub struct Tap {
 }
 
 impl Taps {
-    /// Those of an axis.
-    pub fn across(axis: Axis, method: Resampling) -> Self {
-        Self::new(axis, method, |at, out| weights(axis, method, at, true, out))
+    /// Those of some target columns of an axis.
+    pub fn across(axis: Axis, method: Resampling, columns: Range<u32>) -> Self {
+        Self::new(axis, method, columns, |at, out| weights(axis, method, at, true, out))
     }
 
     /// Those whose weights, and their sum, `weigh` gives.
-    pub fn new(axis: Axis, method: Resampling, weigh: impl Fn(u32, &mut Vec<f64>) -> f64) -> Self {
+    pub fn new(
+        axis: Axis,
+        method: Resampling,
+        targets: Range<u32>,
+        weigh: impl Fn(u32, &mut Vec<f64>) -> f64,
+    ) -> Self {
         let mut taps = Self {
-            columns: Vec::with_capacity(axis.target as usize),
+            columns: Vec::with_capacity(targets.len()),
             raw: Vec::new(),
             normal: Vec::new(),
             narrow: stretch(axis, method).0 < 4.0,
         };
         let mut here = Vec::new();
-        for at in 0..axis.target {
+        for at in targets {
             let window = window(axis, method, at);
             let sum = weigh(at, &mut here);
             let count = window.end - window.start;

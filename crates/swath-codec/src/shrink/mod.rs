@@ -6,6 +6,7 @@
 
 mod average;
 mod axis;
+mod columns;
 mod complex;
 mod convolve;
 mod error;
@@ -26,6 +27,7 @@ mod tables;
 mod tests;
 mod view;
 
+pub use columns::ColumnShrink;
 pub use error::ShrinkError;
 pub use levels::{levels, levels_by_factors};
 pub use resampling::{Resampling, UnknownResampling};
@@ -51,6 +53,10 @@ pub struct Shrink {
     nodata: Option<Vec<u8>>,
     plan: Plan,
     quirks: bool,
+    /// Where the columns of this step begin in the whole target, and how many that has: GDAL adds up the last columns of an
+    /// image in another order than those before.
+    first_column: u32,
+    whole_width: u32,
 }
 
 /// What each target column needs, worked out once.
@@ -94,25 +100,8 @@ impl Shrink {
         resampling: Resampling,
         nodata: Option<&[u8]>,
     ) -> Result<Self, ShrinkError> {
-        if target.0 == 0 || target.1 == 0 || target.0 > source.0 || target.1 > source.1 {
-            return Err(ShrinkError::Size);
-        }
-        if !resampling.supports(sample) {
-            return Err(ShrinkError::Undefined(resampling, sample));
-        }
-        let (x, y) = (Axis::new(source.0, target.0), Axis::new(source.1, target.1));
-        let nodata = nodata.and_then(|bytes| bytes.get(..sample.word())).map(<[u8]>::to_vec);
-        let plan = match resampling {
-            Resampling::Nearest if x.is_half() && y.is_half() => Plan::Halves,
-            Resampling::Nearest => Plan::Picks((0..x.target).map(|at| x.nearest(at)).collect()),
-            Resampling::Average | Resampling::Rms if sample.is_complex() => {
-                Plan::Whole((0..x.target).map(|at| x.whole_span(at)).collect())
-            }
-            Resampling::Bilinear | Resampling::Cubic | Resampling::Lanczos => Plan::Taps(Taps::across(x, resampling)),
-            _ if x.is_half() && y.is_half() => Plan::Halves,
-            _ => Plan::Spans { columns: (0..x.target).map(|at| x.span(at)).collect(), pairs: x.is_pairs() },
-        };
-        Ok(Self { x, y, sample, method: resampling, nodata, plan, quirks: true })
+        let step = ColumnShrink::new(source, target, sample, resampling, nodata)?.with_quirks();
+        step.columns(0..target.0, &(0..source.0))
     }
 
     /// Leaves out what GDAL 3.12 does to nodata against its own rules. With quirks, as by default and pixel for pixel as
@@ -141,21 +130,7 @@ impl Shrink {
     }
 
     fn reach(&self, row: u32) -> Range<u32> {
-        match (&self.plan, self.method) {
-            (_, Resampling::Nearest) => {
-                let at = self.y.nearest(row);
-                at..at + 1
-            }
-            (Plan::Taps(_), method) => kernel::window(self.y, method, row),
-            (Plan::Whole(_), _) => {
-                let (start, end) = self.y.whole_span(row);
-                start..end
-            }
-            _ => {
-                let span = self.y.span(row);
-                span.start..span.end
-            }
-        }
+        reach(self.y, self.method, self.sample, row)
     }
 
     /// Computes target rows `rows`, columns `columns` of one band.
@@ -377,6 +352,25 @@ impl Shrink {
     }
 }
 
+/// The source samples along an axis that target sample `at` is made of.
+fn reach(axis: Axis, method: Resampling, sample: SampleType, at: u32) -> Range<u32> {
+    match method {
+        Resampling::Nearest => {
+            let at = axis.nearest(at);
+            at..at + 1
+        }
+        Resampling::Bilinear | Resampling::Cubic | Resampling::Lanczos => kernel::window(axis, method, at),
+        Resampling::Average | Resampling::Rms if sample.is_complex() => {
+            let (start, end) = axis.whole_span(at);
+            start..end
+        }
+        _ => {
+            let span = axis.span(at);
+            span.start..span.end
+        }
+    }
+}
+
 type Done = Result<(), ShrinkError>;
 
 /// What the row functions of all methods share.
@@ -394,7 +388,12 @@ struct Step<'a, K: Kind> {
 impl<K: Kind> Step<'_, K> {
     /// Columns of the whole target.
     fn width(&self) -> usize {
-        self.shrink.x.target as usize
+        self.shrink.whole_width as usize
+    }
+
+    /// The first column that is asked for, counted in the whole target.
+    fn first_column(&self) -> usize {
+        self.columns.start + self.shrink.first_column as usize
     }
 
     fn span(&self, row: u32) -> Span {

@@ -193,7 +193,7 @@ impl Tables {
 
 /// The kernels of all target rows.
 fn down_taps(axis: Axis, method: Resampling) -> Taps {
-    Taps::new(axis, method, |at, out| kernel::weights(axis, method, at, false, out))
+    Taps::new(axis, method, 0..axis.target, |at, out| kernel::weights(axis, method, at, false, out))
 }
 
 fn longest<T: Copy>(all: &[T], len: impl Fn(T) -> u32) -> u64 {

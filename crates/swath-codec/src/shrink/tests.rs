@@ -284,3 +284,49 @@ fn halves_keep_their_value() {
 }
 
 include!("golden.rs");
+
+#[test]
+fn columns_by_themselves_give_the_pixels_of_the_whole() {
+    use Resampling as R;
+    let methods =
+        [R::Nearest, R::Average, R::Bilinear, R::Cubic, R::Lanczos, R::Mode, R::Rms, R::Min, R::Max, R::Median];
+    for (from, to) in [((64, 8), (32, 4)), ((75, 9), (38, 5)), ((70, 8), (35, 4)), ((61, 10), (20, 3)), ((41, 7), (11, 2))] {
+        for sample in TYPES {
+            for method in methods.into_iter().filter(|method| method.supports(sample)) {
+                let count = (from.0 * from.1) as usize;
+                let source = samples(sample, count, 7);
+                let mask: Vec<u8> = noise(count, 8).into_iter().map(|byte| if byte < 200 { 255 } else { 0 }).collect();
+                let nodata = source.get(..sample.word()).unwrap();
+                for (nodata, mask) in [(None, None), (Some(nodata), None), (None, Some(&mask[..]))] {
+                    let full = Shrink::new(from, to, sample, method, nodata).unwrap().without_quirks();
+                    let expected = whole(&full, &source, mask);
+                    let step = ColumnShrink::new(from, to, sample, method, nodata).unwrap();
+                    for columns in [0..to.0, 0..3, 3..4, 4..to.0, to.0 - 1..to.0] {
+                        let needed = step.needed_columns(&columns);
+                        let part = step.columns(columns.clone(), &needed).unwrap();
+                        let cut = |bytes: &[u8], size: usize| -> Vec<u8> {
+                            let rows = bytes.chunks(from.0 as usize * size);
+                            let range = needed.start as usize * size..needed.end as usize * size;
+                            rows.flat_map(|row| row[range.clone()].to_vec()).collect()
+                        };
+                        let size = sample.size();
+                        let (own, own_mask) = (cut(&source, size), mask.map(|mask| cut(mask, 1)));
+                        let made = whole(&part, &own, own_mask.as_deref());
+                        let range = columns.start as usize * size..columns.end as usize * size;
+                        let wanted = expected.chunks(to.0 as usize * size).flat_map(|row| row[range.clone()].to_vec());
+                        assert_eq!(made, wanted.collect::<Vec<_>>(), "{from:?} {to:?} {sample:?} {method:?} {columns:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_that_lack_their_source_are_errors() {
+    let step = ColumnShrink::new((64, 8), (32, 4), SampleType::U8, Resampling::Cubic, None).unwrap();
+    let needed = step.needed_columns(&(4..8));
+    assert!(step.columns(4..8, &(needed.start + 1..needed.end)).is_err());
+    assert!(step.columns(4..8, &(needed.start..needed.end - 1)).is_err());
+    assert!(step.columns(8..8, &needed).is_err() && step.columns(31..33, &(0..64)).is_err());
+}

@@ -13,7 +13,7 @@ use std::{
 
 use crate::position::{read_exact_at, write_all_at};
 
-use super::{BLOCK, CHUNK, Sink, SinkError, gap_len, mapped::Mapped, pieces, stream::StreamSink};
+use super::{BLOCK, CHUNK, Sink, SinkError, gap_len, mapped::Mapped, pieces, spill::Spill, stream::StreamSink};
 
 /// Bytes that are moved at a time where the file system cannot take a range out.
 const STEP: usize = 2 << 20;
@@ -80,15 +80,24 @@ impl FileSink {
     /// Begins a file in the folder for temporary files that never gets a name: where the system allows, not even a killed
     /// writer leaves it behind, and nobody can put a link in its place.
     pub(super) fn spool() -> Result<Self, SinkError> {
-        let folder = std::env::temp_dir();
-        remove_leftovers(&folder, SPOOL);
-        let (file, part) = create_part(&folder, SPOOL)
+        Self::spool_in(&std::env::temp_dir())
+    }
+
+    /// The same in any folder.
+    pub(super) fn spool_in(folder: &Path) -> Result<Self, SinkError> {
+        remove_leftovers(folder, SPOOL);
+        let (file, part) = create_part(folder, SPOOL)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         let unnamed = cfg!(unix) && fs::remove_file(&part).is_ok();
         let name = part.display().to_string();
         let mapped = Mapped::of(&file);
         let (part, target) = ((!unnamed).then(|| part.clone()), part);
         Ok(Self { file, name, target, part, process: std::process::id(), mapped })
+    }
+
+    /// The file itself.
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Copies its first `size` bytes to a stream.
@@ -299,6 +308,11 @@ impl Sink for FileSink {
         };
         write()
             .map_err(|source| SinkError::io(format!("cannot write {} bytes at offset {offset}", bytes.len()), source))
+    }
+
+    fn spill(&self) -> Result<Spill, SinkError> {
+        // Beside the file, where there has to be room for it anyway.
+        Spill::in_folder(self.target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
     }
 
     fn remove(&mut self, gaps: &[Range<u64>], mut size: u64) -> Result<(), SinkError> {

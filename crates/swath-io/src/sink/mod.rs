@@ -11,7 +11,10 @@ mod mapped;
 pub mod memory;
 #[cfg_attr(not(feature = "remote"), path = "object/disabled.rs")]
 pub mod object;
+pub mod spill;
 pub mod stream;
+
+use spill::Spill;
 
 /// Why a sink could not take the bytes.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +107,14 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// Bytes in which a caller with several threads best cuts a long write, at multiples of this in the file.
     fn write_chunk(&self) -> usize {
         CHUNK
+    }
+
+    /// Room on disk for what waits for its turn: beside the file, or in the folder for temporary files.
+    ///
+    /// # Errors
+    /// When no file can be made there.
+    fn spill(&self) -> Result<Spill, SinkError> {
+        Spill::in_folder(&std::env::temp_dir())
     }
 
     /// Takes `gaps` out of a file of `size` bytes, so that what follows moves down. Gaps rise, do not touch each other, and

@@ -1,0 +1,173 @@
+//! Room on disk for bytes that have to wait and that memory has no room for.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{SinkError, file::FileSink};
+use crate::position::{read_exact_at, write_all_at};
+
+/// A file without a name that holds bytes until they are taken back. It is gone when it is dropped, and on Unix also when its
+/// process is killed.
+#[derive(Debug)]
+pub struct Spill {
+    file: FileSink,
+    room: Mutex<Room>,
+}
+
+/// Where the bytes of one [`Spill::put`] lie.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Extent {
+    offset: u64,
+    len: u64,
+}
+
+impl Extent {
+    /// How many bytes there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Which parts of the file are in use.
+#[derive(Debug, Default)]
+struct Room {
+    /// Length of each free part by its offset. No two of them touch.
+    free: BTreeMap<u64, u64>,
+    end: u64,
+}
+
+impl Room {
+    /// The first free part that is long enough, or the end of the file.
+    fn take(&mut self, len: u64) -> u64 {
+        let found = self.free.iter().find(|(_, free)| **free >= len).map(|(offset, free)| (*offset, *free));
+        let Some((offset, free)) = found else {
+            let offset = self.end;
+            self.end += len;
+            return offset;
+        };
+        self.free.remove(&offset);
+        if free > len {
+            self.free.insert(offset + len, free - len);
+        }
+        offset
+    }
+
+    fn give_back(&mut self, mut offset: u64, mut len: u64) {
+        if let Some(after) = self.free.remove(&(offset + len)) {
+            len += after;
+        }
+        if let Some((&before, &free)) = self.free.range(..offset).next_back()
+            && before + free == offset
+        {
+            self.free.remove(&before);
+            (offset, len) = (before, free + len);
+        }
+        if offset + len == self.end {
+            self.end = offset;
+        } else {
+            self.free.insert(offset, len);
+        }
+    }
+}
+
+impl Spill {
+    /// Makes one in a folder.
+    ///
+    /// # Errors
+    /// When no file can be made there.
+    pub fn in_folder(folder: &Path) -> Result<Self, SinkError> {
+        Ok(Self { file: FileSink::spool_in(folder)?, room: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps bytes.
+    ///
+    /// # Errors
+    /// When the disk is full or fails.
+    pub fn put(&self, bytes: &[u8]) -> Result<Extent, SinkError> {
+        let len = bytes.len() as u64;
+        let offset = self.lock().take(len);
+        let extent = Extent { offset, len };
+        match write_all_at(self.file.file(), bytes, offset) {
+            Ok(()) => Ok(extent),
+            Err(source) => {
+                self.discard(extent);
+                let action = "cannot keep tiles that wait for their turn in a temporary file";
+                Err(SinkError::io(action, source))
+            }
+        }
+    }
+
+    /// Brings bytes back, in place of what `bytes` held. Their room is free then.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn take(&self, extent: Extent, bytes: &mut Vec<u8>) -> Result<(), SinkError> {
+        bytes.clear();
+        bytes.resize(extent.len as usize, 0);
+        let read = read_exact_at(self.file.file(), bytes, extent.offset);
+        self.discard(extent);
+        read.map_err(|source| SinkError::io("cannot read tiles back from a temporary file", source))
+    }
+
+    /// Forgets bytes.
+    pub fn discard(&self, extent: Extent) {
+        if extent.len > 0 {
+            self.lock().give_back(extent.offset, extent.len);
+        }
+    }
+
+    /// Bytes of the file that are in use, and free ones between them.
+    pub fn size(&self) -> u64 {
+        self.lock().end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_and_room_is_used_again() {
+        let spill = Spill::in_folder(&std::env::temp_dir()).unwrap();
+        let extents: Vec<Extent> = (0..4_u8).map(|byte| spill.put(&vec![byte; 1000]).unwrap()).collect();
+        let mut bytes = Vec::new();
+        let mut left = Vec::new();
+        for (number, extent) in extents.into_iter().enumerate() {
+            if number == 1 || number == 2 {
+                spill.take(extent, &mut bytes).unwrap();
+                assert_eq!(bytes, vec![number as u8; 1000]);
+            } else {
+                left.push(extent);
+            }
+        }
+        // The two that were taken make room for one of their length together.
+        let long = spill.put(&[9; 2000]).unwrap();
+        assert_eq!((spill.size(), long.offset), (4000, 1000));
+        left.push(long);
+        left.into_iter().for_each(|extent| spill.discard(extent));
+        assert_eq!(spill.size(), 0);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn it_has_no_name() {
+        let folder = std::env::temp_dir().join(format!("swath-io-spill-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let spill = Spill::in_folder(&folder).unwrap();
+        spill.put(&[1; 10]).unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        std::fs::remove_dir(&folder).unwrap();
+    }
+}
