@@ -134,12 +134,7 @@ impl Taps {
     }
 
     /// Those whose weights, and their sum, `weigh` gives.
-    pub fn new(
-        axis: Axis,
-        method: Resampling,
-        targets: Range<u32>,
-        weigh: impl Fn(u32, &mut Vec<f64>) -> f64,
-    ) -> Self {
+    pub fn new(axis: Axis, method: Resampling, targets: Range<u32>, weigh: impl Fn(u32, &mut Vec<f64>) -> f64) -> Self {
         let mut taps = Self {
             columns: Vec::with_capacity(targets.len()),
             raw: Vec::new(),

@@ -290,7 +290,9 @@ fn columns_by_themselves_give_the_pixels_of_the_whole() {
     use Resampling as R;
     let methods =
         [R::Nearest, R::Average, R::Bilinear, R::Cubic, R::Lanczos, R::Mode, R::Rms, R::Min, R::Max, R::Median];
-    for (from, to) in [((64, 8), (32, 4)), ((75, 9), (38, 5)), ((70, 8), (35, 4)), ((61, 10), (20, 3)), ((41, 7), (11, 2))] {
+    for (from, to) in
+        [((64, 8), (32, 4)), ((75, 9), (38, 5)), ((70, 8), (35, 4)), ((61, 10), (20, 3)), ((41, 7), (11, 2))]
+    {
         for sample in TYPES {
             for method in methods.into_iter().filter(|method| method.supports(sample)) {
                 let count = (from.0 * from.1) as usize;
@@ -314,7 +316,11 @@ fn columns_by_themselves_give_the_pixels_of_the_whole() {
                         let made = whole(&part, &own, own_mask.as_deref());
                         let range = columns.start as usize * size..columns.end as usize * size;
                         let wanted = expected.chunks(to.0 as usize * size).flat_map(|row| row[range.clone()].to_vec());
-                        assert_eq!(made, wanted.collect::<Vec<_>>(), "{from:?} {to:?} {sample:?} {method:?} {columns:?}");
+                        assert_eq!(
+                            made,
+                            wanted.collect::<Vec<_>>(),
+                            "{from:?} {to:?} {sample:?} {method:?} {columns:?}"
+                        );
                     }
                 }
             }

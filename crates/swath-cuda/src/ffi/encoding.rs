@@ -103,7 +103,7 @@ impl DeviceRows {
     }
 
     /// The same from row `row` on.
-    pub(crate) fn at_row(&self, row: u32) -> Self {
+    pub fn at_row(&self, row: u32) -> Self {
         let offset = self.row_step.wrapping_mul(row.into());
         let less = |([rows, columns, bands], len): ([u32; 3], usize)| ([rows.saturating_sub(row), columns, bands], len);
         let (address, bounds) = (self.address.wrapping_add_signed(offset), self.bounds.map(less));

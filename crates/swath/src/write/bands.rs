@@ -94,6 +94,22 @@ impl BandEncoder {
         Ok(Self { plan, shape, options, nodata, shrinks, gpu, report, workers: Mutex::default() })
     }
 
+    /// The encoder of an image of its own, of a size that a part of a raster like `shape` has.
+    pub(super) fn of_plan(
+        plan: Plan,
+        shape: Shape,
+        (width, height): (u32, u32),
+        options: WriteOptions,
+        nodata: Option<Vec<u8>>,
+        gpu: Option<Arc<Gpu>>,
+    ) -> Result<Self, Error> {
+        let levels = super::levels(&plan, shape.sample, nodata.as_deref())?;
+        let shrinks = levels.into_iter().next().and_then(|level| level.shrink);
+        let shape = Shape { width, height, ..shape };
+        let options = WriteOptions { progress: None, ..options };
+        Ok(Self { plan, shape, options, nodata, shrinks, gpu, report: Mutex::default(), workers: Mutex::default() })
+    }
+
     /// Tile rows of the image.
     pub fn tile_rows(&self) -> u32 {
         self.plan.levels.first().map_or(0, |level| level.grid.down)
@@ -135,19 +151,24 @@ impl BandEncoder {
     pub fn encode(&self, tile_rows: Range<u32>, first_row: u32, rows: &Rows<'_>) -> Result<EncodedBand, Error> {
         let pushed = Pushed::new(rows, self.shape, self.is_masked())?;
         let needed = self.check(&tile_rows, first_row, pushed.rows)?;
-        let needed_part = pushed.part(needed.start - first_row..needed.end - first_row, self.shape);
+        self.encode_rows(tile_rows, &pushed.part(needed.start - first_row..needed.end - first_row, self.shape))
+    }
+
+    /// The same, of exactly the rows that are needed.
+    pub(super) fn encode_rows(&self, tile_rows: Range<u32>, needed_part: &Pushed<'_>) -> Result<EncodedBand, Error> {
+        let needed = self.needed(tile_rows.clone());
         let own = self.rows_of(tile_rows.clone());
         let own_part = own.start - needed.start..own.end - needed.start;
         let mut writer = self.writer(&tile_rows)?;
         // Overviews are made band by band, of the samples that are written.
-        let apart = pushed.arrangement == Arrangement::Planes;
+        let apart = needed_part.arrangement == Arrangement::Planes;
         let changed = changes(&self.options, self.shape, self.nodata.as_deref());
         if self.shrinks.is_none() || (apart && !changed) {
             writer.push_band(&needed_part.part(own_part, self.shape), changed)?;
             let overview = self.shrink(&needed_part.planes, needed.start, &tile_rows, writer.threads)?;
             return self.band(writer, tile_rows, overview);
         }
-        let mut store = self.copy(&needed_part)?;
+        let mut store = self.copy(needed_part)?;
         let (planes, _) = store.split();
         let copied = Pushed { planes, arrangement: Arrangement::Planes, rows: needed_part.rows };
         writer.push_band(&copied.part(own_part, self.shape), false)?;
@@ -276,7 +297,7 @@ impl BandEncoder {
             lanes: &[],
             sink: &MemorySink::new("a band").0,
             above: 0,
-            at_hand: &[AtHand { planes: planes.to_vec(), arrangement: Arrangement::Planes, first }],
+            at_hand: &[AtHand::rows(planes.to_vec(), Arrangement::Planes, first, self.shape.width)],
             shrinks: &[&self.shrinks],
             sample: self.shape.sample,
             nodata: self.nodata.as_deref(),

@@ -108,6 +108,12 @@ impl<'a> DeviceSamples<'a> {
         Ok(self)
     }
 
+    /// `count` of the rows, from `first` on.
+    pub(super) fn rows_from(&self, first: u32, count: u32) -> Self {
+        let mask = self.mask.as_ref().map(|mask| mask.at_row(first));
+        Self { rows: self.rows.at_row(first), count, mask, ..self.clone() }
+    }
+
     /// Rows that are there.
     pub(super) fn count(&self) -> u32 {
         self.count

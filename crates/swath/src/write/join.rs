@@ -83,7 +83,7 @@ impl Writer {
             let detail = "a GPU writes this file; begin it with create_from_bands to put it together from bands";
             return Err(Error::usage(detail));
         }
-        if !self.from_bands && (self.rows() > 0 || self.tiles.is_some()) {
+        if self.blocks.is_some() || !self.from_bands && (self.rows() > 0 || self.tiles.is_some()) {
             return Err(Error::usage("rows were pushed before: a file takes either rows or encoded bands"));
         }
         if band.plan != bands::digest(&self.plan, self.shape, &self.options, self.nodata.as_deref()) {

@@ -2,11 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use swath_codec::pre::moments::Moments;
-use swath_io::Sink;
+use swath_io::{Extent, Sink, Spill};
 
 use crate::error::Error;
 
@@ -22,6 +25,27 @@ pub(super) struct Encoded {
     pub moments: Vec<(u16, Moments)>,
 }
 
+/// Room for tiles that come long before their turn, shared by all levels: in memory up to a limit, then on disk.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    spill: Arc<Spill>,
+    limit: u64,
+    held: AtomicU64,
+}
+
+impl Waiting {
+    pub(super) fn new(spill: Arc<Spill>, limit: u64) -> Self {
+        Self { spill, limit, held: AtomicU64::new(0) }
+    }
+}
+
+/// A tile that waits for its turn.
+#[derive(Debug)]
+enum Held {
+    Memory(Encoded),
+    Disk(Extent, Vec<(u16, Moments)>),
+}
+
 /// Where the tiles of one level go.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -31,12 +55,14 @@ pub(super) struct Lane {
     held: bool,
     start: u64,
     state: Mutex<State>,
+    /// Where tiles wait that come long before their turn; without, in memory.
+    waiting: Option<Arc<Waiting>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    waiting: BTreeMap<u64, Encoded>,
+    waiting: BTreeMap<u64, Held>,
     len: u64,
     /// Start of each tile within the level's own bytes, frame included; `None` for one that was left out.
     tiles: Vec<Option<(u64, u32)>>,
@@ -71,12 +97,38 @@ impl Lane {
     /// A lane that leads to no file: everything is kept for [`Lane::into_kept`].
     pub(super) fn kept(frame: u64) -> Self {
         let state = State { each: Some(Vec::new()), ..State::default() };
-        Self { frame, held: true, start: 0, state: Mutex::new(state) }
+        Self { frame, held: true, start: 0, state: Mutex::new(state), waiting: None }
     }
 
     pub(super) fn new(start: u64, frame: u64, held: bool, bands: u16) -> Self {
         let moments = vec![Moments::default(); bands.into()];
-        Self { frame, held, start, state: Mutex::new(State { moments, ..State::default() }) }
+        Self { frame, held, start, state: Mutex::new(State { moments, ..State::default() }), waiting: None }
+    }
+
+    /// Lets tiles wait on disk where memory has no room for them. A level that is held is in memory anyway.
+    pub(super) fn wait_in(&mut self, waiting: &Arc<Waiting>) {
+        self.waiting = (!self.held).then(|| waiting.clone());
+    }
+
+    /// Counts a tile that has to wait, or brings it to the disk.
+    fn set_aside(&self, number: u64, tile: Encoded) -> Result<Held, Error> {
+        let Some(waiting) = &self.waiting else { return Ok(Held::Memory(tile)) };
+        let len = tile.bytes.len() as u64;
+        if number == self.lock().next || len == 0 {
+            return Ok(Held::Memory(tile));
+        }
+        if waiting.held.load(Ordering::Relaxed) + len > waiting.limit {
+            return Ok(Held::Disk(waiting.spill.put(&tile.bytes)?, tile.moments));
+        }
+        Ok(Held::Memory(tile))
+    }
+
+    /// Bytes of tiles that wait in memory, after some came and some left.
+    fn count(&self, more: u64, less: u64) {
+        if let Some(waiting) = &self.waiting {
+            waiting.held.fetch_add(more, Ordering::Relaxed);
+            waiting.held.fetch_sub(less, Ordering::Relaxed);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -91,34 +143,57 @@ impl Lane {
         sink: &dyn Sink,
         spare: &mut Vec<Vec<u8>>,
     ) -> Result<(), Error> {
+        let tile = self.set_aside(number, tile)?;
         let mut ready = Vec::new();
+        let (mut more, mut less) = (0, 0);
         {
             let mut state = self.lock();
+            if let Held::Memory(tile) = &tile {
+                more += tile.bytes.len() as u64;
+            }
             state.waiting.insert(number, tile);
             loop {
                 let next = state.next;
                 let Some(tile) = state.waiting.remove(&next) else { break };
                 state.next += 1;
-                for (band, moments) in &tile.moments {
+                let (len, moments) = match &tile {
+                    Held::Memory(tile) => (tile.bytes.len() as u64, &tile.moments),
+                    Held::Disk(extent, moments) => (extent.len(), moments),
+                };
+                for (band, moments) in moments {
                     state.sum(usize::from(*band), moments);
                 }
-                if tile.bytes.is_empty() {
+                if len == 0 {
                     state.tiles.push(None);
                     continue;
                 }
-                let (offset, len) = (state.len, tile.bytes.len() as u64);
+                let offset = state.len;
                 state.len += len;
                 state.tiles.push(Some((offset, (len - self.frame) as u32)));
-                if self.held {
-                    state.kept.extend_from_slice(&tile.bytes);
-                    spare.push(tile.bytes);
-                } else {
-                    ready.push((self.start + offset, tile.bytes));
+                if let Held::Memory(tile) = &tile {
+                    less += len;
+                    if self.held {
+                        state.kept.extend_from_slice(&tile.bytes);
+                    }
                 }
+                ready.push((self.start + offset, tile));
             }
         }
-        for (offset, bytes) in ready {
-            sink.write_at(offset, &bytes)?;
+        self.count(more, less);
+        for (offset, tile) in ready {
+            let bytes = match (tile, &self.waiting) {
+                (Held::Memory(tile), _) => tile.bytes,
+                (Held::Disk(extent, _), Some(waiting)) => {
+                    let mut bytes = spare.pop().unwrap_or_default();
+                    waiting.spill.take(extent, &mut bytes)?;
+                    bytes
+                }
+                // Nothing goes to the disk where there is no room for it.
+                (Held::Disk(..), None) => continue,
+            };
+            if !self.held {
+                sink.write_at(offset, &bytes)?;
+            }
             spare.push(bytes);
         }
         spare.truncate(SPARE);

@@ -14,6 +14,8 @@
 //! ```
 
 mod bands;
+mod blocks;
+mod canvas;
 mod device;
 mod device_bands;
 mod device_plan;
@@ -52,6 +54,7 @@ use crate::{
     raster::{Interleave, Raster},
     schedule::cores,
 };
+use blocks::FromBlocks;
 use device::DeviceSide;
 pub use device_rows::DeviceSamples;
 use lane::Lane;
@@ -133,6 +136,8 @@ pub struct Writer {
     /// What threads keep between steps.
     workers: Mutex<Vec<Worker>>,
     nodata: Option<Vec<u8>>,
+    /// What is in flight of a file that is made of blocks.
+    blocks: Option<Box<FromBlocks>>,
     /// Whether bands that were encoded elsewhere are put together, rather than rows encoded here.
     from_bands: bool,
     /// Tile rows of the file above the first one here, where this writes a band of it.
@@ -145,7 +150,7 @@ pub struct Writer {
 struct SharedSink(Box<dyn Sink>);
 
 /// What is in flight of one level.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Level {
     store: RowStore,
     /// Tile rows that are done.
@@ -255,12 +260,24 @@ impl Writer {
         nodata: Option<Vec<u8>>,
     ) -> Result<Self, Error> {
         let levels = levels(&plan, shape.sample, nodata.as_deref())?;
+        Ok(Self::with_levels(plan, sink, shape, options, memory, nodata, levels))
+    }
+
+    fn with_levels(
+        plan: Plan,
+        sink: Arc<SharedSink>,
+        shape: Shape,
+        options: &WriteOptions,
+        memory: Memory,
+        nodata: Option<Vec<u8>>,
+        levels: Vec<Level>,
+    ) -> Self {
         let lanes = plan.lanes();
         sink.0.expect(plan.reach(&lanes));
         if let Some(cancel) = options.cancel.clone() {
             sink.0.stop_when(Arc::new(move || cancel.is_cancelled()));
         }
-        Ok(Self {
+        Self {
             lanes: Arc::new(lanes),
             plan: Arc::new(plan),
             sink,
@@ -275,10 +292,11 @@ impl Writer {
             tiles: None,
             workers: Mutex::default(),
             nodata,
+            blocks: None,
             from_bands: false,
             above: 0,
             failed: false,
-        })
+        }
     }
 
     /// Memory for the rows of overviews. The image's own rows get theirs when they are first copied: a whole array is never
@@ -425,7 +443,7 @@ impl Writer {
             return Err(Error::usage("the file cannot be completed after an error"));
         }
         let (rows, height) = (self.rows(), self.shape.height);
-        if rows != height || self.tiles.is_some() {
+        if self.blocks.is_none() && (rows != height || self.tiles.is_some()) {
             return Err(Error::usage(format!("{rows} of {height} rows were pushed")));
         }
         let name: std::sync::Arc<str> = self.sink.0.name().into();
@@ -446,6 +464,9 @@ impl Writer {
             let detail = "the file is put together from encoded bands: its rows cannot be pushed too";
             return Err(Error::usage(detail));
         }
+        if self.blocks.is_some() {
+            return Err(Error::usage("the file is made of blocks: its rows cannot be pushed too"));
+        }
         Ok(())
     }
 
@@ -462,6 +483,7 @@ impl Writer {
     }
 
     fn complete(mut self) -> Result<Written, Error> {
+        self.finish_blocks()?;
         self.finish_device()?;
         self.drain()?;
         let starts = self.close_gaps()?;

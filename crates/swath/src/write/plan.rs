@@ -183,6 +183,39 @@ impl Plan {
         })
     }
 
+    /// The plan of an image of its own with the tiles of level `index`, and with a first overview of half its size where that
+    /// is asked for: its tiles come out as those of a part of the whole.
+    pub fn of_part(
+        &self,
+        index: usize,
+        (width, height): (u32, u32),
+        with_overview: bool,
+        options: &WriteOptions,
+    ) -> Result<Self, Error> {
+        let missing = || Error::usage("there is no such level to write");
+        let main = self.levels.get(index).ok_or_else(missing)?;
+        let mut levels = vec![level(Layout { width, height, ..main.layout.clone() }, options, self.on_device)?];
+        if with_overview {
+            let below = self.levels.get(index + 1).ok_or_else(missing)?;
+            let layout = Layout { width: width / 2, height: height / 2, ..below.layout.clone() };
+            levels.push(level(layout, options, self.on_device)?);
+        }
+        Ok(Self {
+            levels,
+            with_overviews: self.with_overviews,
+            on_device: self.on_device,
+            style: self.style,
+            frame: self.frame,
+            resampling: self.resampling,
+            ghost: None,
+            fields: Vec::new(),
+            metadata_reserve: 0,
+            statistics: self.statistics && index == 0,
+            nodata: None,
+            fill: self.fill.clone(),
+        })
+    }
+
     /// What GDAL's readers may rely on.
     fn ghost_text(&self) -> String {
         let main = self.levels.first();

@@ -12,7 +12,7 @@ use std::{
 use swath_codec::{
     Scratch,
     pre::{Arrangement, Edge, Rows as Cuttable, cut, moments::TileBand},
-    shrink::ShrinkScratch,
+    shrink::{ShrinkError, ShrinkScratch},
 };
 use swath_io::Sink;
 use swath_tiff::{SampleType, Window};
@@ -45,7 +45,18 @@ pub(super) struct Worker {
 pub(super) struct AtHand<'a> {
     pub planes: Vec<&'a [u8]>,
     pub arrangement: Arrangement,
+    /// The first row, and the first column, that are there.
     pub first: u32,
+    pub first_column: u32,
+    /// Columns that are there.
+    pub width: u32,
+}
+
+impl<'a> AtHand<'a> {
+    /// Whole rows from `first` on.
+    pub(super) fn rows(planes: Vec<&'a [u8]>, arrangement: Arrangement, first: u32, width: u32) -> Self {
+        Self { planes, arrangement, first, first_column: 0, width }
+    }
 }
 
 /// What a level does in this step.
@@ -234,18 +245,17 @@ impl Writer {
         for (index, level) in self.levels.iter_mut().enumerate() {
             let Level { store, shrink, .. } = level;
             let first = store.first;
+            let width = self.plan.levels.get(index).map_or(0, |plan| plan.layout.width);
             let (planes, room) = store.split();
             shrinks.push(&*shrink);
             free.push(room);
             at_hand.push(match image {
-                Some(pushed) if index == 0 => {
-                    AtHand { planes: pushed.planes.clone(), arrangement: pushed.arrangement, first: 0 }
-                }
+                Some(pushed) if index == 0 => AtHand::rows(pushed.planes.clone(), pushed.arrangement, 0, width),
                 _ => {
                     let masked = usize::from(self.plan.levels.get(index).is_some_and(|plan| plan.mask.is_some()));
                     let apart = planes.len() >= bands + masked;
                     let arrangement = if apart { Arrangement::Planes } else { Arrangement::Pixels };
-                    AtHand { planes, arrangement, first }
+                    AtHand::rows(planes, arrangement, first, width)
                 }
             });
         }
@@ -430,21 +440,30 @@ impl Crew<'_> {
             return Err(Error::new(crate::error::ErrorKind::Cancelled));
         }
         match job {
-            Job::Tile { level, column, row, part } => {
-                let (Some(plan), Some(rows), Some(lane)) =
-                    (self.plan.levels.get(level), self.at_hand.get(level), self.lanes.get(level))
-                else {
-                    return Ok(());
-                };
-                let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
-                let number = position * u64::from(plan.parts()) + u64::from(part);
-                let encoded = self.encode(level, plan, rows, (column, row), part, worker).map_err(|error| {
-                    error.at(&swath_tiff::Place { tile: Some((column, row + self.above)), ..Default::default() })
-                })?;
-                lane.put(number, encoded, self.sink, &mut worker.spare)
-            }
+            Job::Tile { level, column, row, part } => match self.at_hand.get(level) {
+                Some(rows) => self.encode_tile(level, (column, row), part, rows, worker),
+                None => Ok(()),
+            },
             Job::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, worker),
         }
+    }
+
+    /// Encodes a tile and brings it to its place.
+    pub(super) fn encode_tile(
+        &self,
+        level: usize,
+        (column, row): (u32, u32),
+        part: u32,
+        rows: &AtHand<'_>,
+        worker: &mut Worker,
+    ) -> Result<(), Error> {
+        let (Some(plan), Some(lane)) = (self.plan.levels.get(level), self.lanes.get(level)) else { return Ok(()) };
+        let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
+        let number = position * u64::from(plan.parts()) + u64::from(part);
+        let encoded = self.encode(level, plan, rows, (column, row), part, worker).map_err(|error| {
+            error.at(&swath_tiff::Place { tile: Some((column, row + self.above)), ..Default::default() })
+        })?;
+        lane.put(number, encoded, self.sink, &mut worker.spare)
     }
 
     fn encode(
@@ -458,7 +477,8 @@ impl Crew<'_> {
     ) -> Result<Encoded, Error> {
         let layout = &plan.layout;
         let (columns, rows) = plan.grid.visible(column, row);
-        let visible = Window::new(column * layout.tile_width, row * layout.tile_height, columns, rows);
+        let x = column * layout.tile_width - at_hand.first_column.min(column * layout.tile_width);
+        let visible = Window::new(x, row * layout.tile_height, columns, rows);
         let stored = plan.grid.stored_rows(row);
         let Worker { scratch, tile, mask, spare, .. } = worker;
         let mask_plane = plan.mask.as_ref().and_then(|_| at_hand.planes.last().copied());
@@ -471,7 +491,7 @@ impl Crew<'_> {
                 arrangement,
                 bands: 1,
                 size: 1,
-                width: layout.width,
+                width: at_hand.width,
                 first: at_hand.first,
                 count: 0,
             };
@@ -495,7 +515,7 @@ impl Crew<'_> {
                 arrangement: at_hand.arrangement,
                 bands: layout.samples,
                 size: layout.sample.size(),
-                width: layout.width,
+                width: at_hand.width,
                 first: at_hand.first,
                 count: 0,
             };
@@ -551,25 +571,41 @@ impl Crew<'_> {
         else {
             return Ok(());
         };
-        let Some(source) = rows_at_hand.planes.get(plane) else { return Ok(()) };
-        let bands = usize::from(plan.layout.samples);
-        let alpha = alpha_band(&plan.layout);
-        let validity = match alpha {
-            _ if plan.mask.is_some() => rows_at_hand.planes.last().copied(),
-            // Nodata counts before alpha.
-            Some(band) if self.nodata.is_none() => rows_at_hand.planes.get(band).copied(),
-            _ => None,
-        };
-        let width = shrinks.samples.target().0;
-        let first = rows_at_hand.first;
-        let result = if plane >= bands || alpha == Some(plane) {
-            let len = width as usize;
-            shrinks.mask.shrink_mask(source, first, rows, 0..width, out, len, &mut worker.shrink)
-        } else {
-            let len = width as usize * self.sample.size();
-            shrinks.samples.run(source, validity, first, rows, 0..width, out, len, &mut worker.shrink)
-        };
-        result.map_err(|error| Error::usage(format!("overview {}: {error}", level + 1)))
+        let (planes, first) = (&rows_at_hand.planes, rows_at_hand.first);
+        shrink_plane(plan, shrinks, planes, plane, first, rows, self.nodata.is_some(), out, worker)
+            .map_err(|error| Error::usage(format!("overview {}: {error}", level + 1)))
+    }
+}
+
+/// Makes rows of one plane of the next level, of planes whose first row is `first`.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn shrink_plane(
+    plan: &LevelPlan,
+    shrinks: &super::Shrinks,
+    planes: &[&[u8]],
+    plane: usize,
+    first: u32,
+    rows: Range<u32>,
+    has_nodata: bool,
+    out: &mut [u8],
+    worker: &mut Worker,
+) -> Result<(), ShrinkError> {
+    let Some(source) = planes.get(plane) else { return Ok(()) };
+    let bands = usize::from(plan.layout.samples);
+    let alpha = alpha_band(&plan.layout);
+    let validity = match alpha {
+        _ if plan.mask.is_some() => planes.last().copied(),
+        // Nodata counts before alpha.
+        Some(band) if !has_nodata => planes.get(band).copied(),
+        _ => None,
+    };
+    let width = shrinks.samples.target().0;
+    if plane >= bands || alpha == Some(plane) {
+        let len = width as usize;
+        shrinks.mask.shrink_mask(source, first, rows, 0..width, out, len, &mut worker.shrink)
+    } else {
+        let len = width as usize * plan.layout.sample.size();
+        shrinks.samples.run(source, validity, first, rows, 0..width, out, len, &mut worker.shrink)
     }
 }
 

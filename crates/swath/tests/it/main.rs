@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bands;
+mod blocks;
 mod build;
 mod cache;
 mod cog;

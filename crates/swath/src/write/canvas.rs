@@ -1,0 +1,567 @@
+//! The pixels of one level that are still needed, in cells of one tile each.
+//!
+//! Pixels come in rectangles, in any order. A cell is complete when all its pixels are there. It is forgotten once its tile is
+//! encoded and every pixel of the next level that is made of it is made. Cells that memory has no room for wait on disk.
+
+use std::{collections::HashMap, ops::Range};
+
+use swath_codec::shrink::ColumnShrink;
+use swath_io::{Extent, Spill};
+use swath_tiff::Window;
+
+use super::plan::LevelPlan;
+use crate::error::Error;
+
+/// Column and row of a cell in the grid of its level.
+pub(super) type At = (u32, u32);
+
+/// The pixels of one level that are still needed.
+#[derive(Debug)]
+pub(super) struct Canvas {
+    width: u32,
+    height: u32,
+    tile_width: u32,
+    tile_height: u32,
+    across: u32,
+    down: u32,
+    /// Bytes of a sample of each plane: the bands, then the mask.
+    planes: Vec<usize>,
+    cells: HashMap<At, Cell>,
+    /// Cells whose tile is encoded.
+    encoded: Bits,
+    /// How the next level is made of this one.
+    step: Option<Step>,
+    /// Cells whose patch of the next level is made.
+    shrunk: Bits,
+    /// Bytes of cells that are in memory.
+    held: u64,
+}
+
+/// How the next level is made: samples, and the mask or the alpha band.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub samples: ColumnShrink,
+    pub mask: ColumnShrink,
+}
+
+impl Step {
+    /// The source pixels that target pixels are made of.
+    fn needed(&self, target: Window) -> Window {
+        let (columns, rows) = (columns_of(target), rows_of(target));
+        let across = union(self.samples.needed_columns(&columns), self.mask.needed_columns(&columns));
+        let down = union(self.samples.needed_rows(&rows), self.mask.needed_rows(&rows));
+        Window::new(across.start, down.start, across.end - across.start, down.end - down.start)
+    }
+}
+
+/// One tile's worth of pixels.
+#[derive(Debug)]
+struct Cell {
+    /// The part of the level that it holds: all its pixels, later only those that are still needed.
+    part: Window,
+    /// Where pixels were put, until it is complete.
+    filled: Vec<Window>,
+    missing: u64,
+    pixels: Pixels,
+    /// When it was last used.
+    used: u64,
+}
+
+/// Plane after plane, rows without gaps.
+#[derive(Debug)]
+enum Pixels {
+    Memory(Vec<u8>),
+    Disk(Extent),
+}
+
+/// A patch of the next level that can be made: the pixels of it that belong to a cell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patch {
+    /// The cell that it belongs to.
+    pub home: At,
+    /// Where it lies in the next level.
+    pub target: Window,
+    /// The pixels of this level that it is made of.
+    pub source: Window,
+}
+
+/// Pixels of a level in memory: plane after plane.
+#[derive(Debug)]
+pub(super) struct Piece<'a> {
+    pub part: Window,
+    pub planes: Vec<&'a [u8]>,
+}
+
+impl Canvas {
+    pub(super) fn new(level: &LevelPlan, step: Option<Step>) -> Self {
+        let layout = &level.layout;
+        let mut planes = vec![layout.sample.size(); layout.samples.into()];
+        if level.mask.is_some() {
+            planes.push(1);
+        }
+        let (across, down) = (level.grid.across, level.grid.down);
+        let count = across as usize * down as usize;
+        Self {
+            width: layout.width,
+            height: layout.height,
+            tile_width: layout.tile_width,
+            tile_height: layout.tile_height,
+            across,
+            down,
+            planes,
+            cells: HashMap::new(),
+            encoded: Bits::new(count),
+            shrunk: Bits::new(if step.is_some() { count } else { 0 }),
+            step,
+            held: 0,
+        }
+    }
+
+    /// Bytes that a level with so many cells takes whatever its pixels are.
+    pub(super) fn fixed_len(level: &LevelPlan) -> u64 {
+        u64::from(level.grid.across) * u64::from(level.grid.down) / 4 + 16
+    }
+
+    /// Bytes of the pixels of a cell.
+    pub(super) fn cell_len(level: &LevelPlan) -> u64 {
+        let layout = &level.layout;
+        let pixel = layout.sample.size() * usize::from(layout.samples) + usize::from(level.mask.is_some());
+        u64::from(layout.tile_width.min(layout.width)) * u64::from(layout.tile_height.min(layout.height)) * pixel as u64
+    }
+
+    pub(super) fn step(&self) -> Option<&Step> {
+        self.step.as_ref()
+    }
+
+    /// Bytes of a sample of each plane.
+    pub(super) fn planes(&self) -> &[usize] {
+        &self.planes
+    }
+
+    /// Bytes of cells that are in memory.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Whether all tiles are encoded.
+    pub(super) fn is_done(&self) -> bool {
+        self.encoded.count == self.across as usize * self.down as usize
+    }
+
+    /// A pixel that nobody pushed, of the first cell that is not complete.
+    pub(super) fn first_missing(&self) -> At {
+        let number = self.encoded.first_unset() as u32;
+        let (column, row) = (number % self.across.max(1), number / self.across.max(1));
+        (column * self.tile_width, row * self.tile_height)
+    }
+
+    fn number(&self, (column, row): At) -> usize {
+        row as usize * self.across as usize + column as usize
+    }
+
+    /// The part of the level that a cell covers.
+    pub(super) fn cell_part(&self, (column, row): At) -> Window {
+        let (x, y) = (column * self.tile_width, row * self.tile_height);
+        Window::new(x, y, self.tile_width.min(self.width - x), self.tile_height.min(self.height - y))
+    }
+
+    /// The cells that a part of the level touches.
+    fn touched(&self, part: Window) -> impl Iterator<Item = At> + use<> {
+        let columns = part.x / self.tile_width..(part.x + part.width).div_ceil(self.tile_width);
+        let rows = part.y / self.tile_height..(part.y + part.height).div_ceil(self.tile_height);
+        rows.flat_map(move |row| columns.clone().map(move |column| (column, row)))
+    }
+
+    /// Whether a part of the level lies inside and none of its pixels came before.
+    pub(super) fn check(&self, part: Window) -> Result<(), Error> {
+        if !part.fits(self.width, self.height) {
+            return Err(Error::usage(format!(
+                "a block of {} x {} pixels at column {}, row {} is not inside the image of {} x {}",
+                part.width, part.height, part.x, part.y, self.width, self.height
+            )));
+        }
+        let again = self.touched(part).any(|at| match self.cells.get(&at) {
+            Some(cell) if cell.missing > 0 => cell.filled.iter().any(|filled| overlap(*filled, part).is_some()),
+            Some(_) => true,
+            None => self.encoded.get(self.number(at)),
+        });
+        if again {
+            return Err(Error::usage(format!(
+                "a block of {} x {} pixels at column {}, row {} overlaps one that was pushed before",
+                part.width, part.height, part.x, part.y
+            )));
+        }
+        Ok(())
+    }
+
+    /// Copies pixels into their cells. Returns those that are complete now.
+    pub(super) fn put(&mut self, piece: &Piece<'_>, spill: &Spill, now: u64) -> Result<Vec<At>, Error> {
+        let mut complete = Vec::new();
+        for at in self.touched(piece.part) {
+            let part = self.cell_part(at);
+            let Some(shared) = overlap(part, piece.part) else { continue };
+            self.load(at, spill)?;
+            let pixel: usize = self.planes.iter().sum();
+            let (held, planes) = (&mut self.held, &self.planes);
+            let cell = self.cells.entry(at).or_insert_with(|| {
+                let len = area(part) as usize * pixel;
+                *held += len as u64;
+                let pixels = Pixels::Memory(vec![0; len]);
+                Cell { part, filled: Vec::new(), missing: area(part), pixels, used: now }
+            });
+            cell.used = now;
+            let Pixels::Memory(memory) = &mut cell.pixels else { continue };
+            let mut rest = &mut memory[..];
+            for (size, plane) in planes.iter().zip(&piece.planes) {
+                let Some((own, later)) = rest.split_at_mut_checked(area(part) as usize * size) else { break };
+                rest = later;
+                copy_part(plane, piece.part, own, part, shared, *size);
+            }
+            cell.filled.push(shared);
+            cell.missing = cell.missing.saturating_sub(area(shared));
+            if cell.missing == 0 {
+                cell.filled = Vec::new();
+                complete.push(at);
+            }
+        }
+        Ok(complete)
+    }
+
+    /// The patch of the next level that belongs to a cell; `None` where it has no pixel or there is no next level.
+    fn patch(&self, home: At) -> Option<Patch> {
+        let step = self.step.as_ref()?;
+        let (width, height) = step.samples.target();
+        let part = self.cell_part(home);
+        // The first target pixel that begins at this source pixel or after it.
+        let first = |at: u64, target: u32, source: u32| (at * u64::from(target)).div_ceil(source.into()) as u32;
+        let (x, x_end) = (first(part.x.into(), width, self.width), first(part.x_end(), width, self.width));
+        let (y, y_end) = (first(part.y.into(), height, self.height), first(part.y_end(), height, self.height));
+        if x >= x_end || y >= y_end {
+            return None;
+        }
+        let target = Window::new(x, y, x_end - x, y_end - y);
+        Some(Patch { home, target, source: step.needed(target) })
+    }
+
+    /// The patches that need pixels of a cell and are not made yet.
+    fn waiting_patches(&self, at: At) -> Vec<Patch> {
+        if self.step.is_none() {
+            return Vec::new();
+        }
+        let part = self.cell_part(at);
+        let wants = |home: At| self.patch(home).filter(|patch| overlap(patch.source, part).is_some());
+        // Sources are in the order of homes along both axes, so the homes that want this cell are a rectangle around it.
+        // A cell between may have no patch of its own, where levels are far apart.
+        let across = self.homes_along(at.0, self.across, |column| {
+            self.patch_along(column, self.tile_width, self.width, true, part.x..part.x + part.width)
+        });
+        let down = self.homes_along(at.1, self.down, |row| {
+            self.patch_along(row, self.tile_height, self.height, false, part.y..part.y + part.height)
+        });
+        let mut found = Vec::new();
+        for row in down {
+            for column in across.clone() {
+                if !self.shrunk.get(self.number((column, row))) {
+                    found.extend(wants((column, row)));
+                }
+            }
+        }
+        found
+    }
+
+    /// The places along an axis around `at` whose patches reach it. `reaches` says for a place whether its patch does, and
+    /// nothing where it has none.
+    fn homes_along(&self, at: u32, count: u32, reaches: impl Fn(u32) -> Option<bool>) -> Range<u32> {
+        let (mut first, mut last) = (at, at);
+        for place in (0..at).rev() {
+            match reaches(place) {
+                Some(true) => first = place,
+                Some(false) => break,
+                None => {}
+            }
+        }
+        for place in at + 1..count {
+            match reaches(place) {
+                Some(true) => last = place,
+                Some(false) => break,
+                None => {}
+            }
+        }
+        first..last + 1
+    }
+
+    fn patch_along(&self, place: u32, tile: u32, size: u32, along_x: bool, wanted: Range<u32>) -> Option<bool> {
+        let step = self.step.as_ref()?;
+        let (width, height) = step.samples.target();
+        let target = if along_x { width } else { height };
+        let start = u64::from(place) * u64::from(tile);
+        let end = (start + u64::from(tile)).min(size.into());
+        let first = |at: u64| (at * u64::from(target)).div_ceil(size.into()) as u32;
+        let targets = first(start)..first(end);
+        if targets.is_empty() {
+            return None;
+        }
+        let needed = match along_x {
+            true => union(step.samples.needed_columns(&targets), step.mask.needed_columns(&targets)),
+            false => union(step.samples.needed_rows(&targets), step.mask.needed_rows(&targets)),
+        };
+        Some(needed.start < wanted.end && wanted.start < needed.end)
+    }
+
+    /// The patches that can be made now that a cell is complete.
+    pub(super) fn ready_patches(&self, at: At) -> Vec<Patch> {
+        let mut patches = self.waiting_patches(at);
+        patches.retain(|patch| {
+            self.touched(patch.source).all(|at| self.cells.get(&at).is_some_and(|cell| cell.missing == 0))
+        });
+        patches
+    }
+
+    /// Whether no pixel of the cells that a part of the level touches came before.
+    pub(super) fn is_free(&self, part: Window) -> bool {
+        self.touched(part).all(|at| !self.cells.contains_key(&at))
+    }
+
+    /// Notes that the tile of a cell is encoded and its patch made, elsewhere.
+    pub(super) fn set_done(&mut self, at: At) {
+        let number = self.number(at);
+        self.encoded.set(number);
+        self.shrunk.set(number);
+    }
+
+    /// Notes that the tile of a cell is encoded.
+    pub(super) fn set_encoded(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+        self.encoded.set(self.number(at));
+        self.let_go(at, spill)
+    }
+
+    /// Notes that a patch is made.
+    pub(super) fn set_shrunk(&mut self, patch: &Patch, spill: &Spill) -> Result<(), Error> {
+        self.shrunk.set(self.number(patch.home));
+        for at in self.touched(patch.source) {
+            self.let_go(at, spill)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a cell, or those of its pixels that nobody needs any more.
+    fn let_go(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+        if !self.encoded.get(self.number(at)) {
+            return Ok(());
+        }
+        let Some(part) = self.cells.get(&at).map(|cell| cell.part) else { return Ok(()) };
+        let needed = self.waiting_patches(at).iter().filter_map(|patch| overlap(patch.source, part)).reduce(bounds);
+        match needed {
+            None => {
+                if let Some(cell) = self.cells.remove(&at) {
+                    match cell.pixels {
+                        Pixels::Memory(memory) => self.held -= memory.len() as u64,
+                        Pixels::Disk(extent) => spill.discard(extent),
+                    }
+                }
+            }
+            // Copying pays where most of it goes.
+            Some(needed) if area(needed) * 2 <= area(part) => self.crop(at, needed, spill)?,
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    fn crop(&mut self, at: At, needed: Window, spill: &Spill) -> Result<(), Error> {
+        self.load(at, spill)?;
+        let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
+        let Pixels::Memory(memory) = &cell.pixels else { return Ok(()) };
+        let pixel: usize = self.planes.iter().sum();
+        let mut cropped = vec![0; area(needed) as usize * pixel];
+        let (mut from, mut to) = (&memory[..], &mut cropped[..]);
+        for size in &self.planes {
+            let (Some((own, rest)), Some((target, later))) = (
+                from.split_at_checked(area(cell.part) as usize * size),
+                to.split_at_mut_checked(area(needed) as usize * size),
+            ) else {
+                break;
+            };
+            copy_part(own, cell.part, target, needed, needed, *size);
+            (from, to) = (rest, later);
+        }
+        self.held -= (memory.len() - cropped.len()) as u64;
+        (cell.part, cell.pixels) = (needed, Pixels::Memory(cropped));
+        Ok(())
+    }
+
+    /// Brings a cell back to memory.
+    pub(super) fn load(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+        let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
+        if let Pixels::Disk(_) = cell.pixels
+            && let Pixels::Disk(extent) = std::mem::replace(&mut cell.pixels, Pixels::Memory(Vec::new()))
+        {
+            let mut memory = Vec::new();
+            spill.take(extent, &mut memory)?;
+            self.held += memory.len() as u64;
+            cell.pixels = Pixels::Memory(memory);
+        }
+        Ok(())
+    }
+
+    /// Brings the cells of a patch back to memory.
+    pub(super) fn load_source(&mut self, patch: &Patch, spill: &Spill) -> Result<(), Error> {
+        self.touched(patch.source).try_for_each(|at| self.load(at, spill))
+    }
+
+    /// When each cell in memory was last used, and its bytes.
+    pub(super) fn in_memory(&self) -> impl Iterator<Item = (u64, u64, At)> + '_ {
+        self.cells.iter().filter_map(|(at, cell)| match &cell.pixels {
+            Pixels::Memory(memory) => Some((cell.used, memory.len() as u64, *at)),
+            Pixels::Disk(_) => None,
+        })
+    }
+
+    /// Moves a cell to the disk.
+    pub(super) fn unload(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+        let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
+        let Pixels::Memory(memory) = &cell.pixels else { return Ok(()) };
+        let len = memory.len() as u64;
+        cell.pixels = Pixels::Disk(spill.put(memory)?);
+        self.held -= len;
+        Ok(())
+    }
+
+    /// The pixels of a cell that is in memory.
+    pub(super) fn piece(&self, at: At) -> Option<Piece<'_>> {
+        let cell = self.cells.get(&at)?;
+        let Pixels::Memory(memory) = &cell.pixels else { return None };
+        Some(Piece { part: cell.part, planes: split(memory, &self.planes, area(cell.part)) })
+    }
+
+    /// The pixels that a patch is made of: where they lie, or put together in `room`.
+    pub(super) fn source<'a>(&'a self, patch: &Patch, room: &'a mut Vec<u8>) -> Option<Piece<'a>> {
+        let mut cells = self.touched(patch.source);
+        let first = cells.next()?;
+        if cells.next().is_none()
+            && let Some(piece) = self.piece(first).filter(|piece| piece.part == patch.source)
+        {
+            return Some(piece);
+        }
+        let pixel: usize = self.planes.iter().sum();
+        room.clear();
+        room.resize(area(patch.source) as usize * pixel, 0);
+        for at in self.touched(patch.source) {
+            let piece = self.piece(at)?;
+            let shared = overlap(piece.part, patch.source)?;
+            let mut rest = &mut room[..];
+            for (size, plane) in self.planes.iter().zip(&piece.planes) {
+                let (own, later) = rest.split_at_mut_checked(area(patch.source) as usize * size)?;
+                rest = later;
+                copy_part(plane, piece.part, own, patch.source, shared, *size);
+            }
+        }
+        Some(Piece { part: patch.source, planes: split(room, &self.planes, area(patch.source)) })
+    }
+}
+
+/// Cuts plane after plane.
+pub(super) fn split<'a>(bytes: &'a [u8], planes: &[usize], pixels: u64) -> Vec<&'a [u8]> {
+    let mut rest = bytes;
+    let mut found = Vec::with_capacity(planes.len());
+    for size in planes {
+        let Some((own, later)) = rest.split_at_checked(pixels as usize * size) else { break };
+        found.push(own);
+        rest = later;
+    }
+    found
+}
+
+/// Copies the pixels `shared` from a plane that covers `source` to one that covers `target`.
+fn copy_part(from: &[u8], source: Window, to: &mut [u8], target: Window, shared: Window, size: usize) {
+    let start =
+        |part: Window, row: u32| ((row - part.y) as usize * part.width as usize + (shared.x - part.x) as usize) * size;
+    let len = shared.width as usize * size;
+    for row in shared.y..shared.y + shared.height {
+        let (read, write) = (start(source, row), start(target, row));
+        if let (Some(from), Some(to)) = (from.get(read..read + len), to.get_mut(write..write + len)) {
+            to.copy_from_slice(from);
+        }
+    }
+}
+
+pub(super) fn area(part: Window) -> u64 {
+    u64::from(part.width) * u64::from(part.height)
+}
+
+fn columns_of(part: Window) -> Range<u32> {
+    part.x..part.x + part.width
+}
+
+fn rows_of(part: Window) -> Range<u32> {
+    part.y..part.y + part.height
+}
+
+/// The range that holds both.
+fn union(one: Range<u32>, other: Range<u32>) -> Range<u32> {
+    one.start.min(other.start)..one.end.max(other.end)
+}
+
+/// The window that holds both.
+fn bounds(one: Window, other: Window) -> Window {
+    let (columns, rows) = (union(columns_of(one), columns_of(other)), union(rows_of(one), rows_of(other)));
+    Window::new(columns.start, rows.start, columns.end - columns.start, rows.end - rows.start)
+}
+
+/// What two windows share.
+pub(super) fn overlap(one: Window, other: Window) -> Option<Window> {
+    let (x, y) = (one.x.max(other.x), one.y.max(other.y));
+    let (x_end, y_end) = (one.x_end().min(other.x_end()) as u32, one.y_end().min(other.y_end()) as u32);
+    (x < x_end && y < y_end).then(|| Window::new(x, y, x_end - x, y_end - y))
+}
+
+/// One bit for each cell.
+#[derive(Debug)]
+struct Bits {
+    words: Vec<u64>,
+    count: usize,
+}
+
+impl Bits {
+    fn new(len: usize) -> Self {
+        Self { words: vec![0; len.div_ceil(64)], count: 0 }
+    }
+
+    fn get(&self, at: usize) -> bool {
+        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, at: usize) {
+        if let Some(word) = self.words.get_mut(at / 64) {
+            self.count += usize::from(*word >> (at % 64) & 1 == 0);
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    fn first_unset(&self) -> usize {
+        let word = self.words.iter().position(|word| *word != u64::MAX).unwrap_or(self.words.len());
+        word * 64 + self.words.get(word).map_or(0, |word| word.trailing_ones() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_count_each_cell_once() {
+        let mut bits = Bits::new(70);
+        for at in [0, 1, 69, 1] {
+            bits.set(at);
+        }
+        assert_eq!((bits.count, bits.first_unset()), (3, 2));
+        assert!(bits.get(69) && !bits.get(2) && !bits.get(500));
+    }
+
+    #[test]
+    fn windows_share_what_both_hold() {
+        let one = Window::new(2, 3, 10, 4);
+        assert_eq!(overlap(one, Window::new(0, 0, 5, 5)), Some(Window::new(2, 3, 3, 2)));
+        assert_eq!(overlap(one, Window::new(12, 3, 5, 5)), None);
+        assert_eq!(bounds(one, Window::new(0, 5, 1, 9)), Window::new(0, 3, 12, 11));
+    }
+}

@@ -1,0 +1,287 @@
+//! A file that is made of blocks, in any order, is the file that its rows would have become.
+
+use std::num::NonZeroU32;
+
+use swath::{
+    Alpha, Band, BigTiff, Blocks, Compression, Error, ErrorKind, Interleave, LercWrap, MemorySink, Metadata, Overviews,
+    Resampling, Rows, SampleType, Window, WriteOptions, Writer,
+    geo::Nodata,
+    structure::{ByteOrder, Planar, Predictor},
+};
+
+use crate::scene::{Feed, Rng, Scene, shape};
+
+/// The samples of a part of a scene, and its mask.
+fn part_of(scene: &Scene, part: Window, interleave: Interleave) -> (Vec<u8>, Option<Vec<u8>>) {
+    let rows = scene.rows(part.y..part.y + part.height, interleave);
+    let (size, width) = (scene.shape.sample.size(), scene.shape.width as usize);
+    let pixel = if interleave == Interleave::Pixel { size * usize::from(scene.shape.bands) } else { size };
+    let columns = |bytes: &[u8], size: usize| -> Vec<u8> {
+        let range = part.x as usize * size..(part.x + part.width) as usize * size;
+        bytes.chunks_exact(width * size).flat_map(|row| row[range.clone()].to_vec()).collect()
+    };
+    let mask = scene
+        .mask
+        .as_ref()
+        .map(|mask| columns(&mask[part.y as usize * width..(part.y + part.height) as usize * width], 1));
+    (columns(&rows, pixel), mask)
+}
+
+fn push(writer: &mut Writer, scene: &Scene, part: Window, interleave: Interleave) -> Result<(), Error> {
+    let (samples, mask) = part_of(scene, part, interleave);
+    let rows = if interleave == Interleave::Band { Rows::bands(&samples) } else { Rows::pixels(&samples) };
+    match &mask {
+        Some(mask) => writer.push_block(part, &rows.with_mask(mask)),
+        None => writer.push_block(part, &rows),
+    }
+}
+
+/// Where an axis is cut: at multiples of `tile`, or anywhere.
+fn cuts(rng: &mut Rng, size: u32, tile: u32) -> Vec<u32> {
+    let step = if rng.chance(2) { tile } else { 1 };
+    let mut cuts = vec![0];
+    while let Some(last) = cuts.last().copied().filter(|last| *last < size) {
+        let most = (size / 3).max(tile);
+        let next = last + rng.within(1..most + 2).next_multiple_of(step);
+        cuts.push(next.min(size));
+    }
+    cuts
+}
+
+/// The file by way of blocks of random sizes in a random order, with as little memory as there may be or with plenty.
+fn by_blocks(scene: &Scene, options: &WriteOptions, tile: (u32, u32), rng: &mut Rng) -> Vec<u8> {
+    let least = Writer::least_memory_from_blocks(scene.shape, &scene.metadata, options).unwrap() as usize;
+    let options = match rng.below(3) {
+        0 => options.clone().with_max_memory(least),
+        1 => options.clone().with_max_memory(least + 4096).with_threads(3),
+        _ => options.clone(),
+    };
+    let (columns, rows) = (cuts(rng, scene.shape.width, tile.0), cuts(rng, scene.shape.height, tile.1));
+    let mut parts: Vec<Window> = Vec::new();
+    for y in rows.windows(2) {
+        for x in columns.windows(2) {
+            parts.push(Window::new(x[0], y[0], x[1] - x[0], y[1] - y[0]));
+        }
+    }
+    if rng.chance(2) {
+        for at in (1..parts.len()).rev() {
+            parts.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+    }
+    let (sink, memory) = MemorySink::new("memory");
+    let mut writer = Writer::to_sink_from_blocks(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
+    for part in parts {
+        let interleave = *rng.pick(&[Interleave::Band, Interleave::Pixel]);
+        push(&mut writer, scene, part, interleave).unwrap();
+    }
+    writer.finish().unwrap();
+    memory.take().expect("a file that is complete")
+}
+
+fn same(scene: &Scene, options: &WriteOptions, tile: (u32, u32), rng: &mut Rng, what: &str) {
+    let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for _ in 0..3 {
+        let file = by_blocks(scene, options, tile, rng);
+        let at = file.iter().zip(&whole).position(|(a, b)| a != b);
+        assert!(file == whole, "{what}: other bytes from {at:?} on ({} and {})", file.len(), whole.len());
+    }
+}
+
+#[test]
+fn blocks_become_the_file_whatever_the_codec() {
+    let mut rng = Rng::new(1);
+    let rgb = Scene::new(shape(150, 131, 3, SampleType::U8), 1);
+    let float = Scene::new(shape(99, 101, 2, SampleType::F32), 2);
+    let even = Scene::new(shape(256, 192, 2, SampleType::F32), 2);
+    for compression in [
+        Compression::None,
+        Compression::PackBits,
+        Compression::Lzw,
+        Compression::Deflate,
+        Compression::Zstd,
+        Compression::Jpeg,
+        Compression::Lerc,
+    ] {
+        let plain = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(32, 16));
+        let strips = plain.clone().with_blocks(Blocks::Strips(NonZeroU32::new(16)));
+        for (kind, options) in [("COG", plain.clone().with_cog(true)), ("tiles", plain), ("strips", strips)] {
+            for planar in [Planar::Contig, Planar::Separate] {
+                let what = format!("{compression}, {kind}, {planar:?}");
+                let options = options.clone().with_planar(planar);
+                same(&rgb, &options, (32, 16), &mut rng, &format!("rgb, {what}"));
+                if compression != Compression::Jpeg {
+                    let options = options.with_lerc_wrap(LercWrap::Zstd).with_overviews(Overviews::Levels(3));
+                    same(&float, &options, (32, 16), &mut rng, &format!("float, {what}"));
+                    same(&even, &options, (32, 16), &mut rng, &format!("even float, {what}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_become_the_file_whatever_the_predictor() {
+    let mut rng = Rng::new(2);
+    let integers = Scene::new(shape(90, 70, 2, SampleType::U16), 1);
+    let floats = Scene::new(shape(70, 90, 1, SampleType::F64), 1);
+    for (scene, predictor) in [
+        (&integers, Predictor::None),
+        (&integers, Predictor::Horizontal),
+        (&floats, Predictor::Horizontal),
+        (&floats, Predictor::FloatingPoint),
+    ] {
+        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_predictor(predictor);
+        same(scene, &options, (16, 16), &mut rng, &format!("{predictor:?}"));
+        same(scene, &options.with_order(ByteOrder::Big), (16, 16), &mut rng, &format!("{predictor:?}, big endian"));
+    }
+}
+
+fn with_holes(width: u32, height: u32) -> Scene {
+    let mut scene = Scene::new(shape(width, height, 1, SampleType::F32), 4);
+    for (index, sample) in scene.samples.chunks_exact_mut(4).enumerate() {
+        match (index / width as usize / 11 + index % width as usize / 7) % 5 {
+            0 => sample.copy_from_slice(&(-9999_f32).to_ne_bytes()),
+            1 => sample.copy_from_slice(&f32::NAN.to_ne_bytes()),
+            _ => {}
+        }
+    }
+    let band = Band { nodata: Nodata::parse(b"-9999"), ..Band::default() };
+    Scene { metadata: Metadata { bands: vec![band], ..Metadata::default() }, ..scene }
+}
+
+#[test]
+fn blocks_become_the_file_however_overviews_are_made() {
+    let mut rng = Rng::new(3);
+    let alpha = Scene::new(shape(90, 77, 4, SampleType::U8), 2);
+    let masked = Scene::new(shape(97, 75, 2, SampleType::U16), 5).masked(1);
+    let even = Scene::new(shape(256, 128, 2, SampleType::U16), 5).masked(1);
+    let complex = Scene::new(shape(61, 91, 1, SampleType::CF32), 9);
+    let tile = (16, 16);
+    for resampling in Resampling::ALL {
+        let options = WriteOptions::cog()
+            .with_compression(Compression::Lzw)
+            .with_blocks(Blocks::Tiles(16, 16))
+            .with_resampling(resampling);
+        let float = options.clone().with_nan_to_nodata(true).with_sparse(true);
+        same(&with_holes(83, 151), &float, tile, &mut rng, &format!("{resampling}, nodata"));
+        same(&with_holes(192, 64), &float, tile, &mut rng, &format!("{resampling}, nodata, even"));
+        let opaque = options.clone().with_alpha(Alpha::Unassociated);
+        same(&alpha, &opaque, tile, &mut rng, &format!("{resampling}, alpha"));
+        // Levels far apart: one pixel of an overview is made of several tiles, and most tiles make none.
+        let factors = options.clone().with_overviews(Overviews::Factors(vec![3, 60]));
+        same(&alpha, &factors, tile, &mut rng, &format!("{resampling}, factors"));
+        let strips = options
+            .clone()
+            .with_cog(false)
+            .with_blocks(Blocks::Strips(NonZeroU32::new(7)))
+            .with_overviews(Overviews::Factors(vec![3, 6]))
+            .with_statistics(true);
+        same(&alpha, &strips, (90, 7), &mut rng, &format!("{resampling}, strips"));
+        let mask = options.clone().with_mask(true).with_sparse(true);
+        same(&masked, &mask, tile, &mut rng, &format!("{resampling}, mask"));
+        same(&even, &mask, tile, &mut rng, &format!("{resampling}, mask, even"));
+        if matches!(resampling, Resampling::Average | Resampling::Nearest) {
+            same(&complex, &options, tile, &mut rng, &format!("{resampling}, complex"));
+        }
+    }
+}
+
+#[test]
+fn blocks_become_the_file_whatever_its_form() {
+    let mut rng = Rng::new(4);
+    let mut empty = Scene::new(shape(200, 300, 1, SampleType::U8), 3);
+    empty.samples[..200 * 250].fill(0);
+    let sparse = WriteOptions::cog().with_blocks(Blocks::Tiles(32, 32)).with_sparse(true);
+    same(&empty, &sparse, (32, 32), &mut rng, "sparse");
+    let scene = Scene::new(shape(130, 257, 2, SampleType::I16), 7);
+    let options = WriteOptions::default().with_blocks(Blocks::Tiles(16, 48)).with_overviews(Overviews::Levels(9));
+    same(&scene, &options.clone().with_bigtiff(BigTiff::Always), (16, 48), &mut rng, "BigTIFF");
+    same(
+        &scene,
+        &options.clone().with_statistics(true).with_planar(Planar::Separate),
+        (16, 48),
+        &mut rng,
+        "statistics",
+    );
+    for (width, height) in [(1, 300), (300, 1), (17, 16), (1, 1)] {
+        let scene = Scene::new(shape(width, height, 3, SampleType::U16), 8);
+        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_compression(Compression::Zstd);
+        same(&scene, &options, (16, 16), &mut rng, &format!("{width} x {height}"));
+    }
+    // Too large to be held in memory until the end: bytes go to the file as they come.
+    let large = Scene::new(shape(1500, 2900, 4, SampleType::U8), 9);
+    let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_compression(Compression::None);
+    same(&large, &options, (256, 256), &mut rng, "large");
+}
+
+fn usage(error: &Error) -> String {
+    assert!(matches!(error.kind(), ErrorKind::Usage(_)), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn blocks_that_do_not_belong_are_refused_and_change_nothing() {
+    let scene = Scene::new(shape(40, 60, 1, SampleType::U16), 1);
+    let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_resampling(Resampling::Cubic);
+    let (sink, memory) = MemorySink::new("memory");
+    let mut writer = Writer::to_sink_from_blocks(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
+    let mut put = |x, y, width, height| push(&mut writer, &scene, Window::new(x, y, width, height), Interleave::Band);
+    put(16, 16, 16, 16).unwrap();
+    put(3, 5, 7, 8).unwrap();
+    for again in [(16, 16, 16, 16), (20, 20, 1, 1), (9, 12, 1, 1), (0, 0, 40, 60)] {
+        let error = put(again.0, again.1, again.2, again.3).unwrap_err();
+        assert!(usage(&error).contains("overlaps one that was pushed before"), "{error}");
+    }
+    let rows = Rows::pixels(&[0; 80]);
+    for outside in [Window::new(39, 0, 2, 20), Window::new(0, 60, 40, 1), Window::new(0, 0, 0, 1)] {
+        let error = writer.push_block(outside, &rows).unwrap_err();
+        assert!(usage(&error).contains("is not inside the image"), "{error}");
+    }
+    usage(&writer.push_block(Window::new(0, 30, 20, 3), &rows).unwrap_err());
+    let error = writer.push(&rows).unwrap_err();
+    assert!(usage(&error).contains("made of blocks"), "{error}");
+    let mut put = |x, y, width, height| push(&mut writer, &scene, Window::new(x, y, width, height), Interleave::Pixel);
+    put(0, 32, 40, 28).unwrap();
+    put(32, 0, 8, 32).unwrap();
+    put(0, 16, 16, 16).unwrap();
+    put(10, 0, 22, 16).unwrap();
+    put(0, 0, 10, 5).unwrap();
+    put(0, 13, 10, 3).unwrap();
+    put(0, 5, 3, 8).unwrap();
+    writer.finish().unwrap();
+    assert!(memory.take().unwrap() == scene.write(&options, Feed::WholeBands).unwrap());
+}
+
+#[test]
+fn a_file_with_a_missing_block_is_not_completed() {
+    let scene = Scene::new(shape(40, 60, 1, SampleType::U16), 1);
+    let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16));
+    let (sink, memory) = MemorySink::new("memory");
+    let mut writer = Writer::to_sink_from_blocks(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
+    push(&mut writer, &scene, Window::new(0, 0, 40, 32), Interleave::Band).unwrap();
+    push(&mut writer, &scene, Window::new(0, 32, 20, 28), Interleave::Band).unwrap();
+    let error = writer.finish().unwrap_err();
+    assert!(usage(&error).contains("1840 of 2400 pixels were pushed"), "{error}");
+    assert!(usage(&error).contains("the tile at column 16, row 32"), "{error}");
+    assert!(memory.take().is_none());
+    let (sink, _) = MemorySink::new("memory");
+    let mut writer = Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
+    usage(&writer.push_block(Window::new(0, 0, 1, 1), &Rows::pixels(&[0; 2])).unwrap_err());
+}
+
+#[test]
+fn too_little_memory_is_refused_before_anything_is_written() {
+    let wide = shape(4_000_000, 600, 1, SampleType::F32);
+    let options = WriteOptions::cog().with_max_memory(64 << 20);
+    let least = Writer::least_memory_from_blocks(wide, &Metadata::default(), &options).unwrap();
+    // The rows of one row of tiles alone would be 8 GB.
+    assert!(least < 64 << 20, "{least}");
+    let begin = |options: &WriteOptions| {
+        let (sink, _) = MemorySink::new("memory");
+        Writer::to_sink_from_blocks(Box::new(sink), wide, &Metadata::default(), options)
+    };
+    begin(&options.clone().with_max_memory(least as usize)).unwrap();
+    let error = begin(&options.with_max_memory(least as usize - 1)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Limit(_)), "{error}");
+    assert!(error.to_string().contains(&least.to_string()), "{error}");
+}
