@@ -11,7 +11,30 @@ use pyo3::{
 };
 use swath::{Error, Memory, MemorySink, Metadata, Shape, Sink, StreamSink, WriteOptions, Writer};
 
-use crate::source::io_error;
+use crate::{errors, source::io_error};
+
+/// What a file is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// Rows, from the top.
+    Rows,
+    /// Bands that a `BandEncoder` made, which takes no GPU here.
+    Bands,
+    /// Blocks in any order.
+    Blocks,
+}
+
+impl Parts {
+    /// From the caller's word.
+    pub fn of(py: Python<'_>, word: &str) -> PyResult<Self> {
+        match word {
+            "rows" => Ok(Self::Rows),
+            "bands" => Ok(Self::Bands),
+            "blocks" => Ok(Self::Blocks),
+            _ => Err(errors::usage(py, &format!("parts: {word:?} is not rows, bands or blocks"))),
+        }
+    }
+}
 
 /// The target of a write.
 pub enum Target {
@@ -46,20 +69,28 @@ impl Target {
         shape: Shape,
         metadata: &Metadata,
         options: &WriteOptions,
-        from_bands: bool,
+        parts: Parts,
     ) -> Result<(Writer, Option<Memory>), Error> {
         let (sink, memory): (Box<dyn Sink>, _) = match self {
-            Self::Path(path) if from_bands => {
-                return Ok((Writer::create_from_bands(path, shape, metadata, options)?, None));
+            Self::Path(path) => {
+                let writer = match parts {
+                    Parts::Rows => Writer::create(path, shape, metadata, options),
+                    Parts::Bands => Writer::create_from_bands(path, shape, metadata, options),
+                    Parts::Blocks => Writer::create_from_blocks(path, shape, metadata, options),
+                };
+                return Ok((writer?, None));
             }
-            Self::Path(path) => return Ok((Writer::create(path, shape, metadata, options)?, None)),
             Self::Memory => {
                 let (sink, memory) = MemorySink::new("<memory>");
                 (Box::new(sink), Some(memory))
             }
             Self::Stream(object) => (Box::new(StreamSink::new("<stream>", Stream { object })?), None),
         };
-        let begin = if from_bands { Writer::to_sink_from_bands } else { Writer::to_sink };
+        let begin = match parts {
+            Parts::Rows => Writer::to_sink,
+            Parts::Bands => Writer::to_sink_from_bands,
+            Parts::Blocks => Writer::to_sink_from_blocks,
+        };
         Ok((begin(sink, shape, metadata, options)?, memory))
     }
 }

@@ -7,13 +7,13 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict},
 };
-use swath::{Axes, Cancel, DeviceSamples, EncodedBand, Memory, Progress, Rows, SampleType, Shape, names};
+use swath::{Axes, Cancel, DeviceSamples, EncodedBand, Memory, Progress, Rows, SampleType, Shape, Window, names};
 
 use crate::{
     errors::{self, OrRaise},
     ffi::{buffer::Held, foreign::Foreign},
     interrupt, metadata, options, remote,
-    sink::Target,
+    sink::{Parts, Target},
 };
 
 /// A file in the making: rows are pushed from the top, and the file appears under its name when `finish` returns.
@@ -69,6 +69,14 @@ pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<He
     Ok(held)
 }
 
+/// The part of an image that a block covers.
+fn part_of(py: Python<'_>, row: u32, column: u32, height: usize, width: usize) -> PyResult<Window> {
+    let too_large =
+        |_| errors::usage(py, &format!("a block of {height} x {width} pixels is larger than a file can be"));
+    let (height, width) = (u32::try_from(height).map_err(too_large)?, u32::try_from(width).map_err(too_large)?);
+    Ok(Window::new(column, row, width, height))
+}
+
 /// Someone's rows on a GPU.
 pub fn device_rows(foreign: &Foreign, sample: SampleType) -> Result<DeviceSamples<'static>, swath::Error> {
     if let Some(found) = foreign.sample
@@ -115,8 +123,8 @@ fn closed() -> swath::Error {
 #[pymethods]
 impl Writer {
     #[new]
-    /// `from_bands`: the file is put together of what a `BandEncoder` made, which takes no GPU here.
-    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, from_bands=false, remote=None))]
+    /// `parts`: what the file is made of, `rows`, `bands` that a `BandEncoder` made, or `blocks`.
+    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, parts="rows", remote=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -126,7 +134,7 @@ impl Writer {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
         progress: Option<Py<PyAny>>,
-        from_bands: bool,
+        parts: &str,
         remote: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let shape = shape_of(py, shape, dtype)?;
@@ -148,11 +156,42 @@ impl Writer {
         if let Some(remote) = remote {
             options = options.with_remote(remote::options(remote)?);
         }
+        let parts = Parts::of(py, parts)?;
         let target = Target::of(target);
         let remote = target.is_remote();
-        let begin = move || target.begin(shape, &metadata, &options, from_bands);
+        let begin = move || target.begin(shape, &metadata, &options, parts);
         let (writer, memory) = if remote { interrupt::leave(py, begin)? } else { py.detach(begin).or_raise(py)? };
         Ok(Self { state: Mutex::new(Some(writer)), memory, shape, remote, cancel, raised })
+    }
+
+    /// Whether a file made of rows gets by with the memory that the options allow.
+    #[staticmethod]
+    fn can_take_rows(
+        py: Python<'_>,
+        shape: (u32, u32, u32),
+        dtype: &str,
+        metadata: &Bound<'_, PyDict>,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<bool> {
+        let shape = shape_of(py, shape, dtype)?;
+        let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
+        let options = options::write_options(options)?;
+        py.detach(|| swath::Writer::can_take_rows(shape, &metadata, &options)).or_raise(py)
+    }
+
+    /// Bytes of memory that a file made of blocks takes at the least.
+    #[staticmethod]
+    fn least_memory(
+        py: Python<'_>,
+        shape: (u32, u32, u32),
+        dtype: &str,
+        metadata: &Bound<'_, PyDict>,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<u64> {
+        let shape = shape_of(py, shape, dtype)?;
+        let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
+        let options = options::write_options(options)?;
+        swath::Writer::least_memory_from_blocks(shape, &metadata, &options).or_raise(py)
     }
 
     /// Rows that were pushed.
@@ -194,6 +233,38 @@ impl Writer {
         let foreign = Foreign::of(rows, axes_of(py, axes)?)?;
         let samples = device_rows(&foreign, self.shape.sample).or_raise(py)?;
         self.work(py, true, |writer| writer.push_device(&samples))
+    }
+
+    /// Adds host pixels of a block whose first pixel is at this row and column.
+    fn push_block(&self, samples: &Bound<'_, PyAny>, axes: &str, row: u32, column: u32) -> PyResult<()> {
+        let py = samples.py();
+        let axes = axes_of(py, axes)?;
+        let held = Held::of(PyUntypedBuffer::get(samples)?)?;
+        let (height, width) = match (held.shape(), axes) {
+            (&[height, width] | &[_, height, width], Axes::BandFirst) | (&[height, width, _], _) => (height, width),
+            (&[height, width], _) => (height, width),
+            _ => (0, 0),
+        };
+        let part = part_of(py, row, column, height, width)?;
+        let held = rows_of(samples, axes, Shape { width: part.width, height: part.height, ..self.shape })?;
+        let long = held.len() as u64 >= interrupt::LONG;
+        self.work(py, long, |writer| {
+            let rows = match axes {
+                Axes::BandFirst => Rows::bands(held.bytes()),
+                Axes::BandLast => Rows::pixels(held.bytes()),
+            };
+            writer.push_block(part, &rows)
+        })
+    }
+
+    /// Adds pixels on a GPU of a block whose first pixel is at this row and column.
+    fn push_block_device(&self, samples: &Bound<'_, PyAny>, axes: &str, row: u32, column: u32) -> PyResult<()> {
+        let py = samples.py();
+        let foreign = Foreign::of(samples, axes_of(py, axes)?)?;
+        let [height, width, _] = foreign.array.shape;
+        let part = part_of(py, row, column, height, width)?;
+        let samples = device_rows(&foreign, self.shape.sample).or_raise(py)?;
+        self.work(py, true, |writer| writer.push_block_device(part, &samples))
     }
 
     /// Adds a band that a `BandEncoder` made.

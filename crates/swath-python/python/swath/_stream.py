@@ -1,11 +1,11 @@
-"""Streams dask arrays into a writer: rows of chunks are computed, pushed and let go in turn."""
+"""Streams dask arrays into a writer: chunks are computed, pushed and let go in turn, as rows or as blocks."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,39 @@ class Assembler:
         return self._host[:size].reshape(shape)
 
 
+class BlockPusher:
+    """Pushes the parts of a raster into a writer of blocks."""
+
+    def __init__(self, writer: Any, layout: Layout) -> None:
+        self._writer = writer
+        self._layout = layout
+
+    def push(self, row: int, column: int, height: int, width: int, blocks: Sequence[Block]) -> None:
+        """Adds the block at this row and column. The columns of `blocks` count from its own first one."""
+        assembler = Assembler(replace(self._layout, height=height, width=width))
+        whole = assembler.whole(blocks)
+        self._give(assembler.rows(blocks, slice(0, height)) if whole is None else whole, row, column)
+
+    def push_all(self, blocks: Sequence[Block], tile: tuple[int, int], step: int | None) -> None:
+        """Adds a raster in memory, or in a file that is read as it is written, in pieces that end where tiles do."""
+        layout = self._layout
+        width, height = tile
+        rows = -(-(step or 1) // height) * height
+        tile_len = rows * width * layout.count * layout.dtype.itemsize
+        columns = max(PIECE // max(tile_len, 1), 1) * width
+        for row in range(0, layout.height, rows):
+            height = min(rows, layout.height - row)
+            for column in range(0, layout.width, columns):
+                width = min(columns, layout.width - column)
+                region = layout.region(slice(None), slice(row, row + height), slice(column, column + width))
+                parts = [Block(block.band, 0, block.rows(region)) for block in blocks]
+                self.push(row, column, height, width, parts)
+
+    def _give(self, samples: Any, row: int, column: int) -> None:
+        push = self._writer.push_block if isinstance(samples, np.ndarray) else self._writer.push_block_device
+        push(samples, self._layout.axes, row, column)
+
+
 class Pusher:
     """Pushes rows of blocks into a writer, a piece at a time."""
 
@@ -206,6 +239,8 @@ class Chunks:
     name: str
     axes: str
     sizes: dict[str, tuple[int, ...]]
+    # The column that each chunk of a row begins at, once it was asked for.
+    lefts: list[int] | None = None
 
     @classmethod
     def of(cls, array: Any, axes: str) -> Chunks:
@@ -221,12 +256,15 @@ class Chunks:
         index = {"b": band, "y": row, "x": column}
         return (self.name, *(index[axis] for axis in self.axes))
 
-    def row(self, row: int) -> list[tuple[Key, int, int]]:
-        """Keys of a row of chunks, with the band and column that each begins at."""
+    def row(self, row: int, columns: range | None = None) -> list[tuple[Key, int, int]]:
+        """Keys of a row of chunks, or of some columns of it, with the band and column that each begins at."""
+        if self.lefts is None:
+            self.lefts = starts(self.sizes["x"])
+        chosen = range(len(self.lefts)) if columns is None else columns
         return [
-            (self.key(band, row, column), first_band, first_column)
+            (self.key(band, row, column), first_band, self.lefts[column])
             for band, first_band in enumerate(starts(self.sizes["b"]))
-            for column, first_column in enumerate(starts(self.sizes["x"]))
+            for column in chosen
         ]
 
 
@@ -235,38 +273,73 @@ def starts(sizes: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(sizes[:-1]).tolist()]
 
 
-def group_rows(heights: Sequence[int], row_len: int, limit: int) -> list[range]:
-    """Rows of chunks that are computed together: as many as fit into the limit, and at least one."""
-    groups: list[range] = []
+@dataclass(frozen=True)
+class Group:
+    """Chunks that are computed together: some rows of chunks, or some columns of one row."""
+
+    rows: range
+    columns: range
+    size: int
+
+
+def groups_of_rows(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
+    """As many rows of chunks as fit into the limit, and at least one."""
+    heights = chunks.sizes["y"]
+    groups: list[Group] = []
+    everywhere = range(len(chunks.sizes["x"]))
     begin, held = 0, 0
     for row, height in enumerate(heights):
-        size = height * row_len
+        size = height * layout.row_len
         if row > begin and held + size > limit:
-            groups.append(range(begin, row))
+            groups.append(Group(range(begin, row), everywhere, held))
             begin, held = row, 0
         held += size
-    groups.append(range(begin, len(heights)))
+    groups.append(Group(range(begin, len(heights)), everywhere, held))
     return groups
 
 
-def stream(array: Any, layout: Layout, writer: Any, get: Callable[..., Any], budget: int) -> None:
-    """Computes a dask array row of chunks by row of chunks and pushes it, at most `budget` bytes of it at a time."""
+def groups_of_blocks(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
+    """As many chunks of a row, all bands of them, as fit into the limit, and at least one."""
+    pixel = layout.count * layout.dtype.itemsize
+    groups: list[Group] = []
+    for row, height in enumerate(chunks.sizes["y"]):
+        begin, held = 0, 0
+        for column, width in enumerate(chunks.sizes["x"]):
+            size = height * width * pixel
+            if column > begin and held + size > limit:
+                groups.append(Group(range(row, row + 1), range(begin, column), held))
+                begin, held = column, 0
+            held += size
+        groups.append(Group(range(row, row + 1), range(begin, len(chunks.sizes["x"])), held))
+    return groups
+
+
+def longest_row(array: Any, layout: Layout) -> int:
+    """Bytes of the largest row of chunks."""
+    return int(max(array.chunks[layout.axes.index("y")])) * layout.row_len
+
+
+def stream(
+    array: Any, layout: Layout, writer: Any, get: Callable[..., Any], budget: int, *, as_blocks: bool = False
+) -> None:
+    """Computes a dask array some chunks at a time and pushes it, at most `budget` bytes of it at a time."""
     chunks = Chunks.of(array, layout.axes)
-    heights = chunks.sizes["y"]
-    groups = group_rows(heights, layout.row_len, budget // 2)
-    sizes = [sum(heights[row] for row in group) * layout.row_len for group in groups]
-    if max(sizes) > budget:
+    groups = (groups_of_blocks if as_blocks else groups_of_rows)(chunks, layout, budget // 2)
+    largest = max(group.size for group in groups)
+    if largest > budget:
+        what = "a chunk (with all its bands)" if as_blocks else "a row of chunks"
         warn_once(
-            f"a row of chunks holds {max(sizes)} bytes, more than the {budget} bytes of streaming_buffer_bytes: memory "
-            "goes beyond it; give chunks of fewer rows, or a larger streaming_buffer_bytes or max_memory",
+            f"{what} holds {largest} bytes, more than the {budget} bytes of streaming_buffer_bytes: memory goes beyond "
+            "it; give smaller chunks, or a larger streaming_buffer_bytes or max_memory",
             SwathWarning,
             stacklevel=5,
         )
-    steps = plan_steps(chunks.graph, [[key for row in group for key, _, _ in chunks.row(row)] for group in groups])
+    keys = [[key for row in group.rows for key, *_ in chunks.row(row, group.columns)] for group in groups]
+    steps = plan_steps(chunks.graph, keys)
     del array
     chunks.graph = {}
     held: dict[Key, Any] = {}
-    pusher = Pusher(writer, layout, piece=max(min(PIECE, budget // 8), 1))
+    push = _block_push(writer, layout, chunks) if as_blocks else _row_push(writer, layout, chunks, budget)
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="swath-stream")
     wait = True
@@ -276,22 +349,52 @@ def stream(array: Any, layout: Layout, writer: Any, get: Callable[..., Any], bud
             if not ahead:
                 ahead.append(pool.submit(_compute, steps[number], held, get))
             done = ahead.popleft().result()
-            if number + 1 < len(groups) and sizes[number] + sizes[number + 1] <= budget:
+            if number + 1 < len(groups) and group.size + groups[number + 1].size <= budget:
                 ahead.append(pool.submit(_compute, steps[number + 1], held, get))
-            for row in group:
-                blocks = [Block(band, column, done.pop(key)) for key, band, column in chunks.row(row)]
-                _check(blocks, row, chunks, layout)
-                pusher.push(heights[row], blocks)
-                device = any(on_device(block.samples) for block in blocks)
-                del blocks
-                if device:
-                    _free_device_memory()
+            push(group, done)
     except KeyboardInterrupt:
         # Tasks of the caller may take their time; who interrupts does not want to wait for them.
         wait = False
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def _row_push(writer: Any, layout: Layout, chunks: Chunks, budget: int) -> Callable[[Group, dict[Key, Any]], None]:
+    pusher = Pusher(writer, layout, piece=max(min(PIECE, budget // 8), 1))
+
+    def push(group: Group, done: dict[Key, Any]) -> None:
+        for row in group.rows:
+            blocks = [Block(band, column, done.pop(key)) for key, band, column in chunks.row(row)]
+            _check(blocks, row, chunks, layout)
+            pusher.push(chunks.sizes["y"][row], blocks)
+            device = any(on_device(block.samples) for block in blocks)
+            del blocks
+            if device:
+                _free_device_memory()
+
+    return push
+
+
+def _block_push(writer: Any, layout: Layout, chunks: Chunks) -> Callable[[Group, dict[Key, Any]], None]:
+    pusher = BlockPusher(writer, layout)
+    tops, lefts = starts(chunks.sizes["y"]), starts(chunks.sizes["x"])
+
+    def push(group: Group, done: dict[Key, Any]) -> None:
+        for row in group.rows:
+            for column in group.columns:
+                found = chunks.row(row, range(column, column + 1))
+                blocks = [Block(band, left, done.pop(key)) for key, band, left in found]
+                _check(blocks, row, chunks, layout)
+                height, width = chunks.sizes["y"][row], chunks.sizes["x"][column]
+                blocks = [replace(block, column=0) for block in blocks]
+                pusher.push(tops[row], lefts[column], height, width, blocks)
+                device = any(on_device(block.samples) for block in blocks)
+                del blocks
+                if device:
+                    _free_device_memory()
+
+    return push
 
 
 def _compute(step: Step, held: dict[Key, Any], get: Callable[..., Any]) -> dict[Key, Any]:

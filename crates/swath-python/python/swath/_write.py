@@ -16,12 +16,15 @@ from typing import Any, Literal
 
 from . import _metadata, _profile, _progress, _raster, _stream, _swath
 from ._dataset import forget
-from ._errors import DeviceWarning, LimitError, UsageError, warn_once
+from ._errors import DeviceWarning, SwathWarning, UsageError, warn_once
 from ._metadata import Found
 from ._raster import Raster
 from ._remote import address_of
 
-# What the engine gets of the memory where chunks need some too: half, or more where half is too little for it.
+# Bytes that the engine may hold, and bytes of chunks of dask beside it, where the caller says nothing.
+MEMORY = 256 << 20
+BUFFER = 256 << 20
+# What the engine gets of `max_memory` where chunks need some too: half, or more where half is too little for it.
 SHARES = (1 / 2, 3 / 4, 7 / 8)
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -48,7 +51,7 @@ def to_geotiff(
     device: Literal["cpu", "cuda", "auto"] | None = None,
     gpu: bool | None = None,
     streaming_buffer_bytes: int | None = None,
-    max_memory: int = 256 << 20,
+    max_memory: int | None = None,
     max_device_memory: int | None = None,
     progress: Any = None,
     compute: bool = True,
@@ -124,11 +127,15 @@ def to_geotiff(
     device : "cpu", "cuda" or "auto", optional
         Who compresses; by default whoever holds the samples. ``gpu=True`` is "cuda". With ``on_gpu_failure="auto"``
         the CPU goes on where the GPU fails.
-    max_memory : int
-        Bytes that may be held: by the engine, or half by it and half by chunks of dask.
+    max_memory : int, optional
+        Bytes of host memory that the write may hold. By default the engine holds 256 MiB, or what it needs at least. If
+        you give a number, a raster that needs more raises LimitError.
+    max_device_memory : int, optional
+        The same on the GPU. By default the engine takes what it needs of the memory that is free.
     streaming_buffer_bytes : int, optional
-        Bytes of chunks that are held at a time; half of `max_memory` unless given. On a cluster, of the chunks and
-        encoded bands in flight; two bands for each thread of a worker unless given.
+        Bytes of dask chunks that are held at a time, on the GPU where they lie there. By default 256 MiB, or what
+        `max_memory` leaves. One chunk is held at the least. On a cluster, bytes of the chunks and encoded bands in
+        flight; by default two bands for each thread of a worker.
     progress : bool, callable or object with update(), optional
         True shows a bar on a terminal; a function is called with (rows done, rows).
     compute : bool
@@ -195,10 +202,11 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
     buffer = _profile.number("streaming_buffer_bytes", words["streaming_buffer_bytes"])
     if buffer is not None and buffer <= 0:
         raise UsageError(f"streaming_buffer_bytes={buffer}: give a number of bytes")
-    if raster.lazy is not None and raster.on_device:
+    if max_device_memory is not None and raster.lazy is not None and raster.on_device:
         # Half for the engine; chunks and what tasks need meanwhile share the rest.
-        max_device_memory = (max_memory if max_device_memory is None else max_device_memory) // 2
-    options["max_memory"] = max_memory
+        max_device_memory //= 2
+        buffer = min(buffer or BUFFER, max_device_memory)
+    options["max_memory"] = MEMORY if max_memory is None else max_memory
     if max_device_memory is not None:
         options["max_device_memory"] = max_device_memory
     return Job(
@@ -206,6 +214,7 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         path=path,
         metadata=metadata,
         options=options,
+        max_memory=max_memory,
         buffer=buffer,
         progress=words["progress"],
         scheduler=words["scheduler"],
@@ -244,6 +253,8 @@ class Job:
     path: Any
     metadata: dict[str, Any]
     options: dict[str, Any]
+    # The caller's own limit, and how many bytes of chunks may be held.
+    max_memory: int | None
     buffer: int | None
     progress: Any
     scheduler: Any
@@ -275,7 +286,8 @@ class Job:
             if not self.raster.on_device:
                 told = 'workers encode by the CPU: on a cluster, device="cuda" asks for their GPUs and "auto" does not'
                 warn_once(told, DeviceWarning, stacklevel=3)
-        writer, rest = self._begin(native, report, SHARES if streamed else (1.0,), from_bands=client is not None)
+        begun = self._begin(native, report, streamed=streamed, from_bands=client is not None)
+        writer = begun.writer
         try:
             if client is not None:
                 from . import _cluster
@@ -283,10 +295,11 @@ class Job:
                 recipe = _cluster.Recipe(self._shape, layout.dtype.name, self.metadata, self.options)
                 _cluster.write(client, self.raster.lazy, layout, recipe, writer, self.buffer)
             elif streamed:
-                budget = self.buffer or rest
-                if self.raster.on_device:
-                    budget = min(budget, self.options["max_device_memory"] // 2)
-                _stream.stream(self.raster.lazy, layout, writer, get, budget)
+                _stream.stream(self.raster.lazy, layout, writer, get, begun.buffer, as_blocks=begun.as_blocks)
+            elif begun.as_blocks:
+                # Strips are as wide as the image: blocks of some columns then do for all.
+                tile = self.options.get("tile", (512, self.options.get("strips") or 16))
+                _stream.BlockPusher(writer, layout).push_all(self.raster.blocks, tile, self.raster.step)
             else:
                 _stream.Pusher(writer, layout).push(layout.height, self.raster.blocks, self.raster.step)
             return writer.finish()
@@ -299,31 +312,55 @@ class Job:
         layout = self.raster.layout
         return layout.count, layout.height, layout.width
 
-    def _begin(
-        self, native: Any, report: _progress.Report | None, shares: Sequence[float], *, from_bands: bool
-    ) -> tuple[_swath.Writer, int]:
-        """The writer, with the first of these shares of the memory that is enough for it, and what is left."""
+    def _begin(self, native: Any, report: _progress.Report | None, *, streamed: bool, from_bands: bool) -> Begun:
+        """The writer: of rows where memory is enough for them, else of blocks."""
         total = self.options["max_memory"]
-        name = self.raster.layout.dtype.name
+        if from_bands:
+            return Begun(self._writer(native, report, total, "bands"), 0, as_blocks=False)
+        shares = SHARES if streamed and self.max_memory is not None else (1.0,)
+        longest = _stream.longest_row(self.raster.lazy, self.raster.layout) if streamed else 0
         for share in shares:
-            options = {**self.options, "max_memory": int(total * share)}
-            try:
-                writer = _swath.Writer(
-                    native,
-                    self._shape,
-                    name,
-                    self.metadata,
-                    options,
-                    progress=report,
-                    from_bands=from_bands,
-                    remote=self.remote,
-                )
-            except LimitError:
-                if share == shares[-1]:
-                    raise
-            else:
-                return writer, total - options["max_memory"]
-        raise AssertionError("there are shares")
+            engine = int(total * share)
+            buffer = self.buffer or (BUFFER if self.max_memory is None else total - engine)
+            if longest <= buffer and self._takes_rows(engine):
+                return Begun(self._writer(native, report, engine, "rows"), buffer, as_blocks=False)
+        least = _swath.Writer.least_memory(self._shape, self._dtype, self.metadata, self.options)
+        if self.max_memory is None and least > total:
+            warn_once(
+                f"the write holds {least} bytes of memory, the least it can do with: more than the {MEMORY} it holds "
+                "by default. Give max_memory= to set your own limit",
+                SwathWarning,
+                stacklevel=5,
+            )
+            total = least
+        engine = next((int(total * share) for share in shares if int(total * share) >= least), int(total * shares[-1]))
+        buffer = self.buffer or (BUFFER if self.max_memory is None else max(total - engine, 1))
+        return Begun(self._writer(native, report, engine, "blocks"), buffer, as_blocks=True)
+
+    @property
+    def _dtype(self) -> str:
+        return str(self.raster.layout.dtype.name)
+
+    def _takes_rows(self, max_memory: int) -> bool:
+        options = {**self.options, "max_memory": max_memory}
+        return _swath.Writer.can_take_rows(self._shape, self._dtype, self.metadata, options)
+
+    def _writer(
+        self, native: Any, report: _progress.Report | None, max_memory: int, parts: Literal["rows", "bands", "blocks"]
+    ) -> _swath.Writer:
+        options = {**self.options, "max_memory": max_memory}
+        return _swath.Writer(
+            native, self._shape, self._dtype, self.metadata, options, progress=report, parts=parts, remote=self.remote
+        )
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A writer, and the bytes of chunks that may be held beside it."""
+
+    writer: _swath.Writer
+    buffer: int
+    as_blocks: bool
 
 
 def _scheduler(array: Any, scheduler: Any) -> tuple[Any, Any]:

@@ -22,6 +22,7 @@ use super::{
     BATCH, DeviceSamples, Level, Memory, Rows, SharedSink, Writer,
     bands::BandEncoder,
     canvas::{At, Canvas, Patch, Piece, Step, area, split},
+    device::DeviceSide,
     encoded::EncodedBand,
     lane::{Encoded, Waiting},
     nodata_of,
@@ -68,6 +69,9 @@ enum Job {
     Patch(usize, Patch),
 }
 
+/// Pixels of the next level: of which level they were made, and as which patch.
+type Made = (usize, Patch, Vec<u8>);
+
 /// Memory of a write from blocks.
 struct Shares {
     threads: usize,
@@ -78,10 +82,10 @@ struct Shares {
 impl Shares {
     /// Bytes that are always there, those of a thread, and of the fewest cells.
     fn costs(plan: &Plan) -> [u64; 3] {
-        let (with_rows, thread) = Memory::costs(plan);
+        let (_, thread) = Memory::costs(plan);
         let fixed: u64 = plan.levels.iter().map(Canvas::fixed_len).sum();
         let cells: u64 = plan.levels.iter().map(|level| Canvas::cell_len(level) * LEAST_CELLS).sum();
-        [with_rows(0).saturating_add(fixed), thread, cells]
+        [Memory::always(plan).saturating_add(fixed), thread, cells]
     }
 
     fn least(plan: &Plan) -> u64 {
@@ -168,6 +172,31 @@ impl Writer {
         let blocks = FromBlocks { canvases, spill, budget: shares.cells, now: 0, gpu, pixels: 0 };
         writer.blocks = Some(Box::new(blocks));
         Ok(writer)
+    }
+
+    /// Whether a writer of rows, which holds a row of tiles of every level, gets by with the memory that the options allow, on
+    /// the host and on the GPU. Where it does not, [`Writer::create_from_blocks`] may.
+    ///
+    /// # Errors
+    /// When the options contradict the shape, or there is no GPU where one has to be.
+    pub fn can_take_rows(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<bool, Error> {
+        let fits = match options.device.mode.unwrap_or_default() {
+            Mode::Cpu => Memory::fit(&Plan::new(shape, metadata, options, false)?, options).map(|_| ()),
+            mode => match options.device.open() {
+                Ok(gpu) => DeviceSide::fits(&gpu, &Plan::new(shape, metadata, options, true)?, shape, options),
+                Err(_) if mode == Mode::Auto => {
+                    Memory::fit(&Plan::new(shape, metadata, options, false)?, options).map(|_| ())
+                }
+                Err(error) => Err(error.into()),
+            },
+        };
+        match fits {
+            Ok(()) => Ok(true),
+            Err(error) => match error.kind() {
+                ErrorKind::Limit(_) | ErrorKind::Device(DeviceError::Memory { .. }) => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Bytes of memory that [`Writer::create_from_blocks`] takes at the very least.
@@ -472,11 +501,11 @@ impl Writer {
     }
 
     /// Makes patches, and where there is no GPU tiles, with all threads.
-    fn run_by_threads(&self, blocks: &FromBlocks, jobs: &[Job]) -> Result<Vec<(usize, Patch, Vec<u8>)>, Error> {
+    fn run_by_threads(&self, blocks: &FromBlocks, jobs: &[Job]) -> Result<Vec<Made>, Error> {
         let by_device = blocks.gpu.is_some();
         let mine = jobs.iter().copied().filter(|job| !(by_device && matches!(job, Job::Tile(..))));
         let queue = Mutex::new(mine.collect::<Vec<_>>().into_iter());
-        let done: Mutex<Result<Vec<(usize, Patch, Vec<u8>)>, Error>> = Mutex::new(Ok(Vec::new()));
+        let done: Mutex<Result<Vec<Made>, Error>> = Mutex::new(Ok(Vec::new()));
         let crew = Crew {
             plan: &self.plan,
             lanes: &self.lanes,
@@ -514,7 +543,7 @@ impl Writer {
         std::thread::scope(|scope| {
             for _ in 1..self.threads.min(jobs.len()) {
                 // Where the system has no further thread, those that are there do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, &work).is_err() {
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
             }

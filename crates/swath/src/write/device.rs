@@ -128,6 +128,16 @@ impl DeviceSide {
         })
     }
 
+    /// Whether the memory that the options allow is enough for a write of whole rows.
+    pub(super) fn fits(gpu: &Arc<Gpu>, plan: &Plan, shape: Shape, options: &WriteOptions) -> Result<(), Error> {
+        let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
+        let press = device_plan::press(gpu, main, plan.with_overviews, options, &mut Vec::new())?;
+        let levels = super::levels(plan, shape.sample, None)?;
+        let shrinks: Vec<_> = levels.into_iter().map(|level| level.shrink).collect();
+        let encode = device_plan::encode_plan(plan, shape, options, &shrinks, None, press)?;
+        device_plan::fit(gpu, plan, &encode, options, budget(gpu, options)?).map(|_| ())
+    }
+
     /// Rows of the image that were taken.
     pub(super) fn rows(&self) -> u32 {
         self.levels.first().map_or(0, |level| level.end)

@@ -209,8 +209,8 @@ pub(super) fn fit(
 
 /// Bytes of host memory that a write by way of a device takes.
 fn host_bytes(plan: &Plan, encode: &EncodePlan, slots: Slots, options: &WriteOptions) -> u64 {
-    let (with_rows, thread) = super::Memory::costs(plan);
-    let tables = with_rows(0);
+    let (_, thread) = super::Memory::costs(plan);
+    let tables = super::Memory::always(plan);
     let parcels = encode.parcel_len(slots) as u64 * IN_FLIGHT as u64;
     // A codec on the host has what it makes of each tile of a batch in memory until its turn comes.
     let codec = match encode.image.press {

@@ -573,10 +573,15 @@ impl Memory {
         Self { threads: options.threads.unwrap_or_else(cores).max(1), batch: batch_rows(plan, 1) }
     }
 
+    /// Bytes that are there whatever is worked on: tables of tiles, the head of the file.
+    fn always(plan: &Plan) -> u64 {
+        let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
+        tables + plan.head_len() * 2 + (8 << 20)
+    }
+
     /// Bytes for so many rows of tiles at a time and everything that is always there; and for each thread.
     fn costs(plan: &Plan) -> (impl Fn(u32) -> u64, u64) {
-        let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
-        let always = tables + plan.head_len() * 2 + (8 << 20);
+        let always = Self::always(plan);
         // A thread holds a tile, what it becomes, and one that waits for its turn.
         let thread = plan.levels.first().map_or(0, |main| main.thread_len() as u64 * 2);
         let with_rows = move |tile_rows: u32| {

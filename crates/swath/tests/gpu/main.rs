@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bands;
+mod blocks;
 #[allow(dead_code)]
 #[path = "../it/build.rs"]
 mod build;
