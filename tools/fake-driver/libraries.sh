@@ -8,13 +8,20 @@ out=${CARGO_TARGET_DIR:-target}/fake-driver
 mkdir -p "$out/libraries"
 exec 9>"$out/lock"
 flock 9
-for pair in pictures:libnvjpeg.so.13 pictures:libnvjpeg2k.so.0 storage:libcufile.so.0 compress:libnvcomp.so.6; do
-    source=$here/${pair%%:*}.cpp
-    library=$out/libraries/${pair#*:}
-    sources=("$source" $here/*.hpp $here/libraries.sh)
+library() { # SOURCE LIBRARY FLAGS...
+    local source=$here/$1.cpp library=$out/$2
+    local sources=("$source" $here/*.hpp $here/libraries.sh)
     if [ ! -e "$library" ] || [ -n "$(find "${sources[@]}" -newer "$library" -print -quit)" ]; then
-        "${CXX:-g++}" -std=c++17 -O2 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -shared "$source" -ldl \
+        mkdir -p "$(dirname "$library")"
+        "${CXX:-g++}" -std=c++17 -O2 -g1 -fPIC -fvisibility=hidden -Wall -Wextra -shared "${@:3}" "$source" -ldl \
             -o "$library.new"
         mv "$library.new" "$library"
     fi
-done
+}
+library pictures libraries/libnvjpeg.so.13
+library pictures libraries/libnvjpeg2k.so.0
+library compress libraries/libnvcomp.so.6
+library storage libraries/libcufile.so.0
+# Older ones: without batches, and with blocking reads only.
+library storage without-batch/libcufile.so.0 -DWITHOUT_BATCH
+library storage blocking-only/libcufile.so.0 -DWITHOUT_BATCH -DWITHOUT_ASYNC
