@@ -30,6 +30,12 @@ pub struct Counters {
     pub uploads_before_first_wait: u64,
     /// Most device memory the read held at once, its result included.
     pub peak_bytes: u64,
+    /// Reads of the file that cuFile was given.
+    pub storage_reads: u64,
+    /// Times a thread waited for some of them.
+    pub storage_waits: u64,
+    /// Bytes that they brought.
+    pub storage_bytes: u64,
 }
 
 /// Counts as they grow, shared by the threads of one read.
@@ -48,6 +54,9 @@ pub struct Meter {
     first_wait: AtomicU64,
     held: AtomicU64,
     peak: AtomicU64,
+    storage_reads: AtomicU64,
+    storage_waits: AtomicU64,
+    storage_bytes: AtomicU64,
 }
 
 impl Meter {
@@ -90,6 +99,18 @@ impl Meter {
         }
     }
 
+    pub(crate) fn storage_reads(&self, reads: u64) {
+        self.storage_reads.fetch_add(reads, Relaxed);
+    }
+
+    pub(crate) fn storage_wait(&self) {
+        self.storage_waits.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn storage_bytes(&self, bytes: u64) {
+        self.storage_bytes.fetch_add(bytes, Relaxed);
+    }
+
     /// The counts so far.
     pub fn counters(&self) -> Counters {
         let get = |count: &AtomicU64| count.load(Relaxed);
@@ -108,6 +129,9 @@ impl Meter {
             synchronisations: get(&self.synchronisations),
             uploads_before_first_wait: if waited { get(&self.first_wait) } else { uploads },
             peak_bytes: get(&self.peak),
+            storage_reads: get(&self.storage_reads),
+            storage_waits: get(&self.storage_waits),
+            storage_bytes: get(&self.storage_bytes),
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
         },
         libraries::{self, Lanes, Planes},
         memory::{Chunk, DeviceBuffer},
+        storage::{self, FilePart, Submission},
         streams::{HostBytes, Mark, Streams},
     },
     gpu::{DirectFile, Gpu},
@@ -73,6 +74,8 @@ struct Half {
     scratch: Option<DeviceBuffer>,
     /// When the kernels of the band that was here last are done.
     free: Mutex<Vec<Mark>>,
+    /// The same point for a host that is to wait for it, where a band was here before.
+    clear: Mutex<Option<Mark>>,
 }
 
 /// One read on the device.
@@ -143,6 +146,7 @@ impl Decoder {
                 tables: memory.buffer(tables, &meter)?,
                 scratch: if tile_scratch > 0 { Some(buffer(tile_scratch)?) } else { None },
                 free: Mutex::default(),
+                clear: Mutex::default(),
             });
         }
         // No kernel has reached any tile yet.
@@ -205,6 +209,8 @@ impl Decoder {
         for mark in &free {
             self.streams.wait(half, mark)?;
         }
+        let clear = if free.is_empty() { None } else { Some(self.streams.mark(half)?) };
+        *place.clear.lock().unwrap_or_else(PoisonError::into_inner) = clear;
         let mut tables = sample_table(&self.placed_samples);
         tables.extend_from_slice(bytemuck::cast_slice(&band.tiles));
         tables.extend_from_slice(bytemuck::cast_slice(&band.placements));
@@ -632,15 +638,36 @@ impl Uploader<'_> {
         self.0.streams.upload(half, chunk, len, buffer, at)
     }
 
-    /// Has the device read bytes of a file to where [`Band::tile`] said; they are there at return. Only for reads of a
-    /// single band, whose memory nothing else uses before it is launched.
+    /// Has cuFile read parts of a file to where [`Band::tile`] said, all of them before anything is waited for but the band
+    /// that was in that half before. `groups` says which parts are waited for together.
     ///
     /// # Errors
-    /// When that leaves the buffer, or the file cannot be read so.
-    pub fn read(&self, half: usize, file: &DirectFile, range: Range<u64>, at: usize) -> Result<(), DeviceError> {
+    /// When a part leaves the buffer, or the driver fails. What cuFile refuses is no error.
+    pub fn submit(
+        &self,
+        half: usize,
+        file: &DirectFile,
+        parts: Vec<FilePart>,
+        groups: Vec<Range<usize>>,
+    ) -> Result<Submission, DeviceError> {
+        let place = self.0.half(half)?;
+        // cuFile does not wait for kernels: the host does.
+        let clear = place.clear.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(clear) = clear {
+            clear.poll()?;
+        }
+        let (memory, meter) = (&self.0.gpu.memory, &self.0.meter);
+        storage::submit(&file.file, file.way, memory, meter, &place.compressed, parts, groups)
+    }
+
+    /// Has cuFile read a part of a file to where [`Band::tile`] said, and waits for it. [`Uploader::submit`] was called for
+    /// its band before, which waits until the half is free.
+    ///
+    /// # Errors
+    /// When that leaves the buffer, or the part did not come whole.
+    pub fn read(&self, half: usize, file: &DirectFile, part: &FilePart) -> Result<(), DeviceError> {
         let buffer = &self.0.half(half)?.compressed;
-        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        libraries::cufile_read(&file.file, &self.0.streams, buffer, at, len, range.start)
+        storage::read(&file.file, &self.0.gpu.memory, &self.0.meter, buffer, part)
     }
 }
 

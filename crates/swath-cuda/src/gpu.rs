@@ -15,6 +15,7 @@ use crate::{
         library::Search,
         memory::Memory,
         nvcomp::Nvcomp,
+        storage::StorageWay,
     },
 };
 
@@ -25,6 +26,7 @@ pub struct GpuOptions {
     pub(crate) driver: Option<PathBuf>,
     pub(crate) libraries: Vec<PathBuf>,
     pub(crate) cufile: Option<bool>,
+    pub(crate) storage_way: Option<StorageWay>,
 }
 
 impl GpuOptions {
@@ -53,15 +55,41 @@ impl GpuOptions {
         self.cufile = Some(used);
         self
     }
+
+    /// The calls of cuFile that are tried first; those behind them follow where cuFile refuses these. For comparisons and
+    /// tests: unless told, the best that there are. `SWATH_CUFILE` (`batch`, `async`, `threads` or `serial`) says the same.
+    pub fn with_storage_way(mut self, way: StorageWay) -> Self {
+        self.storage_way = Some(way);
+        self
+    }
 }
 
-/// The variable that says whether cuFile is used.
+/// The variable that says whether cuFile is used, and how: words with commas between.
 const CUFILE_VARIABLE: &str = "SWATH_CUFILE";
+
+/// What the words of the variable say: whether cuFile is used, and by which calls. Words that are none are passed over.
+fn cufile_words(text: &str) -> (Option<bool>, Option<StorageWay>) {
+    let (mut used, mut way) = (None, None);
+    for word in text.split(',').map(str::trim) {
+        match word {
+            "always" => used = Some(true),
+            "never" => used = Some(false),
+            "batch" => way = Some(StorageWay::Batch),
+            "async" => way = Some(StorageWay::Async),
+            "threads" => way = Some(StorageWay::Threads),
+            "serial" => way = Some(StorageWay::Serial),
+            _ => {}
+        }
+    }
+    (used, way)
+}
 
 /// A file that the device reads itself.
 #[derive(Debug)]
 pub struct DirectFile {
-    pub(crate) file: cufile::Registered,
+    pub(crate) file: Arc<cufile::Registered>,
+    /// The calls that are tried first.
+    pub(crate) way: StorageWay,
     mode: cufile::Mode,
 }
 
@@ -73,6 +101,11 @@ impl DirectFile {
             _ => "cuFile, compatibility mode",
         }
     }
+
+    /// Whether its reads are to be made one after the other.
+    pub fn is_serial(&self) -> bool {
+        self.way == StorageWay::Serial
+    }
 }
 
 /// An open GPU. Threads share it; its memory is pooled from read to read.
@@ -80,6 +113,7 @@ impl DirectFile {
 pub struct Gpu {
     /// Whether cuFile was asked for or forbidden.
     cufile_wanted: Option<bool>,
+    storage_way: StorageWay,
     // Before the memory, so that it closes while the context is there.
     cufile: OnceLock<Result<(cufile::Driver, cufile::Mode), String>>,
     nvcomp: OnceLock<Result<Nvcomp, String>>,
@@ -99,15 +133,12 @@ impl Gpu {
 
     fn with(context: Context, options: &GpuOptions) -> Arc<Self> {
         let search = Search { folders: options.libraries.clone() };
-        let from_variable = || match std::env::var(CUFILE_VARIABLE).as_deref() {
-            Ok("always") => Some(true),
-            Ok("never") => Some(false),
-            _ => None,
-        };
+        let (used, way) = std::env::var(CUFILE_VARIABLE).map_or((None, None), |words| cufile_words(&words));
         Arc::new(Self {
             memory: Memory::new(context, Libraries::new(search)),
             nvcomp: OnceLock::new(),
-            cufile_wanted: options.cufile.or_else(from_variable),
+            cufile_wanted: options.cufile.or(used),
+            storage_way: options.storage_way.or(way).unwrap_or_default(),
             cufile: OnceLock::new(),
         })
     }
@@ -164,7 +195,7 @@ impl Gpu {
             driver.register(file).map_err(|error| error.to_string())
         });
         match registered {
-            Ok(file) => Ok(Some(DirectFile { file, mode })),
+            Ok(file) => Ok(Some(DirectFile { file: Arc::new(file), way: self.storage_way, mode })),
             Err(reason) if asked => Err(DeviceError::Declined(reason)),
             Err(_) => Ok(None),
         }
@@ -225,5 +256,21 @@ impl Gpu {
     /// The context as the driver knows it.
     pub fn context(&self) -> *mut std::ffi::c_void {
         self.memory.context.raw()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_says_whether_and_how_in_any_order() {
+        assert_eq!(cufile_words("always"), (Some(true), None));
+        assert_eq!(cufile_words("never"), (Some(false), None));
+        assert_eq!(cufile_words("serial, always"), (Some(true), Some(StorageWay::Serial)));
+        assert_eq!(cufile_words("always,async"), (Some(true), Some(StorageWay::Async)));
+        assert_eq!(cufile_words("threads"), (None, Some(StorageWay::Threads)));
+        assert_eq!(cufile_words("always,,perhaps,batch"), (Some(true), Some(StorageWay::Batch)));
+        assert_eq!(cufile_words(""), (None, None));
     }
 }

@@ -31,6 +31,7 @@ pub use ffi::{
     landing::{Landed, Landing},
     library::offer_libraries,
     memory::{Chunk, DeviceBuffer},
+    storage::{FilePart, Flight, Missed, StorageWay, Submission},
     streams::Mark,
 };
 pub use gpu::{Gpu, GpuOptions};

@@ -8,8 +8,10 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::library::{Absent, CallError, Library, Names, Search};
+use super::library::{Absent, CallError, Library, Names, RawStream, Search};
+use super::storage::{FilePart, Request};
 use super::sys::cufile as sys;
 
 const NAMES: Names = Names {
@@ -18,6 +20,12 @@ const NAMES: Names = Names {
     wheels: &["nvidia/cu13/lib", "nvidia/cufile/lib"],
     landmark: c"cuFileDriverOpen",
 };
+
+/// Reads of a batch where cuFile does not say what it takes: its own default.
+const MOST_IN_BATCH: usize = 128;
+/// How long one call waits for a batch, and how often in a row it may fail before the batch is given up.
+const PATIENCE: sys::Timespec = sys::Timespec { seconds: 0, nanoseconds: 100_000_000 };
+const MOST_FAILURES: usize = 10;
 
 /// How a read through cuFile reaches device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +107,13 @@ impl CuFile {
         // SAFETY: takes nothing; calls nest, each to be matched by a close.
         let answer = unsafe { (self.table.cuFileDriverOpen)() };
         check("cuFileDriverOpen", answer)?;
-        Ok(Driver { session: Arc::new(Session { table: self.table }) })
+        let mut session = Session { table: self.table, most_in_batch: MOST_IN_BATCH, under_way: AtomicUsize::new(0) };
+        if let Ok(properties) = session.properties()
+            && properties.max_batch > 0
+        {
+            session.most_in_batch = properties.max_batch as usize;
+        }
+        Ok(Driver { session: Arc::new(session) })
     }
 
     /// The mode on this machine, and why in one line, whatever is missing. Opens cuFile's driver only where direct
@@ -137,6 +151,10 @@ pub struct Driver {
 #[derive(Debug)]
 struct Session {
     table: sys::Table,
+    /// Reads that a batch may have.
+    most_in_batch: usize,
+    /// Batches that were started and are not over.
+    under_way: AtomicUsize,
 }
 
 impl Drop for Session {
@@ -147,12 +165,8 @@ impl Drop for Session {
     }
 }
 
-impl Driver {
-    /// What cuFile and the system say of direct reads.
-    ///
-    /// # Errors
-    /// What cuFile said.
-    pub fn evidence(&self) -> Result<Evidence, CallError> {
+impl Session {
+    fn properties(&self) -> Result<sys::DriverProperties, CallError> {
         let mut properties = sys::DriverProperties {
             nvfs_major: 0,
             nvfs_minor: 0,
@@ -169,8 +183,19 @@ impl Driver {
             room: [0; 32],
         };
         // SAFETY: `properties` is a writable CUfileDrvProps_t, and more, for the length of the call.
-        let answer = unsafe { (self.session.table.cuFileDriverGetProperties)(&raw mut properties) };
+        let answer = unsafe { (self.table.cuFileDriverGetProperties)(&raw mut properties) };
         check("cuFileDriverGetProperties", answer)?;
+        Ok(properties)
+    }
+}
+
+impl Driver {
+    /// What cuFile and the system say of direct reads.
+    ///
+    /// # Errors
+    /// What cuFile said.
+    pub fn evidence(&self) -> Result<Evidence, CallError> {
+        let properties = self.session.properties()?;
         Ok(Evidence {
             has_kernel_module: has_kernel_module(),
             nvfs_version: (properties.nvfs_major, properties.nvfs_minor),
@@ -195,7 +220,7 @@ impl Driver {
         // because `Registered` owns the file.
         let answer = unsafe { (self.session.table.cuFileHandleRegister)(&raw mut handle, &raw mut description) };
         check("cuFileHandleRegister", answer)?;
-        Ok(Registered { handle, _file: file, session: Arc::clone(&self.session) })
+        Ok(Registered { handle, file, session: Arc::clone(&self.session) })
     }
 }
 
@@ -203,7 +228,7 @@ impl Driver {
 #[derive(Debug)]
 pub struct Registered {
     handle: sys::Opaque,
-    _file: File,
+    file: File,
     session: Arc<Session>,
 }
 
@@ -236,18 +261,260 @@ impl Registered {
         // SAFETY: the caller keeps this function's contract; the handle is registered as long as `self` lives.
         let answer =
             unsafe { (self.session.table.cuFileRead)(self.handle, address as *mut _, len, offset, address_offset) };
-        match usize::try_from(answer) {
-            Ok(read) => Ok(read),
-            Err(_) if answer == -1 => {
-                let error = std::io::Error::last_os_error();
-                Err(CallError { call: CALL, status: -1, text: error.to_string() })
-            }
-            Err(_) => {
-                let code = i32::try_from(-answer).unwrap_or(i32::MAX);
-                Err(CallError { call: CALL, status: code.into(), text: sys::text(code).to_owned() })
-            }
+        Self::answer(CALL, answer, (answer == -1).then(std::io::Error::last_os_error))
+    }
+
+    /// What a read answers: bytes, -1 for an error of the file system, else a negative error of the system or of cuFile.
+    ///
+    /// # Errors
+    /// What it says where it is negative.
+    pub(crate) fn answer(
+        call: &'static str,
+        answer: isize,
+        system: Option<std::io::Error>,
+    ) -> Result<usize, CallError> {
+        usize::try_from(answer).map_err(|_| {
+            let code = i32::try_from(answer.unsigned_abs()).unwrap_or(i32::MAX);
+            let text = match (system, code) {
+                (Some(error), _) => error.to_string(),
+                (None, 1) => "the file system failed".to_owned(),
+                (None, 2..sys::FIRST_ERROR) => std::io::Error::from_raw_os_error(code).to_string(),
+                _ => sys::text(code).to_owned(),
+            };
+            CallError { call, status: answer as i64, text }
+        })
+    }
+
+    /// Bytes of the file, now.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.file.metadata().ok().map(|metadata| metadata.len())
+    }
+
+    /// Reads that a batch may have.
+    pub(crate) fn most_in_batch(&self) -> usize {
+        self.session.most_in_batch
+    }
+
+    /// Batches of all files that are under way.
+    pub(crate) fn batches_under_way(&self) -> usize {
+        self.session.under_way.load(Ordering::Acquire)
+    }
+
+    /// Whether this cuFile has asynchronous reads.
+    pub(crate) fn has_async(&self) -> bool {
+        self.session.table.cuFileReadAsync.is_some()
+    }
+
+    /// Submits a read to a stream, as `request` says and relative to `address`. What came of it stands in `request` when
+    /// the stream is done with it.
+    ///
+    /// # Errors
+    /// What cuFile said; nothing was submitted then.
+    ///
+    /// # Safety
+    /// As [`Registered::read`], until the stream is done with it; so long `request` is valid and nobody else's.
+    pub(crate) unsafe fn read_async(
+        &self,
+        address: u64,
+        request: *mut Request,
+        stream: RawStream,
+    ) -> Result<(), CallError> {
+        const CALL: &str = "cuFileReadAsync";
+        let Some(read) = self.session.table.cuFileReadAsync else { return Err(missing(CALL)) };
+        // SAFETY: as the caller promises.
+        let answer = unsafe {
+            read(
+                self.handle,
+                address as *mut _,
+                &raw mut (*request).len,
+                &raw mut (*request).file_offset,
+                &raw mut (*request).address_offset,
+                &raw mut (*request).read,
+                stream,
+            )
+        };
+        check(CALL, answer)
+    }
+
+    /// Has cuFile keep resources for a stream, which spares it some work for each read; tells whether it does.
+    ///
+    /// # Safety
+    /// The CUDA context is current, and the stream lives until [`Registered::forget_stream`].
+    pub(crate) unsafe fn register_stream(&self, stream: RawStream) -> bool {
+        let table = &self.session.table;
+        let (Some(register), Some(_)) = (table.cuFileStreamRegister, table.cuFileStreamDeregister) else {
+            return false;
+        };
+        // SAFETY: as the caller promises.
+        unsafe { register(stream, sys::STREAM_ALL_FIXED) }.code == sys::SUCCESS
+    }
+
+    /// Ends what [`Registered::register_stream`] began.
+    ///
+    /// # Safety
+    /// The CUDA context is current, and the stream is registered and idle.
+    pub(crate) unsafe fn forget_stream(&self, stream: RawStream) {
+        if let Some(deregister) = self.session.table.cuFileStreamDeregister {
+            // SAFETY: as the caller promises.
+            unsafe { deregister(stream) };
         }
     }
+}
+
+/// Reads that were submitted together.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    handle: sys::Opaque,
+    session: Arc<Session>,
+    /// What was submitted: whether cuFile copies it is not documented.
+    reads: Box<[sys::Parameters]>,
+    /// Reads whose end was told.
+    ended: Vec<bool>,
+    left: usize,
+}
+
+impl Batch {
+    /// Submits reads of parts of a file to their places relative to `address`.
+    ///
+    /// # Errors
+    /// What cuFile said; nothing was submitted then.
+    ///
+    /// # Safety
+    /// As [`Registered::read`] for every part, until [`Batch::finish`] succeeded; so long the file stays registered.
+    pub(crate) unsafe fn start(file: &Registered, address: u64, parts: &[FilePart]) -> Result<Self, CallError> {
+        const SUBMIT: &str = "cuFileBatchIOSubmit";
+        let table = &file.session.table;
+        let (Some(set_up), Some(submit), Some(_), Some(destroy)) = (
+            table.cuFileBatchIOSetUp,
+            table.cuFileBatchIOSubmit,
+            table.cuFileBatchIOGetStatus,
+            table.cuFileBatchIODestroy,
+        ) else {
+            return Err(missing("cuFileBatchIOSetUp"));
+        };
+        let out_of_range = |_| CallError { call: SUBMIT, status: 0, text: "an offset beyond 2^63".to_owned() };
+        let mut reads = Vec::with_capacity(parts.len());
+        for (number, part) in parts.iter().enumerate() {
+            reads.push(sys::Parameters {
+                mode: sys::MODE_BATCH,
+                address: address as *mut _,
+                file_offset: i64::try_from(part.range.start).map_err(out_of_range)?,
+                address_offset: i64::try_from(part.at).map_err(out_of_range)?,
+                len: part.len(),
+                handle: file.handle,
+                opcode: sys::OPCODE_READ,
+                cookie: ptr::without_provenance_mut(number),
+            });
+        }
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        let mut batch = Self {
+            handle: ptr::null_mut(),
+            session: Arc::clone(&file.session),
+            ended: vec![false; parts.len()],
+            left: parts.len(),
+            reads: reads.into_boxed_slice(),
+        };
+        // SAFETY: writes one handle.
+        check("cuFileBatchIOSetUp", unsafe { set_up(&raw mut batch.handle, count) })?;
+        // SAFETY: the batch was set up for as many reads; the rest as the caller promises.
+        let answer = unsafe { submit(batch.handle, count, batch.reads.as_mut_ptr(), 0) };
+        if let Err(error) = check(SUBMIT, answer) {
+            // SAFETY: set up above, and without reads.
+            unsafe { destroy(std::mem::replace(&mut batch.handle, ptr::null_mut())) };
+            return Err(error);
+        }
+        batch.session.under_way.fetch_add(1, Ordering::AcqRel);
+        Ok(batch)
+    }
+
+    /// Reads whose end was not told yet.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Waits for all reads; calls `ended` with the number of each and what came of it.
+    ///
+    /// # Errors
+    /// When cuFile does not tell. Reads may be under way then, for good.
+    pub(crate) fn finish(
+        &mut self,
+        nap: std::time::Duration,
+        mut ended: impl FnMut(usize, Result<usize, CallError>),
+    ) -> Result<(), CallError> {
+        const CALL: &str = "cuFileBatchIOGetStatus";
+        let table = &self.session.table;
+        let (Some(get_status), Some(destroy)) = (table.cuFileBatchIOGetStatus, table.cuFileBatchIODestroy) else {
+            return Err(missing(CALL));
+        };
+        let nothing = sys::Event { cookie: ptr::null_mut(), status: 0, answer: 0 };
+        let mut events = vec![nothing; self.left];
+        let mut failures = 0;
+        while self.left > 0 {
+            let wanted = u32::try_from(self.left).unwrap_or(u32::MAX);
+            let (mut count, mut patience) = (wanted, PATIENCE);
+            // SAFETY: there is room for `count` events; the batch was submitted and not destroyed.
+            let answer =
+                unsafe { get_status(self.handle, wanted, &raw mut count, events.as_mut_ptr(), &raw mut patience) };
+            match check(CALL, answer) {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    if failures >= MOST_FAILURES {
+                        return Err(error);
+                    }
+                    count = 0;
+                }
+            }
+            let before = self.left;
+            for event in events.iter().take(count as usize).filter(|event| event.status & sys::STATUS_OVER != 0) {
+                let number = event.cookie.addr();
+                // Neither what was never submitted nor the same end twice.
+                let Some(over) = self.ended.get_mut(number).filter(|over| !**over) else { continue };
+                *over = true;
+                self.left -= 1;
+                ended(number, self.end_of(event));
+            }
+            if self.left == before {
+                std::thread::sleep(nap);
+            }
+        }
+        if !self.handle.is_null() {
+            // SAFETY: all its reads are over, and it is not used again.
+            unsafe { destroy(self.handle) };
+            self.handle = ptr::null_mut();
+            self.session.under_way.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// What an event says.
+    fn end_of(&self, event: &sys::Event) -> Result<usize, CallError> {
+        const CALL: &str = "cuFileBatchIOSubmit";
+        let answer = Registered::answer(CALL, event.answer, None);
+        if event.status == sys::STATUS_COMPLETE {
+            return answer;
+        }
+        let text = match answer {
+            Err(error) => error.text,
+            Ok(_) => "a read of the batch failed".to_owned(),
+        };
+        Err(CallError { call: CALL, status: event.status.into(), text })
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // Nobody knows when its reads end: what describes them stays, and nobody waits for them.
+            Box::leak(std::mem::take(&mut self.reads));
+            self.session.under_way.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// A function that this cuFile does not have.
+fn missing(call: &'static str) -> CallError {
+    CallError { call, status: 0, text: "this version does not have it".to_owned() }
 }
 
 impl Drop for Registered {

@@ -5,7 +5,6 @@ use std::{collections::VecDeque, sync::OnceLock};
 use crate::{
     error::DeviceError,
     ffi::{
-        cufile,
         driver::{Context, Handle},
         kernels::Part,
         library::{Absent, CallError, Search},
@@ -587,29 +586,4 @@ pub(crate) fn jpeg2000_encode(
     };
     let said = deal(streams, over, &mut vec![(); turns], tiles.len(), serve)?;
     Ok(in_order(said, tiles.len()))
-}
-
-/// Reads a part of a file straight into a buffer that no work under way uses; the bytes are there at return.
-pub(crate) fn cufile_read(
-    file: &cufile::Registered,
-    streams: &Streams,
-    to: &DeviceBuffer,
-    at: usize,
-    len: usize,
-    offset: u64,
-) -> Result<(), DeviceError> {
-    to.part(at, len)?;
-    let _current = streams.memory().context.enter()?;
-    let mut done = 0;
-    while done < len {
-        // SAFETY: the context is current; the part was checked to lie in the buffer, which is one allocation and alive;
-        // the caller gives each part to one reader, before any kernel that reads it is launched.
-        let read = unsafe { file.read(to.address(), at + done, len - done, offset + done as u64) }?;
-        if read == 0 {
-            let text = format!("the file ends {} bytes early", len - done);
-            return Err(DeviceError::Call { call: "cuFileRead".to_owned(), code: LIBRARY, text });
-        }
-        done += read;
-    }
-    Ok(())
 }

@@ -19,6 +19,7 @@ pub(crate) mod nvjpeg2k;
 pub(crate) mod nvjpeg2k_encode;
 pub(crate) mod nvjpeg_encode;
 pub(crate) mod shrink;
+pub(crate) mod storage;
 pub(crate) mod streams;
 mod sys;
 pub(crate) mod zstd;

@@ -25,9 +25,16 @@ pub(super) struct Task {
     pub(super) work: Work,
 }
 
+/// A unit, a part of the file that belongs to it, and the place of that part in the chunk.
+pub(super) type Part = (usize, Range<u64>, usize);
+
 pub(super) enum Work {
-    /// Reads of (unit, part of the file, place in the chunk).
-    Read(Vec<(usize, Range<u64>, usize)>),
+    /// Parts that are read into the chunk.
+    Read(Vec<Part>),
+    /// Parts that cuFile reads to where the chunk would go, one blocking call each.
+    Fetch(Vec<Part>),
+    /// The tasks of a band, all of them reads, that cuFile is given together.
+    Band(Vec<Task>),
     /// Units that the CPU decodes, each to its place in the chunk.
     Decode(Vec<(usize, usize)>),
     /// A unit that the CPU decodes and that is larger than a chunk.
@@ -39,11 +46,35 @@ pub(super) enum Work {
 impl Task {
     pub(super) fn first_unit(&self) -> usize {
         match &self.work {
-            Work::Read(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
+            Work::Read(reads) | Work::Fetch(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
+            Work::Band(tasks) => tasks.first().map_or(0, Self::first_unit),
             Work::Decode(units) => units.first().map_or(0, |(unit, _)| *unit),
             Work::DecodeLarge(unit) => *unit,
             Work::Shelve(units) => units.first().copied().unwrap_or(0),
         }
+    }
+
+    /// Its reads, where it is one of reads.
+    pub(super) fn reads(&self) -> &[Part] {
+        match &self.work {
+            Work::Read(reads) | Work::Fetch(reads) => reads,
+            _ => &[],
+        }
+    }
+
+    /// The same reads by cuFile's blocking call.
+    pub(super) fn by_blocking_reads(self) -> Self {
+        match self.work {
+            Work::Read(reads) => Self { work: Work::Fetch(reads), ..self },
+            _ => self,
+        }
+    }
+
+    /// One of its parts alone, by way of a chunk.
+    pub(super) fn only(&self, (unit, range, inside): &Part) -> Self {
+        let len = (range.end - range.start) as usize;
+        let work = Work::Read(vec![(*unit, range.clone(), 0)]);
+        Self { half: self.half, group: self.group, at: self.at + inside, len, work }
     }
 }
 
@@ -70,21 +101,59 @@ pub(super) struct State {
     pub(super) error: Option<(u64, Error)>,
 }
 
+impl State {
+    /// Notes tasks that are to be done.
+    fn expect(&mut self, tasks: &[Task]) {
+        for task in tasks {
+            if let Some(pending) = self.pending.get_mut(task.group) {
+                *pending += 1;
+            }
+        }
+    }
+}
+
 impl Board {
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds tasks of new groups.
     pub(super) fn add(&self, groups: usize, tasks: Vec<Task>) {
         let mut state = self.lock();
         let known = state.pending.len();
         state.pending.resize(known + groups, 0);
-        for task in &tasks {
-            if let Some(pending) = state.pending.get_mut(task.group) {
-                *pending += 1;
-            }
-        }
+        state.expect(&tasks);
         state.tasks.extend(tasks);
+        self.changed.notify_all();
+    }
+
+    /// Adds tasks of new groups that one thread hands to cuFile together; it tells when each is done.
+    pub(super) fn add_band(&self, groups: usize, tasks: Vec<Task>) {
+        let mut state = self.lock();
+        let known = state.pending.len();
+        state.pending.resize(known + groups, 0);
+        state.expect(&tasks);
+        if let Some((half, group)) = tasks.first().map(|task| (task.half, task.group)) {
+            state.tasks.push_back(Task { half, group, at: 0, len: 0, work: Work::Band(tasks) });
+        }
+        self.changed.notify_all();
+    }
+
+    /// Adds tasks of groups that are under way, to be done before all others.
+    pub(super) fn add_again(&self, tasks: Vec<Task>) {
+        self.lock().expect(&tasks);
+        self.hand_back(tasks);
+    }
+
+    /// Gives back tasks that were taken and not done, to be done before all others.
+    pub(super) fn hand_back(&self, tasks: Vec<Task>) {
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        for task in tasks.into_iter().rev() {
+            state.tasks.push_front(task);
+        }
         self.changed.notify_all();
     }
 

@@ -8,12 +8,13 @@ mod mask;
 mod plan;
 mod raster;
 mod run;
+mod storage;
 mod windows;
 mod worker;
 
 use std::{
     fs::File,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use swath_cuda::{
@@ -36,6 +37,7 @@ use crate::{
 };
 use cuts::Cuts;
 use plan::Wanted;
+use storage::{Direct, PINNED};
 
 /// Who decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -320,11 +322,8 @@ impl Request<'_> {
         let fixed = Decoder::fixed_bytes(&plan, tiles as u64);
         let bands = plan::deal(&rows, budget, fixed)?;
         let decoder = Decoder::new(gpu, plan.clone(), tiles, bands.room, bands.halves)?;
-        let direct = if way.uploads_streams() && bands.bands.len() == 1 {
-            direct(dataset.fetch.source.as_file(), gpu, &mut notices)
-        } else {
-            None
-        };
+        let direct =
+            if way.uploads_streams() { direct(dataset.fetch.source.as_file(), gpu, &mut notices) } else { None };
         let job = run::Job {
             fetch: &dataset.fetch,
             image,
@@ -405,15 +404,10 @@ impl Request<'_> {
         }
         let storage = match &direct {
             _ if way.decodes_from_host() => "host memory",
-            Some(direct) => match direct.failed.get() {
-                None => direct.file.storage(),
-                Some(reason) => {
-                    notices.push(format!("tiles were read by way of pinned memory: {reason}"));
-                    PINNED
-                }
-            },
+            Some(direct) => direct.storage(),
             None => PINNED,
         };
+        notices.extend(direct.as_ref().and_then(Direct::notice));
         let kernels = if plan.timed { Some(decoder.times()?) } else { None };
         let (buffer, ready, counters) = decoder.into_output()?;
         let on_host = if way == Way::Host { tiles as u64 } else { helped };
@@ -444,13 +438,10 @@ impl Request<'_> {
 /// Tiles that a library refused and that are then decoded one by one; with more, the CPU decodes all of them.
 const MOST_HELPED: usize = 8;
 
-/// The usual way of bytes to the device.
-const PINNED: &str = "pinned copies";
-
-/// The file as one that the device reads itself, where that is better or was asked for.
-fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<run::Direct> {
+/// The file as one that cuFile reads, where that is better or was asked for.
+fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<Direct> {
     match gpu.direct_file(file?) {
-        Ok(file) => Some(run::Direct { file: file?, failed: OnceLock::new() }),
+        Ok(file) => Some(Direct::new(file?)),
         Err(error) => {
             notices.push(format!("cuFile was asked for and is not used: {error}"));
             None

@@ -52,6 +52,9 @@ impl DeviceReport {
         sum.synchronisations += more.synchronisations;
         sum.uploads_before_first_wait += more.uploads_before_first_wait;
         sum.peak_bytes = sum.peak_bytes.max(more.peak_bytes);
+        sum.storage_reads += more.storage_reads;
+        sum.storage_waits += more.storage_waits;
+        sum.storage_bytes += more.storage_bytes;
         if let Some(more) = &other.kernels {
             let times = self.kernels.get_or_insert_default();
             times.decode_ms += more.decode_ms;

@@ -1,20 +1,20 @@
 //! Runs a read on a GPU: threads read tiles into pinned memory and start copies, the caller's thread launches kernels behind
 //! them, and the host waits once, at the end.
 
-use std::{ops::Range, panic::AssertUnwindSafe, sync::OnceLock};
+use std::{ops::Range, panic::AssertUnwindSafe};
 
 use swath_codec::host::Host;
 use swath_cuda::{
     CHUNK, DeviceError, TileStatus,
     band::Band,
     decode::{Decoder, Plan},
-    gpu::DirectFile,
     rule::Way,
 };
 
 use super::{
     board::{Board, Closing, Task, Work},
     plan::{Bands, Row, Unit},
+    storage::{self, Direct},
     worker::Worker,
 };
 use crate::{
@@ -42,17 +42,10 @@ pub(super) struct Job<'a> {
     pub(super) host: &'a Host,
     pub(super) threads: usize,
     pub(super) cancel: Option<&'a Cancel>,
-    /// The file, where the device reads it itself.
+    /// The file, where cuFile reads it.
     pub(super) direct: Option<&'a Direct>,
     /// What goes into each tile behind its first marker, for libraries that want whole JPEG streams.
     pub(super) jpeg_tables: Vec<u8>,
-}
-
-/// A file that the device reads itself, until it does not.
-pub(super) struct Direct {
-    pub(super) file: DirectFile,
-    /// A read of it failed, so that the rest goes the usual way.
-    pub(super) failed: OnceLock<String>,
 }
 
 /// Tiles that the device refused, and the bytes it had of them.
@@ -89,13 +82,30 @@ pub(super) fn run<'a>(
     let total: u64 = units.iter().map(work).sum();
     // Where reads wait for a network, threads are there to wait.
     let wish = job.threads.max(job.fetch.access.in_flight);
-    let threads = wish.min((total / LEAST_TASK as u64 + 1) as usize).max(1);
+    // Of the bands that cuFile reads, each has a thread that waits for it.
+    let least = if job.direct.is_some() { bands.halves } else { 1 };
+    let threads = wish.min((total / LEAST_TASK as u64 + 1) as usize).max(least);
     let mut last: Vec<Option<Started>> = Vec::new();
     let work = || {
         let mut worker = Worker::default();
         while let Some(task) = board.next() {
             let first = units.get(task.first_unit()).map_or(0, |unit| unit.index);
             let group = task.group;
+            let task = match (task.work, job.direct) {
+                (Work::Band(tasks), Some(direct)) => {
+                    let uploader = decoder.uploader();
+                    let run = || storage::read_band(job, direct, uploader, &units, &board, &mut worker, tasks);
+                    if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
+                        worker = Worker::default();
+                        board.done(
+                            group,
+                            Err((first, Error::malformed("reading a band failed in a way it should not"))),
+                        );
+                    }
+                    continue;
+                }
+                (work, _) => Task { work, ..task },
+            };
             let result = if job.cancel.is_some_and(Cancel::is_cancelled) {
                 Err((first, Error::new(ErrorKind::Cancelled)))
             } else {
@@ -189,7 +199,11 @@ fn launch_all(
         let started = Started { half, first_group, band };
         first_unit += started.band.tiles();
         first_group += started.band.groups();
-        board.add(started.band.groups(), tasks);
+        if job.direct.is_some() {
+            board.add_band(started.band.groups(), tasks);
+        } else {
+            board.add(started.band.groups(), tasks);
+        }
         Ok(started)
     };
     let complete = |started: &Started| -> Result<bool, Error> {
@@ -325,7 +339,7 @@ fn add_unit(
             match &mut growing.work {
                 Work::Read(reads) => reads.push((number, unit.range.clone(), inside)),
                 Work::Decode(units) => units.push((number, inside)),
-                Work::DecodeLarge(_) | Work::Shelve(_) => {}
+                Work::DecodeLarge(_) | Work::Shelve(_) | Work::Fetch(_) | Work::Band(_) => {}
             }
             return;
         }

@@ -45,8 +45,8 @@ impl Worker {
                 return self.decode_large(job, uploader, unit, task.half, task.at).map(|()| Vec::new());
             }
             Work::Shelve(list) => return self.shelve(job, units, list),
-            Work::Read(reads) if read_directly(job, uploader, &task, reads) => return Ok(Vec::new()),
-            Work::Read(_) | Work::Decode(_) => {}
+            Work::Fetch(_) => return self.fetch(job, uploader, units, &task).map(|()| Vec::new()),
+            Work::Read(_) | Work::Decode(_) | Work::Band(_) => {}
         }
         let mut chunk = uploader.chunk().map_err(|error| (first, error.into()))?;
         match &task.work {
@@ -61,10 +61,27 @@ impl Worker {
                     self.decode(job, unit, place).map_err(|error| (unit.index, error))?;
                 }
             }
-            Work::DecodeLarge(_) | Work::Shelve(_) => {}
+            Work::DecodeLarge(_) | Work::Shelve(_) | Work::Fetch(_) | Work::Band(_) => {}
         }
         uploader.upload(task.half, chunk, task.len, task.at).map_err(|error| (first, error.into()))?;
         Ok(Vec::new())
+    }
+
+    /// Has cuFile read parts one by one; those that do not come whole go by way of a chunk.
+    fn fetch(
+        &mut self,
+        job: &Job<'_>,
+        uploader: Uploader<'_>,
+        units: &[&Unit],
+        task: &Task,
+    ) -> Result<(), (u64, Error)> {
+        for part in task.reads() {
+            let (_, range, inside) = part;
+            if !job.direct.is_some_and(|direct| direct.read(uploader, task.half, range, task.at + inside)) {
+                self.run(job, uploader, units, task.only(part))?;
+            }
+        }
+        Ok(())
     }
 
     /// Decodes units whose bytes come in one go, as a network wants it.
@@ -194,19 +211,6 @@ impl Worker {
         }
         Ok(())
     }
-}
-
-/// Has the device read a task's tiles from the file itself; tells whether it did. Where it cannot, the rest of the read
-/// goes the usual way.
-fn read_directly(job: &Job<'_>, uploader: Uploader<'_>, task: &Task, reads: &[(usize, Range<u64>, usize)]) -> bool {
-    let Some(direct) = job.direct.filter(|direct| direct.failed.get().is_none()) else { return false };
-    for (_, range, inside) in reads {
-        if let Err(error) = uploader.read(task.half, &direct.file, range.clone(), task.at + inside) {
-            let _ = direct.failed.set(error.to_string());
-            return false;
-        }
-    }
-    true
 }
 
 /// A JPEG tile with the directory's tables behind its first marker.

@@ -17,6 +17,8 @@ pub(crate) struct Error {
 const _: () = assert!(size_of::<Error>() == 8);
 
 pub(crate) const SUCCESS: c_int = 0;
+/// What is below is an error of the system.
+pub(crate) const FIRST_ERROR: c_int = 5000;
 pub(crate) const CUDA_DRIVER_ERROR: c_int = 5011;
 
 /// What each `CUfileOpError` means; the header's own words are in an inline function, so no library has them.
@@ -54,7 +56,13 @@ pub(crate) const fn text(code: c_int) -> &'static str {
         5031 => "no new file descriptor",
         5033 => "nvidia-fs driver set-up error",
         5034 => "GPUDirect Storage is switched off for this file",
+        5035 => "a batch could not be submitted",
         5036 => "GPU memory could not be pinned",
+        5037 => "the queue of batches is full",
+        5038 => "reads on streams are not supported",
+        5039 => "a batch could not be set up",
+        5040 => "a batch was not submitted",
+        5041 => "a batch did not tell its status",
         5043 => "out of memory",
         5044 => "I/O error",
         5045 => "buffer registration error",
@@ -111,8 +119,57 @@ pub(crate) struct DescribedFile {
 
 const _: () = assert!(size_of::<Description>() == 24);
 
-/// `CUfileHandle_t`.
+/// `CUfileHandle_t` and `CUfileBatchHandle_t`.
 pub(crate) type Opaque = *mut c_void;
+
+/// `CUFILE_BATCH`, the only mode of a batch, and `CUFILE_READ`.
+pub(crate) const MODE_BATCH: c_int = 1;
+pub(crate) const OPCODE_READ: c_int = 0;
+
+/// `CUfileIOParams_t`: one read of a batch. The header's union has this one member.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parameters {
+    pub(crate) mode: c_int,
+    pub(crate) address: *mut c_void,
+    pub(crate) file_offset: i64,
+    pub(crate) address_offset: i64,
+    pub(crate) len: usize,
+    pub(crate) handle: Opaque,
+    pub(crate) opcode: c_int,
+    pub(crate) cookie: *mut c_void,
+}
+
+const _: () = assert!(size_of::<Parameters>() == 64);
+
+/// Bits of `CUfileStatus_t`: what has one of these set is over.
+pub(crate) const STATUS_COMPLETE: c_int = 0x10;
+/// Ill-formed, cancelled, timed out, failed.
+pub(crate) const STATUS_OVER: c_int = 0x04 | 0x08 | STATUS_COMPLETE | 0x20 | 0x40;
+
+/// `CUfileIOEvents_t`: what became of one read of a batch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) cookie: *mut c_void,
+    pub(crate) status: c_int,
+    /// Bytes, or an error as a negative number; the header calls it unsigned all the same.
+    pub(crate) answer: isize,
+}
+
+const _: () = assert!(size_of::<Event>() == 24);
+
+/// `struct timespec` of 64-bit Linux.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timespec {
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: i64,
+}
+
+/// Flags of `cuFileStreamRegister`: the offset in the buffer, the offset in the file and the length are final when a
+/// read is submitted.
+pub(crate) const STREAM_ALL_FIXED: c_uint = 1 | 2 | 4;
 
 table! {
     /// The functions of cuFile 1.x.
@@ -129,5 +186,22 @@ table! {
     optional {
         fn cuFileDriverClose_v2() -> Error;
         fn cuFileGetVersion(version: *mut c_int) -> Error;
+        fn cuFileBatchIOSetUp(batch: *mut Opaque, most: c_uint) -> Error;
+        fn cuFileBatchIOSubmit(batch: Opaque, count: c_uint, reads: *mut Parameters, flags: c_uint) -> Error;
+        fn cuFileBatchIOGetStatus(
+            batch: Opaque, least: c_uint, count: *mut c_uint, events: *mut Event, timeout: *mut Timespec
+        ) -> Error;
+        fn cuFileBatchIODestroy(batch: Opaque);
+        fn cuFileReadAsync(
+            handle: Opaque,
+            address: *mut c_void,
+            len: *mut usize,
+            file_offset: *mut i64,
+            address_offset: *mut i64,
+            read: *mut isize,
+            stream: *mut c_void,
+        ) -> Error;
+        fn cuFileStreamRegister(stream: *mut c_void, flags: c_uint) -> Error;
+        fn cuFileStreamDeregister(stream: *mut c_void) -> Error;
     }
 }

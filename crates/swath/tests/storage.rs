@@ -1,0 +1,524 @@
+//! Files that cuFile reads to the device, on the fake driver with a stand-in for cuFile: `tools/fake-driver/storage.cpp`
+//! says what its scripts do and what it logs.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[allow(dead_code)]
+#[path = "gpu/driver.rs"]
+mod driver;
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::{CString, c_char, c_int, c_ulonglong},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use swath::{
+    Blocks, Cancel, Compression, Dataset, DeviceError, DeviceReport, Error, ErrorKind, Gpu, GpuOptions, MemorySink,
+    Metadata, Mode, OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, StorageWay, WriteOptions, Writer,
+};
+
+/// Everything, as a recent cuFile has it.
+const WHOLE: &str = "libraries";
+/// As cuFile was before it had batches.
+const WITHOUT_BATCH: &str = "without-batch";
+/// As cuFile was at first.
+const BLOCKING_ONLY: &str = "blocking-only";
+
+/// One form of the stand-in, loaded beside the engine's own handle of it.
+struct Library {
+    script: unsafe extern "C" fn(*const c_char) -> c_int,
+    count: unsafe extern "C" fn(*const c_char) -> c_ulonglong,
+    log: unsafe extern "C" fn(*mut c_char, usize) -> usize,
+}
+
+/// The fake driver, a form of the stand-in, and a GPU that uses both.
+struct Bench {
+    fake: driver::Fake,
+    library: Library,
+    gpu: Arc<Gpu>,
+}
+
+fn folder(form: &str) -> PathBuf {
+    driver::path("").canonicalize().unwrap().with_file_name(form)
+}
+
+fn options_for(form: &str) -> GpuOptions {
+    GpuOptions::default().with_driver(driver::path("").canonicalize().unwrap()).with_libraries(folder(form))
+}
+
+/// Builds the stand-ins; false where there is no compiler.
+fn built() -> bool {
+    static BUILT: OnceLock<bool> = OnceLock::new();
+    *BUILT.get_or_init(|| {
+        let builder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/fake-driver/libraries.sh");
+        assert!(Command::new("bash").arg(builder).status().is_ok_and(|status| status.success()), "libraries.sh");
+        true
+    })
+}
+
+#[allow(unsafe_code)]
+impl Bench {
+    /// `None` where there is no compiler.
+    fn new(form: &str, driver_script: &str, script: &str, way: Option<StorageWay>) -> Option<Self> {
+        let fake = driver::fake()?;
+        built();
+        // SAFETY: our own library, whose start-up code does nothing.
+        let library = unsafe { libloading::Library::new(folder(form).join("libcufile.so.0")) }.unwrap();
+        // SAFETY: the types are those of storage.cpp.
+        let (set, count, log) = unsafe {
+            (
+                *library.get(b"swath_fake_storage_script\0").unwrap(),
+                *library.get(b"swath_fake_storage_count\0").unwrap(),
+                *library.get(b"swath_fake_storage_log\0").unwrap(),
+            )
+        };
+        std::mem::forget(library);
+        fake.script(driver_script);
+        let library = Library { script: set, count, log };
+        let options = options_for(form).with_cufile(true);
+        let options = way.map_or(options.clone(), |way| options.with_storage_way(way));
+        let bench = Self { fake, library, gpu: Gpu::open(&options).unwrap() };
+        bench.script(script);
+        Some(bench)
+    }
+
+    fn script(&self, script: &str) {
+        let words = CString::new(script).unwrap();
+        // SAFETY: the text ends with a zero and is copied.
+        assert_eq!(unsafe { (self.library.script)(words.as_ptr()) }, 0, "script '{script}'");
+    }
+
+    fn count(&self, what: &str) -> u64 {
+        let words = CString::new(what).unwrap();
+        // SAFETY: the text ends with a zero.
+        unsafe { (self.library.count)(words.as_ptr()) }
+    }
+
+    fn log(&self) -> Vec<Call> {
+        // SAFETY: there is room for nothing, and nothing is written.
+        let len = unsafe { (self.library.log)(std::ptr::null_mut(), 0) };
+        let mut text = vec![0_u8; len];
+        // SAFETY: there is room for as many.
+        unsafe { (self.library.log)(text.as_mut_ptr().cast(), len) };
+        String::from_utf8(text).unwrap().lines().map(Call::parse).collect()
+    }
+
+    fn options(&self) -> ReadOptions {
+        ReadOptions::default().with_device(Mode::Cuda).with_gpu(self.gpu.clone())
+    }
+
+    fn read(&self, dataset: &Dataset) -> Result<Raster, Error> {
+        dataset.read_device(&self.options()).and_then(|raster| raster.to_host())
+    }
+
+    /// A read in several bands of tiles.
+    fn read_in_bands(&self, dataset: &Dataset) -> Raster {
+        let options = self.options();
+        let error = dataset.read_device(&options.clone().with_max_device_memory(1)).unwrap_err();
+        let ErrorKind::Device(DeviceError::Memory { required, .. }) = error.kind() else { panic!("{error}") };
+        // Of what is needed for one row of tiles, half as much again is room for a few of them.
+        let raster = dataset.read_device(&options.with_max_device_memory(required + required / 2)).unwrap();
+        assert!(raster.report().bands > 2, "{:?}", raster.report());
+        raster.to_host().unwrap()
+    }
+
+    /// Lets go of the GPU: everything has been given back.
+    fn gone(self, what: &str) {
+        assert_eq!(Arc::strong_count(&self.gpu), 1, "{what}");
+        let Self { fake, library, gpu } = self;
+        drop(gpu);
+        fake.expect_nothing_left(what);
+        for count in ["errors", "live"] {
+            let words = CString::new(count).unwrap();
+            // SAFETY: the text ends with a zero.
+            assert_eq!(unsafe { (library.count)(words.as_ptr()) }, 0, "{count} of cuFile after '{what}'");
+        }
+    }
+}
+
+/// A call that the stand-in saw.
+#[derive(Debug, Clone)]
+struct Call {
+    thread: String,
+    what: String,
+    offset: u64,
+    len: u64,
+}
+
+impl Call {
+    fn parse(line: &str) -> Self {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse().unwrap();
+        Self { thread: words[0].to_owned(), what: words[1].to_owned(), offset: number(2), len: number(3) }
+    }
+
+    fn is_read(&self) -> bool {
+        ["batch", "async", "read"].contains(&self.what.as_str())
+    }
+}
+
+/// How often a thread went from waiting back to submitting, and the first time: each band is submitted and waited for by
+/// one thread, so this is the number of bands where every band submits all its reads before it waits for the first.
+fn phases(log: &[Call]) -> usize {
+    let mut waiting: HashMap<&str, bool> = HashMap::new();
+    let mut phases = 0;
+    for call in log {
+        let waits = waiting.insert(&call.thread, !call.is_read());
+        phases += usize::from(call.is_read() && waits.unwrap_or(true));
+    }
+    phases
+}
+
+fn reads(log: &[Call]) -> Vec<Call> {
+    log.iter().filter(|call| call.is_read()).cloned().collect()
+}
+
+const SIDE: u32 = 1024;
+/// Tiles of a file.
+const TILES: u64 = 256;
+const DIRECT: &str = "cuFile, compatibility mode";
+const PINNED: &str = "pinned copies";
+
+fn shape(side: u32) -> Shape {
+    Shape { width: side, height: side, bands: 1, sample: SampleType::U8 }
+}
+
+fn samples(shape: Shape) -> Vec<u8> {
+    let len = shape.width as usize * shape.height as usize;
+    (0..len).map(|at| (at * 7 % 251 + at / 97 % 40) as u8 >> 1).collect()
+}
+
+/// A file that is there as long as this.
+struct TestFile(PathBuf);
+
+impl TestFile {
+    fn new(name: &str, shape: Shape, options: &WriteOptions) -> Self {
+        let (sink, memory) = MemorySink::new("memory");
+        let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), options).unwrap();
+        writer.push(&Rows::bands(&samples(shape))).unwrap();
+        writer.finish().unwrap();
+        let path = std::env::temp_dir().join(format!("swath-storage-{}-{name}.tif", std::process::id()));
+        std::fs::write(&path, memory.take().unwrap()).unwrap();
+        Self(path)
+    }
+
+    fn tiles(name: &str) -> Self {
+        let options = WriteOptions::default().with_compression(Compression::Deflate);
+        Self::new(name, shape(SIDE), &options.with_blocks(Blocks::Tiles(64, 64)))
+    }
+
+    fn open(&self) -> Dataset {
+        OpenOptions::default().with_tile_cache(0).open(&self.0).unwrap()
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn report(raster: &Raster) -> &DeviceReport {
+    raster.report().unwrap()
+}
+
+#[test]
+fn all_reads_of_a_band_are_submitted_before_its_first_wait() {
+    let file = TestFile::tiles("order");
+    for (form, what, script) in [
+        (WHOLE, "batch", ""),
+        (WHOLE, "batch", "batch=16"),
+        (WHOLE, "batch", "batch=100 events=7"),
+        (WITHOUT_BATCH, "async", ""),
+        (WHOLE, "async", "setup_from=1"),
+    ] {
+        let name = format!("{form}, {script}");
+        // Seed 1: streams run only what is waited for, so that a read runs when its band is.
+        let Some(bench) = Bench::new(form, "async=1 seed=1 leaks=1", script, None) else { return };
+        let dataset = file.open();
+        let raster = bench.read(&dataset).unwrap();
+        assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
+        let log = bench.log();
+        assert_eq!(phases(&log), 1, "{name}: {log:?}");
+        let submitted = reads(&log);
+        assert!(submitted.iter().all(|call| call.what == what), "{name}");
+        assert_eq!(submitted.iter().map(|call| call.offset).collect::<HashSet<_>>().len() as u64, TILES, "{name}");
+        let counters = report(&raster).counters;
+        let bytes: u64 = submitted.iter().map(|call| call.len).sum();
+        assert_eq!((counters.storage_reads, counters.storage_waits), (TILES, 1), "{name}");
+        assert_eq!((counters.storage_bytes, bench.count("bytes")), (bytes, bytes), "{name}");
+        assert_eq!((bench.count("reads"), bench.count("most_under_way")), (TILES, TILES), "{name}");
+        assert_eq!(report(&raster).storage, DIRECT, "{name}");
+
+        bench.script(script);
+        let raster = bench.read_in_bands(&dataset);
+        assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
+        let (log, bands) = (bench.log(), report(&raster).bands);
+        assert_eq!(phases(&log) as u32, bands, "{name}: {log:?}");
+        assert_eq!(reads(&log).len() as u64, TILES, "{name}");
+        let counters = report(&raster).counters;
+        assert_eq!((counters.storage_reads, counters.storage_waits), (TILES, bands.into()), "{name}");
+        assert_eq!(counters.storage_bytes, bytes, "{name}");
+        bench.gone(&name);
+    }
+}
+
+#[test]
+fn groups_of_a_band_are_waited_for_one_by_one_and_submitted_together() {
+    let large = shape(6000);
+    let options = WriteOptions::default().with_compression(Compression::None).with_blocks(Blocks::Tiles(256, 256));
+    let file = TestFile::new("groups", large, &options);
+    for form in [WHOLE, WITHOUT_BATCH] {
+        let Some(bench) = Bench::new(form, "async=1 seed=1 leaks=1", "fail=3 short=500", None) else { return };
+        let raster = bench.read(&file.open()).unwrap();
+        assert!(raster.bytes() == samples(large), "{form}");
+        let counters = report(&raster).counters;
+        assert_eq!(phases(&bench.log()), 1, "{form}");
+        assert!(counters.storage_waits > 1 && counters.storage_reads > 500, "{form}: {counters:?}");
+        assert_eq!(counters.storage_reads, bench.count("reads"), "{form}");
+        assert_eq!(report(&raster).notices.len(), 1, "{form}: {:?}", report(&raster).notices);
+        bench.gone(form);
+    }
+}
+
+/// What a read is to come to.
+struct Expected {
+    /// The calls that were used last.
+    what: &'static str,
+    storage: &'static str,
+    /// Tiles that go by way of pinned memory; `None` where that depends on threads.
+    missed: Option<u64>,
+    /// A part of the one notice, where there is one.
+    notice: Option<&'static str>,
+}
+
+#[test]
+fn whatever_cufile_refuses_or_loses_the_pixels_are_right_and_one_notice_says_so() {
+    let io = Some("I/O error");
+    let less = Some("less than was asked for");
+    let case = |what, storage, missed, notice| Expected { what, storage, missed, notice };
+    let no_batch = Some("instead of batches");
+    let blocking = Some("blocking calls were used");
+    let cases = [
+        // Batches.
+        (WHOLE, "", case("batch", DIRECT, Some(0), None)),
+        (WHOLE, "fail=7", case("batch", DIRECT, Some(1), io)),
+        (WHOLE, "fail=1", case("batch", DIRECT, Some(1), io)),
+        (WHOLE, "fail_from=101", case("batch", DIRECT, Some(TILES - 100), io)),
+        (WHOLE, "fail_from=1", case("batch", PINNED, Some(TILES), io)),
+        (WHOLE, "short=256", case("batch", DIRECT, Some(1), less)),
+        (WHOLE, "short_from=1", case("batch", PINNED, Some(TILES), less)),
+        (WHOLE, "fail=3 short=200 batch=10 events=3", case("batch", DIRECT, Some(2), io)),
+        // Fewer at once than a band has, and none for a moment.
+        (WHOLE, "batch=16 batches=2", case("batch", DIRECT, Some(0), None)),
+        (WHOLE, "setup=2", case("batch", DIRECT, Some(0), None)),
+        (WHOLE, "submit=2", case("batch", DIRECT, Some(0), None)),
+        (WHOLE, "setup_from=2", case("batch", DIRECT, Some(TILES - 128), Some("could not be set up"))),
+        // No batches.
+        (WHOLE, "setup_from=1", case("async", DIRECT, Some(0), no_batch)),
+        (WHOLE, "submit_from=1", case("async", DIRECT, Some(0), no_batch)),
+        (WHOLE, "setup_from=1 fail=9", case("async", DIRECT, Some(1), io)),
+        (WITHOUT_BATCH, "", case("async", DIRECT, Some(0), Some("does not have it"))),
+        (WITHOUT_BATCH, "fail=9 short=33", case("async", DIRECT, Some(2), io)),
+        (WITHOUT_BATCH, "fail_from=1", case("async", PINNED, Some(TILES), io)),
+        (WITHOUT_BATCH, "short_from=1", case("async", PINNED, Some(TILES), less)),
+        (WITHOUT_BATCH, "async=20", case("async", DIRECT, Some(1), Some("not supported"))),
+        // Neither.
+        (WHOLE, "setup_from=1 async_from=1", case("read", DIRECT, Some(0), blocking)),
+        (WITHOUT_BATCH, "async_from=1", case("read", DIRECT, Some(0), blocking)),
+        (BLOCKING_ONLY, "", case("read", DIRECT, Some(0), blocking)),
+        (BLOCKING_ONLY, "fail=9", case("read", DIRECT, Some(1), io)),
+        (BLOCKING_ONLY, "fail_from=1", case("read", PINNED, Some(TILES), io)),
+        (BLOCKING_ONLY, "short_from=1", case("read", PINNED, Some(TILES), less)),
+        (BLOCKING_ONLY, "fail_from=100", case("read", DIRECT, None, io)),
+        // Nothing at all.
+        (WHOLE, "register=5008", case("", PINNED, None, Some("cuFile was asked for and is not used"))),
+    ];
+    let file = TestFile::tiles("faults");
+    let dataset = file.open();
+    // Bytes of all tiles, as the first case reads them.
+    let mut whole = 0;
+    for (seed, (form, script, expected)) in cases.into_iter().enumerate() {
+        let name = format!("{form}, {script}");
+        let driver_script = format!("async=1 seed={seed} leaks=1");
+        let Some(bench) = Bench::new(form, &driver_script, script, None) else { return };
+        for in_bands in [false, true] {
+            bench.script(script);
+            let raster = if in_bands { bench.read_in_bands(&dataset) } else { bench.read(&dataset).unwrap() };
+            let (report, name) = (report(&raster), format!("{name}, in bands: {in_bands}"));
+            assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
+            assert_eq!(report.device_tiles, TILES, "{name}");
+            let notices = &report.notices;
+            match expected.notice {
+                // It may be the first batch of a band that is refused.
+                _ if in_bands && ["setup=2", "submit=2", "setup_from=2"].contains(&script) => {
+                    assert!(notices.len() <= 1, "{name}: {notices:?}");
+                }
+                None => assert!(notices.is_empty(), "{name}: {notices:?}"),
+                Some(part) => assert!(notices.len() == 1 && notices[0].contains(part), "{name}: {notices:?}"),
+            }
+            let submitted = reads(&bench.log());
+            let counters = &report.counters;
+            assert_eq!(counters.storage_reads, submitted.len() as u64, "{name}");
+            assert_eq!(counters.storage_waits > 0, !submitted.is_empty(), "{name}");
+            if !in_bands {
+                assert_eq!(report.storage, expected.storage, "{name}");
+                assert_eq!(submitted.last().map_or("", |call| &call.what), expected.what, "{name}");
+            }
+            // One copy for the tables of each band, one for each tile that storage did not bring.
+            if let Some(missed) = expected.missed.filter(|_| !in_bands) {
+                assert_eq!(counters.uploads, 1 + missed, "{name}");
+                whole = whole.max(submitted.iter().map(|call| call.len).sum());
+                assert_eq!(counters.storage_bytes == whole, missed == 0, "{name}");
+                assert_eq!(counters.storage_bytes == 0, missed == TILES, "{name}");
+            }
+        }
+        bench.gone(&name);
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_under_the_read_is_an_error_and_never_old_bytes() {
+    for form in [WHOLE, WITHOUT_BATCH, BLOCKING_ONLY] {
+        // The second stand-in says that all is well where it is not.
+        for (seed, lie) in ["", " lie=1"].iter().enumerate() {
+            let file = TestFile::tiles("shrinks");
+            let len = std::fs::metadata(&file.0).unwrap().len();
+            let dataset = file.open();
+            let name = format!("{form},{lie}");
+            let Some(bench) = Bench::new(form, &format!("async=1 seed={seed} leaks=1"), "", None) else { return };
+            bench.script(&format!("cut={}{lie}", len / 2));
+            let error = bench.read(&dataset).unwrap_err();
+            assert_eq!(std::fs::metadata(&file.0).unwrap().len(), len / 2, "{name}");
+            // In the words that the CPU has for it.
+            let cpu = dataset.read(&ReadOptions::default()).unwrap_err();
+            let [device, cpu] = [error, cpu].map(|error| std::mem::discriminant(error.kind()));
+            assert_eq!(device, cpu, "{name}");
+            bench.gone(&name);
+        }
+    }
+}
+
+#[test]
+fn reads_of_a_batch_wait_together_and_not_for_each_other() {
+    // As little besides the reads as can be.
+    let small = shape(256);
+    let options = WriteOptions::default().with_compression(Compression::None).with_blocks(Blocks::Tiles(16, 16));
+    let file = TestFile::new("latency", small, &options);
+    let dataset = file.open();
+    let mut best = Vec::new();
+    for way in [StorageWay::Serial, StorageWay::Batch] {
+        let Some(bench) = Bench::new(WHOLE, "async=1 seed=1", "", Some(way)) else { return };
+        // The first read loads kernels and takes memory.
+        assert!(bench.read(&dataset).unwrap().bytes() == samples(small), "{way:?}");
+        let mut took = Vec::new();
+        for _ in 0..3 {
+            bench.script("latency=1000");
+            let begun = Instant::now();
+            let raster = bench.read(&dataset).unwrap();
+            took.push(begun.elapsed());
+            assert!(raster.bytes() == samples(small), "{way:?}");
+            let report = report(&raster);
+            assert!(report.notices.is_empty() && report.storage == DIRECT, "{report:?}");
+            let at_once = if way == StorageWay::Serial { 1 } else { TILES };
+            assert_eq!((bench.count("reads"), bench.count("most_under_way")), (TILES, at_once), "{way:?}");
+        }
+        best.push(took.into_iter().min().unwrap());
+        bench.gone("latency");
+    }
+    // 256 reads of 1 ms: one after the other they take 256 ms at the least, in batches little more than 1.
+    let told = format!("one after the other {:?}, in batches {:?}", best[0], best[1]);
+    println!("{told}");
+    assert!(best[0] >= 6 * best[1], "{told}");
+}
+
+#[test]
+fn a_read_that_is_given_up_waits_for_what_is_under_way() {
+    let file = TestFile::tiles("cancel");
+    let dataset = file.open();
+    for form in [WHOLE, WITHOUT_BATCH] {
+        let Some(bench) = Bench::new(form, "async=1 seed=1 leaks=1", "latency=10000", None) else { return };
+        let cancel = Cancel::new();
+        let error = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while bench.count("reads") == 0 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                cancel.cancel();
+            });
+            dataset.read_device(&bench.options().with_cancel(cancel.clone())).map(|_| ()).unwrap_err()
+        });
+        assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
+        bench.gone(form);
+    }
+}
+
+/// Runs a test of this file that is ignored by itself, with these variables.
+fn child(name: &str, variables: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", name, "--nocapture"]).envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn variables_say_what_options_say() {
+    if driver::fake().is_none() {
+        return;
+    }
+    for (words, what) in [("always", "batch"), ("always,async", "async"), ("threads,always", "read"), ("never", "")] {
+        let variables = [("SWATH_CUFILE", words), ("SWATH_FAKE_STORAGE", "fail=2"), ("EXPECTED", what)];
+        child("reads_as_the_variables_say", &variables);
+    }
+}
+
+#[test]
+#[ignore = "run by another test, with variables"]
+fn reads_as_the_variables_say() {
+    let what = std::env::var("EXPECTED").unwrap_or_else(|_| "batch".into());
+    let Some(bench) = Bench::new(WHOLE, "", "", None) else { return };
+    let gpu = Gpu::open(&options_for(WHOLE)).unwrap();
+    // Back to what the variable says.
+    // SAFETY: null is what the function takes for that.
+    #[allow(unsafe_code)]
+    let code = unsafe { (bench.library.script)(std::ptr::null()) };
+    assert_eq!(code, 0);
+    let file = TestFile::tiles("variables");
+    let raster = file.open().read_device(&ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu)).unwrap();
+    let calls = reads(&bench.log());
+    assert!(calls.iter().all(|call| call.what == what) && calls.is_empty() == what.is_empty(), "{what}");
+    assert_eq!(raster.report().notices.len(), usize::from(!what.is_empty()), "{:?}", raster.report().notices);
+    assert!(raster.to_host().unwrap().bytes() == samples(shape(SIDE)));
+}
+
+#[test]
+fn memory_that_storage_may_still_write_to_is_given_to_nobody() {
+    if driver::fake().is_none() {
+        return;
+    }
+    // In a process of its own: what is lost stays lost.
+    child("loses_a_batch", &[]);
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn loses_a_batch() {
+    let Some(bench) = Bench::new(WHOLE, "async=1", "status_from=1", None) else { return };
+    let file = TestFile::tiles("lost");
+    let dataset = file.open();
+    let error = bench.read(&dataset).unwrap_err();
+    assert!(error.to_string().contains("cuFileBatchIOGetStatus"), "{error}");
+    assert_eq!(bench.count("errors"), 0, "a batch with reads is not destroyed, nor its file let go");
+    let live = bench.count("live");
+    assert!(live > TILES, "{live}");
+    // The GPU works on, and the memory of the lost reads is not in its pool.
+    bench.gpu.trim();
+    assert!(bench.fake.count("live_bytes") > 0);
+    bench.script("");
+    let raster = bench.read(&dataset).unwrap();
+    assert!(raster.bytes() == samples(shape(SIDE)));
+}
