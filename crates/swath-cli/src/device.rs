@@ -56,10 +56,22 @@ fn figures(report: &DeviceReport) -> String {
                 counters.uploads_before_first_wait
             ),
         ),
+        ("storage", storage(report)),
         ("from device", format!("{} copies, {}", counters.downloads, bytes(counters.downloaded_bytes))),
         ("launches", counters.launches.to_string()),
         ("waits", counters.synchronisations.to_string()),
         ("peak memory", bytes(counters.peak_bytes)),
     ];
     rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
+}
+
+/// How the file's bytes got to the device, and what cuFile did for that.
+fn storage(report: &DeviceReport) -> String {
+    let counters = &report.counters;
+    let way = if report.storage.is_empty() { "none" } else { report.storage };
+    if counters.storage_reads == 0 {
+        return way.to_owned();
+    }
+    let bytes = console::bytes(counters.storage_bytes);
+    format!("{way}; {} reads by cuFile, {bytes}, {} waits", counters.storage_reads, counters.storage_waits)
 }

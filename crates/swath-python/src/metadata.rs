@@ -160,6 +160,9 @@ pub fn report_to_dict(py: Python<'_>, report: &DeviceReport) -> PyResult<Py<PyAn
         ("launches", counters.launches),
         ("synchronisations", counters.synchronisations),
         ("peak_bytes", counters.peak_bytes),
+        ("storage_reads", counters.storage_reads),
+        ("storage_waits", counters.storage_waits),
+        ("storage_bytes", counters.storage_bytes),
     ] {
         dict.set_item(name, value)?;
     }
