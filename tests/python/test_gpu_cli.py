@@ -104,6 +104,21 @@ def test_stats_tell_what_the_gpu_did(swath: Swath) -> None:
     assert said["launches"].isdigit() and "by the GPU, 0 by the CPU" in said["tiles"]
 
 
+def test_stats_tell_what_storage_did(swath: Swath, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run([ROOT / "tools/fake-driver/libraries.sh"], check=True, capture_output=True)
+    monkeypatch.setenv("SWATH_CUDA_LIBRARIES", str((TARGET / "fake-driver" / "libraries").resolve()))
+    monkeypatch.setenv("SWATH_CUFILE", "always")
+    arguments = ("stats", DEFLATE, "--json", "--device", "cuda", "--stats")
+    code, out, err = run(swath, *arguments)
+    said = dict(line.split(None, 1) for line in err.splitlines())
+    assert code == 0 and out == run(swath, "stats", DEFLATE, "--json")[1]
+    assert said["storage"].startswith("cuFile, compatibility mode; ") and "note:" not in said, err
+    monkeypatch.setenv("SWATH_FAKE_STORAGE", "fail_from=1")
+    code, again, err = run(swath, *arguments)
+    assert code == 0 and again == out
+    assert err.count("note: ") == 1 and "pinned memory" in err and "I/O error" in err, err
+
+
 def test_too_little_memory_is_refused_with_both_numbers(swath: Swath, folder: Path) -> None:
     arguments = ("dump", DEFLATE, "--out", folder / "x.npy", "--device", "cuda", "--max-device-memory", "1k")
     code, _, err = run(swath, *arguments)

@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -74,6 +76,16 @@ enum : int {
     IO = 5044,
 };
 
+// Reads that were submitted and are not over.
+std::atomic<uint64_t> under_way{0};
+
+// Held by a read until it has run, or never will.
+struct Ticket {
+    Ticket() { under_way++; }
+    Ticket(const Ticket&) = delete;
+    ~Ticket() { under_way--; }
+};
+
 // One read: what it was asked, and what becomes of it.
 struct Read {
     int descriptor;
@@ -84,6 +96,7 @@ struct Read {
     uint64_t number;
     Clock::time_point due;
     void* cookie = nullptr;
+    std::shared_ptr<Ticket> ticket;
 };
 
 struct Batch {
@@ -100,7 +113,7 @@ struct State {
     std::map<CUstream, Clock::time_point> stream_due;
     // Handles are never used again.
     uintptr_t next = 0x1000;
-    uint64_t reads = 0, under_way = 0;
+    uint64_t reads = 0;
     bool cut = false;
 
     uint64_t key(const char* name, uint64_t otherwise = 0) const {
@@ -124,9 +137,10 @@ struct State {
     Read take(int descriptor, char* to, size_t len, off_t offset, const char* what) {
         note(what, offset, len);
         count["reads"]++;
-        count["most_under_way"] = std::max(count["most_under_way"], ++under_way);
         const auto due = Clock::now() + std::chrono::microseconds(key("latency"));
-        return Read{descriptor, to, len, offset, ++reads, due};
+        Read read{descriptor, to, len, offset, ++reads, due, nullptr, std::make_shared<Ticket>()};
+        count["most_under_way"] = std::max<uint64_t>(count["most_under_way"], under_way);
+        return read;
     }
 };
 
@@ -175,7 +189,6 @@ ssize_t perform(const Read& read) {
     {
         const std::lock_guard<std::mutex> guard(mutex);
         State& s = state();
-        s.under_way--;
         if (s.key("cut") && !s.cut) {
             // The file was opened to be read.
             s.cut = true;
@@ -223,7 +236,7 @@ API unsigned long long swath_fake_storage_count(const char* what) {
     begin();
     const std::lock_guard<std::mutex> guard(mutex);
     State& s = state();
-    if (!strcmp(what, "live")) return s.files.size() + s.batches.size() + s.streams.size() + s.under_way;
+    if (!strcmp(what, "live")) return s.files.size() + s.batches.size() + s.streams.size() + under_way;
     const auto found = s.count.find(what);
     return found == s.count.end() ? 0 : found->second;
 }
@@ -268,7 +281,7 @@ API Error cuFileHandleRegister(void** handle, Description* description) {
 API void cuFileHandleDeregister(void* handle) {
     const std::lock_guard<std::mutex> guard(mutex);
     State& s = state();
-    if (s.under_way) s.wrong("a file is let go with reads under way");
+    if (under_way) s.wrong("a file is let go with reads under way");
     if (!s.files.erase(reinterpret_cast<uintptr_t>(handle))) s.wrong("a file is let go that is not registered");
 }
 

@@ -456,6 +456,32 @@ fn a_read_that_is_given_up_waits_for_what_is_under_way() {
     }
 }
 
+#[test]
+fn the_device_may_be_lost_at_any_call() {
+    let file = TestFile::tiles("lost-device");
+    let dataset = file.open();
+    for form in [WHOLE, WITHOUT_BATCH, BLOCKING_ONLY] {
+        let Some(bench) = Bench::new(form, "async=1 seed=5 leaks=1", "batch=50", None) else { return };
+        let want = bench.read(&dataset).unwrap();
+        let calls = bench.fake.count("calls");
+        let (mut failed, mut after) = (0, 1);
+        while after < calls {
+            bench.fake.script(&format!("async=1 seed=5 lose_after={after}"));
+            match bench.read(&dataset) {
+                Ok(raster) => assert!(raster.bytes() == want.bytes(), "{form}: {after}"),
+                Err(error) => {
+                    assert!(matches!(error.kind(), ErrorKind::Device(_)), "{form}: {after}: {error}");
+                    failed += 1;
+                }
+            }
+            after += 1 + calls / 60;
+        }
+        assert!(failed > 20, "{form}: {failed} of {calls}");
+        bench.fake.script("leaks=1");
+        bench.gone(form);
+    }
+}
+
 /// Runs a test of this file that is ignored by itself, with these variables.
 fn child(name: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());

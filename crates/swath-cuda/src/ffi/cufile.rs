@@ -352,7 +352,7 @@ impl Registered {
     /// Ends what [`Registered::register_stream`] began.
     ///
     /// # Safety
-    /// The CUDA context is current, and the stream is registered and idle.
+    /// The CUDA context is current, or lost; the stream is registered and idle.
     pub(crate) unsafe fn forget_stream(&self, stream: RawStream) {
         if let Some(deregister) = self.session.table.cuFileStreamDeregister {
             // SAFETY: as the caller promises.

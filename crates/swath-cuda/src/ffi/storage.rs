@@ -341,11 +341,9 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let Ok(_current) = self.memory.context.enter() else {
-            self.abandon();
-            return;
-        };
         let Carrier::Batches(batches) = &mut self.carrier else { return };
+        // Even where the device is lost cuFile is asked: only it knows when it is through.
+        let _current = self.memory.context.enter();
         let settled = batches.iter_mut().map(|(range, batch)| settle(batch, range, &mut self.outcomes));
         if settled.filter(Result::is_err).count() > 0 {
             self.abandon();
@@ -414,11 +412,11 @@ impl OnStreams {
 
 impl Drop for OnStreams {
     fn drop(&mut self) {
-        let Ok(_current) = self.streams.memory().context.enter() else { return };
+        let _current = self.streams.memory().context.enter();
         for stream in &self.registered {
             // A failure means that the context is broken and runs nothing any more.
             let _ = self.streams.mark(*stream).and_then(|mark| mark.poll());
-            // SAFETY: the context is current; the stream is alive, registered and has nothing left to do.
+            // SAFETY: the context is current, or lost; the stream is alive, registered and has nothing left to do.
             unsafe { self.file.forget_stream(self.streams.raw(*stream)) };
         }
     }
