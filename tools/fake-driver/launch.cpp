@@ -1,4 +1,5 @@
-// Entry points about modules and kernels: PTX gives the names, what runs are the same bodies compiled for the host.
+// Entry points about modules and kernels: PTX and machine code give the names, what runs are the same bodies compiled
+// for the host.
 #include "state.hpp"
 #include <csetjmp>
 #include <csignal>
@@ -28,6 +29,26 @@ static unsigned number_after(const std::string& text, const char* directive) {
     return value;
 }
 
+// Reads PTX, as far as it is of interest here. Not OK: the driver could not compile it for this device.
+static CUresult read_ptx(Module& module, const void* image) {
+    const Script& script = state().script;
+    module.text = static_cast<const char*>(image);
+    const unsigned isa = number_after(module.text, ".version "), target = number_after(module.text, ".target sm_");
+    // A driver of CUDA 12.x reads PTX up to 8.x.
+    const uint64_t newest = (script.version / 1000 - 4) * 10 + script.version % 1000 / 10;
+    if (!isa || !target) return INVALID_IMAGE;
+    if (isa > newest) return UNSUPPORTED_PTX_VERSION;
+    return target > script.capability ? INVALID_PTX : OK;
+}
+
+// The same for machine code.
+static CUresult read_cubin(Module& module, const void* image) {
+    const Script& script = state().script;
+    if (script.refuse_cubin) return CUresult(script.refuse_cubin);
+    if (!module.cubin.read(image)) return INVALID_IMAGE;
+    return module.cubin.runs_on(script.capability) ? OK : NO_BINARY_FOR_GPU;
+}
+
 API CUresult cuModuleLoadDataEx(CUmodule* handle, const void* image, unsigned count, int* options, void** values) {
     Call call(Need::Context);
     if (call.result) return call.result;
@@ -35,19 +56,15 @@ API CUresult cuModuleLoadDataEx(CUmodule* handle, const void* image, unsigned co
     State& s = state();
     auto module = std::make_shared<Module>();
     module->context = call.context;
-    module->text = static_cast<const char*>(image);
-    const unsigned isa = number_after(module->text, ".version "), target = number_after(module->text, ".target sm_");
-    // A driver of CUDA 12.x reads PTX up to 8.x.
-    const uint64_t newest = (s.script.version / 1000 - 4) * 10 + s.script.version % 1000 / 10;
-    CUresult result = OK;
-    if (!isa || !target) result = INVALID_IMAGE;
-    else if (s.script.fail_module || isa > newest) result = UNSUPPORTED_PTX_VERSION;
-    else if (target > s.script.capability) result = INVALID_PTX;
+    const bool machine = Cubin::is(image);
+    CUresult result = machine ? read_cubin(*module, image) : read_ptx(*module, image);
+    if (s.script.fail_module) result = UNSUPPORTED_PTX_VERSION;
     if (result) {
         write_log("fake driver: this module cannot be compiled for this device", count, options, values);
         return result;
     }
     s.count.modules_made++;
+    s.count.cubins_made += machine;
     *handle = s.modules.add(module);
     return OK;
 }
@@ -81,6 +98,20 @@ static size_t find_entry(const std::string& text, const std::string& name) {
     return std::string::npos;
 }
 
+// Bytes of a kernel's parameters as the module tells them: 0 where it does not, NO_KERNEL where it has no such kernel.
+static constexpr uint64_t NO_KERNEL = UINT64_MAX;
+static uint64_t parameter_bytes(const Module& module, const std::string& name) {
+    if (module.text.empty()) {
+        const auto kernel = module.cubin.kernels.find(name);
+        return kernel == module.cubin.kernels.end() ? NO_KERNEL : kernel->second;
+    }
+    const size_t entry = find_entry(module.text, name);
+    if (entry == std::string::npos) return NO_KERNEL;
+    const std::string parameters = module.text.substr(entry, module.text.find(')', entry) - entry);
+    const size_t sized = parameters.find("_param_0[");
+    return sized == std::string::npos ? 0 : std::strtoull(parameters.c_str() + sized + 9, nullptr, 10);
+}
+
 API CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const char* name) {
     Call call(Need::Context);
     if (call.result) return call.result;
@@ -96,22 +127,18 @@ API CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, con
         *handle = known->second;
         return OK;
     }
-    const size_t entry = find_entry(module->text, name);
-    if (entry == std::string::npos) return NOT_FOUND;
+    const uint64_t len = parameter_bytes(*module, name);
+    if (len == NO_KERNEL) return NOT_FOUND;
     const auto kernel = host_kernels().find(name);
     if (kernel == host_kernels().end()) {
-        report("%s is in the PTX but not among the kernels compiled for the host: build the fake driver again", name);
+        report("%s is in the module but not among the kernels compiled for the host: build the fake driver again",
+               name);
         return NOT_FOUND;
     }
-    const std::string parameters = module->text.substr(entry, module->text.find(')', entry) - entry);
-    const size_t sized = parameters.find("_param_0[");
-    if (sized != std::string::npos) {
-        const uint64_t len = std::strtoull(parameters.c_str() + sized + 9, nullptr, 10);
-        if (len != kernel->second.args_size) {
-            report("%s takes %llu bytes in the PTX and %llu on the host: one of the two is out of date", name,
-                   static_cast<unsigned long long>(len), static_cast<unsigned long long>(kernel->second.args_size));
-            return INVALID_IMAGE;
-        }
+    if (len && len != kernel->second.args_size) {
+        report("%s takes %llu bytes in the module and %llu on the host: one of the two is out of date", name,
+               static_cast<unsigned long long>(len), static_cast<unsigned long long>(kernel->second.args_size));
+        return INVALID_IMAGE;
     }
     *handle = s.functions.add(std::make_shared<Function>(Function{call.context, name, kernel->second}));
     module->functions.emplace(name, *handle);

@@ -23,6 +23,7 @@ struct Script {
     uint64_t fault_launch = NEVER;
     uint64_t fail_sync = NEVER;
     uint64_t fail_module = 0;
+    uint64_t refuse_cubin = OK;
     uint64_t lose_after = NEVER;
     uint64_t async = 0;
     uint64_t seed = 0;
@@ -45,7 +46,7 @@ struct Script {
             {"async", &async},           {"seed", &seed},
             {"capability", &capability}, {"sms", &sms},
             {"lanes", &lanes},           {"leaks", &leaks},
-            {"hide", &hide},
+            {"hide", &hide},             {"refuse_cubin", &refuse_cubin},
         };
         std::istringstream words(text ? text : "");
         std::string word;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <elf.h>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -512,6 +513,78 @@ static void modules_are_checked() {
     rig.end();
 }
 
+// The least that the fake takes for machine code: one kernel, its attributes, the names of sections.
+static std::vector<unsigned char> machine_code(unsigned chip, bool wide, unsigned short parameter_bytes) {
+    static const char NAMES[] = "\0.shstrtab\0.nv.info.swath_selftest_add";
+    // An attribute with a value of four bytes, one that is its value, and the size of the parameters.
+    const unsigned char attributes[] = {4, 0x37, 4, 0, 0x81, 0, 0, 0, 3, 0x50, 0, 0, 3, 0x19,
+                                        static_cast<unsigned char>(parameter_bytes), 0};
+    Elf64_Ehdr head = {};
+    std::memcpy(head.e_ident, ELFMAG, SELFMAG);
+    head.e_ident[EI_CLASS] = ELFCLASS64;
+    head.e_ident[EI_ABIVERSION] = wide ? 8 : 7;
+    head.e_machine = 190;
+    head.e_flags = wide ? chip << 8 | 2 : chip;
+    head.e_shentsize = sizeof(Elf64_Shdr);
+    head.e_shnum = 3;
+    head.e_shstrndx = 1;
+    const size_t names_at = sizeof head, attributes_at = names_at + sizeof NAMES;
+    head.e_shoff = attributes_at + sizeof attributes;
+    Elf64_Shdr sections[3] = {};
+    sections[1].sh_name = 1;
+    sections[1].sh_offset = names_at;
+    sections[1].sh_size = sizeof NAMES;
+    sections[2].sh_name = 11;
+    sections[2].sh_offset = attributes_at;
+    sections[2].sh_size = sizeof attributes;
+    std::vector<unsigned char> image;
+    const auto append = [&](const void* bytes, size_t len) {
+        const auto* start = static_cast<const unsigned char*>(bytes);
+        image.insert(image.end(), start, start + len);
+    };
+    append(&head, sizeof head);
+    append(NAMES, sizeof NAMES);
+    append(attributes, sizeof attributes);
+    append(sections, sizeof sections);
+    return image;
+}
+
+static void machine_code_is_checked() {
+    Rig rig("capability=89");
+    CUmodule module;
+    CUfunction function;
+    struct {
+        unsigned chip;
+        bool wide;
+        CUresult result;
+    } cases[] = {{89, false, OK},          {86, false, OK},
+                 {80, true, OK},           {90, false, NO_BINARY_FOR_GPU},
+                 {75, false, NO_BINARY_FOR_GPU}, {120, true, NO_BINARY_FOR_GPU}};
+    for (const auto& each : cases) {
+        const auto image = machine_code(each.chip, each.wide, sizeof(AddArgs));
+        EXPECT(cuModuleLoadData(&module, image.data()), each.result);
+        if (each.result) continue;
+        EXPECT(cuModuleGetFunction(&function, module, "swath_selftest"), NOT_FOUND);
+        DONE(cuModuleGetFunction(&function, module, "swath_selftest_add"));
+        DONE(cuModuleUnload(module));
+    }
+    EXPECT(count("modules_made"), 4);
+    EXPECT(count("cubins_made"), 3);
+    EXPECT(count("errors"), 0);
+    DONE(cuModuleLoadData(&module, machine_code(80, false, 40).data()));
+    EXPECT(cuModuleGetFunction(&function, module, "swath_selftest_add"), INVALID_IMAGE);
+    EXPECT(count("errors"), 1);
+    DONE(cuModuleUnload(module));
+    auto foreign = machine_code(80, false, sizeof(AddArgs));
+    foreign[18] = 62;  // x86-64
+    EXPECT(cuModuleLoadData(&module, foreign.data()), INVALID_IMAGE);
+    EXPECT(swath_fake_script("refuse_cubin=200"), 0);
+    EXPECT(cuModuleLoadData(&module, machine_code(90, false, sizeof(AddArgs)).data()), INVALID_IMAGE);
+    DONE(cuModuleLoadData(&module, PTX));
+    DONE(cuModuleUnload(module));
+    rig.end();
+}
+
 static void devices_are_as_scripted() {
     int value = 0;
     EXPECT(swath_fake_script("init=803"), 0);
@@ -702,6 +775,7 @@ int main(int, char** args) {
     failures_come_when_scripted();
     work_of_libraries_is_queued_as_launches_are();
     modules_are_checked();
+    machine_code_is_checked();
     devices_are_as_scripted();
     contexts_keep_apart();
     threads_may_call_at_once();

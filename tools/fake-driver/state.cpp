@@ -135,6 +135,7 @@ API unsigned long long swath_fake_count(const char* what) {
         {"streams_made", c.streams_made},
         {"events_made", c.events_made},
         {"modules_made", c.modules_made},
+        {"cubins_made", c.cubins_made},
     };
     const auto found = values.find(name);
     return found == values.end() ? UINT64_MAX : found->second;

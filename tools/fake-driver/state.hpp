@@ -1,5 +1,6 @@
 // What all entry points share: the script, the counters, the handles, and the checks that come before every call.
 #pragma once
+#include "cubin.hpp"
 #include "memory.hpp"
 #include "script.hpp"
 #include "streams.hpp"
@@ -12,7 +13,7 @@ struct Counters {
     uint64_t alloc = 0, free = 0, peak_bytes = 0, host_alloc = 0, host_free = 0;
     uint64_t h2d = 0, d2h = 0, d2d = 0, h2d_bytes = 0, d2h_bytes = 0, d2d_bytes = 0, memset = 0, pageable = 0;
     uint64_t launch = 0, sync = 0, query = 0, submitted_before_first_wait = 0;
-    uint64_t streams_made = 0, events_made = 0, modules_made = 0;
+    uint64_t streams_made = 0, events_made = 0, modules_made = 0, cubins_made = 0;
     bool waited = false;
 };
 
@@ -25,7 +26,8 @@ struct Function {
 
 struct Module {
     Context* context;
-    std::string text;
+    std::string text;  // PTX; empty where it is machine code
+    Cubin cubin;
     std::map<std::string, CUfunction> functions;
 };
 
