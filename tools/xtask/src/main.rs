@@ -1,5 +1,6 @@
 //! The project's own checks, run as `cargo xtask <task>`.
 
+mod cubin;
 mod deps;
 mod graph;
 mod licences;
@@ -11,7 +12,8 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   deps       fail on an arrow between workspace crates that the architecture does not draw
   licences   fail on a package whose licence or origin is not allowed
-  ptx        compile the GPU kernels to crates/swath-cuda/kernels/ptx/; with --check, fail where that would change it";
+  ptx        compile the GPU kernels to crates/swath-cuda/kernels/ptx/ and assemble them for the chips in use to
+             kernels/cubin/; with --check, fail where that would change them";
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();

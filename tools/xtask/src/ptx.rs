@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::graph::Outcome;
+use crate::{
+    cubin::{self, on_all_cores},
+    graph::Outcome,
+};
 use nvrtc::Compiler;
 
 /// What the PTX is for: the oldest chip that kernels are written for. Newer ones take it too.
@@ -15,7 +18,7 @@ const TARGET: &str = "compute_70";
 /// The compiler's version decides the PTX ISA, and that the oldest driver.
 const COMPILER: (i32, i32) = (12, 0);
 
-/// Makes what of `kernels/ptx/` is not of its sources any more.
+/// Makes what of `kernels/ptx/` is not of its sources any more, and what of `kernels/cubin/` is not of its PTX.
 pub fn build() -> Outcome {
     let kernels = kernels();
     find_compiler().map_err(one)?;
@@ -48,37 +51,43 @@ pub fn build() -> Outcome {
         }
     }
     write(&folder.join("MANIFEST.toml"), &manifest(&units, &files)?)?;
-    if faults.is_empty() { Ok(format!("{made} of {} kernels compiled for {TARGET}", files.len())) } else { Err(faults) }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let assembled = cubin::build(&kernels, &files)?;
+    Ok(format!("{made} of {} kernels compiled for {TARGET}; {assembled}", files.len()))
 }
 
-/// Fails where `kernels/ptx/` is not what its sources make: by digest, and byte by byte where the compiler is at hand.
+/// Fails where `kernels/ptx/` is not what its sources make, or `kernels/cubin/` is not what the PTX makes: by digest, and byte
+/// by byte where the compiler and the assembler are at hand.
 pub fn check() -> Outcome {
     let kernels = kernels();
     let units = units(&kernels)?;
     let files = stored(&kernels)?;
     compare_digests(&kernels, &units, &files)?;
-    match find_compiler() {
+    cubin::compare_digests(&kernels, &files)?;
+    match find_compiler().and_then(|_| cubin::find_assembler()) {
         Ok(_) => {}
         Err(why) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
-            return Err(one(format!("the PTX cannot be rebuilt for comparison: {why}")));
+            return Err(one(format!("the kernels cannot be rebuilt for comparison: {why}")));
         }
         Err(why) => return Ok(format!("{} kernels agree by digest; not rebuilt ({why})", units.len())),
     }
-    let mut faults = Vec::new();
-    for unit in &units {
+    let found = on_all_cores(&units, |unit| {
         let stored = files.get(&unit.name);
-        let mut same = false;
         for _ in 0..TRIES {
-            same = stored == Some(&compile_apart(unit).map_err(one)?);
-            if same {
-                break;
+            if stored == Some(&compile_apart(unit)?) {
+                return Ok(());
             }
         }
-        if !same {
-            faults.push(format!("kernels/ptx/{}.ptx is not what the compiler makes: run `cargo xtask ptx`", unit.name));
-        }
+        Err(format!("kernels/ptx/{}.ptx is not what the compiler makes: run `cargo xtask ptx`", unit.name))
+    });
+    let faults: Vec<String> = found.into_iter().filter_map(Result::err).collect();
+    if !faults.is_empty() {
+        return Err(faults);
     }
-    if faults.is_empty() { Ok(format!("{} kernels rebuilt, all the same", units.len())) } else { Err(faults) }
+    let assembled = cubin::check(&kernels, &files)?;
+    Ok(format!("{} kernels and {assembled} rebuilt, all the same", units.len()))
 }
 
 /// How often a kernel is compiled before its PTX counts as changed. The form that is stored comes out one time in five
@@ -218,21 +227,26 @@ fn plain(path: &Path) -> Option<PathBuf> {
 }
 
 /// FNV-1a of 128 bits: it has to tell a file from its last version, not from a forgery.
-struct Digest(u128);
+pub struct Digest(u128);
 
 impl Digest {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
     /// Adds a text and an end, so that two texts are not one.
-    fn add(&mut self, text: &str) {
-        for byte in text.bytes().chain([0]) {
-            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    pub fn add(&mut self, text: &str) {
+        self.add_bytes(text.as_bytes());
+        self.add_bytes(&[0]);
+    }
+
+    pub fn add_bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
     }
 
-    fn finish(&self) -> String {
+    pub fn finish(&self) -> String {
         format!("{:032x}", self.0)
     }
 }
@@ -273,11 +287,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn kernels() -> PathBuf {
+pub fn kernels() -> PathBuf {
     root().join("crates/swath-cuda/kernels")
 }
 
-fn stored(kernels: &Path) -> Result<BTreeMap<String, String>, Vec<String>> {
+pub fn stored(kernels: &Path) -> Result<BTreeMap<String, String>, Vec<String>> {
     let folder = kernels.join("ptx");
     names(&folder, "ptx")?
         .into_iter()
@@ -302,16 +316,16 @@ fn names(folder: &Path, ending: &str) -> Result<Vec<String>, Vec<String>> {
 }
 
 /// A text with plain line ends: a checkout may have turned them.
-fn read(path: &Path) -> Result<String, Vec<String>> {
+pub fn read(path: &Path) -> Result<String, Vec<String>> {
     let text = fs::read_to_string(path).map_err(|error| one(format!("{}: {error}", path.display())))?;
     Ok(text.replace("\r\n", "\n"))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Vec<String>> {
+pub fn write(path: &Path, text: &str) -> Result<(), Vec<String>> {
     fs::write(path, text).map_err(|error| one(format!("{}: {error}", path.display())))
 }
 
-fn one(fault: impl Into<String>) -> Vec<String> {
+pub fn one(fault: impl Into<String>) -> Vec<String> {
     vec![fault.into()]
 }
 
@@ -320,17 +334,20 @@ fn find_compiler() -> Result<Compiler, String> {
     if let Some(folder) = std::env::var_os("SWATH_NVRTC") {
         return Compiler::open(Path::new(&folder));
     }
-    let venv = std::env::var_os("VENV").map_or_else(|| root().join(".venv"), PathBuf::from);
-    let pythons = fs::read_dir(venv.join("lib")).into_iter().flatten().flatten();
-    let found = pythons
-        .map(|python| python.path().join("site-packages/nvidia/cuda_nvrtc/lib"))
-        .find(|folder| folder.join(nvrtc::LIBRARY).is_file());
-    match found {
-        Some(folder) => Compiler::open(&folder),
+    let library = find_in_venv(&format!("nvidia/cuda_nvrtc/lib/{}", nvrtc::LIBRARY));
+    match library.as_deref().and_then(Path::parent) {
+        Some(folder) => Compiler::open(folder),
         None => {
             Err("no NVRTC: install tools/requirements-test.txt into .venv, or set SWATH_NVRTC to its folder".into())
         }
     }
+}
+
+/// A file of a package in the virtual environment.
+pub fn find_in_venv(file: &str) -> Option<PathBuf> {
+    let venv = std::env::var_os("VENV").map_or_else(|| root().join(".venv"), PathBuf::from);
+    let pythons = fs::read_dir(venv.join("lib")).into_iter().flatten().flatten();
+    pythons.map(|python| python.path().join("site-packages").join(file)).find(|path| path.is_file())
 }
 
 /// The one place that calls the compiler's library.
