@@ -20,10 +20,13 @@ DEFLATE = GOOD / "predictor3-deflate-float32.tif"
 LZMA = GOOD / "codec-lzma-float32.tif"
 
 
-def run(swath: Swath, *arguments: object, driver: Path | None = DRIVER, script: str = "") -> tuple[int, str, str]:
+def run(
+    swath: Swath, *arguments: object, driver: Path | None = DRIVER, script: str = "", kernels: str = ""
+) -> tuple[int, str, str]:
     """Exit status, standard output and standard error of the command with this driver."""
     environment = {
         **os.environ,
+        "SWATH_CUDA_KERNELS": kernels,
         "SWATH_FAKE_DRIVER": script,
         "SWATH_CUDA_DRIVER": str(driver or "/nowhere/libcuda.so.1"),
     }
@@ -51,6 +54,41 @@ def test_devices_are_listed_with_driver_memory_and_libraries(swath: Swath) -> No
     assert all(library["found"] or library["reason"] for library in found["libraries"])
     _, text, _ = run(swath, "devices")
     assert "compute capability 9.0" in text
+
+
+@pytest.mark.parametrize(
+    ("script", "kernels", "form"),
+    [
+        ("", "", "machine code for sm_90"),
+        ("capability=89", "", "machine code for sm_86"),
+        ("capability=70", "", "PTX, compiled by the driver"),
+        ("", "ptx", "PTX, compiled by the driver"),
+    ],
+)
+def test_devices_tell_in_which_form_they_get_kernels(swath: Swath, script: str, kernels: str, form: str) -> None:
+    (device,) = json.loads(run(swath, "devices", "--json", script=script, kernels=kernels)[1])["devices"]
+    assert device["kernels"] == form
+    assert f"kernels: {form}\n" in run(swath, "devices", script=script, kernels=kernels)[1]
+    code, _, err = run(swath, "stats", DEFLATE, "--device", "cuda", script=script, kernels=kernels)
+    assert (code, err) == (0, "")
+
+
+def test_refused_machine_code_is_noted_once_and_not_at_all_where_ptx_is_asked_for(swath: Swath, tmp_path: Path) -> None:
+    def convert(kernels: str) -> tuple[int, str, str]:
+        out = tmp_path / f"out-{kernels}.tif"
+        return run(
+            swath, "convert", DEFLATE, out, "--cog", "--device", "cuda", script="refuse_cubin=209", kernels=kernels
+        )
+
+    code, _, err = convert("")
+    assert code == 0 and err.count("note: ") == 1 and "refused machine code for sm_90" in err
+    code, _, err = convert("ptx")
+    assert code == 0 and "note: " not in err
+
+
+def test_an_unusable_device_gets_no_kernels(swath: Swath) -> None:
+    (device,) = json.loads(run(swath, "devices", "--json", script="capability=61")[1])["devices"]
+    assert not device["usable"] and device["kernels"] is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    code::KernelCode,
     error::DeviceError,
     ffi::{
         cufile::{self, CuFile},
@@ -27,6 +28,7 @@ pub struct GpuOptions {
     pub(crate) libraries: Vec<PathBuf>,
     pub(crate) cufile: Option<bool>,
     pub(crate) storage_way: Option<StorageWay>,
+    pub(crate) ptx: bool,
 }
 
 impl GpuOptions {
@@ -62,10 +64,25 @@ impl GpuOptions {
         self.storage_way = Some(way);
         self
     }
+
+    /// Has the driver compile the kernels from PTX, also where there is machine code for the chip. The variable
+    /// `SWATH_CUDA_KERNELS=ptx` does the same.
+    pub fn with_ptx(mut self, wanted: bool) -> Self {
+        self.ptx = wanted;
+        self
+    }
+
+    /// The form in which a device gets the kernels.
+    pub(crate) fn kernel_code(&self, facts: &DeviceFacts) -> KernelCode {
+        let wanted = self.ptx || std::env::var_os(KERNELS_VARIABLE).is_some_and(|value| value == "ptx");
+        KernelCode::choose(facts.capability, wanted)
+    }
 }
 
 /// The variable that says whether cuFile is used, and how: words with commas between.
 const CUFILE_VARIABLE: &str = "SWATH_CUFILE";
+/// The variable that chooses PTX.
+const KERNELS_VARIABLE: &str = "SWATH_CUDA_KERNELS";
 
 /// What the words of the variable say: whether cuFile is used, and by which calls. Words that are none are passed over.
 fn cufile_words(text: &str) -> (Option<bool>, Option<StorageWay>) {
@@ -134,8 +151,9 @@ impl Gpu {
     fn with(context: Context, options: &GpuOptions) -> Arc<Self> {
         let search = Search { folders: options.libraries.clone() };
         let (used, way) = std::env::var(CUFILE_VARIABLE).map_or((None, None), |words| cufile_words(&words));
+        let code = options.kernel_code(&context.facts);
         Arc::new(Self {
-            memory: Memory::new(context, Libraries::new(search)),
+            memory: Memory::new(context, Libraries::new(search), code),
             nvcomp: OnceLock::new(),
             cufile_wanted: options.cufile.or(used),
             storage_way: options.storage_way.or(way).unwrap_or_default(),
@@ -233,6 +251,16 @@ impl Gpu {
     /// What the device is.
     pub fn facts(&self) -> &DeviceFacts {
         &self.memory.context.facts
+    }
+
+    /// The form in which the device gets kernels. It changes to PTX when the driver refuses machine code.
+    pub fn kernel_code(&self) -> KernelCode {
+        self.memory.kernel_code()
+    }
+
+    /// Takes the notice that the driver refused machine code. There is one at most, for the first report that takes it.
+    pub fn take_notice(&self) -> Option<String> {
+        self.memory.take_notice()
     }
 
     /// The driver.

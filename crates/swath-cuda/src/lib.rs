@@ -5,6 +5,7 @@
 //! samples in one device buffer.
 
 pub mod band;
+mod code;
 pub mod counters;
 pub mod decode;
 pub mod encode;
@@ -21,6 +22,7 @@ mod shrink;
 pub mod status;
 pub mod upload;
 
+pub use code::KernelCode;
 pub use counters::{Counters, Meter};
 pub use error::DeviceError;
 pub use ffi::{

@@ -1,6 +1,7 @@
 //! What was found on this machine, what was not, and why: `swath devices`.
 
 use crate::{
+    code::KernelCode,
     error::DeviceError,
     ffi::{
         cufile::{CuFile, Mode},
@@ -43,6 +44,8 @@ pub struct DeviceSurvey {
     pub facts: DeviceFacts,
     /// Free bytes of its memory, or why it cannot be used.
     pub free: Result<u64, DeviceError>,
+    /// The form in which it gets kernels.
+    pub kernels: KernelCode,
 }
 
 /// One library.
@@ -79,7 +82,8 @@ pub fn survey(options: &GpuOptions) -> Survey {
             let Ok(facts) = driver.facts(ordinal) else { continue };
             let free =
                 Context::primary(driver.clone(), ordinal).and_then(|context| context.memory()).map(|(free, _)| free);
-            devices.push(DeviceSurvey { facts, free });
+            let kernels = options.kernel_code(&facts);
+            devices.push(DeviceSurvey { facts, free, kernels });
         }
         Ok(DriverFacts { version: driver.version(), path: driver.path().display().to_string() })
     });

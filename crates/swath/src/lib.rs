@@ -57,7 +57,7 @@ pub use swath_codec::registry::{Listing, Registry};
 pub use swath_codec::{encode::LercWrap, memory::Buffer, shrink::Resampling};
 pub use swath_cuda::{
     Axes, Counters, DeviceBuffer, DeviceError, DeviceFacts, DeviceRows, Driver, ForeignArray, Gpu, GpuOptions,
-    StorageWay, TileStatus,
+    KernelCode, StorageWay, TileStatus,
     decode::KernelTimes,
     dlpack, offer_libraries,
     probe::{Survey, survey},

@@ -42,6 +42,9 @@ fn report(found: &Survey) -> String {
             console::safe(&facts.name),
             facts.multiprocessors,
         );
+        if device.free.is_ok() {
+            let _ = writeln!(out, "         kernels: {}", device.kernels);
+        }
     }
     let _ = writeln!(out, "\nOptional libraries");
     for library in &found.libraries {

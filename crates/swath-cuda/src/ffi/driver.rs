@@ -532,12 +532,15 @@ impl Context {
         Ok(milliseconds)
     }
 
-    /// Loads a module from PTX text that ends with a zero.
-    pub(crate) fn module_load(&self, name: &str, ptx: &CStr) -> Result<Handle, DeviceError> {
+    /// Loads a module, which the driver copies.
+    ///
+    /// # Safety
+    /// `image` is PTX that ends with a zero, or a whole cubin: the driver is not told its length.
+    pub(crate) unsafe fn module_load(&self, name: &str, image: &[u8]) -> Result<Handle, DeviceError> {
         let _current = self.enter()?;
         let mut module = ptr::null_mut();
-        // SAFETY: writes one handle; the text ends with a zero, as the driver wants it.
-        let code = unsafe { (self.driver.table.module_load)(&raw mut module, ptx.as_ptr().cast()) };
+        // SAFETY: writes one handle; the rest as the caller promises.
+        let code = unsafe { (self.driver.table.module_load)(&raw mut module, image.as_ptr().cast()) };
         self.check(code, || format!("cuModuleLoadData({name})"))?;
         Ok(module)
     }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    code::KernelCode,
     counters::Meter,
     error::DeviceError,
     ffi::{
@@ -95,12 +96,28 @@ pub(super) struct Pinned(pub(super) *mut u8);
 // SAFETY: plain memory that has one owner at a time.
 unsafe impl Send for Pinned {}
 
-#[derive(Default)]
 pub(super) struct Handles {
     pub(super) streams: Vec<Handle>,
     pub(super) events: Vec<Handle>,
     modules: HashMap<&'static str, Handle>,
     functions: HashMap<&'static str, Function>,
+    /// The form in which the next module is loaded.
+    code: KernelCode,
+    /// Why that is not the form that was chosen at first, until someone takes it for a report.
+    refusal: Option<String>,
+}
+
+impl Handles {
+    fn new(code: KernelCode) -> Self {
+        Self {
+            streams: Vec::new(),
+            events: Vec::new(),
+            modules: HashMap::new(),
+            functions: HashMap::new(),
+            code,
+            refusal: None,
+        }
+    }
 }
 
 // SAFETY: handles of the driver may be used from any thread.
@@ -135,7 +152,7 @@ pub(crate) fn rounded(len: usize) -> usize {
 }
 
 impl Memory {
-    pub(crate) fn new(context: Context, libraries: Libraries) -> Arc<Self> {
+    pub(crate) fn new(context: Context, libraries: Libraries, code: KernelCode) -> Arc<Self> {
         let keep = context.facts.memory / 4;
         let pinned = PinnedPool { most: MOST_PINNED / CHUNK, ..PinnedPool::default() };
         Arc::new(Self {
@@ -143,7 +160,7 @@ impl Memory {
             device: Mutex::default(),
             pinned: Mutex::new(pinned),
             large: Mutex::default(),
-            handles: Mutex::default(),
+            handles: Mutex::new(Handles::new(code)),
             libraries,
             keep,
         })
@@ -313,7 +330,17 @@ impl Memory {
         idle.map_or_else(|| self.context.event_create(false), Ok)
     }
 
-    /// The kernel `name` of the module `ptx`, loaded when first asked for.
+    /// The form in which the device gets kernels.
+    pub(crate) fn kernel_code(&self) -> KernelCode {
+        lock(&self.handles).code
+    }
+
+    /// Takes the notice that the driver refused machine code, where it did since the last call.
+    pub(crate) fn take_notice(&self) -> Option<String> {
+        lock(&self.handles).refusal.take()
+    }
+
+    /// The kernel `name` of a module, which is loaded when a kernel of it is first used.
     pub(crate) fn function(
         &self,
         module: &'static str,
@@ -324,12 +351,10 @@ impl Memory {
         if let Some(function) = handles.functions.get(name) {
             return Ok(*function);
         }
-        let text =
-            |text: &str| CString::new(text).map_err(|_| DeviceError::Usage(format!("{module}: a zero in its text")));
         let loaded = match handles.modules.get(module) {
             Some(loaded) => *loaded,
             None => {
-                let loaded = self.context.module_load(module, &text(ptx)?)?;
+                let loaded = self.load(&mut handles, module, ptx)?;
                 handles.modules.insert(module, loaded);
                 loaded
             }
@@ -338,7 +363,7 @@ impl Memory {
             DeviceError::Usage(format!("{module}: its text does not say how many threads {name} has"))
         })?;
         // SAFETY: modules stay loaded as long as `self`.
-        let raw = unsafe { self.context.module_function(loaded, &text(name)?) }?;
+        let raw = unsafe { self.context.module_function(loaded, &ended(name)?) }?;
         // These have no shared memory and live on the cache.
         let on_cache = matches!(module, "place" | "take" | "cut" | "pack" | "adler") || module.starts_with("shrink");
         if !on_cache {
@@ -352,6 +377,33 @@ impl Memory {
         handles.functions.insert(name, function);
         Ok(function)
     }
+
+    /// Loads a module: machine code where there is some for this chip, else PTX. A driver that refuses machine code gets PTX
+    /// from then on.
+    fn load(&self, handles: &mut Handles, module: &'static str, ptx: &str) -> Result<Handle, DeviceError> {
+        let mut refusal = None;
+        if let Some(archive) = handles.code.archive() {
+            let found = archive.module(module).map_err(DeviceError::Usage);
+            // SAFETY: images in archives are whole cubins.
+            match found.and_then(|image| unsafe { self.context.module_load(module, image) }) {
+                Err(error) if !error.is_out_of_memory() => refusal = Some(error),
+                result => return result,
+            }
+        }
+        // SAFETY: the text ends with a zero.
+        let loaded = unsafe { self.context.module_load(module, ended(ptx)?.as_bytes_with_nul()) }?;
+        // Only now: a device that is lost refuses both.
+        if let Some(error) = refusal {
+            handles.refusal = Some(format!("the driver compiles the kernels: it refused {} ({error})", handles.code));
+            handles.code = KernelCode::Ptx;
+        }
+        Ok(loaded)
+    }
+}
+
+/// A text as the driver wants it.
+fn ended(text: &str) -> Result<CString, DeviceError> {
+    CString::new(text).map_err(|_| DeviceError::Usage("a kernel's text or name holds a zero".into()))
 }
 
 /// Threads of a kernel's blocks, as the kernel's own text states them.

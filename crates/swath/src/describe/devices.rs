@@ -21,6 +21,7 @@ pub fn describe_devices(found: &Survey) -> Value {
             "memory": facts.memory,
             "free": device.free.as_ref().ok(),
             "usable": device.free.is_ok(),
+            "kernels": device.free.is_ok().then(|| device.kernels.to_string()),
             "reason": device.free.as_ref().err().map(ToString::to_string),
         })
     });

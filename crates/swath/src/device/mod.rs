@@ -408,6 +408,7 @@ impl Request<'_> {
             None => PINNED,
         };
         notices.extend(direct.as_ref().and_then(Direct::notice));
+        notices.extend(gpu.take_notice());
         let kernels = if plan.timed { Some(decoder.times()?) } else { None };
         let (buffer, ready, counters) = decoder.into_output()?;
         let on_host = if way == Way::Host { tiles as u64 } else { helped };

@@ -14,6 +14,7 @@ mod counters;
 mod damage;
 mod driver;
 mod export;
+mod kernels;
 mod matrix;
 mod memory;
 mod pieces;
