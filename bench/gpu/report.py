@@ -3,10 +3,11 @@
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
-reads OUT/tests.json, OUT/corrupted.json, OUT/sanitizer.json, OUT/contenders.json, OUT/writes.json and OUT/python.json
-as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one or ended the context,
-the sanitizer found something, swath gave wrong pixels or none, or what it wrote reads back wrongly, depends on the
-batches or took more memory than allowed; slowness is reported, never failed.
+reads OUT/tests.json, OUT/corrupted.json, OUT/sanitizer.json, OUT/contenders.json, OUT/writes.json, OUT/cold.json and
+OUT/python.json as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one or
+ended the context, the sanitizer found something, swath gave wrong pixels or none, what it wrote reads back wrongly,
+depends on the batches or took more memory than allowed, or machine code and PTX do not give the same; slowness is
+reported, never failed.
 """
 
 from __future__ import annotations
@@ -374,6 +375,36 @@ def write_remarks(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[st
     return lines + (["", "### Errors, notices and what was not run", "", *errors] if errors else [])
 
 
+def cold_tables(cold: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What the first call of a process takes, with machine code and with PTX, and the faults."""
+    lines = ["", "## Cold start", ""]
+    if "rows" not in cold:
+        return [*lines, f"**{cold.get('error', 'no result')}**"], [f"cold start: {cold.get('error', 'no result')}"]
+    lines += [f"Seconds in a process of its own with the driver's cache off, {cold['size']} x {cold['size']} u16."]
+    lines += ["Best process [median]; the first call comes on top of the context. Writes begin with the raster on the"]
+    lines += ["device.", ""]
+
+    def times(values: list[float]) -> str:
+        return f"{min(values):.3f} [{statistics.median(values):.3f}]" if values else "-"
+
+    body = []
+    for row in cold["rows"]:
+        machine, ptx = row["machine"], row["ptx"]
+        first = statistics.median(machine["first_s"]) if machine["first_s"] else None
+        goal = reached(first, cold["goal_s"], True) if row["case"] != "context" else "-"
+        figures = [times(machine[key]) for key in ("open_s", "first_s", "second_s")]
+        body.append([row["case"], *figures, goal, times(ptx["first_s"])])
+    lines += table(["what", "context", "first call", "second call", "goal", "first call by PTX"], body)
+    kernels = sorted(
+        {row[form]["kernels"] for row in cold["rows"] for form in ("machine", "ptx") if row[form].get("kernels")}
+    )
+    notices = sorted(
+        {notice for row in cold["rows"] for form in ("machine", "ptx") for notice in row[form].get("notices") or []}
+    )
+    lines += ["", f"Kernels: {'; '.join(kernels)}.", *(f"- note: {notice}" for notice in notices)]
+    return lines, [f"cold start: {fault}" for fault in cold["faults"]]
+
+
 def python_tables(python: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What was checked of the Python package, with its figures, and its faults."""
     checks = python["checks"]
@@ -419,6 +450,7 @@ def main() -> int:
     tests, sanitizer = load(args.dir / "tests.json"), load(args.dir / "sanitizer.json")
     contenders, writes = load(args.dir / "contenders.json"), load(args.dir / "writes.json")
     python, corrupted = load(args.dir / "python.json"), load(args.dir / "corrupted.json")
+    cold = load(args.dir / "cold.json")
     versions = args.versions.read_text().strip().splitlines() if args.versions and args.versions.exists() else []
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     faults: list[str] = []
@@ -468,6 +500,10 @@ def main() -> int:
         written, wrong = compare_writes(writes)
         faults += wrong
         lines += ["", *write_tables(written, writes), *write_remarks(written, writes)]
+    if cold:
+        told, wrong = cold_tables(cold)
+        lines += told
+        faults += wrong
     if python:
         told, wrong = python_tables(python)
         lines += told
@@ -475,7 +511,7 @@ def main() -> int:
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,
         "sanitizer": sanitizer, "corrupted": corrupted, "rows": rows, "faults": faults,
-        "writes": {**writes, "rows": written} if writes else None, "python": python,
+        "writes": {**writes, "rows": written} if writes else None, "cold": cold, "python": python,
     }  # fmt: skip
     if faults:
         lines += ["", "## Faults", "", *(f"- {fault}" for fault in faults)]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
 #
-#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|python|zstd|corrupted]
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|cold|python|zstd|corrupted]
 #
-# zstd is the benchmark of reading with Zstd files alone; corrupted throws SWATH_CORRUPTED damaged Zstd tiles (default
-# ten million) at the device, of which the tests have but a few.
+# zstd is the benchmark of reading with Zstd files alone; cold times the first calls of processes; corrupted throws
+# SWATH_CORRUPTED damaged Zstd tiles (default ten million) at the device, of which the tests have but a few.
 # Needs no toolchain and no network. What is missing (python3, CuPy, rivals, compute-sanitizer) is said and left out.
 # SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them, and
 # SWATH_PYTHON_SECONDS for the Python package, which comes last.
@@ -31,9 +31,9 @@ done
 codecs=()
 contenders=()
 case $only in
-    '' | tests | bench | writes | python | corrupted) ;;
+    '' | tests | bench | writes | cold | python | corrupted) ;;
     zstd) only=bench codecs=(--only zstd) contenders=(--only ceilings,swath,zstd,gdal-gpu,gdal) ;;
-    *) echo "--only takes tests, bench, writes, python, zstd or corrupted" >&2; exit 2 ;;
+    *) echo "--only takes tests, bench, writes, cold, python, zstd or corrupted" >&2; exit 2 ;;
 esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
@@ -43,7 +43,7 @@ writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)
 pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 120 || echo 240)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-rm -f "$out"/{tests,corrupted,sanitizer,contenders,writes,python,results}.json "$out/results.md" "$out/cogs.tar"
+rm -f "$out"/{tests,corrupted,sanitizer,contenders,writes,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
 rm -rf "$out/corrupted"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
@@ -186,6 +186,19 @@ if [ "${only:-writes}" = writes ] && [ -n "$python" ]; then
     say "writing: exit status $writes_status"
 fi
 
+# ----------------------------------------------------------------------------------------------------------- cold start
+
+# After all that loads the processors, for these are times of single calls.
+cold_status=0
+if [ "${only:-cold}" = cold ]; then
+    say "cold start"
+    timeout -k 5 180 "$bin/swath-gpu" cold --dir "$bench_dir-cold" --json "$out/cold.json" >"$out/cold.log"
+    cold_status=$?
+    [ -f "$out/cold.json" ] || echo "{\"error\": \"exit status $cold_status, see cold.log\"}" >"$out/cold.json"
+    rm -rf "$bench_dir-cold"
+    say "cold start: exit status $cold_status"
+fi
+
 # --------------------------------------------------------------------------------------------------------- the package
 
 python_status=0
@@ -205,4 +218,5 @@ fi
 "$python" "$here/report.py" --dir "$out" --versions "$here/VERSIONS.txt"
 report_status=$?
 say "results in $out"
-[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] && [ $python_status -eq 0 ] || exit 1
+[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] && [ $cold_status -eq 0 ] &&
+    [ $python_status -eq 0 ] || exit 1

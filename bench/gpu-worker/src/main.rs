@@ -7,10 +7,12 @@
 //! | `swath-gpu convert FILE --out FILE [--repeat N] …` | the same from file to file |
 //! | `swath-gpu zstd FILE [--counts N,N…] [--repeat N]` | times the Zstd decoder alone on so many tiles of a file, all of them for 0 |
 //! | `swath-gpu corrupt [--count N] [--threads N] [--keep DIR] [--json FILE]` | throws damaged Zstd tiles at the device |
+//! | `swath-gpu cold [--size N] [--repeat N] [--dir DIR] [--json FILE]` | times first calls in fresh processes |
 //! | `swath-gpu test [--small] [--only WORD] [--corpus DIR] [--json FILE]` | runs the checks |
 //! | `swath-gpu devices` | prints what was found |
 
 mod batch;
+mod cold;
 mod corrupt;
 mod stock;
 mod strict;
@@ -36,10 +38,12 @@ fn main() -> ExitCode {
         "test" => test::run(&words),
         "zstd" => zstd::run(&words),
         "corrupt" => corrupt::run(&words),
+        "cold" => cold::run(&words),
+        "cold-case" => cold::case(&words),
         "write" => write::write(&words),
         "convert" => write::convert(&words),
         _ => Err("usage: swath-gpu read FILE … | write FILE --out FILE … | convert FILE --out FILE … | zstd FILE … | \
-                  corrupt … | test … | devices"
+                  corrupt … | cold … | test … | devices"
             .into()),
     };
     match result {
@@ -57,7 +61,12 @@ fn main() -> ExitCode {
 fn devices() -> Result<Value, Fault> {
     let gpu = Gpu::open(&GpuOptions::default())?;
     let facts = gpu.facts();
-    Ok(json!({ "name": facts.name, "memory": facts.memory, "driver": gpu.driver().version() }))
+    Ok(json!({
+        "name": facts.name,
+        "memory": facts.memory,
+        "driver": gpu.driver().version(),
+        "kernels": gpu.kernel_code().to_string(),
+    }))
 }
 
 /// The value that follows an option.
