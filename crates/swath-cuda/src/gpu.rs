@@ -220,6 +220,10 @@ impl Gpu {
     }
 
     fn open_cufile(&self) -> Result<(cufile::Driver, cufile::Mode), String> {
+        // Loading the library would only delay the first read.
+        if self.cufile_wanted != Some(true) && !cufile::may_be_direct() {
+            return Err("the module nvidia-fs is not loaded".into());
+        }
         let search = self.memory.libraries.search();
         let mode = match CuFile::survey(search) {
             (cufile::Mode::Absent, reason) => return Err(reason),

@@ -125,7 +125,7 @@ impl CuFile {
             Err(absent) => return (Mode::Absent, absent.to_string()),
         };
         // Opening takes a while and leaves a `cufile.log` in the user's folder, for nothing where the answer is known.
-        if !has_kernel_module() && configured("use_pci_p2pdma") != Some(true) {
+        if !may_be_direct() {
             return (
                 Mode::Compatibility,
                 format!("cuFile {}, but the module nvidia-fs is not loaded", cufile.version()),
@@ -140,6 +140,11 @@ impl CuFile {
             Err(error) => (Mode::Absent, error.to_string()),
         }
     }
+}
+
+/// Whether the system has what direct reads take; told without loading the library.
+pub(crate) fn may_be_direct() -> bool {
+    has_kernel_module() || configured("use_pci_p2pdma") == Some(true)
 }
 
 /// cuFile's driver, open.
