@@ -124,28 +124,10 @@ impl Decode for Jpeg {
         dst: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
-        const CODEC: &str = "JPEG";
-        let header = jpeg::read_header(src).map_err(|error| CodecError::corrupt(CODEC, error.to_string()))?;
-        if header.components.len() != usize::from(spec.samples) {
-            let detail = format!("{} components for {} samples", header.components.len(), spec.samples);
-            return Err(CodecError::corrupt(CODEC, detail));
-        }
-        if u16::from(header.precision) != spec.bits {
-            let detail = format!("{} bits a sample where the directory says {}", header.precision, spec.bits);
-            return Err(CodecError::corrupt(CODEC, detail));
-        }
+        let (header, options) = picture(spec, rows, src)?;
         let row_len = spec.native_row_len();
         // A last strip may come at full height, as libtiff allows; a frame that is too small leaves the rest at zero.
         let too_high = header.height > rows;
-        if header.width > spec.width || (too_high && (spec.tiled || header.width != spec.width)) {
-            let detail = format!("a picture of {}x{} in a tile of {}x{rows}", header.width, header.height, spec.width);
-            return Err(CodecError::corrupt(CODEC, detail));
-        }
-        let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
-        let options = jpeg::Options {
-            color: if ycbcr { jpeg::Color::YcbcrToRgb } else { jpeg::Color::Raw },
-            max_pixels: spec.max_tile_bytes,
-        };
         let tables = spec.jpeg_tables.as_deref();
         let frame_len = row_len.saturating_mul(header.height as usize);
         let outcome = if too_high {
@@ -162,9 +144,51 @@ impl Decode for Jpeg {
         };
         match outcome {
             // libjpeg goes on after damage and shows grey or garbage. Samples nobody wrote are not samples.
-            Ok(jpeg::Decoded { damage: Some(damage), .. }) => Err(CodecError::corrupt(CODEC, damage.to_string())),
+            Ok(jpeg::Decoded { damage: Some(damage), .. }) => Err(corrupt(damage)),
             Ok(_) => Ok(if too_high { Fill::Surplus } else { Fill::Exact }),
-            Err(error) => Err(CodecError::corrupt(CODEC, error.to_string())),
+            Err(error) => Err(corrupt(error)),
+        }
+    }
+}
+
+const JPEG: &str = "JPEG";
+
+fn corrupt(error: impl std::fmt::Display) -> CodecError {
+    CodecError::corrupt(JPEG, error.to_string())
+}
+
+/// The header of a JPEG tile, where it is one that the directory allows, and how to decode it.
+fn picture(spec: &TileSpec, rows: u32, src: &[u8]) -> Result<(jpeg::Header, jpeg::Options), CodecError> {
+    let header = jpeg::read_header(src).map_err(corrupt)?;
+    if header.components.len() != usize::from(spec.samples) {
+        return Err(corrupt(format!("{} components for {} samples", header.components.len(), spec.samples)));
+    }
+    if u16::from(header.precision) != spec.bits {
+        let detail = format!("{} bits a sample where the directory says {}", header.precision, spec.bits);
+        return Err(corrupt(detail));
+    }
+    if header.width > spec.width || (header.height > rows && (spec.tiled || header.width != spec.width)) {
+        let detail = format!("a picture of {}x{} in a tile of {}x{rows}", header.width, header.height, spec.width);
+        return Err(corrupt(detail));
+    }
+    let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
+    let color = if ycbcr { jpeg::Color::YcbcrToRgb } else { jpeg::Color::Raw };
+    Ok((header, jpeg::Options { color, max_pixels: spec.max_tile_bytes }))
+}
+
+impl Jpeg {
+    /// Checks a sequential tile without decoding it, for decoders that do not tell of damage: it is an error exactly where
+    /// [`Decode::decode`] has one. Gives the offset where the last scan ends, behind which nothing counts; none for progressive
+    /// and lossless tiles, which only decoding can check.
+    ///
+    /// # Errors
+    /// As [`Decode::decode`].
+    pub fn check(spec: &TileSpec, rows: u32, src: &[u8], scratch: &mut Scratch) -> Result<Option<usize>, CodecError> {
+        let (_, options) = picture(spec, rows, src)?;
+        match jpeg::check(spec.jpeg_tables.as_deref(), src, options, &mut scratch.jpeg).map_err(corrupt)? {
+            jpeg::Checked::Sound(end) => Ok(Some(end)),
+            jpeg::Checked::Damaged(damage) => Err(corrupt(damage)),
+            jpeg::Checked::Unchecked => Ok(None),
         }
     }
 }

@@ -181,6 +181,8 @@ fn block(reader: &mut Reader<'_>, part: &mut Part<'_>, coefs: &mut Group<i16>, l
             }
         }
     }
+    // A pair's second coefficient may lie past the block.
+    *bad |= k & (END as usize - 1) > 64;
     if k >= END as usize {
         return k - END as usize;
     }
@@ -219,6 +221,7 @@ fn single(
         *k += run as usize;
         value = extend(reader.take(size), size) as i16;
     }
+    *bad |= *k > 63;
     put(*k, value);
     *k += 1;
     true

@@ -109,7 +109,8 @@ pub struct Damage {
 pub enum Fault {
     /// The data ended, or a marker came, before the scan was complete; the rest of the segment is grey.
     Truncated,
-    /// Bits that are no code of the Huffman table in use; taken as symbol 0.
+    /// Bits that are no code of the Huffman table in use (taken as symbol 0), or a run of zeros that ends past its block,
+    /// which libjpeg lets pass without a warning.
     BadCode,
     /// The expected restart marker is missing or out of turn.
     MissingRestart,
@@ -123,7 +124,7 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.fault {
             Fault::Truncated => "entropy-coded data ends early",
-            Fault::BadCode => "invalid Huffman code",
+            Fault::BadCode => "invalid Huffman code or run of zeros",
             Fault::MissingRestart => "restart marker missing or out of turn",
             Fault::MissingScan => "a component has no scan",
             Fault::BadTrailer => "unreadable data after a scan",

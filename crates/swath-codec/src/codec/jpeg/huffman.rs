@@ -1,5 +1,7 @@
 //! Huffman tables (ITU-T T.81 annexes C and F.2.2.3), built for one lookup per coefficient.
 
+use std::sync::OnceLock;
+
 use super::bits::Reader;
 
 /// Index bits of the fast table.
@@ -42,9 +44,24 @@ pub(super) struct Table {
     base: [i32; 17],
     values: [u8; 256],
     counts: [u8; 16],
+    class: Class,
     /// Largest symbol, for what only some processes allow.
     pub largest: u8,
+    /// Made when a stream is first checked with this table: decoding has no use for it.
+    steps: OnceLock<Box<Steps>>,
 }
+
+/// Index bits of [`Steps`].
+pub(super) const STEP_BITS: u32 = 11;
+
+/// By the next [`STEP_BITS`] bits, how far a walk that needs no values can go at once: over every code that ends within the index, the
+/// extra bits of the last of them apart. Bits 0-7: bits to drop. Bits 8-15: coefficients passed, [`END`] more at the end of the
+/// block. Bits 16-23: coefficients passed before the last code, which belongs to the block only if that many are left;
+/// [`NO_STEP`] where the index does not hold a code.
+pub(super) type Steps = [u32; 1 << STEP_BITS];
+
+/// More coefficients than a block has.
+pub(super) const NO_STEP: u32 = 64;
 
 impl Table {
     /// `None` where the counts do not make a prefix code, or a difference size is impossible.
@@ -56,6 +73,8 @@ impl Table {
             base: [0; 17],
             values: [0; 256],
             counts: *counts,
+            class,
+            steps: OnceLock::new(),
             largest: symbols.iter().copied().max().unwrap_or(0),
         };
         table.values.get_mut(..symbols.len())?.copy_from_slice(symbols);
@@ -139,6 +158,57 @@ impl Table {
             }
             *pair = value(first) << 48 | last << 32 | passed << 24 | at << 16 | run(first) << 8 | u64::from(used);
         }
+    }
+
+    /// The table for walks.
+    pub fn steps(&self) -> &Steps {
+        self.steps.get_or_init(|| Box::new(self.make_steps()))
+    }
+
+    fn make_steps(&self) -> Steps {
+        // One code: bits 0-7 its length, bits 8-15 its symbol; 0 where it is longer than the index.
+        let mut codes = [0u16; 1 << STEP_BITS];
+        let (mut first, mut index) = (0usize, 0usize);
+        for length in 1..=STEP_BITS {
+            let count = usize::from(self.counts[length as usize - 1]);
+            let each = 1usize << (STEP_BITS - length);
+            for &symbol in self.values.get(index..index + count).unwrap_or_default() {
+                if let Some(entries) = codes.get_mut(first..first + each) {
+                    entries.fill(u16::from(symbol) << 8 | length as u16);
+                }
+                first += each;
+            }
+            index += count;
+        }
+        let mut steps = [NO_STEP << 16; 1 << STEP_BITS];
+        for (index, step) in steps.iter_mut().enumerate() {
+            let (mut used, mut passed) = (0u32, 0u32);
+            loop {
+                let code = u32::from(codes[(index << used) & ((1 << STEP_BITS) - 1)]);
+                let (length, symbol) = (code & 255, code >> 8);
+                if length == 0 || used + length > STEP_BITS {
+                    break;
+                }
+                let (run, size) = (symbol >> 4, symbol & 15);
+                let (bits, more) = match self.class {
+                    Class::Dc => (length + symbol, 0),
+                    Class::Ac if size != 0 => (length + size, run + 1),
+                    Class::Ac if run == 15 => (length, 16),
+                    // As the decoder has it, whatever the run.
+                    Class::Ac => (length, END as u32),
+                };
+                // A run of sixteen zeros is a step only together with what follows it: at the end of a block it would look like a
+                // coefficient that lies past it.
+                if !(self.class == Class::Ac && size == 0 && run == 15) {
+                    *step = passed << 16 | (passed + more) << 8 | (used + bits);
+                }
+                (used, passed) = (used + bits, passed + more);
+                if self.class == Class::Dc || passed >= END as u32 || passed >= 64 || used >= STEP_BITS {
+                    break;
+                }
+            }
+        }
+        steps
     }
 
     #[inline(always)]

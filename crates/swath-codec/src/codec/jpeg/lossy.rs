@@ -14,7 +14,7 @@ use super::{Color, MAX_SCANS, Stream};
 use crate::simd::widest;
 
 /// Most blocks in an MCU of several components (B.2.3).
-const MCU_BLOCKS: usize = 10;
+pub(super) const MCU_BLOCKS: usize = 10;
 
 /// Buffers of one sample width, kept between tiles.
 #[derive(Debug, Default)]
@@ -52,29 +52,71 @@ pub(super) fn decode<S: Sample>(
     buffers: &mut Buffers<S>,
     work: &mut Work,
 ) -> Result<Option<Damage>, JpegError> {
-    let layout = Layout::new(header);
-    let count = layout.planes().len();
-    let mut frame = Frame { header, layout, shared, target, buffers, next: 0, damage: None, quant: [None; 4] };
+    let course = Course::new(header, shared);
+    let mut frame = Frame { course, target, buffers, next: 0 };
     frame.prepare(work);
+    // Rows of a frame in one scan have been written on the way.
+    if visit(&mut frame, stream, own, first, work)?.is_single {
+        return Ok(frame.course.damage);
+    }
+    if header.process == Process::Progressive {
+        frame.transform(work);
+    }
+    frame.emit(frame.course.layout.height);
+    Ok(frame.course.damage)
+}
+
+/// What holds for a whole frame, whether it is decoded or only checked.
+pub(super) struct Course<'f> {
+    pub header: &'f Header,
+    pub layout: Layout,
+    shared: Option<&'f Tables>,
+    pub damage: Option<Damage>,
+    /// Each component's quantisation table, from its first scan on.
+    quant: [Option<[u16; 64]>; 4],
+}
+
+/// Goes through the scans of a frame one by one.
+pub(super) trait Visitor<'f> {
+    fn course(&mut self) -> &mut Course<'f>;
+
+    /// Goes through one scan; returns the offset of the marker that ends it.
+    fn scan(&mut self, stream: &Stream<'_>, own: &Own, scan: &Scan, work: &mut Work) -> Result<usize, JpegError>;
+}
+
+/// What is known when all scans have been visited.
+pub(super) struct Visited {
+    /// One scan holds all components of a sequential frame; nothing behind it was looked at.
+    pub is_single: bool,
+    /// Where the last scan ends.
+    pub end: usize,
+}
+
+/// Shows the visitor every scan of a DCT frame, the first of which has been read. Decoding and checking both go this way, so that
+/// they accept the same streams.
+pub(super) fn visit<'f>(
+    visitor: &mut impl Visitor<'f>,
+    stream: &mut Stream<'_>,
+    own: &mut Own,
+    first: Scan,
+    work: &mut Work,
+) -> Result<Visited, JpegError> {
+    let Course { header, shared, .. } = *visitor.course();
+    let count = header.components.len();
     let mut scan = first;
     let mut scans = 1;
-    loop {
+    let end = loop {
         for part in scan.components() {
             // libjpeg keeps the quantisation table a component has at its first scan.
-            let (Some(component), Some(latched)) = (header.components.get(part.index), frame.quant.get_mut(part.index))
-            else {
-                continue;
-            };
+            let latched = visitor.course().quant.get_mut(part.index);
+            let (Some(component), Some(latched)) = (header.components.get(part.index), latched) else { continue };
             if latched.is_none() {
                 *latched = Some(*own.quant(shared, component.quant, scan.offset)?);
             }
         }
-        let end = match header.process {
-            Process::Progressive => frame.progressive_scan(stream, own, &scan, work)?,
-            _ => frame.sequential_scan(stream, own, &scan, work)?,
-        };
+        let end = visitor.scan(stream, own, &scan, work)?;
         if header.process != Process::Progressive && scan.components().len() == count {
-            return Ok(frame.damage);
+            return Ok(Visited { is_single: true, end });
         }
         stream.markers.seek(end);
         match stream.next_scan(own) {
@@ -82,13 +124,13 @@ pub(super) fn decode<S: Sample>(
             Ok(None) => {
                 // Only EOI says that all scans are there.
                 if !stream.ended {
-                    frame.fault(Fault::Truncated, stream.src.len() as u64);
+                    visitor.course().fault(Fault::Truncated, stream.src.len() as u64);
                 }
-                break;
+                break end;
             }
             Err(JpegError::Truncated { offset, .. }) => {
-                frame.fault(Fault::BadTrailer, offset);
-                break;
+                visitor.course().fault(Fault::BadTrailer, offset);
+                break end;
             }
             Err(error) => return Err(error),
         }
@@ -96,55 +138,38 @@ pub(super) fn decode<S: Sample>(
         if scans > MAX_SCANS {
             return Err(JpegError::TooManyScans { offset: scan.offset });
         }
+    };
+    let course = visitor.course();
+    if course.quant.iter().take(count).any(Option::is_none) {
+        course.fault(Fault::MissingScan, stream.markers.position() as u64);
     }
-    if frame.quant.iter().take(count).any(Option::is_none) {
-        let at = stream.markers.position() as u64;
-        frame.fault(Fault::MissingScan, at);
-    }
-    if header.process == Process::Progressive {
-        frame.transform(work);
-    }
-    frame.emit(layout.height);
-    Ok(frame.damage)
+    Ok(Visited { is_single: false, end })
 }
 
-struct Frame<'f, S> {
-    header: &'f Header,
-    layout: Layout,
-    shared: Option<&'f Tables>,
-    target: Target<'f>,
-    buffers: &'f mut Buffers<S>,
-    /// Next image row to write.
-    next: usize,
-    damage: Option<Damage>,
-    /// Each component's quantisation table, from its first scan on.
-    quant: [Option<[u16; 64]>; 4],
+/// The components of a sequential scan, and the blocks of its MCUs in coding order.
+pub(super) struct Parts<'a> {
+    pub walk: Walk,
+    pub parts: [Option<Part<'a>>; 4],
+    units: [Unit; MCU_BLOCKS],
+    count: usize,
 }
 
-impl<S: Sample> Frame<'_, S> {
-    fn prepare(&mut self, work: &mut Work) {
-        for (plane, samples) in self.layout.planes().iter().zip(&mut self.buffers.planes) {
-            let need = plane.stride * plane.rows;
-            if samples.len() < need {
-                samples.resize(need, S::default());
-            }
-        }
-        if self.header.process == Process::Progressive {
-            let need = self.layout.planes().iter().map(|p| p.stride * p.rows / 64).sum();
-            work.blocks.clear();
-            work.blocks.resize(need, progressive::Block::default());
-        }
-        // As many groups in a chunk as blocks in an MCU.
-        if work.lanes.len() < MCU_BLOCKS {
-            work.lanes.resize(MCU_BLOCKS, Lanes::default());
-        }
+impl Parts<'_> {
+    pub fn units(&self) -> &[Unit] {
+        self.units.get(..self.count).unwrap_or_default()
+    }
+}
+
+impl<'f> Course<'f> {
+    pub fn new(header: &'f Header, shared: Option<&'f Tables>) -> Self {
+        Self { header, layout: Layout::new(header), shared, damage: None, quant: [None; 4] }
     }
 
     fn fault(&mut self, fault: Fault, offset: u64) {
         self.damage.get_or_insert(Damage { fault, offset });
     }
 
-    fn check_walk(&self, scan: &Scan) -> Result<Walk, JpegError> {
+    fn walk(&self, scan: &Scan) -> Result<Walk, JpegError> {
         let walk = Walk::new(&self.layout, scan.components());
         let planes = scan.components().iter().map(|c| self.layout.plane(c.index));
         if walk.interleaved && planes.map(|p| p.h * p.v).sum::<usize>() > MCU_BLOCKS {
@@ -153,14 +178,12 @@ impl<S: Sample> Frame<'_, S> {
         Ok(walk)
     }
 
-    fn sequential_scan(
-        &mut self,
-        stream: &Stream<'_>,
-        own: &Own,
-        scan: &Scan,
-        work: &mut Work,
-    ) -> Result<usize, JpegError> {
-        let walk = self.check_walk(scan)?;
+    /// What a sequential scan consists of, with its tables.
+    pub fn parts<'a>(&self, own: &'a Own, scan: &Scan) -> Result<Parts<'a>, JpegError>
+    where
+        'f: 'a,
+    {
+        let walk = self.walk(scan)?;
         let mut parts = [None, None, None, None];
         let mut lanes = 0;
         let mut units = [Unit::default(); MCU_BLOCKS];
@@ -183,28 +206,85 @@ impl<S: Sample> Frame<'_, S> {
             }
             lanes += h * v;
         }
-        let units = units.get(..lanes).unwrap_or_default();
+        Ok(Parts { walk, parts, units, count: lanes })
+    }
+}
+
+struct Frame<'f, S> {
+    course: Course<'f>,
+    target: Target<'f>,
+    buffers: &'f mut Buffers<S>,
+    /// Next image row to write.
+    next: usize,
+}
+
+impl<'f, S: Sample> Visitor<'f> for Frame<'f, S> {
+    fn course(&mut self) -> &mut Course<'f> {
+        &mut self.course
+    }
+
+    fn scan(&mut self, stream: &Stream<'_>, own: &Own, scan: &Scan, work: &mut Work) -> Result<usize, JpegError> {
+        match self.course.header.process {
+            Process::Progressive => self.progressive_scan(stream, own, scan, work),
+            _ => self.sequential_scan(stream, own, scan, work),
+        }
+    }
+}
+
+impl<S: Sample> Frame<'_, S> {
+    fn prepare(&mut self, work: &mut Work) {
+        for (plane, samples) in self.course.layout.planes().iter().zip(&mut self.buffers.planes) {
+            let need = plane.stride * plane.rows;
+            if samples.len() < need {
+                samples.resize(need, S::default());
+            }
+        }
+        if self.course.header.process == Process::Progressive {
+            let need = self.course.layout.planes().iter().map(|p| p.stride * p.rows / 64).sum();
+            work.blocks.clear();
+            work.blocks.resize(need, progressive::Block::default());
+        }
+        // As many groups in a chunk as blocks in an MCU.
+        if work.lanes.len() < MCU_BLOCKS {
+            work.lanes.resize(MCU_BLOCKS, Lanes::default());
+        }
+    }
+
+    fn sequential_scan(
+        &mut self,
+        stream: &Stream<'_>,
+        own: &Own,
+        scan: &Scan,
+        work: &mut Work,
+    ) -> Result<usize, JpegError> {
+        let mut blocks = self.course.parts(own, scan)?;
+        let walk = blocks.walk;
+        let Parts { parts, units, count, .. } = &mut blocks;
+        let units = units.get(..*count).unwrap_or_default();
         let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments);
         // An error in an earlier tile may have left coefficients behind.
         work.lanes.fill_with(Lanes::default);
-        let whole = scan.components().len() == self.layout.planes().len();
+        let whole = scan.components().len() == self.course.layout.planes().len();
         let mut reader = restarts.reader();
         for row in 0..walk.mcus_h {
             for mcu in (0..walk.mcus_w).step_by(CHUNK) {
                 let mcus = CHUNK.min(walk.mcus_w - mcu);
-                let (parts, lanes, restarts) = (&mut parts, &mut work.lanes, &mut restarts);
+                let (lanes, restarts) = (&mut work.lanes, &mut restarts);
                 reader = widest(baseline::Chunk { parts, units, lanes, restarts, reader, mcus });
                 self.transform_chunk(parts, lanes, &mut work.between, row, mcu, mcus);
             }
             if whole {
                 // Rows are written while their samples are in cache; the last ones of the MCU row wait for the row below, which their filter looks at.
-                let mcu_rows = if walk.interleaved { self.layout.v_max * 8 } else { 8 };
-                let ready =
-                    if row + 1 == walk.mcus_h { self.layout.height } else { (row + 1) * mcu_rows - self.layout.v_max };
-                self.emit(ready.min(self.layout.height));
+                let mcu_rows = if walk.interleaved { self.course.layout.v_max * 8 } else { 8 };
+                let ready = if row + 1 == walk.mcus_h {
+                    self.course.layout.height
+                } else {
+                    (row + 1) * mcu_rows - self.course.layout.v_max
+                };
+                self.emit(ready.min(self.course.layout.height));
             }
         }
-        self.damage = self.damage.or(restarts.damage);
+        self.course.damage = self.course.damage.or(restarts.damage);
         Ok(end)
     }
 
@@ -237,17 +317,17 @@ impl<S: Sample> Frame<'_, S> {
         scan: &Scan,
         work: &mut Work,
     ) -> Result<usize, JpegError> {
-        let walk = self.check_walk(scan)?;
+        let walk = self.course.walk(scan)?;
         let pass = Pass::of(scan)?;
         let mut parts = [None, None, None, None];
         for (part, component) in parts.iter_mut().zip(scan.components()) {
-            let plane = self.layout.plane(component.index);
+            let plane = self.course.layout.plane(component.index);
             let (h, v) = walk.blocks(&plane);
             let table = match pass {
-                Pass::DcFirst => Some(dc_table(own, self.shared, component.dc, scan.offset)?),
+                Pass::DcFirst => Some(dc_table(own, self.course.shared, component.dc, scan.offset)?),
                 Pass::DcRefine => None,
                 Pass::AcFirst | Pass::AcRefine => {
-                    Some(own.huffman(self.shared, Class::Ac, component.ac, scan.offset)?)
+                    Some(own.huffman(self.course.shared, Class::Ac, component.ac, scan.offset)?)
                 }
             };
             let first = self.first_block(component.index);
@@ -269,20 +349,20 @@ impl<S: Sample> Frame<'_, S> {
                 row,
             });
         }
-        self.damage = self.damage.or(restarts.damage);
+        self.course.damage = self.course.damage.or(restarts.damage);
         Ok(end)
     }
 
     fn first_block(&self, index: usize) -> usize {
-        self.layout.planes().iter().take(index).map(|p| p.stride * p.rows / 64).sum()
+        self.course.layout.planes().iter().take(index).map(|p| p.stride * p.rows / 64).sum()
     }
 
     fn transform(&mut self, work: &mut Work) {
         work.lanes.fill_with(Lanes::default);
         let Some(lanes) = work.lanes.first_mut() else { return };
-        for (index, plane) in self.layout.planes().iter().enumerate() {
+        for (index, plane) in self.course.layout.planes().iter().enumerate() {
             let first = self.first_block(index);
-            let quant = self.quant.get(index).copied().flatten().unwrap_or([0; 64]);
+            let quant = self.course.quant.get(index).copied().flatten().unwrap_or([0; 64]);
             let Some(samples) = self.buffers.planes.get_mut(index) else { continue };
             for row in 0..plane.rows / 8 {
                 let at = first + row * (plane.stride / 8);
@@ -305,15 +385,15 @@ impl<S: Sample> Frame<'_, S> {
 
     /// Writes image rows up to `to`.
     fn emit(&mut self, to: usize) {
-        if self.header.process != Process::Progressive {
-            for (index, samples) in self.buffers.planes.iter_mut().enumerate().take(self.layout.planes().len()) {
-                if self.quant.get(index).is_some_and(Option::is_none) {
+        if self.course.header.process != Process::Progressive {
+            for (index, samples) in self.buffers.planes.iter_mut().enumerate().take(self.course.layout.planes().len()) {
+                if self.course.quant.get(index).is_some_and(Option::is_none) {
                     samples.fill(S::clamped(S::CENTRE));
                 }
             }
         }
         widest(Emit {
-            layout: &self.layout,
+            layout: &self.course.layout,
             planes: &self.buffers.planes,
             rows: &mut self.buffers.rows,
             color: self.target.color,
@@ -335,7 +415,7 @@ fn dc_table<'a>(own: &'a Own, shared: Option<&'a Tables>, slot: u8, offset: u64)
     Ok(table)
 }
 
-fn entropy<'w>(
+pub(super) fn entropy<'w>(
     stream: &Stream<'_>,
     scan: &Scan,
     walk: &Walk,

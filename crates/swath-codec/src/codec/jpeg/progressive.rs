@@ -163,6 +163,7 @@ fn ac_first(
         let (run, size) = table.run_size(reader, bad);
         if size != 0 {
             k += run as usize;
+            *bad |= k > end;
             block.set(k, (extend(reader.take(size), size) << low) as i16);
             k += 1;
         } else if run == 15 {
@@ -216,6 +217,7 @@ fn ac_refine(
                 k += 1;
             }
             if fresh != 0 {
+                *bad |= k > end;
                 block.set(k, fresh);
             }
             k += 1;
