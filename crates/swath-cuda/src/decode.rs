@@ -27,7 +27,7 @@ use crate::{
         libraries::{self, Lanes, Planes},
         memory::{Chunk, DeviceBuffer},
         storage::{self, FilePart, Submission},
-        streams::{HostBytes, Mark, Streams},
+        streams::{HostBytes, HostTile, Mark, Streams},
     },
     gpu::{DirectFile, Gpu},
     rule::{Output, PlaneLayout, Way, components, picture, place_rule, plane_rule},
@@ -239,7 +239,7 @@ impl Decoder {
     }
 
     /// Decodes and places a group whose compressed bytes are here, on the host: one stream for each tile, in their
-    /// order.
+    /// order. A tile without one is refused for the reason it comes with.
     ///
     /// # Errors
     /// When a call fails. What a library refuses is no error: [`Decoder::finish`] tells.
@@ -248,7 +248,7 @@ impl Decoder {
         half: usize,
         band: &Band,
         group: usize,
-        bytes: Vec<Vec<u8>>,
+        bytes: Vec<HostTile>,
     ) -> Result<(), DeviceError> {
         self.launch_group(half, band, group, Some(Arc::new(bytes)))
     }

@@ -34,7 +34,7 @@ pub use ffi::{
     library::offer_libraries,
     memory::{Chunk, DeviceBuffer},
     storage::{FilePart, Flight, Missed, StorageWay, Submission},
-    streams::Mark,
+    streams::{HostTile, Mark},
 };
 pub use gpu::{Gpu, GpuOptions};
 pub use status::TileStatus;

@@ -371,30 +371,34 @@ pub(crate) fn jpeg_decode(
     streams.hold(bytes);
     streams.keep(decoded);
     let serve = |first: usize, stream: usize, _: &mut ()| {
-        let mut list = Vec::new();
-        for (tile, bytes) in tiles.iter().zip(&**bytes).skip(first).step_by(turns) {
+        let (mut said, mut list, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (tile, bytes)) in tiles.iter().zip(&**bytes).enumerate().skip(first).step_by(turns) {
+            let bytes = match bytes {
+                Ok(bytes) => bytes,
+                Err(reason) => {
+                    said.push((number, Err(reason.clone())));
+                    continue;
+                }
+            };
             let mut planes = [0; 3];
             for (plane, address) in planes.iter_mut().zip(tile.addresses(decoded, count)?) {
                 *plane = address;
             }
             let Planes { width, height, pitch, plane_len, .. } = *tile;
             list.push(nvjpeg::Tile { bytes, width, height, planes, pitch, plane_len });
+            numbers.push(number);
         }
         let wait = |_| streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string());
         // SAFETY: the context is current and its own; the bytes are held and the buffer is kept until the streams were
         // waited for, and the planes lie in it; `wait` waits for all the stream was given. Streams are forgotten before
         // they are destroyed.
         let results = unsafe { jpeg.decode(engine, &list, picture, streams.raw(stream), &wait) };
-        Ok((first..).step_by(turns).zip(results).collect())
+        let results = results.into_iter().map(|result| result.map_err(|refused| refused.to_string()));
+        said.extend(numbers.into_iter().zip(results));
+        Ok(said)
     };
     let said = deal(streams, over, &mut vec![(); turns], tiles.len(), serve)?;
-    let mut results = vec![Err(NOT_REACHED.to_owned()); tiles.len()];
-    for (number, result) in said {
-        if let Some(place) = results.get_mut(number) {
-            *place = result.map_err(|refused: nvjpeg::Refused| refused.to_string());
-        }
-    }
-    Ok(results)
+    Ok(in_order(said, tiles.len()))
 }
 
 /// What is said of a tile that nothing was said of.
@@ -426,6 +430,13 @@ pub(crate) fn jpeg2000_decode(
     let serve = |first: usize, stream: usize, lanes: &mut VecDeque<(usize, Mark)>| {
         let mut said = Vec::new();
         for (number, (tile, bytes)) in tiles.iter().zip(&**bytes).enumerate().skip(first).step_by(count) {
+            let bytes = match bytes {
+                Ok(bytes) => bytes,
+                Err(reason) => {
+                    said.push((number, (Err(reason.clone()), false)));
+                    continue;
+                }
+            };
             let outline = Outline::of(bytes);
             if !outline.is_whole {
                 said.push((number, (Err("the codestream is cut off".to_owned()), false)));
@@ -511,7 +522,8 @@ fn no_memory(error: CallError) -> DeviceError {
     }
 }
 
-fn in_order(said: Said<Result<Vec<u8>, String>>, tiles: usize) -> Encoded {
+/// What was said of each tile, in their order.
+fn in_order<T: Clone>(said: Said<Result<T, String>>, tiles: usize) -> Vec<Result<T, String>> {
     let mut results = vec![Err(NOT_REACHED.to_owned()); tiles];
     for (number, result) in said {
         if let Some(place) = results.get_mut(number) {

@@ -71,8 +71,11 @@ impl Drop for Mark {
     }
 }
 
-/// Bytes on the host that a library reads, one list for each tile.
-pub(crate) type HostBytes = Arc<Vec<Vec<u8>>>;
+/// A tile's stream in host memory, for a library that reads it there, or why the library is not given it.
+pub type HostTile = Result<Vec<u8>, String>;
+
+/// The tiles of one call of a library.
+pub(crate) type HostBytes = Arc<Vec<HostTile>>;
 
 /// The streams of one read. Their work is done, or waited for, before what it uses is let go.
 pub(crate) struct Streams {

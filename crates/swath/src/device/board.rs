@@ -6,13 +6,20 @@ use std::{
     sync::{Condvar, Mutex, PoisonError},
 };
 
+use swath_cuda::HostTile;
+
 use crate::error::Error;
 
 /// Bytes that are read ahead for a library that takes them from the host.
 const MOST_SHELVED: usize = 256 << 20;
 
-/// Units with their bytes, read for a library that takes them on the host.
-pub(super) type Shelved = Vec<(usize, Vec<u8>)>;
+/// Units with their streams, read for a library that takes them on the host; a unit that must not reach the library has
+/// the reason instead.
+pub(super) type Shelved = Vec<(usize, HostTile)>;
+
+fn shelved_len(tile: &HostTile) -> usize {
+    tile.as_ref().map_or(0, Vec::len)
+}
 
 /// One pinned chunk's worth of work.
 pub(super) struct Task {
@@ -92,7 +99,7 @@ pub(super) struct State {
     /// Tasks of each group that are not done.
     pending: Vec<usize>,
     /// Units that were read for a library and are not launched.
-    shelf: HashMap<usize, Vec<u8>>,
+    shelf: HashMap<usize, HostTile>,
     shelved: usize,
     /// The group that is launched next: its tasks are never held back.
     awaited: usize,
@@ -182,7 +189,7 @@ impl Board {
         }
         match result {
             Ok(shelved) => {
-                state.shelved += shelved.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+                state.shelved += shelved.iter().map(|(_, tile)| shelved_len(tile)).sum::<usize>();
                 state.shelf.extend(shelved);
             }
             Err((index, error)) if state.error.as_ref().is_none_or(|(first, _)| index < *first) => {
@@ -193,11 +200,12 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// The bytes of units that were all read.
-    pub(super) fn take(&self, units: Range<usize>) -> Vec<Vec<u8>> {
+    /// The streams of units that were all read.
+    pub(super) fn take(&self, units: Range<usize>) -> Vec<HostTile> {
         let mut state = self.lock();
-        let taken: Vec<Vec<u8>> = units.map(|unit| state.shelf.remove(&unit).unwrap_or_default()).collect();
-        state.shelved = state.shelved.saturating_sub(taken.iter().map(Vec::len).sum());
+        let taken: Vec<HostTile> =
+            units.map(|unit| state.shelf.remove(&unit).unwrap_or_else(|| Err("not read".to_owned()))).collect();
+        state.shelved = state.shelved.saturating_sub(taken.iter().map(shelved_len).sum());
         self.changed.notify_all();
         taken
     }

@@ -392,11 +392,7 @@ impl Request<'_> {
             ));
         }
         if way == Way::Jpeg && helped < tiles as u64 {
-            notices.push(
-                "JPEG tiles are decoded by nvJPEG, whose samples may differ from the CPU's by up to 2 and which does \
-                 not tell of all damage"
-                    .into(),
-            );
+            notices.push("JPEG tiles are decoded by nvJPEG, whose samples may differ from the CPU's by up to 2".into());
         }
         if decoder.has_loss() {
             let detail = "JPEG 2000 tiles are stored with loss, and nvJPEG2000 may round them otherwise than the CPU";

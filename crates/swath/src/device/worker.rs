@@ -2,13 +2,13 @@
 
 use std::{ops::Range, sync::Arc};
 
-use swath_codec::{Scratch, host::Host, memory::Buffer};
+use swath_codec::{Scratch, adapt::Jpeg, host::Host, memory::Buffer};
 use swath_cuda::{CHUNK, decode::Uploader};
 use swath_io::{
     ReadInto,
     wrap::coalesce::{Merge, coalesce},
 };
-use swath_tiff::Place;
+use swath_tiff::{Compression, Place};
 
 use super::{
     board::{Shelved, Task, Work},
@@ -21,6 +21,9 @@ use crate::{error::Error, read::Cancel};
 const SMALL: u64 = 32 << 10;
 /// Small tiles this far apart are read along.
 const GAP: u64 = 16 << 10;
+/// Units with their streams.
+type Streams = Vec<(usize, Vec<u8>)>;
+
 /// One thread's buffers.
 #[derive(Default)]
 pub(super) struct Worker {
@@ -105,14 +108,27 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads units for a library.
+    /// Reads units for a library. nvJPEG hands out samples of damaged streams without a word, so what the CPU's decoder
+    /// would refuse is found here, by threads that read ahead while the library works, and never reaches it.
     fn shelve(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
         let streams = self.streams(job, units, list)?;
-        Ok(streams.into_iter().map(|(number, stream)| (number, joined(&job.jpeg_tables, &stream))).collect())
+        let spec = job.host.spec();
+        let mut offer = |number: usize, stream: Vec<u8>| {
+            if spec.compression != Compression::Jpeg {
+                return Ok(stream);
+            }
+            let rows = units.get(number).map_or(0, |unit| unit.rows);
+            match Jpeg::check(spec, rows, &stream, &mut self.scratch) {
+                Ok(Some(end)) => Ok(whole_jpeg(&job.jpeg_tables, stream.get(..end).unwrap_or_default())),
+                Ok(None) => Err("progressive or lossless".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        Ok(streams.into_iter().map(|(number, stream)| (number, offer(number, stream))).collect())
     }
 
     /// Reads units as whole streams.
-    fn streams(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
+    fn streams(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Streams, (u64, Error)> {
         let (mut reads, mut end) = (Vec::with_capacity(list.len()), 0_usize);
         for (number, unit) in list.iter().filter_map(|number| Some((*number, units.get(*number)?))) {
             reads.push((number, unit.range.clone(), end));
@@ -213,10 +229,11 @@ impl Worker {
     }
 }
 
-/// A JPEG tile with the directory's tables behind its first marker.
-fn joined(tables: &[u8], tile: &[u8]) -> Vec<u8> {
-    let (start, rest) = tile.split_at_checked(2).filter(|_| !tables.is_empty()).unwrap_or((tile, &[]));
-    [start, if rest.is_empty() { &[] } else { tables }, rest].concat()
+/// A JPEG tile up to the end of its last scan as a whole stream: the directory's tables behind its first marker, and an end of
+/// image, whether or not the tile has one.
+fn whole_jpeg(tables: &[u8], tile: &[u8]) -> Vec<u8> {
+    let (start, rest) = tile.split_at_checked(2).unwrap_or((tile, &[]));
+    [start, tables, rest, &[0xFF, 0xD9]].concat()
 }
 
 /// The definitions in a JPEGTables field: quantisation and Huffman tables, as segments. Nothing else in it counts.
@@ -284,9 +301,11 @@ mod tests {
         let field = [&[0xFF, 0xD8][..], &quant, &restart, &[0xFF], &huffman, &[0xFF, 0xD9, 7, 7]].concat();
         let tables = table_segments(&field);
         assert_eq!(tables, [&quant[..], &huffman].concat());
-        assert_eq!(joined(&tables, &[0xFF, 0xD8, 5, 6]), [&[0xFF, 0xD8][..], &tables, &[5, 6]].concat());
-        assert_eq!(joined(&[], &[0xFF, 0x4F, 5]), [0xFF, 0x4F, 5]);
-        assert_eq!(joined(&tables, &[0xFF]), [0xFF]);
+        assert_eq!(
+            whole_jpeg(&tables, &[0xFF, 0xD8, 5, 6]),
+            [&[0xFF, 0xD8][..], &tables, &[5, 6, 0xFF, 0xD9]].concat()
+        );
+        assert_eq!(whole_jpeg(&[], &[0xFF, 0xD8, 5]), [0xFF, 0xD8, 5, 0xFF, 0xD9]);
         for len in 0..field.len() {
             assert!(tables.starts_with(&table_segments(field.get(..len).unwrap_or_default())), "{len}");
         }
