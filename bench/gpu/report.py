@@ -478,6 +478,8 @@ def main() -> int:
         lines += [f"{cases} cases, {failed} failed; exit status {tests.get('exit', 0)}.", ""]
         keys = ("name", "cases", "failed", "seconds")
         lines += table(list(keys), [[short(group.get(key, "")) for key in keys] for group in groups])
+        notes = [(group["name"], note) for group in groups for note in group.get("notes", [])]
+        lines += ["", *(f"- {name}: {note}" for name, note in notes)] if notes else []
         told = [(group["name"], fault) for group in groups for fault in group.get("first_failures", [])]
         lines += ["", *(f"- **{name}** {fault}" for name, fault in told)]
         if failed or tests.get("exit") or not tests.get("ok"):

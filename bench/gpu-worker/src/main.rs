@@ -193,6 +193,7 @@ fn counters(report: &DeviceReport) -> Value {
         "downloaded_bytes": counters.downloaded_bytes,
         "launches": counters.launches,
         "synchronisations": counters.synchronisations,
+        "library_waits": counters.library_waits,
         "peak_bytes": counters.peak_bytes,
     })
 }

@@ -71,6 +71,8 @@ const SMALL: Scale = Scale {
 struct Tally {
     cases: u64,
     faults: Vec<String>,
+    /// Figures for the report, which are neither right nor wrong.
+    notes: Vec<String>,
 }
 
 impl Tally {
@@ -176,8 +178,12 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
         for fault in &tally.faults {
             println!("    {fault}");
         }
+        for note in &tally.notes {
+            println!("    {note}");
+        }
         groups.push(json!({
             "name": name,
+            "notes": tally.notes,
             "cases": tally.cases,
             "failed": faults,
             "seconds": seconds,
@@ -197,6 +203,8 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     group("written large", &|tally| written_large(tally, &gpu, scale.large_side));
     group("written capped", &|tally| written_capped(tally, &gpu, scale.large_side));
     group("pictures", &|tally| pictures(tally, &gpu, scale.large_side / 4));
+    group("picture costs", &|tally| picture_costs(tally, &gpu, scale.large_side));
+    group("damaged JPEG", &|tally| damaged_jpeg(tally, &gpu, scale.batches));
     group("trusted", &|tally| trusted(tally, &gpu, scale.large_side));
     group("counters", &|tally| counters(tally, &gpu));
     group("bands", &|tally| bands(tally, &gpu, scale.large_side));
@@ -275,6 +283,104 @@ fn pictures(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
         });
         tally.check(found.map_err(|fault| format!("{compression} {sample} {bands}: {fault}")));
     }
+}
+
+/// What a read of pictures costs: one pool, one wait, one copy back, and nothing allocated the second time.
+fn picture_costs(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+    let kinds = [
+        (Compression::Jpeg, 1, gpu.has_nvjpeg().is_ok()),
+        (Compression::Jpeg, 3, gpu.has_nvjpeg().is_ok()),
+        (Compression::Jpeg2000, 3, gpu.has_nvjpeg2000().is_ok()),
+    ];
+    for (compression, bands, _) in kinds.into_iter().filter(|(.., by_library)| *by_library) {
+        // Lossless pictures are slow to write here.
+        let side = if compression == Compression::Jpeg2000 { side / 4 } else { side };
+        for tile in [256, 512] {
+            let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(tile, tile));
+            let found = raster(SampleType::U8, side.max(tile), bands, &written, 12).and_then(|file| {
+                let dataset = cases::open(&file).map_err(|error| text(&error))?;
+                let mut said = String::new();
+                for number in 0..3 {
+                    let start = Instant::now();
+                    let read = dataset.read_device(&options(gpu, Mode::Cuda)).map_err(|error| text(&error))?;
+                    let speed = read.len() as f64 / start.elapsed().as_secs_f64() / 1e9;
+                    let (tiles, counters) = (read.report().device_tiles, read.report().counters);
+                    promised(&counters, 1)?;
+                    let again = counters.allocations + counters.pinned_allocations;
+                    ensure(number == 0 || again == 0, || format!("read {number} allocates: {counters:?}"))?;
+                    let Counters { buffers, uploads, downloads, synchronisations, library_waits, .. } = counters;
+                    said = format!(
+                        "{compression}, {bands} bands, {tiles} tiles of {tile}: {speed:.2} GB/s, {buffers} buffers, \
+                         {again} allocations, {uploads} copies to the device, {downloads} back, {synchronisations} \
+                         waits, {library_waits} for states of the library"
+                    );
+                }
+                Ok(said)
+            });
+            match found {
+                Ok(said) => {
+                    tally.check(Ok(()));
+                    tally.notes.push(said);
+                }
+                Err(fault) => tally.check(Err(format!("{compression} {bands}, tiles of {tile}: {fault}"))),
+            }
+        }
+    }
+}
+
+/// Damaged JPEG tiles, each read by itself: an error where the CPU has one, in the same words, and else none. Samples of
+/// damage that nobody can tell are not compared: decoders round what no encoder writes differently.
+fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
+    const ACROSS: u32 = 8;
+    if gpu.has_nvjpeg().is_err() {
+        return;
+    }
+    let (mut told, mut sound, mut declined) = (0, 0, 0);
+    for batch in 0..batches {
+        let mut rng = Rng::new(batch * 11 + 3);
+        let (tile, bands) = (rng.pick(&[16, 64, 128, 256]), rng.pick(&[1, 3]));
+        let shape = Shape { width: tile * ACROSS, height: tile * ACROSS, bands, sample: SampleType::U8 };
+        let blocks = Blocks::Tiles(tile, tile);
+        let written = WriteOptions::default().with_compression(Compression::Jpeg).with_blocks(blocks);
+        let data = cases::samples(shape, &mut rng);
+        let made = cases::write(shape, &data, &cases::nodata_of(""), &written);
+        let made = made.and_then(|file| cases::tiles(&file).map(|ranges| (file, ranges)));
+        let (mut bad, ranges) = match made {
+            Ok((file, ranges)) => (file.to_vec(), ranges),
+            Err(error) => return tally.check(Err(text(&error))),
+        };
+        for (number, range) in ranges.iter().enumerate() {
+            cases::spoil(&mut bad, range, number, &mut rng);
+        }
+        let Ok(dataset) = cases::open(&bad.into()) else { continue };
+        for number in 0..ranges.len() as u32 {
+            let window = Window::new(number % ACROSS * tile, number / ACROSS * tile, tile, tile);
+            let cpu = dataset.read(&ReadOptions::default().with_window(window)).map(drop).map_err(|error| text(&error));
+            let [cuda, auto] = [Mode::Cuda, Mode::Auto].map(|mode| {
+                let read = dataset.read_device(&options(gpu, mode).with_window(window));
+                read.map(drop).map_err(|error| text(&error))
+            });
+            let agreed = match (&cpu, &cuda) {
+                (Err(_), _) => {
+                    told += 1;
+                    cpu == cuda && cpu == auto
+                }
+                (Ok(()), Ok(())) => {
+                    sound += 1;
+                    auto.is_ok()
+                }
+                // The library does not take it, and the CPU does.
+                (Ok(()), Err(error)) => {
+                    declined += 1;
+                    auto.is_ok() && error.contains("Auto")
+                }
+            };
+            tally.check(ensure(agreed, || {
+                format!("file {batch}, tile {number}: CPU {cpu:?}, Cuda {cuda:?}, Auto {auto:?}")
+            }));
+        }
+    }
+    tally.notes.push(format!("{told} tiles told as damaged, {sound} decoded by nvJPEG, {declined} left to the CPU"));
 }
 
 fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {

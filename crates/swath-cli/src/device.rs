@@ -28,6 +28,13 @@ pub fn tell_report(args: &Device, report: &DeviceReport, cost: Option<Cost>, qui
     }
 }
 
+fn waits(counters: &swath::Counters) -> String {
+    match counters.library_waits {
+        0 => counters.synchronisations.to_string(),
+        states => format!("{}, and {states} for states of NVIDIA's libraries", counters.synchronisations),
+    }
+}
+
 /// The counters, one line each.
 fn figures(report: &DeviceReport) -> String {
     let counters = &report.counters;
@@ -59,7 +66,7 @@ fn figures(report: &DeviceReport) -> String {
         ("storage", storage(report)),
         ("from device", format!("{} copies, {}", counters.downloads, bytes(counters.downloaded_bytes))),
         ("launches", counters.launches.to_string()),
-        ("waits", counters.synchronisations.to_string()),
+        ("waits", waits(counters)),
         ("peak memory", bytes(counters.peak_bytes)),
     ];
     rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()

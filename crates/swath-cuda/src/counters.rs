@@ -26,6 +26,9 @@ pub struct Counters {
     pub launches: u64,
     /// Times the host waited for the device.
     pub synchronisations: u64,
+    /// Times a thread of the host waited until a library's state was free for the next pictures; the device went on with
+    /// all that it was given besides.
+    pub library_waits: u64,
     /// Copies that were under way or done when the host waited for the first time.
     pub uploads_before_first_wait: u64,
     /// Most device memory the read held at once, its result included.
@@ -51,6 +54,7 @@ pub struct Meter {
     downloaded_bytes: AtomicU64,
     launches: AtomicU64,
     synchronisations: AtomicU64,
+    library_waits: AtomicU64,
     first_wait: AtomicU64,
     held: AtomicU64,
     peak: AtomicU64,
@@ -111,6 +115,10 @@ impl Meter {
         self.storage_bytes.fetch_add(bytes, Relaxed);
     }
 
+    pub(crate) fn library_wait(&self) {
+        self.library_waits.fetch_add(1, Relaxed);
+    }
+
     /// The counts so far.
     pub fn counters(&self) -> Counters {
         let get = |count: &AtomicU64| count.load(Relaxed);
@@ -127,6 +135,7 @@ impl Meter {
             downloaded_bytes: get(&self.downloaded_bytes),
             launches: get(&self.launches),
             synchronisations: get(&self.synchronisations),
+            library_waits: get(&self.library_waits),
             uploads_before_first_wait: if waited { get(&self.first_wait) } else { uploads },
             peak_bytes: get(&self.peak),
             storage_reads: get(&self.storage_reads),

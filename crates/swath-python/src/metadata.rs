@@ -159,6 +159,7 @@ pub fn report_to_dict(py: Python<'_>, report: &DeviceReport) -> PyResult<Py<PyAn
         ("downloaded_bytes", counters.downloaded_bytes),
         ("launches", counters.launches),
         ("synchronisations", counters.synchronisations),
+        ("library_waits", counters.library_waits),
         ("peak_bytes", counters.peak_bytes),
         ("storage_reads", counters.storage_reads),
         ("storage_waits", counters.storage_waits),

@@ -3,15 +3,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(dead_code)]
+#[path = "gpu/cases.rs"]
+mod cases;
+#[allow(dead_code)]
 #[path = "gpu/driver.rs"]
 mod driver;
 
 use std::{path::Path, process::Command, sync::Arc};
 
 use swath::{
-    Blocks, Compression, Dataset, Gpu, GpuOptions, Interleave, Limits, MemorySink, MemorySource, Metadata, Mode,
-    OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions, Writer, structure::Planar,
+    Blocks, Compression, Dataset, DeviceError, Error, ErrorKind, Gpu, GpuOptions, Interleave, Limits, MemorySink,
+    MemorySource, Metadata, Mode, OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions,
+    Writer,
+    structure::{Planar, value::Value},
 };
+
+use cases::Rng;
 
 /// A GPU of the fake driver, scripted, with the stand-ins beside it; `None` where there is no compiler.
 fn stand_in(script: &str, cufile: bool) -> Option<(driver::Fake, Arc<Gpu>)> {
@@ -128,39 +135,283 @@ fn pictures_are_decoded_by_libraries_whatever_part_of_them_is_wanted() {
     }
 }
 
+fn device(gpu: &Arc<Gpu>, mode: Mode) -> ReadOptions {
+    ReadOptions::default().with_device(mode).with_gpu(gpu.clone())
+}
+
+/// The tile of that number, in a grid as wide as [`SHAPE`].
+fn window_of(tile: usize) -> Window {
+    let across = SHAPE.width.div_ceil(TILE.0);
+    let (x, y) = (tile as u32 % across * TILE.0, tile as u32 / across * TILE.1);
+    Window::new(x, y, TILE.0.min(SHAPE.width - x), TILE.1.min(SHAPE.height - y))
+}
+
+/// Whether a tile of a raster of [`SHAPE`] holds the pattern that the stand-ins decode to.
+fn is_pattern(raster: &Raster, tile: usize) -> bool {
+    let window = window_of(tile);
+    let origin = u32::from(sample_at(raster, 0, window.x, window.y));
+    (0..raster.bands() as usize).all(|band| {
+        (0..window.height).all(|y| {
+            (0..window.width).all(|x| {
+                let want = origin + x + 3 * y + 50 * band as u32;
+                u32::from(sample_at(raster, band, window.x + x, window.y + y)) == want & 0xff
+            })
+        })
+    })
+}
+
+/// Whether two rasters of [`SHAPE`] have the same samples in a tile.
+fn is_same(one: &Raster, other: &Raster, tile: usize) -> bool {
+    let window = window_of(tile);
+    (0..one.bands() as usize).all(|band| {
+        (window.y..window.y + window.height).all(|y| {
+            (window.x..window.x + window.width).all(|x| sample_at(one, band, x, y) == sample_at(other, band, x, y))
+        })
+    })
+}
+
+fn is_declined(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Device(DeviceError::Declined(_)))
+}
+
 #[test]
-fn a_picture_that_a_library_refuses_is_the_cpus() {
+fn damaged_jpeg_is_refused_in_the_cpus_words_and_never_reaches_the_library() {
     let Some((fake, gpu)) = stand_in("async=1 seed=4", false) else { return };
-    let options = tiled(Compression::Jpeg);
-    let mut file = write(SHAPE, &options);
-    // Without its end marker a tile is whole for the CPU and suspect for the library.
-    let end = file.windows(2).rposition(|pair| pair == [0xff, 0xd9]).unwrap();
-    file[end..end + 2].fill(0);
-    let dataset = open(&file);
-    let raster = read(&dataset, &gpu, ReadOptions::default().with_device(Mode::Auto));
-    let report = raster.report().unwrap();
-    assert_eq!(report.host_tiles, 1, "{report:?}");
-    assert!(report.notices.iter().any(|notice| notice.contains("no end of image")), "{report:?}");
-    let cpu = dataset.read(&ReadOptions::default()).unwrap();
-    let (x, y) = ((SHAPE.width - 1) / TILE.0 * TILE.0, (SHAPE.height - 1) / TILE.1 * TILE.1);
-    for band in 0..3 {
-        assert_eq!(sample_at(&raster, band, x, y), sample_at(&cpu, band, x, y));
+    let good: Arc<[u8]> = write(SHAPE, &tiled(Compression::Jpeg)).into();
+    let tiles = cases::tiles(&good).unwrap();
+    let (mut told, mut sound, mut declined) = (0, 0, 0);
+    for seed in 0..80 {
+        let mut rng = Rng::new(seed);
+        let number = rng.below(tiles.len() as u64) as usize;
+        let mut bad = good.to_vec();
+        cases::spoil(&mut bad, &tiles[number], number, &mut rng);
+        let dataset = open(&bad);
+        let what = format!("damage {seed}, tile {number}");
+        let window = ReadOptions::default().with_window(window_of(number));
+        let cpu = dataset.read(&window);
+        let both = [Mode::Cuda, Mode::Auto].map(|mode| dataset.read_device(&device(&gpu, mode)));
+        match (cpu, both) {
+            (Err(cpu), both) => {
+                told += 1;
+                for error in both.map(Result::unwrap_err) {
+                    assert_eq!(error.to_string(), cpu.to_string(), "{what}");
+                    assert!(error.place().tile.is_some() && error.place().offset.is_some(), "{what}: {error}");
+                }
+            }
+            // The CPU takes it, and so does the library: all tiles are its own.
+            (Ok(_), [Ok(cuda), Ok(_)]) => {
+                sound += 1;
+                let raster = cuda.to_host().unwrap();
+                assert_eq!(raster.report().unwrap().host_tiles, 0, "{what}");
+                check_pattern(&raster, Planar::Contig);
+            }
+            // A picture of another size, say, which the CPU alone takes.
+            (Ok(_), [Err(cuda), Ok(auto)]) => {
+                declined += 1;
+                assert!(is_declined(&cuda) && cuda.to_string().contains("Auto"), "{what}: {cuda}");
+                let (auto, cpu) = (auto.to_host().unwrap(), dataset.read(&ReadOptions::default()).unwrap());
+                assert_eq!(auto.report().unwrap().host_tiles, 1, "{what}");
+                for tile in 0..tiles.len() {
+                    assert!(
+                        if tile == number { is_same(&auto, &cpu, tile) } else { is_pattern(&auto, tile) },
+                        "{what}"
+                    );
+                }
+            }
+            (Ok(_), [cuda, auto]) => panic!("{what}: the CPU reads it; {:?}, {:?}", cuda.err(), auto.err()),
+        }
     }
-    let error = dataset.read_device(&ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone())).unwrap_err();
-    assert!(error.to_string().contains("no end of image"), "{error}");
-    // Where many are, the CPU has all of them.
-    for at in 1..file.len() {
-        if file[at - 1..=at] == [0xff, 0xd9] {
-            file[at - 1..=at].fill(0);
+    assert!(told > 30 && sound > 3, "{told} told, {sound} sound, {declined} declined");
+    gone(&fake, gpu);
+}
+
+#[test]
+fn an_end_of_image_that_is_missing_or_hidden_does_not_matter() {
+    let Some((fake, gpu)) = stand_in("async=1 seed=4", false) else { return };
+    let mut file = write(SHAPE, &tiled(Compression::Jpeg));
+    let tiles = cases::tiles(&file.clone().into()).unwrap();
+    for (number, tile) in tiles.iter().enumerate() {
+        assert!(file[..tile.end].ends_with(&[0xff, 0xd9]));
+        match number % 3 {
+            0 => file[tile.end - 2..tile.end].fill(0),
+            1 => cases::shorten(&mut file, number, tile.len() - 2),
+            _ => {}
         }
     }
     let dataset = open(&file);
-    let raster = read(&dataset, &gpu, ReadOptions::default().with_device(Mode::Auto));
+    dataset.read(&ReadOptions::default()).unwrap();
+    let raster = read(&dataset, &gpu, ReadOptions::default().with_device(Mode::Cuda));
     let report = raster.report().unwrap();
-    assert_eq!((report.device_tiles, report.storage), (0, "pinned copies"), "{report:?}");
-    assert!(report.notices.iter().any(|notice| notice.contains("no end of image")), "{report:?}");
-    assert_eq!(raster.bytes(), dataset.read(&ReadOptions::default()).unwrap().bytes());
+    assert_eq!((report.device_tiles, report.host_tiles), (tiles.len() as u64, 0), "{report:?}");
+    check_pattern(&raster, Planar::Contig);
     gone(&fake, gpu);
+}
+
+/// Runs a test that is left out otherwise in a process of its own, where the stand-ins see these variables.
+fn in_a_process(test: &str, variables: &[(&str, String)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    let output = command.envs(variables.iter().map(|(name, value)| (name, value))).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{test} {variables:?}: {text}");
+}
+
+fn number_in(variable: &str) -> usize {
+    std::env::var(variable).unwrap().parse().unwrap()
+}
+
+/// The hash by which the stand-ins refuse streams.
+fn hash(stream: &[u8]) -> u32 {
+    stream.iter().fold(2_166_136_261, |value: u32, byte| (value ^ u32::from(*byte)).wrapping_mul(16_777_619))
+}
+
+/// Pictures of which some are not stored, with the tiles that are.
+fn with_holes(compression: Compression) -> (Vec<u8>, Vec<usize>) {
+    let (sink, memory) = MemorySink::new("memory");
+    let options = tiled(compression).with_sparse(true);
+    let mut writer = Writer::to_sink(Box::new(sink), SHAPE, &Metadata::default(), &options).unwrap();
+    let mut data = samples(SHAPE);
+    let across = SHAPE.width.div_ceil(TILE.0) as usize;
+    for (at, sample) in data.iter_mut().enumerate() {
+        let (x, y) = (at % SHAPE.width as usize, at / SHAPE.width as usize % SHAPE.height as usize);
+        if (y / TILE.1 as usize * across + x / TILE.0 as usize) % 4 == 1 {
+            *sample = 0;
+        }
+    }
+    writer.push(&Rows::bands(&data)).unwrap();
+    writer.finish().unwrap();
+    let file = memory.take().unwrap();
+    let tiles = cases::tiles(&file.clone().into()).unwrap();
+    let stored: Vec<usize> = (0..tiles.len()).filter(|number| !tiles[*number].is_empty()).collect();
+    assert!(stored.len() > 40 && stored.len() < tiles.len(), "{} of {}", stored.len(), tiles.len());
+    (file, stored)
+}
+
+/// The tiles whose streams the stand-ins refuse.
+fn refused(file: &[u8], every: usize) -> Vec<usize> {
+    let tables = match open(file).tag(347).unwrap() {
+        Some(Value::Raw(field)) => field[2..field.len() - 2].to_vec(),
+        _ => Vec::new(),
+    };
+    let tiles = cases::tiles(&file.to_vec().into()).unwrap();
+    let is_refused = |number: &usize| {
+        let tile = &file[tiles[*number].clone()];
+        // The library is given whole streams, with the tables in them.
+        !tile.is_empty() && (hash(&[&tile[..2], &tables, &tile[2..]].concat()) as usize).is_multiple_of(every)
+    };
+    (0..tiles.len()).filter(is_refused).collect()
+}
+
+#[test]
+fn pictures_that_a_library_refuses_are_the_cpus() {
+    let Some(fake) = driver::fake() else { return };
+    drop(fake);
+    for compression in [Compression::Jpeg, Compression::Jpeg2000] {
+        let (file, _) = with_holes(compression);
+        // Few of them, which are decoded one by one, and so many that the CPU has all.
+        let few = (2..200).find(|every| (2..=6).contains(&refused(&file, *every).len())).unwrap();
+        let many = (2..200).find(|every| (9..40).contains(&refused(&file, *every).len())).unwrap();
+        for every in [few, many] {
+            let variables = [("SWATH_FAKE_REFUSE", every.to_string()), ("SWATH_TEST_CODEC", compression.to_string())];
+            in_a_process("refusing_library", &variables);
+        }
+    }
+}
+
+fn codec_in(variable: &str) -> Compression {
+    let name = std::env::var(variable).unwrap();
+    let known = [Compression::Jpeg, Compression::Jpeg2000];
+    known.into_iter().find(|compression| compression.to_string() == name).unwrap()
+}
+
+#[test]
+#[ignore = "run by `pictures_that_a_library_refuses_are_the_cpus`, which sets SWATH_FAKE_REFUSE"]
+fn refusing_library() {
+    let (every, compression) = (number_in("SWATH_FAKE_REFUSE"), codec_in("SWATH_TEST_CODEC"));
+    let (fake, gpu) = stand_in("async=1 seed=4", false).unwrap();
+    let (file, stored) = with_holes(compression);
+    let dataset = open(&file);
+    let refused = refused(&file, every);
+    let cpu = dataset.read(&ReadOptions::default()).unwrap();
+    let (syncs, downloads) = (fake.count("sync"), fake.count("d2h"));
+    let on_device = dataset.read_device(&device(&gpu, Mode::Auto)).unwrap();
+    let (syncs, downloads) = (fake.count("sync") - syncs, fake.count("d2h") - downloads);
+    let (report, raster) = (on_device.report().clone(), on_device.to_host().unwrap());
+    drop(on_device);
+    let said = report.notices.join("; ");
+    assert!(said.contains("the GPU's decoder refused"), "{said}");
+    if refused.len() > 8 {
+        assert_eq!((report.device_tiles, report.host_tiles), (0, stored.len() as u64), "{report:?}");
+        assert!(raster.bytes() == cpu.bytes());
+    } else {
+        assert_eq!(report.host_tiles as usize, refused.len(), "{report:?}");
+        assert_eq!(report.device_tiles as usize, stored.len() - refused.len(), "{report:?}");
+        // Streams of pictures are on the host already: one copy brings the statuses, and nothing else comes back. The
+        // read is waited for once, and each tile that the CPU puts in its place.
+        assert_eq!((downloads, syncs), (1, 1 + refused.len() as u64), "{report:?}");
+        assert_eq!((report.counters.downloads, report.counters.synchronisations), (downloads, syncs));
+        for tile in 0..cases::tiles(&file.clone().into()).unwrap().len() {
+            let right = match stored.contains(&tile) {
+                true if !refused.contains(&tile) => is_pattern(&raster, tile),
+                _ => is_same(&raster, &cpu, tile),
+            };
+            assert!(right, "{compression}, tile {tile}");
+        }
+    }
+    let error = dataset.read_device(&device(&gpu, Mode::Cuda)).unwrap_err();
+    assert!(is_declined(&error) && error.to_string().contains("allow the CPU to help (Auto)"), "{error}");
+    let across = SHAPE.width.div_ceil(TILE.0) as usize;
+    let first = (refused[0] as u32 % across as u32, refused[0] as u32 / across as u32);
+    assert_eq!(error.place().tile, Some(first), "{error}");
+    gone(&fake, gpu);
+}
+
+#[test]
+fn a_read_of_pictures_takes_one_pool_and_one_wait_however_many_there_are() {
+    // What the libraries are given at once, and what the stand-ins say they can take.
+    const JPEG_BATCH: u64 = 512;
+    const JPEG2000_LANES: u64 = 64;
+    const SIDE: u32 = 16;
+    for (compression, bands) in [(Compression::Jpeg, 3), (Compression::Jpeg2000, 1)] {
+        for (tiles, script) in [(1_u64, ""), (7, "async=1 seed=3"), (64, ""), (65, "async=1 seed=4"), (600, "")] {
+            let Some((fake, gpu)) = stand_in(script, false) else { return };
+            let shape = Shape { width: SIDE * tiles as u32, height: SIDE, bands, sample: SampleType::U8 };
+            let blocks = Blocks::Tiles(SIDE, SIDE);
+            let options = WriteOptions::default().with_compression(compression).with_blocks(blocks);
+            let dataset = open(&write(shape, &options));
+            let batches = tiles.div_ceil(JPEG_BATCH);
+            for round in 0..3 {
+                let what = format!("{compression}, {tiles} tiles, {script}, read {round}");
+                fake.script(script);
+                let raster = dataset.read_device(&device(&gpu, Mode::Cuda).with_threads(1)).unwrap();
+                let counters = raster.report().counters;
+                assert_eq!((raster.report().device_tiles, raster.report().bands), (tiles, 1), "{what}");
+                // Output, statuses, a byte for streams, planes of all tiles, and tables.
+                assert_eq!(counters.buffers, 5, "{what}");
+                assert_eq!(counters.allocations, if round == 0 { 5 } else { 0 }, "{what}");
+                assert_eq!(fake.count("alloc"), counters.allocations, "{what}");
+                if round > 0 {
+                    assert_eq!((counters.pinned_allocations, fake.count("host_alloc")), (0, 0), "{what}");
+                }
+                assert_eq!((fake.count("sync"), counters.synchronisations), (1, 1), "{what}");
+                assert_eq!((fake.count("d2h"), counters.downloads), (1, 1), "{what}");
+                assert_eq!(fake.count("d2h_bytes"), 4 * tiles, "{what}");
+                // Tables and statuses are ours; the stand-ins copy row by row.
+                assert_eq!(counters.uploads, 2, "{what}");
+                assert_eq!(fake.count("h2d"), 2 + tiles * u64::from(bands) * u64::from(SIDE), "{what}");
+                assert_eq!((fake.count("launch"), counters.launches), (1, 1), "{what}");
+                assert_eq!(fake.count("pageable"), 0, "{what}");
+                let waits = match (compression, round) {
+                    // The first batch of a read waits for the state that the read before left.
+                    (Compression::Jpeg, 0) => batches - 1,
+                    (Compression::Jpeg, _) => batches,
+                    _ => tiles.saturating_sub(JPEG2000_LANES),
+                };
+                assert_eq!(counters.library_waits, waits, "{what}");
+            }
+            gone(&fake, gpu);
+        }
+    }
 }
 
 #[test]
@@ -221,6 +472,63 @@ fn pictures_are_encoded_by_libraries_and_read_by_all() {
         assert!(report.notices.is_empty() && report.host_tiles == 0, "{report:?}");
         gone(&fake, gpu);
     }
+}
+
+#[test]
+fn an_encoder_that_fails_midway_is_an_error_or_the_cpu_goes_on() {
+    let Some(fake) = driver::fake() else { return };
+    drop(fake);
+    for compression in [Compression::Jpeg, Compression::Jpeg2000] {
+        for mode in ["cuda", "auto"] {
+            for from in [1, 14, 37] {
+                let variables = [
+                    ("SWATH_FAKE_ENCODE", from.to_string()),
+                    ("SWATH_TEST_CODEC", compression.to_string()),
+                    ("SWATH_TEST_MODE", mode.to_owned()),
+                ];
+                in_a_process("failing_encoder", &variables);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by `an_encoder_that_fails_midway_is_an_error_or_the_cpu_goes_on`, which sets SWATH_FAKE_ENCODE"]
+fn failing_encoder() {
+    let (from, compression) = (number_in("SWATH_FAKE_ENCODE") as u64, codec_in("SWATH_TEST_CODEC"));
+    let (fake, gpu) = stand_in("async=1 seed=3 leaks=1", false).unwrap();
+    let shape = Shape { width: 300, height: 180, bands: 3, sample: SampleType::U8 };
+    let options = tiled(compression).with_quality(95);
+    let options = if compression == Compression::Jpeg2000 { tiled(compression) } else { options };
+    let tiles = u64::from(shape.width.div_ceil(TILE.0) * shape.height.div_ceil(TILE.1));
+    assert!(from < tiles);
+    let mode = if std::env::var("SWATH_TEST_MODE").unwrap() == "cuda" { Mode::Cuda } else { Mode::Auto };
+    let (sink, memory) = MemorySink::new("memory");
+    // A batch for each row of tiles, so that some are in the file when the encoder fails.
+    let device = options.clone().with_device(mode).with_gpu(gpu.clone()).with_batch(1);
+    let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &device).unwrap();
+    drop(device);
+    let pushed = writer.push(&Rows::bands(&samples(shape)));
+    let written = pushed.and_then(|()| writer.finish());
+    if mode == Mode::Cuda {
+        let error = written.unwrap_err();
+        let call = if compression == Compression::Jpeg { "nvjpegEncode" } else { "nvjpeg2kEncode" };
+        assert!(matches!(error.kind(), ErrorKind::Device(_)) && error.to_string().contains(call), "{error}");
+    } else {
+        let report = written.unwrap().device;
+        assert!(report.notices.iter().any(|notice| notice.contains("the CPU")), "{report:?}");
+        let row = u64::from(shape.width.div_ceil(TILE.0));
+        // The batches before it are the device's, the one that failed came back, and the CPU made the rest.
+        assert_eq!((report.device_tiles, report.host_tiles), ((from - 1) / row * row, row), "{report:?}");
+        let (cpu, device) = (open(&write(shape, &options)), open(&memory.take().unwrap()));
+        let [cpu, device] = [cpu, device].map(|file| file.read(&ReadOptions::default()).unwrap());
+        let apart = cpu.bytes().iter().zip(device.bytes()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum::<u64>();
+        // The stand-in for nvJPEG rounds otherwise than our encoder; JPEG 2000 is without loss.
+        let most = if compression == Compression::Jpeg { 6 * cpu.bytes().len() as u64 } else { 0 };
+        assert!(apart <= most, "{compression}: {apart}");
+    }
+    drop(memory);
+    gone(&fake, gpu);
 }
 
 #[test]

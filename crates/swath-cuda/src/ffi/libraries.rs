@@ -354,6 +354,12 @@ fn deal<T: Send, L: Send>(
     Ok(said)
 }
 
+/// Waits until a stream has passed all it was given, so that a library's state is free.
+fn pass(streams: &Streams, stream: usize) -> Result<(), String> {
+    streams.meter().library_wait();
+    streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string())
+}
+
 /// Has nvJPEG decode tiles on the streams; tells what it said against each. The bytes are held until the streams have
 /// passed.
 pub(crate) fn jpeg_decode(
@@ -388,7 +394,7 @@ pub(crate) fn jpeg_decode(
             list.push(nvjpeg::Tile { bytes, width, height, planes, pitch, plane_len });
             numbers.push(number);
         }
-        let wait = |_| streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string());
+        let wait = |_| pass(streams, stream);
         // SAFETY: the context is current and its own; the bytes are held and the buffer is kept until the streams were
         // waited for, and the planes lie in it; `wait` waits for all the stream was given. Streams are forgotten before
         // they are destroyed.
@@ -444,6 +450,7 @@ pub(crate) fn jpeg2000_decode(
             }
             let lane = match lanes.pop_front() {
                 Some((lane, mark)) if lanes.len() + 1 >= lanes_each => {
+                    streams.meter().library_wait();
                     mark.poll()?;
                     lane
                 }
@@ -552,7 +559,7 @@ pub(crate) fn jpeg_encode(
             let samples = source.part(tile.at, plane_len)?;
             list.push(nvjpeg_encode::Tile { width, height, samples, pitch, plane_len });
         }
-        let wait = |_| streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string());
+        let wait = |_| pass(streams, stream);
         // SAFETY: the context is current and its own; the buffer is kept until the streams were waited for, and the
         // planes lie in it; `wait` waits for all the stream was given. Streams are forgotten before they are destroyed.
         let results = unsafe { encoder.encode(&list, settings, streams.raw(stream), &wait) }?;
@@ -582,7 +589,7 @@ pub(crate) fn jpeg2000_encode(
     streams.keep(source);
     let serve = |first: usize, stream: usize, _: &mut ()| {
         let mut said = Vec::with_capacity(tiles.len().div_ceil(turns));
-        let wait = || streams.mark(stream).and_then(|mark| mark.poll()).map_err(|error| error.to_string());
+        let wait = || pass(streams, stream);
         for (number, (tile, quality)) in tiles.iter().zip(qualities).enumerate().skip(first).step_by(turns) {
             let addresses = tile.addresses(source, count)?;
             let planes: Vec<(u64, usize)> = addresses.into_iter().map(|address| (address, tile.pitch)).collect();

@@ -50,6 +50,7 @@ impl DeviceReport {
         sum.downloaded_bytes += more.downloaded_bytes;
         sum.launches += more.launches;
         sum.synchronisations += more.synchronisations;
+        sum.library_waits += more.library_waits;
         sum.uploads_before_first_wait += more.uploads_before_first_wait;
         sum.peak_bytes = sum.peak_bytes.max(more.peak_bytes);
         sum.storage_reads += more.storage_reads;

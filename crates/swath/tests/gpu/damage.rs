@@ -299,6 +299,51 @@ fn a_file_that_shrinks_while_it_is_read_is_an_error_of_the_file() {
 }
 
 #[test]
+fn refused_tiles_come_back_in_one_copy_whatever_lies_between_them() {
+    let Some(fake) = driver::fake() else { return };
+    for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
+        fake.with("async=1 seed=3", |gpu| {
+            // Every third tile is nodata throughout and so not stored: it has no bytes.
+            let shape = Shape { width: 128, height: 128, bands: 1, sample: SampleType::U8 };
+            let mut data = cases::samples(shape, &mut Rng::new(2));
+            for (at, sample) in data.iter_mut().enumerate() {
+                *sample = if (at / 128 / 16 * 8 + at % 128 / 16) % 3 == 1 { 0 } else { (*sample).max(1) };
+            }
+            let options = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(16, 16));
+            let good = cases::write(shape, &data, &cases::nodata_of("0"), &options.with_sparse(true)).unwrap();
+            let ranges = cases::tiles(&good).unwrap();
+            let stored = ranges.iter().filter(|range| !range.is_empty()).count() as u64;
+            assert!(ranges[1].is_empty() && ranges[28].is_empty() && stored == 43, "{stored}");
+            cases::agree(&good, &ReadOptions::default(), &auto(gpu).with_device(Mode::Cuda)).unwrap().unwrap();
+            // Some neighbours of those are damaged: the first stored tile, ones in the middle, and the last.
+            for bad_tiles in [&[27][..], &[0, 2], &[0, 27, 29, 63], &[26, 27, 29, 30, 32, 33, 35, 36, 38, 39, 41, 42]] {
+                let mut bad = good.to_vec();
+                for tile in bad_tiles {
+                    assert!(!ranges[*tile].is_empty(), "{tile}");
+                    cases::shorten(&mut bad, *tile, 2);
+                }
+                let bad: Arc<[u8]> = bad.into();
+                let dataset = cases::open(&bad).unwrap();
+                let cpu = dataset.read(&ReadOptions::default().with_threads(1)).unwrap_err().to_string();
+                for mode in [Mode::Cuda, Mode::Auto] {
+                    let what = format!("{compression} {mode:?}, damaged {bad_tiles:?}");
+                    fake.script("async=1 seed=3");
+                    let error = dataset.read_device(&auto(gpu).with_device(mode)).unwrap_err();
+                    assert_eq!(error.to_string(), cpu, "{what}");
+                    // The statuses, and the streams from the first to the last of them.
+                    assert_eq!((fake.count("d2h"), fake.count("sync")), (2, 2), "{what}");
+                    let streams = fake.count("d2h_bytes") - 4 * stored;
+                    assert!(
+                        streams >= 2 * bad_tiles.len() as u64 && streams < good.len() as u64 * 4,
+                        "{what}: {streams}"
+                    );
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn a_cancelled_read_does_not_begin() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
