@@ -371,6 +371,7 @@ fn a_read_of_pictures_takes_one_pool_and_one_wait_however_many_there_are() {
     // What the libraries are given at once, and what the stand-ins say they can take.
     const JPEG_BATCH: u64 = 512;
     const JPEG2000_LANES: u64 = 64;
+    const STREAMS: u64 = 16;
     const SIDE: u32 = 16;
     for (compression, bands) in [(Compression::Jpeg, 3), (Compression::Jpeg2000, 1)] {
         for (tiles, script) in [(1_u64, ""), (7, "async=1 seed=3"), (64, ""), (65, "async=1 seed=4"), (600, "")] {
@@ -403,11 +404,13 @@ fn a_read_of_pictures_takes_one_pool_and_one_wait_however_many_there_are() {
                 assert_eq!(fake.count("pageable"), 0, "{what}");
                 let waits = match (compression, round) {
                     // The first batch of a read waits for the state that the read before left.
-                    (Compression::Jpeg, 0) => batches - 1,
-                    (Compression::Jpeg, _) => batches,
-                    _ => tiles.saturating_sub(JPEG2000_LANES),
+                    (Compression::Jpeg, 0) => batches - 1..=batches - 1,
+                    (Compression::Jpeg, _) => batches..=batches,
+                    _ if tiles <= JPEG2000_LANES => 0..=0,
+                    // Each of the streams that share the lanes waits once for every batch of its own.
+                    _ => 1..=(tiles - JPEG2000_LANES).div_ceil(JPEG2000_LANES / STREAMS) + STREAMS,
                 };
-                assert_eq!(counters.library_waits, waits, "{what}");
+                assert!(waits.contains(&counters.library_waits), "{what}: {counters:?} where {waits:?} were due");
             }
             gone(&fake, gpu);
         }

@@ -407,12 +407,38 @@ pub(crate) fn jpeg_decode(
     Ok(in_order(said, tiles.len()))
 }
 
-/// What is said of a tile that nothing was said of.
+/// Reason used when the library gave none.
 const NOT_REACHED: &str = "not reached";
 
-/// Lanes of nvJPEG2000 that one read has work in, by stream: the oldest first.
+/// Lanes of nvJPEG2000, states of a decoder that one tile at a time uses, that one read has: those of each stream.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes(Vec<VecDeque<(usize, Mark)>>);
+pub(crate) struct Lanes(Vec<StreamLanes>);
+
+/// The lanes of one stream: busy ones with the mark behind their work, the oldest first, and free ones.
+#[derive(Debug, Default)]
+struct StreamLanes {
+    busy: VecDeque<(usize, Mark)>,
+    free: Vec<usize>,
+}
+
+impl StreamLanes {
+    /// A lane that is free; at most `most` are used. Where all are busy, one wait frees all of them: a stream passes marks in
+    /// their order, and the other streams keep the device at work meanwhile.
+    fn take(&mut self, most: usize, streams: &Streams) -> Result<usize, DeviceError> {
+        if let Some(lane) = self.free.pop() {
+            return Ok(lane);
+        }
+        if self.busy.len() < most.max(1) {
+            return Ok(self.busy.len());
+        }
+        if let Some((_, newest)) = self.busy.back() {
+            streams.meter().library_wait();
+            newest.poll()?;
+        }
+        self.free.extend(self.busy.drain(..).map(|(lane, _)| lane));
+        self.free.pop().ok_or_else(|| DeviceError::Usage("no lane of nvJPEG2000 is free".into()))
+    }
+}
 
 /// Has nvJPEG2000 decode tiles on several streams, `lanes_each` under way on each; tells what it said against each
 /// tile, and whether any was stored with loss. The bytes are held until the streams have passed.
@@ -430,10 +456,10 @@ pub(crate) fn jpeg2000_decode(
     let library = streams.memory().libraries.jpeg2000(&streams.memory().context)?;
     let count = over.len().max(1);
     // Never fewer than before: a lane that is forgotten while it has work would be taken for a new one.
-    lanes.0.resize_with(count.max(lanes.0.len()), VecDeque::new);
+    lanes.0.resize_with(count.max(lanes.0.len()), StreamLanes::default);
     streams.hold(bytes);
     streams.keep(decoded);
-    let serve = |first: usize, stream: usize, lanes: &mut VecDeque<(usize, Mark)>| {
+    let serve = |first: usize, stream: usize, lanes: &mut StreamLanes| {
         let mut said = Vec::new();
         for (number, (tile, bytes)) in tiles.iter().zip(&**bytes).enumerate().skip(first).step_by(count) {
             let bytes = match bytes {
@@ -448,18 +474,7 @@ pub(crate) fn jpeg2000_decode(
                 said.push((number, (Err("the codestream is cut off".to_owned()), false)));
                 continue;
             }
-            let lane = match lanes.pop_front() {
-                Some((lane, mark)) if lanes.len() + 1 >= lanes_each => {
-                    streams.meter().library_wait();
-                    mark.poll()?;
-                    lane
-                }
-                Some(oldest) => {
-                    lanes.push_front(oldest);
-                    lanes.len()
-                }
-                None => 0,
-            };
+            let lane = lanes.take(lanes_each, streams)?;
             let planes: Vec<(u64, usize)> = tile
                 .addresses(decoded, expected.components as usize)?
                 .into_iter()
@@ -473,7 +488,7 @@ pub(crate) fn jpeg2000_decode(
             // destroyed.
             let result = unsafe { library.decode(&tile, expected, streams.raw(stream), lane) };
             // Even a call that fails may have queued something first.
-            lanes.push_back((lane, streams.mark(stream)?));
+            lanes.busy.push_back((lane, streams.mark(stream)?));
             said.push((number, (result.map_err(|refused| refused.to_string()), outline.has_loss)));
         }
         Ok(said)
