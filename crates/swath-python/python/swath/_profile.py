@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from . import _device
 from ._errors import UsageError
 
 # Words of GDAL's drivers and of rasterio's profiles, and the keyword of `to_geotiff` each of them stands for.
@@ -121,19 +122,19 @@ def is_cog(words: Mapping[str, Any]) -> bool:
 
 def device_of(words: Mapping[str, Any], *, on_device: bool) -> str:
     """Who encodes: as the caller says, and otherwise whoever has the samples."""
-    device, gpu = words["device"], words["gpu"]
+    device, gpu = _device.word(words["device"]), words["gpu"]
     if gpu is not None:
         if not isinstance(gpu, bool):
             raise UsageError(f"gpu={gpu!r}: give True or False, or device=")
         wanted = "cuda" if gpu else "cpu"
-        if device is not None and device != wanted:
-            raise UsageError(f"device={device!r} and gpu={gpu!r} contradict each other: give one")
+        if device not in (None, wanted):
+            raise UsageError(f"device={words['device']!r} and gpu={gpu!r} contradict each other: give one")
         device = wanted
-    if words["on_gpu_failure"] not in ("raise", "auto"):
+    if words["on_gpu_failure"] not in ("raise", "strict", "auto"):
         raise UsageError(f"on_gpu_failure={words['on_gpu_failure']!r}: give 'raise' or 'auto'")
     if device is None:
         device = "cuda" if on_device else "cpu"
-    return "auto" if device == "cuda" and words["on_gpu_failure"] == "auto" else str(device)
+    return "auto" if device == "cuda" and words["on_gpu_failure"] == "auto" else device
 
 
 def engine_options(words: Mapping[str, Any], *, cog: bool, palette: bool, floats: bool, nodata: Any) -> dict[str, Any]:
