@@ -187,6 +187,11 @@ else
     echo "no corpus in the bundle" >&2
 fi
 cp "$here"/{run.sh,data.py,rivals.py,writes.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
+# What python_gpu.py runs beside its own checks: the matrix of the tests, and the lines that the documents show.
+cp tests/python/{matrix,documented}.py "$out/"
+mkdir -p "$out/documents/docs"
+cp README.md "$out/documents/"
+cp docs/*.md "$out/documents/docs/"
 chmod +x "$out/run.sh"
 glibc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)
 changed=$([ -z "$(git status --porcelain 2>/dev/null)" ] || echo ", with changes")

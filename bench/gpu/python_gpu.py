@@ -39,8 +39,15 @@ from typing import Any
 
 import numpy as np
 
+# In the bundle everything lies beside this file, in a checkout the matrix is among the tests.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests" / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import documented
+import matrix
 from data import make
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parent.parent
 
 TYPES = (
     "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64",
@@ -110,6 +117,8 @@ class Run:
         self.cupy: Any = None if args.fake else module("cupy")
         self.torch: Any = None if args.fake else module("torch")
         self.cases = 0
+        # What each group of the matrix found.
+        self.matrix: dict[str, dict[str, Any]] = {}
         # What a check measured, kept if it fails as well.
         self.figures: dict[str, Any] = {}
         self._spin: Any = None
@@ -813,6 +822,60 @@ def on_cluster(run: Run) -> None:
 def self_removing(path: Path) -> Path:
     path.unlink(missing_ok=True)
     return path
+
+
+# ------------------------------------------------------------------------------------------------- every way in and out
+
+
+def matrix_check(name: str) -> Check:
+    """A check of the cases of one group, each of which is told by its name where it fails."""
+
+    def one(run: Run) -> None:
+        run.need("cupy", "xarray")
+        done = matrix.run_group(
+            name, run.folder / "matrix" / name.replace(" ", "-"), lambda line: print(line, flush=True)
+        )
+        run.matrix[name] = done
+        run.cases += done["cases"]
+        run.figures |= {key: done[key] for key in ("failed", "left_out") if done[key]}
+        if done["failed"]:
+            first = "; ".join(f"{each['name']}: {each['error'][:150]}" for each in done["failed"][:3])
+            raise WrongError(f"{len(done['failed'])} of {done['cases']} cases failed: {first}")
+
+    one.__doc__ = f"{name}: {matrix.GROUPS[name].__doc__}"
+    return one
+
+
+for _name in matrix.GROUPS:
+    if _name != matrix.INSIDE:
+        check("matrix")(matrix_check(_name))
+
+
+@check("matrix")
+def same_files(run: Run) -> None:
+    """Files do not depend on the library and the container that hold the samples."""
+    run.need("cupy", "xarray")
+    run.cases += len({key for done in run.matrix.values() for key in done["files"]})
+    differing = matrix.differences(run.matrix)
+    for each in differing:
+        print(f"FAILED {each}", flush=True)
+    run.true(not differing, f"{len(differing)} files differ: {'; '.join(differing[:3])}")
+
+
+@check("documents")
+def shown(run: Run) -> None:
+    """Every line of Python that README and docs show for the GPU runs as it stands."""
+    run.need("cupy", "torch", "xarray", "dask")
+    root = HERE / "documents" if (HERE / "documents").is_dir() else CHECKOUT
+    folder = run.folder / "documents"
+    folder.mkdir(exist_ok=True)
+    documents = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    done = documented.run(documents, folder.resolve(), lambda line: print(line, flush=True))
+    run.cases += done["cases"]
+    run.figures |= {key: done[key] for key in ("failed", "left_out") if done[key]}
+    run.true(done["cases"] > 0, "no line was found")
+    if done["failed"]:
+        raise WrongError("; ".join(f"{each['name']}: {each['error']}" for each in done["failed"]))
 
 
 # -------------------------------------------------------------------------------------------------------------- memory

@@ -418,6 +418,10 @@ def python_tables(python: dict[str, Any]) -> tuple[list[str], list[str]]:
         if not each["ok"]:
             faults.append(f"Python, {each['group']}: {each['name']}: {each['error']}")
     lines += table(["what holds", "group", "cases", "seconds", "held"], body)
+    failed = [case for each in checks for case in each.get("figures", {}).get("failed", [])]
+    if failed:
+        lines += ["", "### Cases that failed", ""]
+        lines += table(["case", "error"], [[case["name"], case["error"].replace("|", "/")] for case in failed])
     figures = {f"{each['group']}: {each['name']}": each["figures"] for each in checks if each.get("figures")}
     peaks = [answer for name, found in figures.items() if name.startswith("memory") for answer in found.values()]
     if peaks:

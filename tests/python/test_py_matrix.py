@@ -81,3 +81,17 @@ def test_files_do_not_depend_on_who_holds_the_samples(results: dict[str, dict[st
     compared = {key for name in LIBRARIES for key in results[name]["files"]}
     assert sum("encoded by cuda" in key for key in compared) >= 25
     assert sum("encoded by cpu" in key for key in compared) >= 25
+
+
+def test_the_lines_that_documents_show_for_the_gpu_run(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    subprocess.run([ROOT / "tools/fake-driver/build.sh"], check=True, capture_output=True)
+    command = [sys.executable, HERE / "documented.py", *documents, "--out", out]
+    run = subprocess.run(
+        list(map(str, command)), env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = json.loads(out.read_text())
+    assert sum('device="cuda"' in line for line in found["ran"]) >= 4
+    assert any("torch.from_dlpack" in line for line in found["ran"])

@@ -355,8 +355,8 @@ _UFUNCS = frozenset(
         "divmod absolute fabs rint sign conj conjugate exp exp2 log log2 log10 expm1 log1p sqrt square cbrt reciprocal",
         "sin cos tan arcsin arccos arctan arctan2 hypot sinh cosh tanh arcsinh arccosh arctanh degrees radians deg2rad",
         "rad2deg bitwise_and bitwise_or bitwise_xor invert left_shift right_shift greater greater_equal less",
-        "less_equal equal not_equal logical_and logical_or logical_xor logical_not maximum minimum fmax fmin isfinite isinf isnan",
-        "signbit copysign nextafter modf ldexp frexp floor ceil trunc gcd lcm clip",
+        "less_equal equal not_equal logical_and logical_or logical_xor logical_not maximum minimum fmax fmin isfinite",
+        "isinf isnan signbit copysign nextafter modf ldexp frexp floor ceil trunc gcd lcm clip",
     )
     for name in line.split()
 )
@@ -364,9 +364,9 @@ _FUNCTIONS = tuple(
     name
     for line in (
         "abs all any amax amin max min sum prod mean std var median percentile nanmean nanmin nanmax nansum nanmedian",
-        "ptp cumsum cumprod argmax argmin sort argsort where concatenate stack vstack hstack dstack tile repeat roll",
-        "pad rot90 diff gradient unique nonzero flatnonzero count_nonzero isclose allclose array_equal nan_to_num round",
-        "around real imag angle dot matmul tensordot einsum outer take choose select digitize histogram bincount",
+        "ptp cumsum cumprod argmax argmin sort argsort where concatenate stack vstack hstack dstack tile repeat",
+        "roll pad rot90 diff gradient unique nonzero flatnonzero count_nonzero isclose allclose array_equal nan_to_num",
+        "round around real imag angle dot matmul tensordot einsum outer take choose select digitize histogram bincount",
         "atleast_1d atleast_2d atleast_3d column_stack compress searchsorted interp average quantile",
     )
     for name in line.split()
