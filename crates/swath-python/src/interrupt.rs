@@ -11,8 +11,10 @@ use swath::{Cancel, Error};
 
 use crate::errors::{self, OrRaise};
 
-/// Work below so many bytes is done before a person could want to stop it.
+/// A read of less than so many bytes is done before a person could want to stop it.
 pub const LONG: u64 = 64 << 20;
+/// The same for a write: codecs such as LZMA take a second for two megabytes.
+pub const LONG_WRITE: u64 = 1 << 20;
 /// How often Python is asked whether somebody pressed Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -10,7 +10,7 @@ use swath::{
     number::Exact,
 };
 
-use crate::errors;
+use crate::{errors, options::text};
 
 /// A reference system.
 pub fn crs_to_dict<'py>(py: Python<'py>, crs: &Crs) -> PyResult<Bound<'py, PyDict>> {
@@ -186,8 +186,8 @@ fn items(dict: &Bound<'_, PyDict>) -> PyResult<Vec<Domain>> {
     let mut found = Vec::new();
     for (name, entries) in dict.iter() {
         let entries = entries.cast_into::<PyDict>()?;
-        let items = entries.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        found.push(Domain { name: name.to_string(), items });
+        let items = entries.iter().map(|(key, value)| Ok((text(&key)?, text(&value)?))).collect::<PyResult<_>>()?;
+        found.push(Domain { name: text(&name)?, items });
     }
     Ok(found)
 }
@@ -203,7 +203,7 @@ fn crs_of(py: Python<'_>, text: &str) -> PyResult<Crs> {
 fn gcp_of(dict: &Bound<'_, PyDict>, number: usize) -> PyResult<Gcp> {
     let coordinate = |key: &str| -> PyResult<f64> { Ok(value(dict, key)?.unwrap_or(0.0)) };
     Ok(Gcp {
-        id: item(dict, "id")?.map_or_else(|| number.to_string(), |id| id.to_string()),
+        id: item(dict, "id")?.map_or_else(|| Ok(number.to_string()), |id| text(&id))?,
         pixel: coordinate("col")?,
         line: coordinate("row")?,
         x: coordinate("x")?,

@@ -2,10 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use pyo3::{
-    prelude::*,
-    types::{PyDict, PyString},
-};
+use pyo3::{exceptions::PyException, prelude::*, types::PyDict};
 use swath::{
     Alpha, BigTiff, Blocks, Error, Interleave, Limits, Mode, OpenOptions, Overviews, ReadOptions, Resampling, Window,
     WriteOptions, names,
@@ -122,8 +119,9 @@ enum Choice {
     Word(String),
 }
 
-fn word_of(value: &Bound<'_, PyAny>) -> String {
-    value.cast::<PyString>().map_or_else(|_| value.to_string(), |text| text.to_string())
+/// A value as text. Python looks for signals here, and `to_string` would hide a Ctrl-C and give a placeholder.
+pub fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value.str()?.extract()
 }
 
 /// From a dictionary of the words that `_swath.pyi` lists.
@@ -134,29 +132,39 @@ pub fn write_options(given: &Bound<'_, PyDict>) -> PyResult<WriteOptions> {
         if value.is_none() {
             continue;
         }
-        let key = key.to_string();
+        let key = text(&key)?;
         options = write_option(py, options, &key, &value).map_err(|error| named(py, &key, error))?;
     }
     Ok(options)
 }
 
-/// An error that says which word was wrong.
+/// An error that says which word was wrong; an interrupt stays one.
 fn named(py: Python<'_>, key: &str, error: PyErr) -> PyErr {
-    errors::usage(py, &format!("{key}: {}", error.value(py)))
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    match text(error.value(py)) {
+        Ok(detail) => errors::usage(py, &format!("{key}: {detail}")),
+        Err(interrupt) => interrupt,
+    }
 }
 
 fn write_option(py: Python<'_>, options: WriteOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<WriteOptions> {
-    let wrong = |what: &str| errors::usage(py, &format!("{} is not {what}", word_of(value)));
+    let word = || text(value);
+    let wrong = |what: &str| match word() {
+        Ok(word) => errors::usage(py, &format!("{word} is not {what}")),
+        Err(interrupt) => interrupt,
+    };
     Ok(match key {
         "compression" => {
-            let (compression, wrap) = names::compression(&word_of(value)).or_raise(py)?;
+            let (compression, wrap) = names::compression(&word()?).or_raise(py)?;
             options.with_compression(compression).with_lerc_wrap(wrap)
         }
         "level" => options.with_level(value.extract()?),
         "quality" => options.with_quality(value.extract()?),
         "lossless" => options.with_lossless(value.extract()?),
         "max_z_error" => options.with_max_z_error(value.extract()?),
-        "predictor" => match names::predictor(&word_of(value)).or_raise(py)? {
+        "predictor" => match names::predictor(&word()?).or_raise(py)? {
             Some(predictor) => options.with_predictor(predictor),
             None => options,
         },
@@ -165,26 +173,26 @@ fn write_option(py: Python<'_>, options: WriteOptions, key: &str, value: &Bound<
             options.with_blocks(Blocks::Tiles(width, height))
         }
         "strips" => options.with_blocks(Blocks::Strips(NonZeroU32::new(value.extract()?))),
-        "interleave" => match word_of(value).to_lowercase().as_str() {
+        "interleave" => match word()?.to_lowercase().as_str() {
             "pixel" => options.with_planar(Planar::Contig),
             "band" | "tile" => options.with_planar(Planar::Separate),
             _ => return Err(wrong("pixel or band")),
         },
         "nbits" => options.with_bits(value.extract::<u16>()?),
-        "photometric" => options.with_photometric(names::photometric(&word_of(value)).or_raise(py)?),
-        "subsampling" => options.with_subsampling(match word_of(value).as_str() {
+        "photometric" => options.with_photometric(names::photometric(&word()?).or_raise(py)?),
+        "subsampling" => options.with_subsampling(match word()?.as_str() {
             "420" => (2, 2),
             "422" => (2, 1),
             "444" => (1, 1),
             _ => return Err(wrong("420, 422 or 444")),
         }),
-        "alpha" => options.with_alpha(match word_of(value).as_str() {
+        "alpha" => options.with_alpha(match word()?.as_str() {
             "unassociated" => Alpha::Unassociated,
             "premultiplied" => Alpha::Premultiplied,
             _ => return Err(wrong("unassociated or premultiplied")),
         }),
         "big_endian" => options.with_order(if value.extract()? { ByteOrder::Big } else { ByteOrder::Little }),
-        "bigtiff" => options.with_bigtiff(match word_of(value).to_lowercase().as_str() {
+        "bigtiff" => options.with_bigtiff(match word()?.to_lowercase().as_str() {
             "auto" => BigTiff::Auto,
             "yes" => BigTiff::Always,
             "no" => BigTiff::Never,
@@ -204,7 +212,7 @@ fn write_option(py: Python<'_>, options: WriteOptions, key: &str, value: &Bound<
             },
         }),
         "resampling" => {
-            let found: Result<Resampling, _> = word_of(value).to_lowercase().parse();
+            let found: Result<Resampling, _> = word()?.to_lowercase().parse();
             options.with_resampling(found.map_err(|error| errors::usage(py, &format!("{error}")))?)
         }
         "statistics" => options.with_statistics(value.extract::<bool>()?),
@@ -218,7 +226,7 @@ fn write_option(py: Python<'_>, options: WriteOptions, key: &str, value: &Bound<
         "max_memory" => options.with_max_memory(value.extract::<usize>()?),
         "threads" => options.with_threads(value.extract::<usize>()?),
         "batch" => options.with_batch(value.extract::<u32>()?),
-        "device" => options.with_device(mode(py, &word_of(value))?),
+        "device" => options.with_device(mode(py, &word()?)?),
         "max_device_memory" => options.with_max_device_memory(value.extract()?),
         "nvcomp" => options.with_nvcomp(value.extract::<bool>()?),
         "nan_to_nodata" => options.with_nan_to_nodata(value.extract::<bool>()?),

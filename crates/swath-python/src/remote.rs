@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{exceptions::PyException, prelude::*, types::PyDict};
 use swath::RemoteOptions;
 
-use crate::errors;
+use crate::{errors, options::text};
 
 /// From a dictionary of the words that `_swath.pyi` lists. What is wrong is named without its value, which may be a secret.
 pub fn options(given: &Bound<'_, PyDict>) -> PyResult<RemoteOptions> {
     let mut options = RemoteOptions::default();
     for (key, value) in given.iter() {
-        let key = key.to_string();
-        options = option(options, &key, &value).map_err(|_| {
+        let key = text(&key)?;
+        options = option(options, &key, &value).map_err(|error| {
+            if !error.is_instance_of::<PyException>(given.py()) {
+                return error;
+            }
             errors::usage(given.py(), &format!("storage_options: {key} has a value of the wrong kind, or is no option"))
         })?;
     }

@@ -9,7 +9,7 @@ use pyo3::{
 };
 use swath::{Access, ReadInto, Source, SourceError, remote};
 
-use crate::ffi::buffer::Held;
+use crate::{ffi::buffer::Held, options::text};
 
 /// Where a dataset's bytes are.
 pub enum Opened {
@@ -74,7 +74,7 @@ struct Ranged {
 
 impl Ranged {
     fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let name = object.getattr("name")?.to_string();
+        let name = text(&object.getattr("name")?)?;
         let size = object.call_method0("size")?.extract()?;
         // Who says nothing has a store behind it, which is best asked for many ranges at once.
         let remote = !object.hasattr("remote")? || object.getattr("remote")?.is_truthy()?;

@@ -217,7 +217,7 @@ impl Writer {
         let py = rows.py();
         let axes = axes_of(py, axes)?;
         let held = rows_of(rows, axes, self.shape)?;
-        let long = held.len() as u64 >= interrupt::LONG;
+        let long = held.len() as u64 >= interrupt::LONG_WRITE;
         self.work(py, long, |writer| {
             let rows = match axes {
                 Axes::BandFirst => Rows::bands(held.bytes()),
