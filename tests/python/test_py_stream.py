@@ -63,9 +63,9 @@ class Counted:
 
 @pytest.fixture(autouse=True)
 def quiet() -> Any:
-    """Tiny buffers are smaller than chunks, which is said."""
+    """Tiny buffers are smaller than chunks, which is said; nothing else is."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", swath.SwathWarning)
+        warnings.filterwarnings("ignore", "a row of chunks holds", swath.SwathWarning)
         yield
 
 
@@ -227,6 +227,20 @@ def test_delayed_writes(folder: Path) -> None:
     assert dask.compute(later, other) == (folder / "a.tif", folder / "b.tif")
     counted.check_once()
     assert (folder / "a.tif").read_bytes() == (folder / "b.tif").read_bytes() == swath.to_geotiff(data, None)
+
+
+@pytest.mark.parametrize("cog", [False, True])
+@pytest.mark.parametrize("target", ["path", "BytesIO", "None"])
+def test_a_streamed_write_warns_of_nothing_and_gives_the_eager_bytes(folder: Path, target: str, cog: bool) -> None:
+    data = raster((2, 1500, 1300), holes=True)
+    expected = swath.to_geotiff(data, None, cog=cog, nodata=-1)
+    chunked = xr.DataArray(da.from_array(data, chunks=(1, 400, 500)), dims=("band", "y", "x")) + 0
+    memory, path = io.BytesIO(), folder / "a.tif"
+    place = {"path": path, "BytesIO": memory, "None": None}[target]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = swath.to_geotiff(chunked, place, cog=cog, nodata=-1)
+    assert {"path": lambda: path.read_bytes(), "BytesIO": memory.getvalue, "None": lambda: done}[target]() == expected
 
 
 # Failures -----------------------------------------------------------------------------------------------------------
