@@ -234,6 +234,7 @@ def test_delayed_writes(folder: Path) -> None:
 def test_a_streamed_write_warns_of_nothing_and_gives_the_eager_bytes(folder: Path, target: str, cog: bool) -> None:
     data = raster((2, 1500, 1300), holes=True)
     expected = swath.to_geotiff(data, None, cog=cog, nodata=-1)
+    # Its name is that of the dask array, which is no name of a band.
     chunked = xr.DataArray(da.from_array(data, chunks=(1, 400, 500)), dims=("band", "y", "x")) + 0
     memory, path = io.BytesIO(), folder / "a.tif"
     place = {"path": path, "BytesIO": memory, "None": None}[target]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,9 @@ OTHER_NAMES = frozenset(
         *("z", "level", "lev", "height", "altitude", "depth", "pressure", "ensemble", "member", "realization"),
     }
 )
+
+# What dask calls its arrays: a word and a digest.
+DASK_NAME = re.compile(r".*-[0-9a-f]{32}")
 
 # Where the value of missing pixels stands, in the order in which rioxarray looks, then xrspatial's.
 FILL_NAMES = ("_FillValue", "missing_value", "fill_value", "nodata")
@@ -522,7 +526,8 @@ def of_dataarray(data: Any, y_name: str, x_name: str, count: int, words: Mapping
     attrs, mapping = data.attrs, grid_mapping(data)
     names = _listed(data, "long_name", count)
     if names is None or names == "":
-        names = data.name
+        # xarray calls a DataArray after the dask array that it was made of, which tells nobody anything.
+        names = None if DASK_NAME.fullmatch(str(data.name)) else data.name
     point = {"point": "Point", "area": "Area"}.get(str(attrs.get("raster_type", "")).lower())
     colormap = attrs.get("colormap")
     gcps = control_points(mapping.get("gcps"))
