@@ -597,6 +597,24 @@ def destinations(lab: Lab) -> None:
                 write_case(lab, container, library, "NaN to nodata", device, cog=cog, sink=sink)
 
 
+@group("blocks")
+def blocks(lab: Lab) -> None:
+    """Where no row of chunks fits the buffer, chunks are written as blocks, as they come, and the file is right."""
+    for library, container, kind_name, cog in itertools.product(
+        ("dask", "dask cupy"), CONTAINERS, ("NaN to nodata", "scaled"), (False, True)
+    ):
+        for device in ("device unset", 'device="cpu"', 'device="cuda"', 'device="auto"'):
+            name = f"{container} of {library}, {kind_name}, {'COG' if cog else 'GeoTIFF'} from blocks, {device}"
+            with lab.case(name):
+                kind = lengthened(KINDS[kind_name], band_count(container))
+                data, words = contained(container, library, kind, placed=True)
+                # More than a chunk with its bands, less than a row of chunks.
+                words |= {"cog": cog, "streaming_buffer_bytes": 5000, **DEVICES[device]}
+                with silently():
+                    content = swath.to_geotiff(data, None, **words)
+                check_file(content, Expected(kind.stored, kind.nodata, True, kind.scales, kind.offsets, cog=cog))
+
+
 @group("types")
 def types(lab: Lab) -> None:
     """Every type of sample, from every library."""

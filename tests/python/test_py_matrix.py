@@ -20,7 +20,7 @@ DRIVER = TARGET / "fake-driver" / "libcuda.so.1"
 
 # Groups of a process, of which one runs for each core; they take about as long as each other.
 SHARES = (
-    ("numpy", "cupy", "cupy view", "torch", "torch on the host", "types", "views", "reading", "refusals"),
+    ("numpy", "cupy", "cupy view", "torch", "torch on the host", "types", "views", "blocks", "reading", "refusals"),
     ("dask", "dask cupy", "destinations", "mixed", "round trips", "without a GPU", "a GPU that fails"),
 )
 
