@@ -946,26 +946,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     report: dict[str, Any] = {}
     if who == "swath":
         import swath
-        from swath import _swath
-
-        class Writer:
-            """The engine's writer, with what it reports kept."""
-
-            def __init__(self, *words: Any, **options: Any) -> None:
-                self.native = native(*words, **options)
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(self.native, name)
-
-            def finish(self) -> dict[str, Any]:
-                written = self.native.finish()
-                report.update(written["device"])
-                return written
-
-        native, _swath.Writer = _swath.Writer, Writer  # type: ignore[misc, assignment]
 
         def write(data: Any) -> None:
-            swath.to_geotiff(data, str(out), **options)
+            with matrix.Recorder.listening():
+                swath.to_geotiff(data, str(out), **options)
+            report.update(matrix.Recorder.report)
     else:
         xarray, to_geotiff = xrspatial()
 

@@ -31,11 +31,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import swath
-from swath import _errors, _swath
+from swath import _errors, _write
 
 HEIGHT, WIDTH, TILE = 45, 70, 32
 CRS = "EPSG:32633"
@@ -334,24 +334,26 @@ def written(sink: str, folder: Path, data: Any, words: dict[str, Any]) -> bytes:
 
 
 class Recorder:
-    """The engine's writer, with what its last file took kept."""
+    """What the engine did for the last file that was written."""
 
-    report: dict[str, Any] = {}  # noqa: RUF012 - there is one for the process
+    report: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, *words: Any, **options: Any) -> None:
-        Recorder.report = {}
-        self._native = NATIVE(*words, **options)
+    @classmethod
+    @contextmanager
+    def listening(cls) -> Iterator[None]:
+        native = _write.Job._write
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._native, name)
+        def recorded(*words: Any) -> dict[str, Any]:
+            cls.report = {}
+            done = native(*words)
+            cls.report = done["device"]
+            return done
 
-    def finish(self) -> dict[str, Any]:
-        done = self._native.finish()
-        Recorder.report = done["device"]
-        return done
-
-
-NATIVE = _swath.Writer
+        _write.Job._write = recorded  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            _write.Job._write = native  # type: ignore[method-assign]
 
 
 @dataclass
@@ -1154,16 +1156,14 @@ def failing_gpu(lab: Lab) -> None:
 def run_group(name: str, folder: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Runs a group; its number of cases, what failed, and what was left out and why."""
     started = time.perf_counter()
-    _swath.Writer = Recorder  # type: ignore[misc, assignment]
     folder.mkdir(parents=True, exist_ok=True)
     lab = Lab(folder, say)
     try:
-        GROUPS[name](lab)
+        with Recorder.listening():
+            GROUPS[name](lab)
     except Exception as error:
         traceback.print_exc()
         lab.failed.append({"name": f"{name}: the group itself", "error": f"{type(error).__name__}: {error}"[:600]})
-    finally:
-        _swath.Writer = NATIVE  # type: ignore[misc]
     seconds = round(time.perf_counter() - started, 2)
     return {
         "cases": lab.cases,

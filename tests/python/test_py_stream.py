@@ -65,7 +65,7 @@ class Counted:
 def quiet() -> Any:
     """Tiny buffers are smaller than chunks, which is said; nothing else is."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "a row of chunks holds", swath.SwathWarning)
+        warnings.filterwarnings("ignore", ".* more than the .* bytes of streaming_buffer_bytes", swath.SwathWarning)
         yield
 
 

@@ -247,7 +247,7 @@ impl Writer {
         };
         let part = part_of(py, row, column, height, width)?;
         let held = rows_of(samples, axes, Shape { width: part.width, height: part.height, ..self.shape })?;
-        let long = held.len() as u64 >= interrupt::LONG;
+        let long = held.len() as u64 >= interrupt::LONG_WRITE;
         self.work(py, long, |writer| {
             let rows = match axes {
                 Axes::BandFirst => Rows::bands(held.bytes()),
