@@ -99,8 +99,8 @@ install() { # destination, wheels...
 pack() { # folder, archive, members...
     local folder=$1 archive=$2
     shift 2
-    # The programs and the Python module share most of their code: a large window finds it.
-    tar -C "$folder" --owner=0 --group=0 --sort=name -cf - "$@" | xz -9 -T1 >"$archive"
+    # The programs and the Python module share most of their code: a window larger than what lies between them finds it.
+    tar -C "$folder" --owner=0 --group=0 --sort=name -cf - "$@" | xz -T1 --lzma2=preset=9,dict=256MiB >"$archive"
 }
 
 finish() { # folder
