@@ -131,7 +131,8 @@ def to_geotiff(
         Bytes of host memory that the write may hold. By default the engine holds 256 MiB, or what it needs at least. If
         you give a number, a raster that needs more raises LimitError.
     max_device_memory : int, optional
-        The same on the GPU. By default the engine takes what it needs of the memory that is free.
+        The same on the GPU; of a dask array there, half is for the chunks. By default the engine takes what it needs of
+        the memory that is free, and beside chunks of dask 256 MiB where that is enough.
     streaming_buffer_bytes : int, optional
         Bytes of dask chunks that are held at a time, on the GPU where they lie there. By default 256 MiB, or what
         `max_memory` leaves. One chunk is held at the least. On a cluster, bytes of the chunks and encoded bands in
@@ -342,13 +343,20 @@ class Job:
         return str(self.raster.layout.dtype.name)
 
     def _takes_rows(self, max_memory: int) -> bool:
-        options = {**self.options, "max_memory": max_memory}
+        options = self._options(max_memory, "rows")
         return _swath.Writer.can_take_rows(self._shape, self._dtype, self.metadata, options)
+
+    def _options(self, max_memory: int, parts: str) -> dict[str, Any]:
+        options = {**self.options, "max_memory": max_memory}
+        if parts == "rows" and self.raster.lazy is not None and self.raster.on_device:
+            # Chunks and the tasks that make them are on the GPU too. Rows that need more are written as blocks.
+            options.setdefault("max_device_memory", MEMORY)
+        return options
 
     def _writer(
         self, native: Any, report: _progress.Report | None, max_memory: int, parts: Literal["rows", "bands", "blocks"]
     ) -> _swath.Writer:
-        options = {**self.options, "max_memory": max_memory}
+        options = self._options(max_memory, parts)
         return _swath.Writer(
             native, self._shape, self._dtype, self.metadata, options, progress=report, parts=parts, remote=self.remote
         )
