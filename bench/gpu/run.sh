@@ -40,7 +40,7 @@ esac
 whole=${SWATH_RUN_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 540)}
 limits=("$whole" $((whole * 4 / 10)) $((whole / 12)) $((whole / 3)))
 writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)}
-pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 300)}
+pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 500)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 rm -f "$out"/{tests,corrupted,sanitizer,contenders,writes,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
