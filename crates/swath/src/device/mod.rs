@@ -78,6 +78,22 @@ impl DeviceOptions {
     pub(crate) fn open(&self) -> Result<Arc<Gpu>, DeviceError> {
         self.gpu.clone().map_or_else(default_gpu, Ok)
     }
+
+    /// The GPU that the mode asks for. Under [`Mode::Auto`] it may be missing; then the second value says why.
+    ///
+    /// # Errors
+    /// When [`Mode::Cuda`] asks for a GPU and there is none.
+    pub(crate) fn open_if_wanted(&self) -> Result<(Option<Arc<Gpu>>, Option<DeviceError>), DeviceError> {
+        let mode = self.mode.unwrap_or_default();
+        if mode == Mode::Cpu {
+            return Ok((None, None));
+        }
+        match self.open() {
+            Ok(gpu) => Ok((Some(gpu), None)),
+            Err(error) if mode == Mode::Auto => Ok((None, Some(error))),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Share of the free memory that a read may use unless told otherwise: the rest is for whoever else is on the GPU.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use swath_codec::pre::Arrangement;
-use swath_cuda::{DeviceError, Gpu};
+use swath_cuda::Gpu;
 use swath_io::MemorySink;
 
 use super::{
@@ -74,15 +74,9 @@ impl BandEncoder {
     /// # Errors
     /// When the options contradict the shape, or there is no GPU where one has to be.
     pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Self, Error> {
-        let mut report = DeviceReport::default();
-        let gpu = match options.device.mode.unwrap_or_default() {
-            Mode::Cpu => None,
-            Mode::Cuda => Some(options.device.open()?),
-            Mode::Auto => {
-                let note = |error: &DeviceError| report.notices.push(format!("the CPU encodes: {error}"));
-                options.device.open().inspect_err(note).ok()
-            }
-        };
+        let (gpu, missing) = options.device.open_if_wanted()?;
+        let notices = missing.map(|error| format!("the CPU encodes: {error}")).into_iter().collect();
+        let report = DeviceReport { notices, ..DeviceReport::default() };
         let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
         let nodata = nodata_of(metadata, shape);
         let levels = super::levels(&plan, shape.sample, nodata.as_deref())?;
@@ -254,7 +248,7 @@ impl BandEncoder {
     fn writer(&self, tile_rows: &Range<u32>) -> Result<Writer, Error> {
         let rows = self.rows_of(tile_rows.clone());
         let height = rows.end - rows.start;
-        let plan = self.plan.of_rows(height, &self.options)?;
+        let plan = self.plan.of_part(0, (self.shape.width, height), false, &self.options)?;
         let shape = Shape { height, ..self.shape };
         let sink = Arc::new(SharedSink(Box::new(MemorySink::new("a band").0)));
         let memory = match self.gpu {

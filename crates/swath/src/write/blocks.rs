@@ -4,24 +4,17 @@
 //! their turn wait, in memory or on disk ([`Waiting`]); so do pixels of tiles that are not complete ([`Canvas`]). The file is
 //! the one that rows would have given, byte for byte.
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::Path, sync::Arc};
 
-use swath_codec::{
-    pre::{Arrangement, moments::Moments},
-    shrink::ColumnShrink,
-};
+use swath_codec::pre::{Arrangement, moments::Moments};
 use swath_cuda::{DeviceError, Gpu};
 use swath_io::{Sink, Spill};
-use swath_tiff::{SampleType, Window};
+use swath_tiff::Window;
 
 use super::{
     BATCH, DeviceSamples, Level, Memory, Rows, SharedSink, Writer,
     bands::BandEncoder,
-    canvas::{At, Canvas, Patch, Piece, Step, area, split},
+    canvas::{At, Canvas, Piece, area, split},
     device::DeviceSide,
     encoded::EncodedBand,
     lane::{Encoded, Waiting},
@@ -30,12 +23,11 @@ use super::{
     plan::{LevelPlan, Plan},
     pushed::Pushed,
     rows::RowStore,
-    step::{AtHand, Crew, Worker, copy_rows, shrink_plane},
+    step::copy_rows,
 };
 use crate::{
     device::Mode,
     error::{Error, ErrorKind},
-    location,
     metadata::Metadata,
     read::Cancel,
     schedule::cores,
@@ -45,32 +37,20 @@ use crate::{
 const LANES: u32 = 32;
 /// Cells that must fit into memory for each level, or every pixel would go by the disk.
 const LEAST_CELLS: u64 = 4;
-/// Jobs that are handed out to each thread at a time.
-const JOBS: usize = 8;
 
 /// What a file that is made of blocks has in flight.
 #[derive(Debug)]
 pub(super) struct FromBlocks {
-    canvases: Vec<Canvas>,
-    spill: Arc<Spill>,
+    pub(super) canvases: Vec<Canvas>,
+    pub(super) spill: Arc<Spill>,
     /// Bytes of pixels that may be in memory.
-    budget: u64,
+    pub(super) budget: u64,
     /// Counts what was done, to tell what was not used for long.
-    now: u64,
-    gpu: Option<Arc<Gpu>>,
+    pub(super) now: u64,
+    pub(super) gpu: Option<Arc<Gpu>>,
     /// Pixels of the image that were pushed.
     pixels: u64,
 }
-
-/// What can be done with the pixels that are there.
-#[derive(Debug, Clone, Copy)]
-enum Job {
-    Tile(usize, At),
-    Patch(usize, Patch),
-}
-
-/// Pixels of the next level: of which level they were made, and as which patch.
-type Made = (usize, Patch, Vec<u8>);
 
 /// Memory of a write from blocks.
 struct Shares {
@@ -123,9 +103,7 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let begin = || Self::to_sink_from_blocks(location::sink(path, &options.remote)?, shape, metadata, options);
-        begin().map_err(|error: Error| error.in_source(&location::shown(path)))
+        Self::at_path(path.as_ref(), options, |sink| Self::to_sink_from_blocks(sink, shape, metadata, options))
     }
 
     /// The same, in any sink.
@@ -138,20 +116,12 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let mode = options.device.mode.unwrap_or_default();
-        let mut notice = None;
-        let gpu = match mode {
-            Mode::Cpu => None,
-            Mode::Cuda => Some(options.device.open()?),
-            Mode::Auto => {
-                let note = |error: &DeviceError| notice = Some(format!("the CPU writes: {error}"));
-                options.device.open().inspect_err(note).ok()
-            }
-        };
+        let (gpu, missing) = options.device.open_if_wanted()?;
         let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
         let shares = Shares::fit(&plan, options)?;
         let nodata = nodata_of(metadata, shape);
-        let canvases = canvases(&plan, shape.sample, nodata.as_deref())?;
+        let steps = super::steps(&plan, shape.sample, nodata.as_deref())?;
+        let canvases = plan.levels.iter().zip(steps).map(|(level, step)| Canvas::new(level, step)).collect();
         let memory = Memory { threads: shares.threads, batch: 1 };
         let spill = Arc::new(sink.spill()?);
         let levels = plan.levels.iter().map(|_| Level::default()).collect();
@@ -161,7 +131,7 @@ impl Writer {
         let mut lanes = writer.plan.lanes();
         lanes.iter_mut().for_each(|lane| lane.wait_in(&waiting));
         writer.lanes = Arc::new(lanes);
-        writer.report.notices.extend(notice);
+        writer.report.notices.extend(missing.map(|error| format!("the CPU writes: {error}")));
         let of_level = |level: &LevelPlan| {
             let each = if level.pieces > 1 { level.pieces as usize } else { 0 };
             vec![0; level.grid.across as usize * level.grid.down as usize * level.grid.planes as usize * each]
@@ -180,15 +150,11 @@ impl Writer {
     /// # Errors
     /// When the options contradict the shape, or there is no GPU where one has to be.
     pub fn can_take_rows(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<bool, Error> {
-        let fits = match options.device.mode.unwrap_or_default() {
-            Mode::Cpu => Memory::fit(&Plan::new(shape, metadata, options, false)?, options).map(|_| ()),
-            mode => match options.device.open() {
-                Ok(gpu) => DeviceSide::fits(&gpu, &Plan::new(shape, metadata, options, true)?, shape, options),
-                Err(_) if mode == Mode::Auto => {
-                    Memory::fit(&Plan::new(shape, metadata, options, false)?, options).map(|_| ())
-                }
-                Err(error) => Err(error.into()),
-            },
+        let (gpu, _) = options.device.open_if_wanted()?;
+        let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
+        let fits = match gpu {
+            Some(gpu) => DeviceSide::fits(&gpu, &plan, shape, options),
+            None => Memory::fit(&plan, options).map(|_| ()),
         };
         match fits {
             Ok(()) => Ok(true),
@@ -370,7 +336,7 @@ impl Writer {
     }
 
     /// An encoder of an image of this size, with the tiles of a level.
-    fn part_encoder(
+    pub(super) fn part_encoder(
         &self,
         blocks: &FromBlocks,
         level: usize,
@@ -384,7 +350,7 @@ impl Writer {
     }
 
     /// Brings encoded tiles to the places of these cells.
-    fn place(&mut self, index: usize, cells: &[At], encoded: &EncodedBand) -> Result<(), Error> {
+    pub(super) fn place(&mut self, index: usize, cells: &[At], encoded: &EncodedBand) -> Result<(), Error> {
         let (Some(level), Some(lane)) = (self.plan.levels.get(index), self.lanes.get(index)) else { return Ok(()) };
         let parts = level.parts() as usize;
         let mut rest = &encoded.bytes[..];
@@ -436,233 +402,11 @@ impl Writer {
         self.work(blocks, complete.into_iter().map(|at| (0, at)).collect())
     }
 
-    /// Encodes the tiles of complete cells and makes what pixels of the next level can be made of them, level after level.
-    fn work(&mut self, blocks: &mut FromBlocks, complete: Vec<(usize, At)>) -> Result<(), Error> {
-        let mut complete = complete;
-        while !complete.is_empty() {
-            let mut jobs = Vec::new();
-            let mut known = HashSet::new();
-            for (level, at) in complete.drain(..) {
-                jobs.push(Job::Tile(level, at));
-                let Some(canvas) = blocks.canvases.get(level) else { continue };
-                let patches = canvas.ready_patches(at).into_iter().filter(|patch| known.insert((level, patch.home)));
-                jobs.extend(patches.map(|patch| Job::Patch(level, patch)));
-            }
-            for jobs in jobs.chunks(self.threads * JOBS) {
-                complete.extend(self.run_blocks(blocks, jobs)?);
-            }
-            self.make_room(blocks)?;
-        }
-        self.make_room(blocks)
-    }
-
-    fn stop_if_cancelled(&self) -> Result<(), Error> {
+    pub(super) fn stop_if_cancelled(&self) -> Result<(), Error> {
         match self.options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             true => Err(Error::new(ErrorKind::Cancelled)),
             false => Ok(()),
         }
-    }
-
-    /// Does some jobs; returns the cells that they completed.
-    fn run_blocks(&mut self, blocks: &mut FromBlocks, jobs: &[Job]) -> Result<Vec<(usize, At)>, Error> {
-        self.stop_if_cancelled()?;
-        blocks.now += 1;
-        for job in jobs {
-            let (Job::Tile(level, _) | Job::Patch(level, _)) = job;
-            let Some(canvas) = blocks.canvases.get_mut(*level) else { continue };
-            match job {
-                Job::Tile(_, at) => canvas.load(*at, &blocks.spill)?,
-                Job::Patch(_, patch) => canvas.load_source(patch, &blocks.spill)?,
-            }
-        }
-        if blocks.gpu.is_some() {
-            self.encode_cells_by_device(blocks, jobs)?;
-        }
-        let made = self.run_by_threads(blocks, jobs)?;
-        let mut complete = Vec::new();
-        for job in jobs {
-            if let Job::Tile(level, at) = job
-                && let Some(canvas) = blocks.canvases.get_mut(*level)
-            {
-                canvas.set_encoded(*at, &blocks.spill)?;
-            }
-        }
-        for (level, patch, pixels) in made {
-            if let Some(below) = blocks.canvases.get_mut(level + 1) {
-                let planes = split(&pixels, below.planes(), area(patch.target));
-                let found = below.put(&Piece { part: patch.target, planes }, &blocks.spill, blocks.now)?;
-                complete.extend(found.into_iter().map(|at| (level + 1, at)));
-            }
-            if let Some(canvas) = blocks.canvases.get_mut(level) {
-                canvas.set_shrunk(&patch, &blocks.spill)?;
-            }
-        }
-        Ok(complete)
-    }
-
-    /// Makes patches, and where there is no GPU tiles, with all threads.
-    fn run_by_threads(&self, blocks: &FromBlocks, jobs: &[Job]) -> Result<Vec<Made>, Error> {
-        let by_device = blocks.gpu.is_some();
-        let mine = jobs.iter().copied().filter(|job| !(by_device && matches!(job, Job::Tile(..))));
-        let queue = Mutex::new(mine.collect::<Vec<_>>().into_iter());
-        let done: Mutex<Result<Vec<Made>, Error>> = Mutex::new(Ok(Vec::new()));
-        let crew = Crew {
-            plan: &self.plan,
-            lanes: &self.lanes,
-            sink: &*self.sink.0,
-            above: 0,
-            at_hand: &[],
-            shrinks: &[],
-            sample: self.shape.sample,
-            nodata: self.nodata.as_deref(),
-            sparse: self.options.sparse,
-            cancel: self.options.cancel.as_ref(),
-        };
-        let work = || {
-            let lock = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut worker = lock().pop().unwrap_or_default();
-            loop {
-                let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some(job) = job else { break };
-                let made = match job {
-                    Job::Tile(level, at) => self.encode_cell(&crew, blocks, level, at, &mut worker).map(|()| None),
-                    Job::Patch(level, patch) => {
-                        self.shrink_patch(blocks, level, &patch, &mut worker).map(|pixels| Some((level, patch, pixels)))
-                    }
-                };
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                match (&mut *done, made) {
-                    (Ok(all), Ok(made)) => all.extend(made),
-                    (Ok(_), Err(error)) => *done = Err(error),
-                    // Nothing comes of the rest.
-                    (Err(_), _) => break,
-                }
-            }
-            lock().push(worker);
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..self.threads.min(jobs.len()) {
-                // Where the system has no further thread, those that are there do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                    break;
-                }
-            }
-            work();
-        });
-        done.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn encode_cell(
-        &self,
-        crew: &Crew<'_>,
-        blocks: &FromBlocks,
-        level: usize,
-        at: At,
-        worker: &mut Worker,
-    ) -> Result<(), Error> {
-        let lost = || Error::usage("a cell is not in memory; this is a fault in swath");
-        let piece = blocks.canvases.get(level).and_then(|canvas| canvas.piece(at)).ok_or_else(lost)?;
-        let at_hand = AtHand {
-            planes: piece.planes,
-            arrangement: Arrangement::Planes,
-            first: piece.part.y,
-            first_column: piece.part.x,
-            width: piece.part.width,
-        };
-        let parts = self.plan.levels.get(level).map_or(0, LevelPlan::parts);
-        (0..parts).try_for_each(|part| crew.encode_tile(level, at, part, &at_hand, worker))
-    }
-
-    fn shrink_patch(
-        &self,
-        blocks: &FromBlocks,
-        level: usize,
-        patch: &Patch,
-        worker: &mut Worker,
-    ) -> Result<Vec<u8>, Error> {
-        let lost = || Error::usage("cells of an overview are not in memory; this is a fault in swath");
-        let canvas = blocks.canvases.get(level).ok_or_else(lost)?;
-        let (Some(step), Some(plan)) = (canvas.step(), self.plan.levels.get(level)) else { return Err(lost()) };
-        let mut room = Vec::new();
-        let source = canvas.source(patch, &mut room).ok_or_else(lost)?;
-        let Window { x, y, width, height } = patch.target;
-        let columns = patch.source.x..patch.source.x + patch.source.width;
-        let failed = |error: swath_codec::shrink::ShrinkError| Error::usage(format!("overview {}: {error}", level + 1));
-        let shrinks = super::Shrinks {
-            samples: step.samples.columns(x..x + width, &columns).map_err(failed)?,
-            mask: step.mask.columns(x..x + width, &columns).map_err(failed)?,
-        };
-        let mut out = vec![0; area(patch.target) as usize * canvas.planes().iter().sum::<usize>()];
-        let mut rest = &mut out[..];
-        for (plane, size) in canvas.planes().iter().enumerate() {
-            let (own, later) = rest.split_at_mut_checked(area(patch.target) as usize * size).ok_or_else(lost)?;
-            rest = later;
-            let has_nodata = self.nodata.is_some();
-            let first = patch.source.y;
-            shrink_plane(plan, &shrinks, &source.planes, plane, first, y..y + height, has_nodata, own, worker)
-                .map_err(failed)?;
-        }
-        Ok(out)
-    }
-
-    /// Has the GPU encode the tiles of cells, many at a time: as images of one tile's height or width.
-    fn encode_cells_by_device(&mut self, blocks: &FromBlocks, jobs: &[Job]) -> Result<(), Error> {
-        let mut groups: Vec<(usize, (u32, u32), Vec<At>)> = Vec::new();
-        for job in jobs {
-            let Job::Tile(level, at) = job else { continue };
-            let Some(part) = blocks.canvases.get(*level).map(|canvas| canvas.cell_part(*at)) else { continue };
-            let size = (part.width, part.height);
-            match groups.iter_mut().find(|(other, of, _)| other == level && *of == size) {
-                Some((_, _, cells)) => cells.push(*at),
-                None => groups.push((*level, size, vec![*at])),
-            }
-        }
-        for (level, (width, height), cells) in groups {
-            let Some(tile_width) = self.plan.levels.get(level).map(|plan| plan.layout.tile_width) else { continue };
-            // Tiles that hang over the right edge do so in the image they are put into, below each other; others stand side
-            // by side, so that those at the lower edge hang over it. A strip, which is its own width, stands alone.
-            let strips = !self.plan.levels.get(level).is_some_and(|plan| plan.layout.tiled);
-            let beside = width == tile_width;
-            let corner = !beside && height != self.plan.levels.get(level).map_or(0, |plan| plan.layout.tile_height);
-            let at_once = if strips || corner { 1 } else { cells.len() };
-            for cells in cells.chunks(at_once.max(1)) {
-                let count = cells.len() as u32;
-                let size = if beside { (width * count, height) } else { (width, height * count) };
-                let bytes = side_by_side(blocks, level, cells, beside)?;
-                let planes = blocks.canvases.get(level).map_or(&[][..], Canvas::planes);
-                let planes = split(&bytes, planes, u64::from(size.0) * u64::from(size.1));
-                let pushed = Pushed { planes, arrangement: Arrangement::Planes, rows: size.1 };
-                let encoder = self.part_encoder(blocks, level, size, false)?;
-                let encoded = encoder.encode_rows(0..encoder.tile_rows(), &pushed)?;
-                self.report.add(&encoder.device_report());
-                self.place(level, cells, &encoded)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves cells to the disk that were not used for longest, where there is no room for all.
-    fn make_room(&self, blocks: &mut FromBlocks) -> Result<(), Error> {
-        let held: u64 = blocks.canvases.iter().map(Canvas::held).sum();
-        if held <= blocks.budget {
-            return Ok(());
-        }
-        let cells = blocks.canvases.iter().enumerate();
-        let mut cells: Vec<_> =
-            cells.flat_map(|(level, canvas)| canvas.in_memory().map(move |cell| (cell, level))).collect();
-        cells.sort_unstable();
-        // Down to three quarters, so that this is not done again for every cell.
-        let mut surplus = held.saturating_sub(blocks.budget / 4 * 3);
-        for ((_, len, at), level) in cells {
-            if surplus == 0 {
-                break;
-            }
-            if let Some(canvas) = blocks.canvases.get_mut(level) {
-                canvas.unload(at, &blocks.spill)?;
-            }
-            surplus = surplus.saturating_sub(len);
-        }
-        Ok(())
     }
 
     /// Whether every pixel came, and the tiles of all levels are made.
@@ -690,52 +434,4 @@ impl Writer {
             report(Progress { rows: rows.min(of), of, bytes });
         }
     }
-}
-
-/// The cells of every level, before the first pixel.
-fn canvases(plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Vec<Canvas>, Error> {
-    let mut canvases = Vec::new();
-    for (index, level) in plan.levels.iter().enumerate() {
-        let step = match plan.levels.get(index + 1) {
-            None => None,
-            Some(next) => {
-                let from = (level.layout.width, level.layout.height);
-                let to = (next.layout.width, next.layout.height);
-                let failed = |error: swath_codec::shrink::ShrinkError| Error::usage(error.to_string());
-                // As in GDAL, a mask counts before nodata.
-                let nodata = nodata.filter(|_| level.mask.is_none());
-                Some(Step {
-                    samples: ColumnShrink::new(from, to, sample, plan.resampling, nodata).map_err(failed)?,
-                    mask: ColumnShrink::new(from, to, SampleType::U8, plan.resampling, None).map_err(failed)?,
-                })
-            }
-        };
-        canvases.push(Canvas::new(level, step));
-    }
-    Ok(canvases)
-}
-
-/// The pixels of cells of one size as one image, plane after plane: side by side, or below each other.
-fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -> Result<Vec<u8>, Error> {
-    let lost = || Error::usage("a cell is not in memory; this is a fault in swath");
-    let canvas = blocks.canvases.get(level).ok_or_else(lost)?;
-    let pieces: Vec<Piece<'_>> = cells.iter().map(|at| canvas.piece(*at).ok_or_else(lost)).collect::<Result<_, _>>()?;
-    let mut bytes = Vec::new();
-    for (plane, size) in canvas.planes().iter().enumerate() {
-        let planes: Vec<&[u8]> =
-            pieces.iter().map(|piece| piece.planes.get(plane).copied().unwrap_or_default()).collect();
-        let row = pieces.first().map_or(0, |piece| piece.part.width as usize * size).max(1);
-        match beside {
-            false => planes.iter().for_each(|plane| bytes.extend_from_slice(plane)),
-            true => {
-                let rows = pieces.first().map_or(0, |piece| piece.part.height as usize);
-                for y in 0..rows {
-                    for plane in &planes {
-                        bytes.extend_from_slice(plane.get(y * row..(y + 1) * row).unwrap_or_default());
-                    }
-                }
-            }
-        }
-    }
-    Ok(bytes)
 }

@@ -5,11 +5,11 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use swath_codec::shrink::ColumnShrink;
+use swath_codec::shrink::{ColumnShrink, ShrinkError};
 use swath_io::{Extent, Spill};
 use swath_tiff::Window;
 
-use super::plan::LevelPlan;
+use super::{Shrinks, plan::LevelPlan};
 use crate::error::Error;
 
 /// Column and row of a cell in the grid of its level.
@@ -45,13 +45,32 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// The step for some target columns, of rows that hold the source columns `source` alone.
+    pub(super) fn columns(&self, columns: Range<u32>, source: &Range<u32>) -> Result<Shrinks, ShrinkError> {
+        let samples = self.samples.columns(columns.clone(), source)?;
+        Ok(Shrinks { samples, mask: self.mask.columns(columns, source)? })
+    }
+
     /// The source pixels that target pixels are made of.
     fn needed(&self, target: Window) -> Window {
-        let (columns, rows) = (columns_of(target), rows_of(target));
-        let across = union(self.samples.needed_columns(&columns), self.mask.needed_columns(&columns));
-        let down = union(self.samples.needed_rows(&rows), self.mask.needed_rows(&rows));
+        let (across, down) =
+            (self.needed_along(Axis::X, &columns_of(target)), self.needed_along(Axis::Y, &rows_of(target)));
         Window::new(across.start, down.start, across.end - across.start, down.end - down.start)
     }
+
+    fn needed_along(&self, axis: Axis, targets: &Range<u32>) -> Range<u32> {
+        match axis {
+            Axis::X => union(self.samples.needed_columns(targets), self.mask.needed_columns(targets)),
+            Axis::Y => union(self.samples.needed_rows(targets), self.mask.needed_rows(targets)),
+        }
+    }
+}
+
+/// Columns, or rows.
+#[derive(Debug, Clone, Copy)]
+enum Axis {
+    X,
+    Y,
 }
 
 /// One tile's worth of pixels.
@@ -227,85 +246,38 @@ impl Canvas {
         Ok(complete)
     }
 
+    /// The target columns, or rows, that belong to a place of the grid: those that begin at its source pixels.
+    fn targets(&self, axis: Axis, place: u32) -> Range<u32> {
+        let Some(step) = &self.step else { return 0..0 };
+        let (tile, source, target) = match axis {
+            Axis::X => (self.tile_width, self.width, step.samples.target().0),
+            Axis::Y => (self.tile_height, self.height, step.samples.target().1),
+        };
+        let start = u64::from(place) * u64::from(tile);
+        let first = |at: u64| (at.min(source.into()) * u64::from(target)).div_ceil(source.into()) as u32;
+        first(start)..first(start + u64::from(tile))
+    }
+
     /// The patch of the next level that belongs to a cell; `None` where it has no pixel or there is no next level.
     fn patch(&self, home: At) -> Option<Patch> {
-        let step = self.step.as_ref()?;
-        let (width, height) = step.samples.target();
-        let part = self.cell_part(home);
-        // The first target pixel that begins at this source pixel or after it.
-        let first = |at: u64, target: u32, source: u32| (at * u64::from(target)).div_ceil(source.into()) as u32;
-        let (x, x_end) = (first(part.x.into(), width, self.width), first(part.x_end(), width, self.width));
-        let (y, y_end) = (first(part.y.into(), height, self.height), first(part.y_end(), height, self.height));
-        if x >= x_end || y >= y_end {
+        let (columns, rows) = (self.targets(Axis::X, home.0), self.targets(Axis::Y, home.1));
+        if columns.is_empty() || rows.is_empty() {
             return None;
         }
-        let target = Window::new(x, y, x_end - x, y_end - y);
-        Some(Patch { home, target, source: step.needed(target) })
+        let target = Window::new(columns.start, rows.start, columns.end - columns.start, rows.end - rows.start);
+        Some(Patch { home, target, source: self.step.as_ref()?.needed(target) })
     }
 
     /// The patches that need pixels of a cell and are not made yet.
     fn waiting_patches(&self, at: At) -> Vec<Patch> {
-        if self.step.is_none() {
-            return Vec::new();
-        }
+        let Some(step) = &self.step else { return Vec::new() };
         let part = self.cell_part(at);
-        let wants = |home: At| self.patch(home).filter(|patch| overlap(patch.source, part).is_some());
-        // Sources are in the order of homes along both axes, so the homes that want this cell are a rectangle around it.
-        // A cell between may have no patch of its own, where levels are far apart.
-        let across = self.homes_along(at.0, self.across, |column| {
-            self.patch_along(column, self.tile_width, self.width, true, part.x..part.x + part.width)
-        });
-        let down = self.homes_along(at.1, self.down, |row| {
-            self.patch_along(row, self.tile_height, self.height, false, part.y..part.y + part.height)
-        });
-        let mut found = Vec::new();
-        for row in down {
-            for column in across.clone() {
-                if !self.shrunk.get(self.number((column, row))) {
-                    found.extend(wants((column, row)));
-                }
-            }
-        }
-        found
-    }
-
-    /// The places along an axis around `at` whose patches reach it. `reaches` says for a place whether its patch does, and
-    /// nothing where it has none.
-    fn homes_along(&self, at: u32, count: u32, reaches: impl Fn(u32) -> Option<bool>) -> Range<u32> {
-        let (mut first, mut last) = (at, at);
-        for place in (0..at).rev() {
-            match reaches(place) {
-                Some(true) => first = place,
-                Some(false) => break,
-                None => {}
-            }
-        }
-        for place in at + 1..count {
-            match reaches(place) {
-                Some(true) => last = place,
-                Some(false) => break,
-                None => {}
-            }
-        }
-        first..last + 1
-    }
-
-    fn patch_along(&self, place: u32, tile: u32, size: u32, along_x: bool, wanted: Range<u32>) -> Option<bool> {
-        let step = self.step.as_ref()?;
-        let (width, height) = step.samples.target();
-        let target = if along_x { width } else { height };
-        let start = u64::from(place) * u64::from(tile);
-        let end = (start + u64::from(tile)).min(size.into());
-        let first = |at: u64| (at * u64::from(target)).div_ceil(size.into()) as u32;
-        let targets = first(start)..first(end);
-        if targets.is_empty() {
-            return None;
-        }
-        let needed = match along_x {
-            true => union(step.samples.needed_columns(&targets), step.mask.needed_columns(&targets)),
-            false => union(step.samples.needed_rows(&targets), step.mask.needed_rows(&targets)),
-        };
-        Some(needed.start < wanted.end && wanted.start < needed.end)
+        // Sources lie in the order of their homes along both axes, so the homes that want this cell are a rectangle.
+        let across = homes(step, Axis::X, at.0, self.across, &columns_of(part), |place| self.targets(Axis::X, place));
+        let down = homes(step, Axis::Y, at.1, self.down, &rows_of(part), |place| self.targets(Axis::Y, place));
+        let all = down.flat_map(|row| across.clone().map(move |column| (column, row)));
+        let waiting = all.filter(|home| !self.shrunk.get(self.number(*home)));
+        waiting.filter_map(|home| self.patch(home)).filter(|patch| overlap(patch.source, part).is_some()).collect()
     }
 
     /// The patches that can be made now that a cell is complete.
@@ -457,6 +429,28 @@ impl Canvas {
         }
         Some(Piece { part: patch.source, planes: split(room, &self.planes, area(patch.source)) })
     }
+}
+
+/// The places along an axis around `at` whose target pixels are made of pixels in `wanted`. A place between them may have no
+/// target pixel of its own, where levels are far apart.
+fn homes(
+    step: &Step,
+    axis: Axis,
+    at: u32,
+    count: u32,
+    wanted: &Range<u32>,
+    targets: impl Fn(u32) -> Range<u32>,
+) -> Range<u32> {
+    let reaches = |place: u32| {
+        let targets = targets(place);
+        let needed = step.needed_along(axis, &targets);
+        (!targets.is_empty()).then_some(needed.start < wanted.end && wanted.start < needed.end)
+    };
+    let farthest = |places: &mut dyn Iterator<Item = u32>| {
+        let near = places.take_while(|place| reaches(*place) != Some(false));
+        near.filter(|place| reaches(*place) == Some(true)).last().unwrap_or(at)
+    };
+    farthest(&mut (0..at).rev())..farthest(&mut (at + 1..count)) + 1
 }
 
 /// Cuts plane after plane.

@@ -16,7 +16,6 @@ use super::{
 use crate::{
     device::Mode,
     error::{Error, ErrorKind},
-    location,
     metadata::Metadata,
     read::Cancel,
 };
@@ -34,9 +33,7 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let begin = || Self::to_sink_from_bands(location::sink(path, &options.remote)?, shape, metadata, options);
-        begin().map_err(|error: Error| error.in_source(&location::shown(path)))
+        Self::at_path(path.as_ref(), options, |sink| Self::to_sink_from_bands(sink, shape, metadata, options))
     }
 
     /// The same, in any sink.

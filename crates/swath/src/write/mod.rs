@@ -16,6 +16,7 @@
 mod bands;
 mod blocks;
 mod canvas;
+mod cells;
 mod device;
 mod device_bands;
 mod device_plan;
@@ -37,7 +38,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use swath_codec::shrink::Shrink;
+use swath_codec::shrink::{ColumnShrink, Shrink};
 use swath_cuda::Gpu;
 use swath_io::{Sink, Traffic, sink::BLOCK};
 use swath_tiff::SampleType;
@@ -55,6 +56,7 @@ use crate::{
     schedule::cores,
 };
 use blocks::FromBlocks;
+use canvas::Step;
 use device::DeviceSide;
 pub use device_rows::DeviceSamples;
 use lane::Lane;
@@ -191,9 +193,17 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let begin = || Self::to_sink(location::sink(path, &options.remote)?, shape, metadata, options);
-        begin().map_err(|error: Error| error.in_source(&location::shown(path)))
+        Self::at_path(path.as_ref(), options, |sink| Self::to_sink(sink, shape, metadata, options))
+    }
+
+    /// Begins a file at a path or address; errors name it.
+    fn at_path(
+        path: &Path,
+        options: &WriteOptions,
+        begin: impl FnOnce(Box<dyn Sink>) -> Result<Self, Error>,
+    ) -> Result<Self, Error> {
+        let sink = location::sink(path, &options.remote).map_err(Error::from);
+        sink.and_then(begin).map_err(|error| error.in_source(&location::shown(path)))
     }
 
     /// Begins a file in any sink.
@@ -619,25 +629,38 @@ impl Memory {
     }
 }
 
+/// How each level but the last becomes the next.
+fn steps(plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Vec<Option<Step>>, Error> {
+    let mut steps = Vec::new();
+    for (index, level) in plan.levels.iter().enumerate() {
+        let Some(next) = plan.levels.get(index + 1) else {
+            steps.push(None);
+            continue;
+        };
+        let from = (level.layout.width, level.layout.height);
+        let to = (next.layout.width, next.layout.height);
+        // As in GDAL, a mask counts before nodata.
+        let nodata = nodata.filter(|_| level.mask.is_none());
+        let step = |sample, nodata| {
+            // Where GDAL puts zeros into holes, or lets them grow, we do not (DESIGN.md): no quirks.
+            let step = ColumnShrink::new(from, to, sample, plan.resampling, nodata);
+            step.map_err(|error| Error::usage(error.to_string()))
+        };
+        steps.push(Some(Step { samples: step(sample, nodata)?, mask: step(SampleType::U8, None)? }));
+    }
+    Ok(steps)
+}
+
 /// Every level before its first row, without memory for any.
 fn levels(plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Vec<Level>, Error> {
     let mut levels = Vec::new();
-    for (index, level) in plan.levels.iter().enumerate() {
-        let shrink = match plan.levels.get(index + 1) {
-            None => None,
-            Some(next) => {
-                let from = (level.layout.width, level.layout.height);
-                let to = (next.layout.width, next.layout.height);
-                let failed = |error: swath_codec::shrink::ShrinkError| Error::usage(error.to_string());
-                // As in GDAL, a mask counts before nodata.
-                let nodata = nodata.filter(|_| level.mask.is_none());
-                let samples = Shrink::new(from, to, sample, plan.resampling, nodata).map_err(failed)?;
-                let mask = Shrink::new(from, to, SampleType::U8, plan.resampling, None).map_err(failed)?;
-                // Where GDAL puts zeros into holes, or lets them grow, we do not (DESIGN.md).
-                Some(Shrinks { samples: samples.without_quirks(), mask: mask.without_quirks() })
-            }
+    for (step, level) in steps(plan, sample, nodata)?.into_iter().zip(&plan.levels) {
+        let whole = |step: Step| {
+            let (width, _) = step.samples.target();
+            step.columns(0..width, &(0..level.layout.width)).map_err(|error| Error::usage(error.to_string()))
         };
-        levels.push(Level { store: RowStore::default(), tile_rows: 0, position: 0, shrink, shrunk: 0 });
+        let shrink = step.map(whole).transpose()?;
+        levels.push(Level { shrink, ..Level::default() });
     }
     Ok(levels)
 }

@@ -163,26 +163,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan of `rows` rows of the image alone, beginning at a tile row: their tiles come out as in the whole.
-    pub fn of_rows(&self, rows: u32, options: &WriteOptions) -> Result<Self, Error> {
-        let main = self.levels.first().ok_or_else(|| Error::usage("there is no image to write"))?;
-        let layout = Layout { height: rows, ..main.layout.clone() };
-        Ok(Self {
-            levels: vec![level(layout, options, self.on_device)?],
-            with_overviews: self.with_overviews,
-            on_device: self.on_device,
-            style: self.style,
-            frame: self.frame,
-            resampling: self.resampling,
-            ghost: None,
-            fields: Vec::new(),
-            metadata_reserve: 0,
-            statistics: self.statistics,
-            nodata: None,
-            fill: self.fill.clone(),
-        })
-    }
-
     /// The plan of an image of its own with the tiles of level `index`, and with a first overview of half its size where that
     /// is asked for: its tiles come out as those of a part of the whole.
     pub fn of_part(

@@ -1,0 +1,279 @@
+//! Works on the complete cells of a file that is made of blocks: tiles are encoded, and the pixels of the next level that can be
+//! made are made, level after level.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+use swath_codec::{pre::Arrangement, shrink::ShrinkError};
+use swath_tiff::Window;
+
+use super::{
+    Writer,
+    blocks::FromBlocks,
+    canvas::{At, Canvas, Patch, Piece, area, split},
+    plan::LevelPlan,
+    pushed::Pushed,
+    step::{AtHand, Crew, Worker, shrink_plane},
+};
+use crate::error::Error;
+
+/// Jobs that are handed out to each thread at a time.
+const JOBS: usize = 8;
+
+/// What can be done with the pixels that are there.
+#[derive(Debug, Clone, Copy)]
+enum Job {
+    Tile(usize, At),
+    Patch(usize, Patch),
+}
+
+/// Pixels of the next level: of which level they were made, and as which patch.
+type Made = (usize, Patch, Vec<u8>);
+
+impl Writer {
+    /// Encodes the tiles of complete cells and makes what pixels of the next level can be made of them, level after level.
+    pub(super) fn work(&mut self, blocks: &mut FromBlocks, complete: Vec<(usize, At)>) -> Result<(), Error> {
+        let mut complete = complete;
+        while !complete.is_empty() {
+            let mut jobs = Vec::new();
+            let mut known = HashSet::new();
+            for (level, at) in complete.drain(..) {
+                jobs.push(Job::Tile(level, at));
+                let Some(canvas) = blocks.canvases.get(level) else { continue };
+                let patches = canvas.ready_patches(at).into_iter().filter(|patch| known.insert((level, patch.home)));
+                jobs.extend(patches.map(|patch| Job::Patch(level, patch)));
+            }
+            for jobs in jobs.chunks(self.threads * JOBS) {
+                complete.extend(self.run_blocks(blocks, jobs)?);
+            }
+            self.make_room(blocks)?;
+        }
+        self.make_room(blocks)
+    }
+
+    /// Does some jobs; returns the cells that they completed.
+    fn run_blocks(&mut self, blocks: &mut FromBlocks, jobs: &[Job]) -> Result<Vec<(usize, At)>, Error> {
+        self.stop_if_cancelled()?;
+        blocks.now += 1;
+        for job in jobs {
+            let (Job::Tile(level, _) | Job::Patch(level, _)) = job;
+            let Some(canvas) = blocks.canvases.get_mut(*level) else { continue };
+            match job {
+                Job::Tile(_, at) => canvas.load(*at, &blocks.spill)?,
+                Job::Patch(_, patch) => canvas.load_source(patch, &blocks.spill)?,
+            }
+        }
+        if blocks.gpu.is_some() {
+            self.encode_cells_by_device(blocks, jobs)?;
+        }
+        let made = self.run_by_threads(blocks, jobs)?;
+        let mut complete = Vec::new();
+        for job in jobs {
+            if let Job::Tile(level, at) = job
+                && let Some(canvas) = blocks.canvases.get_mut(*level)
+            {
+                canvas.set_encoded(*at, &blocks.spill)?;
+            }
+        }
+        for (level, patch, pixels) in made {
+            if let Some(below) = blocks.canvases.get_mut(level + 1) {
+                let planes = split(&pixels, below.planes(), area(patch.target));
+                let found = below.put(&Piece { part: patch.target, planes }, &blocks.spill, blocks.now)?;
+                complete.extend(found.into_iter().map(|at| (level + 1, at)));
+            }
+            if let Some(canvas) = blocks.canvases.get_mut(level) {
+                canvas.set_shrunk(&patch, &blocks.spill)?;
+            }
+        }
+        Ok(complete)
+    }
+
+    /// Makes patches, and where there is no GPU tiles, with all threads.
+    fn run_by_threads(&self, blocks: &FromBlocks, jobs: &[Job]) -> Result<Vec<Made>, Error> {
+        let by_device = blocks.gpu.is_some();
+        let mine = jobs.iter().copied().filter(|job| !(by_device && matches!(job, Job::Tile(..))));
+        let queue = Mutex::new(mine.collect::<Vec<_>>().into_iter());
+        let done: Mutex<Result<Vec<Made>, Error>> = Mutex::new(Ok(Vec::new()));
+        let crew = Crew {
+            plan: &self.plan,
+            lanes: &self.lanes,
+            sink: &*self.sink.0,
+            above: 0,
+            at_hand: &[],
+            shrinks: &[],
+            sample: self.shape.sample,
+            nodata: self.nodata.as_deref(),
+            sparse: self.options.sparse,
+            cancel: self.options.cancel.as_ref(),
+        };
+        let work = || {
+            let lock = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut worker = lock().pop().unwrap_or_default();
+            loop {
+                let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(job) = job else { break };
+                let made = match job {
+                    Job::Tile(level, at) => self.encode_cell(&crew, blocks, level, at, &mut worker).map(|()| None),
+                    Job::Patch(level, patch) => {
+                        self.shrink_patch(blocks, level, &patch, &mut worker).map(|pixels| Some((level, patch, pixels)))
+                    }
+                };
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&mut *done, made) {
+                    (Ok(all), Ok(made)) => all.extend(made),
+                    (Ok(_), Err(error)) => *done = Err(error),
+                    // Nothing comes of the rest.
+                    (Err(_), _) => break,
+                }
+            }
+            lock().push(worker);
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.min(jobs.len()) {
+                // Where the system has no further thread, those that are there do the work.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+        done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn encode_cell(
+        &self,
+        crew: &Crew<'_>,
+        blocks: &FromBlocks,
+        level: usize,
+        at: At,
+        worker: &mut Worker,
+    ) -> Result<(), Error> {
+        let lost = || Error::usage("a cell is not in memory; this is a fault in swath");
+        let piece = blocks.canvases.get(level).and_then(|canvas| canvas.piece(at)).ok_or_else(lost)?;
+        let at_hand = AtHand {
+            planes: piece.planes,
+            arrangement: Arrangement::Planes,
+            first: piece.part.y,
+            first_column: piece.part.x,
+            width: piece.part.width,
+        };
+        let parts = self.plan.levels.get(level).map_or(0, LevelPlan::parts);
+        (0..parts).try_for_each(|part| crew.encode_tile(level, at, part, &at_hand, worker))
+    }
+
+    fn shrink_patch(
+        &self,
+        blocks: &FromBlocks,
+        level: usize,
+        patch: &Patch,
+        worker: &mut Worker,
+    ) -> Result<Vec<u8>, Error> {
+        let lost = || Error::usage("cells of an overview are not in memory; this is a fault in swath");
+        let canvas = blocks.canvases.get(level).ok_or_else(lost)?;
+        let (Some(step), Some(plan)) = (canvas.step(), self.plan.levels.get(level)) else { return Err(lost()) };
+        let mut room = Vec::new();
+        let source = canvas.source(patch, &mut room).ok_or_else(lost)?;
+        let Window { x, y, width, height } = patch.target;
+        let columns = patch.source.x..patch.source.x + patch.source.width;
+        let failed = |error: ShrinkError| Error::usage(format!("overview {}: {error}", level + 1));
+        let shrinks = step.columns(x..x + width, &columns).map_err(failed)?;
+        let mut out = vec![0; area(patch.target) as usize * canvas.planes().iter().sum::<usize>()];
+        let mut rest = &mut out[..];
+        for (plane, size) in canvas.planes().iter().enumerate() {
+            let (own, later) = rest.split_at_mut_checked(area(patch.target) as usize * size).ok_or_else(lost)?;
+            rest = later;
+            let has_nodata = self.nodata.is_some();
+            let first = patch.source.y;
+            shrink_plane(plan, &shrinks, &source.planes, plane, first, y..y + height, has_nodata, own, worker)
+                .map_err(failed)?;
+        }
+        Ok(out)
+    }
+
+    /// Has the GPU encode the tiles of cells, many at a time: as images of one tile's height or width.
+    fn encode_cells_by_device(&mut self, blocks: &FromBlocks, jobs: &[Job]) -> Result<(), Error> {
+        let mut groups: Vec<(usize, (u32, u32), Vec<At>)> = Vec::new();
+        for job in jobs {
+            let Job::Tile(level, at) = job else { continue };
+            let Some(part) = blocks.canvases.get(*level).map(|canvas| canvas.cell_part(*at)) else { continue };
+            let size = (part.width, part.height);
+            match groups.iter_mut().find(|(other, of, _)| other == level && *of == size) {
+                Some((_, _, cells)) => cells.push(*at),
+                None => groups.push((*level, size, vec![*at])),
+            }
+        }
+        for (level, (width, height), cells) in groups {
+            let Some(tile_width) = self.plan.levels.get(level).map(|plan| plan.layout.tile_width) else { continue };
+            // Tiles that hang over the right edge do so in the image they are put into, below each other; others stand side
+            // by side, so that those at the lower edge hang over it. A strip, which is its own width, stands alone.
+            let strips = !self.plan.levels.get(level).is_some_and(|plan| plan.layout.tiled);
+            let beside = width == tile_width;
+            let corner = !beside && height != self.plan.levels.get(level).map_or(0, |plan| plan.layout.tile_height);
+            let at_once = if strips || corner { 1 } else { cells.len() };
+            for cells in cells.chunks(at_once.max(1)) {
+                let count = cells.len() as u32;
+                let size = if beside { (width * count, height) } else { (width, height * count) };
+                let bytes = side_by_side(blocks, level, cells, beside)?;
+                let planes = blocks.canvases.get(level).map_or(&[][..], Canvas::planes);
+                let planes = split(&bytes, planes, u64::from(size.0) * u64::from(size.1));
+                let pushed = Pushed { planes, arrangement: Arrangement::Planes, rows: size.1 };
+                let encoder = self.part_encoder(blocks, level, size, false)?;
+                let encoded = encoder.encode_rows(0..encoder.tile_rows(), &pushed)?;
+                self.report.add(&encoder.device_report());
+                self.place(level, cells, &encoded)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves cells to the disk that were not used for longest, where there is no room for all.
+    fn make_room(&self, blocks: &mut FromBlocks) -> Result<(), Error> {
+        let held: u64 = blocks.canvases.iter().map(Canvas::held).sum();
+        if held <= blocks.budget {
+            return Ok(());
+        }
+        let cells = blocks.canvases.iter().enumerate();
+        let mut cells: Vec<_> =
+            cells.flat_map(|(level, canvas)| canvas.in_memory().map(move |cell| (cell, level))).collect();
+        cells.sort_unstable();
+        // Down to three quarters, so that this is not done again for every cell.
+        let mut surplus = held.saturating_sub(blocks.budget / 4 * 3);
+        for ((_, len, at), level) in cells {
+            if surplus == 0 {
+                break;
+            }
+            if let Some(canvas) = blocks.canvases.get_mut(level) {
+                canvas.unload(at, &blocks.spill)?;
+            }
+            surplus = surplus.saturating_sub(len);
+        }
+        Ok(())
+    }
+}
+
+/// The pixels of cells of one size as one image, plane after plane: side by side, or below each other.
+fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -> Result<Vec<u8>, Error> {
+    let lost = || Error::usage("a cell is not in memory; this is a fault in swath");
+    let canvas = blocks.canvases.get(level).ok_or_else(lost)?;
+    let pieces: Vec<Piece<'_>> = cells.iter().map(|at| canvas.piece(*at).ok_or_else(lost)).collect::<Result<_, _>>()?;
+    let mut bytes = Vec::new();
+    for (plane, size) in canvas.planes().iter().enumerate() {
+        let planes: Vec<&[u8]> =
+            pieces.iter().map(|piece| piece.planes.get(plane).copied().unwrap_or_default()).collect();
+        let row = pieces.first().map_or(0, |piece| piece.part.width as usize * size).max(1);
+        match beside {
+            false => planes.iter().for_each(|plane| bytes.extend_from_slice(plane)),
+            true => {
+                let rows = pieces.first().map_or(0, |piece| piece.part.height as usize);
+                for y in 0..rows {
+                    for plane in &planes {
+                        bytes.extend_from_slice(plane.get(y * row..(y + 1) * row).unwrap_or_default());
+                    }
+                }
+            }
+        }
+    }
+    Ok(bytes)
+}
