@@ -9,8 +9,7 @@ use swath::{Axes, Rows, Shape};
 use crate::{
     errors::OrRaise,
     ffi::foreign::Foreign,
-    metadata, options,
-    writer::{axes_of, device_rows, rows_of, shape_of},
+    writer::{axes_of, device_rows, plan_of, rows_of},
 };
 
 /// Makes the tiles of some rows of a file, in any process.
@@ -30,9 +29,7 @@ impl BandEncoder {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let shape = shape_of(py, shape, dtype)?;
-        let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
-        let options = options::write_options(options)?;
+        let (shape, metadata, options) = plan_of(py, shape, dtype, metadata, options)?;
         let encoder = py.detach(|| swath::BandEncoder::new(shape, &metadata, &options)).or_raise(py)?;
         Ok(Self { encoder, shape })
     }

@@ -7,7 +7,10 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict},
 };
-use swath::{Axes, Cancel, DeviceSamples, EncodedBand, Memory, Progress, Rows, SampleType, Shape, Window, names};
+use swath::{
+    Axes, Cancel, DeviceSamples, EncodedBand, Memory, Metadata, Progress, Rows, SampleType, Shape, Window,
+    WriteOptions, names,
+};
 
 use crate::{
     errors::{self, OrRaise},
@@ -35,6 +38,19 @@ pub fn shape_of(py: Python<'_>, shape: (u32, u32, u32), dtype: &str) -> PyResult
     let sample = names::sample_type(dtype).or_raise(py)?;
     let bands = u16::try_from(bands).map_err(|_| errors::usage(py, "a file has at most 65535 bands"))?;
     Ok(Shape { width, height, bands, sample })
+}
+
+/// Everything that a file is planned from.
+pub fn plan_of(
+    py: Python<'_>,
+    shape: (u32, u32, u32),
+    dtype: &str,
+    metadata: &Bound<'_, PyDict>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<(Shape, Metadata, WriteOptions)> {
+    let shape = shape_of(py, shape, dtype)?;
+    let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
+    Ok((shape, metadata, options::write_options(options)?))
 }
 
 /// Which axes of an array are what.
@@ -137,11 +153,10 @@ impl Writer {
         parts: &str,
         remote: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let shape = shape_of(py, shape, dtype)?;
-        let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
+        let (shape, metadata, options) = plan_of(py, shape, dtype, metadata, options)?;
         let cancel = Cancel::new();
         let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
-        let mut options = options::write_options(options)?.with_cancel(cancel.clone());
+        let mut options = options.with_cancel(cancel.clone());
         if let Some(progress) = progress {
             let (raised, cancel) = (raised.clone(), cancel.clone());
             options = options.with_progress(Arc::new(move |Progress { rows, of, .. }| {
@@ -173,9 +188,7 @@ impl Writer {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<bool> {
-        let shape = shape_of(py, shape, dtype)?;
-        let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
-        let options = options::write_options(options)?;
+        let (shape, metadata, options) = plan_of(py, shape, dtype, metadata, options)?;
         py.detach(|| swath::Writer::can_take_rows(shape, &metadata, &options)).or_raise(py)
     }
 
@@ -188,9 +201,7 @@ impl Writer {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<u64> {
-        let shape = shape_of(py, shape, dtype)?;
-        let metadata = metadata::of_dict(metadata, shape.bands, shape.sample)?;
-        let options = options::write_options(options)?;
+        let (shape, metadata, options) = plan_of(py, shape, dtype, metadata, options)?;
         swath::Writer::least_memory_from_blocks(shape, &metadata, &options).or_raise(py)
     }
 
