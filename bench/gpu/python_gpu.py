@@ -830,7 +830,7 @@ def self_removing(path: Path) -> Path:
 
 
 def matrix_check(name: str) -> Check:
-    """A check of the cases of one group, each of which is told by its name where it fails."""
+    """A check that runs the cases of one group and names each case that fails."""
 
     def one(run: Run) -> None:
         run.need("cupy", "xarray")
@@ -1097,7 +1097,7 @@ def rival_memory(run: Run) -> None:
 
 @check("libraries", small=True)
 def devices(run: Run) -> None:
-    """The device and its driver are told, and that the device is usable."""
+    """`describe_devices` names the device and its driver and calls the device usable."""
     found = run.swath.devices()
     run.true(found["driver"]["found"] and found["devices"] and found["devices"][0]["usable"], str(found)[:300])
     run.figures |= {"device": found["devices"][0]["name"]}

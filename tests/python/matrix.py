@@ -1113,7 +1113,7 @@ FAULTS = {
 
 @group("a GPU that fails")
 def failing_gpu(lab: Lab) -> None:
-    """A failure is an error that leaves the old file; with "auto" the CPU goes on where it can, and that is said."""
+    """A GPU that fails raises and leaves the old file; with "auto" the CPU finishes the file if it can, and warns."""
     if not FAKE:
         lab.left_out["only the fake driver fails as it is told"] = 1
         return

@@ -328,8 +328,8 @@ fn picture_costs(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     }
 }
 
-/// Damaged JPEG tiles, each read by itself: an error where the CPU has one, in the same words, and else none. Samples of
-/// damage that nobody can tell are not compared: decoders round what no encoder writes differently.
+/// Damaged JPEG tiles, each read by itself: the GPU fails where the CPU fails, with the same message, and nowhere else. If both
+/// decode a damaged tile, their samples are not compared: decoders round coefficients that no encoder writes in different ways.
 fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
     const ACROSS: u32 = 8;
     if gpu.has_nvjpeg().is_err() {

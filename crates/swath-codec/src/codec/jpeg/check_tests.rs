@@ -291,7 +291,7 @@ fn runs_may_end_with_the_block_and_not_past_it() {
     assert!(!verdict(SYMBOLS, &[far, far, far, far]), "coefficient 64 does not exist");
     assert!(!verdict(SYMBOLS, &[zeros, zeros, zeros, far]), "nor does it after zeros alone");
     assert!(verdict(SYMBOLS, &[zeros, zeros, zeros, end]));
-    assert!(verdict(SYMBOLS, &[zeros, zeros, zeros, zeros]), "zeros past the end hurt nobody");
+    assert!(verdict(SYMBOLS, &[zeros, zeros, zeros, zeros]), "runs of zeros may pass the end of a block");
     // Runs of fourteen, so that a coefficient falls on the very last place.
     let near = [0x00, 0xE1, 0x21];
     assert!(verdict(near, &["011", "011", "011", "011", "101"]), "coefficients 15, 30, 45, 60 and 63");
