@@ -4,7 +4,6 @@
 
 pub mod adapt;
 pub mod codec;
-#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod decode;
 pub mod encode;

@@ -23,5 +23,4 @@ pub mod packbits_encode;
 pub mod webp;
 pub mod zstd;
 
-#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod testing;
