@@ -310,7 +310,7 @@ impl Sink for FileSink {
             .map_err(|source| SinkError::io(format!("cannot write {} bytes at offset {offset}", bytes.len()), source))
     }
 
-    fn spill(&self) -> Result<Spill, SinkError> {
+    fn spill(&self) -> Spill {
         // Beside the file, where there has to be room for it anyway.
         Spill::in_folder(self.target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
     }

@@ -110,11 +110,8 @@ pub trait Sink: fmt::Debug + Send + Sync {
     }
 
     /// Room on disk for what waits for its turn: beside the file, or in the folder for temporary files.
-    ///
-    /// # Errors
-    /// When no file can be made there.
-    fn spill(&self) -> Result<Spill, SinkError> {
-        Spill::in_folder(&std::env::temp_dir())
+    fn spill(&self) -> Spill {
+        Spill::in_folder(std::env::temp_dir())
     }
 
     /// Takes `gaps` out of a file of `size` bytes, so that what follows moves down. Gaps rise, do not touch each other, and

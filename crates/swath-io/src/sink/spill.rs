@@ -2,18 +2,20 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    fs::File,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use super::{SinkError, file::FileSink};
 use crate::position::{read_exact_at, write_all_at};
 
-/// A file without a name that holds bytes until they are taken back. It is gone when it is dropped, and on Unix also when its
-/// process is killed.
+/// A file without a name that holds bytes until they are taken back. The first bytes create it. It is gone when it is dropped,
+/// and on Unix also when its process is killed.
 #[derive(Debug)]
 pub struct Spill {
-    file: FileSink,
+    folder: PathBuf,
+    file: OnceLock<FileSink>,
     room: Mutex<Room>,
 }
 
@@ -79,12 +81,18 @@ impl Room {
 }
 
 impl Spill {
-    /// Makes one in a folder.
-    ///
-    /// # Errors
-    /// When no file can be made there.
-    pub fn in_folder(folder: &Path) -> Result<Self, SinkError> {
-        Ok(Self { file: FileSink::spool_in(folder)?, room: Mutex::default() })
+    /// One that creates its file in this folder.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), file: OnceLock::new(), room: Mutex::default() }
+    }
+
+    fn file(&self) -> Result<&File, SinkError> {
+        if let Some(made) = self.file.get() {
+            return Ok(made.file());
+        }
+        let made = FileSink::spool_in(&self.folder)?;
+        // Where another thread was first, its file stays and this one is dropped unused.
+        Ok(self.file.get_or_init(|| made).file())
     }
 
     fn lock(&self) -> MutexGuard<'_, Room> {
@@ -94,12 +102,13 @@ impl Spill {
     /// Keeps bytes.
     ///
     /// # Errors
-    /// When the disk is full or fails.
+    /// When the file cannot be created, or the disk is full or fails.
     pub fn put(&self, bytes: &[u8]) -> Result<Extent, SinkError> {
+        let file = self.file()?;
         let len = bytes.len() as u64;
         let offset = self.lock().take(len);
         let extent = Extent { offset, len };
-        match write_all_at(self.file.file(), bytes, offset) {
+        match write_all_at(file, bytes, offset) {
             Ok(()) => Ok(extent),
             Err(source) => {
                 self.discard(extent);
@@ -116,7 +125,7 @@ impl Spill {
     pub fn take(&self, extent: Extent, bytes: &mut Vec<u8>) -> Result<(), SinkError> {
         bytes.clear();
         bytes.resize(extent.len as usize, 0);
-        let read = read_exact_at(self.file.file(), bytes, extent.offset);
+        let read = read_exact_at(self.file()?, bytes, extent.offset);
         self.discard(extent);
         read.map_err(|source| SinkError::io("cannot read tiles back from a temporary file", source))
     }
@@ -140,7 +149,7 @@ mod tests {
 
     #[test]
     fn bytes_come_back_and_room_is_used_again() {
-        let spill = Spill::in_folder(&std::env::temp_dir()).unwrap();
+        let spill = Spill::in_folder(std::env::temp_dir());
         let extents: Vec<Extent> = (0..4_u8).map(|byte| spill.put(&vec![byte; 1000]).unwrap()).collect();
         let mut bytes = Vec::new();
         let mut left = Vec::new();
@@ -161,11 +170,19 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_is_missing_matters_only_once_bytes_come() {
+        let spill = Spill::in_folder("/nowhere/at/all");
+        assert_eq!(spill.size(), 0);
+        assert!(spill.put(&[1]).unwrap_err().to_string().contains("/nowhere/at/all"));
+        assert_eq!(spill.size(), 0);
+    }
+
+    #[test]
     #[cfg(unix)]
     fn it_has_no_name() {
         let folder = std::env::temp_dir().join(format!("swath-io-spill-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let spill = Spill::in_folder(&folder).unwrap();
+        let spill = Spill::in_folder(&folder);
         spill.put(&[1; 10]).unwrap();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         std::fs::remove_dir(&folder).unwrap();
