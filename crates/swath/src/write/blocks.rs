@@ -29,8 +29,7 @@ use crate::{
     device::Mode,
     error::{Error, ErrorKind},
     metadata::Metadata,
-    read::Cancel,
-    schedule::cores,
+    schedule::{cancelled, cores},
 };
 
 /// Target columns at which all kernels that make overviews can begin anew: they take at most so many at a time.
@@ -123,7 +122,7 @@ impl Writer {
         let steps = super::steps(&plan, shape.sample, nodata.as_deref())?;
         let canvases = plan.levels.iter().zip(steps).map(|(level, step)| Canvas::new(level, step)).collect();
         let memory = Memory { threads: shares.threads, batch: 1 };
-        let spill = Arc::new(sink.spill()?);
+        let spill = Arc::new(sink.spill());
         let levels = plan.levels.iter().map(|_| Level::default()).collect();
         let sink = Arc::new(SharedSink(sink));
         let mut writer = Self::with_levels(plan, sink, shape, options, memory, nodata, levels);
@@ -182,8 +181,7 @@ impl Writer {
     /// leaves the file as it was; or when it cannot be encoded or written, after which the file can only be dropped.
     pub fn push_block(&mut self, part: Window, rows: &Rows<'_>) -> Result<(), Error> {
         let shape = self.check_block(part)?;
-        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
-        let pushed = Pushed::new(rows, shape, masked)?;
+        let pushed = Pushed::new(rows, shape, self.is_masked())?;
         if pushed.rows != part.height {
             return Err(Error::usage(format!("{} rows were pushed as a block of {}", pushed.rows, part.height)));
         }
@@ -197,9 +195,8 @@ impl Writer {
     /// As [`Writer::push_block`], and when the device fails.
     pub fn push_block_device(&mut self, part: Window, samples: &DeviceSamples<'_>) -> Result<(), Error> {
         let shape = self.check_block(part)?;
-        let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
         let gpu = self.blocks.as_ref().and_then(|blocks| blocks.gpu.clone());
-        samples.check(shape, masked, gpu.as_ref())?;
+        samples.check(shape, self.is_masked(), gpu.as_ref())?;
         if samples.count() != part.height {
             return Err(Error::usage(format!("{} rows were pushed as a block of {}", samples.count(), part.height)));
         }
@@ -220,17 +217,38 @@ impl Writer {
     }
 
     fn take_block(&mut self, part: Window, pushed: &Pushed<'_>) -> Result<(), Error> {
-        let Some(mut blocks) = self.blocks.take() else { return Ok(()) };
         let shape = Shape { width: part.width, height: part.height, ..self.shape };
-        let result = self.slices(part).into_iter().try_for_each(|slice| {
+        self.take_slices(part, |writer, blocks, slice| {
             let rows = pushed.part(slice.y - part.y..slice.y + slice.height - part.y, shape);
-            match self.is_aligned(&blocks, slice) {
-                true => {
-                    self.encode_slice(&mut blocks, slice, |encoder, tile_rows| encoder.encode_rows(tile_rows, &rows))
-                }
-                false => self.copy_slice(&mut blocks, slice, &rows),
+            if writer.is_aligned(blocks, slice) {
+                return writer.encode_slice(blocks, slice, |encoder, tile_rows| encoder.encode_rows(tile_rows, &rows));
             }
-        });
+            writer.copy_slice(blocks, slice, &rows)
+        })
+    }
+
+    fn take_device_block(&mut self, part: Window, samples: &DeviceSamples<'_>) -> Result<(), Error> {
+        self.take_slices(part, |writer, blocks, slice| {
+            let rows = slice.y - part.y..slice.y + slice.height - part.y;
+            if writer.is_aligned(blocks, slice) {
+                let own = samples.rows_from(rows.start, slice.height);
+                return writer
+                    .encode_slice(blocks, slice, |encoder, tile_rows| encoder.encode_device(tile_rows, 0, &own));
+            }
+            let fetched = samples.fetch(&writer.options.device, rows)?;
+            let shape = Shape { width: slice.width, height: slice.height, ..writer.shape };
+            writer.copy_slice(blocks, slice, &Pushed::new(&fetched.rows(), shape, writer.is_masked())?)
+        })
+    }
+
+    /// Gives `take` a block slice by slice, and reports progress.
+    fn take_slices(
+        &mut self,
+        part: Window,
+        mut take: impl FnMut(&mut Self, &mut FromBlocks, Window) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(mut blocks) = self.blocks.take() else { return Ok(()) };
+        let result = self.slices(part).into_iter().try_for_each(|slice| take(self, &mut blocks, slice));
         blocks.pixels += area(part);
         self.blocks = Some(blocks);
         result?;
@@ -238,25 +256,8 @@ impl Writer {
         Ok(())
     }
 
-    fn take_device_block(&mut self, part: Window, samples: &DeviceSamples<'_>) -> Result<(), Error> {
-        let Some(mut blocks) = self.blocks.take() else { return Ok(()) };
-        let result = self.slices(part).into_iter().try_for_each(|slice| {
-            let rows = slice.y - part.y..slice.y + slice.height - part.y;
-            if self.is_aligned(&blocks, slice) {
-                let own = samples.rows_from(rows.start, slice.height);
-                return self
-                    .encode_slice(&mut blocks, slice, |encoder, tile_rows| encoder.encode_device(tile_rows, 0, &own));
-            }
-            let fetched = samples.fetch(&self.options.device, rows)?;
-            let shape = Shape { width: slice.width, height: slice.height, ..self.shape };
-            let masked = self.plan.levels.first().is_some_and(|level| level.mask.is_some());
-            self.copy_slice(&mut blocks, slice, &Pushed::new(&fetched.rows(), shape, masked)?)
-        });
-        blocks.pixels += area(part);
-        self.blocks = Some(blocks);
-        result?;
-        self.tell_blocks();
-        Ok(())
+    fn is_masked(&self) -> bool {
+        self.plan.levels.first().is_some_and(|level| level.mask.is_some())
     }
 
     /// Cuts a block where tile rows end, into slices of a size that is worked on at a time.
@@ -403,10 +404,7 @@ impl Writer {
     }
 
     pub(super) fn stop_if_cancelled(&self) -> Result<(), Error> {
-        match self.options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
-            true => Err(Error::new(ErrorKind::Cancelled)),
-            false => Ok(()),
-        }
+        cancelled(self.options.cancel.as_ref()).map_or(Ok(()), Err)
     }
 
     /// Whether every pixel came, and the tiles of all levels are made.

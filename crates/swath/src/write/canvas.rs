@@ -7,7 +7,7 @@ use std::{collections::HashMap, ops::Range};
 
 use swath_codec::shrink::{ColumnShrink, ShrinkError};
 use swath_io::{Extent, Spill};
-use swath_tiff::Window;
+use swath_tiff::{Window, plan::Grid};
 
 use super::{Shrinks, plan::LevelPlan};
 use crate::error::Error;
@@ -18,12 +18,7 @@ pub(super) type At = (u32, u32);
 /// The pixels of one level that are still needed.
 #[derive(Debug)]
 pub(super) struct Canvas {
-    width: u32,
-    height: u32,
-    tile_width: u32,
-    tile_height: u32,
-    across: u32,
-    down: u32,
+    grid: Grid,
     /// Bytes of a sample of each plane: the bands, then the mask.
     planes: Vec<usize>,
     cells: HashMap<At, Cell>,
@@ -118,15 +113,10 @@ impl Canvas {
         if level.mask.is_some() {
             planes.push(1);
         }
-        let (across, down) = (level.grid.across, level.grid.down);
-        let count = across as usize * down as usize;
+        let grid = level.grid.clone();
+        let count = grid.across as usize * grid.down as usize;
         Self {
-            width: layout.width,
-            height: layout.height,
-            tile_width: layout.tile_width,
-            tile_height: layout.tile_height,
-            across,
-            down,
+            grid,
             planes,
             cells: HashMap::new(),
             encoded: Bits::new(count),
@@ -164,39 +154,38 @@ impl Canvas {
 
     /// Whether all tiles are encoded.
     pub(super) fn is_done(&self) -> bool {
-        self.encoded.count == self.across as usize * self.down as usize
+        self.encoded.count == self.grid.across as usize * self.grid.down as usize
     }
 
-    /// A pixel that nobody pushed, of the first cell that is not complete.
+    /// The first pixel of the first cell that is not complete.
     pub(super) fn first_missing(&self) -> At {
-        let number = self.encoded.first_unset() as u32;
-        let (column, row) = (number % self.across.max(1), number / self.across.max(1));
-        (column * self.tile_width, row * self.tile_height)
+        let (column, row, _) = self.grid.position(self.encoded.first_unset() as u64);
+        (column * self.grid.tile_width, row * self.grid.tile_height)
     }
 
     fn number(&self, (column, row): At) -> usize {
-        row as usize * self.across as usize + column as usize
+        self.grid.index(column, row, 0) as usize
     }
 
     /// The part of the level that a cell covers.
     pub(super) fn cell_part(&self, (column, row): At) -> Window {
-        let (x, y) = (column * self.tile_width, row * self.tile_height);
-        Window::new(x, y, self.tile_width.min(self.width - x), self.tile_height.min(self.height - y))
+        let (width, height) = self.grid.visible(column, row);
+        Window::new(column * self.grid.tile_width, row * self.grid.tile_height, width, height)
     }
 
     /// The cells that a part of the level touches.
     fn touched(&self, part: Window) -> impl Iterator<Item = At> + use<> {
-        let columns = part.x / self.tile_width..(part.x + part.width).div_ceil(self.tile_width);
-        let rows = part.y / self.tile_height..(part.y + part.height).div_ceil(self.tile_height);
+        let (columns, rows) = self.grid.span(&part);
         rows.flat_map(move |row| columns.clone().map(move |column| (column, row)))
     }
 
     /// Whether a part of the level lies inside and none of its pixels came before.
     pub(super) fn check(&self, part: Window) -> Result<(), Error> {
-        if !part.fits(self.width, self.height) {
+        let (width, height) = (self.grid.width, self.grid.height);
+        if !part.fits(width, height) {
             return Err(Error::usage(format!(
-                "a block of {} x {} pixels at column {}, row {} is not inside the image of {} x {}",
-                part.width, part.height, part.x, part.y, self.width, self.height
+                "a block of {} x {} pixels at column {}, row {} is not inside the image of {width} x {height}",
+                part.width, part.height, part.x, part.y
             )));
         }
         let again = self.touched(part).any(|at| match self.cells.get(&at) {
@@ -230,12 +219,7 @@ impl Canvas {
             });
             cell.used = now;
             let Pixels::Memory(memory) = &mut cell.pixels else { continue };
-            let mut rest = &mut memory[..];
-            for (size, plane) in planes.iter().zip(&piece.planes) {
-                let Some((own, later)) = rest.split_at_mut_checked(area(part) as usize * size) else { break };
-                rest = later;
-                copy_part(plane, piece.part, own, part, shared, *size);
-            }
+            copy_planes(piece, memory, part, shared, planes);
             cell.filled.push(shared);
             cell.missing = cell.missing.saturating_sub(area(shared));
             if cell.missing == 0 {
@@ -250,8 +234,8 @@ impl Canvas {
     fn targets(&self, axis: Axis, place: u32) -> Range<u32> {
         let Some(step) = &self.step else { return 0..0 };
         let (tile, source, target) = match axis {
-            Axis::X => (self.tile_width, self.width, step.samples.target().0),
-            Axis::Y => (self.tile_height, self.height, step.samples.target().1),
+            Axis::X => (self.grid.tile_width, self.grid.width, step.samples.target().0),
+            Axis::Y => (self.grid.tile_height, self.grid.height, step.samples.target().1),
         };
         let start = u64::from(place) * u64::from(tile);
         let first = |at: u64| (at.min(source.into()) * u64::from(target)).div_ceil(source.into()) as u32;
@@ -273,8 +257,9 @@ impl Canvas {
         let Some(step) = &self.step else { return Vec::new() };
         let part = self.cell_part(at);
         // Sources lie in the order of their homes along both axes, so the homes that want this cell are a rectangle.
-        let across = homes(step, Axis::X, at.0, self.across, &columns_of(part), |place| self.targets(Axis::X, place));
-        let down = homes(step, Axis::Y, at.1, self.down, &rows_of(part), |place| self.targets(Axis::Y, place));
+        let across =
+            homes(step, Axis::X, at.0, self.grid.across, &columns_of(part), |place| self.targets(Axis::X, place));
+        let down = homes(step, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| self.targets(Axis::Y, place));
         let all = down.flat_map(|row| across.clone().map(move |column| (column, row)));
         let waiting = all.filter(|home| !self.shrunk.get(self.number(*home)));
         waiting.filter_map(|home| self.patch(home)).filter(|patch| overlap(patch.source, part).is_some()).collect()
@@ -316,7 +301,7 @@ impl Canvas {
         Ok(())
     }
 
-    /// Forgets a cell, or those of its pixels that nobody needs any more.
+    /// Drops a cell whose tile is encoded, or those of its pixels that no patch needs any more.
     fn let_go(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
         if !self.encoded.get(self.number(at)) {
             return Ok(());
@@ -341,23 +326,14 @@ impl Canvas {
 
     fn crop(&mut self, at: At, needed: Window, spill: &Spill) -> Result<(), Error> {
         self.load(at, spill)?;
-        let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
-        let Pixels::Memory(memory) = &cell.pixels else { return Ok(()) };
+        let Some(piece) = self.piece(at) else { return Ok(()) };
         let pixel: usize = self.planes.iter().sum();
         let mut cropped = vec![0; area(needed) as usize * pixel];
-        let (mut from, mut to) = (&memory[..], &mut cropped[..]);
-        for size in &self.planes {
-            let (Some((own, rest)), Some((target, later))) = (
-                from.split_at_checked(area(cell.part) as usize * size),
-                to.split_at_mut_checked(area(needed) as usize * size),
-            ) else {
-                break;
-            };
-            copy_part(own, cell.part, target, needed, needed, *size);
-            (from, to) = (rest, later);
+        copy_planes(&piece, &mut cropped, needed, needed, &self.planes);
+        self.held -= (area(piece.part) - area(needed)) * pixel as u64;
+        if let Some(cell) = self.cells.get_mut(&at) {
+            (cell.part, cell.pixels) = (needed, Pixels::Memory(cropped));
         }
-        self.held -= (memory.len() - cropped.len()) as u64;
-        (cell.part, cell.pixels) = (needed, Pixels::Memory(cropped));
         Ok(())
     }
 
@@ -420,12 +396,7 @@ impl Canvas {
         for at in self.touched(patch.source) {
             let piece = self.piece(at)?;
             let shared = overlap(piece.part, patch.source)?;
-            let mut rest = &mut room[..];
-            for (size, plane) in self.planes.iter().zip(&piece.planes) {
-                let (own, later) = rest.split_at_mut_checked(area(patch.source) as usize * size)?;
-                rest = later;
-                copy_part(plane, piece.part, own, patch.source, shared, *size);
-            }
+            copy_planes(&piece, room, patch.source, shared, &self.planes);
         }
         Some(Piece { part: patch.source, planes: split(room, &self.planes, area(patch.source)) })
     }
@@ -463,6 +434,17 @@ pub(super) fn split<'a>(bytes: &'a [u8], planes: &[usize], pixels: u64) -> Vec<&
         rest = later;
     }
     found
+}
+
+/// Copies the pixels `shared` of all planes to memory that covers `target`, plane after plane; `sizes` are the bytes of a sample of
+/// each.
+fn copy_planes(from: &Piece<'_>, to: &mut [u8], target: Window, shared: Window, sizes: &[usize]) {
+    let mut rest = to;
+    for (size, plane) in sizes.iter().zip(&from.planes) {
+        let Some((own, later)) = rest.split_at_mut_checked(area(target) as usize * size) else { break };
+        copy_part(plane, from.part, own, target, shared, *size);
+        rest = later;
+    }
 }
 
 /// Copies the pixels `shared` from a plane that covers `source` to one that covers `target`.

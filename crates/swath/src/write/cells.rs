@@ -205,13 +205,12 @@ impl Writer {
             }
         }
         for (level, (width, height), cells) in groups {
-            let Some(tile_width) = self.plan.levels.get(level).map(|plan| plan.layout.tile_width) else { continue };
+            let Some(layout) = self.plan.levels.get(level).map(|plan| plan.layout.clone()) else { continue };
             // Tiles that hang over the right edge do so in the image they are put into, below each other; others stand side
             // by side, so that those at the lower edge hang over it. A strip, which is its own width, stands alone.
-            let strips = !self.plan.levels.get(level).is_some_and(|plan| plan.layout.tiled);
-            let beside = width == tile_width;
-            let corner = !beside && height != self.plan.levels.get(level).map_or(0, |plan| plan.layout.tile_height);
-            let at_once = if strips || corner { 1 } else { cells.len() };
+            let beside = width == layout.tile_width;
+            let corner = !beside && height != layout.tile_height;
+            let at_once = if !layout.tiled || corner { 1 } else { cells.len() };
             for cells in cells.chunks(at_once.max(1)) {
                 let count = cells.len() as u32;
                 let size = if beside { (width * count, height) } else { (width, height * count) };

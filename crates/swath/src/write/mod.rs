@@ -25,6 +25,7 @@ mod encoded;
 mod join;
 mod lane;
 mod layout;
+mod memory;
 mod options;
 mod outbox;
 mod plan;
@@ -49,17 +50,18 @@ pub use options::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Shape
 
 use crate::{
     device::{DeviceReport, Mode},
-    error::{Error, ErrorKind},
+    error::Error,
     location,
     metadata::Metadata,
     raster::{Interleave, Raster},
-    schedule::cores,
 };
 use blocks::FromBlocks;
 use canvas::Step;
 use device::DeviceSide;
 pub use device_rows::DeviceSamples;
 use lane::Lane;
+pub(crate) use memory::least_memory;
+use memory::{BATCH, Memory, capacity, look_back, row_len};
 use plan::Plan;
 use pushed::Pushed;
 use rows::RowStore;
@@ -558,77 +560,6 @@ impl Writer {
 /// Files up to this size have no padding at all.
 const PACKED: u64 = 8 << 20;
 
-/// What fits into the memory that may be used.
-#[derive(Debug, Clone, Copy)]
-struct Memory {
-    threads: usize,
-    /// Rows of the image that are worked on at a time.
-    batch: u32,
-}
-
-/// Bytes of rows that are worked on at a time, where the memory allows: enough for all threads to be busy, and small enough
-/// to stay near the caches.
-const BATCH: usize = 32 << 20;
-
-/// Bytes of memory that a write takes at the very least: one thread, one row of tiles at a time.
-pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<u64, Error> {
-    let plan = Plan::new(shape, metadata, options, false)?;
-    let (with_rows, thread) = Memory::costs(&plan);
-    Ok(with_rows(1).saturating_add(thread))
-}
-
-impl Memory {
-    /// A row of tiles at a time by all threads: where others do the work, and the CPU only should they fail.
-    fn unmeasured(plan: &Plan, options: &WriteOptions) -> Self {
-        Self { threads: options.threads.unwrap_or_else(cores).max(1), batch: batch_rows(plan, 1) }
-    }
-
-    /// Bytes that are there whatever is worked on: tables of tiles, the head of the file.
-    fn always(plan: &Plan) -> u64 {
-        let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
-        tables + plan.head_len() * 2 + (8 << 20)
-    }
-
-    /// Bytes for so many rows of tiles at a time and everything that is always there; and for each thread.
-    fn costs(plan: &Plan) -> (impl Fn(u32) -> u64, u64) {
-        let always = Self::always(plan);
-        // A thread holds a tile, what it becomes, and one that waits for its turn.
-        let thread = plan.levels.first().map_or(0, |main| main.thread_len() as u64 * 2);
-        let with_rows = move |tile_rows: u32| {
-            let of = |index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index);
-            (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
-        };
-        (with_rows, thread)
-    }
-
-    /// As many threads, and as many rows at a time, as fit.
-    fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
-        let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
-        let budget = options.max_memory as u64;
-        let wish = options.threads.unwrap_or_else(cores).max(1);
-        let tile_row = (main.row_len() as u64 * u64::from(main.layout.tile_height)).max(1);
-        let asked = options.batch.unwrap_or_else(|| (BATCH as u64 / tile_row).clamp(1, u32::MAX.into()) as u32).max(1);
-        let (with_rows, thread) = Self::costs(plan);
-        let smallest = with_rows(1).saturating_add(thread);
-        if smallest > budget {
-            return Err(Error::new(ErrorKind::Limit(format!(
-                "writing {} x {} pixels in tiles of {} x {} takes {smallest} bytes of memory, {budget} are allowed; \
-                 use smaller tiles or raise max_memory",
-                main.layout.width, main.layout.height, main.layout.tile_width, main.layout.tile_height
-            ))));
-        }
-        // One row of tiles fits; the most that do are found by halving, as callers may ask for any number.
-        let (mut tile_rows, mut too_many) = (1, asked.saturating_add(1));
-        while too_many - tile_rows > 1 {
-            let middle = tile_rows + (too_many - tile_rows) / 2;
-            if with_rows(middle).saturating_add(thread) <= budget { tile_rows = middle } else { too_many = middle }
-        }
-        let fitting = (budget - with_rows(tile_rows).min(budget)) / thread.max(1);
-        let threads = usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, wish);
-        Ok(Self { threads, batch: batch_rows(plan, tile_rows) })
-    }
-}
-
 /// How each level but the last becomes the next.
 fn steps(plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Vec<Option<Step>>, Error> {
     let mut steps = Vec::new();
@@ -683,38 +614,4 @@ fn changes(options: &WriteOptions, shape: Shape, nodata: Option<&[u8]>) -> bool 
 
 fn nodata_of(metadata: &Metadata, shape: Shape) -> Option<Vec<u8>> {
     metadata.bands.first().and_then(|band| band.nodata_sample(shape.sample))
-}
-
-fn row_len(plan: &Plan, index: usize) -> u64 {
-    plan.levels.get(index).map_or(0, |level| level.row_len() as u64)
-}
-
-fn batch_rows(plan: &Plan, tile_rows: u32) -> u32 {
-    let Some(main) = plan.levels.first() else { return 1 };
-    let height = main.layout.height;
-    main.layout.tile_height.saturating_mul(tile_rows).min(height.max(1))
-}
-
-/// Rows of a level that can be in memory at once: a tile row that is not complete, what came in last and is being worked
-/// on, what comes in meanwhile, and rows that overviews still look back to.
-fn capacity(plan: &Plan, index: usize, batch: u32) -> u32 {
-    let Some(level) = plan.levels.get(index) else { return 0 };
-    let height = level.layout.height;
-    if index == 0 {
-        return batch.saturating_add(look_back(plan, index)).min(height);
-    }
-    let full = plan.levels.first().map_or(1, |main| main.layout.height.max(1));
-    let incoming = (u64::from(batch) * u64::from(height)).div_ceil(full.into()) + 1;
-    let rows = u64::from(level.layout.tile_height) + 2 * incoming + u64::from(look_back(plan, index));
-    rows.min(height.into()) as u32
-}
-
-/// Rows that the next level may look at, around the ones it is made of: three times the step each way for the widest
-/// kernel, and a little more for sides that do not divide.
-fn look_back(plan: &Plan, index: usize) -> u32 {
-    let height = |index: usize| plan.levels.get(index).map(|level| level.layout.height.max(1));
-    match (height(index), height(index + 1)) {
-        (Some(this), Some(next)) => this.div_ceil(next).saturating_mul(6).saturating_add(8),
-        _ => 0,
-    }
 }
