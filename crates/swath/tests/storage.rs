@@ -289,7 +289,7 @@ struct Expected {
     /// The calls that were used last.
     what: &'static str,
     storage: &'static str,
-    /// Tiles that go by way of pinned memory; `None` where that depends on threads.
+    /// Tiles that the engine reads through pinned memory; `None` where that depends on threads.
     missed: Option<u64>,
     /// A part of the one notice, where there is one.
     notice: Option<&'static str>,

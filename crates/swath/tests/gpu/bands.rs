@@ -11,6 +11,7 @@ use swath::{
 use crate::{
     cases::{self, Rng},
     driver,
+    steps::check_failing_writes,
     written::{self, Way, WriteCase, same_pixels},
 };
 
@@ -159,32 +160,7 @@ fn rows_on_the_device_stay_there() {
 
 #[test]
 fn a_device_that_fails_leaves_bands_to_the_cpu() {
-    let Some(fake) = driver::fake() else { return };
-    let options = WriteOptions::cog().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(32, 32));
-    let shape = Shape { width: 150, height: 140, bands: 2, sample: SampleType::F32 };
-    let case = written::large(shape, options, "-9999");
-    let (mut stepped_down, mut failed) = (0, 0);
-    for failing in (1..40).step_by(3) {
-        for key in ["fail_alloc_from", "fail_launch", "fail_copy"] {
-            fake.with("", |gpu| {
-                let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
-                gpu.trim();
-                let script = format!("{key}={failing}");
-                fake.script(&script);
-                match by_bands(&case, gpu, Mode::Auto, &mut Rng::new(failing)) {
-                    Ok((file, report)) => {
-                        same_pixels(&script, &cpu, &file).unwrap();
-                        stepped_down += u32::from(report.notices.iter().any(|notice| notice.contains("the CPU")));
-                    }
-                    Err(error) => {
-                        assert!(matches!(error.kind(), swath::ErrorKind::Device(_)), "{script}: {error}");
-                        failed += 1;
-                    }
-                }
-            });
-        }
-    }
-    assert!(stepped_down > 0, "no failure let the CPU go on, {failed} failed");
+    check_failing_writes((1..40).step_by(3), |case, gpu, rng| by_bands(case, gpu, Mode::Auto, rng));
 }
 
 #[test]

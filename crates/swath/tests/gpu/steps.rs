@@ -3,14 +3,49 @@
 use std::{process::Command, sync::Arc};
 
 use swath::{
-    Blocks, Compression, DeviceError, Error, ErrorKind, Gpu, GpuOptions, Mode, ReadOptions, SampleType, Shape,
-    WriteOptions,
+    Blocks, Compression, DeviceError, DeviceReport, Error, ErrorKind, Gpu, GpuOptions, Mode, ReadOptions, SampleType,
+    Shape, WriteOptions,
 };
 
 use crate::{
     cases::{self, ON_DEVICE, Rng},
     driver::{self, Fake},
+    written::{self, Way, WriteCase, same_pixels},
 };
+
+/// Writes a COG while one call of the device after the other fails: the CPU goes on and gives its own pixels, or the error is the
+/// device's.
+pub fn check_failing_writes(
+    failing: impl Iterator<Item = u64>,
+    write: impl Fn(&WriteCase, &Arc<Gpu>, &mut Rng) -> Result<(Arc<[u8]>, DeviceReport), Error>,
+) {
+    let Some(fake) = driver::fake() else { return };
+    let options = WriteOptions::cog().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(32, 32));
+    let shape = Shape { width: 150, height: 140, bands: 2, sample: SampleType::F32 };
+    let case = written::large(shape, options, "-9999");
+    let (mut stepped_down, mut failed) = (0, 0);
+    for failing in failing {
+        for key in ["fail_alloc_from", "fail_launch", "fail_copy"] {
+            fake.with("", |gpu| {
+                let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
+                gpu.trim();
+                let script = format!("{key}={failing}");
+                fake.script(&script);
+                match write(&case, gpu, &mut Rng::new(failing)) {
+                    Ok((file, report)) => {
+                        same_pixels(&script, &cpu, &file).unwrap();
+                        stepped_down += u32::from(report.notices.iter().any(|notice| notice.contains("the CPU")));
+                    }
+                    Err(error) => {
+                        assert!(matches!(error.kind(), ErrorKind::Device(_)), "{script}: {error}");
+                        failed += 1;
+                    }
+                }
+            });
+        }
+    }
+    assert!(stepped_down > 0, "no failure let the CPU go on, {failed} failed");
+}
 
 fn file(compression: Compression) -> Arc<[u8]> {
     let shape = Shape { width: 100, height: 90, bands: 2, sample: SampleType::U16 };

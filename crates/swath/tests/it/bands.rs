@@ -1,15 +1,18 @@
 //! A file that is put together from bands encoded elsewhere is the file that its rows would have become.
 
-use std::{num::NonZeroU32, ops::Range, sync::Mutex};
+use std::{ops::Range, sync::Mutex};
 
 use swath::{
-    Alpha, Band, BandEncoder, BigTiff, Blocks, Compression, EncodedBand, Error, ErrorKind, Interleave, LercWrap,
-    MemorySink, Metadata, Overviews, Resampling, Rows, SampleType, WriteOptions, Writer,
+    Band, BandEncoder, BigTiff, Blocks, Compression, EncodedBand, Error, ErrorKind, Interleave, MemorySink, Metadata,
+    Overviews, Resampling, Rows, SampleType, WriteOptions, Writer,
     geo::Nodata,
-    structure::{ByteOrder, Planar, Predictor},
+    structure::{ByteOrder, Predictor},
 };
 
-use crate::scene::{Feed, Rng, Scene, shape};
+use crate::{
+    same::{self, Case},
+    scene::{Feed, Rng, Scene, shape},
+};
 
 fn nodata(text: &str) -> Metadata {
     let band = Band { nodata: Nodata::parse(text.as_bytes()), ..Band::default() };
@@ -96,134 +99,40 @@ fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
     put_together(scene, options, &bands).unwrap()
 }
 
-fn same(scene: &Scene, options: &WriteOptions, rng: &mut Rng, what: &str) -> Vec<u8> {
-    let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let options = match rng.below(4) {
-        0 => options.clone().with_threads(1),
-        1 => options.clone().with_threads(3).with_batch(1),
-        2 => options.clone().with_max_memory(20 << 20),
-        _ => options.clone(),
-    };
-    let file = by_bands(scene, &options, rng);
-    let at = file.iter().zip(&whole).position(|(a, b)| a != b);
-    assert!(file == whole, "{what}: other bytes from {at:?} on ({} and {})", file.len(), whole.len());
-    whole
+fn check(cases: &[Case], seed: u64) {
+    let mut rng = Rng::new(seed);
+    for Case { what, scene, options, .. } in cases {
+        let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let options = match rng.below(4) {
+            0 => options.clone().with_threads(1),
+            1 => options.clone().with_threads(3).with_batch(1),
+            2 => options.clone().with_max_memory(20 << 20),
+            _ => options.clone(),
+        };
+        let file = by_bands(scene, &options, &mut rng);
+        let at = file.iter().zip(&whole).position(|(a, b)| a != b);
+        assert!(file == whole, "{what}: other bytes from {at:?} on ({} and {})", file.len(), whole.len());
+    }
 }
 
 #[test]
 fn bands_become_the_file_whatever_the_codec() {
-    let mut rng = Rng::new(1);
-    let rgb = Scene::new(shape(150, 131, 3, SampleType::U8), 1);
-    let float = Scene::new(shape(99, 101, 2, SampleType::F32), 2);
-    for compression in [
-        Compression::None,
-        Compression::PackBits,
-        Compression::Lzw,
-        Compression::Deflate,
-        Compression::Zstd,
-        Compression::Jpeg,
-        Compression::Lerc,
-    ] {
-        let plain = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(32, 16));
-        let strips = plain.clone().with_blocks(Blocks::Strips(NonZeroU32::new(16)));
-        for (kind, options) in [("COG", plain.clone().with_cog(true)), ("tiles", plain), ("strips", strips)] {
-            for planar in [Planar::Contig, Planar::Separate] {
-                let what = format!("{compression}, {kind}, {planar:?}");
-                let options = options.clone().with_planar(planar);
-                same(&rgb, &options, &mut rng, &format!("rgb, {what}"));
-                if compression != Compression::Jpeg {
-                    let options = options.with_lerc_wrap(LercWrap::Zstd).with_overviews(Overviews::Levels(3));
-                    same(&float, &options, &mut rng, &format!("float, {what}"));
-                }
-            }
-        }
-    }
+    check(&same::codecs(), 1);
 }
 
 #[test]
 fn bands_become_the_file_whatever_the_predictor() {
-    let mut rng = Rng::new(2);
-    let integers = Scene::new(shape(90, 70, 2, SampleType::U16), 1);
-    let floats = Scene::new(shape(70, 90, 1, SampleType::F64), 1);
-    for (scene, predictor) in [
-        (&integers, Predictor::None),
-        (&integers, Predictor::Horizontal),
-        (&floats, Predictor::Horizontal),
-        (&floats, Predictor::FloatingPoint),
-    ] {
-        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_predictor(predictor);
-        same(scene, &options, &mut rng, &format!("{predictor:?}"));
-        same(scene, &options.with_order(ByteOrder::Big), &mut rng, &format!("{predictor:?}, big endian"));
-    }
+    check(&same::predictors(), 2);
 }
 
 #[test]
 fn bands_become_the_file_however_overviews_are_made() {
-    let mut rng = Rng::new(3);
-    let hole = |seed| {
-        let mut scene = Scene::new(shape(83, 151, 1, SampleType::F32), seed);
-        for (index, sample) in scene.samples.chunks_exact_mut(4).enumerate() {
-            match (index / 83 / 11 + index % 83 / 7) % 5 {
-                0 => sample.copy_from_slice(&(-9999_f32).to_ne_bytes()),
-                1 => sample.copy_from_slice(&f32::NAN.to_ne_bytes()),
-                _ => {}
-            }
-        }
-        Scene { metadata: nodata("-9999"), ..scene }
-    };
-    let alpha = Scene::new(shape(90, 77, 4, SampleType::U8), 2);
-    let masked = Scene::new(shape(97, 75, 2, SampleType::U16), 5).masked(1);
-    let complex = Scene::new(shape(61, 91, 1, SampleType::CF32), 9);
-    for resampling in Resampling::ALL {
-        let options = WriteOptions::cog()
-            .with_compression(Compression::Lzw)
-            .with_blocks(Blocks::Tiles(16, 16))
-            .with_resampling(resampling);
-        let float = options.clone().with_nan_to_nodata(true).with_sparse(true);
-        same(&hole(4), &float, &mut rng, &format!("{resampling}, nodata"));
-        let opaque = options.clone().with_alpha(Alpha::Unassociated);
-        same(&alpha, &opaque, &mut rng, &format!("{resampling}, alpha"));
-        // Strips of an odd height: overview rows look across every edge. Factors leave levels out.
-        let strips = options
-            .clone()
-            .with_cog(false)
-            .with_blocks(Blocks::Strips(NonZeroU32::new(7)))
-            .with_overviews(Overviews::Factors(vec![3, 6]))
-            .with_statistics(true);
-        same(&alpha, &strips, &mut rng, &format!("{resampling}, strips"));
-        let mask = options.clone().with_mask(true).with_sparse(true);
-        same(&masked, &mask, &mut rng, &format!("{resampling}, mask"));
-        if matches!(resampling, Resampling::Average | Resampling::Nearest) {
-            same(&complex, &options, &mut rng, &format!("{resampling}, complex"));
-        }
-    }
+    check(&same::overviews(), 3);
 }
 
 #[test]
 fn bands_become_the_file_whatever_its_form() {
-    let mut rng = Rng::new(4);
-    let mut empty = Scene::new(shape(200, 300, 1, SampleType::U8), 3);
-    empty.samples[..200 * 250].fill(0);
-    let sparse = WriteOptions::cog().with_blocks(Blocks::Tiles(32, 32)).with_sparse(true);
-    same(&empty, &sparse, &mut rng, "sparse");
-    empty.samples.fill(0);
-    same(&empty, &sparse, &mut rng, "nothing at all");
-    let scene = Scene::new(shape(130, 257, 2, SampleType::I16), 7);
-    let options = WriteOptions::default().with_blocks(Blocks::Tiles(16, 48)).with_overviews(Overviews::Levels(9));
-    same(&scene, &options.clone().with_bigtiff(BigTiff::Always), &mut rng, "BigTIFF");
-    same(&scene, &options.clone().with_statistics(true).with_planar(Planar::Separate), &mut rng, "statistics");
-    same(&scene, &options.with_blocks(Blocks::Strips(None)), &mut rng, "usual strips");
-    for (width, height) in [(1, 300), (300, 1), (17, 16), (1, 1)] {
-        let scene = Scene::new(shape(width, height, 3, SampleType::U16), 8);
-        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_compression(Compression::Zstd);
-        same(&scene, &options, &mut rng, &format!("{width} x {height}"));
-        let strips = options.with_cog(false).with_blocks(Blocks::Strips(NonZeroU32::new(1)));
-        same(&scene, &strips, &mut rng, &format!("{width} x {height}, strips"));
-    }
-    // Too large to be held in memory until the end: bytes go to the file as they come.
-    let large = Scene::new(shape(1500, 2900, 4, SampleType::U8), 9);
-    let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_compression(Compression::None);
-    same(&large, &options, &mut rng, "large");
+    check(&same::forms(), 4);
 }
 
 fn small() -> (Scene, WriteOptions, Vec<EncodedBand>) {

@@ -1,15 +1,14 @@
 //! A file that is made of blocks, in any order, is the file that its rows would have become.
 
-use std::num::NonZeroU32;
-
 use swath::{
-    Alpha, Band, BigTiff, Blocks, Compression, Error, ErrorKind, Interleave, LercWrap, MemorySink, Metadata, Overviews,
-    Resampling, Rows, SampleType, Window, WriteOptions, Writer,
-    geo::Nodata,
-    structure::{ByteOrder, Planar, Predictor},
+    Blocks, Error, ErrorKind, Interleave, MemorySink, Metadata, Resampling, Rows, SampleType, Window, WriteOptions,
+    Writer,
 };
 
-use crate::scene::{Feed, Rng, Scene, shape};
+use crate::{
+    same::{self, Case},
+    scene::{Feed, Rng, Scene, shape},
+};
 
 /// The samples of a part of a scene, and its mask.
 fn part_of(scene: &Scene, part: Window, interleave: Interleave) -> (Vec<u8>, Option<Vec<u8>>) {
@@ -78,140 +77,36 @@ fn by_blocks(scene: &Scene, options: &WriteOptions, tile: (u32, u32), rng: &mut 
     memory.take().expect("a file that is complete")
 }
 
-fn same(scene: &Scene, options: &WriteOptions, tile: (u32, u32), rng: &mut Rng, what: &str) {
-    let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
-    for _ in 0..3 {
-        let file = by_blocks(scene, options, tile, rng);
-        let at = file.iter().zip(&whole).position(|(a, b)| a != b);
-        assert!(file == whole, "{what}: other bytes from {at:?} on ({} and {})", file.len(), whole.len());
+fn check(cases: &[Case], seed: u64) {
+    let mut rng = Rng::new(seed);
+    for Case { what, scene, options, tile } in cases {
+        let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
+        for _ in 0..3 {
+            let file = by_blocks(scene, options, *tile, &mut rng);
+            let at = file.iter().zip(&whole).position(|(a, b)| a != b);
+            assert!(file == whole, "{what}: other bytes from {at:?} on ({} and {})", file.len(), whole.len());
+        }
     }
 }
 
 #[test]
 fn blocks_become_the_file_whatever_the_codec() {
-    let mut rng = Rng::new(1);
-    let rgb = Scene::new(shape(150, 131, 3, SampleType::U8), 1);
-    let float = Scene::new(shape(99, 101, 2, SampleType::F32), 2);
-    let even = Scene::new(shape(256, 192, 2, SampleType::F32), 2);
-    for compression in [
-        Compression::None,
-        Compression::PackBits,
-        Compression::Lzw,
-        Compression::Deflate,
-        Compression::Zstd,
-        Compression::Jpeg,
-        Compression::Lerc,
-    ] {
-        let plain = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(32, 16));
-        let strips = plain.clone().with_blocks(Blocks::Strips(NonZeroU32::new(16)));
-        for (kind, options) in [("COG", plain.clone().with_cog(true)), ("tiles", plain), ("strips", strips)] {
-            for planar in [Planar::Contig, Planar::Separate] {
-                let what = format!("{compression}, {kind}, {planar:?}");
-                let options = options.clone().with_planar(planar);
-                same(&rgb, &options, (32, 16), &mut rng, &format!("rgb, {what}"));
-                if compression != Compression::Jpeg {
-                    let options = options.with_lerc_wrap(LercWrap::Zstd).with_overviews(Overviews::Levels(3));
-                    same(&float, &options, (32, 16), &mut rng, &format!("float, {what}"));
-                    same(&even, &options, (32, 16), &mut rng, &format!("even float, {what}"));
-                }
-            }
-        }
-    }
+    check(&same::codecs(), 1);
 }
 
 #[test]
 fn blocks_become_the_file_whatever_the_predictor() {
-    let mut rng = Rng::new(2);
-    let integers = Scene::new(shape(90, 70, 2, SampleType::U16), 1);
-    let floats = Scene::new(shape(70, 90, 1, SampleType::F64), 1);
-    for (scene, predictor) in [
-        (&integers, Predictor::None),
-        (&integers, Predictor::Horizontal),
-        (&floats, Predictor::Horizontal),
-        (&floats, Predictor::FloatingPoint),
-    ] {
-        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_predictor(predictor);
-        same(scene, &options, (16, 16), &mut rng, &format!("{predictor:?}"));
-        same(scene, &options.with_order(ByteOrder::Big), (16, 16), &mut rng, &format!("{predictor:?}, big endian"));
-    }
-}
-
-fn with_holes(width: u32, height: u32) -> Scene {
-    let mut scene = Scene::new(shape(width, height, 1, SampleType::F32), 4);
-    for (index, sample) in scene.samples.chunks_exact_mut(4).enumerate() {
-        match (index / width as usize / 11 + index % width as usize / 7) % 5 {
-            0 => sample.copy_from_slice(&(-9999_f32).to_ne_bytes()),
-            1 => sample.copy_from_slice(&f32::NAN.to_ne_bytes()),
-            _ => {}
-        }
-    }
-    let band = Band { nodata: Nodata::parse(b"-9999"), ..Band::default() };
-    Scene { metadata: Metadata { bands: vec![band], ..Metadata::default() }, ..scene }
+    check(&same::predictors(), 2);
 }
 
 #[test]
 fn blocks_become_the_file_however_overviews_are_made() {
-    let mut rng = Rng::new(3);
-    let alpha = Scene::new(shape(90, 77, 4, SampleType::U8), 2);
-    let masked = Scene::new(shape(97, 75, 2, SampleType::U16), 5).masked(1);
-    let even = Scene::new(shape(256, 128, 2, SampleType::U16), 5).masked(1);
-    let complex = Scene::new(shape(61, 91, 1, SampleType::CF32), 9);
-    let tile = (16, 16);
-    for resampling in Resampling::ALL {
-        let options = WriteOptions::cog()
-            .with_compression(Compression::Lzw)
-            .with_blocks(Blocks::Tiles(16, 16))
-            .with_resampling(resampling);
-        let float = options.clone().with_nan_to_nodata(true).with_sparse(true);
-        same(&with_holes(83, 151), &float, tile, &mut rng, &format!("{resampling}, nodata"));
-        same(&with_holes(192, 64), &float, tile, &mut rng, &format!("{resampling}, nodata, even"));
-        let opaque = options.clone().with_alpha(Alpha::Unassociated);
-        same(&alpha, &opaque, tile, &mut rng, &format!("{resampling}, alpha"));
-        // Levels far apart: one pixel of an overview is made of several tiles, and most tiles make none.
-        let factors = options.clone().with_overviews(Overviews::Factors(vec![3, 60]));
-        same(&alpha, &factors, tile, &mut rng, &format!("{resampling}, factors"));
-        let strips = options
-            .clone()
-            .with_cog(false)
-            .with_blocks(Blocks::Strips(NonZeroU32::new(7)))
-            .with_overviews(Overviews::Factors(vec![3, 6]))
-            .with_statistics(true);
-        same(&alpha, &strips, (90, 7), &mut rng, &format!("{resampling}, strips"));
-        let mask = options.clone().with_mask(true).with_sparse(true);
-        same(&masked, &mask, tile, &mut rng, &format!("{resampling}, mask"));
-        same(&even, &mask, tile, &mut rng, &format!("{resampling}, mask, even"));
-        if matches!(resampling, Resampling::Average | Resampling::Nearest) {
-            same(&complex, &options, tile, &mut rng, &format!("{resampling}, complex"));
-        }
-    }
+    check(&same::overviews(), 3);
 }
 
 #[test]
 fn blocks_become_the_file_whatever_its_form() {
-    let mut rng = Rng::new(4);
-    let mut empty = Scene::new(shape(200, 300, 1, SampleType::U8), 3);
-    empty.samples[..200 * 250].fill(0);
-    let sparse = WriteOptions::cog().with_blocks(Blocks::Tiles(32, 32)).with_sparse(true);
-    same(&empty, &sparse, (32, 32), &mut rng, "sparse");
-    let scene = Scene::new(shape(130, 257, 2, SampleType::I16), 7);
-    let options = WriteOptions::default().with_blocks(Blocks::Tiles(16, 48)).with_overviews(Overviews::Levels(9));
-    same(&scene, &options.clone().with_bigtiff(BigTiff::Always), (16, 48), &mut rng, "BigTIFF");
-    same(
-        &scene,
-        &options.clone().with_statistics(true).with_planar(Planar::Separate),
-        (16, 48),
-        &mut rng,
-        "statistics",
-    );
-    for (width, height) in [(1, 300), (300, 1), (17, 16), (1, 1)] {
-        let scene = Scene::new(shape(width, height, 3, SampleType::U16), 8);
-        let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_compression(Compression::Zstd);
-        same(&scene, &options, (16, 16), &mut rng, &format!("{width} x {height}"));
-    }
-    // Too large to be held in memory until the end: bytes go to the file as they come.
-    let large = Scene::new(shape(1500, 2900, 4, SampleType::U8), 9);
-    let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_compression(Compression::None);
-    same(&large, &options, (256, 256), &mut rng, "large");
+    check(&same::forms(), 4);
 }
 
 fn usage(error: &Error) -> String {

@@ -14,6 +14,7 @@ mod georeference;
 mod limits;
 mod masks;
 mod opening;
+mod same;
 mod scene;
 #[path = "../gpu/server.rs"]
 mod server;
