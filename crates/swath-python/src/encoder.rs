@@ -4,12 +4,12 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict},
 };
-use swath::{Axes, Rows, Shape};
+use swath::Shape;
 
 use crate::{
     errors::OrRaise,
     ffi::foreign::Foreign,
-    writer::{axes_of, device_rows, plan_of, rows_of},
+    writer::{axes_of, device_rows, host_rows, plan_of, rows_of},
 };
 
 /// Makes the tiles of some rows of a file, in any process.
@@ -65,11 +65,7 @@ impl BandEncoder {
         let axes = axes_of(py, axes)?;
         let held = rows_of(rows, axes, self.shape)?;
         let encoded = py.detach(|| {
-            let rows = match axes {
-                Axes::BandFirst => Rows::bands(held.bytes()),
-                Axes::BandLast => Rows::pixels(held.bytes()),
-            };
-            self.encoder.encode(first..last, first_row, &rows).map(|band| band.to_bytes())
+            self.encoder.encode(first..last, first_row, &host_rows(&held, axes)).map(|band| band.to_bytes())
         });
         Ok(PyBytes::new(py, &encoded.or_raise(py)?))
     }

@@ -85,6 +85,14 @@ pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<He
     Ok(held)
 }
 
+/// Host rows as the engine takes them.
+pub fn host_rows(held: &Held, axes: Axes) -> Rows<'_> {
+    match axes {
+        Axes::BandFirst => Rows::bands(held.bytes()),
+        Axes::BandLast => Rows::pixels(held.bytes()),
+    }
+}
+
 /// The part of an image that a block covers.
 fn part_of(py: Python<'_>, row: u32, column: u32, height: usize, width: usize) -> PyResult<Window> {
     let too_large =
@@ -229,13 +237,7 @@ impl Writer {
         let axes = axes_of(py, axes)?;
         let held = rows_of(rows, axes, self.shape)?;
         let long = held.len() as u64 >= interrupt::LONG_WRITE;
-        self.work(py, long, |writer| {
-            let rows = match axes {
-                Axes::BandFirst => Rows::bands(held.bytes()),
-                Axes::BandLast => Rows::pixels(held.bytes()),
-            };
-            writer.push(&rows)
-        })
+        self.work(py, long, |writer| writer.push(&host_rows(&held, axes)))
     }
 
     /// Adds rows on a GPU below those that were pushed before.
@@ -259,13 +261,7 @@ impl Writer {
         let part = part_of(py, row, column, height, width)?;
         let held = rows_of(samples, axes, Shape { width: part.width, height: part.height, ..self.shape })?;
         let long = held.len() as u64 >= interrupt::LONG_WRITE;
-        self.work(py, long, |writer| {
-            let rows = match axes {
-                Axes::BandFirst => Rows::bands(held.bytes()),
-                Axes::BandLast => Rows::pixels(held.bytes()),
-            };
-            writer.push_block(part, &rows)
-        })
+        self.work(py, long, |writer| writer.push_block(part, &host_rows(&held, axes)))
     }
 
     /// Adds pixels on a GPU of a block whose first pixel is at this row and column.

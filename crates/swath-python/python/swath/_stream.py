@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -239,8 +240,6 @@ class Chunks:
     name: str
     axes: str
     sizes: dict[str, tuple[int, ...]]
-    # The column that each chunk of a row begins at, once it was asked for.
-    lefts: list[int] | None = None
 
     @classmethod
     def of(cls, array: Any, axes: str) -> Chunks:
@@ -256,10 +255,13 @@ class Chunks:
         index = {"b": band, "y": row, "x": column}
         return (self.name, *(index[axis] for axis in self.axes))
 
+    @cached_property
+    def lefts(self) -> list[int]:
+        """The column that each chunk of a row begins at."""
+        return starts(self.sizes["x"])
+
     def row(self, row: int, columns: range | None = None) -> list[tuple[Key, int, int]]:
         """Keys of a row of chunks, or of some columns of it, with the band and column that each begins at."""
-        if self.lefts is None:
-            self.lefts = starts(self.sizes["x"])
         chosen = range(len(self.lefts)) if columns is None else columns
         return [
             (self.key(band, row, column), first_band, self.lefts[column])
@@ -284,18 +286,9 @@ class Group:
 
 def groups_of_rows(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
     """As many rows of chunks as fit into the limit, and at least one."""
-    heights = chunks.sizes["y"]
-    groups: list[Group] = []
     everywhere = range(len(chunks.sizes["x"]))
-    begin, held = 0, 0
-    for row, height in enumerate(heights):
-        size = height * layout.row_len
-        if row > begin and held + size > limit:
-            groups.append(Group(range(begin, row), everywhere, held))
-            begin, held = row, 0
-        held += size
-    groups.append(Group(range(begin, len(heights)), everywhere, held))
-    return groups
+    sizes = [height * layout.row_len for height in chunks.sizes["y"]]
+    return [Group(rows, everywhere, held) for rows, held in _runs(sizes, limit)]
 
 
 def groups_of_blocks(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
@@ -303,15 +296,22 @@ def groups_of_blocks(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
     pixel = layout.count * layout.dtype.itemsize
     groups: list[Group] = []
     for row, height in enumerate(chunks.sizes["y"]):
-        begin, held = 0, 0
-        for column, width in enumerate(chunks.sizes["x"]):
-            size = height * width * pixel
-            if column > begin and held + size > limit:
-                groups.append(Group(range(row, row + 1), range(begin, column), held))
-                begin, held = column, 0
-            held += size
-        groups.append(Group(range(row, row + 1), range(begin, len(chunks.sizes["x"])), held))
+        sizes = [height * width * pixel for width in chunks.sizes["x"]]
+        groups += [Group(range(row, row + 1), columns, held) for columns, held in _runs(sizes, limit)]
     return groups
+
+
+def _runs(sizes: Sequence[int], limit: int) -> list[tuple[range, int]]:
+    """Cuts a list of sizes into runs of one or more that fit into the limit; gives each run with its sum."""
+    runs: list[tuple[range, int]] = []
+    begin, held = 0, 0
+    for number, size in enumerate(sizes):
+        if number > begin and held + size > limit:
+            runs.append((range(begin, number), held))
+            begin, held = number, 0
+        held += size
+    runs.append((range(begin, len(sizes)), held))
+    return runs
 
 
 def longest_row(array: Any, layout: Layout) -> int:
@@ -368,17 +368,14 @@ def _row_push(writer: Any, layout: Layout, chunks: Chunks, budget: int) -> Calla
             blocks = [Block(band, column, done.pop(key)) for key, band, column in chunks.row(row)]
             _check(blocks, row, chunks, layout)
             pusher.push(chunks.sizes["y"][row], blocks)
-            device = any(on_device(block.samples) for block in blocks)
-            del blocks
-            if device:
-                _free_device_memory()
+            _let_go(blocks)
 
     return push
 
 
 def _block_push(writer: Any, layout: Layout, chunks: Chunks) -> Callable[[Group, dict[Key, Any]], None]:
     pusher = BlockPusher(writer, layout)
-    tops, lefts = starts(chunks.sizes["y"]), starts(chunks.sizes["x"])
+    tops = starts(chunks.sizes["y"])
 
     def push(group: Group, done: dict[Key, Any]) -> None:
         for row in group.rows:
@@ -388,13 +385,18 @@ def _block_push(writer: Any, layout: Layout, chunks: Chunks) -> Callable[[Group,
                 _check(blocks, row, chunks, layout)
                 height, width = chunks.sizes["y"][row], chunks.sizes["x"][column]
                 blocks = [replace(block, column=0) for block in blocks]
-                pusher.push(tops[row], lefts[column], height, width, blocks)
-                device = any(on_device(block.samples) for block in blocks)
-                del blocks
-                if device:
-                    _free_device_memory()
+                pusher.push(tops[row], chunks.lefts[column], height, width, blocks)
+                _let_go(blocks)
 
     return push
+
+
+def _let_go(blocks: list[Block]) -> None:
+    """Drops blocks that were pushed, and the memory that CuPy would keep of them."""
+    device = any(on_device(block.samples) for block in blocks)
+    blocks.clear()
+    if device:
+        _free_device_memory()
 
 
 def _compute(step: Step, held: dict[Key, Any], get: Callable[..., Any]) -> dict[Key, Any]:
