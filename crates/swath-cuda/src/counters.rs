@@ -26,18 +26,18 @@ pub struct Counters {
     pub launches: u64,
     /// Times the host waited for the device.
     pub synchronisations: u64,
-    /// Times a thread of the host waited until a library's state was free for the next pictures; the device went on with
-    /// all that it was given besides.
+    /// Times a thread of the host waited until a library's state was free for the next pictures. The device kept working
+    /// meanwhile.
     pub library_waits: u64,
     /// Copies that were under way or done when the host waited for the first time.
     pub uploads_before_first_wait: u64,
     /// Most device memory the read held at once, its result included.
     pub peak_bytes: u64,
-    /// Reads of the file that cuFile was given.
+    /// Reads that the engine submitted to cuFile.
     pub storage_reads: u64,
-    /// Times a thread waited for some of them.
+    /// Times a thread waited for cuFile's reads.
     pub storage_waits: u64,
-    /// Bytes that they brought.
+    /// Bytes that cuFile read.
     pub storage_bytes: u64,
 }
 

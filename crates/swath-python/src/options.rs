@@ -119,7 +119,7 @@ enum Choice {
     Word(String),
 }
 
-/// A value as text. Python looks for signals here, and `to_string` would hide a Ctrl-C and give a placeholder.
+/// A value as text. Python handles signals in `str()`; unlike `to_string`, this passes a Ctrl-C on as an error.
 pub fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     value.str()?.extract()
 }

@@ -23,7 +23,7 @@ const NAMES: Names = Names {
 
 /// Reads of a batch where cuFile does not say what it takes: its own default.
 const MOST_IN_BATCH: usize = 128;
-/// How long one call waits for a batch, and how often in a row it may fail before the batch is given up.
+/// How long one call waits for a batch, and after how many failures in a row the engine gives the batch up.
 const PATIENCE: sys::Timespec = sys::Timespec { seconds: 0, nanoseconds: 100_000_000 };
 const MOST_FAILURES: usize = 10;
 
@@ -142,7 +142,7 @@ impl CuFile {
     }
 }
 
-/// Whether the system has what direct reads take; told without loading the library.
+/// Whether the system has what direct reads need. Does not load the library.
 pub(crate) fn may_be_direct() -> bool {
     has_kernel_module() || configured("use_pci_p2pdma") == Some(true)
 }
@@ -310,14 +310,14 @@ impl Registered {
         self.session.table.cuFileReadAsync.is_some()
     }
 
-    /// Submits a read to a stream, as `request` says and relative to `address`. What came of it stands in `request` when
-    /// the stream is done with it.
+    /// Submits a read to a stream: `request` says what is read, and where it goes relative to `address`. cuFile writes the
+    /// result to `request` when the stream runs the read.
     ///
     /// # Errors
     /// What cuFile said; nothing was submitted then.
     ///
     /// # Safety
-    /// As [`Registered::read`], until the stream is done with it; so long `request` is valid and nobody else's.
+    /// As [`Registered::read`]. Until the stream has run the read, `request` stays valid and only cuFile uses it.
     pub(crate) unsafe fn read_async(
         &self,
         address: u64,
@@ -371,9 +371,9 @@ impl Registered {
 pub(crate) struct Batch {
     handle: sys::Opaque,
     session: Arc<Session>,
-    /// What was submitted: whether cuFile copies it is not documented.
+    /// The requests. NVIDIA does not document whether cuFile copies them, so they live as long as the batch.
     reads: Box<[sys::Parameters]>,
-    /// Reads whose end was told.
+    /// Which reads have ended.
     ended: Vec<bool>,
     left: usize,
 }
@@ -385,7 +385,7 @@ impl Batch {
     /// What cuFile said; nothing was submitted then.
     ///
     /// # Safety
-    /// As [`Registered::read`] for every part, until [`Batch::finish`] succeeded; so long the file stays registered.
+    /// As [`Registered::read`] for every part, until [`Batch::finish`] has succeeded. The file stays registered until then.
     pub(crate) unsafe fn start(file: &Registered, address: u64, parts: &[FilePart]) -> Result<Self, CallError> {
         const SUBMIT: &str = "cuFileBatchIOSubmit";
         let table = &file.session.table;
@@ -432,15 +432,15 @@ impl Batch {
         Ok(batch)
     }
 
-    /// Reads whose end was not told yet.
+    /// Reads that have not ended yet.
     pub(crate) fn left(&self) -> usize {
         self.left
     }
 
-    /// Waits for all reads; calls `ended` with the number of each and what came of it.
+    /// Waits for all reads; calls `ended` with the number and the result of each.
     ///
     /// # Errors
-    /// When cuFile does not tell. Reads may be under way then, for good.
+    /// When cuFile does not report their state. Reads may then still be under way.
     pub(crate) fn finish(
         &mut self,
         nap: std::time::Duration,
@@ -473,7 +473,7 @@ impl Batch {
             let before = self.left;
             for event in events.iter().take(count as usize).filter(|event| event.status & sys::STATUS_OVER != 0) {
                 let number = event.cookie.addr();
-                // Neither what was never submitted nor the same end twice.
+                // Skips reads that were never submitted, and a second report of the same end.
                 let Some(over) = self.ended.get_mut(number).filter(|over| !**over) else { continue };
                 *over = true;
                 self.left -= 1;
@@ -510,7 +510,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            // Nobody knows when its reads end: what describes them stays, and nobody waits for them.
+            // cuFile may still be reading: leak the requests that it may look at, and stop counting the batch.
             Box::leak(std::mem::take(&mut self.reads));
             self.session.under_way.fetch_sub(1, Ordering::AcqRel);
         }

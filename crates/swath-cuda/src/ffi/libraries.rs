@@ -544,7 +544,7 @@ fn no_memory(error: CallError) -> DeviceError {
     }
 }
 
-/// What was said of each tile, in their order.
+/// The results in the order of the tiles; a tile without a result gets [`NOT_REACHED`].
 fn in_order<T: Clone>(said: Said<Result<T, String>>, tiles: usize) -> Vec<Result<T, String>> {
     let mut results = vec![Err(NOT_REACHED.to_owned()); tiles];
     for (number, result) in said {

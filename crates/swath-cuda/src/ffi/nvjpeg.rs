@@ -208,8 +208,8 @@ impl Jpeg {
 
     /// Decodes tiles on `stream`; one result for each, in their order. `wait` is called when a decode state comes round
     /// again: before a batch that follows another, and every few tiles of those decoded one by one. The last work is
-    /// still under way at return. `Ok` says that a tile's stream was taken: the library hands out samples of damaged
-    /// streams without a word, so only streams that were checked on the host are to be given here.
+    /// still under way at return. `Ok` means that nvJPEG accepted a tile's stream. nvJPEG returns samples of damaged
+    /// streams without an error, so the host must check streams before it calls this.
     ///
     /// An engine the device lacks (see [`Self::probe`]) is replaced by [`Engine::Host`]. May be called from several
     /// threads at once, with a stream each; for [`Engine::Host`] that is what makes it fast.

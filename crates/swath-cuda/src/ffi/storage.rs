@@ -1,4 +1,4 @@
-//! Parts of a file that cuFile reads into a buffer: all of them are under way before the first is waited for.
+//! Parts of a file that cuFile reads into a buffer: the host submits all of them before it waits for the first.
 //!
 //! Batches come first: their reads run side by side, and one call waits for many. Where cuFile has no batches or refuses
 //! them, its asynchronous reads are spread over some streams. Where it refuses those too, the caller reads with the
@@ -51,7 +51,7 @@ impl FilePart {
     }
 }
 
-/// What became of submitting a band.
+/// The result of submitting a band.
 #[derive(Debug)]
 pub struct Submission {
     /// The reads that are under way; `None` where cuFile takes blocking reads only.
@@ -69,7 +69,7 @@ pub struct Missed {
     pub reason: String,
 }
 
-/// What is known of a part.
+/// The state of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     UnderWay,
@@ -181,7 +181,7 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Said of reads that bring less than was asked for.
+/// The reason given for short reads.
 const SHORT: &str = "cuFile read less than was asked for";
 
 impl Flight {
@@ -190,11 +190,11 @@ impl Flight {
         self.groups.len()
     }
 
-    /// Waits for a group; tells which of its parts did not come whole. Their bytes in the buffer are to be written again,
-    /// which may be done now: cuFile is through with them.
+    /// Waits for a group; returns the parts that did not come whole. cuFile no longer writes to them, so the caller can read
+    /// them again at once.
     ///
     /// # Errors
-    /// When the driver failed, or cuFile does not tell what became of its reads.
+    /// When the driver failed, or cuFile does not report the state of its reads.
     pub fn wait(&mut self, group: usize) -> Result<Vec<Missed>, DeviceError> {
         let members = self.groups.get(group).cloned().unwrap_or_default();
         if members.is_empty() {
@@ -211,7 +211,7 @@ impl Flight {
             }
             Carrier::Streams(streams) => streams.settle(group, members.clone(), &mut self.outcomes)?,
         }
-        // A file that was cut short meanwhile: whatever the library says, these bytes are not the file's.
+        // The file may have been cut short meanwhile: bytes past its end are not the file's, whatever cuFile reports.
         let file_len = self.file.len().unwrap_or(0);
         let mut missed = Vec::new();
         for number in members {
@@ -233,7 +233,7 @@ impl Flight {
     fn submit_batches(&mut self) -> Result<Option<String>, DeviceError> {
         let mut batches = Vec::new();
         let result = self.start_batches(&mut batches);
-        // However that ended: what was started is waited for when the flight is dropped.
+        // Also after an error: dropping the flight waits for the batches that were started.
         self.carrier = Carrier::Batches(batches);
         result
     }
@@ -253,7 +253,7 @@ impl Flight {
                 unsafe { Batch::start(&self.file, self.buffer.address(), parts) }
             };
             let mut started = start();
-            // With others under way cuFile may just not take more at once: make room.
+            // cuFile may only have too many batches under way: wait for ours, one by one.
             for (range, batch) in batches.iter_mut() {
                 if started.is_ok() {
                     break;
@@ -263,7 +263,7 @@ impl Flight {
                     started = start();
                 }
             }
-            // So may those of other bands and other reads, which others wait for.
+            // The batches of other bands and reads count too, and other threads wait for those.
             while started.is_err() && self.file.batches_under_way() > 0 {
                 std::thread::sleep(PAUSE);
                 started = start();
@@ -342,7 +342,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let Carrier::Batches(batches) = &mut self.carrier else { return };
-        // Even where the device is lost cuFile is asked: only it knows when it is through.
+        // Also where the device is lost: only cuFile knows when its reads end.
         let _current = self.memory.context.enter();
         let settled = batches.iter_mut().map(|(range, batch)| settle(batch, range, &mut self.outcomes));
         if settled.filter(Result::is_err).count() > 0 {
@@ -352,13 +352,13 @@ impl Drop for Flight {
 }
 
 impl Flight {
-    /// Nobody knows when these reads end: what they use is never given to anyone else.
+    /// cuFile may still be reading: leak the buffer and the file, so that nothing else gets their memory.
     fn abandon(&self) {
         std::mem::forget((self.buffer.clone(), self.file.clone()));
     }
 }
 
-/// Waits for a batch and takes down what became of its parts.
+/// Waits for a batch and notes the state of its parts.
 fn settle(batch: &mut Batch, range: &Range<usize>, outcomes: &mut [Outcome]) -> Result<(), DeviceError> {
     let outcomes = outcomes.get_mut(range.clone()).unwrap_or_default();
     batch.finish(NAP, |number, answer| {
@@ -398,7 +398,7 @@ impl OnStreams {
         for number in members {
             let (Some(slot), Some(outcome)) = (self.slots.get(number), outcomes.get_mut(number)) else { continue };
             if *outcome == Outcome::UnderWay {
-                // SAFETY: the streams have passed the mark behind this read, so that cuFile writes to it no more.
+                // SAFETY: the streams have passed the mark behind this read, so cuFile no longer writes to it.
                 let answer = unsafe { slot.0.get().read_volatile() }.read;
                 *outcome = match Registered::answer("cuFileReadAsync", answer, None) {
                     Ok(len) => Outcome::Came(len),
@@ -422,7 +422,7 @@ impl Drop for OnStreams {
     }
 }
 
-/// What an asynchronous read is asked and answers. cuFile reads and writes it when the read runs.
+/// The request and the result of an asynchronous read. cuFile reads and writes it when the read runs.
 #[repr(transparent)]
 struct Slot(UnsafeCell<Request>);
 
@@ -440,7 +440,7 @@ impl Slot {
     fn new(part: &FilePart) -> Option<Self> {
         let file_offset = i64::try_from(part.range.start).ok()?;
         let address_offset = i64::try_from(part.at).ok()?;
-        // A read that cuFile forgets has brought nothing.
+        // If cuFile never sets the result, the read counts as empty.
         Some(Self(UnsafeCell::new(Request { len: part.len(), file_offset, address_offset, read: 0 })))
     }
 }

@@ -526,7 +526,7 @@ def of_dataarray(data: Any, y_name: str, x_name: str, count: int, words: Mapping
     attrs, mapping = data.attrs, grid_mapping(data)
     names = _listed(data, "long_name", count)
     if names is None or names == "":
-        # xarray calls a DataArray after the dask array that it was made of, which tells nobody anything.
+        # xarray names a DataArray after the dask array inside it; dask's generated names describe no band.
         names = None if DASK_NAME.fullmatch(str(data.name)) else data.name
     point = {"point": "Point", "area": "Area"}.get(str(attrs.get("raster_type", "")).lower())
     colormap = attrs.get("colormap")

@@ -13,8 +13,8 @@ use crate::error::Error;
 /// Bytes that are read ahead for a library that takes them from the host.
 const MOST_SHELVED: usize = 256 << 20;
 
-/// Units with their streams, read for a library that takes them on the host; a unit that must not reach the library has
-/// the reason instead.
+/// Units with their streams, read for a library that takes them from host memory. A unit that must not reach the library has
+/// the reason instead of a stream.
 pub(super) type Shelved = Vec<(usize, HostTile)>;
 
 fn shelved_len(tile: &HostTile) -> usize {
@@ -77,7 +77,7 @@ impl Task {
         }
     }
 
-    /// One of its parts alone, by way of a chunk.
+    /// A task that reads one of its parts through a pinned chunk.
     pub(super) fn only(&self, (unit, range, inside): &Part) -> Self {
         let len = (range.end - range.start) as usize;
         let work = Work::Read(vec![(*unit, range.clone(), 0)]);
@@ -109,6 +109,12 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Notes new groups and their tasks.
+    fn expect_groups(&mut self, groups: usize, tasks: &[Task]) {
+        self.pending.resize(self.pending.len() + groups, 0);
+        self.expect(tasks);
+    }
+
     /// Notes tasks that are to be done.
     fn expect(&mut self, tasks: &[Task]) {
         for task in tasks {
@@ -127,32 +133,28 @@ impl Board {
     /// Adds tasks of new groups.
     pub(super) fn add(&self, groups: usize, tasks: Vec<Task>) {
         let mut state = self.lock();
-        let known = state.pending.len();
-        state.pending.resize(known + groups, 0);
-        state.expect(&tasks);
+        state.expect_groups(groups, &tasks);
         state.tasks.extend(tasks);
         self.changed.notify_all();
     }
 
-    /// Adds tasks of new groups that one thread hands to cuFile together; it tells when each is done.
+    /// Adds tasks of new groups. One thread submits all of them to cuFile and reports each when it is done.
     pub(super) fn add_band(&self, groups: usize, tasks: Vec<Task>) {
         let mut state = self.lock();
-        let known = state.pending.len();
-        state.pending.resize(known + groups, 0);
-        state.expect(&tasks);
+        state.expect_groups(groups, &tasks);
         if let Some((half, group)) = tasks.first().map(|task| (task.half, task.group)) {
             state.tasks.push_back(Task { half, group, at: 0, len: 0, work: Work::Band(tasks) });
         }
         self.changed.notify_all();
     }
 
-    /// Adds tasks of groups that are under way, to be done before all others.
+    /// Adds tasks to groups that are under way, ahead of all other tasks.
     pub(super) fn add_again(&self, tasks: Vec<Task>) {
         self.lock().expect(&tasks);
         self.hand_back(tasks);
     }
 
-    /// Gives back tasks that were taken and not done, to be done before all others.
+    /// Returns tasks that a thread took and did not do, ahead of all other tasks.
     pub(super) fn hand_back(&self, tasks: Vec<Task>) {
         let mut state = self.lock();
         if state.closed {

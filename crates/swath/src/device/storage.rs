@@ -1,5 +1,5 @@
-//! A band whose tiles cuFile reads from the file to the device: all reads are submitted before the first is waited for.
-//! What does not come whole is read again by way of pinned memory, tile by tile.
+//! Has cuFile read the tiles of a band from the file to the device. One thread submits all reads before it waits for the first.
+//! The engine reads tiles that do not come whole again, one by one, through pinned memory.
 
 use std::{
     ops::Range,
@@ -14,14 +14,11 @@ use super::{
     run::Job,
     worker::Worker,
 };
-use crate::{
-    error::{Error, ErrorKind},
-    read::Cancel,
-};
+use crate::{error::Error, schedule::cancelled};
 
-/// The usual way of bytes to the device, in words for a report.
+/// How a report names the usual way of bytes to the device.
 pub(super) const PINNED: &str = "pinned copies";
-/// Reads that fail before any comes, until the rest of the file is no longer tried.
+/// After this many failures without a success the engine stops using cuFile for the read.
 const MOST_IN_VAIN: u64 = 8;
 
 /// A file that cuFile reads.
@@ -30,12 +27,12 @@ pub(super) struct Direct {
     told: Mutex<Told>,
 }
 
-/// What became of its reads.
+/// The results of its reads.
 #[derive(Default)]
 struct Told {
     came: u64,
     missed: u64,
-    /// Why the first that did not come did not.
+    /// Why the first of the missed reads failed.
     reason: Option<String>,
     /// Why cuFile's best calls were not used.
     refused: Option<String>,
@@ -60,7 +57,7 @@ impl Direct {
         told.reason.get_or_insert(reason);
     }
 
-    /// Whether cuFile was tried often enough in vain.
+    /// Whether to stop using cuFile: all reads so far failed, and there were enough of them.
     fn is_hopeless(&self) -> bool {
         let told = self.told();
         told.came == 0 && told.missed >= MOST_IN_VAIN
@@ -72,12 +69,12 @@ impl Direct {
         if told.came == 0 && told.missed > 0 { PINNED } else { self.file.storage() }
     }
 
-    /// What was done otherwise than asked, in one line for the whole read.
+    /// One notice for the whole read, where cuFile did not do all of it in the best way.
     pub(super) fn notice(&self) -> Option<String> {
         let told = self.told();
         let missed = told.reason.as_ref().map(|reason| {
-            let which = if told.came > 0 { "some tiles" } else { "tiles" };
-            format!("{which} were read by way of pinned memory: {reason}")
+            let which = if told.came > 0 { "some tiles" } else { "the tiles" };
+            format!("the engine read {which} through pinned memory instead of cuFile: {reason}")
         });
         let refused = told.refused.as_ref().map(|refused| format!("cuFile: {refused}"));
         match (missed, refused) {
@@ -86,7 +83,7 @@ impl Direct {
         }
     }
 
-    /// Reads one tile, or a part of a large one, and waits for it; tells whether it came whole.
+    /// Reads one tile, or a part of a large one, and waits for it; returns whether it came whole.
     pub(super) fn read(&self, uploader: Uploader<'_>, half: usize, range: &Range<u64>, at: usize) -> bool {
         if self.is_hopeless() {
             return false;
@@ -102,7 +99,7 @@ impl Direct {
     }
 }
 
-/// Reads the tiles of a band. Every task is done, or given to the board for others to do, when this returns.
+/// Reads the tiles of a band. When this returns, every task is done or back on the board for other threads.
 pub(super) fn read_band(
     job: &Job<'_>,
     direct: &Direct,
@@ -149,9 +146,9 @@ pub(super) fn read_band(
     let mut part = 0;
     for (group, members) in tasks.chunk_by(|a, b| a.group == b.group).enumerate() {
         let Some(first) = members.first() else { continue };
-        // What is under way cannot be called back: dropping the flight waits for it.
-        if job.cancel.is_some_and(Cancel::is_cancelled) {
-            fail(first, Error::new(ErrorKind::Cancelled));
+        // cuFile cannot cancel its reads: dropping the flight waits for them.
+        if let Some(error) = cancelled(job.cancel) {
+            fail(first, error);
             return;
         }
         if let Err(error) = take_group(direct, board, &mut flight, group, members, &mut part) {
@@ -161,7 +158,7 @@ pub(super) fn read_band(
     }
 }
 
-/// Waits for the reads of a group, and hands those that did not come whole to the board.
+/// Waits for the reads of a group, and puts those that did not come whole back on the board.
 fn take_group(
     direct: &Direct,
     board: &Board,
@@ -184,7 +181,7 @@ fn take_group(
             }
             *part += 1;
         }
-        // First the new ones: the group is complete when nothing of it is left to do.
+        // Add the new tasks first: a group without open tasks counts as complete.
         board.add_again(again);
         board.done(task.group, Ok(Vec::new()));
     }

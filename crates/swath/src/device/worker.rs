@@ -70,7 +70,7 @@ impl Worker {
         Ok(Vec::new())
     }
 
-    /// Has cuFile read parts one by one; those that do not come whole go by way of a chunk.
+    /// Has cuFile read parts one by one; reads those that do not come whole through a pinned chunk.
     fn fetch(
         &mut self,
         job: &Job<'_>,
@@ -108,8 +108,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads units for a library. nvJPEG hands out samples of damaged streams without a word, so what the CPU's decoder
-    /// would refuse is found here, by threads that read ahead while the library works, and never reaches it.
+    /// Reads units for a library. nvJPEG returns samples of damaged streams without an error. So the threads that read ahead
+    /// while the library works also check the streams, and those that the CPU's decoder would refuse never reach nvJPEG.
     fn shelve(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
         let streams = self.streams(job, units, list)?;
         let spec = job.host.spec();
