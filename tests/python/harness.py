@@ -18,6 +18,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "corpus"
 SHARED_CORPUS = ROOT / os.environ.get("SHARED_CORPUS", "../shared/corpus")
+SHARED_RASTERS = ROOT / os.environ.get("SHARED_RASTERS", "../shared/real")
 UNDER_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 MIB = 1 << 20

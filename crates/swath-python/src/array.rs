@@ -107,7 +107,10 @@ impl Array {
             SampleFormat::Float => 2,
             SampleFormat::ComplexFloat => 5,
             SampleFormat::ComplexInt => {
-                return Err(PyBufferError::new_err(format!("other libraries have no type for {}", self.sample)));
+                return Err(PyBufferError::new_err(format!(
+                    "no array library has a type for {}: read the samples without device=",
+                    self.sample
+                )));
             }
             _ => 1,
         };

@@ -161,6 +161,12 @@ impl Dataset {
         convert::seen(self.dataset.sample()).name()
     }
 
+    /// The name of the type that the file stores: `complex_int16` where `dtype` is `complex64`, for example.
+    #[getter]
+    fn stored_dtype(&self) -> &'static str {
+        self.dataset.sample().name()
+    }
+
     /// Rows and columns of a tile or strip.
     #[getter]
     fn block_shape(&self) -> (u32, u32) {

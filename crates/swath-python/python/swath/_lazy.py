@@ -309,6 +309,9 @@ class Reader:
         if not self.on_device:
             return np.asarray(handle.read_window(place, bands, self.overview, threads=threads))
         module = cupy()
+        if handle.stored_dtype != handle.dtype:
+            # Complex integers and halves: CuPy has no type for them, and the host makes complex floats of them.
+            return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, threads=threads)))
         try:
             return module.asarray(handle.read_window(place, bands, self.overview, threads=threads, device="cuda"))
         except DeviceError as error:

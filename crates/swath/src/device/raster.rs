@@ -187,7 +187,7 @@ impl DeviceRaster {
     /// When samples are pairs of integers or of half floats, which the interface has no name for.
     pub fn cuda_array(&self) -> Result<CudaArray, Error> {
         if self.sample == SampleType::CF16 {
-            return Err(Error::usage("samples are pairs of half floats, which NumPy has no type for"));
+            return Err(Error::usage("no array library has a type for complex_float16: read the samples to the host"));
         }
         let kind = match dlpack_type(self.sample)?.code {
             0 => 'i',
@@ -251,7 +251,9 @@ pub(crate) fn dlpack_type(sample: SampleType) -> Result<dlpack::DataType, Error>
         SampleFormat::Float => 2,
         SampleFormat::ComplexFloat => 5,
         SampleFormat::ComplexInt => {
-            return Err(Error::usage(format!("samples are {sample}, which other libraries have no type for")));
+            return Err(Error::usage(format!(
+                "no array library has a type for {sample}: read the samples to the host"
+            )));
         }
         _ => 1,
     };
