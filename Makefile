@@ -13,6 +13,8 @@ VENV ?= .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SWATH := $(TARGET)/release/swath
 PYTEST_ARGS ?=
+# Half of the tests wait for a server, a child or a disk: two processes share the cores. One file stays in one process.
+PYTEST_WORKERS ?= 2
 BENCH_ARGS ?=
 
 # Found only when a virtual environment has to be made; `make test PYTHON=python3.12` overrides it.
@@ -85,7 +87,7 @@ test: venv-test venv-servers ## Format, lints, dependency and licence checks, Ru
 	$(INSTALL)
 	$(VENV)/bin/python -m mypy --config-file tools/mypy.ini $(PACKAGE)/swath
 	$(VENV)/bin/python -m mypy.stubtest swath._swath
-	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini tests/python $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini -n $(PYTEST_WORKERS) --dist loadfile tests/python $(PYTEST_ARGS)
 
 .PHONY: python
 python: venv-test ## Build the Python package and install it into .venv
