@@ -21,7 +21,7 @@ BENCH_ARGS ?=
 PYTHON ?= $(shell tools/find-python.sh)
 
 PACKAGE := crates/swath-python/python
-PY_SOURCES := corpus/make.py tools tests/python bench $(PACKAGE)
+PY_SOURCES := corpus/make.py tools tests/python tests/peers bench $(PACKAGE)
 RUFF := $(VENV)/bin/ruff
 
 # The wheel that users get by `pip install .`, in the environment of demo and tests.
@@ -89,6 +89,13 @@ test: venv-test venv-servers ## Format, lints, dependency and licence checks, Ru
 	$(VENV)/bin/python -m mypy.stubtest swath._swath
 	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini -n $(PYTEST_WORKERS) --dist loadfile tests/python $(PYTEST_ARGS)
 
+# For example: make peers, or one suite: .venv/bin/python tests/peers/run.py xrspatial -- -k nodata
+.PHONY: peers
+peers: venv-test venv-peers ## Run the whole test suites of rioxarray and xarray-spatial over swath
+	$(INSTALL)
+	$(VENV)/bin/python tests/peers/run.py rioxarray
+	$(VENV)/bin/python tests/peers/run.py xrspatial
+
 .PHONY: python
 python: venv-test ## Build the Python package and install it into .venv
 	$(INSTALL)
@@ -137,11 +144,12 @@ ptx: venv-test ## Compile the GPU kernels again after a change
 # --------------------------------------------------------------------------------------------------------- environment
 
 # Stamps, so that a second run installs nothing; a changed pin installs again.
-.PHONY: venv-demo venv-test venv-bench venv-servers
+.PHONY: venv-demo venv-test venv-bench venv-servers venv-peers
 venv-demo: $(VENV)/.stamp-demo
 venv-test: $(VENV)/.stamp-test
 venv-bench: $(VENV)/.stamp-bench
 venv-servers: $(VENV)/.stamp-servers
+venv-peers: $(VENV)/.stamp-peers
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "no usable Python; see above" >&2; exit 1; }
@@ -167,6 +175,12 @@ $(VENV)/.stamp-servers: tools/requirements-servers.txt $(wildcard tools/azurite/
 	cp -r tools/azurite $(VENV)/servers/azurite
 	cd $(VENV)/servers/azurite && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci \
 		--omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(VENV)/.stamp-peers: tools/requirements-peers.txt | $(VENV)/bin/python
+	rm -rf $(VENV)/peers
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
+		--target $(VENV)/peers -r $<
 	@touch $@
 
 $(VENV)/.stamp-bench: tools/requirements-bench.txt tools/requirements-test.txt | $(VENV)/bin/python
