@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _metadata
+from . import _grid, _labels
+from ._convert import Convert, ConvertBands
 from ._errors import SwathWarning, UsageError, warn_once
-from ._metadata import Found, Packing
+from ._labels import Packing
+from ._metadata import Found, checked_nodata
 from ._stream import PIECE, Block, Layout, on_device, starts, to_host
 
 
@@ -52,100 +54,6 @@ class Unread:
     def __getitem__(self, region: tuple[slice, ...]) -> Any:
         rows = self.variable[region[1:] if self.leading else region].data
         return rows[np.newaxis] if self.leading else rows
-
-
-@dataclass(frozen=True)
-class Convert:
-    """Makes samples those of the file: packed, of its type, and with its value where they are missing."""
-
-    dtype: np.dtype
-    # What missing samples become.
-    fill: Any = None
-    scale: float = 1.0
-    offset: float = 0.0
-    # Whether samples that are no numbers are missing; as integers they always are.
-    nan: bool = False
-    # A value that says that a sample is missing, other than the file's.
-    old: Any = None
-
-    def __call__(self, rows: Any) -> Any:
-        if on_device(rows) and not hasattr(rows, "astype"):
-            # A tensor of torch has other methods than an array; CuPy works on the same memory.
-            import cupy
-
-            rows = cupy.from_dlpack(rows)
-        missing = self._missing(rows)
-        if isinstance(rows, np.ma.MaskedArray):
-            rows = rows.data
-        if self.scale != 1.0 or self.offset != 0.0:
-            rows = (rows.astype("c16" if rows.dtype.kind == "c" else "f8") - self.offset) / self.scale
-        # Always a copy: the input is not ours to fill.
-        rows = self._whole(rows, missing) if self.dtype.kind in "iu" else rows.astype(self.dtype)
-        if missing is not None:
-            rows[missing] = self.fill
-        return rows
-
-    def _missing(self, rows: Any) -> Any:
-        """Which samples are missing, or None where none are."""
-        found = []
-        if isinstance(rows, np.ma.MaskedArray):
-            found.append(np.ma.getmaskarray(rows))
-            rows = rows.data
-        if rows.dtype.kind in "fc" and (self.nan or self.dtype.kind in "iu"):
-            found.append(rows != rows)
-        if self.old is not None:
-            found.append(rows == self.old)
-        if not found:
-            return None
-        missing = found[0]
-        for more in found[1:]:
-            missing = missing | more
-        if not missing.any():
-            return None
-        if self.fill is None:
-            raise UsageError(
-                f"samples are missing (NaN or masked), and {self.dtype} has no value for them: give nodata=, or dtype= "
-                "a type of floats"
-            )
-        return missing
-
-    def _whole(self, rows: Any, missing: Any) -> Any:
-        """Samples as integers: those next to them, and none that would come out as another."""
-        if np.can_cast(rows.dtype, self.dtype) or not rows.size:
-            return rows.astype(self.dtype)
-        if rows.dtype.kind == "f":
-            rows = np.rint(rows)
-        elif missing is not None:
-            rows = rows.copy()
-        if missing is not None:
-            rows[missing] = 0
-        low, high = rows.min().item(), rows.max().item()
-        limits = np.iinfo(self.dtype)
-        # The largest integer may not be a float, the one after it is.
-        if low < limits.min or high >= limits.max + 1:
-            raise UsageError(
-                f"samples from {low} to {high} do not fit {self.dtype} ({limits.min} to {limits.max}): clip them, or "
-                "give dtype= a type that holds them"
-            )
-        return rows.astype(self.dtype)
-
-
-@dataclass(frozen=True)
-class ConvertBands:
-    """Converts bands that are packed each in a way of its own."""
-
-    bands: tuple[Convert, ...]
-    axis: int
-    # The first band of each chunk along the axis.
-    firsts: tuple[int, ...]
-
-    def __call__(self, rows: Any, block_id: tuple[int, ...] | None = None) -> Any:
-        first = self.firsts[block_id[self.axis]] if block_id else 0
-        before = (slice(None),) * self.axis
-        parts = [
-            self.bands[first + band](rows[(*before, slice(band, band + 1))]) for band in range(rows.shape[self.axis])
-        ]
-        return np.concatenate(parts, axis=self.axis)
 
 
 def of(data: Any, words: Mapping[str, Any]) -> Raster:
@@ -212,8 +120,8 @@ def axes_of(shape: Sequence[int], words: Mapping[str, Any]) -> str:
     dims, band_axis = words["dims"], words["band_axis"]
     if dims is not None:
         names = [str(name).lower() for name in dims]
-        kinds = {**dict.fromkeys(_metadata.Y_NAMES, "y"), **dict.fromkeys(_metadata.X_NAMES, "x")}
-        kinds.update(dict.fromkeys((*_metadata.BAND_NAMES, "b"), "b"))
+        kinds = {**dict.fromkeys(_grid.Y_NAMES, "y"), **dict.fromkeys(_grid.X_NAMES, "x")}
+        kinds.update(dict.fromkeys((*_grid.BAND_NAMES, "b"), "b"))
         axes = "".join(kinds.get(name, "?") for name in names)
         if len(axes) != len(shape) or axes not in ("yx", "byx", "yxb"):
             raise UsageError(f"dims={tuple(dims)!r}: give (y, x), (band, y, x) or (y, x, band), one for each axis")
@@ -268,7 +176,7 @@ def _converts(
     fills_complex = stored.kind == "c" and nodata is not None and nodata == nodata and bool(words["nan_to_nodata"])
     if stored == held.newbyteorder("=") and not (packing.scaled or fills_complex or masked or old is not None):
         return ()
-    convert = Convert(stored, _metadata.checked_nodata(nodata, stored), nan=fills_complex, old=old)
+    convert = Convert(stored, checked_nodata(nodata, stored), nan=fills_complex, old=old)
     if not packing.scaled:
         return (convert,)
     count = len(packing.scales or packing.offsets or ())
@@ -312,10 +220,10 @@ def _plain_meta(meta: Any) -> Any:
 
 def _arranged(data: Any) -> tuple[Any, str, str, str]:
     """A DataArray with its axes in an order that can be written, that order, and the names of rows and columns."""
-    y_name, x_name = _metadata.spatial_dims(data)
+    y_name, x_name = _grid.spatial_dims(data)
     rest = [str(name) for name in data.dims if name not in (y_name, x_name)]
     if len(rest) > 1:
-        single = [name for name in rest if data.sizes[name] == 1 and name.lower() not in _metadata.BAND_NAMES]
+        single = [name for name in rest if data.sizes[name] == 1 and name.lower() not in _grid.BAND_NAMES]
         data = data.isel(dict.fromkeys(single[: len(rest) - 1], 0), drop=True)
         rest = [str(name) for name in data.dims if name not in (y_name, x_name)]
     if len(rest) > 1:
@@ -351,12 +259,12 @@ def _of_dataarray(data: Any, words: Mapping[str, Any], *, replaced: bool = False
     """The raster of a DataArray; where it is `replaced`, its own value of missing samples gives way to the caller's."""
     data, axes, y_name, x_name = _arranged(data)
     count = data.shape[axes.index("b")] if "b" in axes else 1
-    found = _metadata.of_dataarray(data, y_name, x_name, count, words)
+    found = _labels.of_dataarray(data, y_name, x_name, count, words)
     asked = None if words["dtype"] is None else np.dtype(words["dtype"])
     nodata = found.nodata if words["nodata"] is None else words["nodata"]
     if words["pack"]:
         data = _with_packing(data, nodata)
-    packing = _metadata.packing(data, asked, count, pack=words["pack"] is not False)
+    packing = _labels.packing(data, asked, count, pack=words["pack"] is not False)
     samples = _samples(data)
     held = np.dtype(data.dtype)
     if asked is None and nodata is None and held.kind == "f" and packing.dtype.kind in "iu" and _has_holes(samples):
@@ -421,7 +329,7 @@ def _of_dataset(data: Any, words: Mapping[str, Any]) -> Raster:
     if len(rasters) == 1:
         (variable,) = rasters.values()
         raster = _of_dataarray(variable, words)
-        tags = _metadata.found_tags(data.attrs).get("", {})
+        tags = _labels.found_tags(data.attrs).get("", {})
         raster.found.tags = {"": {**tags, **raster.found.tags.get("", {})}}
         raster.found.area_or_point = raster.found.area_or_point or data.attrs.get("AREA_OR_POINT")
         return raster
@@ -468,7 +376,7 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
             raise UsageError(f"variable {name!r} is not of the size of the others: write them one by one")
     found = replace(
         first.found,
-        tags=_metadata.found_tags(data.attrs),
+        tags=_labels.found_tags(data.attrs),
         area_or_point=data.attrs.get("AREA_OR_POINT") or first.found.area_or_point,
         descriptions=[_only(part.found.descriptions) or name for name, part in zip(variables, parts)],
         units=_each(part.found.units for part in parts),

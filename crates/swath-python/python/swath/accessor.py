@@ -6,7 +6,8 @@ from typing import Any
 
 import xarray
 
-from . import _metadata
+from . import _grid, _labels
+from ._metadata import Transform
 from ._write import to_geotiff
 
 
@@ -25,7 +26,7 @@ class _Accessor:
     @property
     def crs(self) -> str | None:
         """The reference system that a file would get, as WKT or a code."""
-        return _metadata.found_crs(self._data)
+        return _grid.found_crs(self._data)
 
 
 @xarray.register_dataarray_accessor("swath")
@@ -41,14 +42,14 @@ class DataArrayAccessor(_Accessor):
     """
 
     @property
-    def transform(self) -> _metadata.Transform | None:
+    def transform(self) -> Transform | None:
         """Six numbers in rasterio's order, from the coordinates."""
-        return _metadata.found_transform(self._data, *_metadata.spatial_dims(self._data))
+        return _grid.found_transform(self._data, *_grid.spatial_dims(self._data))
 
     @property
     def nodata(self) -> Any:
         """The value of missing pixels in a file."""
-        return _metadata.found_nodata(self._data)
+        return _labels.found_nodata(self._data)
 
 
 @xarray.register_dataset_accessor("swath")

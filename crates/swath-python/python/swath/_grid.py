@@ -1,0 +1,203 @@
+"""Finds where an xarray object lies: its rows and columns, its reference system and its transform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._errors import UsageError
+from ._metadata import Transform, affine, crs_text
+
+# Names of dimensions in small letters, those that tell most first.
+Y_NAMES = ("y", "lat", "latitude", "northing", "row", "rows", "line", "lines")
+X_NAMES = ("x", "lon", "long", "longitude", "easting", "col", "cols", "column", "columns", "sample", "samples")
+BAND_NAMES = ("band", "bands", "channel")
+# Dimensions that are neither rows nor columns, whatever stands beside them.
+OTHER_NAMES = frozenset(
+    {
+        *("time", "t", "date", "datetime", "day", "month", "year", "step", "wavelength", "variable"),
+        *("z", "level", "lev", "height", "altitude", "depth", "pressure", "ensemble", "member", "realization"),
+    }
+)
+
+
+def spatial_dims(data: Any) -> tuple[str, str]:
+    """Names of the dimensions that are rows and columns."""
+    names = [str(name) for name in data.dims]
+    y_name, x_name = _named(names, Y_NAMES), _named(names, X_NAMES)
+    standard = {"latitude": "Y", "projection_y_coordinate": "Y", "longitude": "X", "projection_x_coordinate": "X"}
+    for name in names:
+        attrs = data.coords[name].attrs if name in data.coords else {}
+        axis = str(attrs.get("axis", "")).upper() or standard.get(str(attrs.get("standard_name", "")).lower())
+        if axis == "Y" and name != x_name:
+            y_name = y_name or name
+        elif axis == "X" and name != y_name:
+            x_name = x_name or name
+    if y_name and x_name:
+        return y_name, x_name
+    rest = [name for name in names if name.lower() not in BAND_NAMES]
+    # Where one of them is known, the other would be a guess that turns the raster around when it is wrong.
+    if not y_name and not x_name and len(rest) == 2 and not any(_is_other(data, name) for name in rest):
+        return rest[0], rest[1]
+    raise UsageError(
+        f"dimensions {tuple(names)}: which are rows and columns? Rename them to y and x, and a third one to band"
+    )
+
+
+def _named(names: Sequence[str], known: Sequence[str]) -> str | None:
+    """The name that is known best, in whatever letters it is written."""
+    found = {name.lower(): name for name in reversed(names)}
+    return next((found[word] for word in known if word in found), None)
+
+
+def _is_other(data: Any, name: str) -> bool:
+    dated = name in data.coords and data.coords[name].dtype.kind in "mM"
+    return dated or name.lower() in OTHER_NAMES
+
+
+def grid_mapping(data: Any) -> Mapping[str, Any]:
+    """Attributes of the coordinate that holds the reference system."""
+    named = data.encoding.get("grid_mapping") or data.attrs.get("grid_mapping") or "spatial_ref"
+    if named in data.coords:
+        return data.coords[named].attrs
+    for coordinate in data.coords.values():
+        if coordinate.ndim == 0 and {"crs_wkt", "spatial_ref"} & set(coordinate.attrs):
+            return coordinate.attrs
+    return {}
+
+
+def found_crs(data: Any) -> str | None:
+    """The reference system of an xarray object."""
+    mapping = grid_mapping(data)
+    for attrs in (mapping, data.attrs):
+        for name in ("spatial_ref", "crs_wkt", "crs"):
+            if attrs.get(name) is not None and not isinstance(attrs[name], bool):
+                return crs_text(attrs[name])
+    if "grid_mapping_name" in mapping:
+        try:
+            import pyproj
+        except ImportError:
+            raise UsageError(
+                "the reference system is given by CF attributes alone, which needs pyproj: install it, or give crs="
+            ) from None
+        return pyproj.CRS.from_cf(dict(mapping)).to_wkt()
+    return None
+
+
+def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True) -> Transform | None:
+    """The transform of an xarray object: that of its coordinates, word for word as it was read where they agree."""
+    stored = _stored_transform(data)
+    if stored is not None and not recalc:
+        return _unless_identity(stored)
+    if stored is not None and (stored[1] or stored[3]):
+        return _rotated(data, y_name, x_name, stored)
+    if data.attrs.get("_xrspatial_no_georef"):
+        return None
+    y, x = (_axis(data, name) for name in (y_name, x_name))
+    if y is None or x is None:
+        return None if stored is None else _unless_identity(stored)
+    if stored is not None:
+        a, _, c, _, e, f = stored
+        if _agree(x, a, c) and _agree(y, e, f):
+            return _unless_identity(stored)
+    a, c = _spacing(x, x_name, None if stored is None else stored[0])
+    e, f = _spacing(y, y_name, None if stored is None else stored[4])
+    return _unless_identity((a, 0.0, c, 0.0, e, f))
+
+
+def _stored_transform(data: Any) -> Transform | None:
+    text = grid_mapping(data).get("GeoTransform")
+    if text is not None:
+        numbers = str(text).replace(",", " ").split()
+        if len(numbers) == 6:
+            c, a, b, f, d, e = map(float, numbers)
+            return affine((a, b, c, d, e, f))
+    for name in ("transform", "rotated_affine"):
+        if data.attrs.get(name) is not None:
+            return affine(data.attrs[name])
+    return None
+
+
+def _unless_identity(transform: Transform) -> Transform | None:
+    """Pixels counted from a corner are no georeference, and GDAL keeps none."""
+    a, b, c, d, e, f = transform
+    return None if (a, b, c, d, e, f) == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) else transform
+
+
+def _rotated(data: Any, y_name: str, x_name: str, stored: Transform) -> Transform:
+    """The transform of a rotated raster: that of its two-dimensional coordinates, where it has them."""
+    if not all(name in data.coords and set(data.coords[name].dims) == {y_name, x_name} for name in ("xc", "yc")):
+        return stored
+    xc, yc = (data.coords[name].transpose(y_name, x_name).values for name in ("xc", "yc"))
+    a, b, c = _plane(xc, "xc", stored[:3])
+    d, e, f = _plane(yc, "yc", stored[3:])
+    return a, b, c, d, e, f
+
+
+def _plane(values: np.ndarray, name: str, stored: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Steps along columns and rows, and the value at the outer corner, of coordinates of centres."""
+    height, width = values.shape
+    rows, columns = (np.unique([0, size // 2, size - 1]) for size in values.shape)
+
+    def agree(plane: tuple[float, float, float]) -> bool:
+        # Rows and columns are selected as wholes: where these lie in their places, all do.
+        along, down, corner = plane
+        slack = max(_slack(values[rows], along), _slack(values[rows], down))
+        expected = corner + (np.arange(width) + 0.5) * along + (rows[:, np.newaxis] + 0.5) * down
+        if not np.all(np.abs(values[rows] - expected) <= slack):
+            return False
+        expected = corner + (columns + 0.5) * along + (np.arange(height)[:, np.newaxis] + 0.5) * down
+        return bool(np.all(np.abs(values[:, columns] - expected) <= slack))
+
+    if agree(stored):
+        return stored
+    first = float(values[0, 0])
+    along = (float(values[0, -1]) - first) / (width - 1) if width > 1 else stored[0]
+    down = (float(values[-1, 0]) - first) / (height - 1) if height > 1 else stored[1]
+    plane = along, down, first - along / 2 - down / 2
+    if not agree(plane):
+        raise UsageError(
+            f"coordinate {name!r} is not evenly spaced, so no transform describes it: resample the raster to a regular "
+            "grid, or give transform="
+        )
+    return plane
+
+
+def _axis(data: Any, name: str) -> np.ndarray | None:
+    if name not in data.coords:
+        return None
+    values = np.asarray(data.coords[name].values)
+    return values if values.ndim == 1 and values.dtype.kind in "iuf" else None
+
+
+def _slack(values: np.ndarray, step: float) -> float:
+    """How far a coordinate may be beside its place: rounding of its own type, and a thousandth of a pixel."""
+    rounding = np.finfo(values.dtype).eps if values.dtype.kind == "f" else 0.0
+    return max(abs(step) * 1e-3, 4.0 * float(rounding) * float(np.max(np.abs(values), initial=0.0)))
+
+
+def _agree(values: np.ndarray, step: float, origin: float) -> bool:
+    expected = origin + (np.arange(values.size) + 0.5) * step
+    return bool(np.all(np.abs(values - expected) <= _slack(values, step)))
+
+
+def _spacing(values: np.ndarray, name: str, stored: float | None) -> tuple[float, float]:
+    """Size of a pixel and outer edge of the first one, of coordinates of centres."""
+    if not np.all(np.isfinite(values)):
+        raise UsageError(f"coordinate {name!r} has values that are no numbers: give transform=, or drop the coordinate")
+    first = float(values[0])
+    if values.size == 1:
+        if stored is None:
+            raise UsageError(
+                f"coordinate {name!r} has one value, which does not tell the size of a pixel: give transform="
+            )
+        return stored, first - stored / 2
+    step = (float(values[-1]) - first) / (values.size - 1)
+    if step == 0.0 or not _agree(values, step, first - step / 2):
+        raise UsageError(
+            f"coordinate {name!r} is not evenly spaced, so no transform describes it: resample the raster to a regular "
+            "grid, or give transform="
+        )
+    return step, first - step / 2

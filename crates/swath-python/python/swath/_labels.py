@@ -1,0 +1,187 @@
+"""Finds what an xarray object says of itself, in the words that rioxarray and xrspatial leave on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._errors import SwathWarning, UsageError, warn_once
+from ._grid import found_crs, found_transform, grid_mapping
+from ._metadata import Found, coefficients, control_points, palette_of, per_band
+
+# What dask calls its arrays: a word and a digest.
+DASK_NAME = re.compile(r".*-[0-9a-f]{32}")
+
+# Where the value of missing pixels stands, in the order in which rioxarray looks, then xrspatial's.
+FILL_NAMES = ("_FillValue", "missing_value", "fill_value", "nodata")
+
+# Attributes that have a place of their own in the file, or describe the array rather than the raster.
+NOT_TAGS = frozenset(
+    {
+        *FILL_NAMES,
+        *("nodatavals", "is_tiled", "res", "crs", "crs_wkt", "transform", "grid_mapping", "coordinates"),
+        *("scales", "offsets", "scale_factor", "add_offset", "units", "band_tags", "AREA_OR_POINT", "_Unsigned"),
+        *("masked_nodata", "nodata_pixels_present", "nodata_dtype_cast", "mask_and_scale_dtype", "rotated_affine"),
+        *("raster_type", "georef_status", "extra_tags", "gdal_metadata", "gdal_metadata_xml", "extra_samples"),
+        *("x_resolution", "y_resolution", "resolution_unit", "image_description", "colormap", "vrt_holes"),
+        *("category_names", "category_colors", "_xrspatial_geotiff_contract", "_xrspatial_no_georef"),
+    }
+)
+# Statistics of the pixels that were read need not hold for those that are written.
+STALE = ("STATISTICS_",)
+
+
+def found_nodata(data: Any) -> Any:
+    """The value of missing pixels that an xarray object declares."""
+    if data.encoding.get("_FillValue") is not None:
+        return data.encoding["_FillValue"]
+    for name in FILL_NAMES:
+        if data.attrs.get(name) is not None:
+            return data.attrs[name]
+    values = data.attrs.get("nodatavals")
+    return values[0] if isinstance(values, (tuple, list)) and values else None
+
+
+def found_tags(attrs: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Attributes that become tags of the file, and those of GDAL's metadata that xrspatial keeps."""
+    own = {
+        str(key): str(value)
+        for key, value in attrs.items()
+        if key not in NOT_TAGS
+        and not str(key).startswith(STALE)
+        and not (key == "long_name" and not isinstance(value, str))
+    }
+    kept = attrs.get("gdal_metadata")
+    if isinstance(kept, Mapping):
+        plain = {key: value for key, value in kept.items() if isinstance(key, str) and not key.startswith(STALE)}
+        own = {**{key: str(value) for key, value in plain.items()}, **own}
+    return {"": own} if own else {}
+
+
+def _chosen(data: Any, value: Any, count: int) -> Any:
+    """Of a list with an entry for each band of a file, those of the bands that are left; None if nobody can tell."""
+    if not isinstance(value, (tuple, list, np.ndarray)):
+        return value
+    values = list(value)
+    # Whoever read some bands only, or in another order, says so; otherwise lists are of all bands, in order.
+    known = [int(band) for band in data.encoding.get("bands", range(1, len(values) + 1))]
+    bands = _band_numbers(data, count)
+    if bands is not None and len(known) == len(values) and set(bands) <= set(known):
+        return [values[known.index(band)] for band in bands]
+    return values if len(values) == count else None
+
+
+def _listed(data: Any, name: str, count: int) -> Any:
+    """An attribute with one value, or one for each band."""
+    value = data.attrs.get(name)
+    chosen = _chosen(data, value, count)
+    if value is not None and chosen is None:
+        warn_once(
+            f"{name} has {len(value)} values and the raster {count} bands, and no coordinate 'band' tells which bands "
+            f"these are: {name} is left away",
+            SwathWarning,
+            stacklevel=7,
+        )
+    return chosen
+
+
+def _band_numbers(data: Any, count: int) -> list[int] | None:
+    """Which bands of a file the bands of an array are, counted from 1, where a coordinate tells."""
+    if "band" not in data.coords:
+        return None
+    numbers = np.atleast_1d(data.coords["band"].values)
+    return numbers.tolist() if numbers.dtype.kind in "iu" and numbers.shape == (count,) else None
+
+
+def of_dataarray(data: Any, y_name: str, x_name: str, count: int, words: Mapping[str, Any]) -> Found:
+    """What a DataArray says of itself, in rioxarray's and xrspatial's ways; what the caller gives is not looked for.
+
+    Scales and offsets are those of its attributes: samples that are not unpacked yet.
+    """
+    attrs, mapping = data.attrs, grid_mapping(data)
+    names = _listed(data, "long_name", count)
+    if names is None or names == "":
+        # xarray names a DataArray after the dask array inside it; dask's generated names describe no band.
+        names = None if DASK_NAME.fullmatch(str(data.name)) else data.name
+    point = {"point": "Point", "area": "Area"}.get(str(attrs.get("raster_type", "")).lower())
+    colormap = attrs.get("colormap")
+    gcps = control_points(mapping.get("gcps"))
+    transform = None
+    if words["transform"] is None and not gcps:
+        transform = found_transform(data, y_name, x_name, recalc=words["recalc_transform"])
+    units = _listed(data, "units", count)
+    scales = _listed(data, "scales" if "scales" in attrs else "scale_factor", count)
+    offsets = _listed(data, "offsets" if "offsets" in attrs else "add_offset", count)
+    return Found(
+        crs=found_crs(data) if words["crs"] is None else None,
+        transform=transform,
+        nodata=found_nodata(data),
+        area_or_point=attrs.get("AREA_OR_POINT") or point,
+        gcps=gcps,
+        rpcs=coefficients(mapping.get("rpcs")),
+        tags=found_tags(attrs),
+        descriptions=per_band("long_name", names if names is None else _texts(names), count),
+        units=per_band("units", _texts(units) if units else None, count),
+        scales=_numbers("scales", scales, count, 1.0),
+        offsets=_numbers("offsets", offsets, count, 0.0),
+        band_tags=_band_tags(_listed(data, "band_tags", count), count),
+        palette=palette_of(colormap) if colormap is not None and count == 1 else None,
+    )
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [None if item is None or item == "" else str(item) for item in value]
+    return str(value)
+
+
+def _numbers(name: str, value: Any, count: int, neutral: float) -> list[float] | None:
+    values = per_band(name, value, count)
+    if values is None or all(float(item) == neutral for item in values):
+        return None
+    return [float(item) for item in values]
+
+
+def _band_tags(given: Any, count: int) -> list[dict[str, str]] | None:
+    if not isinstance(given, (list, tuple)):
+        return None
+    tags = [found_tags(item).get("", {}) for item in given]
+    # A name and a description of a band stand in its description.
+    tags = [{key: value for key, value in item.items() if key != "long_name"} for item in tags]
+    return tags if len(tags) == count and any(tags) else None
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How samples that were unpacked when they were read are stored."""
+
+    dtype: np.dtype
+    # One for each band; None where there is nothing to undo.
+    scales: list[float] | None = None
+    offsets: list[float] | None = None
+
+    @property
+    def scaled(self) -> bool:
+        return self.scales is not None or self.offsets is not None
+
+
+def packing(data: Any, dtype: np.dtype | None, count: int, *, pack: bool) -> Packing:
+    """How a DataArray is stored: as rioxarray, what `encoding` says was done on reading is undone."""
+    if not pack:
+        return Packing(dtype or data.dtype)
+    encoding = data.encoding
+    found: dict[str, list[float] | None] = {}
+    for many, one, neutral in (("scales", "scale_factor", 1.0), ("offsets", "add_offset", 0.0)):
+        value = encoding.get(many) if encoding.get(many) is not None else encoding.get(one)
+        chosen = _chosen(data, value, count)
+        if value is not None and chosen is None:
+            raise UsageError(
+                f"encoding[{many!r}] has {len(value)} values and the raster {count} bands: keep the coordinate 'band' "
+                "that tells which bands these are, or give pack=False"
+            )
+        found[many] = _numbers(many, chosen, count, neutral)
+    return Packing(np.dtype(dtype or encoding.get("dtype") or data.dtype), **found)
