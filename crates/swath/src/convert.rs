@@ -5,7 +5,7 @@ use std::path::Path;
 use swath_io::Sink;
 use swath_tiff::{
     Compression, SampleType, Window,
-    geo::{Crs, GeoTransform, Nodata, nodata::nodata_text},
+    geo::{Crs, GeoKeys, GeoTransform, Nodata, nodata::nodata_text},
     structure::{Layout, emit::Field, tag},
     words::photometric::Photometric,
 };
@@ -175,6 +175,7 @@ impl<'a> Job<'a> {
         let mut metadata = selected(dataset.metadata(), &bands, window, (width, height), layout);
         if let Some(crs) = &convert.crs {
             metadata.georeference.crs = Some(crs.clone());
+            metadata.georeference.keys = GeoKeys::default();
         }
         let before = metadata.nodata().map(Nodata::as_f64);
         let after = convert.nodata.unwrap_or(before);

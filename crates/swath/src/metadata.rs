@@ -45,6 +45,16 @@ pub struct Georeference {
     pub keys: GeoKeys,
 }
 
+impl Georeference {
+    /// The keys, where they say just what the rest says: a copy then keeps them word for word, with everything that no
+    /// definition put together from them would say.
+    pub(crate) fn own_keys(&self) -> Option<&GeoKeys> {
+        let unchanged = self.keys.pixel_is_point() == self.pixel_is_point
+            && crs_of(&self.keys).as_ref() == self.crs.as_ref().or(self.gcp_crs.as_ref());
+        Some(&self.keys).filter(|keys| !keys.entries.is_empty() && unchanged)
+    }
+}
+
 /// What is known about one band.
 #[derive(Debug, Clone, Default)]
 pub struct Band {

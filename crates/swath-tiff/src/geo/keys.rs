@@ -55,6 +55,17 @@ impl GeoKey {
     }
 }
 
+/// The three tags that hold the keys, as a file has them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KeyTags {
+    /// 34735.
+    pub directory: Vec<u16>,
+    /// 34736; empty where the image lacks it.
+    pub doubles: Vec<f64>,
+    /// 34737, with or without its closing NUL; empty where the image lacks it.
+    pub ascii: Vec<u8>,
+}
+
 /// The keys of one image.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GeoKeys {
@@ -64,6 +75,8 @@ pub struct GeoKeys {
     pub entries: Vec<GeoKey>,
     /// What could not be read, as sentences for a person.
     pub problems: Vec<String>,
+    /// What the keys were read from: a copy of the image keeps it word for word.
+    pub tags: KeyTags,
 }
 
 impl GeoKeys {
@@ -72,7 +85,8 @@ impl GeoKeys {
     /// Never fails: an unreadable directory gives no entries and says so.
     #[must_use]
     pub fn parse(directory: &[u16], doubles: &[f64], ascii: &[u8]) -> Self {
-        let mut keys = Self::default();
+        let tags = KeyTags { directory: directory.to_vec(), doubles: doubles.to_vec(), ascii: ascii.to_vec() };
+        let mut keys = Self { tags, ..Self::default() };
         let mut problems = Problems::default();
         let [version, revision, minor, count] = match directory {
             [a, b, c, d, ..] => [*a, *b, *c, *d],

@@ -29,7 +29,7 @@ pub mod xml;
 
 pub use crs::{Authority, Crs, CrsKind};
 pub use emit::{GeoTags, geo_tags, parse_user};
-pub use keys::{GeoKey, GeoKeys, GeoValue};
+pub use keys::{GeoKey, GeoKeys, GeoValue, KeyTags};
 pub use nodata::{Nodata, NodataValue};
 pub use rpc::Rpc;
 pub use transform::{Gcp, GeoTransform, Georef, ModelTags};

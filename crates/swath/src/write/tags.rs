@@ -3,7 +3,8 @@
 use swath_codec::{pre::moments::Moments, shrink::Resampling};
 use swath_tiff::{
     geo::{
-        emit::{self, metadata::write as write_xml, number::g17},
+        KeyTags,
+        emit::{self, Reference, metadata::write as write_xml, number::g17},
         gdal_xml::{BandMetadata, Domain, GdalMetadata},
     },
     structure::{
@@ -61,7 +62,9 @@ impl Text<'_> {
         }
         fields.extend(self.palette()?);
         fields.extend(self.text_tags());
-        for field in fields.iter().filter(|field| field.kind == FieldType::Ascii) {
+        // Keys point into their text, so that a NUL in it ends nothing.
+        let texts = fields.iter().filter(|field| field.kind == FieldType::Ascii && field.tag != tag::GEO_ASCII_PARAMS);
+        for field in texts {
             // A reader would take it for the end of the text, or for two texts.
             let Values::Bytes(bytes) = &field.values else { continue };
             if bytes.strip_suffix(b"\0").is_some_and(|text| text.contains(&0)) {
@@ -79,23 +82,27 @@ impl Text<'_> {
 
     fn georeference(&self) -> Vec<Field> {
         let georeference = &self.metadata.georeference;
-        let crs = georeference.crs.as_ref().or(georeference.gcp_crs.as_ref());
+        let reference = match georeference.own_keys() {
+            Some(keys) => Reference::Keys(&keys.tags),
+            None => Reference::Crs(georeference.crs.as_ref().or(georeference.gcp_crs.as_ref())),
+        };
         let tags = emit::geo_tags(
-            crs,
+            reference,
             georeference.transform.as_ref(),
             &georeference.gcps,
             georeference.rpc.as_ref(),
             georeference.pixel_is_point,
         );
+        let KeyTags { directory, doubles, ascii } = tags.keys;
         let mut fields = Vec::new();
-        if !tags.key_directory.is_empty() {
-            fields.push(Field::short(tag::GEO_KEY_DIRECTORY, tags.key_directory));
+        if !directory.is_empty() {
+            fields.push(Field::short(tag::GEO_KEY_DIRECTORY, directory));
         }
-        if !tags.double_params.is_empty() {
-            fields.push(Field::double(tag::GEO_DOUBLE_PARAMS, tags.double_params));
+        if !doubles.is_empty() {
+            fields.push(Field::double(tag::GEO_DOUBLE_PARAMS, doubles));
         }
-        if !tags.ascii_params.is_empty() {
-            fields.push(Field::ascii(tag::GEO_ASCII_PARAMS, &tags.ascii_params));
+        if !ascii.is_empty() {
+            fields.push(Field::ascii(tag::GEO_ASCII_PARAMS, ascii.strip_suffix(b"\0").unwrap_or(&ascii)));
         }
         if let Some(scale) = tags.pixel_scale {
             fields.push(Field::double(tag::MODEL_PIXEL_SCALE, scale));

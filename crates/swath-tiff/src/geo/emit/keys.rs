@@ -1,15 +1,7 @@
 //! Packs GeoKeys into the three tags that hold them, the way a reader unpacks them again.
 
-use crate::geo::keys::GeoValue;
+use crate::geo::keys::{GeoValue, KeyTags};
 use std::collections::BTreeMap;
-
-/// The three GeoKey tags.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Packed {
-    pub directory: Vec<u16>,
-    pub doubles: Vec<f64>,
-    pub ascii: String,
-}
 
 /// Keys to write. A map, because the standard wants the directory sorted by key and a key set twice must be there once.
 #[derive(Debug, Default)]
@@ -43,8 +35,8 @@ impl KeySet {
     }
 
     /// The tags. Values that do not fit 16-bit places are left out with a sentence: only citations can grow so long.
-    pub fn pack(&self, minor: u16, problems: &mut Vec<String>) -> Packed {
-        let mut packed = Packed::default();
+    pub fn pack(&self, minor: u16, problems: &mut Vec<String>) -> KeyTags {
+        let mut packed = KeyTags::default();
         if self.keys.is_empty() {
             return packed;
         }
@@ -57,8 +49,8 @@ impl KeySet {
                     [id, 34736, len, start]
                 }),
                 GeoValue::Ascii(text) => place(packed.ascii.len(), text.len().saturating_add(1)).map(|(start, len)| {
-                    packed.ascii.push_str(text);
-                    packed.ascii.push('|');
+                    packed.ascii.extend_from_slice(text.as_bytes());
+                    packed.ascii.push(b'|');
                     [id, 34737, len, start]
                 }),
                 GeoValue::Shorts(_) => None,
@@ -95,7 +87,7 @@ mod tests {
         set.ascii(1026, "x\0y");
         set.doubles(2062, &[1.0, 2.0, 3.0]);
         let packed = set.pack(1, &mut Vec::new());
-        let keys = GeoKeys::parse(&packed.directory, &packed.doubles, packed.ascii.as_bytes());
+        let keys = GeoKeys::parse(&packed.directory, &packed.doubles, &packed.ascii);
         assert_eq!(keys.version, [1, 1, 1]);
         assert!(keys.entries.windows(2).all(|w| w[0].id < w[1].id));
         assert_eq!((keys.ascii(2049), keys.ascii(1026)), (Some("a|b"), Some("x y")));

@@ -21,18 +21,15 @@ mod tests;
 pub use user::parse_user;
 
 use super::crs::Crs;
+use super::keys::KeyTags;
 use super::rpc::Rpc;
 use super::transform::{Gcp, GeoTransform};
 
 /// The values of the GeoTIFF tags. An empty list or `None` is a tag that is not written.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GeoTags {
-    /// 34735.
-    pub key_directory: Vec<u16>,
-    /// 34736.
-    pub double_params: Vec<f64>,
-    /// 34737, without its closing NUL.
-    pub ascii_params: String,
+    /// 34735 to 34737.
+    pub keys: KeyTags,
     /// 33550.
     pub pixel_scale: Option<[f64; 3]>,
     /// 33922.
@@ -45,30 +42,30 @@ pub struct GeoTags {
     pub problems: Vec<String>,
 }
 
+/// How the tags say the reference system.
+#[derive(Debug, Clone, Copy)]
+pub enum Reference<'a> {
+    /// In keys made for it.
+    Crs(Option<&'a Crs>),
+    /// In the keys of the file it comes from, word for word.
+    Keys(&'a KeyTags),
+}
+
 /// The tags for a system, a transform or control points, and a camera model. `pixel_is_point` says what
-/// GTRasterTypeGeoKey says; the transform given here always counts from outer corners.
+/// GTRasterTypeGeoKey says, in the keys of a file too; the transform given here always counts from outer corners.
 #[must_use]
 pub fn geo_tags(
-    crs: Option<&Crs>,
+    reference: Reference<'_>,
     transform: Option<&GeoTransform>,
     gcps: &[Gcp],
     rpc: Option<&Rpc>,
     pixel_is_point: bool,
 ) -> GeoTags {
     let mut tags = GeoTags::default();
-    let mut set = keys::KeySet::default();
-    let mut minor = 0;
-    if let Some(crs) = crs {
-        minor = crs::fill(&mut set, crs, &mut tags.problems);
-    }
-    // An area is the default; like GDAL, a directory for that alone is not written.
-    if pixel_is_point || !set.is_empty() {
-        set.short(super::names::GT_RASTER_TYPE, if pixel_is_point { 2 } else { 1 });
-    }
-    let packed = set.pack(minor, &mut tags.problems);
-    tags.key_directory = packed.directory;
-    tags.double_params = packed.doubles;
-    tags.ascii_params = packed.ascii;
+    tags.keys = match reference {
+        Reference::Keys(keys) => keys.clone(),
+        Reference::Crs(crs) => keys_of(crs, pixel_is_point, &mut tags.problems),
+    };
     transform::fill(&mut tags, transform, gcps, pixel_is_point);
     if let Some(rpc) = rpc {
         let values = rpc.to_values();
@@ -79,4 +76,14 @@ pub fn geo_tags(
         }
     }
     tags
+}
+
+fn keys_of(crs: Option<&Crs>, pixel_is_point: bool, problems: &mut Vec<String>) -> KeyTags {
+    let mut set = keys::KeySet::default();
+    let minor = crs.map_or(0, |crs| crs::fill(&mut set, crs, problems));
+    // An area is the default; like GDAL, a directory for that alone is not written.
+    if pixel_is_point || !set.is_empty() {
+        set.short(super::names::GT_RASTER_TYPE, if pixel_is_point { 2 } else { 1 });
+    }
+    set.pack(minor, problems)
 }

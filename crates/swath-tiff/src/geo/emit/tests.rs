@@ -9,14 +9,14 @@ use crate::geo::wkt::Node;
 const BASE: &str = "GEOGCS[\"My GCS\",DATUM[\"My_Datum\",SPHEROID[\"My ball\",6378000,298.5]],PRIMEM[\"Greenwich\",0],UNIT[\"degree\",0.0174532925199433]]";
 
 fn keys(tags: &GeoTags) -> GeoKeys {
-    let keys = GeoKeys::parse(&tags.key_directory, &tags.double_params, tags.ascii_params.as_bytes());
+    let keys = GeoKeys::parse(&tags.keys.directory, &tags.keys.doubles, &tags.keys.ascii);
     assert!(keys.problems.is_empty(), "{:?}", keys.problems);
     keys
 }
 
 fn emit(text: &str) -> (GeoTags, GeoKeys, Crs) {
     let crs = parse_user(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-    let tags = geo_tags(Some(&crs), None, &[], None, false);
+    let tags = geo_tags(Reference::Crs(Some(&crs)), None, &[], None, false);
     let keys = keys(&tags);
     let back = Crs::from_keys(&keys).unwrap();
     (tags, keys, back)
@@ -90,7 +90,7 @@ fn every_method_of_geotiff_comes_back_with_its_numbers() {
         }
         assert_eq!(values, want, "{wkt1}");
         // WKT2 in, the same keys out.
-        let again = geo_tags(Some(&back), None, &[], None, false);
+        let again = geo_tags(Reference::Crs(Some(&back)), None, &[], None, false);
         assert_eq!(again, tags, "{wkt1}");
     }
 }
@@ -137,7 +137,7 @@ fn codes_come_back_as_codes() {
 #[test]
 fn keys_of_a_code_are_gdals() {
     let (tags, keys, _) = emit("EPSG:32633");
-    assert_eq!(tags.key_directory.first_chunk::<4>(), Some(&[1, 1, 0, 7]));
+    assert_eq!(tags.keys.directory.first_chunk::<4>(), Some(&[1, 1, 0, 7]));
     assert_eq!(keys.ascii(1026), Some("WGS 84 / UTM zone 33N"));
     assert_eq!((keys.short(1024), keys.short(1025), keys.short(3072)), (Some(1), Some(1), Some(32633)));
     assert_eq!((keys.ascii(2049), keys.short(2054), keys.short(3076)), (Some("WGS 84"), Some(9102), Some(9001)));
@@ -173,7 +173,7 @@ fn own_datum_units_meridian_and_shift_come_back() {
     }
     assert_eq!((back.unit.as_ref().map(|u| u.factor), back.name.as_str()), (Some(0.45), "p"));
     // Written again from WKT2, the shift is the same.
-    let again = geo_tags(Some(&back), None, &[], None, false);
+    let again = geo_tags(Reference::Crs(Some(&back)), None, &[], None, false);
     assert_eq!(super::tests::keys(&again).doubles(2062), keys.doubles(2062));
 }
 
@@ -203,16 +203,16 @@ fn transforms_come_back_to_the_last_bit() {
     ];
     for map in maps {
         for point in [false, true] {
-            let tags = geo_tags(None, Some(&GeoTransform(map)), &[], None, point);
-            let keys = GeoKeys::parse(&tags.key_directory, &[], &[]);
+            let tags = geo_tags(Reference::Crs(None), Some(&GeoTransform(map)), &[], None, point);
+            let keys = GeoKeys::parse(&tags.keys.directory, &[], &[]);
             let scale = tags.pixel_scale.map(|s| s.to_vec()).unwrap_or_default();
             let matrix = tags.transformation.map(|m| m.to_vec()).unwrap_or_default();
             let model = ModelTags { pixel_scale: &scale, tiepoints: &tags.tiepoints, transformation: &matrix };
             assert_eq!(transform::read(&model, &keys).transform, Some(GeoTransform(map)), "{map:?} {point}");
-            assert_eq!(tags.key_directory.is_empty(), !point);
+            assert_eq!(tags.keys.directory.is_empty(), !point);
         }
     }
-    let nan = geo_tags(None, Some(&GeoTransform([f64::NAN; 6])), &[], None, false);
+    let nan = geo_tags(Reference::Crs(None), Some(&GeoTransform([f64::NAN; 6])), &[], None, false);
     assert_eq!((nan.problems.len(), nan.pixel_scale, nan.transformation), (1, None, None));
 }
 
@@ -221,12 +221,12 @@ fn control_points_come_back_where_they_were() {
     let gcps: Vec<Gcp> =
         (1..4).map(|i| Gcp { id: i.to_string(), pixel: f64::from(i), line: 2.25, x: 3.0, y: 4.0, z: 5.0 }).collect();
     for point in [false, true] {
-        let tags = geo_tags(None, None, &gcps, None, point);
-        let keys = GeoKeys::parse(&tags.key_directory, &[], &[]);
+        let tags = geo_tags(Reference::Crs(None), None, &gcps, None, point);
+        let keys = GeoKeys::parse(&tags.keys.directory, &[], &[]);
         let model = ModelTags { tiepoints: &tags.tiepoints, ..ModelTags::default() };
         assert_eq!(transform::read(&model, &keys).gcps, gcps);
     }
-    let both = geo_tags(None, Some(&GeoTransform::IDENTITY), &gcps, None, false);
+    let both = geo_tags(Reference::Crs(None), Some(&GeoTransform::IDENTITY), &gcps, None, false);
     assert!(both.tiepoints.is_empty() && both.problems.len() == 1);
 }
 
@@ -234,9 +234,9 @@ fn control_points_come_back_where_they_were() {
 fn rpc_comes_back_and_nan_does_not_go_out() {
     let values: Vec<f64> = (0..92).map(f64::from).collect();
     let mut rpc = Rpc::parse(&values).unwrap();
-    assert_eq!(geo_tags(None, None, &[], Some(&rpc), false).rpc, Some(values));
+    assert_eq!(geo_tags(Reference::Crs(None), None, &[], Some(&rpc), false).rpc, Some(values));
     rpc.lat_off = f64::NAN;
-    let tags = geo_tags(None, None, &[], Some(&rpc), false);
+    let tags = geo_tags(Reference::Crs(None), None, &[], Some(&rpc), false);
     assert_eq!((tags.rpc, tags.problems.len()), (None, 1));
 }
 
@@ -246,9 +246,9 @@ fn damaged_definitions_cost_a_sentence_not_a_panic() {
     for cut in (0..good.len()).filter(|&i| good.is_char_boundary(i)) {
         let open = good[..cut].matches('[').count() - good[..cut].matches(']').count();
         if let Ok(crs) = parse_user(&format!("{}{}", &good[..cut], "]".repeat(open))) {
-            let _ = geo_tags(Some(&crs), None, &[], None, false);
+            let _ = geo_tags(Reference::Crs(Some(&crs)), None, &[], None, false);
         }
     }
     let crs = Crs { wkt2: None, ..parse_user("EPSG:4326").unwrap() };
-    assert_eq!(geo_tags(Some(&crs), None, &[], None, false).problems.len(), 1);
+    assert_eq!(geo_tags(Reference::Crs(Some(&crs)), None, &[], None, false).problems.len(), 1);
 }
