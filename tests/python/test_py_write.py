@@ -378,7 +378,7 @@ def test_a_grid_mapping_among_the_variables_is_found() -> None:
 
 def test_variables_with_other_nodata_are_refused() -> None:
     both = xr.Dataset({name: (("y", "x"), np.zeros((3, 4))) for name in ("a", "b")})
-    both["a"].attrs["_FillValue"] = 5.0
+    both["a"].attrs["_FillValue"], both["b"].attrs["_FillValue"] = 5.0, 6.0
     with pytest.raises(ValueError, match="different nodata"):
         swath.to_geotiff(both, None)
 

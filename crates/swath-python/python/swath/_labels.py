@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ._convert import type_of
 from ._errors import SwathWarning, UsageError, warn_once
 from ._grid import found_crs, found_transform, grid_mapping
 from ._metadata import Found, coefficients, control_points, palette_of, per_band
@@ -184,4 +185,7 @@ def packing(data: Any, dtype: np.dtype | None, count: int, *, pack: bool) -> Pac
                 "that tells which bands these are, or give pack=False"
             )
         found[many] = _numbers(many, chosen, count, neutral)
-    return Packing(np.dtype(dtype or encoding.get("dtype") or data.dtype), **found)
+    # Complex integers are read as complex floats, whatever is asked for.
+    read_as = str(encoding.get("rasterio_dtype"))
+    pairs = data.dtype.kind == "c" and read_as in ("complex_int16", "complex_int32")
+    return Packing(dtype or type_of(encoding.get("dtype") or (read_as if pairs else data.dtype)), **found)

@@ -77,6 +77,9 @@ def checked_nodata(nodata: Any, dtype: np.dtype) -> int | float | None:
         if nodata.imag:
             raise UsageError(f"nodata={nodata!r}: a file can only say a real number")
         nodata = nodata.real
+    if dtype.names:
+        # Pairs of parts: a file says the value of their real part.
+        dtype = dtype["real"]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         whole = float(nodata).is_integer() if math.isfinite(nodata) else False
@@ -151,6 +154,29 @@ def affine(transform: Any) -> Transform | None:
     if a * e == b * d:
         raise UsageError(f"transform={transform!r} maps all pixels onto a line")
     return a, b, c, d, e, f
+
+
+def given_transform(transform: Any) -> Transform | None:
+    """The transform that a caller gives, unless its numbers are in another order than ours."""
+    if isinstance(transform, (tuple, list, np.ndarray)) and len(transform) == 6 and not hasattr(transform, "to_gdal"):
+        numbers = [number if isinstance(number, (int, float)) else float(number) for number in transform]
+        if _in_gdal_order(numbers):
+            c, a, b, f, d, e = numbers
+            raise UsageError(
+                f"transform={tuple(numbers)} is in GDAL's order (c, a, b, f, d, e), as far as one can tell: give "
+                f"{(a, b, c, d, e, f)}, or an Affine"
+            )
+    return affine(transform)
+
+
+def _in_gdal_order(numbers: Sequence[float]) -> bool:
+    """Whether six numbers make a usual grid in GDAL's order, and none in that of Affine."""
+    n = numbers
+    if not n[2] and not n[4] and n[1] and n[5]:
+        # Straight in GDAL's order; in Affine's, turned by 90 degrees.
+        return True
+    corner, along, down = (math.hypot(*pair) for pair in ((n[0], n[3]), (n[1], n[4]), (n[2], n[5])))
+    return corner > 1000 * max(along, down) and down / 100 < along < down * 100
 
 
 def split_tags(tags: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:

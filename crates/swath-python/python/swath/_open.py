@@ -340,7 +340,7 @@ class View:
         reader, metadata = self.reader, self.metadata
         attributes, encoding = self.attributes()
         encoding["source"] = self.name
-        encoding["rasterio_dtype"] = str(self.file_dtype)
+        encoding["rasterio_dtype"] = reader.opened().stored_dtype
         if not reader.flat and reader.bands != tuple(range(1, len(reader.bands) + 1)):
             # The bands that lists in the attributes are of, for whoever takes some of them and writes them.
             encoding["bands"] = reader.bands

@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from . import _grid, _labels
-from ._convert import Convert, ConvertBands
+from . import _grid, _labels, _swath
+from ._convert import Convert, ConvertBands, has_fractions, keep_or_round, type_name, type_of
 from ._errors import SwathWarning, UsageError, warn_once
 from ._labels import Packing
 from ._metadata import Found, checked_nodata
 from ._stream import PIECE, Block, Layout, on_device, starts, to_host
+
+# Of three axes, the last one is that of the bands where it is as short as this and the others are as long as that.
+FEW_BANDS = 4
+MANY_PIXELS = 16
 
 
 @dataclass
@@ -91,10 +95,14 @@ def _checked(raster: Raster, words: Mapping[str, Any]) -> Raster:
 
 def _stored_type(dtype: np.dtype, held: np.dtype) -> np.dtype:
     """How samples of a type are stored: truth as bytes, everything in the machine's own byte order."""
+    if dtype.names and held.kind == "c":
+        return dtype
     if dtype.kind == "b":
         return np.dtype(np.uint8)
     if dtype.kind not in "iufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
-        raise UsageError(f"samples of type {dtype} have no place in a TIFF: give dtype=, or cast them")
+        raise UsageError(
+            f"{type_name(dtype)} cannot hold samples of {held} in a TIFF: give another dtype=, or cast them"
+        )
     if held.kind == "c" and dtype.kind != "c":
         raise UsageError(f"{held} would lose its imaginary parts as {dtype}: write .real, .imag or abs() of it")
     return dtype.newbyteorder("=")
@@ -134,7 +142,15 @@ def axes_of(shape: Sequence[int], words: Mapping[str, Any]) -> str:
         if band_axis not in (0, 2, -1, -3):
             raise UsageError(f"band_axis={band_axis!r}: give 0 or 2 (-1)")
         return "byx" if band_axis in (0, -3) else "yxb"
-    return "yxb" if shape[2] <= 4 < shape[0] else "byx"
+    first, second, last = shape
+    if last >= first:
+        return "byx"
+    if last <= FEW_BANDS and min(first, second) >= MANY_PIXELS:
+        return "yxb"
+    raise UsageError(
+        f"an array of shape {tuple(shape)} may be {first} bands of {second} x {last} pixels, or {first} x {second} "
+        f"pixels of {last} bands: give band_axis=0 or band_axis=-1"
+    )
 
 
 def _of_array(data: Any, words: Mapping[str, Any]) -> Raster:
@@ -143,7 +159,7 @@ def _of_array(data: Any, words: Mapping[str, Any]) -> Raster:
     found = Found()
     nodata = words["nodata"]
     held = _type_of(data)
-    stored = _stored_type(held if words["dtype"] is None else np.dtype(words["dtype"]), held)
+    stored = _stored_type(held if words["dtype"] is None else type_of(words["dtype"]), held)
     masked = _is_masked(data)
     if masked and nodata is None:
         nodata = found.nodata = _fill_value(data, stored)
@@ -169,14 +185,21 @@ def _writable(data: Any) -> Any:
 
 
 def _converts(
-    held: np.dtype, packing: Packing, nodata: Any, words: Mapping[str, Any], *, masked: bool = False, old: Any = None
+    held: np.dtype,
+    packing: Packing,
+    nodata: Any,
+    words: Mapping[str, Any],
+    *,
+    masked: bool = False,
+    old: Any = None,
+    exact: bool = False,
 ) -> tuple[Convert, ...]:
     """What samples go through: nothing, the same for all bands, or something for each band."""
     stored = packing.dtype
     fills_complex = stored.kind == "c" and nodata is not None and nodata == nodata and bool(words["nan_to_nodata"])
     if stored == held.newbyteorder("=") and not (packing.scaled or fills_complex or masked or old is not None):
         return ()
-    convert = Convert(stored, checked_nodata(nodata, stored), nan=fills_complex, old=old)
+    convert = Convert(stored, checked_nodata(nodata, stored), nan=fills_complex, old=old, exact=exact)
     if not packing.scaled:
         return (convert,)
     count = len(packing.scales or packing.offsets or ())
@@ -206,11 +229,12 @@ def _finished(data: Any, axes: str, dtype: np.dtype, converts: Sequence[Convert]
         firsts = starts(data.chunks[axis]) if is_dask(data) else [0]
         convert = ConvertBands(tuple(converts), axis, tuple(firsts))
     if is_dask(data):
-        device = on_device(data._meta)
+        device = on_device(data._meta) and not dtype.names
         if convert is not None:
-            data = data.map_blocks(convert, dtype=dtype, meta=_plain_meta(data._meta).astype(dtype))
+            meta = np.empty((0,) * data.ndim, dtype) if dtype.names else _plain_meta(data._meta).astype(dtype)
+            data = data.map_blocks(convert, dtype=dtype, meta=meta)
         return Raster(layout, found, lazy=data, on_device=device)
-    device = data.on_device if isinstance(data, Unread) else on_device(data)
+    device = (data.on_device if isinstance(data, Unread) else on_device(data)) and not dtype.names
     return Raster(layout, found, blocks=[Block(0, 0, data, convert)], on_device=device)
 
 
@@ -260,40 +284,52 @@ def _of_dataarray(data: Any, words: Mapping[str, Any], *, replaced: bool = False
     data, axes, y_name, x_name = _arranged(data)
     count = data.shape[axes.index("b")] if "b" in axes else 1
     found = _labels.of_dataarray(data, y_name, x_name, count, words)
-    asked = None if words["dtype"] is None else np.dtype(words["dtype"])
+    asked = None if words["dtype"] is None else type_of(words["dtype"])
     nodata = found.nodata if words["nodata"] is None else words["nodata"]
     if words["pack"]:
         data = _with_packing(data, nodata)
     packing = _labels.packing(data, asked, count, pack=words["pack"] is not False)
     samples = _samples(data)
     held = np.dtype(data.dtype)
-    if asked is None and nodata is None and held.kind == "f" and packing.dtype.kind in "iu" and _has_holes(samples):
-        warn_once(
-            f"samples are missing and there is no nodata value, so they are written as {held} and not as "
-            f"{packing.dtype}, which they were read from: give nodata= to have {packing.dtype}",
-            SwathWarning,
-            stacklevel=5,
-        )
-        packing = Packing(held)
+    guessed = asked is None and held.kind in "fc" and packing.dtype.kind not in "fc"
+    if guessed and (why := _unlike_the_file(samples, packing, nodata)):
+        if words["pack"]:
+            raise UsageError(f"pack=True: {why}")
+        warn_once(f"samples are written as {held}: {why}", SwathWarning, stacklevel=5)
+        packing, guessed = Packing(held), False
+        if found.nodata is not None and words["nodata"] is None:
+            # Results may be equal to the value that was free among the integers.
+            found.nodata = nodata = np.nan
     packing = replace(packing, dtype=_stored_type(packing.dtype, held))
     if packing.scaled:
         found.scales, found.offsets = packing.scales, packing.offsets
     # A value in the file's units says nothing of samples in others.
     old = found.nodata if replaced and not packing.scaled else None
-    converts = _converts(held, packing, nodata, words, old=old)
+    exact = guessed and not packing.scaled and not _in_memory(samples)
+    converts = _converts(held, packing, nodata, words, old=old, exact=exact)
     raster = _finished(samples, axes, packing.dtype, converts, found)
     if raster.lazy is None and isinstance(raster.blocks[0].samples, Unread):
         raster.step = _rows_together(data, y_name, raster.layout.row_len)
     return raster
 
 
-def _has_holes(samples: Any) -> bool:
-    """Whether samples in memory are missing; of others nobody knows before they are written."""
-    if is_dask(samples) or isinstance(samples, Unread) or not samples.size:
-        return False
+def _in_memory(samples: Any) -> bool:
+    """Whether samples can be looked at before they are written; others are computed or read only then."""
+    return not is_dask(samples) and not isinstance(samples, Unread)
+
+
+def _unlike_the_file(samples: Any, packing: Packing, nodata: Any) -> str | None:
+    """Why samples in memory cannot be stored as in the file that they come from, or None."""
+    if not _in_memory(samples) or not samples.size:
+        return None
+    name = type_name(packing.dtype)
+    if not packing.scaled and has_fractions(samples):
+        held = np.dtype(str(samples.dtype))
+        return f"they have fractions, and were {name} in the file they come from; {keep_or_round(held, packing.dtype)}"
     # The smallest of some numbers is none where one of them is none.
-    smallest = samples.min()
-    return bool(smallest != smallest)
+    if nodata is None and (smallest := samples.min()) != smallest:
+        return f"some are missing, and they were {name} in their file, which has no nodata; give nodata= to have {name}"
+    return None
 
 
 def _rows_together(data: Any, y_name: str, row_len: int) -> int | None:
@@ -340,16 +376,44 @@ def _of_variables(data: Any, variables: Mapping[str, Any], words: Mapping[str, A
     """One band for each variable, as rioxarray's band_as_variable has them."""
     words = {**words, "count": None}
     parts = {name: _of_dataarray(variable, words) for name, variable in variables.items()}
+    if words["crs"] is None:
+        _check_crs({name: part.found.crs for name, part in parts.items()})
     values = [part.found.nodata for part in parts.values()]
     differ = any(not _equal(value, values[0]) for value in values)
-    if words["nodata"] is None and differ:
-        raise UsageError(f"variables have different nodata values {values}, a file has one: give nodata=")
     dtype = _common_type({name: part.layout.dtype for name, part in parts.items()})
+    if words["nodata"] is None and differ:
+        # Floats need no value for what is missing: it is NaN already.
+        declared = [value for value, part in zip(values, parts.values()) if not _is_nan_enough(value, part)]
+        if dtype.kind != "f" or any(not _equal(value, declared[0]) for value in declared):
+            raise UsageError(f"variables have different nodata values {values}, a file has one: give nodata=")
+        words["nodata"] = np.nan
     if differ or any(part.layout.dtype != dtype for part in parts.values()):
         # The value of missing samples may be one that the variable's own type does not hold.
         words["dtype"] = dtype
         parts = {name: _of_dataarray(variable, words, replaced=differ) for name, variable in variables.items()}
-    return _stacked(data, variables, parts, dtype)
+    raster = _stacked(data, variables, parts, dtype)
+    if words["nodata"] is not None:
+        raster.found.nodata = words["nodata"]
+    return raster
+
+
+def _is_nan_enough(nodata: Any, part: Raster) -> bool:
+    return part.layout.dtype.kind == "f" and (nodata is None or nodata != nodata)
+
+
+def _check_crs(systems: Mapping[str, str | None]) -> None:
+    """Variables of a file lie in one reference system; one that says nothing goes with the others."""
+    known = {name: text for name, text in systems.items() if text is not None}
+    described = {name: _swath.crs_of(text) for name, text in known.items()} if len(set(known.values())) > 1 else {}
+    for name, crs in described.items():
+        first, other = next(iter(described.items()))
+        key = "epsg" if crs["epsg"] and other["epsg"] else "wkt"
+        if crs[key] != other[key]:
+            names = f"{first!r} ({other['name']}) and {name!r} ({crs['name']})"
+            raise UsageError(
+                f"variables {names} have different reference systems, a file has one: write them one by one, or give "
+                "crs="
+            )
 
 
 def _common_type(types: Mapping[str, np.dtype]) -> np.dtype:

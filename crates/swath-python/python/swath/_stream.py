@@ -422,7 +422,7 @@ def _check(blocks: Sequence[Block], row: int, chunks: Chunks, layout: Layout) ->
     for block in blocks:
         sizes = {"b": bands[block.band], "y": chunks.sizes["y"][row], "x": columns[block.column]}
         shape = tuple(sizes[axis] for axis in layout.axes)
-        found = np.dtype(str(block.samples.dtype))
+        found = block.samples.dtype if isinstance(block.samples.dtype, np.dtype) else np.dtype(str(block.samples.dtype))
         if tuple(block.samples.shape) != shape or not np.can_cast(found, layout.dtype, "same_kind"):
             raise UsageError(
                 f"chunk row {row}, column {block.column} came as {found} {tuple(block.samples.shape)} where dask "

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _metadata, _profile, _progress, _raster, _stream, _swath
+from ._convert import type_name
 from ._dataset import forget
 from ._errors import DeviceWarning, SwathWarning, UsageError, warn_once
 from ._metadata import Found
@@ -97,9 +98,10 @@ def to_geotiff(
     ----------
     data : DataArray, Dataset, or array
         NumPy, dask, CuPy, torch, or whatever has ``__array__``, a buffer, ``__dlpack__`` or
-        ``__cuda_array_interface__``. Axes are (y, x), (band, y, x) or (y, x, band). Of a DataArray their names tell;
-        a plain array of three axes has its bands first, unless the last axis has at most 4 entries and the first has
-        more, or `dims` or `band_axis` say otherwise. Several variables of a Dataset become bands. It is not changed.
+        ``__cuda_array_interface__``. Axes are (y, x), (band, y, x) or (y, x, band). Of a DataArray their names tell.
+        A plain array of three axes has its bands first where the first axis is not longer than the last, and last
+        where the last axis has at most 4 entries and the others have at least 16; of other shapes, `dims` or
+        `band_axis` must tell. Several variables of a Dataset become bands. It is not changed.
     path : str, path, address, file object, fsspec URL or OpenFile, (obstore store, path), or None
         Where to write. An address in a store (``s3://``, ``gs://``, ``az://``) is written in parts, without a local
         copy, and appears there when it is whole. None gives the file as bytes.
@@ -109,7 +111,8 @@ def to_geotiff(
         Value of missing pixels. By default that of the DataArray. Floats that are NaN are written as it, unless
         `nan_to_nodata` is False.
     transform : Affine or six numbers, optional
-        By default from the coordinates of the DataArray (centres of pixels).
+        Six numbers are (a, b, c, d, e, f), in Affine's order; what looks like GDAL's order is refused. By default from
+        the coordinates of the DataArray (centres of pixels).
     compression : str
         none, packbits, lzw, deflate, zstd, lzma, lz4, lerc, lerc_deflate, lerc_zstd, jpeg, webp or jpeg2000.
     compression_level, quality, lossless, max_z_error
@@ -142,8 +145,10 @@ def to_geotiff(
     compute : bool
         False gives a dask Delayed that writes when it is computed.
     dtype : dtype, optional
-        Type of the samples in the file. Floats become the integers next to them and NaN becomes `nodata`; a sample
-        that the type does not hold raises.
+        Type of the samples in the file, by a name of NumPy or "complex_int16". Floats become the integers next to them
+        and NaN becomes `nodata`; a sample that the type does not hold raises. By default that of the samples, or that
+        of the file that a masked DataArray was read from. If its samples have fractions now, they are written as
+        floats with NaN for nodata and a warning; samples of dask, which are not known before, raise.
     storage_options : mapping, optional
         How the store of an address is asked, as for :class:`Dataset`; of other URLs, what fsspec gets.
     pack : bool, optional
@@ -232,7 +237,7 @@ def _given(words: Mapping[str, Any], count: int) -> Found:
         raise UsageError(f"area_or_point={area!r}: give 'Area' or 'Point'")
     return Found(
         crs=_metadata.crs_text(words["crs"]),
-        transform=_metadata.affine(words["transform"]),
+        transform=_metadata.given_transform(words["transform"]),
         nodata=words["nodata"],
         area_or_point=None if area is None else str(area).capitalize(),
         gcps=_metadata.control_points(words["gcps"]),
@@ -293,7 +298,7 @@ class Job:
             if client is not None:
                 from . import _cluster
 
-                recipe = _cluster.Recipe(self._shape, layout.dtype.name, self.metadata, self.options)
+                recipe = _cluster.Recipe(self._shape, self._dtype, self.metadata, self.options)
                 _cluster.write(client, self.raster.lazy, layout, recipe, writer, self.buffer)
             elif streamed:
                 _stream.stream(self.raster.lazy, layout, writer, get, begun.buffer, as_blocks=begun.as_blocks)
@@ -340,7 +345,7 @@ class Job:
 
     @property
     def _dtype(self) -> str:
-        return str(self.raster.layout.dtype.name)
+        return type_name(self.raster.layout.dtype)
 
     def _takes_rows(self, max_memory: int) -> bool:
         options = self._options(max_memory, "rows")
