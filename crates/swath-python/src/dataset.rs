@@ -85,7 +85,7 @@ fn has_gpu(py: Python<'_>) -> bool {
 impl Dataset {
     #[new]
     #[pyo3(signature = (source, *, threads=None, tile_cache=None, max_pixels=None, device=None, max_device_memory=None,
-        trust_input=false, remote=None))]
+        trust_input=false, ifd=None, remote=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -96,10 +96,11 @@ impl Dataset {
         device: Option<&str>,
         max_device_memory: Option<u64>,
         trust_input: bool,
+        ifd: Option<usize>,
         remote: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let mode = device.map(|word| options::mode(py, word)).transpose()?;
-        let opening = Opening { threads, tile_cache, max_pixels, max_device_memory, trust_input };
+        let opening = Opening { threads, tile_cache, max_pixels, max_device_memory, trust_input, ifd };
         let mut options = opening.options(mode);
         if let Some(remote) = remote {
             options = options.with_remote(remote::options(remote)?);

@@ -38,6 +38,7 @@ pub struct Opening {
     pub max_pixels: Option<u64>,
     pub max_device_memory: Option<u64>,
     pub trust_input: bool,
+    pub ifd: Option<usize>,
 }
 
 impl Opening {
@@ -54,6 +55,9 @@ impl Opening {
         }
         if let Some(bytes) = self.max_device_memory {
             options = options.with_max_device_memory(bytes);
+        }
+        if let Some(index) = self.ifd {
+            options = options.with_ifd(index);
         }
         // A caller who says how many pixels may be read has thought about it: our own guess about bytes is left aside.
         if self.max_pixels.is_some() {

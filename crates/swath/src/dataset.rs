@@ -59,7 +59,7 @@ const MAX_PROBLEMS: usize = 64;
 /// Whose overviews and masks a directory may hold.
 #[derive(Debug, Clone, Copy)]
 enum Parent {
-    /// The first image's.
+    /// The image's: the first directory, or the one that was opened instead.
     Main,
     /// Another page's.
     Page,
@@ -128,6 +128,18 @@ impl Dataset {
             sidecars: OnceLock::new(),
             nodata: OnceLock::new(),
         }
+    }
+
+    /// The same file with another directory as its image.
+    pub(crate) fn with_main(mut self, index: usize) -> Result<Self, Error> {
+        self.image(index)?;
+        let images = self.rest.take().map(|rest| rest.images).unwrap_or_default();
+        if let Some((image, _)) = images.into_iter().find(|(image, _)| image.index as usize == index) {
+            self.main = image;
+            // Files beside this one describe the first image.
+            self.path = None;
+        }
+        Ok(self)
     }
 
     /// Options that open another file as this one was opened.
@@ -414,13 +426,17 @@ impl Dataset {
         for (index, ifd) in ifds.into_iter().enumerate() {
             let index = index as u32;
             let subs = self.sub_ifds(&ifd, &mut visited, &mut problems)?;
-            if index > 0 {
-                self.add_image(index, ifd, Parent::Main, &mut images, &mut problems)?;
+            if index != self.main.index {
+                // The chain lists the overviews and masks of the first image.
+                let parent = if self.main.index == 0 { Parent::Main } else { Parent::Page };
+                self.add_image(index, ifd, parent, &mut images, &mut problems)?;
             }
             // What hangs off another page is that page's, however alike the sizes.
-            let parent = if index == 0 { Parent::Main } else { Parent::Page };
+            let parent = if index == self.main.index { Parent::Main } else { Parent::Page };
             for sub in subs {
-                self.add_image(next_sub, sub, parent, &mut images, &mut problems)?;
+                if next_sub != self.main.index {
+                    self.add_image(next_sub, sub, parent, &mut images, &mut problems)?;
+                }
                 next_sub += 1;
             }
         }

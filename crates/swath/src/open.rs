@@ -38,6 +38,7 @@ pub struct OpenOptions {
     registry: Option<Arc<Registry>>,
     threads: Option<usize>,
     tile_cache: Option<usize>,
+    ifd: usize,
     device: DeviceOptions,
     remote: RemoteOptions,
 }
@@ -66,6 +67,13 @@ impl OpenOptions {
     /// window covers in part.
     pub fn with_tile_cache(mut self, bytes: usize) -> Self {
         self.tile_cache = Some(bytes);
+        self
+    }
+
+    /// The directory to open as the image, as [`Dataset::images`] counts them; the first unless said otherwise. Other
+    /// pages have the overviews and masks of their own SubIFDs, and no side files.
+    pub fn with_ifd(mut self, index: usize) -> Self {
+        self.ifd = index;
         self
     }
 
@@ -140,7 +148,7 @@ impl OpenOptions {
             };
             let (ifd, layout) = fetch.parse(parse).map_err(|error| error.in_ifd(0))?;
             let main = Image::new(0, ifd, layout, &self.limits)?;
-            Ok(Dataset::new(
+            let dataset = Dataset::new(
                 fetch,
                 name.clone(),
                 path.map(Path::to_path_buf),
@@ -151,7 +159,8 @@ impl OpenOptions {
                 self.threads,
                 self.tile_cache,
                 self.device.clone(),
-            ))
+            );
+            if self.ifd == 0 { Ok(dataset) } else { dataset.with_main(self.ifd) }
         };
         open().map_err(|error: Error| error.in_source(&name))
     }

@@ -45,6 +45,8 @@ class Dataset(_swath.Dataset):
         Bytes of GPU memory that a read may use.
     trust_input : bool
         Whether NVIDIA's nvCOMP may decode LZ4, which a damaged file can crash.
+    ifd : int, optional
+        The directory to open as the image, counted from 0; the first by default. `swath.info` lists them.
     storage_options : mapping, optional
         How the server or store of an address is asked: `anonymous`, `endpoint`, `region`, `headers`,
         `max_remote_bytes`, `max_remote_requests`, `deadline`, `connect_timeout`, `stall_timeout`, `retries`,
@@ -75,6 +77,7 @@ class Dataset(_swath.Dataset):
         device: Any = None,
         max_device_memory: int | None = None,
         trust_input: bool = False,
+        ifd: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Self:
         resolved = resolve(source, storage_options)
@@ -85,6 +88,7 @@ class Dataset(_swath.Dataset):
             "device": _device.word(device),
             "max_device_memory": max_device_memory,
             "trust_input": trust_input,
+            "ifd": resolved.page(ifd),
         }
         self = super().__new__(cls, resolved.native, remote=resolved.remote, **options)
         self._source = resolved

@@ -48,19 +48,21 @@ def open_geotiff(
     trust_input: bool = False,
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    ifd: int | None = None,
     lock: Any = None,  # noqa: ARG001 - see the docstring
     cache: bool | None = None,  # noqa: ARG001
 ) -> xarray.DataArray:
     """Open a GeoTIFF or COG as a DataArray, as `rioxarray.open_rasterio` does.
 
     Dimensions are `(band, y, x)`, `x` and `y` are pixel centres, the CRS and the transform are in the coordinate
-    `spatial_ref`. Of a file with several pages the first image is opened.
+    `spatial_ref`. Of a file with several pages the first image is opened, unless `ifd` names another.
 
     Parameters
     ----------
     source
         A path, an address (`https://`, `s3://`, `gs://`, `az://`), bytes, a binary file, an fsspec file, an obstore
-        `(store, path)` or a `swath.Dataset`.
+        `(store, path)`, a `swath.Dataset`, or a dataset of rasterio. GDAL's names for them (`/vsicurl/`, `/vsis3/`,
+        `/vsigs/`, `/vsiaz/`, `GTIFF_DIR:2:a.tif`) do as well.
     chunks
         None reads now. Anything else gives a dask array: an int, a tuple or a dict of sizes; `"auto"` or True for
         sizes of dask's choice that hold whole blocks of the file; `{}` for the file's blocks; -1 for one chunk.
@@ -100,6 +102,8 @@ def open_geotiff(
         Threads for a read; None means all cores, or one for each block of a dask array.
     storage_options
         How the server or store of an address is asked, as for `swath.Dataset`.
+    ifd
+        The directory (page) to open, counted from 0; the first image by default. `swath.info` lists them.
     lock, cache
         Words of rioxarray, without effect: reads need no lock, and nothing is read twice to be cached.
 
@@ -119,6 +123,7 @@ def open_geotiff(
     """
     view = View.open(
         source,
+        ifd=ifd,
         window=window,
         bbox=bbox,
         band=band,
@@ -205,6 +210,7 @@ class View:
         cls,
         source: Any,
         *,
+        ifd: int | None = None,
         window: Any = None,
         bbox: Sequence[float] | None = None,
         band: int | Sequence[int] | None = None,
@@ -227,7 +233,12 @@ class View:
             options["trust_input"] = True
         opened = isinstance(source, Dataset)
         resolved = source._source if opened and not storage_options else resolve(source, storage_options)
+        if ifd is not None:
+            options["ifd"] = ifd
         handle = source if opened and not options else Dataset(resolved, **options)
+        if handle._options["ifd"] is not None:
+            # Whoever opens the source again opens the same page.
+            options["ifd"] = handle._options["ifd"]
         metadata = handle.metadata()
         full = level = (handle.width, handle.height)
         block = handle.block_shape

@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno as codes
 import hashlib
 import io
+import operator
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from . import _swath
 from ._errors import Error, UsageError, make
+from ._gdal import from_gdal, rasterio_name
 from ._remote import Address, address_of
 
 # Paths are text here, as the engine takes them.
@@ -37,6 +38,22 @@ class Resolved:
     mutable: bool = False
     # How a server or store is asked.
     remote: dict[str, Any] | None = field(default=None, repr=False)
+    # The directory that the source itself names, as GDAL's `GTIFF_DIR:` does.
+    ifd: int | None = None
+
+    def page(self, ifd: int | None) -> int | None:
+        """The directory to open: the caller's choice, or the source's."""
+        if ifd is None:
+            return self.ifd
+        if self.ifd not in (None, ifd):
+            raise UsageError(f"{self.name}: the source names directory {self.ifd} and ifd={ifd!r}: give one of them")
+        try:
+            page = operator.index(ifd)
+        except TypeError:
+            page = -1
+        if isinstance(ifd, bool) or page < 0:
+            raise UsageError(f"ifd={ifd!r}: give the number of a directory, counted from 0")
+        return page
 
     @property
     def pickled(self) -> Any:
@@ -48,13 +65,15 @@ class Resolved:
     @cached_property
     def key(self) -> Hashable:
         """The same for the same bytes, as far as that can be told without reading them."""
-        return self._key()
+        return self._key() if self.ifd is None else (self._key(), self.ifd)
 
 
 def resolve(source: Any, storage_options: Mapping[str, Any] | None = None) -> Resolved:
     """A source in the form that the engine opens; a local path takes no heed of `storage_options`."""
     if isinstance(source, (str, os.PathLike)):
         return _of_path(os.fspath(source), storage_options)
+    if (name := rasterio_name(source)) is not None:
+        return _of_path(name, storage_options)
     if storage_options:
         raise UsageError(
             f"storage_options say how an address is opened, and the source is of type {type(source).__name__}: "
@@ -75,8 +94,8 @@ def resolve(source: Any, storage_options: Mapping[str, Any] | None = None) -> Re
     if hasattr(source, "read") and hasattr(source, "seek"):
         return _of_file(source)
     raise UsageError(
-        f"a source is a path, an address, bytes, a file-like object, an fsspec file or (obstore store, path), "
-        f"not {type(source).__name__}"
+        "a source is a path, an address, bytes, a file-like object, an fsspec file, (obstore store, path) or a dataset "
+        f"of rasterio, not {type(source).__name__}"
     )
 
 
@@ -95,13 +114,16 @@ def _of_ranges(ranges: Any) -> Resolved:
 
 
 def _of_path(path: str | bytes, storage_options: Mapping[str, Any] | None) -> Resolved:
-    path = os.fsdecode(path)
+    path, ifd = from_gdal(os.fsdecode(path))
+    found = _of_plain_path(path, storage_options)
+    return found if ifd is None else replace(found, ifd=ifd)
+
+
+def _of_plain_path(path: str, storage_options: Mapping[str, Any] | None) -> Resolved:
     scheme, mark, _ = path.partition("://")
     if not mark:
         return _of_local(path)
     scheme = scheme.lower()
-    if scheme == "file":
-        return _of_local(unquote(urlsplit(path).path))
     address = address_of(path, storage_options)
     if address is not None:
         return _of_address(address)

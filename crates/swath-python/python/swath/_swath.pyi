@@ -92,6 +92,7 @@ class Dataset:
         device: _Device | None = None,
         max_device_memory: int | None = None,
         trust_input: bool = False,
+        ifd: int | None = None,
         remote: _Remote | None = None,
     ) -> Self: ...
     @property

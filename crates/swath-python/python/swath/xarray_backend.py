@@ -78,6 +78,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         "decode_times",
         "decode_timedelta",
         "overview_level",
+        "ifd",
         "window",
         "bbox",
         "band",
@@ -103,6 +104,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         decode_times: Any = None,  # noqa: ARG002 - there is no time in a raster
         decode_timedelta: Any = None,  # noqa: ARG002
         overview_level: int | None = None,
+        ifd: int | None = None,
         window: Any = None,
         bbox: Any = None,
         band: Any = None,
@@ -128,6 +130,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         def opened(source: Any, band: Any) -> View:
             view = View.open(
                 source,
+                ifd=ifd,
                 window=window,
                 bbox=bbox,
                 band=band,
