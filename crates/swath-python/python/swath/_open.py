@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,7 +14,8 @@ from . import _device
 from . import _georef as georef
 from ._dataset import Dataset
 from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
-from ._lazy import Reader, block_chunks, dask_array, device_fault, facts_of, limits, promoted, version_of
+from ._lazy import Reader, device_fault, facts_of, limits, promoted, version_of
+from ._open_kwargs import opening_words
 from ._source import resolve
 from ._window import to_pixels
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-_NO_DASK = "chunks= gives dask arrays, and dask cannot be imported: `pip install swath[dask]`"
 _NO_XARRAY = "open_geotiff gives xarray objects, and xarray cannot be imported: `pip install swath[xarray]`"
 
 
@@ -49,9 +50,16 @@ def open_geotiff(
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     ifd: int | None = None,
+    lazy: bool | None = None,
+    cache: bool | None = None,
+    band_as_variable: bool = False,
+    variable: Any = None,
+    group: Any = None,
     lock: Any = None,  # noqa: ARG001 - see the docstring
-    cache: bool | None = None,  # noqa: ARG001
-) -> xarray.DataArray:
+    decode_times: bool = True,  # noqa: ARG001
+    decode_timedelta: bool | None = None,  # noqa: ARG001
+    **open_kwargs: Any,
+) -> Any:
     """Open a GeoTIFF or COG as a DataArray, as `rioxarray.open_rasterio` does.
 
     Dimensions are `(band, y, x)`, `x` and `y` are pixel centres, the CRS and the transform are in the coordinate
@@ -64,8 +72,9 @@ def open_geotiff(
         `(store, path)`, a `swath.Dataset`, or a dataset of rasterio. GDAL's names for them (`/vsicurl/`, `/vsis3/`,
         `/vsigs/`, `/vsiaz/`, `GTIFF_DIR:2:a.tif`) do as well.
     chunks
-        None reads now. Anything else gives a dask array: an int, a tuple or a dict of sizes; `"auto"` or True for
-        sizes of dask's choice that hold whole blocks of the file; `{}` for the file's blocks; -1 for one chunk.
+        None reads now, or where the array is `lazy` when it is used. Anything else gives a dask array: an int, a tuple
+        or a dict of sizes; `"auto"` or True for sizes of dask's choice that hold whole blocks of the file; `{}` for the
+        file's blocks; -1 for one chunk.
     window
         What to read, in pixels of the level: a `swath.Window`, rasterio's `Window`, a pair of slices or ranges
         (rows first), or `(row_start, column_start, row_stop, column_stop)`.
@@ -104,12 +113,25 @@ def open_geotiff(
         How the server or store of an address is asked, as for `swath.Dataset`.
     ifd
         The directory (page) to open, counted from 0; the first image by default. `swath.info` lists them.
-    lock, cache
-        Words of rioxarray, without effect: reads need no lock, and nothing is read twice to be cached.
+    lazy
+        True reads what is used when it is used, without dask, as `rioxarray.open_rasterio` does. Parts can be taken
+        with `isel` and `sel` before, `await array.load_async()` does not block the loop, and pickling takes along no
+        samples that were not read.
+    cache
+        Of a lazy array: True keeps what was read (the default, as in xarray), False reads it anew each time. Giving
+        either makes the array lazy.
+    band_as_variable
+        True gives a Dataset with a variable `band_1`, `band_2`... for each band.
+    lock, decode_times, decode_timedelta
+        Words of rioxarray, without effect: reads need no lock, and a raster has no times to decode.
+    variable, group
+        Words of rioxarray for other formats: a GeoTIFF has neither. `ifd` opens another page.
+    **open_kwargs
+        Words of `rasterio.open` and GDAL: `driver`, `sharing`, `OVERVIEW_LEVEL`, `NUM_THREADS`.
 
     Returns
     -------
-    xarray.DataArray
+    xarray.DataArray, or with `band_as_variable` xarray.Dataset
 
     Examples
     --------
@@ -121,6 +143,16 @@ def open_geotiff(
     >>> swath.open_geotiff(file, band=1, window=(0, 0, 2, 2)).values.tolist()
     [[0, 1], [4, 5]]
     """
+    if open_kwargs:
+        asked = opening_words(open_kwargs, inspect.signature(open_geotiff).parameters)
+        overview_level = _one_of("overview_level", overview_level, "OVERVIEW_LEVEL", asked.get("overview_level"))
+        threads = _one_of("threads", threads, "NUM_THREADS", asked.get("threads"))
+    loading, whole, by_band = _loading(chunks, lazy, cache)
+    if band_as_variable and band is not None:
+        raise UsageError("band_as_variable opens every band: give no band")
+    for word, value in (("variable", variable), ("group", group)):
+        if value is not None:
+            raise UsageError(f"{word}={value!r}: a GeoTIFF has no variables and groups; ifd= opens another page of it")
     view = View.open(
         source,
         ifd=ifd,
@@ -138,8 +170,21 @@ def open_geotiff(
         storage_options=storage_options,
     )
     view = view.on_device(_place(device, gpu), on_gpu_failure)
-    data, cut = view.read(chunks)
-    return view.labelled(data, _one_of("default_name", default_name, "name", name), parse_coordinates is not False, cut)
+    coordinates = parse_coordinates is not False
+    if band_as_variable:
+        return by_band(view, loading, coordinates)
+    return whole(view, loading, _one_of("default_name", default_name, "name", name), coordinates)
+
+
+def _loading(chunks: Any, lazy: bool | None, cache: bool | None) -> tuple[Any, Any, Any]:
+    """When samples are read, and what makes arrays of them; both need xarray."""
+    try:
+        import xarray  # noqa: F401
+
+        from . import _variables
+    except ImportError as error:
+        raise ImportError(f"{_NO_XARRAY} ({error})") from error
+    return _variables.Loading.of(chunks, lazy, cache), _variables.whole, _variables.by_band
 
 
 def _one_of(word: str, value: Any, alias: str, other: Any) -> Any:
@@ -325,28 +370,13 @@ class View:
         )
         return replace(self, reader=reader, metadata={**self.metadata, "tags": {}})
 
-    def read(self, chunks: Any) -> tuple[Any, bool]:
-        """The array, read now or cut into dask blocks, and whether it was cut."""
-        reader = self.reader
-        if chunks is not None:
-            together = self.metadata["interleave"] == "pixel"
-            try:
-                return dask_array(reader, block_chunks(chunks, reader, self.block, together)), True
-            except ImportError as error:
-                raise ImportError(f"{_NO_DASK} ({error})") from error
-        data = reader.read()
-        return (data[0] if reader.flat else data), False
-
     def labelled(self, data: Any, name: str | None, parse_coordinates: bool, cut: bool) -> xarray.DataArray:
         """The array with its coordinates, attributes and encoding."""
-        try:
-            import xarray
-            from xarray.indexes import PandasIndex
+        import xarray
+        from xarray.indexes import PandasIndex
 
-            # Registers `.swath` with xarray.
-            from . import accessor  # noqa: F401
-        except ImportError as error:
-            raise ImportError(f"{_NO_XARRAY} ({error})") from error
+        # Registers `.swath` with xarray.
+        from . import accessor  # noqa: F401
 
         reader, metadata = self.reader, self.metadata
         attributes, encoding = self.attributes()

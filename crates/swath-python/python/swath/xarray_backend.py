@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from xarray.backends import BackendArray, BackendEntrypoint
-from xarray.core import indexing
+from xarray.backends import BackendEntrypoint
 
-from . import _georef as georef
-from ._errors import UsageError
-from ._open import View
+from ._open import open_geotiff
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray
-
-    from ._lazy import Reader
 
 _ENDINGS = (".tif", ".tiff", ".btf", ".tf8", ".gtiff", ".geotiff")
 # Byte order and version of TIFF and BigTIFF.
 _MAGIC = (b"II\x2a\x00", b"MM\x00\x2a", b"II\x2b\x00", b"MM\x00\x2b")
-
-
-class SwathArray(BackendArray):
-    """Samples that are read when they are indexed. Any number of threads may do so at once."""
-
-    __slots__ = ("reader",)
-
-    def __init__(self, reader: Reader) -> None:
-        self.reader = reader
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return self.reader.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.reader.dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self.reader.__getitem__
-        )
-
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        # Reading releases the GIL, so loads that wait for one another's bytes overlap in threads.
-        return await asyncio.to_thread(self.__getitem__, key)
-
-    def __dask_tokenize__(self) -> Any:
-        return self.reader.__dask_tokenize__()
 
 
 class SwathBackendEntrypoint(BackendEntrypoint):
@@ -85,12 +49,15 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         "parse_coordinates",
         "default_name",
         "band_as_variable",
+        "variable",
+        "group",
         "device",
         "on_gpu_failure",
         "max_pixels",
         "threads",
         "storage_options",
         "lock",
+        "open_kwargs",
     )
 
     def open_dataset(  # type: ignore[override]
@@ -99,57 +66,33 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         *,
         drop_variables: str | Iterable[str] | None = None,
         mask_and_scale: bool | None = True,
-        masked: bool = False,
         decode_coords: Any = None,  # noqa: ARG002 - coordinates always come whole
-        decode_times: Any = None,  # noqa: ARG002 - there is no time in a raster
-        decode_timedelta: Any = None,  # noqa: ARG002
-        overview_level: int | None = None,
-        ifd: int | None = None,
-        window: Any = None,
-        bbox: Any = None,
-        band: Any = None,
-        parse_coordinates: bool | None = True,
         default_name: str = "band_data",
         band_as_variable: bool = False,
-        device: Any = None,
-        on_gpu_failure: Any = "raise",
-        max_pixels: int | None = None,
-        threads: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        lock: Any = None,  # noqa: ARG002 - reads need none
+        open_kwargs: Mapping[str, Any] | None = None,
+        **words: Any,
     ) -> xarray.Dataset:
         """Open lazily; the words are those of `swath.open_geotiff`, and of rioxarray's engine.
 
         `mask_and_scale` is on, as everywhere in xarray: nodata and masked pixels become NaN, scales and offsets of the
         bands are applied. `band_as_variable` gives a variable `band_1`, `band_2`... for each band. `storage_options`
-        say how the server or store of an address is asked.
+        say how the server or store of an address is asked. `open_kwargs` are words of `rasterio.open`.
         """
-        if band_as_variable and band is not None:
-            raise UsageError("band_as_variable opens every band: give no band")
-
-        def opened(source: Any, band: Any) -> View:
-            view = View.open(
-                source,
-                ifd=ifd,
-                window=window,
-                bbox=bbox,
-                band=band,
-                overview_level=overview_level,
-                masked=masked,
-                scaled=mask_and_scale is not False,
-                max_pixels=max_pixels,
-                threads=threads,
-                storage_options=storage_options,
-            )
-            return view.on_device(device, on_gpu_failure)
-
-        coordinates = parse_coordinates is not False
-        view = opened(filename_or_obj, band)
-        if band_as_variable:
-            dataset = _by_band(view, coordinates)
-        else:
-            dataset = _lazily(view, default_name, coordinates).to_dataset(name=default_name)
-        dataset.encoding["source"] = view.name
+        # xarray itself keeps what was read, unless it is told not to.
+        opened = open_geotiff(
+            filename_or_obj,
+            lazy=True,
+            cache=False,
+            mask_and_scale=mask_and_scale is not False,
+            default_name=default_name,
+            band_as_variable=band_as_variable,
+            **words,
+            **dict(open_kwargs or {}),
+        )
+        dataset = opened if band_as_variable else opened.to_dataset(name=default_name)
+        for array in dataset.data_vars.values():
+            array.encoding["original_shape"] = array.shape
+            dataset.encoding["source"] = array.encoding["source"]
         if drop_variables is not None:
             dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables)
             dataset = dataset.drop_vars(dropped, errors="ignore")
@@ -172,21 +115,3 @@ class SwathBackendEntrypoint(BackendEntrypoint):
             finally:
                 filename_or_obj.seek(at)
         return False
-
-
-def _lazily(view: View, name: str | None, coordinates: bool) -> xarray.DataArray:
-    data = indexing.LazilyIndexedArray(SwathArray(view.reader))
-    array = view.labelled(data, name, coordinates, cut=False)
-    array.encoding["original_shape"] = view.reader.shape
-    return array
-
-
-def _by_band(view: View, coordinates: bool) -> xarray.Dataset:
-    """One variable a band; what is said of the file stays with the dataset, what of a band with its variable."""
-    import xarray
-
-    arrays = {}
-    for band in view.reader.bands:
-        array = _lazily(view.of_band(band), f"band_{band}", coordinates)
-        arrays[f"band_{band}"] = array.drop_vars("band")
-    return xarray.Dataset(arrays, attrs=georef.tag_attributes(view.metadata["tags"].get("", {})))

@@ -1,0 +1,114 @@
+"""Opened files as xarray's variables: read now, when they are indexed, or by dask."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+from . import _georef as georef
+from ._errors import UsageError
+from ._lazy import block_chunks, dask_array
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray
+
+    from ._lazy import Reader
+    from ._open import View
+
+_NO_DASK = "chunks= gives dask arrays, and dask cannot be imported: `pip install swath[dask]`"
+
+
+class SwathArray(BackendArray):
+    """Samples that are read when they are indexed. Any number of threads may do so at once."""
+
+    __slots__ = ("reader",)
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.reader.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.reader.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self.reader.__getitem__
+        )
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        # Reading releases the GIL, so the loop goes on, and loads that wait for one another's bytes overlap in threads.
+        return await asyncio.to_thread(self.__getitem__, key)
+
+    def __dask_tokenize__(self) -> Any:
+        return self.reader.__dask_tokenize__()
+
+
+@dataclass(frozen=True)
+class Loading:
+    """When samples are read: now, by dask where there are `chunks`, or when a `lazy` array is indexed."""
+
+    chunks: Any = None
+    lazy: bool = False
+    # Whether a lazy array keeps what was read of it.
+    cache: bool = False
+
+    @classmethod
+    def of(cls, chunks: Any, lazy: bool | None, cache: bool | None) -> Loading:
+        """From the words of `open_geotiff`; rioxarray's `cache` asks for a lazy array too."""
+        if chunks is not None:
+            if lazy is False:
+                raise UsageError(f"chunks={chunks!r} gives a lazy array of dask: leave out lazy=False, or chunks")
+            return cls(chunks=chunks)
+        if lazy is False and cache is not None:
+            raise UsageError(f"lazy=False reads now, and cache={cache!r} is about lazy arrays: leave out one of them")
+        return cls(lazy=lazy or cache is not None, cache=cache is not False)
+
+    @property
+    def now(self) -> bool:
+        return self.chunks is None and not self.lazy
+
+    def array(self, view: View) -> Any:
+        """The samples of a view."""
+        reader = view.reader
+        if self.chunks is not None:
+            together = view.metadata["interleave"] == "pixel"
+            try:
+                return dask_array(reader, block_chunks(self.chunks, reader, view.block, together))
+            except ImportError as error:
+                raise ImportError(f"{_NO_DASK} ({error})") from error
+        if self.lazy:
+            # What is assigned stays in memory and out of the file.
+            lazy: Any = indexing.LazilyIndexedArray(SwathArray(reader))
+            data = indexing.CopyOnWriteArray(lazy)
+            return indexing.MemoryCachedArray(data) if self.cache else data
+        data = reader.read()
+        return data[0] if reader.flat else data
+
+
+def whole(view: View, loading: Loading, name: str | None, coordinates: bool) -> xarray.DataArray:
+    """All bands as one array."""
+    return view.labelled(loading.array(view), name, coordinates, loading.chunks is not None)
+
+
+def by_band(view: View, loading: Loading, coordinates: bool) -> xarray.Dataset:
+    """One variable a band; what is said of the file stays with the dataset, what of a band with its variable."""
+    import xarray
+
+    # A block may hold all bands: it is decoded once.
+    together = loading.array(view) if loading.now else None
+    arrays = {}
+    for at, band in enumerate(view.reader.bands):
+        one = view.of_band(band)
+        data = loading.array(one) if together is None else together[at]
+        name = f"band_{band}"
+        arrays[name] = one.labelled(data, name, coordinates, loading.chunks is not None).drop_vars("band")
+    return xarray.Dataset(arrays, attrs=georef.tag_attributes(view.metadata["tags"].get("", {})))
