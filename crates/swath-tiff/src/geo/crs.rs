@@ -3,6 +3,7 @@
 //! A code that the EPSG dataset knows is taken from there; everything else is put together from its keys as WKT2:2019.
 //! Codes are never guessed: a definition that only looks like UTM has no `epsg` (see [`Crs::find_epsg`]).
 
+use super::citation::{self, esri_string};
 use super::epsg;
 use super::geodetic::{self, Geodetic};
 use super::identify;
@@ -12,11 +13,6 @@ use super::projection::{self, Axes, Conversion};
 use super::units::{self, Unit};
 use super::vertical::{self, Vertical};
 use super::wkt::Node;
-
-/// Longest citation that becomes a name, in characters. The keys keep all of it.
-const MAX_NAME: usize = 512;
-/// Longest Esri string that is parsed; real ones are below 3 kB.
-const MAX_ESRI: usize = 65_536;
 
 /// What sort of system it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,11 +212,12 @@ fn projected(keys: &GeoKeys, problems: &mut Vec<String>) -> Crs {
     let before = problems.len();
     let geodetic = Geodetic::read(keys, problems);
     let length = length.unwrap_or_else(Unit::metre);
+    let axes = citation::unit(keys, &[3073, 1026]).unwrap_or_else(|| length.clone());
     let citation = keys.ascii(3073).or_else(|| keys.ascii(1026));
     let mut crs = match conversion(keys, &geodetic.angle, &length, problems) {
         Some(conversion) => {
-            let name = citation.map_or_else(|| "unnamed".to_owned(), |c| citation_name(c, "PCS Name"));
-            let node = projected_node(&name, &geodetic, &conversion, &length);
+            let name = citation.map_or_else(|| "unnamed".to_owned(), |c| citation::name(c, "PCS Name"));
+            let node = projected_node(&name, &geodetic, &conversion, &axes);
             let bound = geodetic::bound(&node, keys, problems);
             Crs::from_node(bound.as_ref().unwrap_or(&node))
         }
@@ -250,10 +247,9 @@ fn coded(node: &Node, keys: &GeoKeys, length: Option<Unit>, problems: &mut Vec<S
     let mut crs = Crs::from_node(node);
     let (Some(code), true) = (crs.epsg, node.is("PROJCRS")) else { return crs };
     let own_unit = epsg::axis_unit(node).unwrap_or_else(Unit::metre);
-    let other_unit = length.filter(|u| !u.same_size(&own_unit));
-    let other_base =
-        keys.code(2048).map(u32::from).filter(|&c| Some(c) != node.child(&["BASEGEOGCRS"]).and_then(Node::epsg));
-    let other_base = other_base.filter(|&c| epsg::definition(c).is_some_and(|n| n.is("GEOGCRS")));
+    let other_unit = citation::unit(keys, &[1026]).or(length).filter(|u| !u.same_size(&own_unit));
+    let own_base = node.child(&["BASEGEOGCRS"]).and_then(Node::epsg);
+    let other_base = base_of_keys(keys, own_base, problems);
     let own_conversion = node.child(&["CONVERSION"]);
     let other_numbers = own_conversion
         .and_then(|own| contradicting(keys, own, node, other_unit.as_ref().unwrap_or(&own_unit), problems));
@@ -266,16 +262,16 @@ fn coded(node: &Node, keys: &GeoKeys, length: Option<Unit>, problems: &mut Vec<S
         ));
     }
     let conversion = other_numbers.or_else(|| own_conversion.cloned());
-    let geodetic = other_base.or_else(|| node.child(&["BASEGEOGCRS"])?.epsg()).and_then(Geodetic::from_definition);
-    let (Some(mut conversion), Some(geodetic)) = (conversion, geodetic) else { return crs };
-    if let Some(base) = other_base {
+    if other_base.is_some() {
         problems.push(format!(
-            "GeographicTypeGeoKey {base} is not the base of EPSG:{code}; the base is replaced and the code dropped"
+            "the geographic keys are not those of EPSG:{code}'s base; they are used and the code dropped"
         ));
     }
+    let geodetic = other_base.or_else(|| Geodetic::from_definition(own_base?));
+    let (Some(mut conversion), Some(geodetic)) = (conversion, geodetic) else { return crs };
     if let Some(unit) = &other_unit {
         problems.push(format!(
-            "ProjLinearUnitsGeoKey is {}, which is not EPSG:{code}'s {}; the unit is replaced and the code dropped",
+            "the axes are in {}, which is not EPSG:{code}'s {}; the unit is replaced and the code dropped",
             unit.name, own_unit.name
         ));
         conversion = conversion.without_id();
@@ -286,6 +282,19 @@ fn coded(node: &Node, keys: &GeoKeys, length: Option<Unit>, problems: &mut Vec<S
     // The false easting keeps its own unit inside the conversion, so replacing the axis unit keeps the ground in place.
     crs = Crs::from_node(&projected_node(&name, &geodetic, &Conversion { node: conversion, axes }, &unit));
     crs
+}
+
+/// The base that the geographic keys give, where it is not a projected code's own. GDAL looks at them where they name a
+/// system or a datum.
+fn base_of_keys(keys: &GeoKeys, own: Option<u32>, problems: &mut Vec<String>) -> Option<Geodetic> {
+    if let Some(code) = keys.code(2048).map(u32::from) {
+        let known = epsg::definition(code).is_some_and(|n| n.is("GEOGCRS"));
+        return known.then(|| Geodetic::read(keys, problems)).filter(|g| g.epsg.is_none() || g.epsg != own);
+    }
+    keys.code(2050)?;
+    let mut base = Geodetic::from_definition(own?)?;
+    base.overrule(keys, problems);
+    Some(base).filter(|base| base.epsg.is_none())
 }
 
 /// The conversion of the parameter keys, where they are of the code's own method and give other numbers. Parameters of
@@ -330,7 +339,7 @@ fn geographic(keys: &GeoKeys, problems: &mut Vec<String>) -> Crs {
     if let Some(code) = stated {
         let code = epsg::successor(code).unwrap_or(code);
         if let Some(crs) = Crs::from_epsg(code) {
-            return crs;
+            return overruled(&crs, keys, problems).unwrap_or(crs);
         }
     }
     if let Some(node) = esri_string(keys, problems) {
@@ -353,6 +362,23 @@ fn geographic(keys: &GeoKeys, problems: &mut Vec<String>) -> Crs {
     crs
 }
 
+/// A geographic code corrected by keys that contradict it, as GDAL does it. WGS 84 in two dimensions is GDAL's exception:
+/// its code settles it.
+fn overruled(crs: &Crs, keys: &GeoKeys, problems: &mut Vec<String>) -> Option<Crs> {
+    let flat = Node::parse(crs.wkt2.as_deref()?).ok()?.child(&["CS"])?.nth_number(0)? == 2.0;
+    let code = crs.epsg.filter(|&code| flat && code != 4326)?;
+    let mut geodetic = Geodetic::from_definition(code)?;
+    geodetic.overrule(keys, problems);
+    if let Some(angle) = units::from_keys(keys, 2054, Some(2055), units::angle, problems)
+        && !angle.same_size(&geodetic.angle)
+    {
+        problems.push(format!("GeogAngularUnitsGeoKey is {}, which is not EPSG:{code}'s unit; it is used", angle.name));
+        geodetic.angle = angle;
+        geodetic.epsg = None;
+    }
+    geodetic.epsg.is_none().then(|| Crs::from_node(&geodetic.geographic()))
+}
+
 fn geocentric(keys: &GeoKeys, problems: &mut Vec<String>) -> Crs {
     let code = keys.code(2048).or_else(|| keys.code(3072)).map(u32::from);
     if let Some(node) = code.and_then(epsg::definition).filter(|n| n.is("GEODCRS")) {
@@ -364,13 +390,13 @@ fn geocentric(keys: &GeoKeys, problems: &mut Vec<String>) -> Crs {
         .or_else(|| units::from_keys(keys, 3076, Some(3077), units::length, problems))
         .unwrap_or_else(Unit::metre);
     let citation = keys.ascii(1026).or_else(|| keys.ascii(2049));
-    let name = citation.map_or_else(|| "unnamed".to_owned(), |c| citation_name(c, "GCS Name"));
+    let name = citation.map_or_else(|| "unnamed".to_owned(), |c| citation::name(c, "GCS Name"));
     Crs::from_node(&geodetic.geocentric(&name, &length))
 }
 
 /// A local system: a name and a unit, which is all that is known.
 fn engineering(keys: &GeoKeys, citation: Option<&str>, problems: &mut Vec<String>) -> Crs {
-    let name = citation.map_or_else(|| "unnamed".to_owned(), |c| citation_name(c, "PCS Name"));
+    let name = citation.map_or_else(|| "unnamed".to_owned(), |c| citation::name(c, "PCS Name"));
     let unit = units::from_keys(keys, 3076, Some(3077), units::length, problems);
     let projected = keys.short(names::GT_MODEL_TYPE) == Some(1);
     let unit = unit.unwrap_or_else(|| {
@@ -378,23 +404,6 @@ fn engineering(keys: &GeoKeys, citation: Option<&str>, problems: &mut Vec<String
     });
     let node = Node::named("ENGCRS", &name).with(Node::named("EDATUM", "Unknown engineering datum"));
     Crs::from_node(&node.with_all(projection::coordinate_system(Axes::EastNorth, &unit)))
-}
-
-/// The WKT1 that Esri writes into a citation where its system has no GeoTIFF form.
-fn esri_string(keys: &GeoKeys, problems: &mut Vec<String>) -> Option<Node> {
-    const MARK: &str = "ESRI PE String = ";
-    let text = [3073, 1026, 2049].iter().find_map(|&id| keys.ascii(id)?.split_once(MARK))?.1.trim();
-    if text.len() > MAX_ESRI {
-        problems.push(format!("the Esri string has {} bytes and is not read", text.len()));
-        return None;
-    }
-    match Node::parse(text.trim_end_matches('|')) {
-        Ok(node) => Some(node),
-        Err(why) => {
-            problems.push(format!("the Esri string in the citation is damaged: {why}"));
-            None
-        }
-    }
 }
 
 /// Codes that Esri uses and EPSG has never given out; larger ones (102xxx) do not fit a GeoKey.
@@ -457,33 +466,6 @@ fn with_vertical(mut crs: Crs, keys: &GeoKeys) -> Crs {
     crs
 }
 
-/// A citation cut to the length of a name.
-pub(crate) fn short_text(text: &str) -> String {
-    text.trim().chars().take(MAX_NAME).collect()
-}
-
-/// `field = value` of an Esri or Erdas citation, whose parts end in `|` or a new line.
-pub(crate) fn citation_field(citation: &str, field: &str) -> Option<String> {
-    citation.split(['|', '\n']).find_map(|part| {
-        let (name, value) = part.split_once('=')?;
-        (name.trim() == field && !value.trim().is_empty()).then(|| short_text(value))
-    })
-}
-
-/// The name in a citation: its `field` if it has that, else the text. Erdas puts a copyright notice first, which ends in the
-/// `$` of a version-control mark.
-pub(crate) fn citation_name(citation: &str, field: &str) -> String {
-    if let Some(name) = citation_field(citation, field) {
-        return name;
-    }
-    let own = match citation.rfind('$') {
-        Some(end) if citation.contains("IMAGINE GeoTIFF") => citation.get(end + 1..).unwrap_or_default().trim(),
-        _ => citation,
-    };
-    let own = if own.len() < citation.len() { own.lines().next().unwrap_or_default() } else { own };
-    short_text(own)
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -504,7 +486,7 @@ impl Crs {
                 crs
             }
             Err(error) => Self {
-                name: text.chars().take(MAX_NAME).collect(),
+                name: citation::short_text(text),
                 epsg: code,
                 esri: None,
                 vertical_epsg: None,

@@ -1,6 +1,6 @@
 //! The geographic part of a definition: datum, ellipsoid, prime meridian and angular unit from their keys.
 
-use super::crs::{citation_field, citation_name};
+use super::citation;
 use super::epsg;
 use super::keys::GeoKeys;
 use super::units::{self, Unit};
@@ -20,6 +20,8 @@ pub(crate) struct Geodetic {
 
 /// Seconds of a millimetre on a 6400 km axis: what separates a different ellipsoid from a rounded one.
 const SAME_AXIS: f64 = 0.001;
+/// Radians of a tenth of a millimetre on the ground.
+const SAME_LONGITUDE: f64 = 1e-11;
 
 impl Geodetic {
     /// Reads the keys 2048 to 2062. Never fails; like GDAL it falls back to WGS 84's ellipsoid, and says so.
@@ -28,6 +30,7 @@ impl Geodetic {
         if let Some(code) = keys.code(2048).map(u32::from) {
             let code = epsg::successor(code).unwrap_or(code);
             if let Some(mut found) = Self::from_definition(code) {
+                found.overrule(keys, problems);
                 // Parameters of a projection are in the unit of this key, even where the system's own is another.
                 found.angle = stated_angle.unwrap_or(found.angle);
                 return found;
@@ -39,7 +42,7 @@ impl Geodetic {
         let datum = datum(keys, citation, problems);
         let meridian = meridian(keys, citation, &angle, problems);
         let name = citation
-            .map(|c| citation_name(c, "GCS Name"))
+            .map(|c| citation::name(c, "GCS Name"))
             .or_else(|| keys.code(2050).and(datum.name()).map(str::to_owned));
         let name = name.unwrap_or_else(|| "unknown".to_owned());
         Self { name, datum, meridian, angle, epsg: None }
@@ -62,6 +65,31 @@ impl Geodetic {
             angle: angle.unwrap_or_else(Unit::degree),
             epsg: part.epsg(),
         })
+    }
+
+    /// Takes the datum, ellipsoid and meridian of keys that contradict the code this system was read from. GDAL believes
+    /// those keys; the system then keeps its name and loses its code.
+    pub fn overrule(&mut self, keys: &GeoKeys, problems: &mut Vec<String>) {
+        let Some(code) = self.epsg else { return };
+        let named = keys.code(2050).filter(|&code| self.datum.epsg() != Some(code.into())).and_then(epsg::datum);
+        let datum = with_own_ellipsoid(named.unwrap_or_else(|| self.datum.clone()), keys, problems);
+        if datum != self.datum {
+            problems.push(format!("the datum given with EPSG:{code} is not its own; the given one is used"));
+            self.datum = datum;
+            self.epsg = None;
+        }
+        let unknown = keys.code(2051).is_some_and(|code| epsg::prime_meridian(code.into()).is_none());
+        if keys.short(2051).is_none() || unknown {
+            return;
+        }
+        let angle = self.angle.clone();
+        let meridian = meridian(keys, None, &angle, problems);
+        let (own, given) = (longitude(self.meridian.as_ref()), longitude(meridian.as_ref()));
+        if own.zip(given).is_some_and(|(own, given)| (own - given).abs() > SAME_LONGITUDE) {
+            problems.push(format!("the prime meridian given with EPSG:{code} is not its own; the given one is used"));
+            self.meridian = meridian;
+            self.epsg = None;
+        }
     }
 
     fn start(&self, keyword: &str) -> Node {
@@ -108,27 +136,45 @@ fn datum(keys: &GeoKeys, citation: Option<&str>, problems: &mut Vec<String>) -> 
             None => problems.push(format!("GeogGeodeticDatumGeoKey {code} is not in the EPSG dataset")),
         }
     }
-    let name = citation.and_then(|c| citation_field(c, "Datum")).unwrap_or_else(|| "unnamed".to_owned());
+    let name = citation.and_then(|c| citation::field(c, "Datum")).unwrap_or_else(|| "unnamed".to_owned());
     Node::named("DATUM", &name).with(ellipsoid(keys, citation, problems))
 }
 
-/// A file may state a known datum and then an ellipsoid that is not the datum's. GDAL believes the axes; so do we, and the
-/// datum loses its code.
+/// A file may state a known datum and then an ellipsoid that is not the datum's. GDAL believes the ellipsoid; so do we, and
+/// the datum loses its code.
 fn with_own_ellipsoid(datum: Node, keys: &GeoKeys, problems: &mut Vec<String>) -> Node {
-    let known = datum.child(&["ELLIPSOID"]).and_then(|e| Some((e.nth_number(0)?, e.nth_number(1)?)));
-    let stated = (keys.double(2057), keys.double(2059).filter(|&f| f != 0.0));
-    let differs = match (known, stated) {
-        (Some((a, _)), (Some(b), None)) => (a - b).abs() > SAME_AXIS,
-        (Some((a, f)), (Some(b), Some(g))) => (a - b).abs() > SAME_AXIS || (a / f - b / g).abs() > SAME_AXIS,
-        _ => false,
+    let Some(known) = datum.child(&["ELLIPSOID"]) else { return datum };
+    let stated = keys.code(2056).and_then(epsg::ellipsoid);
+    let figure = stated.as_ref().unwrap_or(known);
+    let (Some(own), Some((a, b))) = (axes(known), axes(figure)) else { return datum };
+    let a = keys.double(2057).unwrap_or(a);
+    let b = keys.double(2058).unwrap_or(b);
+    let b = match keys.double(2059) {
+        Some(f) if f != 0.0 => a - a / f,
+        Some(_) => a,
+        None => b,
     };
     let axis_is_metres = keys.code(2052).is_none_or(|u| u == 9001);
-    if !differs || !axis_is_metres || keys.double(2057).is_none_or(|a| !a.is_finite() || a <= 0.0) {
+    let usable = a.is_finite() && b.is_finite() && a > 0.0 && b > 0.0;
+    if !axis_is_metres || !usable || ((a - own.0).abs() <= SAME_AXIS && (b - own.1).abs() <= SAME_AXIS) {
         return datum;
     }
-    let name = datum.name().unwrap_or("unnamed").to_owned();
+    let name = datum.name().unwrap_or("unnamed");
+    let name = name.strip_suffix(" ensemble").unwrap_or(name);
     problems.push(format!("the ellipsoid given with datum \"{name}\" is not that datum's own; the given one is used"));
-    Node::named("DATUM", &name).with(ellipsoid(keys, None, problems))
+    let flattening = match keys.double(2059) {
+        Some(f) => f,
+        None if a == b => 0.0,
+        None => a / (a - b),
+    };
+    let round = Node::named("ELLIPSOID", figure.name().unwrap_or("unnamed")).number(a).number(flattening);
+    Node::named("DATUM", name).with(round.with(Unit::metre().wkt_length()))
+}
+
+/// The semi-axes of an ellipsoid, in metres.
+fn axes(ellipsoid: &Node) -> Option<(f64, f64)> {
+    let (a, f) = (ellipsoid.nth_number(0)?, ellipsoid.nth_number(1)?);
+    Some((a, if f == 0.0 { a } else { a - a / f }))
 }
 
 fn ellipsoid(keys: &GeoKeys, citation: Option<&str>, problems: &mut Vec<String>) -> Node {
@@ -161,7 +207,7 @@ fn ellipsoid(keys: &GeoKeys, citation: Option<&str>, problems: &mut Vec<String>)
         return known;
     }
     // The axis is in the unit of GeogLinearUnits by the standard, but no writer means that: GDAL reads metres.
-    let name = citation.and_then(|c| citation_field(c, "Ellipsoid")).unwrap_or_else(|| "unnamed".to_owned());
+    let name = citation.and_then(|c| citation::field(c, "Ellipsoid")).unwrap_or_else(|| "unnamed".to_owned());
     Node::named("ELLIPSOID", &name).number(a).number(flattening).with(Unit::metre().wkt_length())
 }
 
@@ -171,10 +217,12 @@ fn fallback(problems: &mut Vec<String>, why: &str) -> Node {
     node.with(Unit::metre().wkt_length())
 }
 
-/// `None` for Greenwich, which WKT2 lets us leave out.
+/// `None` for Greenwich, which WKT2 lets us leave out. A citation may give the meridian of 0 another name, as those of other
+/// planets have.
 fn meridian(keys: &GeoKeys, citation: Option<&str>, angle: &Unit, problems: &mut Vec<String>) -> Option<Node> {
-    match keys.code(2051) {
-        Some(8901) => return None,
+    let name = citation.and_then(|c| citation::field(c, "Primem"));
+    let longitude = match keys.code(2051) {
+        Some(8901) => 0.0,
         Some(code) => {
             let known = epsg::prime_meridian(u32::from(code));
             if known.is_none() {
@@ -182,14 +230,21 @@ fn meridian(keys: &GeoKeys, citation: Option<&str>, angle: &Unit, problems: &mut
             }
             return known;
         }
-        None => {}
-    }
-    let longitude = keys.double(2061)?;
-    if longitude == 0.0 || !longitude.is_finite() {
+        None => keys.double(2061).filter(|longitude| longitude.is_finite()).unwrap_or(0.0),
+    };
+    if longitude == 0.0 && name.as_deref().is_none_or(|name| name.eq_ignore_ascii_case("Greenwich")) {
         return None;
     }
-    let name = citation.and_then(|c| citation_field(c, "Primem")).unwrap_or_else(|| "unnamed".to_owned());
+    let name = name.unwrap_or_else(|| "unnamed".to_owned());
     Some(Node::named("PRIMEM", &name).number(longitude).with(angle.wkt_angle()))
+}
+
+/// The longitude of a prime meridian, in radians.
+fn longitude(meridian: Option<&Node>) -> Option<f64> {
+    match meridian {
+        Some(node) => Some(node.nth_number(0)? * Unit::from_wkt(node.child(&["ANGLEUNIT"])?)?.factor),
+        None => Some(0.0),
+    }
 }
 
 /// `BOUNDCRS[…]` around a definition, where GeogTOWGS84GeoKey gives three or seven terms and no datum is named: a named

@@ -5,6 +5,7 @@
 //! standard leaves room, GDAL's reading is followed, since that is what the files were checked with; each such choice is
 //! noted where it is made.
 
+mod citation;
 pub mod crs;
 pub mod emit;
 pub mod epsg;

@@ -42,7 +42,7 @@ impl Vertical {
         });
         let datum = datum.unwrap_or_else(|| Node::named("VDATUM", "unknown"));
         let unit = units::from_keys(keys, 4099, None, units::length, problems).unwrap_or_else(Unit::metre);
-        let name = keys.ascii(4097).map_or_else(|| "unknown".to_owned(), super::crs::short_text);
+        let name = keys.ascii(4097).map_or_else(|| "unknown".to_owned(), super::citation::short_text);
         let node = Node::named("VERTCRS", &name).with(datum).with(Node::new("CS").word("vertical").word("1"));
         let node = node.with(Node::named("AXIS", "Gravity-related height (H)").word("up")).with(unit.wkt_length());
         Some(Self::System { node, epsg: None, unit: Some(unit) })

@@ -139,7 +139,7 @@ fn huge_citations_are_cut_and_quotes_escaped() {
     let text = "\"x".repeat(40_000);
     let k = keys(&[(1024, U)], &[], &[(1026, &text)]);
     let crs = Crs::from_keys(&k).unwrap();
-    assert_eq!(crs.name.chars().count(), MAX_NAME);
+    assert_eq!(crs.name.chars().count(), 512);
     assert!(Node::parse(&crs.wkt2.unwrap()).is_ok());
 }
 
@@ -157,9 +157,9 @@ fn esri_string_in_a_citation_is_the_definition() {
 #[test]
 fn cleans_erdas_and_esri_citations() {
     let erdas = "IMAGINE GeoTIFF Support\nCopyright 1991 by ERDAS\n@(#)$RCSfile: egtf.c $ $Date: 2002 $\nUTM Zone 10N\nDatum = NAD27";
-    assert_eq!(citation_name(erdas, "PCS Name"), "UTM Zone 10N");
-    assert_eq!(citation_name("PCS Name = a b|", "PCS Name"), "a b");
-    assert_eq!(citation_field("GCS Name = x|Datum = D_y|", "Datum").as_deref(), Some("D_y"));
+    assert_eq!(citation::name(erdas, "PCS Name"), "UTM Zone 10N");
+    assert_eq!(citation::name("PCS Name = a b|", "PCS Name"), "a b");
+    assert_eq!(citation::field("GCS Name = x|Datum = D_y|", "Datum").as_deref(), Some("D_y"));
 }
 
 #[test]
@@ -195,4 +195,46 @@ fn any_combination_of_keys_is_read_without_panic() {
             assert!(Node::parse(wkt).is_ok(), "{wkt}");
         }
     }
+}
+
+#[test]
+fn keys_that_contradict_a_code_win_and_cost_it() {
+    let figure = [(2057, 6_378_140.0), (2059, 298.257)];
+    let crs = Crs::from_keys(&keys(&[(1024, 2), (2048, 4269)], &figure, &[])).unwrap();
+    assert_eq!((crs.epsg, crs.name.as_str()), (None, "NAD83"));
+    assert!(crs.wkt2.unwrap().contains("ELLIPSOID[\"GRS 1980\",6378140,298.257,"));
+    // WGS 84 alone is what its code says.
+    assert_eq!(Crs::from_keys(&keys(&[(1024, 2), (2048, 4326)], &figure, &[])).unwrap().epsg, Some(4326));
+    let base = Crs::from_keys(&keys(&[(1024, 1), (3072, 32611), (2048, 4326)], &figure, &[])).unwrap();
+    assert_eq!(base.epsg, None);
+    assert!(base.wkt2.unwrap().contains("6378140,298.257,"));
+    assert_eq!(read(&[(1024, 2), (2048, 4269), (2051, 8901)]).epsg, Some(4269));
+    assert_eq!(read(&[(1024, 2), (2048, 4269), (2051, 8903)]).epsg, None);
+    assert_eq!(read(&[(1024, 2), (2048, 4269), (2051, 9999)]).epsg, Some(4269));
+    assert_eq!(read(&[(1024, 2), (2048, 4269), (2050, 6267)]).epsg, None);
+    for bad in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
+        assert_eq!(Crs::from_keys(&keys(&[(1024, 2), (2048, 4269)], &[(2057, bad)], &[])).unwrap().epsg, Some(4269));
+    }
+}
+
+#[test]
+fn unit_of_an_erdas_citation_replaces_that_of_the_code() {
+    let erdas = |unit: &str| format!("IMAGINE GeoTIFF Support\nProjection Name = Oregon\nUnits = {unit}");
+    let of = |unit: &str| Crs::from_keys(&keys(&[(1024, 1), (3072, 2838)], &[], &[(1026, &erdas(unit))])).unwrap();
+    let feet = of("Feet");
+    assert_eq!((feet.epsg, feet.unit.unwrap().factor), (None, 12.0 / 39.37));
+    assert_eq!((of("meters").epsg, of("parsecs").epsg), (Some(2838), Some(2838)));
+    let plain = keys(&[(1024, 1), (3072, 2838)], &[], &[(1026, "Units = feet")]);
+    assert_eq!(Crs::from_keys(&plain).unwrap().epsg, Some(2838));
+}
+
+#[test]
+fn a_meridian_of_zero_keeps_its_name() {
+    let of = |name: &str| {
+        let citation = format!("GCS Name = Moon|Primem = {name}|");
+        let k = keys(&[(1024, 2), (2048, U), (2051, U)], &[(2057, 1_737_400.0), (2061, 0.0)], &[(2049, &citation)]);
+        Crs::from_keys(&k).unwrap().wkt2.unwrap()
+    };
+    assert!(of("Reference Meridian").contains("PRIMEM[\"Reference Meridian\",0,"));
+    assert!(!of("Greenwich").contains("PRIMEM"));
 }

@@ -220,9 +220,6 @@ impl Writer<'_> {
             self.length(&p.unit);
             return Some(0);
         }
-        if p.solid {
-            return self.solid_projected(p);
-        }
         let keys = p.projection.keys()?;
         self.set.short(1024, 1);
         self.set.ascii(1026, title.unwrap_or(&p.name));
@@ -248,12 +245,16 @@ impl Writer<'_> {
         Some(0)
     }
 
-    /// Heights above the ellipsoid are said by the geographic system in three dimensions as vertical system.
+    /// Heights above the ellipsoid are said by the geographic system in three dimensions as vertical system. GDAL reads
+    /// that only beside the code of a projected system.
     fn solid_projected(&mut self, p: &Projected) -> Option<u16> {
         let solid = Geographic { solid: true, ..p.base.clone() };
         let height = coded(p.base.epsg, |s| matches!(s, System::Geographic(k) if same_geographic(k, &solid)))?;
         let base = Geographic { solid: false, epsg: flat_code(&solid), ..p.base.clone() };
-        self.projected(&Projected { solid: false, epsg: None, base, ..p.clone() }, None)?;
+        let flat = Projected { solid: false, base, ..p.clone() };
+        let epsg = flat.epsg.or_else(|| named_projected(&flat));
+        coded(epsg, |s| matches!(s, System::Projected(k) if same_projected(k, &flat)))?;
+        self.projected(&Projected { epsg, ..flat }, None)?;
         self.set.short(4096, height);
         Some(1)
     }
@@ -394,6 +395,12 @@ fn flat_code(g: &Geographic) -> Option<u32> {
     let code = epsg::system_on_datum(datum_code(g)?)?;
     let flat = Geographic { solid: false, ..g.clone() };
     coded(Some(code), |s| matches!(s, System::Geographic(k) if same_geographic(k, &flat))).map(u32::from)
+}
+
+/// The code of the projected system that has this one's base and name.
+fn named_projected(p: &Projected) -> Option<u32> {
+    let systems = epsg::projected_on(p.base.epsg?).into_iter().map(|(_, system)| system);
+    systems.into_iter().find(|&system| epsg::name(system).is_some_and(|name| name == p.name))
 }
 
 /// The code of a system that states none but is its datum's own. The three that GDAL takes so under any name, others only

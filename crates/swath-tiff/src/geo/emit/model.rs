@@ -31,7 +31,7 @@ pub(super) struct Geographic {
     pub datum: String,
     pub datum_epsg: Option<u32>,
     pub ellipsoid: Ellipsoid,
-    /// `None` for Greenwich.
+    /// `None` for Greenwich; other planets have a meridian of 0 with another name.
     pub meridian: Option<Meridian>,
     pub angle: Unit,
     /// With a height axis.
@@ -231,7 +231,10 @@ fn own_angle(node: &Node) -> Option<Unit> {
 }
 
 fn meridian(node: &Node, angle: Option<&Unit>, esri: bool) -> Option<Meridian> {
-    let value = node.nth_number(0).filter(|v| *v != 0.0 && v.is_finite())?;
+    let value = node.nth_number(0).filter(|v| v.is_finite())?;
+    if value == 0.0 && node.name().is_none_or(|name| name.eq_ignore_ascii_case("Greenwich")) {
+        return None;
+    }
     let own = unit(node, ANGLES);
     // Esri always means degrees, and so does whoever writes Paris in degrees next to grads.
     let degrees = esri || (value - 2.337_229_17).abs() < 1e-8;
