@@ -235,6 +235,13 @@ def _bands(band: int | Sequence[int] | None, count: int, name: str) -> tuple[tup
     return bands, flat
 
 
+def _scalar(value: np.int64, attributes: Mapping[str, Any] | None = None) -> xarray.Variable:
+    """A variable of one value. Off the fast path xarray imports dask, to ask whether it is one of dask's arrays."""
+    import xarray
+
+    return xarray.Variable((), np.asarray(value), attributes, fastpath=True)
+
+
 @dataclass(frozen=True, eq=False)
 class View:
     """What is asked of a file: a reader for the samples, and what to write beside them."""
@@ -396,7 +403,7 @@ class View:
             variables.update(index.create_variables())
 
         if reader.flat:
-            variables["band"] = xarray.Variable((), np.int64(reader.bands[0]))
+            variables["band"] = _scalar(np.int64(reader.bands[0]))
         else:
             add("band", _band_line(reader.bands))
         if parse_coordinates and not metadata["gcps"] and not metadata["rpcs"]:
@@ -410,7 +417,7 @@ class View:
                 for axis, centres in georef.coordinates(self.transform, reader.window).items():
                     variables[axis] = xarray.Variable(("y", "x"), centres)
         mapping = georef.grid_mapping(metadata, self.window_transform(), self.scale, *reader.window[:2])
-        variables[georef.GRID_MAPPING] = xarray.Variable((), 0, mapping)
+        variables[georef.GRID_MAPPING] = _scalar(np.int64(0), mapping)
         dims = ("y", "x") if reader.flat else ("band", "y", "x")
         # The indexes are made and fit: checking them again takes three times as long as all the rest of opening.
         variable = xarray.Variable(dims, data, attributes, encoding, fastpath=True)

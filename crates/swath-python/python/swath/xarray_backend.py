@@ -21,6 +21,9 @@ _MAGIC = (b"II\x2a\x00", b"MM\x00\x2a", b"II\x2b\x00", b"MM\x00\x2b")
 class SwathBackendEntrypoint(BackendEntrypoint):
     """Opens GeoTIFF and COG files; a dataset has the variable `band_data` over `(band, y, x)`.
 
+    xarray imports every installed engine when one is first named, rioxarray's with rasterio and dask among them. Where
+    that takes too long, give this class, not its name: `xarray.open_dataset(path, engine=SwathBackendEntrypoint)`.
+
     Examples
     --------
     >>> import swath, numpy, io, xarray
