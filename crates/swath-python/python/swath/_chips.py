@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ._array import Array
 from ._errors import UsageError
-from ._swath import Array
 from ._window import Window, to_pixels
 
 if TYPE_CHECKING:

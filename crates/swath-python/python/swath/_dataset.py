@@ -11,11 +11,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from . import _device, _swath
+from . import _array, _device, _swath
+from ._array import Array, check_shape, copy_to_gpu, host_view, put
 from ._chips import Chips
 from ._errors import ChangedError, DeviceWarning, UsageError, warn_once
 from ._source import resolve
-from ._swath import Array
 from ._window import Window, to_pixels
 
 Bands = int | Sequence[int] | None
@@ -156,7 +156,7 @@ class Dataset(_swath.Dataset):
         Returns
         -------
         Array
-            In host or GPU memory; ``numpy.asarray``, ``cupy.asarray`` and ``torch.from_dlpack`` take it as it is.
+            In host memory a NumPy array; in GPU memory one that CuPy and torch take as it is: see :class:`Array`.
         """
         single = isinstance(bands, (int, np.integer))
         chosen = [int(bands)] if single else None if bands is None else [int(band) for band in bands]  # type: ignore
@@ -176,13 +176,12 @@ class Dataset(_swath.Dataset):
         pixels = self._pixels(window, overview_level) if ifd is None or window is None else to_plain(window)
         if out is not None:
             return self._fill(out, pixels, chosen, overview_level, options)
-        array = self.read_window(pixels, chosen, overview_level, **options)
+        memory = self.read_window(pixels, chosen, overview_level, **options)
         if place == "auto":
-            tell(array.report)
-        if not single:
-            return array
-        kept = array.shape[1:] if interleave == "band" else array.shape[:2]
-        return array.reshape(kept)
+            tell(memory.report)
+        if single:
+            memory = memory.reshape(memory.shape[1:] if interleave == "band" else memory.shape[:2])
+        return _array.of(memory)
 
     def _fill(
         self,
@@ -267,14 +266,14 @@ class Dataset(_swath.Dataset):
             return out
         if out is not None:
             options["device"] = options["device"] or "cuda"
-        array = self.read_batch(pixels, chosen, overview_level, **options)
-        assert array is not None
+        memory = self.read_batch(pixels, chosen, overview_level, **options)
+        assert memory is not None
         if options["device"] == "auto":
-            tell(array.report)
+            tell(memory.report)
         if out is not None:
-            copy_to_gpu(array, out, 1 if interleave == "band" else 3)
+            copy_to_gpu(memory, out, 1 if interleave == "band" else 3)
             return out
-        return array
+        return _array.of(memory)
 
     def chips(
         self,
@@ -371,51 +370,6 @@ def tell(report: dict[str, Any] | None) -> None:
         warn_once(notice, DeviceWarning, stacklevel=4)
 
 
-def host_view(out: Any) -> np.ndarray:
-    """The caller's memory as a NumPy array over it."""
-    if isinstance(out, np.ndarray):
-        return out
-    # torch's tensors have no buffer protocol, but lend their memory this way.
-    if hasattr(out, "numpy"):
-        return np.asarray(out.numpy())
-    try:
-        return np.frombuffer(out, dtype=np.uint8) if isinstance(out, bytearray) else np.asarray(memoryview(out))
-    except TypeError:
-        kind = type(out).__name__
-        raise UsageError(f"out: {kind} cannot be filled in place; give a NumPy, CuPy or torch array") from None
-
-
-def check_shape(out: tuple[int, ...], result: tuple[int, ...], bands: int) -> None:
-    """Refuses memory of another shape; a single band may come without its axis, which is number `bands`."""
-    flat = result[:bands] + result[bands + 1 :]
-    if out != result and not (result[bands] == 1 and out == flat):
-        raise UsageError(f"out has the shape {out}, the result {result}")
-
-
-def put(found: np.ndarray, view: np.ndarray) -> None:
-    """Copies samples into memory whose type holds them all."""
-    if not np.can_cast(found.dtype, view.dtype, "safe"):
-        raise UsageError(f"out has samples of {view.dtype}, which do not hold the file's {found.dtype}")
-    np.copyto(view, found)
-
-
-def copy_to_gpu(array: Array, out: Any, bands: int) -> None:
-    """Copies an array on the GPU into another there, by the library that the other one is of."""
-    check_shape(tuple(out.shape), array.shape, bands)
-    kind = type(out).__module__.partition(".")[0]
-    if kind == "torch":
-        import torch
-
-        out.copy_(torch.from_dlpack(array).reshape(out.shape))
-        return
-    try:
-        import cupy
-    except ImportError:
-        raise UsageError(f"out: filling an array of {kind} on a GPU takes CuPy, which is not installed") from None
-    target = cupy.asarray(out)
-    target[...] = cupy.asarray(array).reshape(target.shape)
-
-
 _HANDLES = 64
 # Seconds for which the handle of an address is taken for current: asking whether it is takes as long as opening it.
 _FRESH = 10.0
@@ -490,7 +444,7 @@ def read(
     --------
     >>> import numpy as np, swath
     >>> path = swath.to_geotiff(np.arange(12, dtype="float32").reshape(3, 4), "/tmp/swath-doc-read.tif")
-    >>> np.asarray(swath.read(path, 1, window=swath.Window(1, 0, 2, 2)))
+    >>> swath.read(path, 1, window=swath.Window(1, 0, 2, 2))
     array([[1., 2.],
            [5., 6.]], dtype=float32)
     """
