@@ -12,11 +12,12 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from . import _array, _device, _swath
+from . import _georef as georef
 from ._array import Array, check_shape, copy_to_gpu, host_view, put
 from ._chips import Chips
 from ._errors import ChangedError, DeviceWarning, UsageError, warn_once
 from ._source import resolve
-from ._window import Window, to_pixels
+from ._window import Pixels, Window, to_box, to_pixels
 
 Bands = int | Sequence[int] | None
 
@@ -108,8 +109,17 @@ class Dataset(_swath.Dataset):
     def __repr__(self) -> str:
         return f"<swath.Dataset {self.name!r} {self.dtype} {self.shape}>"
 
-    def _pixels(self, window: Any, overview: int | None) -> tuple[int, int, int, int] | None:
-        return None if window is None else to_pixels(window, *self._size(overview))
+    def _pixels(self, window: Any, bbox: Any, bbox_crs: Any, overview: int | None) -> Pixels | None:
+        """What to read of a level: first column and row, columns and rows; None for all of it."""
+        if bbox is None and bbox_crs is None:
+            return None if window is None else to_pixels(window, *self._size(overview))
+        if window is not None:
+            raise UsageError("window and bbox both say what to read: give one of them")
+        about, level = self.metadata(), self._size(overview)
+        transform = about["transform"]
+        if transform is not None:
+            transform = georef.level_transform(transform, (self.width, self.height), level)
+        return georef.window_of_box(transform, *level, to_box(bbox, bbox_crs, about["crs"]))
 
     def _size(self, overview: int | None) -> tuple[int, int]:
         if overview is None:
@@ -124,6 +134,8 @@ class Dataset(_swath.Dataset):
         bands: Bands = None,
         window: Any = None,
         *,
+        bbox: Any = None,
+        bbox_crs: Any = None,
         overview_level: int | None = None,
         interleave: Literal["band", "pixel"] = "band",
         device: Any = None,
@@ -141,7 +153,15 @@ class Dataset(_swath.Dataset):
         bands : int or sequence of int, optional
             Bands, counted from 1; a single number gives an array without the axis of bands.
         window : optional
-            ``swath.Window``, ``(row_start, col_start, row_stop, col_stop)``, a window of rasterio, or two ranges.
+            ``swath.Window``, ``(row_start, col_start, row_stop, col_stop)``, a window of rasterio, two ranges or two
+            slices. Where it begins or ends inside of pixels (`rasterio.windows.from_bounds`) it has the shape and the
+            first pixel that rasterio gives it: lengths are rounded to the nearest whole number, and samples are never
+            repeated or left out.
+        bbox : optional
+            The pixels that a box of coordinates touches instead: ``(west, south, east, north)``, a geometry of shapely
+            or anything else with `bounds`.
+        bbox_crs : optional
+            The reference system of `bbox` where it is not the file's; needs pyproj.
         overview_level : int, optional
             An overview instead of the full image, 0 for the largest; the window counts in its pixels.
         interleave : {"band", "pixel"}
@@ -173,7 +193,13 @@ class Dataset(_swath.Dataset):
             "trust_input": trust_input,
             "cpu_decode": cpu_decode,
         }
-        pixels = self._pixels(window, overview_level) if ifd is None or window is None else to_plain(window)
+        pixels: Pixels | None
+        if ifd is None:
+            pixels = self._pixels(window, bbox, bbox_crs, overview_level)
+        elif bbox is not None:
+            raise UsageError("bbox is for the image, not for another ifd: give window= in pixels")
+        else:
+            pixels = None if window is None else to_plain(window)
         if out is not None:
             return self._fill(out, pixels, chosen, overview_level, options)
         memory = self.read_window(pixels, chosen, overview_level, **options)

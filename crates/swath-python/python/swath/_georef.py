@@ -53,8 +53,10 @@ def window_transform(transform: Transform, x: int, y: int) -> Transform:
     return (a, b, c + a * x + b * y, d, e, f + d * x + e * y)
 
 
-def window_of_box(transform: Transform | None, width: int, height: int, box: Sequence[float]) -> Window:
-    """The pixels that a box `(west, south, east, north)` in the file's CRS touches, cut to the image."""
+def window_of_box(
+    transform: Transform | None, width: int, height: int, box: Sequence[float], *, boundless: bool = False
+) -> Window:
+    """The pixels that a box `(west, south, east, north)` in the file's CRS touches, cut to the image or `boundless`."""
     try:
         west, south, east, north = (float(value) for value in box)
     except (TypeError, ValueError):
@@ -68,8 +70,11 @@ def window_of_box(transform: Transform | None, width: int, height: int, box: Seq
         raise UsageError("bbox needs a transform without rotation: give window= in pixels")
     left, right = sorted(((west - c) / a, (east - c) / a))
     top, bottom = sorted(((south - f) / e, (north - f) / e))
-    x0, x1 = max(0, floor(left + _ON_EDGE)), min(width, ceil(right - _ON_EDGE))
-    y0, y1 = max(0, floor(top + _ON_EDGE)), min(height, ceil(bottom - _ON_EDGE))
+    x0, x1 = floor(left + _ON_EDGE), ceil(right - _ON_EDGE)
+    y0, y1 = floor(top + _ON_EDGE), ceil(bottom - _ON_EDGE)
+    if boundless:
+        return (x0, y0, max(1, x1 - x0), max(1, y1 - y0))
+    x0, x1, y0, y1 = max(0, x0), min(width, x1), max(0, y0), min(height, y1)
     if x0 >= x1 or y0 >= y1:
         corners = (c, f + e * height, c + a * width, f)
         raise UsageError(f"bbox {tuple(box)!r} does not touch the image, which reaches over {corners!r}")

@@ -17,7 +17,7 @@ from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
 from ._lazy import Reader, device_fault, facts_of, limits, promoted, version_of
 from ._open_kwargs import opening_words
 from ._source import resolve
-from ._window import to_pixels
+from ._window import to_box, to_pixels
 
 if TYPE_CHECKING:
     import pandas
@@ -31,7 +31,8 @@ def open_geotiff(
     *,
     chunks: int | tuple[Any, ...] | dict[str, Any] | str | bool | None = None,
     window: Any = None,
-    bbox: Sequence[float] | None = None,
+    bbox: Any = None,
+    bbox_crs: Any = None,
     band: int | Sequence[int] | None = None,
     overview_level: int | None = None,
     masked: bool = False,
@@ -79,7 +80,10 @@ def open_geotiff(
         What to read, in pixels of the level: a `swath.Window`, rasterio's `Window`, a pair of slices or ranges
         (rows first), or `(row_start, column_start, row_stop, column_stop)`.
     bbox
-        The same as `(west, south, east, north)` in the file's CRS: the pixels that the box touches.
+        The same as `(west, south, east, north)` in the file's CRS: the pixels that the box touches. A geometry of
+        shapely or anything else with `bounds` will do.
+    bbox_crs
+        The CRS of `bbox` where it is not the file's; needs pyproj.
     band
         One band gives `(y, x)`, a list of bands `(band, y, x)`. Bands count from 1 as in GDAL, rasterio and the
         `band` coordinate (xrspatial counts from 0).
@@ -158,6 +162,7 @@ def open_geotiff(
         ifd=ifd,
         window=window,
         bbox=bbox,
+        bbox_crs=bbox_crs,
         band=band,
         overview_level=overview_level,
         masked=masked,
@@ -264,7 +269,8 @@ class View:
         *,
         ifd: int | None = None,
         window: Any = None,
-        bbox: Sequence[float] | None = None,
+        bbox: Any = None,
+        bbox_crs: Any = None,
         band: int | Sequence[int] | None = None,
         overview_level: int | None = None,
         masked: bool = False,
@@ -305,8 +311,9 @@ class View:
         if window is not None and bbox is not None:
             raise UsageError("window and bbox both say what to read: give one of them")
         transform = georef.level_transform(metadata["transform"], full, level)
-        if bbox is not None:
-            place = georef.window_of_box(transform if metadata["transform"] else None, *level, bbox)
+        box = to_box(bbox, bbox_crs, metadata["crs"])
+        if box is not None:
+            place = georef.window_of_box(transform if metadata["transform"] else None, *level, box)
         else:
             place = (0, 0, *level) if window is None else to_pixels(window, *level)
         bands, flat = _bands(band, handle.count, handle.name)

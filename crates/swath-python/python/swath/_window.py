@@ -1,11 +1,16 @@
-"""Windows of pixels, in every form that users write them."""
+"""Windows of pixels and boxes of coordinates, in every form that users write them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from . import _swath
 from ._errors import UsageError
+from ._metadata import crs_text
 
 
 class Window(NamedTuple):
@@ -25,50 +30,128 @@ class Window(NamedTuple):
 
 
 Pixels = tuple[int, int, int, int]
+Box = tuple[float, float, float, float]
+
+_FORMS = (
+    "give swath.Window(x, y, width, height), (row_start, col_start, row_stop, col_stop) or "
+    "((row_start, row_stop), (col_start, col_stop))"
+)
 
 
-def _whole(value: Any, what: str) -> int:
-    number = round(float(value))
-    if abs(number - float(value)) > 1e-6:
-        raise UsageError(f"window: {what} is {value}, which is no whole pixel")
-    return number
+def _whole(start: Any, length: Any, what: str) -> tuple[int, int]:
+    """Whole pixels for a range that may begin and end inside of some: as many as rasterio reads, from the same one on.
 
-
-def _range(part: Any, length: int) -> tuple[int, int]:
-    if isinstance(part, slice):
-        if part.step not in (None, 1):
-            raise UsageError(f"window: a step of {part.step} cannot be read")
-        start, stop, _ = part.indices(length)
-        return start, stop
-    start, stop = part
-    return int(start), int(stop)
-
-
-def to_pixels(window: Any, width: int, height: int) -> Pixels:
-    """First column, first row, columns and rows of a window that has to lie in an image of this size.
-
-    A plain tuple of four is ``(row_start, col_start, row_stop, col_stop)``, as xarray-spatial has it; rasterio's
-    windows, pairs of ranges ``((row_start, row_stop), (col_start, col_stop))`` and pairs of slices are taken too.
+    A length is rounded to the nearest whole number. The first pixel is the one in which the first sample's centre lies.
     """
+    if type(start) is int and type(length) is int and length > 0:
+        return start, length
+    start, length = float(start), float(length)
+    if not (math.isfinite(start) and math.isfinite(length)):
+        raise UsageError(f"window: {what} from {start} to {start + length} are no pixels: give finite numbers")
+    pixels = math.floor(length + 0.5)
+    if pixels < 1:
+        raise UsageError(f"window: {what} from {start} to {start + length} hold no whole pixel")
+    return math.floor(start + 0.5 * length / pixels), pixels
+
+
+def _range(part: Any, length: int, boundless: bool) -> tuple[Any, Any]:
+    if not isinstance(part, slice):
+        start, stop = part
+        return start, stop
+    if part.step not in (None, 1):
+        raise UsageError(f"window: a step of {part.step} cannot be read")
+    if boundless:
+        # What is negative lies before the image; it does not count from its end.
+        return 0 if part.start is None else part.start, length if part.stop is None else part.stop
+    start, stop, _ = part.indices(length)
+    return start, stop
+
+
+def _edges(window: Any, width: int, height: int, boundless: bool) -> tuple[Any, ...]:
+    """First column, first row, columns and rows as they were given; a ValueError for what is no window."""
     if isinstance(window, Window):
-        x, y, columns, rows = (int(value) for value in window)
-    elif hasattr(window, "col_off"):
-        x, y = _whole(window.col_off, "col_off"), _whole(window.row_off, "row_off")
-        columns, rows = _whole(window.width, "width"), _whole(window.height, "height")
-    elif isinstance(window, Sequence) and len(window) == 4:
-        top, left, bottom, right = (int(value) for value in window)
-        x, y, columns, rows = left, top, right - left, bottom - top
-    elif isinstance(window, Sequence) and len(window) == 2:
-        (top, bottom), (left, right) = _range(window[0], height), _range(window[1], width)
-        x, y, columns, rows = left, top, right - left, bottom - top
+        return window
+    if hasattr(window, "col_off"):
+        return window.col_off, window.row_off, window.width, window.height
+    parts = window.tolist() if isinstance(window, np.ndarray) else window
+    if len(parts) == 2:
+        (top, bottom), (left, right) = _range(parts[0], height, boundless), _range(parts[1], width, boundless)
     else:
-        raise UsageError(
-            f"window: {window!r} is no window; give swath.Window(x, y, width, height), "
-            "(row_start, col_start, row_stop, col_stop) or ((row_start, row_stop), (col_start, col_stop))"
-        )
-    if x < 0 or y < 0 or columns < 1 or rows < 1 or x + columns > width or y + rows > height:
+        top, left, bottom, right = parts
+    return left, top, right - left, bottom - top
+
+
+def to_pixels(window: Any, width: int, height: int, *, boundless: bool = False) -> Pixels:
+    """First column, first row, columns and rows of a window, which has to lie in an image of this size unless
+    `boundless`.
+
+    A plain tuple or array of four is ``(row_start, col_start, row_stop, col_stop)``, as xarray-spatial has it;
+    rasterio's windows, pairs of ranges ``((row_start, row_stop), (col_start, col_stop))`` and pairs of slices are taken
+    too. Numbers may be NumPy's, and fractions: see :func:`_whole`.
+    """
+    try:
+        left, top, across, down = _edges(window, width, height, boundless)
+        (x, columns), (y, rows) = _whole(left, across, "columns"), _whole(top, down, "rows")
+    except UsageError:
+        raise
+    except (TypeError, ValueError):
+        advice = "give it as bbox=" if hasattr(window, "bounds") else _FORMS
+        raise UsageError(f"window: {window!r} is no window; {advice}") from None
+    if not boundless and (x < 0 or y < 0 or x + columns > width or y + rows > height):
         raise UsageError(
             f"window: columns {x} to {x + columns} and rows {y} to {y + rows} are not inside the image of "
             f"{width} columns and {height} rows"
         )
     return x, y, columns, rows
+
+
+def to_box(bbox: Any, bbox_crs: Any, crs: dict[str, Any] | None) -> Any:
+    """``(west, south, east, north)`` in the file's reference system, `crs` as `metadata()` has it.
+
+    Takes four numbers, and what has `bounds` (shapely's geometries, datasets) or `total_bounds` (geopandas' tables);
+    the `crs` of such an object counts where `bbox_crs` is not given. A box of another reference system becomes the box
+    around its edges, which are followed at 21 points each. None stays None.
+    """
+    if bbox is None:
+        if bbox_crs is not None:
+            raise UsageError("bbox_crs says what bbox= is in, and there is no bbox: give it")
+        return None
+    if isinstance(bbox, Sequence | np.ndarray):
+        box = bbox
+    else:
+        box = getattr(bbox, "total_bounds", getattr(bbox, "bounds", bbox))
+        bbox_crs = getattr(bbox, "crs", None) if bbox_crs is None else bbox_crs
+    if bbox_crs is None:
+        return box
+    if not crs or not (crs["code"] or crs["wkt"]):
+        raise UsageError("bbox_crs needs a file with a reference system, and this one has none: leave bbox_crs away")
+    text = crs_text(bbox_crs)
+    if text is None:
+        raise UsageError(f"bbox_crs={bbox_crs!r} is no reference system: give an EPSG code, WKT or an object of pyproj")
+    given = _swath.crs_of(text)
+    if given == crs or (given["code"] and given["code"] == crs["code"]):
+        return box
+    try:
+        from pyproj import Transformer
+        from pyproj.exceptions import ProjError
+    except ImportError:
+        raise UsageError(
+            "bbox_crs is another reference system than the file's, which needs pyproj: `pip install pyproj`, or give "
+            f"bbox in the file's ({crs['code'] or crs['name']})"
+        ) from None
+    try:
+        west, south, east, north = (float(value) for value in box)
+        convert = Transformer.from_crs(text, crs["code"] or crs["wkt"], always_xy=True)
+        found = convert.transform_bounds(west, south, east, north, densify_pts=21, errcheck=True)
+    except (TypeError, ValueError):
+        raise UsageError(f"bbox is {bbox!r}: give four numbers (west, south, east, north)") from None
+    except ProjError as error:
+        raise UsageError(
+            f"bbox {tuple(box)!r} of bbox_crs={bbox_crs!r} has no place in the file's system: {error}"
+        ) from None
+    if found[0] > found[2]:
+        raise UsageError(
+            f"bbox {tuple(box)!r} of bbox_crs={bbox_crs!r} crosses the antimeridian in the file's system: read the "
+            "parts on either side"
+        )
+    return found
