@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,14 +21,6 @@ def swath() -> Iterator[Swath]:
         tool = Swath(binary, Path(folder))
         yield tool
         tool.close()
-
-
-@pytest.fixture(autouse=True)
-def told_again() -> None:
-    """Warnings that the package gives once in a process are given once in each test."""
-    package = sys.modules.get("swath._errors")
-    if package is not None:
-        package._told.clear()
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import swath
-from swath import _errors, _write
+from swath import _write
 
 HEIGHT, WIDTH, TILE = 45, 70, 32
 CRS = "EPSG:32633"
@@ -446,8 +446,7 @@ def of_swath(noted: list[Any]) -> list[str]:
 
 @contextmanager
 def silently() -> Iterator[None]:
-    """Whatever is warned of within is a fault; what swath tells only once is told again."""
-    _errors._told.clear()
+    """Whatever is warned of within is a fault."""
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         yield
@@ -821,7 +820,6 @@ class Outcome:
     @classmethod
     def of(cls, data: Any, *, by_accessor: bool = False, **words: Any) -> Outcome:
         content, error = b"", ""
-        _errors._told.clear()
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")
             try:
@@ -859,7 +857,8 @@ def round_trip(path: str, words: dict[str, Any], work: Operation, *, cog: bool) 
         difference = same(np.asarray(swath.read(one.content)), np.asarray(swath.read(other.content)))
         if difference:
             raise WrongError(f"encoded by the {encoder}: {difference}")
-        if swath.Dataset(one.content).metadata() != swath.Dataset(other.content).metadata():
+        # As text, since NaN, which may be the nodata value, is not equal to itself.
+        if str(swath.Dataset(one.content).metadata()) != str(swath.Dataset(other.content).metadata()):
             raise WrongError(f"encoded by the {encoder}: other metadata than from the host")
         if same_bits and one.content != other.content:
             raise WrongError(f"encoded by the {encoder}: other bytes than from the host")
@@ -1096,13 +1095,12 @@ def no_gpu(lab: Lab) -> None:
     with lab.case('open_geotiff, device="auto"'), silently():
         _equal(swath.open_geotiff(path, device="auto").values, KINDS["scaled"].stored)
     with lab.case('open_geotiff, on_gpu_failure="auto"'):
-        _errors._told.clear()
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")
             for _ in range(2):
                 data = swath.open_geotiff(path, device="cuda", on_gpu_failure="auto")
         _equal(data.values, KINDS["scaled"].stored)
-        if [each.category for each in noted] != [swath.DeviceWarning]:
+        if [each.category for each in noted] != [swath.DeviceWarning] * 2:
             raise WrongError(f"warned: {[str(each.message) for each in noted]}")
 
 
@@ -1137,7 +1135,6 @@ def failing_gpu(lab: Lab) -> None:
                 data, words = contained(container, library, Kind(held[None], held[None]), placed=False)
                 if module("cupy") is not None:
                     need("cupy").cuda.Device().synchronize()
-                _errors._told.clear()
                 with warnings.catch_warnings(record=True) as noted:
                     warnings.simplefilter("always")
                     script(f"async=1 seed=5 {fault}".encode())

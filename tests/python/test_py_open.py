@@ -27,7 +27,6 @@ import xarray as xr
 from opening import GRID, Traffic, pixels, served, write
 from rasterio.transform import Affine
 from rasterio.windows import Window
-from swath import _errors
 from swath._lazy import Reader
 from swath._source import resolve
 
@@ -392,7 +391,6 @@ def test_a_gpu_that_fails_is_reported_or_left(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Reader, "opened", lambda reader: WithoutGpu(reader.handle))
     with pytest.raises(swath.DeviceError, match="out of memory"):
         swath.open_geotiff(path, gpu=True, chunks=chunks).compute()
-    _errors._told.clear()
     with pytest.warns(swath.DeviceWarning, match="out of memory") as said:
         array = swath.open_geotiff(path, gpu=True, chunks=chunks, on_gpu_failure="auto", masked=True).compute()
     assert len(said) == 1

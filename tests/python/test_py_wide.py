@@ -95,7 +95,6 @@ def test_more_than_the_default_is_taken_with_a_warning(monkeypatch: pytest.Monke
     data = terrain((300, 400))
     expected = swath.to_geotiff(data, None)
     monkeypatch.setattr(_write, "MEMORY", MIB)
-    monkeypatch.setattr(swath._errors, "_told", set())
     with pytest.warns(swath.SwathWarning, match=r"the least it can do with: more than the 1048576") as told:
         assert swath.to_geotiff(data, None) == expected
     assert len(told) == 1 and told[0].filename == __file__

@@ -16,7 +16,6 @@ import pytest
 import rasterio
 import rioxarray
 import swath
-import swath._errors
 import xarray as xr
 from affine import Affine
 from hypothesis import given, settings
@@ -461,9 +460,8 @@ def test_lists_may_be_of_bands_in_another_order() -> None:
         assert file.descriptions == ("one", "two")
 
 
-def test_lists_of_unknown_bands_are_left_away(banded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_of_unknown_bands_are_left_away(banded: Path) -> None:
     opened = swath.open_geotiff(banded)[1:].drop_vars("band")
-    monkeypatch.setattr(swath._errors, "_told", set())
     with pytest.warns(swath.SwathWarning, match="has 3 values and the raster 2 bands"):
         made = swath.to_geotiff(opened, None)
     with rasterio.MemoryFile(made) as memory, memory.open() as file:
@@ -474,15 +472,12 @@ def test_lists_of_unknown_bands_are_left_away(banded: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("words", [{"dtype": "uint8"}, {"dtype": "uint8", "scale_factor": 2.0}])
-def test_missing_samples_do_not_become_integers_without_nodata(
-    words: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_samples_do_not_become_integers_without_nodata(words: dict[str, Any]) -> None:
     data = xr.DataArray(pixels((20, 30)), dims=("y", "x"))
     data.encoding = words
     with written(data) as file:
         assert file.dtypes == ("uint8",)
     data[3, 4] = np.nan
-    monkeypatch.setattr(swath._errors, "_told", set())
     with pytest.warns(swath.SwathWarning, match="written as float32"):
         made = swath.to_geotiff(data, None)
     with rasterio.MemoryFile(made) as memory, memory.open() as file:

@@ -15,7 +15,7 @@ from . import _array, _device, _swath
 from . import _georef as georef
 from ._array import Array, check_shape, copy_to_gpu, host_view, put
 from ._chips import Chips
-from ._errors import ChangedError, DeviceWarning, UsageError, warn_once
+from ._errors import ChangedError, DeviceWarning, UsageError, warn
 from ._source import resolve
 from ._window import Pixels, Window, to_box, to_pixels
 
@@ -393,7 +393,7 @@ def _reopen(kind: type[Dataset], source: Any, options: dict[str, Any]) -> Datase
 def tell(report: dict[str, Any] | None) -> None:
     """Warns, once each, of what a GPU was asked for and did not do."""
     for notice in (report or {}).get("notices", ()):
-        warn_once(notice, DeviceWarning, stacklevel=4)
+        warn(notice, DeviceWarning)
 
 
 _HANDLES = 64

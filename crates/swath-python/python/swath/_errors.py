@@ -11,8 +11,9 @@ addresses and settings that cannot be used a `UsageError`. Writes raise `Missing
 from __future__ import annotations
 
 import errno as codes
-import threading
+import sys
 import warnings
+from types import FrameType
 from typing import Any
 
 
@@ -181,14 +182,15 @@ def make(kind: str, message: str, reason: str, place: dict[str, Any]) -> Error:
     return error
 
 
-_told: set[tuple[str, type[Warning]]] = set()
-_lock = threading.Lock()
+# Packages whose calls lead to ours: a warning names the line of whoever called them.
+_INSIDE = frozenset({"swath", "xarray", "dask", "distributed"})
 
 
-def warn_once(message: str, category: type[Warning] = SwathWarning, stacklevel: int = 2) -> None:
-    """Warns, but not a second time with the same words in this process."""
-    with _lock:
-        if (message, category) in _told:
-            return
-        _told.add((message, category))
-    warnings.warn(message, category, stacklevel=stacklevel + 1)
+def warn(message: str, category: type[Warning] = SwathWarning) -> None:
+    """Warns at the line that called the package; whether and how often it is shown is for Python's filters to say."""
+    level = 2
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
+        level += 1
+        frame = frame.f_back
+    warnings.warn(message, category, stacklevel=level)

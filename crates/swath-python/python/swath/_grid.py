@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import UsageError
+from . import _swath
+from ._errors import UsageError, warn
 from ._metadata import Transform, affine, crs_text
 
 # Names of dimensions in small letters, those that tell most first.
@@ -68,13 +69,56 @@ def grid_mapping(data: Any) -> Mapping[str, Any]:
     return {}
 
 
+def is_edited(data: Any, name: str) -> bool:
+    """Whether an attribute that swath made on reading has another value now."""
+    read = data.encoding.get("as_read")
+    if not isinstance(read, Mapping) or name not in data.attrs:
+        return False
+    now, then = data.attrs[name], read.get(name)
+    if name == "transform" and now is not None and then is not None:
+        return affine(now) != affine(then)
+    return not (now is then or now == then or (now != now and then != then))
+
+
+def kept_by_rio(data: Any, name: str) -> Any:
+    """What `rio.set_crs` and `rio.set_nodata` keep: not on the array, but in its accessor."""
+    accessor = (getattr(data, "_cache", None) or {}).get("rio")
+    return getattr(accessor, name, None)
+
+
+def same_crs(one: str, other: str) -> bool:
+    """Whether two texts are of the same reference system, as far as one can tell."""
+    if one == other:
+        return True
+    first, second = _swath.crs_of(one), _swath.crs_of(other)
+    if first["epsg"] and second["epsg"]:
+        return bool(first["epsg"] == second["epsg"])
+    try:
+        import pyproj
+    except ImportError:
+        return bool(first["wkt"] == second["wkt"])
+    return bool(pyproj.CRS.from_user_input(one) == pyproj.CRS.from_user_input(other))
+
+
 def found_crs(data: Any) -> str | None:
-    """The reference system of an xarray object."""
+    """The reference system of an xarray object: what was set last, as far as one can tell."""
+    if is_edited(data, "crs"):
+        return crs_text(data.attrs["crs"])
+    found = _stored_crs(data)
+    kept = kept_by_rio(data, "_crs")
+    text = crs_text(kept) if kept else None
+    return found if text is None or (found is not None and same_crs(found, text)) else text
+
+
+def _stored_crs(data: Any) -> str | None:
     mapping = grid_mapping(data)
     for attrs in (mapping, data.attrs):
         for name in ("spatial_ref", "crs_wkt", "crs"):
             if attrs.get(name) is not None and not isinstance(attrs[name], bool):
-                return crs_text(attrs[name])
+                found = crs_text(attrs[name])
+                if attrs is mapping and found is not None:
+                    _compare_crs_with_attribute(data, found)
+                return found
     if "grid_mapping_name" in mapping:
         try:
             import pyproj
@@ -86,8 +130,26 @@ def found_crs(data: Any) -> str | None:
     return None
 
 
+def _compare_crs_with_attribute(data: Any, found: str) -> None:
+    """Warns of a code in an attribute that contradicts the coordinate: it was edited, and it is not used."""
+    said = None if "as_read" in data.encoding else crs_text(data.attrs.get("crs"))
+    code = None if said is None else _swath.crs_of(said)["epsg"]
+    described = None if code is None else _swath.crs_of(found)
+    if described is not None and described["epsg"] != code:
+        warn(
+            f"attrs['crs'] is EPSG:{code}, the coordinate that holds the reference system says {described['name']}, "
+            "which is written: give crs=, or delete the attribute"
+        )
+
+
 def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True) -> Transform | None:
-    """The transform of an xarray object: that of its coordinates, word for word as it was read where they agree."""
+    """The transform of an xarray object: that of its coordinates, word for word as it was read where they agree.
+
+    An attribute that was edited by hand goes before them.
+    """
+    if is_edited(data, "transform"):
+        edited = affine(data.attrs["transform"])
+        return None if edited is None else _unless_identity(edited)
     stored = _stored_transform(data)
     if stored is not None and not recalc:
         return _unless_identity(stored)
@@ -101,10 +163,23 @@ def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True)
     if stored is not None:
         a, _, c, _, e, f = stored
         if _agree(x, a, c) and _agree(y, e, f):
+            _compare_with_attribute(data, stored, x, y)
             return _unless_identity(stored)
     a, c = _spacing(x, x_name, None if stored is None else stored[0])
     e, f = _spacing(y, y_name, None if stored is None else stored[4])
     return _unless_identity((a, 0.0, c, 0.0, e, f))
+
+
+def _compare_with_attribute(data: Any, stored: Transform, x: np.ndarray, y: np.ndarray) -> None:
+    """Warns of an attribute that contradicts coordinates which were not touched: it was edited, and it is not used."""
+    if "as_read" in data.encoding or data.attrs.get("transform") is None:
+        return
+    a, _, c, _, e, f = said = affine(data.attrs["transform"]) or stored
+    if not (_agree(x, a, c) and _agree(y, e, f)):
+        warn(
+            f"attrs['transform'] is {said}, the coordinates say {stored}, which is written: give transform=, or delete "
+            "the attribute"
+        )
 
 
 def _stored_transform(data: Any) -> Transform | None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ._convert import type_of
-from ._errors import SwathWarning, UsageError, warn_once
-from ._grid import found_crs, found_transform, grid_mapping
+from ._errors import UsageError, warn
+from ._grid import found_crs, found_transform, grid_mapping, is_edited, kept_by_rio
 from ._metadata import Found, coefficients, control_points, palette_of, per_band
 
 # What dask calls its arrays: a word and a digest.
@@ -37,10 +37,22 @@ STALE = ("STATISTICS_",)
 
 
 def found_nodata(data: Any) -> Any:
-    """The value of missing pixels that an xarray object declares."""
-    if data.encoding.get("_FillValue") is not None:
-        return data.encoding["_FillValue"]
-    for name in FILL_NAMES:
+    """The value of missing pixels that an xarray object declares: what was set last, as far as one can tell."""
+    if is_edited(data, "nodata"):
+        return data.attrs["nodata"]
+    encoded, declared = data.encoding.get("_FillValue"), _declared_nodata(data)
+    # False where rioxarray was told that there is none, NaN where it stands for what `encoding` has.
+    kept = kept_by_rio(data, "_nodata")
+    if encoded is not None:
+        return encoded if kept in (None, False) or kept != kept else kept
+    if kept is None or kept is False:
+        return declared if kept is None or "_FillValue" in data.attrs else None
+    return declared if declared is not None and kept == declared else kept
+
+
+def _declared_nodata(data: Any) -> Any:
+    """What attributes say. What swath put beside `_FillValue` does not outlive it."""
+    for name in FILL_NAMES[:-1] if "as_read" in data.encoding else FILL_NAMES:
         if data.attrs.get(name) is not None:
             return data.attrs[name]
     values = data.attrs.get("nodatavals")
@@ -80,12 +92,11 @@ def _listed(data: Any, name: str, count: int) -> Any:
     """An attribute with one value, or one for each band."""
     value = data.attrs.get(name)
     chosen = _chosen(data, value, count)
-    if value is not None and chosen is None:
-        warn_once(
+    # Of a raster without bands, such as their mean, the values of bands say nothing.
+    if value is not None and chosen is None and data.ndim > 2:
+        warn(
             f"{name} has {len(value)} values and the raster {count} bands, and no coordinate 'band' tells which bands "
             f"these are: {name} is left away",
-            SwathWarning,
-            stacklevel=7,
         )
     return chosen
 
@@ -98,10 +109,11 @@ def _band_numbers(data: Any, count: int) -> list[int] | None:
     return numbers.tolist() if numbers.dtype.kind in "iu" and numbers.shape == (count,) else None
 
 
-def of_dataarray(data: Any, y_name: str, x_name: str, count: int, words: Mapping[str, Any]) -> Found:
+def of_dataarray(data: Any, origin: Any, y_name: str, x_name: str, count: int, words: Mapping[str, Any]) -> Found:
     """What a DataArray says of itself, in rioxarray's and xrspatial's ways; what the caller gives is not looked for.
 
-    Scales and offsets are those of its attributes: samples that are not unpacked yet.
+    `origin` is the DataArray before its axes were put in order, which its accessors belong to. Scales and offsets are
+    those of its attributes: samples that are not unpacked yet.
     """
     attrs, mapping = data.attrs, grid_mapping(data)
     names = _listed(data, "long_name", count)
@@ -118,9 +130,9 @@ def of_dataarray(data: Any, y_name: str, x_name: str, count: int, words: Mapping
     scales = _listed(data, "scales" if "scales" in attrs else "scale_factor", count)
     offsets = _listed(data, "offsets" if "offsets" in attrs else "add_offset", count)
     return Found(
-        crs=found_crs(data) if words["crs"] is None else None,
+        crs=found_crs(origin) if words["crs"] is None else None,
         transform=transform,
-        nodata=found_nodata(data),
+        nodata=found_nodata(origin),
         area_or_point=attrs.get("AREA_OR_POINT") or point,
         gcps=gcps,
         rpcs=coefficients(mapping.get("rpcs")),

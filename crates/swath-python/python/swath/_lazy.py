@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._errors import DeviceError, DeviceWarning, UsageError, make, warn_once
+from ._errors import DeviceError, DeviceWarning, UsageError, make, warn
 from ._source import resolve
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class Reader:
         except DeviceError as error:
             if not self.fall_back:
                 raise
-            warn_once(f"{handle.name}: decoded on the CPU, not on the GPU: {error}", DeviceWarning, stacklevel=2)
+            warn(f"{handle.name}: decoded on the CPU, not on the GPU: {error}", DeviceWarning)
             return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, threads=threads)))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from . import _device
 from . import _georef as georef
 from ._dataset import Dataset
-from ._errors import DeviceError, DeviceWarning, UsageError, warn_once
+from ._errors import DeviceError, DeviceWarning, UsageError, warn
 from ._lazy import Reader, device_fault, facts_of, limits, promoted, version_of
 from ._open_kwargs import opening_words
 from ._source import resolve
@@ -106,7 +106,7 @@ def open_geotiff(
     max_pixels
         Refuse to read more samples (bands x rows x columns) than this at once, before memory is taken for them.
     on_gpu_failure
-        `"raise"` (or `"strict"`) a `swath.DeviceError`, or `"auto"`: go on with the CPU, with one warning.
+        `"raise"` (or `"strict"`) a `swath.DeviceError`, or `"auto"`: go on with the CPU, with a warning.
     max_device_memory
         Bytes of GPU memory that a read may take.
     trust_input
@@ -362,7 +362,7 @@ class View:
         if device == "cuda" and failure != "auto":
             raise DeviceError(f"{self.name}: {fault}")
         if device == "cuda":
-            warn_once(f"{self.name}: read on the CPU, not on the GPU: {fault}", DeviceWarning, stacklevel=3)
+            warn(f"{self.name}: read on the CPU, not on the GPU: {fault}", DeviceWarning)
         return self
 
     def of_band(self, band: int) -> View:
@@ -399,6 +399,8 @@ class View:
         if not reader.flat and reader.bands != tuple(range(1, len(reader.bands) + 1)):
             # The bands that lists in the attributes are of, for whoever takes some of them and writes them.
             encoding["bands"] = reader.bands
+        # What `to_geotiff` compares with, to find what was edited by hand.
+        encoding["as_read"] = {key: attributes[key] for key in ("crs", "transform", "nodata") if key in attributes}
         if not cut:
             encoding["preferred_chunks"] = self.preferred_chunks()
         variables: dict[Any, Any] = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _grid, _labels, _swath
 from ._convert import Convert, ConvertBands, has_fractions, keep_or_round, type_name, type_of
-from ._errors import SwathWarning, UsageError, warn_once
+from ._errors import UsageError, warn
 from ._labels import Packing
 from ._metadata import Found, checked_nodata
 from ._stream import PIECE, Block, Layout, on_device, starts, to_host
@@ -281,9 +281,10 @@ def _address(samples: Any) -> int:
 
 def _of_dataarray(data: Any, words: Mapping[str, Any], *, replaced: bool = False) -> Raster:
     """The raster of a DataArray; where it is `replaced`, its own value of missing samples gives way to the caller's."""
+    origin = data
     data, axes, y_name, x_name = _arranged(data)
     count = data.shape[axes.index("b")] if "b" in axes else 1
-    found = _labels.of_dataarray(data, y_name, x_name, count, words)
+    found = _labels.of_dataarray(data, origin, y_name, x_name, count, words)
     asked = None if words["dtype"] is None else type_of(words["dtype"])
     nodata = found.nodata if words["nodata"] is None else words["nodata"]
     if words["pack"]:
@@ -295,7 +296,7 @@ def _of_dataarray(data: Any, words: Mapping[str, Any], *, replaced: bool = False
     if guessed and (why := _unlike_the_file(samples, packing, nodata)):
         if words["pack"]:
             raise UsageError(f"pack=True: {why}")
-        warn_once(f"samples are written as {held}: {why}", SwathWarning, stacklevel=5)
+        warn(f"samples are written as {held}: {why}")
         packing, guessed = Packing(held), False
         if found.nodata is not None and words["nodata"] is None:
             # Results may be equal to the value that was free among the integers.
@@ -356,6 +357,14 @@ def _with_packing(data: Any, nodata: Any) -> Any:
 
 
 def _of_dataset(data: Any, words: Mapping[str, Any]) -> Raster:
+    raster = _of_rasters(data, words)
+    kept = _grid.kept_by_rio(data, "_crs")
+    if kept and (raster.found.crs is None or not _grid.same_crs(raster.found.crs, kept.to_wkt())):
+        raster.found.crs = kept.to_wkt()
+    return raster
+
+
+def _of_rasters(data: Any, words: Mapping[str, Any]) -> Raster:
     # Without decode_coords="all", xarray leaves the grid mapping among the variables.
     mappings = [name for name, variable in data.data_vars.items() if not variable.ndim]
     data = data.set_coords(mappings)
@@ -404,12 +413,10 @@ def _is_nan_enough(nodata: Any, part: Raster) -> bool:
 def _check_crs(systems: Mapping[str, str | None]) -> None:
     """Variables of a file lie in one reference system; one that says nothing goes with the others."""
     known = {name: text for name, text in systems.items() if text is not None}
-    described = {name: _swath.crs_of(text) for name, text in known.items()} if len(set(known.values())) > 1 else {}
-    for name, crs in described.items():
-        first, other = next(iter(described.items()))
-        key = "epsg" if crs["epsg"] and other["epsg"] else "wkt"
-        if crs[key] != other[key]:
-            names = f"{first!r} ({other['name']}) and {name!r} ({crs['name']})"
+    for name, text in known.items():
+        first, other = next(iter(known.items()))
+        if not _grid.same_crs(text, other):
+            names = f"{first!r} ({_swath.crs_of(other)['name']}) and {name!r} ({_swath.crs_of(text)['name']})"
             raise UsageError(
                 f"variables {names} have different reference systems, a file has one: write them one by one, or give "
                 "crs="

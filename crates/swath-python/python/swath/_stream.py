@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._device import is_on_gpu as on_device
-from ._errors import SwathWarning, UsageError, warn_once
+from ._errors import UsageError, warn
 
 # A key of a dask graph.
 Key = Any
@@ -328,11 +328,9 @@ def stream(
     largest = max(group.size for group in groups)
     if largest > budget:
         what = "a chunk (with all its bands)" if as_blocks else "a row of chunks"
-        warn_once(
+        warn(
             f"{what} holds {largest} bytes, more than the {budget} bytes of streaming_buffer_bytes: memory goes beyond "
             "it; give smaller chunks, or a larger streaming_buffer_bytes or max_memory",
-            SwathWarning,
-            stacklevel=5,
         )
     keys = [[key for row in group.rows for key, *_ in chunks.row(row, group.columns)] for group in groups]
     steps = plan_steps(chunks.graph, keys)

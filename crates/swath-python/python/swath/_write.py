@@ -17,7 +17,7 @@ from typing import Any, Literal
 from . import _metadata, _profile, _progress, _raster, _stream, _swath
 from ._convert import type_name
 from ._dataset import forget
-from ._errors import DeviceWarning, SwathWarning, UsageError, warn_once
+from ._errors import DeviceWarning, UsageError, warn
 from ._metadata import Found
 from ._raster import Raster
 from ._remote import address_of
@@ -279,7 +279,7 @@ class Job:
         finally:
             close()
         for notice in written["notices"]:
-            warn_once(notice, DeviceWarning, stacklevel=3)
+            warn(notice, DeviceWarning)
         return written["bytes"] if self.path is None else self.path
 
     def _write(self, native: Any, report: _progress.Report | None) -> dict[str, Any]:
@@ -291,7 +291,7 @@ class Job:
             self.options["device"] = "cuda" if self.raster.on_device else "cpu"
             if not self.raster.on_device:
                 told = 'workers encode by the CPU: on a cluster, device="cuda" asks for their GPUs and "auto" does not'
-                warn_once(told, DeviceWarning, stacklevel=3)
+                warn(told, DeviceWarning)
         begun = self._begin(native, report, streamed=streamed, from_bands=client is not None)
         writer = begun.writer
         try:
@@ -332,11 +332,9 @@ class Job:
                 return Begun(self._writer(native, report, engine, "rows"), buffer, as_blocks=False)
         least = _swath.Writer.least_memory(self._shape, self._dtype, self.metadata, self.options)
         if self.max_memory is None and least > total:
-            warn_once(
+            warn(
                 f"the write holds {least} bytes of memory, the least it can do with: more than the {MEMORY} it holds "
                 "by default. Give max_memory= to set your own limit",
-                SwathWarning,
-                stacklevel=5,
             )
             total = least
         engine = next((int(total * share) for share in shares if int(total * share) >= least), int(total * shares[-1]))
