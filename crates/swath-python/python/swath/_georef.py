@@ -24,6 +24,8 @@ Window = tuple[int, int, int, int]
 # What a file without georeferencing gets.
 IDENTITY: Transform = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 GRID_MAPPING = "spatial_ref"
+# The same as text of the grid mapping, in GDAL's order.
+NO_TRANSFORM = "0.0 1.0 0.0 0.0 0.0 1.0"
 
 # Below it a rotation counts as rounding; the `affine` package, whose judgement rioxarray follows, has the same.
 _NO_ROTATION = 1e-5

@@ -9,6 +9,7 @@ import xarray
 from . import _grid, _labels
 from ._metadata import Transform
 from ._write import to_geotiff
+from .rioxarray import to_raster
 
 
 class _Accessor:
@@ -20,8 +21,8 @@ class _Accessor:
         return to_geotiff(self._data, path, **words)
 
     def to_raster(self, raster_path: Any, **words: Any) -> Any:
-        """The same under the name that rioxarray gives it."""
-        return to_geotiff(self._data, raster_path, **words)
+        """Write as `rio.to_raster` does; see `swath.rioxarray.to_raster`."""
+        return to_raster(self._data, raster_path, **words)
 
     @property
     def crs(self) -> str | None:

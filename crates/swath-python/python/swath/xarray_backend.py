@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray.backends import BackendEntrypoint
 
-from ._open import open_geotiff
+from .rioxarray import open_rasterio
 
 if TYPE_CHECKING:
     import xarray
@@ -75,16 +75,15 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         open_kwargs: Mapping[str, Any] | None = None,
         **words: Any,
     ) -> xarray.Dataset:
-        """Open lazily; the words are those of `swath.open_geotiff`, and of rioxarray's engine.
+        """Open lazily; the words are those of rioxarray's engine, and of `swath.open_geotiff`.
 
         `mask_and_scale` is on, as everywhere in xarray: nodata and masked pixels become NaN, scales and offsets of the
         bands are applied. `band_as_variable` gives a variable `band_1`, `band_2`... for each band. `storage_options`
         say how the server or store of an address is asked. `open_kwargs` are words of `rasterio.open`.
         """
         # xarray itself keeps what was read, unless it is told not to.
-        opened = open_geotiff(
+        opened = open_rasterio(
             filename_or_obj,
-            lazy=True,
             cache=False,
             mask_and_scale=mask_and_scale is not False,
             default_name=default_name,
