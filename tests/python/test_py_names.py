@@ -182,3 +182,21 @@ def test_what_is_named_instead_works(path: Path, tmp_path: Path) -> None:
         file.write(path, "folder/a.tif")
     np.testing.assert_array_equal(swath.open_geotiff(f"zip://folder/a.tif::{archive}"), ARRAY)
     np.testing.assert_array_equal(swath.open_geotiff(io.BytesIO(path.read_bytes())), ARRAY)
+
+
+def test_names_of_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = [f"file://{tmp_path}/a%20b.tif", f"file:{tmp_path}/a%20b.tif", "file:a%20b.tif"]
+    for name in names:
+        assert swath.to_geotiff(ARRAY, name) == name
+        assert [each.name for each in tmp_path.iterdir()] == ["a b.tif"]
+        (tmp_path / "a b.tif").unlink()
+    options = {"endpoint": "http://127.0.0.1:9", "retries": 0, "anonymous": True, "region": "x"}
+    with pytest.raises(swath.Error, match=r"s3://bucket/a\.tif"):
+        swath.to_geotiff(ARRAY, "/vsis3/bucket/a.tif", storage_options=options)
+    with pytest.raises(swath.UsageError, match="plain HTTP"):
+        swath.to_geotiff(ARRAY, "/vsicurl/https://localhost/a.tif")
+    with pytest.raises(swath.UsageError, match="BytesIO"):
+        swath.to_geotiff(ARRAY, "/vsimem/a.tif")
+    with pytest.raises(swath.UsageError, match="page"):
+        swath.to_geotiff(ARRAY, "GTIFF_DIR:1:a.tif")

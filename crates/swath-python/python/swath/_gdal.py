@@ -17,7 +17,7 @@ _INSTEAD = {
     "vsizip": 'give "zip://FILE::ARCHIVE", which fsspec opens, or unpack it',
     "vsitar": 'give "tar://FILE::ARCHIVE", which fsspec opens, or unpack it',
     "vsigzip": 'give gzip.open(path, "rb").read(), or unpack it',
-    "vsimem": "give the bytes themselves: MemoryFile.read(), or an io.BytesIO",
+    "vsimem": "give an io.BytesIO, or the bytes that MemoryFile.read() gives",
     "vsistdin": "give sys.stdin.buffer.read()",
     "vsisubfile": "give the bytes themselves, or a file that holds nothing else",
 }
@@ -35,6 +35,14 @@ def from_gdal(path: str) -> tuple[str, int | None]:
         return _local(path), None
     found = _FILE_SYSTEM.fullmatch(path)
     return (path if found is None else _address(path, *found.groups())), None
+
+
+def target_path(path: str) -> str:
+    """The same for a file to be written, which is never a page of another."""
+    plain, ifd = from_gdal(path)
+    if ifd is not None:
+        raise UsageError(f"{path}: a page of a file cannot be written alone: give the path of a file")
+    return plain
 
 
 def _page(path: str) -> tuple[str, int | None]:
@@ -73,7 +81,7 @@ def _address(path: str, system: str, mark: str, rest: str) -> str:
     if store is not None and mark == "/" and rest:
         return f"{store}://{rest}"
     instead = _INSTEAD.get(system, "give a path, an address or the bytes themselves")
-    raise UsageError(f"{path}: swath does not read through GDAL's /{system}/: {instead}")
+    raise UsageError(f"{path}: /{system}/ is a file system of GDAL's own, out of swath's reach: {instead}")
 
 
 def rasterio_name(source: Any) -> str | None:

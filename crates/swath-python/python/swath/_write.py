@@ -18,6 +18,7 @@ from . import _metadata, _profile, _progress, _raster, _stream, _swath
 from ._convert import type_name
 from ._dataset import forget
 from ._errors import DeviceWarning, UsageError, warn
+from ._gdal import target_path
 from ._metadata import Found
 from ._raster import Raster
 from ._remote import address_of
@@ -388,7 +389,7 @@ def _scheduler(array: Any, scheduler: Any) -> tuple[Any, Any]:
 
 def _store(path: Any, storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """How the store is asked that an address leads to; None for every other destination."""
-    address = address_of(os.fspath(path) if isinstance(path, os.PathLike) else path, storage_options)
+    address = address_of(_named(path), storage_options)
     if address is None:
         return None
     if address.url.lower().startswith("http"):
@@ -397,6 +398,11 @@ def _store(path: Any, storage_options: Mapping[str, Any] | None) -> dict[str, An
             "(with `endpoint` in storage_options for a server of your own)"
         )
     return address.options.native()
+
+
+def _named(path: Any) -> Any:
+    """A path or an address as text, GDAL's names for them in ours; every other destination as it is."""
+    return target_path(os.fsdecode(os.fspath(path))) if isinstance(path, (str, os.PathLike)) else path
 
 
 @contextmanager
@@ -429,9 +435,7 @@ def _file_system(path: Any, storage_options: Mapping[str, Any]) -> tuple[Any, st
             raise UsageError(f"{path!r} compresses what is written: open it with compression=None")
         system, name = path.fs, str(path.path)
     elif isinstance(path, (str, os.PathLike)):
-        name = os.fspath(path)
-        if isinstance(name, bytes):
-            name = os.fsdecode(name)
+        name = _named(path)
         if not URL.match(name) or _swath.is_remote(name):
             return None, name
         import fsspec
