@@ -15,6 +15,7 @@
 mod arriving;
 mod assemble;
 mod cache;
+mod camera;
 mod cast;
 mod color;
 mod convert;

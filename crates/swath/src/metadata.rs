@@ -19,7 +19,7 @@ use swath_tiff::{
     words::photometric::Photometric,
 };
 
-use crate::dataset::Dataset;
+use crate::{camera, dataset::Dataset};
 
 /// Longest XML that is parsed, in a tag or beside the file.
 const MAX_XML: usize = 4 << 20;
@@ -108,7 +108,11 @@ impl Metadata {
             merge::merge(&mut own, side);
         }
         found.georeference = found.georeference(dataset, side.as_ref());
+        found.camera(dataset, &mut own);
         found.bands = bands(dataset, &mut own);
+        if let Err(error) = dataset.tag(tag::GDAL_NODATA) {
+            found.problems.push(format!("GDAL_NODATA is left aside: {error}"));
+        }
         found.add_height_unit();
         found.domains = own.domains;
         found.xml_domains = own.xml_domains;
@@ -117,7 +121,7 @@ impl Metadata {
         found.add_text_tags(dataset);
         found.palette = found.palette(dataset);
         let sidecars = dataset.sidecars();
-        found.side_files = sidecars.files.clone();
+        found.side_files.extend(sidecars.files.iter().cloned());
         found.problems.extend(sidecars.problems.iter().cloned());
         found
     }
@@ -218,7 +222,6 @@ impl Metadata {
             Some(_) => crs.clone(),
             None => None,
         };
-        let rpc = self.doubles(dataset, tag::RPC_COEFFICIENT);
         Georeference {
             crs: crs_from(choice.srs, &|side| side.srs.clone()),
             transform: match choice.transform {
@@ -233,9 +236,29 @@ impl Metadata {
                 None => Vec::new(),
             },
             gcp_crs: crs_from(choice.gcp_srs, &|side| side.gcp_srs.clone()),
-            rpc: Rpc::parse(&rpc),
+            rpc: None,
             pixel_is_point: keys.pixel_is_point(),
             keys,
+        }
+    }
+
+    fn camera(&mut self, dataset: &Dataset, own: &mut GdalMetadata) {
+        let tag = self.doubles(dataset, tag::RPC_COEFFICIENT);
+        let model = &mut self.georeference.rpc;
+        *model = Rpc::parse(&tag).or_else(|| camera::in_domains(&own.domains));
+        if model.is_some() {
+            // A part of the image has another model, and its items would still tell this one's.
+            own.domains.retain(|domain| domain.name != "RPC");
+        }
+        match dataset.path.as_deref().and_then(camera::beside) {
+            Some((file, Ok(found))) => {
+                *model = Some(found);
+                self.side_files.push(file.display().to_string());
+            }
+            Some((file, Err(error))) => {
+                self.problems.push(format!("the camera model {} is left aside: {error}", file.display()));
+            }
+            None => {}
         }
     }
 

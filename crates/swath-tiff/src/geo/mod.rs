@@ -21,6 +21,7 @@ mod number;
 pub mod pam;
 mod projection;
 pub mod rpc;
+pub mod rpc_text;
 pub mod transform;
 pub mod units;
 mod vertical;

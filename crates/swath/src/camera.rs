@@ -1,0 +1,38 @@
+//! The camera model of an image: from a file beside it, else from its tag, else from GDAL's side file, in GDAL's order.
+
+use std::path::{Path, PathBuf};
+
+use swath_tiff::geo::{Rpc, gdal_xml::Domain, rpc_text::MAX_LEN};
+
+/// The file that gave the model, if any, and the model or what is wrong with it.
+pub(crate) type Found = (PathBuf, Result<Rpc, String>);
+
+type Parse = fn(&[u8]) -> Result<Rpc, String>;
+
+/// Endings that take the place of the extension, in the order in which GDAL looks for them.
+const ENDINGS: [(&str, Parse); 3] = [(".rpb", Rpc::from_rpb), ("_rpc.txt", Rpc::from_lines), (".rpc", Rpc::from_lines)];
+
+/// The model in a file beside the one at `path`.
+pub(crate) fn beside(path: &Path) -> Option<Found> {
+    let stem = path.file_stem()?.to_str()?;
+    let (file, parse) = ENDINGS.iter().find_map(|(ending, parse)| {
+        let names = [format!("{stem}{ending}"), format!("{stem}{}", ending.to_uppercase())];
+        names.into_iter().map(|name| path.with_file_name(name)).find(|file| file.is_file()).map(|file| (file, parse))
+    })?;
+    let model = read(&file).and_then(|bytes| parse(&bytes));
+    Some((file, model))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    let len = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
+    if len > MAX_LEN as u64 {
+        return Err(format!("{len} bytes are too many for a camera model"));
+    }
+    std::fs::read(file).map_err(|error| error.to_string())
+}
+
+/// The model in GDAL's side file, where it is a domain of its metadata.
+pub(crate) fn in_domains(domains: &[Domain]) -> Option<Rpc> {
+    let domain = domains.iter().find(|domain| domain.name == "RPC")?;
+    Rpc::from_items(|name| domain.get(name)).ok()
+}
