@@ -1,12 +1,16 @@
 //! What the arguments mean.
 
-use std::path::Path;
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use anyhow::{Context, Result, bail};
 use swath::{Dataset, Mode, OpenOptions, ReadOptions, Window};
 
 use crate::{
     args::{Decoder, Device, Selection},
+    console,
     remote::{self, Remote},
 };
 
@@ -37,7 +41,11 @@ pub fn open(path: &Path, threads: Option<usize>, cache: usize, device: &Device, 
 /// Opens a file or an address.
 pub fn open_as(options: OpenOptions, path: &Path, remote: &Remote) -> Result<Dataset> {
     remote::check_scheme(path)?;
-    Ok(options.with_remote(remote.options()?).open(path)?)
+    let dataset = options.with_remote(remote.options()?).open(path)?;
+    for lost in dataset.lost_tags() {
+        let _ = writeln!(io::stderr(), "warning: {}", console::safe(&format!("{}: {lost}", dataset.name())));
+    }
+    Ok(dataset)
 }
 
 /// Options for files whose tiles are decoded by whoever was asked for.

@@ -111,6 +111,10 @@ impl Dataset {
             Opened::Source(source) => py.detach(|| options.open_source(source)).or_raise(py)?,
         };
         let remote = dataset.traffic().is_some();
+        for lost in dataset.lost_tags() {
+            let category = py.import("swath._errors")?.getattr("SwathWarning")?;
+            py.import("warnings")?.call_method1("warn", (format!("{}: {lost}", dataset.name()), category, 2))?;
+        }
         Ok(Self { dataset: Arc::new(dataset), max_pixels, remote })
     }
 

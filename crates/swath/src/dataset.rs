@@ -22,7 +22,7 @@ use crate::{
     arriving::Arriving,
     cache::TileCache,
     device::{DeviceOptions, DeviceReport},
-    error::Error,
+    error::{Error, ErrorKind},
     image::{Image, Role},
     job::ScratchPool,
     metadata::Metadata,
@@ -330,6 +330,20 @@ impl Dataset {
         Some(self.fetch.parse(|bytes| entry.raw(bytes, &self.limits).map(<[u8]>::to_vec)))
     }
 
+    /// Sentences on tags that describe the first image, but whose values lie beyond the end of the file: everything is read
+    /// as if these were not there.
+    pub fn lost_tags(&self) -> Vec<String> {
+        let lost = self.main.ifd.entries.iter().filter(|entry| {
+            let end = entry.len().and_then(|len| entry.offset.checked_add(len));
+            tag::describes(entry.tag) && end.is_none_or(|end| end > self.size())
+        });
+        lost.map(|entry| {
+            let name = tag::name(entry.tag).unwrap_or("a tag");
+            format!("{name} (tag {}) lies beyond the end of the file and is left aside", entry.tag)
+        })
+        .collect()
+    }
+
     /// Georeferencing, nodata, band and other metadata; read when first asked for.
     pub fn metadata(&self) -> &Metadata {
         self.metadata.get_or_init(|| Metadata::read(self))
@@ -353,8 +367,13 @@ impl Dataset {
     /// One sample of what the sparse tiles of a directory hold, from its own nodata value or the first directory's.
     pub(crate) fn nodata_fill(&self, image: &Image, sample: SampleType) -> Result<Option<Vec<u8>>, Error> {
         let own = match image.ifd.entry(tag::GDAL_NODATA) {
-            Some(entry) => Some(self.value(entry)?),
-            None => self.tag(tag::GDAL_NODATA)?,
+            Some(entry) => self.value(entry).map(Some),
+            None => self.tag(tag::GDAL_NODATA),
+        };
+        // Damage to a description costs only that; `lost_tags` tells of it.
+        let own = match own {
+            Err(error) if matches!(error.kind(), ErrorKind::Malformed(_) | ErrorKind::Limit(_)) => None,
+            other => other?,
         };
         let Some(Value::Text(text)) = own else { return Ok(None) };
         Ok(Nodata::parse(text.as_bytes()).map(|nodata| {

@@ -98,7 +98,19 @@ pub const LERC_PARAMETERS: u16 = 50674;
 /// RPCCoefficient.
 pub const RPC_COEFFICIENT: u16 = 50844;
 
+/// Whether a tag only describes an image: its pixels can be read without it.
+#[must_use]
+pub fn describes(tag: u16) -> bool {
+    const TEXTS: [u16; 11] = [269, 270, 271, 272, 285, 305, 306, 315, 316, 33432, 50708];
+    const PROFILES: [u16; 3] = [700, 33723, 34675];
+    let place = [MODEL_PIXEL_SCALE, MODEL_TIEPOINT, MODEL_TRANSFORMATION, RPC_COEFFICIENT];
+    let keys = [GEO_KEY_DIRECTORY, GEO_DOUBLE_PARAMS, GEO_ASCII_PARAMS];
+    let gdal = [GDAL_METADATA, GDAL_NODATA];
+    [&TEXTS[..], &PROFILES, &place, &keys, &gdal, &[282, 283]].iter().any(|list| list.contains(&tag))
+}
+
 /// The name of a tag.
+#[must_use]
 pub fn name(tag: u16) -> Option<&'static str> {
     Some(match tag {
         254 => "NewSubfileType",
