@@ -451,7 +451,9 @@ class View:
         attributes.update(georef.band_attributes(bands))
         nodata = attributes.get("_FillValue")
         if nodata is not None:
-            attributes["_FillValue"] = _as_type(nodata, reader.dtype)
+            # Floats do not hold every integer of 64 bits: the value stays one of the file's.
+            wide = self.masked and self.file_dtype.kind in "iu" and self.file_dtype.itemsize == 8
+            attributes["_FillValue"] = _as_type(nodata, self.file_dtype if wide else reader.dtype)
         encoding: dict[str, Any] = {"grid_mapping": georef.GRID_MAPPING}
         if self.masked:
             encoding["dtype"] = str(self.file_dtype)

@@ -1,7 +1,7 @@
 //! What the descriptions of a file are made of, in rasterio's and GDAL's words.
 
 use swath_tiff::{
-    Compression, SampleType,
+    Compression, SampleFormat, SampleType,
     geo::{Crs, CrsKind, GeoTransform, Nodata, NodataValue},
     structure::{Entry, Planar, Predictor, ghost::Ghost, tag},
     words::photometric::Photometric,
@@ -155,17 +155,19 @@ pub struct Cog {
     pub reasons: Vec<String>,
 }
 
-/// A nodata value, where a sample of this type can have it.
+/// A nodata value, where a sample of this type can have it: a whole number for whole samples, with all its digits.
 pub fn nodata(nodata: &Nodata, sample: SampleType) -> Option<Exact> {
-    nodata.for_dtype(sample)?;
+    let sample_bytes = nodata.for_dtype(sample)?;
     Some(match nodata.value {
         NodataValue::Int(value) => Exact::Int(value.into()),
         NodataValue::UInt(value) => Exact::Int(value.into()),
-        // GDAL takes text a little above the largest single for the largest single.
-        _ if sample == SampleType::F32 && nodata.as_f64().is_finite() => {
-            // As the samples have it: 0.1 is 0.10000000149011612 among them.
-            Exact::Float(f64::from(nodata.as_f64().clamp(f32::MIN.into(), f32::MAX.into()) as f32))
+        // As the samples have it: 0.1 is 0.10000000149011612 among them.
+        _ if sample == SampleType::F32 => {
+            let bytes = sample_bytes.as_slice().try_into().unwrap_or_default();
+            Exact::Float(f64::from(f32::from_ne_bytes(bytes)))
         }
+        // `1e3` or `-9999.0`: no sample could have it, were it not whole.
+        _ if matches!(sample.format(), SampleFormat::Uint | SampleFormat::Int) => Exact::Int(nodata.as_f64() as i128),
         _ => Exact::Float(nodata.as_f64()),
     })
 }
