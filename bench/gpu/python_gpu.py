@@ -264,7 +264,7 @@ def windows(run: Run) -> None:
         run.holds(dataset.read(window=window, device="cuda"), part, f"{window}")
         run.holds(dataset.read(2, window, device="cuda"), part[1], f"{window}, one band")
         run.holds(dataset.read([4, 1], window, device="cuda"), part[[3, 0]], f"{window}, bands 4 and 1")
-    for level in range(len(dataset.overviews)):
+    for level in range(len(dataset.overview_sizes)):
         host = np.asarray(dataset.read(overview_level=level))
         run.holds(dataset.read(overview_level=level, device="cuda"), host, f"overview {level}")
 

@@ -39,7 +39,7 @@ def equal_pixels(got: np.ndarray, want: np.ndarray) -> None:
 
 def open_swath(url: str) -> Any:
     dataset = swath.Dataset(url)
-    return dataset.shape, dataset.metadata(), dataset.overviews
+    return dataset.shape, dataset.metadata(), dataset.overview_sizes
 
 
 def read_swath(url: str, box: Box | None) -> np.ndarray:

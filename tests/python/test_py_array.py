@@ -39,7 +39,7 @@ def test_a_read_is_an_array_of_numpy(path: Path) -> None:
     )
     assert len(array) == 2 and [band.shape for band in array] == [(45, 70)] * 2
     assert np.array_equal(array.transpose(1, 2, 0), SAMPLES.transpose(1, 2, 0))
-    for read in (sw.Dataset(path).read_windows([(0, 0, 8, 8)]), sw.read(path, 1)):
+    for read in (sw.Dataset(path).read_windows([(0, 0, 8, 8)]), sw.Dataset(path).dataset_mask(), sw.read(path, 1)):
         assert isinstance(read, np.ndarray) and isinstance(read, sw.Array)
 
 
@@ -141,6 +141,13 @@ def test_on_a_gpu_the_same_is_computed_by_cupy(path: Path) -> None:
         except TypeError:
             continue
         raise SystemExit("no error")
+    for words in ({"masked": True}, {"boundless": True}):
+        try:
+            swath.read(sys.argv[1], device="cuda", **words)
+        except swath.UsageError as error:
+            assert "NumPy arrays" in str(error)
+        else:
+            raise SystemExit("no error")
     print("done")
     """
     assert run(code, path, environment()).strip() == "done"

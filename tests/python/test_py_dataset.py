@@ -94,8 +94,8 @@ def test_a_single_band_has_two_axes(files: dict[str, Path]) -> None:
 def test_overviews_count_from_the_largest(files: dict[str, Path]) -> None:
     dataset = sw.Dataset(files["rgb"])
     with rasterio.open(files["rgb"]) as source:
-        assert len(dataset.overviews) == len(source.overviews(1)) > 1
-    for level, size in enumerate(dataset.overviews):
+        assert len(dataset.overview_sizes) == len(source.overviews(1)) > 1
+    for level, size in enumerate(dataset.overview_sizes):
         with rasterio.open(files["rgb"], overview_level=level) as source:
             assert np.array_equal(dataset.read(overview_level=level), source.read())
             width, height = source.width, source.height
@@ -320,7 +320,7 @@ def test_threads_and_python_sources_do_not_wait_for_each_other(files: dict[str, 
 
     for _ in range(3):
         dataset = swath.Dataset(Slow())
-        calls = [dataset.metadata, dataset.read, dataset.read_mask, lambda: dataset.overviews]
+        calls = [dataset.metadata, dataset.read, dataset.read_mask, lambda: dataset.overview_sizes]
         calls += [lambda: dataset.read(overview_level=0), lambda: dataset.read_windows([(0, 0, 8, 8)] * 4)]
         threads = [threading.Thread(target=call) for call in calls * 2]
         for thread in threads:
@@ -368,7 +368,7 @@ def test_memory_of_another_shape_is_refused(files: dict[str, Path]) -> None:
     dataset.read_windows(windows, [1], out=flat)
     dataset.read_windows(windows, [1], out=gapped[..., ::2])
     assert np.array_equal(flat, gapped[..., ::2]) and np.array_equal(flat[0], truth(files["rgb"])[0, :16, :16])
-    level = np.zeros((3, *dataset.overviews[0][::-1]), "uint16")
+    level = np.zeros((3, *dataset.overview_sizes[0][::-1]), "uint16")
     assert np.array_equal(dataset.read(overview_level=0, out=level), dataset.read(overview_level=0))
 
 

@@ -150,6 +150,6 @@ def test_very_wide_rasters_take_bounded_memory(
         for row in (0, rows - 1):
             found = np.asarray(dataset.read(1, window=swath.Window(columns - 300, row, 300, 1)))
             np.testing.assert_array_equal(found.ravel(), ((x // 7 + row * 3) % 251).astype(dtype))
-        assert len(dataset.overviews) > 5
+        assert len(dataset.overview_sizes) > 5
     left = list(tmp_path.iterdir())
     assert left == [path]

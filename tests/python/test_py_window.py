@@ -127,6 +127,7 @@ def test_boxes_come_as_numbers_shapes_tables_and_datasets(path: Path) -> None:
             assert np.array_equal(sw.open_geotiff(path, bbox=box), expected), box
         assert np.array_equal(whole.read(bbox=source), truth(path))
         assert np.array_equal(whole.read(bbox=source.bounds), truth(path))
+    assert np.array_equal(whole.read(bbox=whole), truth(path))
     level = whole.read(1, bbox=BOX, overview_level=0)
     assert np.array_equal(level, whole.read(1, overview_level=0)[5:15, 5:15])
     assert sw.open_geotiff(path, bbox=Shape(BOX)).attrs["transform"][2::3] == (400100.0, 4999900.0)
@@ -184,3 +185,11 @@ def test_without_pyproj_another_system_is_an_error_that_says_so(path: Path) -> N
     command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "pip install pyproj" in done.stdout and "EPSG:32633" in done.stdout, done.stderr
+
+
+def test_a_box_may_reach_beyond_the_image_where_that_is_allowed(path: Path) -> None:
+    box = (399980.0, 4999950.0, 400030.0, 5000010.0)
+    found = sw.Dataset(path).read(1, bbox=box, boundless=True, fill_value=-5)
+    assert found.shape == (6, 5) and (found[0] == -5).all() and (found[:, :2] == -5).all()
+    assert np.array_equal(found[1:, 2:], truth(path)[0, :5, :3])
+    assert sw.Dataset(path).read(1, bbox=box).shape == (5, 3)

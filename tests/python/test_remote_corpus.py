@@ -35,7 +35,7 @@ def outcome(source: Any) -> tuple[Any, ...]:
         pixels = np.asarray(dataset.read())
     except swath.Error as error:
         return type(error).__name__, error.reason
-    return pixels.dtype, pixels.shape, pixels.tobytes(), len(dataset.overviews)
+    return pixels.dtype, pixels.shape, pixels.tobytes(), len(dataset.overview_sizes)
 
 
 def test_http_gives_what_memory_gives() -> None:

@@ -125,7 +125,7 @@ def pixels_of(box: Box) -> np.ndarray:
 def test_a_cog_is_opened_by_one_request(server: Files, maker: str) -> None:
     _, url = put(server, cog(maker))
     dataset = swath.Dataset(url)
-    assert dataset.metadata() and dataset.overviews and dataset.shape == (1, SIZE, SIZE)
+    assert dataset.metadata() and dataset.overview_sizes and dataset.shape == (1, SIZE, SIZE)
     assert counted(server) == (1, HEAD)
     stats = dataset.remote_stats
     assert (stats["requests"], stats["received"], stats["retries"]) == (1, HEAD, 0)

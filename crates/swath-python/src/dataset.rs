@@ -1,6 +1,6 @@
 //! An open file.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::{prelude::*, types::PyDict};
 use swath::{Cancel, Check, Mode, ReadOptions, SampleType, StatisticsOptions, Window};
@@ -19,10 +19,40 @@ use crate::{
 /// An open file: cheap to make, read from by any number of threads.
 #[pyclass(subclass, frozen, module = "swath")]
 pub struct Dataset {
-    dataset: Arc<swath::Dataset>,
+    /// `None` once it is closed.
+    dataset: RwLock<Option<Arc<swath::Dataset>>>,
+    facts: Facts,
     max_pixels: Option<u64>,
     /// Whether a server or store is asked, which may keep a caller waiting.
     remote: bool,
+}
+
+/// What a closed dataset still knows.
+struct Facts {
+    name: String,
+    file_size: u64,
+    width: u32,
+    height: u32,
+    bands: u32,
+    sample: SampleType,
+    block: (u32, u32),
+    tiled: bool,
+}
+
+impl Facts {
+    fn of(dataset: &swath::Dataset) -> Self {
+        let main = dataset.main();
+        Self {
+            name: dataset.name().to_owned(),
+            file_size: dataset.size(),
+            width: dataset.width(),
+            height: dataset.height(),
+            bands: dataset.bands(),
+            sample: dataset.sample(),
+            block: (swath::facts::block_height(main), main.layout().tile_width),
+            tiled: main.layout().tiled,
+        }
+    }
 }
 
 /// Where samples are to be.
@@ -46,16 +76,22 @@ impl Place {
 }
 
 impl Dataset {
+    /// The open file. A read that has it goes on when the dataset is closed meanwhile.
+    fn opened(&self, py: Python<'_>) -> PyResult<Arc<swath::Dataset>> {
+        let held = self.dataset.read().unwrap_or_else(PoisonError::into_inner).clone();
+        held.ok_or_else(|| errors::usage(py, &format!("{}: the dataset is closed: open it again", self.facts.name)))
+    }
+
     /// Looks into the file. A source of Python's needs the interpreter for that: whoever waits for it must not hold it.
     fn look<T: Send + 'static>(
         &self,
         py: Python<'_>,
         look: impl FnOnce(&swath::Dataset) -> Result<T, swath::Error> + Send + 'static,
     ) -> PyResult<T> {
+        let dataset = self.opened(py)?;
         if !self.remote {
-            return py.detach(|| look(&self.dataset)).or_raise(py);
+            return py.detach(|| look(&dataset)).or_raise(py);
         }
-        let dataset = self.dataset.clone();
         interrupt::leave(py, move || look(&dataset))
     }
 
@@ -75,6 +111,11 @@ impl Dataset {
     fn is_long(&self, len: u64) -> bool {
         self.remote || len >= interrupt::LONG
     }
+}
+
+/// A document as Python's dictionary.
+fn of_json<'py>(py: Python<'py>, document: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (document,))
 }
 
 fn has_gpu(py: Python<'_>) -> bool {
@@ -115,43 +156,57 @@ impl Dataset {
             let category = py.import("swath._errors")?.getattr("SwathWarning")?;
             py.import("warnings")?.call_method1("warn", (format!("{}: {lost}", dataset.name()), category, 2))?;
         }
-        Ok(Self { dataset: Arc::new(dataset), max_pixels, remote })
+        let facts = Facts::of(&dataset);
+        Ok(Self { dataset: RwLock::new(Some(Arc::new(dataset))), facts, max_pixels, remote })
+    }
+
+    /// Lets the file go: reads that are under way end, others are refused.
+    fn close(&self, py: Python<'_>) {
+        let held = self.dataset.write().unwrap_or_else(PoisonError::into_inner).take();
+        // A source of Python's may run code of its own when it is dropped.
+        py.detach(|| drop(held));
+    }
+
+    /// Whether the file was let go.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.dataset.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     /// Name for messages.
     #[getter]
     fn name(&self) -> &str {
-        self.dataset.name()
+        &self.facts.name
     }
 
     /// Bytes of the file.
     #[getter]
     fn file_size(&self) -> u64 {
-        self.dataset.size()
+        self.facts.file_size
     }
 
     /// What tells the file behind an address from others that stand there earlier or later, where its server says so.
     #[getter]
-    fn version(&self) -> Option<String> {
-        self.dataset.version()
+    fn version(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.opened(py)?.version())
     }
 
     /// Columns of the image.
     #[getter]
     fn width(&self) -> u32 {
-        self.dataset.width()
+        self.facts.width
     }
 
     /// Rows of the image.
     #[getter]
     fn height(&self) -> u32 {
-        self.dataset.height()
+        self.facts.height
     }
 
     /// Bands of the image.
     #[getter]
     fn count(&self) -> u32 {
-        self.dataset.bands()
+        self.facts.bands
     }
 
     /// Bands, rows and columns.
@@ -160,34 +215,33 @@ impl Dataset {
         (self.count(), self.height(), self.width())
     }
 
-    /// NumPy's name of the sample type.
+    /// NumPy's type of the samples that a read gives.
     #[getter]
-    fn dtype(&self) -> &'static str {
-        convert::seen(self.dataset.sample()).name()
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("numpy")?.getattr("dtype")?.call1((convert::seen(self.facts.sample).name(),))
     }
 
     /// The name of the type that the file stores: `complex_int16` where `dtype` is `complex64`, for example.
     #[getter]
     fn stored_dtype(&self) -> &'static str {
-        self.dataset.sample().name()
+        self.facts.sample.name()
     }
 
     /// Rows and columns of a tile or strip.
     #[getter]
     fn block_shape(&self) -> (u32, u32) {
-        let main = self.dataset.main();
-        (swath::facts::block_height(main), main.layout().tile_width)
+        self.facts.block
     }
 
     /// Whether blocks are tiles rather than strips.
     #[getter]
     fn tiled(&self) -> bool {
-        self.dataset.main().layout().tiled
+        self.facts.tiled
     }
 
     /// Width and height of each overview, the largest first.
     #[getter]
-    fn overviews(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32)>> {
+    fn overview_sizes(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32)>> {
         let found = self.look(py, swath::Dataset::overviews)?;
         Ok(found.iter().map(|overview| (overview.width, overview.height)).collect())
     }
@@ -200,7 +254,7 @@ impl Dataset {
     /// Everything the file says about its pixels.
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let masks = self.look(py, metadata::fetch)?;
-        metadata::to_dict(py, &self.dataset, &masks)
+        metadata::to_dict(py, &*self.opened(py)?, &masks)
     }
 
     /// The pixels (x, y, width, height) that a rectangle of coordinates touches.
@@ -235,6 +289,7 @@ impl Dataset {
         cpu_decode: Option<bool>,
         out: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Option<Array>> {
+        let dataset = self.opened(py)?;
         let mode = device.map(|word| options::mode(py, word)).transpose()?;
         let reading = Reading { window, bands, overview, ifd, threads, max_device_memory, trust_input, cpu_decode };
         let cancel = Cancel::new();
@@ -243,18 +298,18 @@ impl Dataset {
         let long = self.is_long(len);
         if let Some(out) = out {
             let mut held = fill::held(&out, len, sample)?;
-            interrupt::run(py, long, &cancel, || self.dataset.read_into(&options, held.bytes_mut()))?;
+            interrupt::run(py, long, &cancel, || dataset.read_into(&options, held.bytes_mut()))?;
             return Ok(None);
         }
         let host = |options: &ReadOptions| -> PyResult<Option<Array>> {
-            let raster = interrupt::run(py, long, &cancel, || self.dataset.read(options))?;
+            let raster = interrupt::run(py, long, &cancel, || dataset.read(options))?;
             Array::of_host(py, raster).map(Some)
         };
         match Place::of(mode, false) {
             Place::Host => host(&options),
             Place::GpuOrHost if !has_gpu(py) => host(&options),
             Place::Gpu | Place::GpuOrHost => {
-                let raster = interrupt::run(py, long, &cancel, || self.dataset.read_device(&options))?;
+                let raster = interrupt::run(py, long, &cancel, || dataset.read_device(&options))?;
                 Array::of_device(py, raster).map(Some)
             }
         }
@@ -273,7 +328,8 @@ impl Dataset {
         let cancel = Cancel::new();
         let options = reading.options(swath::Interleave::Band, None).with_cancel(cancel.clone());
         self.measure(py, &options, 1)?;
-        let mask = interrupt::run(py, self.remote, &cancel, || self.dataset.read_mask(&options))?;
+        let dataset = self.opened(py)?;
+        let mask = interrupt::run(py, self.remote, &cancel, || dataset.read_mask(&options))?;
         let (height, width) = (mask.height() as usize, mask.width() as usize);
         Ok(Array::of_memory(HostMemory::new(mask), SampleType::U8, &[height, width]))
     }
@@ -296,6 +352,7 @@ impl Dataset {
         cpu_decode: Option<bool>,
         out: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Option<Array>> {
+        let dataset = self.opened(py)?;
         let mode = device.map(|word| options::mode(py, word)).transpose()?;
         let interleave = options::interleave(py, interleave)?;
         let reading =
@@ -319,19 +376,19 @@ impl Dataset {
         };
         if let Some(out) = out {
             let mut held = fill::held(&out, all, sample)?;
-            let read = || self.dataset.read_windows_into(&options, &windows, held.bytes_mut());
+            let read = || dataset.read_windows_into(&options, &windows, held.bytes_mut());
             interrupt::run(py, long, &cancel, read)?;
             return Ok(None);
         }
         let place = Place::of(mode, false);
         if matches!(place, Place::Gpu) || (matches!(place, Place::GpuOrHost) && has_gpu(py)) {
-            let read = || self.dataset.read_windows_device(&options, &windows);
+            let read = || dataset.read_windows_device(&options, &windows);
             let raster = interrupt::run(py, long, &cancel, read)?;
             return Array::of_windows(py, raster, first.height).map(Some);
         }
         let no_memory = || errors::usage(py, &format!("there is no memory for {all} bytes"));
         let len = usize::try_from(all).map_err(|_| no_memory())?;
-        let read = || HostMemory::filled(len, |out| self.dataset.read_windows_into(&options, &windows, out));
+        let read = || HostMemory::filled(len, |out| dataset.read_windows_into(&options, &windows, out));
         let memory = interrupt::run(py, long, &cancel, read)?.ok_or_else(no_memory)?;
         let seen = convert::seen(sample);
         if seen == sample {
@@ -345,21 +402,23 @@ impl Dataset {
         Ok(Some(Array::of_memory(converted.ok_or_else(no_memory)?, seen, &shape)))
     }
 
-    /// What the file is, as JSON.
+    /// What the file is.
     #[pyo3(signature = (tags=false))]
-    fn describe(&self, py: Python<'_>, tags: bool) -> PyResult<String> {
-        self.look(py, move |dataset| swath::describe(dataset, tags)).map(|document| document.to_string())
+    fn describe<'py>(&self, py: Python<'py>, tags: bool) -> PyResult<Bound<'py, PyAny>> {
+        let document = self.look(py, move |dataset| swath::describe(dataset, tags))?;
+        of_json(py, &document.to_string())
     }
 
-    /// Smallest and largest value, mean and standard deviation of bands, as JSON.
+    /// Smallest and largest value, mean and standard deviation of bands.
     #[pyo3(signature = (bands=None, *, threads=None, progress=None))]
-    fn statistics(
+    fn statistics<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         bands: Option<Vec<u32>>,
         threads: Option<usize>,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<String> {
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let dataset = self.opened(py)?;
         let cancel = Cancel::new();
         let mut options = StatisticsOptions::default().with_cancel(cancel.clone());
         if let Some(bands) = bands {
@@ -380,36 +439,37 @@ impl Dataset {
                 });
             }));
         }
-        let found = interrupt::run(py, true, &cancel, || swath::statistics(&self.dataset, &options));
+        let found = interrupt::run(py, true, &cancel, || swath::statistics(&dataset, &options));
         match raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
-            None => found.map(|found| found.document().to_string()),
+            None => of_json(py, &found?.document().to_string()),
         }
     }
 
-    /// Whether the file is a sound COG, as JSON.
+    /// Whether the file is a sound COG.
     #[pyo3(signature = (full=false, strict=false))]
-    fn validate(&self, py: Python<'_>, full: bool, strict: bool) -> PyResult<String> {
+    fn validate<'py>(&self, py: Python<'py>, full: bool, strict: bool) -> PyResult<Bound<'py, PyAny>> {
         let check = if full { Check::Full } else { Check::Structure };
         let report = self.look(py, move |dataset| swath::validate(dataset, check))?;
-        Ok(report.document(self.dataset.name(), strict).to_string())
+        of_json(py, &report.document(&self.facts.name, strict).to_string())
     }
 
     /// What was asked of a server or store over this handle so far; None for what Python reads, and for local files.
     #[getter]
     fn remote_stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(traffic) = self.dataset.traffic() else { return Ok(None) };
+        let dataset = self.opened(py)?;
+        let Some(traffic) = dataset.traffic() else { return Ok(None) };
         let dict = PyDict::new(py);
         dict.set_item("requests", traffic.requests)?;
         dict.set_item("retries", traffic.retries)?;
         dict.set_item("received", traffic.received)?;
         dict.set_item("sent", traffic.sent)?;
-        dict.set_item("cache_hits", self.dataset.cache_hits())?;
+        dict.set_item("cache_hits", dataset.cache_hits())?;
         Ok(Some(dict))
     }
 
     /// What GPUs did for all reads of this handle so far.
     fn device_report(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        metadata::report_to_dict(py, &self.dataset.device_report())
+        metadata::report_to_dict(py, &self.opened(py)?.device_report())
     }
 }

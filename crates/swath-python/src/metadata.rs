@@ -130,6 +130,7 @@ pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset, masks: &[MaskKind]) -> P
     dict.set_item("compression", facts::compress(main))?;
     dict.set_item("predictor", facts::predictor(main))?;
     dict.set_item("photometric", facts::photometric(main))?;
+    dict.set_item("bits", main.layout().bits)?;
     let flags = masks.iter().map(|mask| mask.flags().to_vec()).collect::<Vec<_>>();
     dict.set_item("mask_flags", flags)?;
     dict.set_item("problems", &metadata.problems)?;

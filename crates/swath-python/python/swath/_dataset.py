@@ -6,27 +6,30 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from . import _array, _device, _swath
+from . import _array, _device, _repr
 from . import _georef as georef
-from ._array import Array, check_shape, copy_to_gpu, host_view, put
+from ._about import Described
+from ._array import Array, HostArray, check_shape, copy_to_gpu, host_view, put
 from ._chips import Chips
 from ._errors import ChangedError, DeviceWarning, UsageError, warn
+from ._framed import read_framed, sampled
 from ._source import resolve
 from ._window import Pixels, Window, to_box, to_pixels
 
 Bands = int | Sequence[int] | None
 
 
-class Dataset(_swath.Dataset):
+class Dataset(Described):
     """An open GeoTIFF, BigTIFF or COG.
 
     Opening reads a few kilobytes. Any number of threads may read from one handle at once; the interpreter's lock is
-    released while they do. Handles can be pickled: they are opened again where they arrive.
+    released while they do. Handles can be pickled: they are opened again where they arrive. What rasterio has of the
+    same name (`crs`, `transform`, `bounds`, `nodata`, `profile`, `tags()`, `index()`, `sample()`, ...) means the same.
 
     Parameters
     ----------
@@ -61,8 +64,10 @@ class Dataset(_swath.Dataset):
     >>> import numpy as np, swath
     >>> path = swath.to_geotiff(np.arange(12, dtype="uint16").reshape(3, 4), "/tmp/swath-doc-dataset.tif")
     >>> with swath.Dataset(path) as dataset:
-    ...     print(dataset.shape, dataset.dtype, np.asarray(dataset.read(1)).sum())
+    ...     print(dataset.shape, dataset.dtype, dataset.read(1).sum())
     (1, 3, 4) uint16 66
+    >>> dataset.closed, dataset.bounds
+    (True, BoundingBox(left=0.0, bottom=3.0, right=4.0, top=0.0))
     """
 
     _source: Any
@@ -103,28 +108,35 @@ class Dataset(_swath.Dataset):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Nothing is held that the garbage collector does not let go at once.
-        return None
+        self.close()
 
     def __repr__(self) -> str:
-        return f"<swath.Dataset {self.name!r} {self.dtype} {self.shape}>"
+        return _repr.text(self)
 
-    def _pixels(self, window: Any, bbox: Any, bbox_crs: Any, overview: int | None) -> Pixels | None:
+    def _repr_html_(self) -> str:
+        return _repr.table(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("a dataset is read to become an array, which makes a copy: leave copy=False away")
+        return np.asarray(self.read(), dtype)
+
+    def _pixels(self, window: Any, bbox: Any, bbox_crs: Any, overview: int | None, boundless: bool) -> Pixels | None:
         """What to read of a level: first column and row, columns and rows; None for all of it."""
         if bbox is None and bbox_crs is None:
-            return None if window is None else to_pixels(window, *self._size(overview))
+            return None if window is None else to_pixels(window, *self._size(overview), boundless=boundless)
         if window is not None:
             raise UsageError("window and bbox both say what to read: give one of them")
-        about, level = self.metadata(), self._size(overview)
+        about, level = self._about(), self._size(overview)
         transform = about["transform"]
         if transform is not None:
             transform = georef.level_transform(transform, (self.width, self.height), level)
-        return georef.window_of_box(transform, *level, to_box(bbox, bbox_crs, about["crs"]))
+        return georef.window_of_box(transform, *level, to_box(bbox, bbox_crs, about["crs"]), boundless=boundless)
 
     def _size(self, overview: int | None) -> tuple[int, int]:
         if overview is None:
             return self.width, self.height
-        levels = self.overviews
+        levels = self.overview_sizes
         if not 0 <= overview < len(levels):
             raise UsageError(f"{self.name}: there is no overview {overview}; the file has {len(levels)}")
         return levels[overview]
@@ -136,6 +148,9 @@ class Dataset(_swath.Dataset):
         *,
         bbox: Any = None,
         bbox_crs: Any = None,
+        masked: bool = False,
+        boundless: bool = False,
+        fill_value: Any = None,
         overview_level: int | None = None,
         interleave: Literal["band", "pixel"] = "band",
         device: Any = None,
@@ -162,6 +177,13 @@ class Dataset(_swath.Dataset):
             or anything else with `bounds`.
         bbox_crs : optional
             The reference system of `bbox` where it is not the file's; needs pyproj.
+        masked : bool
+            Whether to give a `numpy.ma.MaskedArray` that hides nodata and what the file's mask or alpha band hides.
+        boundless : bool
+            Whether the window may reach beyond the image. There samples are `fill_value`, or nodata, or 0, and hidden
+            where `masked`.
+        fill_value : optional
+            The value of samples outside of the image, and the masked array's.
         overview_level : int, optional
             An overview instead of the full image, 0 for the largest; the window counts in its pixels.
         interleave : {"band", "pixel"}
@@ -172,6 +194,14 @@ class Dataset(_swath.Dataset):
             A NumPy, CuPy or torch array to fill; it is returned.
         ifd : int, optional
             Another directory of the file, counted from 0.
+        threads : int, optional
+            Threads the read may use; those of the dataset unless said otherwise.
+        max_device_memory : int, optional
+            Bytes of GPU memory that the read may use.
+        trust_input : bool, optional
+            Whether NVIDIA's nvCOMP may decode LZ4, which a damaged file can crash.
+        cpu_decode : bool, optional
+            Whether the CPU may decode what the GPU cannot in a read for the GPU.
 
         Returns
         -------
@@ -195,11 +225,19 @@ class Dataset(_swath.Dataset):
         }
         pixels: Pixels | None
         if ifd is None:
-            pixels = self._pixels(window, bbox, bbox_crs, overview_level)
-        elif bbox is not None:
-            raise UsageError("bbox is for the image, not for another ifd: give window= in pixels")
+            pixels = self._pixels(window, bbox, bbox_crs, overview_level, boundless)
+        elif bbox is not None or masked or boundless:
+            raise UsageError(
+                "bbox, masked and boundless are for the image, not for another ifd: give window= in pixels"
+            )
         else:
             pixels = None if window is None else to_plain(window)
+        if masked or boundless:
+            frame = pixels or (0, 0, *self._size(overview_level))
+            words = {"single": single, "masked": masked, "fill_value": fill_value, "out": out, "options": options}
+            return read_framed(self, frame, chosen or self.indexes, overview_level, **words)
+        if fill_value is not None:
+            raise UsageError("fill_value is for masked=True and boundless=True: give one of them, or leave it away")
         if out is not None:
             return self._fill(out, pixels, chosen, overview_level, options)
         memory = self.read_window(pixels, chosen, overview_level, **options)
@@ -208,6 +246,34 @@ class Dataset(_swath.Dataset):
         if single:
             memory = memory.reshape(memory.shape[1:] if interleave == "band" else memory.shape[:2])
         return _array.of(memory)
+
+    def dataset_mask(
+        self, window: Any = None, *, overview_level: int | None = None, threads: int | None = None
+    ) -> HostArray:
+        """255 where there is data and 0 where there is none (rows, columns); parameters are as for :meth:`read`."""
+        pixels = self._pixels(window, None, None, overview_level, False)
+        return HostArray.of(self.read_mask(pixels, overview_level, threads=threads))
+
+    def sample(
+        self, xy: Iterable[tuple[float, float]], indexes: int | Sequence[int] | None = None, masked: bool = False
+    ) -> Iterator[np.ndarray]:
+        """The samples of the pixels in which points lie.
+
+        Parameters
+        ----------
+        xy : iterable of (x, y)
+            Points in the file's reference system.
+        indexes : int or sequence of int, optional
+            Bands, counted from 1.
+        masked : bool
+            Whether to give masked arrays that hide nodata and what the file's mask hides.
+
+        Yields
+        ------
+        numpy.ndarray
+            A sample of each band. Points outside of the image have nodata, or 0; masked, they are hidden.
+        """
+        return sampled(self, xy, indexes, masked)
 
     def _fill(
         self,
@@ -224,7 +290,7 @@ class Dataset(_swath.Dataset):
             copy_to_gpu(array, out, 0 if options["interleave"] == "band" else 2)
             return out
         view = host_view(out)
-        direct = view.flags.c_contiguous and view.flags.writeable and view.dtype == np.dtype(self.dtype)
+        direct = view.flags.c_contiguous and view.flags.writeable and view.dtype == self.dtype
         if direct and options["ifd"] is None:
             width, height = self._size(overview) if pixels is None else pixels[2:]
             count = len(bands) if bands is not None else self.count
@@ -284,7 +350,7 @@ class Dataset(_swath.Dataset):
             count = len(chosen) if chosen is not None else self.count
             shape = (count, rows, columns) if interleave == "band" else (rows, columns, count)
             check_shape(view.shape, (len(pixels), *shape), 1 if interleave == "band" else 3)
-            if view.flags.c_contiguous and view.dtype == np.dtype(self.dtype):
+            if view.flags.c_contiguous and view.dtype == self.dtype:
                 self.read_batch(pixels, chosen, overview_level, out=view, **options)
             else:
                 found = np.asarray(self.read_batch(pixels, chosen, overview_level, **options))

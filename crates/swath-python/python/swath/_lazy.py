@@ -74,7 +74,7 @@ def facts_of(handle: Dataset, overview: int | None) -> Facts:
     """What an array over a level of a file relies on; a level that is not there has no size."""
     width, height = handle.width, handle.height
     if overview is not None:
-        width, height = next(iter(handle.overviews[overview : overview + 1]), (0, 0))
+        width, height = next(iter(handle.overview_sizes[overview : overview + 1]), (0, 0))
     return str(handle.dtype), handle.count, width, height
 
 
@@ -172,7 +172,7 @@ class Reader:
         return _digest((self.key, self.dtype.str, plain))
 
     def opened(self) -> Dataset:
-        if self.handle is None:
+        if self.handle is None or self.handle.closed:
             from ._dataset import shared
 
             handle = shared(self.source, **self.options)

@@ -301,7 +301,7 @@ class View:
         full = level = (handle.width, handle.height)
         block = handle.block_shape
         if overview_level is not None:
-            overviews = handle.overviews
+            overviews = handle.overview_sizes
             if not 0 <= overview_level < len(overviews):
                 raise UsageError(
                     f"{handle.name}: there is no overview {overview_level}: "

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _progress, _swath
+from . import _swath
 from ._dataset import opened
 
 
@@ -30,7 +30,7 @@ def info(source: Any, *, tags: bool = False, storage_options: Mapping[str, Any] 
     >>> found["count"], found["dtype"], found["crs"], found["compress"]
     (2, 'int16', 'EPSG:32633', 'zstd')
     """
-    return json.loads(opened(source, storage_options, anew=True).describe(tags))
+    return opened(source, storage_options, anew=True).describe(tags)
 
 
 def validate(
@@ -54,7 +54,7 @@ def validate(
     >>> swath.validate(path, full=True)["valid"]
     True
     """
-    return json.loads(opened(source, storage_options, anew=True).validate(full, strict))
+    return opened(source, storage_options, anew=True).validate(full, strict)
 
 
 def stats(
@@ -76,13 +76,7 @@ def stats(
     >>> band["min"], band["max"], band["mean"], band["valid"]
     (1, 3, 2.0, 3)
     """
-    chosen = None if bands is None else [int(band) for band in bands]
-    dataset = opened(source, storage_options, anew=True)
-    report, close = _progress.reporter(progress, dataset.width * dataset.height * dataset.count)
-    try:
-        return json.loads(dataset.statistics(chosen, progress=report))
-    finally:
-        close()
+    return opened(source, storage_options, anew=True).statistics(bands, progress=progress)
 
 
 def devices() -> dict[str, Any]:

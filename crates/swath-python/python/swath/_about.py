@@ -1,0 +1,278 @@
+"""What an open file says of itself, in rasterio's words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _crs, _progress, _swath
+from . import _georef as georef
+from ._crs import Crs
+from ._errors import Error, UsageError
+
+# Where in a pixel (columns, rows) a point of `xy` lies.
+_OFFSETS = {"center": (0.5, 0.5), "ul": (0.0, 0.0), "ur": (1.0, 0.0), "ll": (0.0, 1.0), "lr": (1.0, 1.0)}
+
+# Spaces of colours that readers convert to red, green and blue, and GDAL's names for them.
+_COLOR_SPACES = {"ycbcr": "YCbCr", "cmyk": "CMYK"}
+
+
+class BoundingBox(NamedTuple):
+    """Edges of an image in coordinates of its reference system."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+class Transform(NamedTuple):
+    """x = a * column + b * row + c, y = d * column + e * row + f; stands in for `affine.Affine`, which is optional."""
+
+    a: float
+    b: float
+    c: float
+    d: float
+    e: float
+    f: float
+
+
+class Described(_swath.Dataset):
+    """The part of :class:`Dataset` that reads no samples. All of it, and sizes and types, outlasts `close`."""
+
+    _found: dict[str, Any] | None = None
+
+    def _about(self) -> dict[str, Any]:
+        """`metadata()`, asked for once."""
+        found = self._found
+        if found is None:
+            found = self._found = self.metadata()
+        return found
+
+    def close(self) -> None:
+        """Lets the file go. Reads that are under way end, later ones raise; what the file says of itself stays known.
+
+        Of a file behind an address only what was asked for before stays known: closing asks the server nothing.
+        """
+        if not self.closed and self.remote_stats is None:
+            # A damaged file can be closed, too.
+            with suppress(Error):
+                self._about()
+        super().close()
+
+    def _numbers(self) -> georef.Transform:
+        return self._about()["transform"] or georef.IDENTITY
+
+    def _band(self, bidx: int) -> dict[str, Any]:
+        if not 1 <= bidx <= self.count:
+            raise UsageError(f"{self.name}: there is no band {bidx}; the image has bands 1 to {self.count}")
+        return self._about()["bands"][bidx - 1]
+
+    @property
+    def crs(self) -> Crs | None:
+        """The reference system: text that is a code or WKT, with `to_epsg()`, `to_wkt()` and more; None without one."""
+        return _crs.of(self._about()["crs"])
+
+    @property
+    def transform(self) -> Any:
+        """Coordinates of pixels, as an `affine.Affine`, or a tuple of its six numbers where affine is not installed.
+
+        The identity where the file has none.
+        """
+        try:
+            from affine import Affine
+        except ImportError:
+            return Transform(*self._numbers())
+        return Affine(*self._numbers())
+
+    @property
+    def bounds(self) -> BoundingBox:
+        """The image's edges: left, bottom, right, top. Of a rotated image, the box around it."""
+        a, b, c, d, e, f = self._numbers()
+        width, height = self.width, self.height
+        if not b and not d:
+            return BoundingBox(c, f + e * height, c + a * width, f)
+        corners = [(x, y) for x in (0, width) for y in (0, height)]
+        xs = [a * x + b * y + c for x, y in corners]
+        ys = [d * x + e * y + f for x, y in corners]
+        return BoundingBox(min(xs), min(ys), max(xs), max(ys))
+
+    @property
+    def res(self) -> tuple[float, float]:
+        """Width and height of a pixel in units of the reference system."""
+        a, b, _, d, e, _ = self._numbers()
+        return math.hypot(a, d), math.hypot(b, e)
+
+    @property
+    def nodata(self) -> int | float | None:
+        """The first band's value of missing samples."""
+        return self.nodatavals[0]
+
+    @property
+    def nodatavals(self) -> tuple[int | float | None, ...]:
+        """Each band's value of missing samples."""
+        return tuple(band["nodata"] for band in self._about()["bands"])
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The name of each band's type as the file stores it; see `dtype` for that of the arrays."""
+        # Of the types that NumPy has no name for, rasterio knows one.
+        stored = self.stored_dtype
+        return (stored if stored == "complex_int16" else str(self.dtype),) * self.count
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """The numbers of the bands, from 1."""
+        return tuple(range(1, self.count + 1))
+
+    @property
+    def descriptions(self) -> tuple[str | None, ...]:
+        """Each band's name."""
+        return tuple(band["description"] for band in self._about()["bands"])
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """What :func:`to_geotiff` and `rasterio.open(path, "w", ...)` take to write a file like this one."""
+        about = self._about()
+        rows, columns = self.block_shape
+        found = {
+            "driver": "GTiff",
+            "dtype": self.dtypes[0],
+            "nodata": self.nodata,
+            "width": self.width,
+            "height": self.height,
+            "count": self.count,
+            "crs": self.crs,
+            "transform": self.transform,
+            "blockxsize": columns,
+            "blockysize": rows,
+            "tiled": self.tiled,
+            "interleave": about["interleave"],
+        }
+        if about["compression"]:
+            found["compress"] = about["compression"]
+        space = about["photometric"]
+        # Samples of YCbCr that no JPEG holds are read as they are, and written again as what they were read as.
+        if space == "cmyk" or (space, about["compression"], about["interleave"]) == ("ycbcr", "jpeg", "pixel"):
+            found["photometric"] = space
+        if self.dtype in ("uint8", "uint16") and about["bits"] < 8 * self.dtype.itemsize:
+            found["nbits"] = about["bits"]
+        return found
+
+    def _structure(self) -> dict[str, str]:
+        """GDAL's domain of what is a matter of the format."""
+        about = self._about()
+        space = _COLOR_SPACES.get(about["photometric"])
+        found = dict(about["image_structure"])
+        if compression := about["compression"]:
+            found["COMPRESSION"] = "YCbCr JPEG" if (space, compression) == ("YCbCr", "jpeg") else compression.upper()
+        if space:
+            found["SOURCE_COLOR_SPACE"] = space
+        found["INTERLEAVE"] = about["interleave"].upper()
+        if about["photometric"] == "white":
+            found["MINISWHITE"] = "YES"
+        if about["predictor"] > 1:
+            found["PREDICTOR"] = str(about["predictor"])
+        return found
+
+    def tags(self, bidx: int = 0, ns: str | None = None) -> dict[str, str]:
+        """Metadata items of the file, or of a band.
+
+        Parameters
+        ----------
+        bidx : int
+            A band, counted from 1; 0 for the file.
+        ns : str, optional
+            GDAL's domain, such as ``"IMAGE_STRUCTURE"`` or ``"RPC"``; the default one unless said otherwise. EXIF, XMP
+            and colour profiles have none here.
+        """
+        if bidx:
+            return dict(self._band(bidx)["tags"].get(ns or "", {}))
+        return self._structure() if ns == "IMAGE_STRUCTURE" else dict(self._about()["tags"].get(ns or "", {}))
+
+    def tag_namespaces(self, bidx: int = 0) -> list[str]:
+        """The domains that `tags` has items of, beside the default one."""
+        named = self._band(bidx)["tags"] if bidx else {**self._about()["tags"], "IMAGE_STRUCTURE": None}
+        return [name for name in named if name]
+
+    def colormap(self, bidx: int = 1) -> dict[int, tuple[int, int, int, int]]:
+        """A band's colour table: bytes of red, green, blue and opacity for each value.
+
+        A file without one raises a :class:`UsageError`, which is a ValueError.
+        """
+        band = self._band(bidx)
+        if band["color"] != "palette":
+            raise UsageError(f"{self.name}: band {bidx} has no colour table")
+        about = self._about()
+        palette = about["palette"]
+        if not palette:
+            # Shades of gray, from white on where the file says so; black and white otherwise.
+            last = (1 << about["bits"]) - 1
+            shades = [value * 255 // last for value in range(last + 1)]
+            shades = shades[::-1] if about["photometric"] == "white" else shades
+            return {value: (shade, shade, shade, 255) for value, shade in enumerate(shades)}
+        # Tables of bytes are stored in 16 bits, by most writers times 257, by some times 256.
+        divisor = 256 if all(part % 256 == 0 for color in palette for part in color) else 257
+        return {
+            value: (*(part // divisor for part in color), 0 if value == band["nodata"] else 255)  # type: ignore[misc]
+            for value, color in enumerate(palette)
+        }
+
+    def overviews(self, bidx: int = 1) -> list[int]:
+        """By which factors the overviews are smaller than the image; `overview_sizes` are their sizes."""
+        self._band(bidx)
+        return [round(self.width / width) for width, _ in self.overview_sizes]
+
+    def index(self, x: Any, y: Any, *, op: Callable[[float], Any] | None = None) -> tuple[Any, Any]:
+        """Row and column of the pixel that a point lies in; the pixel need not be in the image.
+
+        Parameters
+        ----------
+        x, y
+            Coordinates in the file's reference system: numbers, or arrays that give arrays.
+        op
+            How fractions of pixels become whole ones; `math.floor` unless said otherwise.
+        """
+        a, b, c, d, e, f = self._numbers()
+        across, down = np.asarray(x, float) - c, np.asarray(y, float) - f
+        size = a * e - b * d
+        if not size:
+            raise UsageError(f"{self.name}: the transform {(a, b, c, d, e, f)} maps all pixels onto a line")
+        columns, rows = (e * across - b * down) / size, (a * down - d * across) / size
+        if not columns.ndim:
+            whole = op or math.floor
+            return whole(float(rows)), whole(float(columns))
+        if op is None:
+            return np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
+        return np.vectorize(op)(rows), np.vectorize(op)(columns)
+
+    def xy(self, row: Any, col: Any, offset: str = "center") -> tuple[Any, Any]:
+        """Coordinates of pixels.
+
+        Parameters
+        ----------
+        row, col
+            Numbers, or arrays that give arrays.
+        offset : {"center", "ul", "ur", "ll", "lr"}
+            Which point of the pixel: its centre or a corner (upper left, ...).
+        """
+        if offset not in _OFFSETS:
+            raise UsageError(f"offset={offset!r}: give one of {', '.join(_OFFSETS)}")
+        a, b, c, d, e, f = self._numbers()
+        right, lower = _OFFSETS[offset]
+        columns, rows = np.asarray(col, float) + right, np.asarray(row, float) + lower
+        x, y = a * columns + b * rows + c, d * columns + e * rows + f
+        return (x, y) if x.ndim else (float(x), float(y))
+
+    def statistics(self, bands: Any = None, *, threads: int | None = None, progress: Any = None) -> dict[str, Any]:
+        """Smallest and largest value, mean, standard deviation and counts of each band; see :func:`stats`."""
+        chosen = None if bands is None else [int(band) for band in np.atleast_1d(bands)]
+        report, close = _progress.reporter(progress, self.width * self.height * self.count)
+        try:
+            return super().statistics(chosen, threads=threads, progress=report)
+        finally:
+            close()
