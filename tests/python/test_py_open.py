@@ -393,7 +393,7 @@ def test_a_gpu_that_fails_is_reported_or_left(path: Path, monkeypatch: pytest.Mo
         swath.open_geotiff(path, gpu=True, chunks=chunks).compute()
     with pytest.warns(swath.DeviceWarning, match="out of memory") as said:
         array = swath.open_geotiff(path, gpu=True, chunks=chunks, on_gpu_failure="auto", masked=True).compute()
-    assert len(said) == 1
+    assert len({str(warning.message) for warning in said}) == 1
     np.testing.assert_array_equal(array.values, swath.open_geotiff(path, masked=True).values)
 
 

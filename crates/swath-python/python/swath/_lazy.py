@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._errors import DeviceError, DeviceWarning, UsageError, make, warn
+from ._options import check_chunks
 from ._source import resolve
 
 if TYPE_CHECKING:
@@ -369,6 +370,7 @@ def block_chunks(chunks: Any, reader: Reader, block: tuple[int, int], together: 
     """
     from dask.array.core import normalize_chunks
 
+    check_chunks(chunks)
     x, y, width, height = reader.window
     names = ("y", "x") if reader.flat else ("band", "y", "x")
     stored = (len(reader.bands) if together else 1, *block)[-reader.ndim :]

@@ -182,6 +182,8 @@ def _in_gdal_order(numbers: Sequence[float]) -> bool:
 def split_tags(tags: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
     """Tags by domain; plain keys are of the default domain."""
     split: dict[str, dict[str, str]] = {}
+    if tags is not None and not isinstance(tags, Mapping):
+        raise UsageError(f"tags={tags!r}: give a dictionary of texts, or of such dictionaries by domain")
     for key, value in (tags or {}).items():
         if isinstance(value, Mapping):
             split.setdefault(str(key), {}).update((str(name), str(item)) for name, item in value.items())
@@ -194,13 +196,19 @@ def control_points(gcps: Any) -> list[dict[str, Any]] | None:
     """Ground control points of rasterio, of a GeoJSON as rioxarray keeps it, or dictionaries."""
     if gcps is None:
         return None
-    if isinstance(gcps, str):
-        gcps = json.loads(gcps)
-    if isinstance(gcps, Mapping):
-        gcps = [
-            {**feature["properties"], **dict(zip("xyz", feature["geometry"]["coordinates"]))}
-            for feature in gcps["features"]
-        ]
+    try:
+        if isinstance(gcps, str):
+            gcps = json.loads(gcps)
+        if isinstance(gcps, Mapping):
+            gcps = [
+                {**feature["properties"], **dict(zip("xyz", feature["geometry"]["coordinates"]))}
+                for feature in gcps["features"]
+            ]
+        gcps = list(gcps)
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(
+            "gcps: give points of rasterio, dictionaries with row, col, x and y, or their GeoJSON"
+        ) from None
     points = []
     for number, point in enumerate(gcps):
         read = point.get if isinstance(point, Mapping) else lambda name, point=point: getattr(point, name, None)
@@ -222,16 +230,19 @@ def coefficients(rpcs: Any) -> dict[str, Any] | None:
     """Rational polynomial coefficients: rasterio's RPC, its JSON as rioxarray keeps it, or GDAL's names and texts."""
     if rpcs is None:
         return None
-    if isinstance(rpcs, str):
-        rpcs = json.loads(rpcs)
-    if hasattr(rpcs, "to_dict"):
-        rpcs = rpcs.to_dict()
-    named = {str(key).lower(): value for key, value in dict(rpcs).items() if value is not None}
-    return {
-        key: _floats(value) if key.endswith("_coeff") else float(value)
-        for key, value in named.items()
-        if key.endswith(("_coeff", "_off", "_scale", "_bias", "_rand"))
-    }
+    try:
+        if isinstance(rpcs, str):
+            rpcs = json.loads(rpcs)
+        if hasattr(rpcs, "to_dict"):
+            rpcs = rpcs.to_dict()
+        named = {str(key).lower(): value for key, value in dict(rpcs).items() if value is not None}
+        return {
+            key: _floats(value) if key.endswith("_coeff") else float(value)
+            for key, value in named.items()
+            if key.endswith(("_coeff", "_off", "_scale", "_bias", "_rand"))
+        }
+    except (TypeError, ValueError):
+        raise UsageError("rpcs: give an RPC of rasterio, its dictionary, or GDAL's names and texts") from None
 
 
 def _floats(value: Any) -> list[float]:
@@ -246,8 +257,13 @@ def palette_of(colormap: Any) -> list[tuple[int, int, int]] | None:
         size = 1 << 8 if max(colormap, default=0) < 1 << 8 else 1 << 16
         colours = [(0, 0, 0)] * size
         for value, colour in colormap.items():
-            red, green, blue = (int(part) * 257 for part in tuple(colour)[:3])
-            colours[int(value)] = (red, green, blue)
+            try:
+                red, green, blue = (int(part) for part in tuple(colour)[:3])
+            except (TypeError, ValueError):
+                red = green = blue = -1
+            if not 0 <= value < size or not all(0 <= part < 256 for part in (red, green, blue)):
+                raise UsageError(f"colormap: {value!r}: {colour!r} is no value with a colour (r, g, b) of 0 to 255")
+            colours[int(value)] = (257 * red, 257 * green, 257 * blue)
         return colours
     triples = np.asarray(colormap)
     if triples.ndim == 1 and triples.size % 3 == 0:
@@ -266,6 +282,15 @@ def per_band(name: str, value: Any, count: int) -> list[Any] | None:
     if len(values) != count:
         raise UsageError(f"{name}: {len(values)} values for {count} bands")
     return values
+
+
+def numbers(name: str, value: Any, count: int) -> list[float] | None:
+    """A number for each band."""
+    values = per_band(name, value, count)
+    try:
+        return None if values is None else [float(item) for item in values]
+    except (TypeError, ValueError):
+        raise UsageError(f"{name}={value!r}: give a number for each band") from None
 
 
 def merged(found: Found, given: Found) -> Found:

@@ -12,10 +12,12 @@ import numpy as np
 
 from . import _device
 from . import _georef as georef
+from ._convert import type_of
 from ._dataset import Dataset
 from ._errors import DeviceError, DeviceWarning, UsageError, warn
 from ._lazy import Reader, device_fault, facts_of, limits, promoted, version_of
 from ._open_kwargs import opening_words
+from ._options import check_band, whole
 from ._source import resolve
 from ._window import to_box, to_pixels
 
@@ -209,7 +211,7 @@ def _place(device: Any, gpu: bool | None) -> str | None:
 
 def _result_type(dtype: Any, natural: np.dtype, file_dtype: np.dtype, nodata: Sequence[Any]) -> np.dtype:
     """The type that the caller asks for, if samples of `natural` can become it."""
-    wanted = np.dtype(dtype)
+    wanted = type_of(dtype)
     if wanted.kind not in "biufc":
         raise UsageError(f"dtype={dtype!r}: samples are numbers; give a type of numbers")
     if natural.kind in "fc" and wanted.kind in "biu":
@@ -230,6 +232,7 @@ def _result_type(dtype: Any, natural: np.dtype, file_dtype: np.dtype, nodata: Se
 
 def _bands(band: int | Sequence[int] | None, count: int, name: str) -> tuple[tuple[int, ...], bool]:
     """Bands, 1-based, and whether the result has no band dimension."""
+    check_band(band, count)
     if band is None:
         return tuple(range(1, count + 1)), False
     flat = isinstance(band, int | np.integer)
@@ -284,15 +287,16 @@ class View:
     ) -> View:
         options: dict[str, Any] = {}
         if max_pixels is not None:
-            options["max_pixels"] = max_pixels
+            options["max_pixels"] = whole("max_pixels", max_pixels)
         if max_device_memory is not None:
-            options["max_device_memory"] = max_device_memory
+            options["max_device_memory"] = whole("max_device_memory", max_device_memory)
         if trust_input:
             options["trust_input"] = True
         opened = isinstance(source, Dataset)
         resolved = source._source if opened and not storage_options else resolve(source, storage_options)
         if ifd is not None:
             options["ifd"] = ifd
+        overview_level = whole("overview_level", overview_level)
         handle = source if opened and not options else Dataset(resolved, **options)
         if handle._options["ifd"] is not None:
             # Whoever opens the source again opens the same page.
@@ -337,7 +341,7 @@ class View:
             facts=facts_of(handle, overview_level),
             version=None if resolved.remote is None else version_of(handle),
             dtype=wanted,
-            threads=threads,
+            threads=whole("threads", threads),
             nodata=tuple(each["nodata"] if "nodata" in flag else None for each, flag in zip(chosen, flags))
             if masked
             else None,

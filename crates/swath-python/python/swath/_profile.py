@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _device
 from ._errors import UsageError
+from ._options import check_codec, whole
 
 # Words of GDAL's drivers and of rasterio's profiles, and the keyword of `to_geotiff` each of them stands for.
 GDAL_WORDS = {
@@ -36,7 +38,16 @@ NEEDLESS_WORDS = frozenset(
 )
 
 RESAMPLING = {"mean": "average", "near": "nearest", "nearest_neighbour": "nearest", "nearest_neighbor": "nearest"}
-COMPRESSION = {"": "none", "raw": "none", "uncompressed": "none", "zip": "deflate", "j2k": "jpeg2000"}
+COMPRESSION = {
+    "": "none",
+    "raw": "none",
+    "uncompressed": "none",
+    "zip": "deflate",
+    "adobe_deflate": "deflate",
+    "j2k": "jpeg2000",
+    "jp2": "jpeg2000",
+    "jp2000": "jpeg2000",
+}
 PHOTOMETRIC = {0: "miniswhite", 1: "minisblack", 2: "rgb", 3: "palette", 5: "cmyk", 6: "ycbcr"}
 ALPHA = {
     "yes": "unassociated",
@@ -139,11 +150,14 @@ def device_of(words: Mapping[str, Any], *, on_device: bool) -> str:
 
 def engine_options(words: Mapping[str, Any], *, cog: bool, palette: bool, floats: bool, nodata: Any) -> dict[str, Any]:
     """The engine's options for the keywords of `to_geotiff`, as far as they do not depend on how it is run."""
+    words = {**words, **{name: number(name, words[name]) for name in ("compression_level", "quality")}}
+    compression = _compression(words["compression"])
+    check_codec(words, compression)
     options: dict[str, Any] = {
         "cog": cog,
-        "compression": _compression(words["compression"]),
-        "level": number("compression_level", words["compression_level"]),
-        "quality": number("quality", words["quality"]),
+        "compression": compression,
+        "level": words["compression_level"],
+        "quality": words["quality"],
         "lossless": None if words["lossless"] is None else flag("lossless", words["lossless"]),
         "max_z_error": number("max_z_error", words["max_z_error"], float),
         "predictor": _predictor(words["predictor"]),
@@ -163,7 +177,10 @@ def engine_options(words: Mapping[str, Any], *, cog: bool, palette: bool, floats
     options.update(_blocks(words, cog=cog))
     options.update(_colour(words))
     if words.get("endianness") is not None:
-        options["big_endian"] = str(words["endianness"]).lower() == "big"
+        order = str(words["endianness"]).lower()
+        if order not in ("little", "big", "native"):
+            raise UsageError(f"endianness={words['endianness']!r}: give 'little' or 'big'")
+        options["big_endian"] = (sys.byteorder if order == "native" else order) == "big"
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -198,7 +215,7 @@ def _overviews(value: Any) -> Any:
             return word
         if word == "ignore_existing":
             return "auto"
-        return number("overview_levels", value)
+        return whole("overview_levels", number("overview_levels", value)) or "none"
     if isinstance(value, Sequence) or hasattr(value, "tolist"):
         factors = [number("overview_levels", factor) for factor in value]
         if any(factor < 2 for factor in factors) or factors != sorted(set(factors)):
@@ -207,7 +224,7 @@ def _overviews(value: Any) -> Any:
                 "shall be"
             )
         return factors or "none"
-    return number("overview_levels", value) or "none"
+    return whole("overview_levels", number("overview_levels", value)) or "none"
 
 
 def _resampling(value: Any, *, palette: bool) -> str | None:
@@ -228,7 +245,7 @@ def _statistics(value: Any) -> bool | None:
 def _threads(value: Any) -> int | None:
     if value is None or (isinstance(value, str) and value.lower() == "all_cpus"):
         return None
-    return int(number("threads", value))
+    return whole("threads", number("threads", value))
 
 
 def _blocks(words: Mapping[str, Any], *, cog: bool) -> dict[str, Any]:
@@ -238,8 +255,11 @@ def _blocks(words: Mapping[str, Any], *, cog: bool) -> dict[str, Any]:
             raise UsageError("a COG has tiles: leave tiled=False away, or cog=True")
         return {"strips": rows or 0}
     size = words["tile_size"]
-    height, width = size if isinstance(size, (tuple, list)) else (size, size)
-    return {"tile": (columns or number("tile_size", width), rows or number("tile_size", height))}
+    sides = list(size) if isinstance(size, (tuple, list)) else [size, size]
+    if len(sides) != 2:
+        raise UsageError(f"tile_size={size!r}: give one number, or (rows, columns)")
+    height, width = (whole("tile_size", number("tile_size", side), 16) for side in sides)
+    return {"tile": (columns or width, rows or height)}
 
 
 def _colour(words: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,12 +127,12 @@ def axes_of(shape: Sequence[int], words: Mapping[str, Any]) -> str:
     """Which axes of a plain array are rows, columns and bands."""
     dims, band_axis = words["dims"], words["band_axis"]
     if dims is not None:
-        names = [str(name).lower() for name in dims]
+        names = [str(name).lower() for name in dims] if isinstance(dims, (str, Sequence)) else []
         kinds = {**dict.fromkeys(_grid.Y_NAMES, "y"), **dict.fromkeys(_grid.X_NAMES, "x")}
         kinds.update(dict.fromkeys((*_grid.BAND_NAMES, "b"), "b"))
         axes = "".join(kinds.get(name, "?") for name in names)
         if len(axes) != len(shape) or axes not in ("yx", "byx", "yxb"):
-            raise UsageError(f"dims={tuple(dims)!r}: give (y, x), (band, y, x) or (y, x, band), one for each axis")
+            raise UsageError(f"dims={dims!r}: give (y, x), (band, y, x) or (y, x, band), one for each axis")
         return axes
     if len(shape) == 2:
         return "yx"

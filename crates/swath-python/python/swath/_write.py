@@ -17,9 +17,10 @@ from typing import Any, Literal
 from . import _metadata, _profile, _progress, _raster, _stream, _swath
 from ._convert import type_name
 from ._dataset import forget
-from ._errors import DeviceWarning, UsageError, warn
+from ._errors import DeviceWarning, FormatError, UnsupportedError, UsageError, warn
 from ._gdal import target_path
 from ._metadata import Found
+from ._options import check_data, check_target, whole
 from ._raster import Raster
 from ._remote import address_of
 
@@ -117,20 +118,56 @@ def to_geotiff(
     compression : str
         none, packbits, lzw, deflate, zstd, lzma, lz4, lerc, lerc_deflate, lerc_zstd, jpeg, webp or jpeg2000.
     compression_level, quality, lossless, max_z_error
-        Effort of the codec; quality of jpeg, webp and jpeg2000; largest error of lerc.
+        Effort of deflate (1 to 12), zstd (1 to 22) and lzma (0 to 9); quality of jpeg, webp and jpeg2000 (1 to 100);
+        largest error of lerc. What the codec does not have is an error.
     tiled, tile_size
         Tiles of so many pixels (an int, or rows and columns), or strips.
     predictor : "auto", "none", "horizontal", "float", 1, 2, 3 or bool
         What is done before compression; by default what suits the samples.
+    interleave : "pixel" or "band"
+        Whether the bands of a pixel lie together, or those of a tile.
+    nbits : int, optional
+        Bits of a sample, where fewer than those of its type do.
+    sparse : bool
+        Leave out tiles that are all zero, or all nodata.
+    bigtiff : bool or str, optional
+        True or False; by default where the file may grow beyond 4 GiB.
     cog : bool
         Directories first, overviews, statistics.
+    statistics : bool, optional
+        Store least, largest and mean value of each band. By default in a COG.
     overview_levels : int or list of int, optional
         How many overviews, or their factors ([2, 4, 8]). By default a COG has them until one tile holds the image.
     overview_resampling : str
         average (mean), nearest, bilinear, cubic, lanczos, mode, min, max, median or rms.
-    device : "cpu", "cuda" or "auto", optional
-        Who compresses; by default whoever holds the samples. ``gpu=True`` is "cuda". With ``on_gpu_failure="auto"``
-        the CPU goes on where the GPU fails.
+    photometric, alpha : str, optional
+        "rgb", "minisblack", "miniswhite", "palette", "ycbcr" or "cmyk"; by default what suits bands and type. `alpha`
+        makes the last band "unassociated" or "premultiplied" alpha.
+    tags : mapping, optional
+        Texts by name, or such mappings by domain.
+    band_descriptions, band_units, scales, offsets : sequence, optional
+        One entry for each band. By default those of the DataArray.
+    colormap : mapping or sequence, optional
+        {value: (r, g, b)} of bytes, or rows of 16-bit (r, g, b).
+    gcps, rpcs : optional
+        Ground control points and rational polynomial coefficients, of rasterio, as dictionaries, or as JSON.
+    area_or_point : "Area" or "Point", optional
+        What a pixel stands for.
+    extra_tags : sequence of tuples, optional
+        TIFF tags of your own: (number, type, value), or (number, type, count, value).
+    dims : sequence of str, optional
+        Names of the axes of a plain array: ("y", "x", "band").
+    band_axis : 0 or -1, optional
+        Which of three axes are the bands.
+    nan_to_nodata : bool
+        Whether floats that are NaN become `nodata`.
+    recalc_transform : bool
+        False takes the transform that is stored with the DataArray, whatever its coordinates say.
+    device, gpu, on_gpu_failure
+        Who compresses, "cpu", "cuda" or "auto"; by default whoever holds the samples. ``gpu=True`` is "cuda". With
+        ``on_gpu_failure="auto"`` the CPU goes on where the GPU fails.
+    threads : int, optional
+        How many threads compress; by default as many as there are cores.
     max_memory : int, optional
         Bytes of host memory that the write may hold. By default the engine holds 256 MiB, or what it needs at least. If
         you give a number, a raster that needs more raises LimitError.
@@ -143,6 +180,8 @@ def to_geotiff(
         flight; by default two bands for each thread of a worker.
     progress : bool, callable or object with update(), optional
         True shows a bar on a terminal; a function is called with (rows done, rows).
+    scheduler : str, function or distributed.Client, optional
+        Who computes dask arrays; by default whom dask would ask.
     compute : bool
         False gives a dask Delayed that writes when it is computed.
     dtype : dtype, optional
@@ -191,6 +230,8 @@ DEFAULTS: dict[str, Any] = {
 
 def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
     """Checks everything that can be checked before samples are touched."""
+    check_data(data, path)
+    check_target(path, words)
     raster = _raster.of(data, words)
     layout = raster.layout
     found = _metadata.merged(raster.found, _given(words, layout.count))
@@ -204,11 +245,8 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         nodata=metadata["nodata"],
     )
     options["device"] = _profile.device_of(words, on_device=raster.on_device)
-    max_memory = _profile.number("max_memory", words["max_memory"])
-    max_device_memory = _profile.number("max_device_memory", words["max_device_memory"])
-    buffer = _profile.number("streaming_buffer_bytes", words["streaming_buffer_bytes"])
-    if buffer is not None and buffer <= 0:
-        raise UsageError(f"streaming_buffer_bytes={buffer}: give a number of bytes")
+    limits = ("max_memory", "max_device_memory", "streaming_buffer_bytes")
+    max_memory, max_device_memory, buffer = (whole(name, _profile.number(name, words[name]), 1) for name in limits)
     if max_device_memory is not None and raster.lazy is not None and raster.on_device:
         # Half for the engine; chunks and what tasks need meanwhile share the rest.
         max_device_memory //= 2
@@ -246,8 +284,8 @@ def _given(words: Mapping[str, Any], count: int) -> Found:
         tags=tags,
         descriptions=_metadata.per_band("band_descriptions", words["band_descriptions"], count),
         units=_metadata.per_band("band_units", words["band_units"], count),
-        scales=_metadata.per_band("scales", words["scales"], count),
-        offsets=_metadata.per_band("offsets", words["offsets"], count),
+        scales=_metadata.numbers("scales", words["scales"], count),
+        offsets=_metadata.numbers("offsets", words["offsets"], count),
         palette=_metadata.palette_of(words["colormap"]),
     )
 
@@ -293,7 +331,11 @@ class Job:
             if not self.raster.on_device:
                 told = 'workers encode by the CPU: on a cluster, device="cuda" asks for their GPUs and "auto" does not'
                 warn(told, DeviceWarning)
-        begun = self._begin(native, report, streamed=streamed, from_bands=client is not None)
+        try:
+            begun = self._begin(native, report, streamed=streamed, from_bands=client is not None)
+        except (FormatError, UnsupportedError) as error:
+            # No file is read here: what the codec cannot do was asked for.
+            raise UsageError(f"{error}: give another compression=, or dtype= a type that it takes") from None
         writer = begun.writer
         try:
             if client is not None:
@@ -440,7 +482,12 @@ def _file_system(path: Any, storage_options: Mapping[str, Any]) -> tuple[Any, st
             return None, name
         import fsspec
 
-        system, name = fsspec.core.url_to_fs(name, **storage_options)
+        try:
+            system, name = fsspec.core.url_to_fs(name, **storage_options)
+        except (ImportError, ValueError) as error:
+            raise UsageError(
+                f"{name}: neither swath nor fsspec writes there ({error}): give a path, s3://, gs:// or az://"
+            ) from error
     else:
         raise UsageError(
             f"path={path!r}: give a path, a URL, an object with write(), an OpenFile of fsspec, (obstore store, path), "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray.backends import BackendEntrypoint
 
+from ._options import check_decode_coords
 from .rioxarray import open_rasterio
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         *,
         drop_variables: str | Iterable[str] | None = None,
         mask_and_scale: bool | None = True,
-        decode_coords: Any = None,  # noqa: ARG002 - coordinates always come whole
+        decode_coords: Any = None,
         default_name: str = "band_data",
         band_as_variable: bool = False,
         open_kwargs: Mapping[str, Any] | None = None,
@@ -81,6 +82,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         bands are applied. `band_as_variable` gives a variable `band_1`, `band_2`... for each band. `storage_options`
         say how the server or store of an address is asked. `open_kwargs` are words of `rasterio.open`.
         """
+        check_decode_coords(decode_coords)
         # xarray itself keeps what was read, unless it is told not to.
         opened = open_rasterio(
             filename_or_obj,

@@ -1,0 +1,133 @@
+"""Checks the keywords of `open_geotiff` and `to_geotiff`: what they cannot mean is an error that says what to type."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from ._errors import UsageError
+
+# Levels of the codecs that have them.
+LEVELS = {
+    "deflate": range(1, 13),
+    "lerc_deflate": range(1, 13),
+    "zstd": range(1, 23),
+    "lerc_zstd": range(1, 23),
+    "lzma": range(10),
+}
+WITH_QUALITY = ("jpeg", "webp", "jpeg2000")
+WITH_LOSS = ("webp", "jpeg2000")
+WITH_ERROR = ("lerc", "lerc_deflate", "lerc_zstd")
+
+# Endings of other formats: whoever gives one wants that format, or has the wrong name.
+OTHER_FORMATS = frozenset(
+    {
+        *("png", "jpg", "jpeg", "jp2", "j2k", "webp", "gif", "bmp", "svg", "pdf", "vrt", "img", "hdr", "asc", "xml"),
+        *("nc", "nc4", "h5", "hdf", "hdf5", "he5", "zarr", "grib", "grb", "grib2", "grb2", "npy", "npz", "parquet"),
+        *("csv", "json", "geojson", "gpkg", "mbtiles", "shp", "kml", "kmz", "dem", "dt0", "dt1", "dt2", "ntf", "ecw"),
+    }
+)
+
+
+def whole(name: str, value: Any, least: int = 0) -> int | None:
+    """A whole number, or None where none is given."""
+    if value is None:
+        return None
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
+        raise UsageError(f"{name}={value!r}: give a whole number from {least} on")
+    return int(value)
+
+
+def check_band(band: Any, count: int) -> None:
+    """Bands are numbers from 1 on."""
+    each = band if isinstance(band, (list, tuple, range, set, np.ndarray)) else (band,)
+    if band is None or all(isinstance(one, (int, np.integer)) and not isinstance(one, bool) for one in each):
+        return
+    example = f"{count}" if count == 1 else f"1 to {count}"
+    if isinstance(band, slice):
+        raise UsageError(f"band={band!r}: give a list of numbers such as band=[1, 2]; bands are {example}")
+    raise UsageError(f"band={band!r}: give the number of a band ({example}), or a list of numbers")
+
+
+def check_chunks(chunks: Any) -> None:
+    """Sizes of chunks are 1 or more; -1 is the whole of an axis."""
+    values = list(chunks.values()) if isinstance(chunks, Mapping) else chunks
+    values = values if isinstance(values, (list, tuple)) else [values]
+    for value in values:
+        for size in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(size, (int, np.integer)) and size is not True and (size == 0 or size < -1):
+                raise UsageError(
+                    f'chunks={chunks!r}: give sizes of 1 or more, -1 for the whole of an axis, or "auto"; without '
+                    "chunks= the samples are read at once"
+                )
+
+
+def check_decode_coords(value: Any) -> None:
+    """Coordinates always come whole; what would leave some of them away does nothing here."""
+    if value is False:
+        raise UsageError(
+            "decode_coords=False: swath always gives the coordinates; parse_coordinates=False leaves out x, y"
+        )
+
+
+def check_codec(words: Mapping[str, Any], compression: str) -> None:
+    """Options that the codec does not have, or not so far."""
+    level, quality = whole("compression_level", words["compression_level"]), whole("quality", words["quality"], 1)
+    if level is not None:
+        levels = LEVELS.get(compression)
+        if levels is None:
+            raise UsageError(f"compression_level={level}: {compression} has no levels; leave compression_level out")
+        if level not in levels:
+            raise UsageError(
+                f"compression_level={level}: {compression} has levels from {levels.start} to {levels.stop - 1}"
+            )
+    if quality is not None and compression not in WITH_QUALITY:
+        raise UsageError(
+            f"quality={quality}: {compression} has no quality; leave it out, or give compression= one of "
+            f"{', '.join(WITH_QUALITY)}"
+        )
+    if quality is not None and quality > 100:
+        raise UsageError(f"quality={quality}: give a number from 1 to 100")
+    if words["lossless"] is False and compression not in (*WITH_LOSS, "jpeg"):
+        raise UsageError(f"lossless=False: {compression} is always lossless or has no such choice; leave lossless out")
+    error = words["max_z_error"]
+    if error and compression not in WITH_ERROR:
+        raise UsageError(
+            f"max_z_error={error!r}: {compression} keeps every sample as it is; leave it out, or give compression= one "
+            f"of {', '.join(WITH_ERROR)}"
+        )
+
+
+def check_target(path: Any, words: Mapping[str, Any]) -> None:
+    """A name that promises another format is a mistake, unless the caller names ours."""
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str) or words.get("driver") is not None:
+        return
+    # The part after ? belongs to an address.
+    plain = name.partition("?")[0] if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name) else name
+    ending = PurePosixPath(plain).suffix[1:].lower()
+    if ending in OTHER_FORMATS:
+        raise UsageError(
+            f"{name}: to_geotiff writes GeoTIFF and COG, not .{ending}: give a name that ends in .tif, or "
+            'driver="GTiff" if the name is right'
+        )
+
+
+def check_data(data: Any, path: Any) -> None:
+    """Things that are no rasters, and what their owners most likely want."""
+    if data is None:
+        raise UsageError("data is None: give an array, a DataArray or a Dataset")
+    if isinstance(data, (str, bytes, os.PathLike)):
+        shown = data if isinstance(data, (str, os.PathLike)) else "bytes"
+        if hasattr(path, "shape") or hasattr(path, "data_vars"):
+            raise UsageError(f"the arguments are swapped: to_geotiff(data, path) takes {str(shown)!r} second")
+        raise UsageError(f"data={str(shown)!r} is no array: open it first, to_geotiff(open_geotiff(...), path)")
+    if hasattr(data, "block_shape") or hasattr(data, "block_shapes"):
+        raise UsageError(
+            f"data={data!r} is an opened file: to_geotiff(open_geotiff(...), path) writes it with its metadata"
+        )

@@ -1,0 +1,151 @@
+"""Keywords that cannot mean anything are errors of swath's that say what to type."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import swath
+import swath._errors
+import xarray as xr
+
+DATA = np.arange(1200, dtype="uint8").reshape(30, 40)
+
+
+@pytest.fixture(scope="module")
+def file() -> bytes:
+    return swath.to_geotiff(DATA, None, overview_levels=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"chunks": 0}, "chunks=0: give sizes of 1 or more"),
+        ({"chunks": -5}, "-1 for the whole of an axis"),
+        ({"chunks": (1, 0, 2)}, "sizes of 1 or more"),
+        ({"chunks": {"y": 0}}, "sizes of 1 or more"),
+        ({"band": "red"}, "band='red': give the number of a band (1)"),
+        ({"band": slice(0, 2)}, "band=[1, 2]"),
+        ({"band": True}, "band=True"),
+        ({"band": [True]}, "band=[True]"),
+        ({"band": 1.0}, "band=1.0"),
+        ({"overview_level": "1"}, "overview_level='1': give a whole number"),
+        ({"overview_level": True}, "overview_level=True"),
+        ({"overview_level": -1}, "overview_level=-1"),
+        ({"threads": -1}, "threads=-1"),
+        ({"max_pixels": -1}, "max_pixels=-1"),
+        ({"dtype": "wild"}, "dtype='wild'"),
+    ],
+)
+def test_what_cannot_be_opened(file: bytes, words: dict[str, Any], told: str) -> None:
+    with pytest.raises(swath.UsageError) as refused:
+        swath.open_geotiff(file, **words)
+    assert told in str(refused.value)
+
+
+def test_coordinates_that_are_not_to_be_decoded(folder: Path, file: bytes) -> None:
+    (folder / "a.tif").write_bytes(file)
+    with pytest.raises(swath.UsageError, match="parse_coordinates=False"):
+        xr.open_dataset(folder / "a.tif", engine="swath", decode_coords=False)
+    xr.open_dataset(folder / "a.tif", engine="swath", decode_coords="all").close()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"quality": 50}, "quality=50: zstd has no quality"),
+        ({"quality": 5, "compression": "lerc"}, "lerc has no quality"),
+        ({"quality": 500, "compression": "jpeg"}, "from 1 to 100"),
+        ({"jpeg_quality": -1, "compress": "JPEG"}, "quality=-1"),
+        ({"max_z_error": 0.1}, "max_z_error=0.1: zstd keeps every sample"),
+        ({"lossless": False}, "lossless=False"),
+        ({"compression_level": 99, "compression": "lz4"}, "lz4 has no levels"),
+        ({"compression_level": 5, "compression": "lzw"}, "lzw has no levels"),
+        ({"compression_level": 99}, "zstd has levels from 1 to 22"),
+        ({"compression_level": -1}, "compression_level=-1"),
+        ({"zlevel": 99, "compress": "deflate"}, "levels from 1 to 12"),
+        ({"tile_size": -16}, "tile_size=-16: give a whole number from 16 on"),
+        ({"tile_size": (16, 16, 16)}, "(rows, columns)"),
+        ({"threads": -1}, "threads=-1"),
+        ({"max_memory": -1}, "max_memory=-1"),
+        ({"overview_levels": -1}, "overview_levels=-1"),
+        ({"endianness": "middle"}, "'little' or 'big'"),
+        ({"colormap": {0: "red"}}, "(r, g, b)"),
+        ({"colormap": {-1: (1, 2, 3)}}, "(r, g, b)"),
+        ({"gcps": "wild"}, "GeoJSON"),
+        ({"rpcs": "wild"}, "RPC"),
+        ({"scales": ["a"]}, "a number for each band"),
+        ({"tags": "wild"}, "a dictionary"),
+        ({"dims": 5}, "dims=5"),
+    ],
+)
+def test_what_cannot_be_written(words: dict[str, Any], told: str) -> None:
+    with pytest.raises(swath.UsageError) as refused:
+        swath.to_geotiff(DATA, None, **words)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("compression", ["jpeg", "webp", "jpeg2000"])
+def test_samples_that_a_codec_does_not_take(compression: str) -> None:
+    with pytest.raises(swath.UsageError, match="give another compression="):
+        swath.to_geotiff(DATA.astype("float32"), None, compression=compression)
+
+
+def test_arguments_that_are_no_rasters(folder: Path, file: bytes) -> None:
+    path = folder / "a.tif"
+    for data, target, told in [
+        (str(path), DATA, "swapped"),
+        (path, xr.DataArray(DATA, dims=("y", "x")), "swapped"),
+        (str(path), None, "open it first"),
+        (None, path, "data is None"),
+        (swath.Dataset(file), path, "an opened file"),
+    ]:
+        with pytest.raises(swath.UsageError, match=told):
+            swath.to_geotiff(data, target)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.VRT", "a.nc", "s3://bucket/a.jpg?version=1"])
+def test_names_of_other_formats(folder: Path, name: str) -> None:
+    target = name if "://" in name else folder / name
+    with pytest.raises(swath.UsageError, match=r"a name that ends in \.tif"):
+        swath.to_geotiff(DATA, target)
+    if "://" not in name:
+        assert swath.Dataset(swath.to_geotiff(DATA, target, driver="GTiff")).count == 1
+
+
+def test_schemes_that_are_not_known() -> None:
+    with pytest.raises(swath.UsageError, match=r"wild://a/b\.tif: neither swath nor fsspec"):
+        swath.to_geotiff(DATA, "wild://a/b.tif")
+    with pytest.raises(swath.UsageError, match=r"wild://a/b\.tif"):
+        swath.open_geotiff("wild://a/b.tif")
+
+
+def test_adobe_deflate_is_deflate() -> None:
+    file = swath.to_geotiff(DATA, None, compress="ADOBE_DEFLATE")
+    assert swath.Dataset(file).metadata()["compression"] == "deflate"
+
+
+@pytest.mark.parametrize("function", [swath.open_geotiff, swath.to_geotiff])
+def test_every_keyword_is_documented(function: Any) -> None:
+    listed = re.search(r"Parameters\n-+\n(.*?)\n(?:Returns|Examples)\n-", inspect.getdoc(function) or "", re.DOTALL)
+    assert listed is not None
+    heads = [line.partition(":")[0] for line in listed[1].splitlines() if line and not line.startswith(" ")]
+    documented = {name.strip().lstrip("*") for head in heads for name in head.split(",")}
+    assert documented == set(inspect.signature(function).parameters)
+
+
+def test_every_error_is_exported() -> None:
+    kinds = [
+        kind
+        for kind in vars(swath._errors).values()
+        if isinstance(kind, type) and issubclass(kind, Exception | Warning)
+    ]
+    assert len(kinds) > 15
+    for kind in kinds:
+        assert getattr(swath, kind.__name__) is kind
+        assert kind.__name__ in swath.__all__
