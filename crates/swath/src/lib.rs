@@ -63,7 +63,7 @@ pub use swath_cuda::{
     dlpack, offer_libraries,
     probe::{Survey, survey},
 };
-pub use swath_io::sink::{file::abandon_unfinished, object::abandon_uploads};
+pub use swath_io::sink::{file::write as write_file, object::abandon_uploads, part::abandon_unfinished};
 pub use swath_io::{
     Access, FileSink, FileSource, Memory, MemorySink, MemorySource, Origin, ReadInto, RemoteFault, RemoteOptions,
     RemoteSource, Sink, SinkError, Source, SourceError, StreamSink, Traffic, remote,

@@ -4,6 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use swath_io::{FileSource, RemoteOptions, RemoteSource, Sink, SinkError, Source, SourceError, remote, sink::file};
 
+use crate::sidecar;
+
 /// The address that a name is, if it is no path.
 pub(crate) fn address(path: &Path) -> Option<&str> {
     path.to_str().filter(|name| remote::is_remote(name))
@@ -29,6 +31,6 @@ pub(crate) fn source(path: &Path, options: &RemoteOptions) -> Result<Arc<dyn Sou
 pub(crate) fn sink(path: &Path, options: &RemoteOptions) -> Result<Box<dyn Sink>, SinkError> {
     match address(path) {
         Some(address) => remote::create_object(address, options),
-        None => file::create(path),
+        None => file::create(path, sidecar::placing(path).into_iter().collect()),
     }
 }

@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use swath_tiff::geo::world;
+use swath_io::sink::beside::Stale;
+use swath_tiff::{
+    geo::{GeoTransform, world},
+    structure::tag,
+};
 
 use crate::dataset::Dataset;
 
@@ -24,12 +28,21 @@ const MAX_LEN: u64 = 16 << 20;
 impl Sidecars {
     pub(crate) fn find(dataset: &Dataset) -> Self {
         let Some(path) = &dataset.path else { return Self::default() };
+        let world = world::side_names(&path.to_string_lossy()).world.into_iter().map(PathBuf::from);
+        let world = world.into_iter().find(|candidate| candidate.is_file());
+        let sides = [appended(path, "ovr"), appended(path, "msk"), appended(path, "aux.xml")];
+        let mut sides = sides.map(|side| Some(side).filter(|side| side.is_file()));
         let mut found = Self::default();
-        found.overviews = found.dataset(path, "ovr", dataset);
-        found.mask = found.dataset(path, "msk", dataset);
-        found.pam = found.text(&appended(path, "aux.xml"));
-        let names = world::side_names(&path.to_string_lossy());
-        found.world = names.world.iter().find_map(|candidate| found.text(Path::new(candidate)));
+        if sides.iter().all(Option::is_none) && world.is_none() {
+            return found;
+        }
+        // The writer that made this file may not have come to the end of removing those of the last.
+        let stale = Stale::beside(path, dataset.source().as_file());
+        let [overviews, mask, pam] = sides.each_mut().map(|side| side.take().filter(|side| !stale.has(side)));
+        found.overviews = overviews.and_then(|side| found.dataset(path, &side, dataset));
+        found.mask = mask.and_then(|side| found.dataset(path, &side, dataset));
+        found.pam = pam.and_then(|side| found.text(&side));
+        found.world = world.filter(|side| !stale.has(side)).and_then(|side| found.text(&side));
         found
     }
 
@@ -41,16 +54,12 @@ impl Sidecars {
         self.mask.as_deref()
     }
 
-    fn dataset(&mut self, path: &Path, extension: &str, owner: &Dataset) -> Option<Box<Dataset>> {
-        // A side file has no side files: `a.tif.ovr.ovr` would lead on for ever.
-        if path.extension().is_some_and(|known| known == extension) {
+    fn dataset(&mut self, path: &Path, beside: &Path, owner: &Dataset) -> Option<Box<Dataset>> {
+        // A side file has no side files of its own kind: `a.tif.ovr.ovr` would lead on for ever.
+        if path.extension() == beside.extension() {
             return None;
         }
-        let beside = appended(path, extension);
-        if !beside.is_file() {
-            return None;
-        }
-        match owner.open_options().open(&beside) {
+        match owner.open_options().open(beside) {
             Ok(dataset) => {
                 self.files.push(beside.display().to_string());
                 Some(Box::new(dataset))
@@ -79,4 +88,27 @@ fn appended(path: &Path, extension: &str) -> PathBuf {
     name.push(".");
     name.push(extension);
     name.into()
+}
+
+/// The world file that places the file at `path`, which goes when that is replaced. One that also belongs to another file
+/// stays, and so does one that places nothing because the file has a transform of its own: GDAL keeps those, too.
+pub(crate) fn placing(path: &Path) -> Option<PathBuf> {
+    let worlds = |path: &Path| world::side_names(&path.to_string_lossy()).world.into_iter().map(PathBuf::from);
+    let candidate = worlds(path).find(|candidate| candidate.is_file())?;
+    let dataset = Dataset::open(path).ok()?;
+    let own = [tag::MODEL_PIXEL_SCALE, tag::MODEL_TIEPOINT, tag::MODEL_TRANSFORMATION];
+    if own.iter().any(|number| dataset.main().ifd().entry(*number).is_some()) {
+        return None;
+    }
+    let transform = world::parse(dataset.sidecars().world.as_ref()?).ok().map(GeoTransform)?;
+    if dataset.metadata().georeference.transform != Some(transform) {
+        return None;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let shared = std::fs::read_dir(folder).ok()?.flatten().any(|entry| {
+        let other = folder.join(entry.file_name());
+        let same = other.file_name() == path.file_name() || other.file_name() == candidate.file_name();
+        !same && other.extension().is_some() && worlds(&other).any(|world| world.file_name() == candidate.file_name())
+    });
+    (!shared).then_some(candidate)
 }

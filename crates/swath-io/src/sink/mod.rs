@@ -4,6 +4,7 @@ use std::{fmt, io, ops::Range, sync::Arc};
 
 use crate::remote::{RemoteFault, Traffic};
 
+pub mod beside;
 pub mod fault;
 pub mod file;
 #[cfg_attr(not(target_os = "linux"), path = "unmapped.rs")]
@@ -11,8 +12,10 @@ mod mapped;
 pub mod memory;
 #[cfg_attr(not(feature = "remote"), path = "object/disabled.rs")]
 pub mod object;
+pub mod part;
 pub mod spill;
 pub mod stream;
+mod target;
 
 use spill::Spill;
 
@@ -121,10 +124,12 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// When bytes cannot be moved; the file can then only be dropped.
     fn remove(&mut self, gaps: &[Range<u64>], size: u64) -> Result<(), SinkError>;
 
-    /// Makes the file of `size` bytes appear under its name, whole, in place of any that is there.
+    /// Makes the file of `size` bytes appear under its name, whole, in place of any that is there. Files beside it that
+    /// describe the old one go with that.
     ///
     /// # Errors
-    /// When that cannot be done; what was there before is then still there.
+    /// When that cannot be done; what was there before is then still there. Only where a file beside it cannot be removed,
+    /// the new file is in place, and the error says so.
     fn commit(self: Box<Self>, size: u64) -> Result<(), SinkError>;
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     path::PathBuf,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -86,13 +85,13 @@ impl Spill {
         Self { folder: folder.into(), file: OnceLock::new(), room: Mutex::default() }
     }
 
-    fn file(&self) -> Result<&File, SinkError> {
+    fn file(&self) -> Result<&FileSink, SinkError> {
         if let Some(made) = self.file.get() {
-            return Ok(made.file());
+            return Ok(made);
         }
         let made = FileSink::spool_in(&self.folder)?;
         // Where another thread was first, its file stays and this one is dropped unused.
-        Ok(self.file.get_or_init(|| made).file())
+        Ok(self.file.get_or_init(|| made))
     }
 
     fn lock(&self) -> MutexGuard<'_, Room> {
@@ -108,7 +107,7 @@ impl Spill {
         let len = bytes.len() as u64;
         let offset = self.lock().take(len);
         let extent = Extent { offset, len };
-        match write_all_at(file, bytes, offset) {
+        match file.check_size(offset + len).and_then(|()| write_all_at(file.file(), bytes, offset)) {
             Ok(()) => Ok(extent),
             Err(source) => {
                 self.discard(extent);
@@ -125,7 +124,7 @@ impl Spill {
     pub fn take(&self, extent: Extent, bytes: &mut Vec<u8>) -> Result<(), SinkError> {
         bytes.clear();
         bytes.resize(extent.len as usize, 0);
-        let read = read_exact_at(self.file()?, bytes, extent.offset);
+        let read = read_exact_at(self.file()?.file(), bytes, extent.offset);
         self.discard(extent);
         read.map_err(|source| SinkError::io("cannot read tiles back from a temporary file", source))
     }

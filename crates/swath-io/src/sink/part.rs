@@ -1,0 +1,80 @@
+//! Files in the making: their names, their locks, and what is left of those whose writers are no more.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// Parts that are being written by this process.
+static ALIVE: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+
+pub(super) fn alive() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what this process has begun and not finished, for one that ends in the middle of it and drops nothing.
+pub fn abandon_unfinished() {
+    for (process, part) in alive().drain(..) {
+        if process == std::process::id() {
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+/// What the siblings of a target have in their names. Of fixed length, so that a long name does not become too long.
+pub(super) fn mark(target: &Path) -> String {
+    // FNV-1a: the next version of this library has to find the same name.
+    let name = target.file_name().unwrap_or_default().as_encoded_bytes();
+    let hash = name
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    format!(".swath-{hash:016x}-")
+}
+
+/// The end of their names.
+pub(super) const PART: &str = ".part";
+/// How the names of files begin that are made for a stream.
+pub(super) const SPOOL: &str = ".swath-spool-";
+
+pub(super) fn create(folder: &Path, mark: &str) -> io::Result<(File, PathBuf)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let part = folder.join(format!("{mark}{}-{number}{PART}", std::process::id()));
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&part) {
+            Ok(file) => match file.try_lock() {
+                // Another writer took it for a leftover in the moment before it was locked.
+                Err(TryLockError::WouldBlock) => {}
+                Ok(()) if !part.exists() => {}
+                // The lock tells other writers that this part is alive. Where there are no locks, leftovers stay.
+                Ok(()) | Err(TryLockError::Error(_)) => return Ok((file, part)),
+            },
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes the parts of writers that are no more: nobody holds their lock.
+pub(super) fn remove_leftovers(folder: &Path, mark: &str) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if !name.starts_with(mark) || !name.ends_with(PART) {
+            continue;
+        }
+        let Ok(file) = OpenOptions::new().write(true).open(entry.path()) else { continue };
+        match file.try_lock() {
+            Ok(()) => {
+                let _ = fs::remove_file(entry.path());
+            }
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a path leads to: an ordinary file, there or not yet, or something that takes bytes in order only.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// Something that takes bytes in order only.
+pub(super) type Stream = Box<dyn Write + Send + Sync>;
+
+/// The names of a file: the path itself, every link it leads through, and at last the file's own.
+pub(super) fn names(path: &Path) -> io::Result<Vec<PathBuf>> {
+    // The working folder may be another when the file is renamed.
+    let mut names = vec![std::path::absolute(path)?];
+    // As many links as Linux follows.
+    for _ in 0..40 {
+        let last = names.last().map_or(path, PathBuf::as_path);
+        let Ok(next) = fs::read_link(last) else { return Ok(names) };
+        let next = last.parent().unwrap_or(Path::new("/")).join(next);
+        names.push(next);
+    }
+    Err(io::Error::other("links lead in a circle"))
+}
+
+/// Opens what is no ordinary file to write into it: a pipe, a device, a socket, or a file that is already open
+/// (`/dev/stdout`). `None` where a file is to be made or replaced.
+pub(super) fn stream(path: &Path) -> io::Result<Option<Stream>> {
+    if let Some(opened) = opened(path)? {
+        return Ok(Some(Box::new(opened)));
+    }
+    let Ok(found) = fs::metadata(path) else { return Ok(None) };
+    if found.is_file() || found.is_dir() {
+        return Ok(None);
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) {
+        return Ok(Some(Box::new(std::os::unix::net::UnixStream::connect(path)?)));
+    }
+    Ok(Some(Box::new(OpenOptions::new().write(true).open(path)?)))
+}
+
+/// The open file that a path such as `/dev/stdout` or `/proc/self/fd/3` stands for.
+#[cfg(unix)]
+fn opened(path: &Path) -> io::Result<Option<File>> {
+    use std::os::fd::AsFd;
+    let is_open = |name: &PathBuf| {
+        let folder = fs::canonicalize(name.parent()?).ok()?;
+        let descriptors = folder.ends_with("fd") && (folder.starts_with("/proc") || folder.starts_with("/dev"));
+        descriptors.then(|| (folder, name.clone()))
+    };
+    let Some((folder, name)) = names(path).unwrap_or_default().iter().find_map(is_open) else { return Ok(None) };
+    let own = folder == Path::new("/dev/fd") || fs::canonicalize("/proc/self/fd").is_ok_and(|own| own == folder);
+    // What was opened to append goes on to append, and sockets cannot be opened by such a name.
+    let twin = match name.file_name().and_then(|number| number.to_str()) {
+        Some("1") if own => io::stdout().as_fd().try_clone_to_owned(),
+        Some("2") if own => io::stderr().as_fd().try_clone_to_owned(),
+        _ => {
+            let ordinary = fs::metadata(&name)?.is_file();
+            return OpenOptions::new().write(true).append(ordinary).open(&name).map(Some);
+        }
+    };
+    twin.map(|twin| Some(File::from(twin)))
+}
+
+#[cfg(not(unix))]
+fn opened(_: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}

@@ -1,0 +1,233 @@
+"""Files beside a file (`.ovr`, `.msk`, `.aux.xml`) go when what they describe is replaced, and not before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array
+import numpy as np
+import pytest
+import rasterio
+import swath
+import xarray as xr
+from harness import Swath, scratch
+from rasterio.enums import Resampling
+from rasterio.transform import from_origin
+
+OLD, NEW = 10, 77
+SIDES = ["a.tif.aux.xml", "a.tif.msk", "a.tif.msk.ovr", "a.tif.ovr", "a.tif.ovr.aux.xml", "a.tif.vat.dbf"]
+PAM = "<PAMDataset><Metadata><MDI key='of'>old</MDI></Metadata></PAMDataset>"
+
+# Ends the process right after it gave a file a certain name, or right before it removes one; or has the removal fail.
+TRAP = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int meant(const char *path, const char *variable) {
+  const char *end = getenv(variable);
+  size_t a = strlen(path), b = end ? strlen(end) : 0;
+  return b && a >= b && strcmp(path + a - b, end) == 0;
+}
+int rename(const char *from, const char *to) {
+  int (*next)(const char *, const char *) = dlsym(RTLD_NEXT, "rename");
+  int result = next(from, to);
+  if (result == 0 && meant(to, "KILL_AFTER_RENAME")) kill(getpid(), SIGKILL);
+  return result;
+}
+int unlink(const char *path) {
+  int (*next)(const char *) = dlsym(RTLD_NEXT, "unlink");
+  if (meant(path, "KILL_BEFORE_UNLINK")) kill(getpid(), SIGKILL);
+  if (meant(path, "FAIL_UNLINK")) { errno = EPERM; return -1; }
+  return next(path);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def trap() -> Iterator[Path]:
+    """A library that catches the process at the calls that matter."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    with scratch() as name:
+        source, library = Path(name) / "trap.c", Path(name) / "trap.so"
+        source.write_text(TRAP)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        yield library
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("source"))
+
+
+def old(path: Path, placed: bool = True) -> None:
+    """A file whose overview, mask and metadata lie beside it: every pixel is valid, and says that it is old."""
+    place = {"transform": from_origin(100, 200, 2, 2), "crs": "EPSG:32633"} if placed else {}
+    samples = np.full((1, 128, 128), OLD, "uint8")
+    with rasterio.open(path, "w", driver="GTiff", width=128, height=128, count=1, dtype="uint8", **place) as file:
+        file.write(samples)
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as file:
+        file.write_mask(np.zeros((128, 128), bool))
+    with rasterio.Env(TIFF_USE_OVR=True), rasterio.open(path, "r+") as file:
+        file.build_overviews([2], Resampling.nearest)
+    path.with_name(path.name + ".aux.xml").write_text(PAM)
+    path.with_name(path.name + ".ovr.aux.xml").write_text("<PAMDataset/>")
+    path.with_name(path.name + ".vat.dbf").write_text("")
+    assert [name for name in names(path.parent) if name.startswith(f"{path.name}.")] == [
+        name.replace("a.tif", path.name) for name in SIDES
+    ]
+
+
+def fresh() -> xr.DataArray:
+    return xr.DataArray(np.full((100, 100), NEW, "uint16"), dims=("y", "x"))
+
+
+def tag_of(path: Path) -> str | None:
+    return swath.open_geotiff(path).attrs.get("of")
+
+
+def seen(path: Path) -> str:
+    """Which file swath shows, as a whole: one that is half of each is neither."""
+    dataset = swath.Dataset(path)
+    pixels = set(np.unique(np.asarray(dataset.read(1))))
+    shown = set(np.unique(np.asarray(dataset.read_mask())))
+    levels = [set(np.unique(np.asarray(dataset.read(1, overview_level=0))))] if dataset.overviews else []
+    tags = tag_of(path)
+    if (pixels, shown, levels, tags) == ({OLD}, {0}, [{OLD}], "old"):
+        return "old"
+    if (pixels, shown, levels, tags) == ({NEW}, {255}, [], None):
+        return "new"
+    return f"{pixels}, mask {shown}, overviews {levels}, tags {tags}"
+
+
+@pytest.fixture
+def source(folder: Path) -> Path:
+    path = folder / "source.tif"
+    swath.to_geotiff(fresh(), path)
+    return path
+
+
+def by_command(swath_: Swath, source: Path, path: Path) -> None:
+    run = swath_.run("convert", source, path)
+    assert run.ok, run.stderr
+
+
+def by_blocks(_: Swath, __: Path, path: Path) -> None:
+    chunks = dask.array.full((100, 100), NEW, "uint16", chunks=(50, 50))
+    swath.to_geotiff(xr.DataArray(chunks, dims=("y", "x")), path)
+
+
+WAYS: dict[str, Callable[[Swath, Path, Path], Any]] = {
+    "convert": by_command,
+    "array": lambda _, __, path: swath.to_geotiff(fresh(), path),
+    "dask": by_blocks,
+    "file-url": lambda _, __, path: swath.to_geotiff(fresh(), f"file://{path}"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_side_files_go_with_what_they_describe(swath: Swath, folder: Path, source: Path, way: str) -> None:
+    path = folder / "a.tif"
+    old(path)
+    assert seen(path) == "old"
+    others = ["a.aux.xml", "a.prj", "a.tif.txt", "b.tif.ovr", "a.tiff.msk"]
+    for name in others:
+        (folder / name).write_text("another's")
+    WAYS[way](swath, source, path)
+    assert names(folder) == sorted(["a.tif", *others])
+    assert seen(path) == "new"
+    with rasterio.open(path) as file:
+        assert file.overviews(1) == [] and file.tags().get("of") is None and file.dataset_mask().min() == 255
+
+
+def test_side_files_stay_when_the_write_fails(swath: Swath, folder: Path, source: Path) -> None:
+    path = folder / "a.tif"
+    old(path)
+    swath.run("convert", source, path, "--max-memory", "1k").check_refusal()
+    assert names(folder) == sorted(["a.tif", *SIDES]) and seen(path) == "old"
+
+
+def test_side_files_of_a_file_that_is_gone(swath: Swath, folder: Path, source: Path) -> None:
+    """GDAL leaves them and shows them as the new file's: they describe pixels that are no more."""
+    path = folder / "a.tif"
+    old(path)
+    path.unlink()
+    by_command(swath, source, path)
+    assert names(folder) == ["a.tif"] and seen(path) == "new"
+
+
+def test_side_files_of_links(swath: Swath, folder: Path, source: Path) -> None:
+    (folder / "real").mkdir()
+    real, link = folder / "real" / "r.tif", folder / "a.tif"
+    old(real)
+    link.symlink_to(Path("real") / "r.tif")
+    for name in SIDES:
+        shutil.copyfile(real.parent / name.replace("a.tif", "r.tif"), folder / name)
+    assert seen(link) == seen(real) == "old"
+    by_command(swath, source, link)
+    assert names(folder) == ["a.tif", "real"] and names(real.parent) == ["r.tif"]
+    assert link.is_symlink() and seen(link) == seen(real) == "new"
+
+
+@pytest.mark.parametrize("placed", [False, True])
+@pytest.mark.parametrize("other", [None, "a.tiff"])
+def test_world_files(swath: Swath, folder: Path, source: Path, placed: bool, other: str | None) -> None:
+    """As with GDAL, one that placed the old file goes; not so where the old file or another one has no need of it."""
+    path, world = folder / "a.tif", folder / "a.tfw"
+    old(path, placed)
+    world.write_text("2\n0\n0\n-2\n101\n199\n")
+    with rasterio.open(path) as file:
+        assert file.transform == from_origin(100, 200, 2, 2) and ("a.tfw" in str(file.files)) is not placed
+    if other:
+        shutil.copyfile(path, folder / other)
+    by_command(swath, source, path)
+    assert world.exists() is (placed or other is not None)
+
+
+CUTS = {
+    "noted": {"KILL_AFTER_RENAME": "-beside"},
+    "renamed": {"KILL_AFTER_RENAME": "/a.tif"},
+    "overview": {"KILL_BEFORE_UNLINK": "a.tif.ovr"},
+    "mask": {"KILL_BEFORE_UNLINK": "a.tif.msk"},
+    "metadata": {"KILL_BEFORE_UNLINK": "a.tif.aux.xml"},
+    "all gone": {"KILL_BEFORE_UNLINK": "-beside"},
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_killed_between_rename_and_removal(swath: Swath, folder: Path, source: Path, trap: Path, cut: str) -> None:
+    """At no point is the old file seen without its side files, or the new one with them."""
+    path = folder / "a.tif"
+    old(path)
+    environment = {**os.environ, "LD_PRELOAD": str(trap), **CUTS[cut]}
+    argv = [str(swath.binary), "convert", str(source), str(path), "-q"]
+    killed = subprocess.run(argv, env=environment, capture_output=True, timeout=30, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert seen(path) == ("old" if cut == "noted" else "new")
+    assert any(name.startswith(".swath") for name in names(folder))
+    # What is made for the new file counts, whatever lay there before.
+    if cut != "noted":
+        (folder / "a.tif.aux.xml").write_text(PAM.replace("old", "made since"))
+        assert tag_of(path) == "made since"
+    by_command(swath, source, path)
+    assert names(folder) == ["a.tif"] and seen(path) == "new"
+
+
+def test_side_file_that_cannot_be_removed(swath: Swath, folder: Path, source: Path, trap: Path) -> None:
+    path = folder / "a.tif"
+    old(path)
+    environment = {**os.environ, "LD_PRELOAD": str(trap), "FAIL_UNLINK": "a.tif.msk"}
+    argv = [str(swath.binary), "convert", str(source), str(path), "-q"]
+    run = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert run.returncode == 2 and "a.tif.msk describes the old one and cannot be removed" in run.stderr, run.stderr
+    assert seen(path) == "new"
