@@ -237,10 +237,7 @@ def test_file_size_limit(swath: Swath, folder: Path, small: Path, name: str) -> 
     def limited(size: int) -> subprocess.CompletedProcess[str]:
         argv = [str(swath.binary), "convert", str(small), str(scene.path), *scene.options]
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # noqa: E731
-        # Python ignores the signal that comes with the limit, and so does its child.
-        return subprocess.run(
-            argv, preexec_fn=limit, restore_signals=False, capture_output=True, text=True, timeout=30, check=False
-        )
+        return subprocess.run(argv, preexec_fn=limit, capture_output=True, text=True, timeout=30, check=False)
 
     for part in range(32):
         run = limited(scene.size * part // 32)

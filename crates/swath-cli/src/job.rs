@@ -90,6 +90,15 @@ pub fn bytes(text: &str, what: &str) -> Result<usize> {
     Ok(bytes as usize)
 }
 
+/// Has Ctrl-C leave nothing behind of a file that is not whole yet.
+pub fn clear_up_on_interrupt() {
+    // A second handler in one process is the only failure, and there is none.
+    let _ = ctrlc::set_handler(|| {
+        swath::abandon_unfinished();
+        std::process::exit(130);
+    });
+}
+
 /// The read that a selection asks for.
 pub fn read_options(selection: &Selection) -> Result<ReadOptions> {
     let mut options = ReadOptions::default();

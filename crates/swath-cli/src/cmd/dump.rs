@@ -1,6 +1,9 @@
 //! `swath dump`: decoded samples to a file.
 
-use std::{fs::File, io::Write, path::Path, process::ExitCode};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use swath::{ColorView, Limits, OpenOptions, Raster, SampleType, samples::half_to_float};
@@ -10,6 +13,7 @@ use crate::{args::Dump, device, job, remote};
 /// Runs `swath dump`.
 pub fn run(args: &Dump) -> Result<ExitCode> {
     remote::check_local(&args.out)?;
+    job::clear_up_on_interrupt();
     let color = if args.stored { ColorView::Stored } else { ColorView::Shown };
     let options = job::read_options(&args.selection)?.with_upright(args.upright).with_color(color);
     let limits = if args.unlimited { Limits::none() } else { Limits::default() };
@@ -17,32 +21,45 @@ pub fn run(args: &Dump) -> Result<ExitCode> {
     let dataset = job::open_as(open, &args.file, &args.remote)?;
     let raster = if args.mask { dataset.read_mask(&options)? } else { dataset.read(&options)? };
     let npy = args.out.extension().is_some_and(|extension| extension == "npy");
-    write(&raster, &args.out, npy).with_context(|| format!("cannot write {}", args.out.display()))?;
+    let samples = Samples::of(&raster)?;
+    let header = if npy { npy_header(&raster) } else { Vec::new() };
+    let written = swath::write_file(&args.out, |out| {
+        out.write_all(&header)?;
+        samples.write(out)
+    });
+    written.with_context(|| args.out.display().to_string())?;
     device::tell(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(raster: &Raster, path: &Path, npy: bool) -> Result<()> {
-    let mut file = File::create(path)?;
-    if npy {
-        file.write_all(&npy_header(raster))?;
-    }
-    // NumPy has no complex integers: the pairs become complex64, as in rasterio.
-    match raster.sample() {
-        SampleType::CI16 => write_pairs(&mut file, raster.samples::<i16>()?.iter().map(|value| f32::from(*value)))?,
-        SampleType::CI32 => write_pairs(&mut file, raster.samples::<i32>()?.iter().map(|value| *value as f32))?,
-        SampleType::CF16 => write_pairs(&mut file, raster.samples::<u16>()?.iter().map(|bits| half_to_float(*bits)))?,
-        _ => file.write_all(raster.bytes())?,
-    }
-    Ok(file.flush()?)
+/// Samples as NumPy has them: it has no complex integers and no complex halves, and the pairs become complex64, as in
+/// rasterio.
+enum Samples<'a> {
+    Plain(&'a [u8]),
+    Short(&'a [i16]),
+    Long(&'a [i32]),
+    Half(&'a [u16]),
 }
 
-fn write_pairs(file: &mut File, words: impl Iterator<Item = f32>) -> Result<()> {
-    let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
-    for word in words {
-        out.write_all(&word.to_ne_bytes())?;
+impl<'a> Samples<'a> {
+    fn of(raster: &'a Raster) -> Result<Self> {
+        Ok(match raster.sample() {
+            SampleType::CI16 => Self::Short(raster.samples()?),
+            SampleType::CI32 => Self::Long(raster.samples()?),
+            SampleType::CF16 => Self::Half(raster.samples()?),
+            _ => Self::Plain(raster.bytes()),
+        })
     }
-    Ok(out.flush()?)
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut put = |word: f32| out.write_all(&word.to_ne_bytes());
+        match self {
+            Self::Plain(bytes) => out.write_all(bytes),
+            Self::Short(words) => words.iter().try_for_each(|word| put(f32::from(*word))),
+            Self::Long(words) => words.iter().try_for_each(|word| put(*word as f32)),
+            Self::Half(words) => words.iter().try_for_each(|bits| put(half_to_float(*bits))),
+        }
+    }
 }
 
 fn npy_header(raster: &Raster) -> Vec<u8> {

@@ -32,6 +32,7 @@ const GROUP: usize = 32 << 10;
 /// Runs `swath preview`.
 pub fn run(args: &Preview) -> Result<ExitCode> {
     remote::check_local(&args.out)?;
+    job::clear_up_on_interrupt();
     let stretch = args.stretch.as_deref().map(Stretch::parse).transpose()?;
     let dataset = job::open(&args.file, args.threads, 0, &args.device, &args.remote)?;
     let plan = Plan::new(&dataset, args.bands.as_deref(), args.colormap)?;
@@ -42,7 +43,7 @@ pub fn run(args: &Preview) -> Result<ExitCode> {
     let orientation = dataset.main().layout().orientation;
     let picture =
         if dataset.metadata().georeference.transform.is_none() { picture.upright(orientation) } else { picture };
-    picture.write(&args.out).with_context(|| format!("cannot write {}", args.out.display()))?;
+    picture.write(&args.out).with_context(|| args.out.display().to_string())?;
     device::tell(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }

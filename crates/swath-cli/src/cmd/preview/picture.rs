@@ -1,12 +1,11 @@
 //! A picture in memory, and its way to a PNG file.
 
 use std::{
-    fs::{self, File},
-    io::BufWriter,
-    path::{Path, PathBuf},
+    io::{self, Write},
+    path::Path,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 /// Pixels of red, green, blue and opacity.
 pub struct Picture {
@@ -54,17 +53,10 @@ impl Picture {
 
     /// Writes a PNG file. It appears under its name when it is complete, and not at all when writing fails.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let draft = draft_name(path)?;
-        let written = self.write_to(&draft).and_then(|()| Ok(fs::rename(&draft, path)?));
-        if written.is_err() {
-            // The first error is the one to tell.
-            let _ = fs::remove_file(&draft);
-        }
-        written
+        Ok(swath::write_file(path, |out| self.write_to(out))?)
     }
 
-    fn write_to(&self, path: &Path) -> Result<()> {
-        let file = File::options().write(true).create_new(true).open(path)?;
+    fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let opaque = self.pixels.iter().all(|[.., alpha]| *alpha == 255);
         let (color, bytes): (_, Vec<u8>) = match (self.gray, opaque) {
             (true, true) => (png::ColorType::Grayscale, self.pixels.iter().map(|[gray, ..]| *gray).collect()),
@@ -75,7 +67,7 @@ impl Picture {
             (false, true) => (png::ColorType::Rgb, self.pixels.iter().flat_map(|[r, g, b, _]| [*r, *g, *b]).collect()),
             (false, false) => (png::ColorType::Rgba, self.pixels.iter().flatten().copied().collect()),
         };
-        let mut encoder = png::Encoder::new(BufWriter::new(file), self.width, self.height);
+        let mut encoder = png::Encoder::new(out, self.width, self.height);
         encoder.set_color(color);
         encoder.set_depth(png::BitDepth::Eight);
         let mut writer = encoder.write_header()?;
@@ -84,16 +76,10 @@ impl Picture {
     }
 }
 
-/// A hidden name in the same folder: only there can it be renamed in one step.
-fn draft_name(path: &Path) -> Result<PathBuf> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().context("this is not the name of a file")?);
-    name.push(format!(".{}.tmp", std::process::id()));
-    Ok(path.with_file_name(name))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn picture() -> Picture {
