@@ -62,6 +62,7 @@ CASES: dict[str, tuple[Keys, int]] = {
     "other datum": ({**NAD83, 2050: 6267}, 0),
     "other datum under a projected code": ({1024: 1, 1025: 1, 3072: 32611, 2048: 4326, 2050: 6267}, 0),
     "other ellipsoid under a projected code": ({1024: 1, 1025: 1, 3072: 32611, 2048: 4326, 2057: 6378206.4}, 0),
+    "other ellipsoid by code under a projected code": ({1024: 1, 1025: 1, 3072: 32611, 2056: 7008}, 0),
     "other meridian": ({**NAD83, 2051: 8903}, 0),
     "meridian of its own": ({**NAD83, 2051: USER, 2061: 2.5}, 0),
     "other angle": ({**NAD83, 2054: 9105}, 0),

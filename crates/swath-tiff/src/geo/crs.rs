@@ -285,13 +285,13 @@ fn coded(node: &Node, keys: &GeoKeys, length: Option<Unit>, problems: &mut Vec<S
 }
 
 /// The base that the geographic keys give, where it is not a projected code's own. GDAL looks at them where they name a
-/// system or a datum.
+/// system, a datum or an ellipsoid.
 fn base_of_keys(keys: &GeoKeys, own: Option<u32>, problems: &mut Vec<String>) -> Option<Geodetic> {
     if let Some(code) = keys.code(2048).map(u32::from) {
         let known = epsg::definition(code).is_some_and(|n| n.is("GEOGCRS"));
         return known.then(|| Geodetic::read(keys, problems)).filter(|g| g.epsg.is_none() || g.epsg != own);
     }
-    keys.code(2050)?;
+    keys.code(2050).or_else(|| keys.code(2056))?;
     let mut base = Geodetic::from_definition(own?)?;
     base.overrule(keys, problems);
     Some(base).filter(|base| base.epsg.is_none())

@@ -173,7 +173,9 @@ fn with_own_ellipsoid(datum: Node, keys: &GeoKeys, problems: &mut Vec<String>) -
 
 /// The semi-axes of an ellipsoid, in metres.
 fn axes(ellipsoid: &Node) -> Option<(f64, f64)> {
-    let (a, f) = (ellipsoid.nth_number(0)?, ellipsoid.nth_number(1)?);
+    // Those of the 19th century are given in feet.
+    let unit = ellipsoid.child(&["LENGTHUNIT"]).and_then(Unit::from_wkt).map_or(1.0, |unit| unit.factor);
+    let (a, f) = (ellipsoid.nth_number(0)? * unit, ellipsoid.nth_number(1)?);
     Some((a, if f == 0.0 { a } else { a - a / f }))
 }
 

@@ -212,6 +212,9 @@ fn keys_that_contradict_a_code_win_and_cost_it() {
     assert_eq!(read(&[(1024, 2), (2048, 4269), (2051, 8903)]).epsg, None);
     assert_eq!(read(&[(1024, 2), (2048, 4269), (2051, 9999)]).epsg, Some(4269));
     assert_eq!(read(&[(1024, 2), (2048, 4269), (2050, 6267)]).epsg, None);
+    // EPSG gives this ellipsoid in feet, and a file its axis in metres.
+    let michigan = [(2057, 6_378_450.047_548_9), (2059, 294.978_697_164_677)];
+    assert_eq!(Crs::from_keys(&keys(&[(1024, 2), (2048, 4009)], &michigan, &[])).unwrap().epsg, Some(4009));
     for bad in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
         assert_eq!(Crs::from_keys(&keys(&[(1024, 2), (2048, 4269)], &[(2057, bad)], &[])).unwrap().epsg, Some(4269));
     }
