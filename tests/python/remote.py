@@ -120,13 +120,15 @@ class Zeros:
 class Server:
     """Answers requests, a thread a connection, in this process."""
 
-    def __init__(self, script: Script | None = None, latency: float = 0.0, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, script: Script | None = None, latency: float = 0.0, address: str = "127.0.0.1", port: int = 0
+    ) -> None:
         self.script, self.latency = script, latency
         self.lock = threading.Lock()
         self.stopped = threading.Event()
         self.forget()
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self.socket = socket.create_server((address, 0), family=family, backlog=512)
+        self.socket = socket.create_server((address, port), family=family, backlog=512)
         self.port = int(self.socket.getsockname()[1])
         self.url = f"http://{f'[{address}]' if ':' in address else address}:{self.port}"
         self.open: set[socket.socket] = set()

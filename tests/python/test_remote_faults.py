@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -106,9 +108,62 @@ def test_what_does_not_pass_is_given_up(server: Files, name: str) -> None:
 def test_a_server_that_is_not_there_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
+    for scheme in ("http", "https"):
+        started = time.monotonic()
+        with direct():
+            said = wrong(f"{scheme}://127.0.0.1:{port}/file.tif", errors.UnavailableError)
+        assert f"127.0.0.1:{port}" in said and "is the server running" in said
+        assert time.monotonic() - started < 1.0, "whoever refuses a first connection is not asked again"
+
+
+def test_a_server_that_does_not_speak_tls_is_said_at_once() -> None:
+    asked = []
+
+    def answer(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    asked.append(connection.recv(4096))
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+    with direct(), socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
+        thread.start()
+        said = wrong(f"https://127.0.0.1:{listener.getsockname()[1]}/file.tif", errors.UnavailableError)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+    assert "no secure connection" in said
+    assert len(asked) == 1
+
+
+def test_a_host_that_does_not_exist_is_said_at_once() -> None:
+    started = time.monotonic()
     with direct():
-        said = wrong(f"http://127.0.0.1:{port}/file.tif", errors.UnavailableError, retries=1)
-    assert f"127.0.0.1:{port}" in said
+        wrong("https://there.is.no.such.host.invalid/file.tif", swath.Error)
+    assert time.monotonic() - started < 5.0
+
+
+def test_a_server_that_starts_again_is_waited_for(server: Files) -> None:
+    """Nobody listens for a moment; but somebody did before."""
+    dataset = swath.Dataset(f"{server.url}/file.tif")
+    port = server.port
+    server.close()
+    started: list[Files] = []
+
+    def start() -> None:
+        time.sleep(0.5)
+        started.append(Files({"/file.tif": old()[1]}, port=port).__enter__())
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        equal_pixels(np.asarray(dataset.read(window=BOX))[0], want(old()[0]))
+        assert dataset.remote_stats is not None and dataset.remote_stats["retries"] > 0
+    finally:
+        thread.join()
+        for again in started:
+            again.close()
 
 
 def test_the_wait_that_a_server_asks_for_ends_at_the_deadline(server: Files) -> None:

@@ -16,7 +16,7 @@ pub enum RemoteFault {
     Budget,
     /// The server's answer does not fit the request: other ranges, other lengths, an encoding.
     Protocol,
-    /// The server failed or could not be reached, again and again.
+    /// The server could not be reached, or failed again and again.
     Unavailable,
     /// It took longer than the caller allowed.
     TimedOut,

@@ -1,11 +1,12 @@
 """The exceptions and warnings of the package.
 
 What servers and stores do to a read: a file that is not there is a `MissingError`, credentials that do not do and
-addresses that may not be asked are a `DeniedError`, more bytes or requests than allowed a `LimitError`, a file that is
-no longer the one that was opened a `ChangedError`, silence a `TimedOutError` (a `TimeoutError`), failures that outlast
-the retries an `UnavailableError` (a `ConnectionError`), an answer that does not fit the request a `SourceError`,
-addresses and settings that cannot be used a `UsageError`. Writes raise `MissingFolderError`, `WriteDeniedError`,
-`LimitError`, `WriteTimedOutError`, `WriteUnavailableError`, `WriteError` and `UsageError`.
+addresses that may not be asked are a `DeniedError`, more bytes or requests than allowed a `LimitError`, a file that
+is no longer the one that was opened a `ChangedError`, silence a `TimedOutError` (a `TimeoutError`), a server that
+refuses connections, or whose failures outlast the retries, an `UnavailableError` (a `ConnectionError`), an answer
+that does not fit the request a `SourceError`, addresses and settings that cannot be used a `UsageError`. Writes raise
+`MissingFolderError`, `WriteDeniedError`, `LimitError`, `WriteTimedOutError`, `WriteUnavailableError`, `WriteError`
+and `UsageError`.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class TimedOutError(SourceError, TimeoutError):
 
 
 class UnavailableError(SourceError, ConnectionError):
-    """A server or store failed or could not be reached, again and again."""
+    """A server or store could not be reached, or failed again and again."""
 
 
 class WriteTimedOutError(WriteError, TimeoutError):
@@ -130,7 +131,7 @@ class WriteTimedOutError(WriteError, TimeoutError):
 
 
 class WriteUnavailableError(WriteError, ConnectionError):
-    """A store failed or could not be reached while it was written to, again and again."""
+    """A store could not be reached while it was written to, or failed again and again."""
 
 
 class SwathWarning(UserWarning):

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -55,6 +55,8 @@ struct Inner {
     meter: Meter,
     /// Bytes that came in, and those that were asked for and are on their way.
     spoken_for: AtomicU64,
+    /// Whether a server has answered: if nobody is there later, it may be starting again.
+    answered: AtomicBool,
     permits: PerProcess<Semaphore>,
     options: RemoteOptions,
 }
@@ -106,6 +108,7 @@ impl Client {
             guard: Guard::new(options)?,
             meter: Meter::default(),
             spoken_for: AtomicU64::new(0),
+            answered: AtomicBool::new(false),
             permits: PerProcess::new(),
             options: options.clone(),
         })))
@@ -197,9 +200,15 @@ impl Client {
         let transport = transport(level, inner.options.connect_timeout)?;
         let mut response = match timeout(patience, transport.execute(request)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(trouble(mishap(error, host))),
+            Ok(Err(error)) => {
+                return Err(match mishap(error, host) {
+                    Mishap::Absent(why) if inner.answered.load(Ordering::Relaxed) => again(why),
+                    mishap => trouble(mishap),
+                });
+            }
             Err(_) => return Err(again(format!("no answer from {host} for {patience:?}"))),
         };
+        inner.answered.store(true, Ordering::Relaxed);
         let (status, headers, peer) = (response.status(), response.headers().clone(), response.remote_addr());
         let plan = range::plan(status, &headers, asked).map_err(|mismatch| match mismatch {
             Mismatch::Wrong(what) => Trouble::Wrong(format!("{host} {what}")),
@@ -314,6 +323,10 @@ fn trouble(mishap: Mishap) -> Trouble {
     match mishap {
         Mishap::Transient(why) => again(why),
         Mishap::Garbled(why) => Trouble::Wrong(why),
+        Mishap::Absent(why) => {
+            let detail = format!("{why}; is the server running, and is the address right?");
+            Trouble::Final(Failure::new(RemoteFault::Unavailable, detail))
+        }
         Mishap::Lasting(failure) => Trouble::Final(failure),
     }
 }

@@ -75,6 +75,8 @@ fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
 pub(crate) enum Mishap {
     /// The same request may do better next time.
     Transient(String),
+    /// There is no server to talk to. One that has answered before may be starting again; any other will not come.
+    Absent(String),
     /// The answer cannot be read as HTTP.
     Garbled(String),
     /// It will fail again.
@@ -85,6 +87,7 @@ pub(crate) enum Mishap {
 pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
     let error = error.without_url();
     let (is_dns, is_connect) = (error.is_dns(), error.is_connect());
+    let mut absent = false;
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     let mut innermost = String::new();
     while let Some(found) = cause {
@@ -103,6 +106,13 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
                 ),
             ));
         }
+        if is_connect && found.downcast_ref::<rustls::Error>().is_some_and(will_not_agree) {
+            return Mishap::Lasting(Failure::new(
+                RemoteFault::Unavailable,
+                format!("no secure connection to {host}: {found}; is it a server for https, and is the port right?"),
+            ));
+        }
+        absent |= is_connect && found.downcast_ref::<io::Error>().is_some_and(is_absent);
         innermost = printable(&found.to_string());
         // An I/O error hides the error inside it from `source`, which gives the source of that one.
         cause = match found.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
@@ -113,9 +123,30 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
     if is_dns && ["not known", "No address", "nodename"].iter().any(|words| innermost.contains(words)) {
         return Mishap::Lasting(Failure::new(RemoteFault::Missing, format!("there is no host {host}: {innermost}")));
     }
+    if absent {
+        return Mishap::Absent(format!("no connection to {host}: {innermost}"));
+    }
     Mishap::Transient(match (is_dns, is_connect) {
         (true, _) => format!("the name {host} could not be resolved: {innermost}"),
         (_, true) => format!("no connection to {host}: {innermost}"),
         _ => format!("the connection to {host} failed: {innermost}"),
     })
+}
+
+/// Whether the system knows at once that nobody is there. Silence, which is a timeout, says nothing.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable
+    )
+}
+
+/// Whether two sides that failed to agree on a secure connection will fail again: one of them does not speak TLS, or not one
+/// that the other knows. An alert about an error inside the server may pass.
+fn will_not_agree(error: &rustls::Error) -> bool {
+    match error {
+        rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_) => true,
+        rustls::Error::AlertReceived(alert) => *alert != rustls::AlertDescription::InternalError,
+        _ => false,
+    }
 }
