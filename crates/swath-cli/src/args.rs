@@ -36,6 +36,13 @@ pub enum Command {
     Devices(Devices),
 }
 
+impl Command {
+    /// Whether the command has `--unlimited`.
+    pub fn takes_unlimited(&self) -> bool {
+        matches!(self, Self::Preview(_) | Self::Stats(_) | Self::Compare(_) | Self::Convert(_) | Self::Dump(_))
+    }
+}
+
 /// Who decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Decoder {
@@ -118,6 +125,9 @@ pub struct Preview {
     /// Threads to use; all cores unless said otherwise.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Read a file that asks for more memory than a file of its size should: only for files you trust.
+    #[arg(long)]
+    pub unlimited: bool,
     /// Who decodes.
     #[command(flatten)]
     pub device: Device,
@@ -153,6 +163,9 @@ pub struct Stats {
     /// Threads to use; all cores unless said otherwise.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Read a file that asks for more memory than a file of its size should: only for files you trust.
+    #[arg(long)]
+    pub unlimited: bool,
     /// Who decodes.
     #[command(flatten)]
     pub device: Device,
@@ -180,6 +193,9 @@ pub struct Compare {
     /// Threads to use; all cores unless said otherwise.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Read a file that asks for more memory than a file of its size should: only for files you trust.
+    #[arg(long)]
+    pub unlimited: bool,
     /// Who decodes.
     #[command(flatten)]
     pub device: Device,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use swath::{Dataset, Mode, OpenOptions, ReadOptions, Window};
+use swath::{Dataset, Limits, Mode, OpenOptions, ReadOptions, Window};
 
 use crate::{
     args::{Decoder, Device, Selection},
@@ -30,12 +30,24 @@ pub fn list(text: &str, what: &str) -> Result<Vec<u32>> {
 
 /// Opens a file to be read once from end to end. The engine keeps tiles of which a window took only a part; here these are
 /// the padded tiles at the edges, which nobody asks for again, so `cache` bytes may be 0.
-pub fn open(path: &Path, threads: Option<usize>, cache: usize, device: &Device, remote: &Remote) -> Result<Dataset> {
-    let mut options = on_device(OpenOptions::default().with_tile_cache(cache), device)?;
+pub fn open(
+    path: &Path,
+    threads: Option<usize>,
+    cache: usize,
+    unlimited: bool,
+    device: &Device,
+    remote: &Remote,
+) -> Result<Dataset> {
+    let mut options = on_device(OpenOptions::default().with_tile_cache(cache), device)?.with_limits(limits(unlimited));
     if let Some(threads) = threads {
         options = options.with_threads(threads);
     }
     open_as(options, path, remote)
+}
+
+/// How much a file may ask for.
+pub fn limits(unlimited: bool) -> Limits {
+    if unlimited { Limits::none() } else { Limits::default() }
 }
 
 /// Opens a file or an address.

@@ -28,11 +28,17 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return refuse(&error, &args),
     };
+    let liftable = args.command.takes_unlimited();
     match cmd::run(args.command) {
         Ok(code) => code,
         Err(error) => {
             // Chains are one line: what, then why. Names of files are strangers' text.
-            eprintln!("error: {}", console::safe(&format!("{error:#}")));
+            let mut told = format!("{error:#}");
+            if let Some(cause) = error.downcast_ref::<swath::Error>() {
+                let advice = |_| liftable.then(|| "give --unlimited to read it, if you trust the file".to_owned());
+                told = told.replace(&cause.to_string(), &cause.told(advice));
+            }
+            eprintln!("error: {}", console::safe(&told));
             ExitCode::from(2)
         }
     }

@@ -52,6 +52,9 @@ pub enum CodecError {
         /// What is wrong.
         detail: String,
     },
+    /// The system has no memory for the tile.
+    #[error("there is no memory for a tile of {0} bytes")]
+    NoMemory(u64),
     /// The tile asks for more memory than allowed.
     #[error("{codec}: the tile asks for {asked} bytes, {allowed} are allowed")]
     Limit {

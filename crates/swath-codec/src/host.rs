@@ -200,7 +200,8 @@ impl Host {
             }
         }
         let mut buffer = std::mem::take(&mut scratch.tile);
-        let tile = buffer.at_least(self.decoded_len(rows));
+        let len = self.decoded_len(rows);
+        let tile = buffer.room(len).ok_or(CodecError::NoMemory(len as u64))?;
         let result = self.run_decoder(rows, src, tile, scratch);
         if result.is_ok() {
             match (form, spec.packed_subsampling) {

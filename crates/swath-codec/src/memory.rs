@@ -48,6 +48,15 @@ impl Buffer {
         self.bytes_mut().get_mut(..len).unwrap_or_default()
     }
 
+    /// As [`Buffer::at_least`]; `None` when the system has not that much.
+    pub fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.len() < len && len >= HUGE {
+            *self = Self::default();
+            *self = Self::zeroed(len)?;
+        }
+        Some(self.at_least(len))
+    }
+
     /// Bytes it holds.
     pub fn len(&self) -> usize {
         match self {

@@ -81,9 +81,15 @@ pub fn of(py: Python<'_>, error: &Error) -> PyErr {
     made
 }
 
+/// What lifts one of the engine's limits in Python.
+fn advice(field: &'static str) -> Option<String> {
+    matches!(field, "decoded_bytes" | "tile_bytes" | "expansion")
+        .then(|| "give max_pixels=, the most samples that you want to read, if you trust the file".to_owned())
+}
+
 fn told(py: Python<'_>, error: &Error) -> PyErr {
     let (kind, errno) = kind(error);
-    make(py, kind, &error.to_string(), &error.kind().to_string(), |dict| {
+    make(py, kind, &error.told(advice), &error.kind().to_string(), |dict| {
         let place = error.place();
         // Setting an item of a new dictionary fails only for want of memory.
         let _ = dict.set_item("file", place.source.as_deref());

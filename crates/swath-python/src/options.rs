@@ -59,9 +59,13 @@ impl Opening {
         if let Some(index) = self.ifd {
             options = options.with_ifd(index);
         }
-        // A caller who says how many pixels may be read has thought about it: our own guess about bytes is left aside.
-        if self.max_pixels.is_some() {
-            options = options.with_limits(Limits::default().with_decoded_bytes(u64::MAX));
+        // A caller who says how many samples may be read has thought about it: our own guesses about bytes are left aside. A
+        // tile may be as large as that many of the largest samples.
+        if let Some(samples) = self.max_pixels {
+            let limits = Limits::default();
+            let tile_bytes = limits.tile_bytes.max(samples.saturating_mul(16));
+            let limits = limits.with_decoded_bytes(u64::MAX).with_expansion(u64::MAX);
+            options = options.with_limits(limits.with_tile_bytes(tile_bytes));
         }
         options
     }

@@ -23,7 +23,7 @@ pub enum TiffError {
         place: Place,
     },
     /// The file asks for more than [`crate::Limits`] allow.
-    #[error("{what} of {asked} is over the limit of {allowed} (raise Limits::{field} to read it)")]
+    #[error("{what} of {asked} is over the limit of {allowed}")]
     Limit {
         /// What would be taken.
         what: &'static str,

@@ -12,6 +12,7 @@ use swath_tiff::{Place, TiffError};
 pub struct Error {
     kind: Box<ErrorKind>,
     place: Place,
+    limit: Option<&'static str>,
 }
 
 /// What went wrong.
@@ -50,7 +51,7 @@ pub enum ErrorKind {
 impl Error {
     /// An error without a place.
     pub fn new(kind: ErrorKind) -> Self {
-        Self { kind: Box::new(kind), place: Place::default() }
+        Self { kind: Box::new(kind), place: Place::default(), limit: None }
     }
 
     pub(crate) fn usage(detail: impl Into<String>) -> Self {
@@ -69,6 +70,26 @@ impl Error {
     /// Where it went wrong.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// The field of [`Limits`](swath_tiff::Limits) that stands in the way, where one does.
+    pub fn limit(&self) -> Option<&'static str> {
+        self.limit
+    }
+
+    /// The message of an interface of its own: `advice` says, for a field of [`Limits`](swath_tiff::Limits), what a caller of that
+    /// interface gives to lift it.
+    pub fn told(&self, advice: impl FnOnce(&'static str) -> Option<String>) -> String {
+        let advice = self.limit.and_then(advice).map(|advice| format!(" ({advice})")).unwrap_or_default();
+        if self.place.is_empty() {
+            format!("{}{advice}", self.kind)
+        } else {
+            format!("{}: {}{advice}", self.place, self.kind)
+        }
+    }
+
+    pub(crate) fn over(limit: &'static str, detail: impl Into<String>) -> Self {
+        Self { limit: Some(limit), ..Self::new(ErrorKind::Limit(detail.into())) }
     }
 
     /// Whether a GPU is at fault, not the file.
@@ -98,7 +119,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.place.is_empty() { write!(f, "{}", self.kind) } else { write!(f, "{}: {}", self.place, self.kind) }
+        f.write_str(&self.told(|field| Some(format!("raise Limits::{field} to read it"))))
     }
 }
 
@@ -108,12 +129,13 @@ impl std::error::Error for Error {}
 impl From<TiffError> for Error {
     fn from(error: TiffError) -> Self {
         let place = error.place().clone();
+        let limit = if let TiffError::Limit { field, .. } = &error { Some(*field) } else { None };
         let kind = match &error {
             TiffError::Unsupported { detail, .. } => ErrorKind::Unsupported(detail.clone()),
             TiffError::Limit { .. } => ErrorKind::Limit(error.to_string()),
             _ => ErrorKind::Malformed(error.to_string()),
         };
-        Self { kind: Box::new(kind), place }
+        Self { kind: Box::new(kind), place, limit }
     }
 }
 

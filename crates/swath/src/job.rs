@@ -176,7 +176,7 @@ pub(crate) fn run(
     }
     let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
     let _boarding = (remote && total > 0).then(|| flight.board(total));
-    let mut rest = worker.bytes.at_least(len_of(total, first)?);
+    let mut rest = room(&mut worker.bytes, total, first)?;
     let mut pieces = Vec::with_capacity(reads.len());
     for range in &reads {
         let (head, tail) = rest.split_at_mut_checked((range.end - range.start) as usize).unwrap_or_default();
@@ -201,8 +201,10 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn len_of(total: u64, first: u64) -> Result<usize, (u64, Error)> {
-    usize::try_from(total).map_err(|_| (first, Error::malformed("a tile is larger than the address space")))
+/// Room for the bytes of a read.
+fn room(buffer: &mut Buffer, total: u64, first: u64) -> Result<&mut [u8], (u64, Error)> {
+    let room = usize::try_from(total).ok().and_then(|len| buffer.room(len));
+    room.ok_or_else(|| (first, Error::usage(format!("there is no memory for {total} bytes"))))
 }
 
 /// Tasks of one tile each, behind a network: tiles are decoded while those behind them are still on their way, and those that
@@ -255,7 +257,7 @@ fn fetch(
     let total = range.end - range.start;
     let _boarding = flight.board(total);
     let Worker { scratch, bytes } = worker;
-    let bytes = bytes.at_least(len_of(total, first)?);
+    let bytes = room(bytes, total, first)?;
     tasks.sort_by_key(|task| task.parts.first().and_then(|part| Some(part.range()?.end)));
     let mut waiting = tasks.into_iter().peekable();
     let (mut outcome, mut kept) = (Ok(()), Kept::new());

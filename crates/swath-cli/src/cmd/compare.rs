@@ -27,9 +27,9 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     if args.tolerance.is_nan() || args.tolerance < 0.0 {
         bail!("--tolerance takes a number that is not negative, unlike {}", args.tolerance);
     }
-    let a = job::open(&args.a, args.threads, 0, &args.device, &args.remote)?;
+    let a = job::open(&args.a, args.threads, 0, args.unlimited, &args.device, &args.remote)?;
     // Pieces follow the tiles of the first file and may split those of the second.
-    let b = job::open(&args.b, args.threads, 16 << 20, &args.device, &args.remote)?;
+    let b = job::open(&args.b, args.threads, 16 << 20, args.unlimited, &args.device, &args.remote)?;
     let mut differences = metadata::shape(&a, &b);
     if !args.pixels_only {
         differences.extend(metadata::rest(&a, &b));

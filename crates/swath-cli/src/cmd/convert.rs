@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use swath::{
-    BigTiff, Blocks, Cancel, ConvertOptions, Dataset, Limits, OpenOptions, Overviews, Progress, Resampling, SampleType,
-    Scale, StreamSink, Window, WriteOptions, Written, geo, names, pieces,
+    BigTiff, Blocks, Cancel, ConvertOptions, Dataset, OpenOptions, Overviews, Progress, Resampling, SampleType, Scale,
+    StreamSink, Window, WriteOptions, Written, geo, names, pieces,
     structure::{ByteOrder, Planar},
 };
 
@@ -20,12 +20,10 @@ use crate::{args::Convert, cmd::stats, device, job, remote, traffic::Cost};
 
 /// Runs `swath convert`.
 pub fn run(args: &Convert) -> Result<ExitCode> {
-    let mut open = job::on_device(OpenOptions::default().with_tile_cache(0), &args.device)?;
+    let open = OpenOptions::default().with_tile_cache(0).with_limits(job::limits(args.unlimited));
+    let mut open = job::on_device(open, &args.device)?;
     if let Some(threads) = args.threads {
         open = open.with_threads(threads);
-    }
-    if args.unlimited {
-        open = open.with_limits(Limits::none());
     }
     remote::check_scheme(&args.output)?;
     let dataset = job::open_as(open, &args.input, &args.remote)?;

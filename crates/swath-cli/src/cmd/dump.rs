@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use swath::{ColorView, Limits, OpenOptions, Raster, SampleType, samples::half_to_float};
+use swath::{ColorView, OpenOptions, Raster, SampleType, samples::half_to_float};
 
 use crate::{args::Dump, device, job, remote};
 
@@ -16,8 +16,7 @@ pub fn run(args: &Dump) -> Result<ExitCode> {
     job::clear_up_on_interrupt();
     let color = if args.stored { ColorView::Stored } else { ColorView::Shown };
     let options = job::read_options(&args.selection)?.with_upright(args.upright).with_color(color);
-    let limits = if args.unlimited { Limits::none() } else { Limits::default() };
-    let open = job::on_device(OpenOptions::default().with_limits(limits), &args.device)?;
+    let open = job::on_device(OpenOptions::default().with_limits(job::limits(args.unlimited)), &args.device)?;
     let dataset = job::open_as(open, &args.file, &args.remote)?;
     let raster = if args.mask { dataset.read_mask(&options)? } else { dataset.read(&options)? };
     let npy = args.out.extension().is_some_and(|extension| extension == "npy");

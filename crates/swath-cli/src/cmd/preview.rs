@@ -34,7 +34,7 @@ pub fn run(args: &Preview) -> Result<ExitCode> {
     remote::check_local(&args.out)?;
     job::clear_up_on_interrupt();
     let stretch = args.stretch.as_deref().map(Stretch::parse).transpose()?;
-    let dataset = job::open(&args.file, args.threads, 0, &args.device, &args.remote)?;
+    let dataset = job::open(&args.file, args.threads, 0, args.unlimited, &args.device, &args.remote)?;
     let plan = Plan::new(&dataset, args.bands.as_deref(), args.colormap)?;
     let target = target_size(dataset.width(), dataset.height(), args.size);
     let channels = read(&dataset, &plan, target)?;

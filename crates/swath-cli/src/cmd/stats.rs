@@ -20,7 +20,7 @@ use crate::{
 
 /// Runs `swath stats`.
 pub fn run(args: &Stats) -> Result<ExitCode> {
-    let dataset = job::open(&args.file, args.threads, 0, &args.device, &args.remote)?;
+    let dataset = job::open(&args.file, args.threads, 0, args.unlimited, &args.device, &args.remote)?;
     let found = summarise(&dataset, job::bands(args.bands.as_deref(), dataset.bands())?)?;
     if args.json {
         console::print_json(&found.document())?;

@@ -42,7 +42,8 @@ class Dataset(Described):
         Bytes of this file's own for decoded tiles that several windows share, 0 for none; unless it is given, all files
         share a twentieth of the machine's memory.
     max_pixels : int, optional
-        Most samples (bands x rows x columns) a read may ask for.
+        Most samples (bands x rows x columns) a read may ask for. Given, it takes the place of swath's own limits: 64
+        GiB a read, 4 GiB a tile, and above 1 GiB at most 16,384 bytes of samples for each byte of the file.
     device : {"cpu", "cuda", "auto"}, optional
         Who decodes where a read does not say.
     max_device_memory : int, optional

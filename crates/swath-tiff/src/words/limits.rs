@@ -13,12 +13,12 @@ pub struct Limits {
     pub ifds: u32,
     /// Bytes of one tag's value (tile tables excepted: they are read in slices).
     pub tag_bytes: u64,
-    /// Decoded bytes of one read for each byte of the file; `decoded_floor` is always allowed.
+    /// Decoded bytes of one read, or of one tile, for each byte of the file; `decoded_floor` is always allowed.
     ///
-    /// A file of a few hundred bytes that declares gigabytes is not a raster. Mostly empty ones are legitimate, and large
-    /// ones need this raised for a whole read; windows of them do not.
+    /// A file of a few hundred bytes that declares many gigabytes is not a raster. Rasters of one value are legitimate, and
+    /// those above the floor need this raised for a whole read; windows of them do not.
     pub expansion: u64,
-    /// Decoded bytes that are never refused for their ratio to the file's size.
+    /// Decoded bytes that are never refused for their ratio to the file's size: a read of so much is harmless.
     pub decoded_floor: u64,
 }
 
@@ -75,7 +75,7 @@ impl Default for Limits {
             tag_bytes: 16 << 20,
             // An f32 raster of one value in zstd tiles of 512², the steepest that is met in practice, comes to 14 000.
             expansion: 16_384,
-            decoded_floor: 192 << 20,
+            decoded_floor: 1 << 30,
         }
     }
 }

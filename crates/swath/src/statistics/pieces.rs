@@ -2,11 +2,7 @@
 
 use swath_tiff::{Compression, SampleType, Window, structure::Planar};
 
-use crate::{
-    dataset::Dataset,
-    error::{Error, ErrorKind},
-    image::Image,
-};
+use crate::{dataset::Dataset, error::Error, image::Image};
 
 /// Samples of a piece, in bytes. Large enough that all cores have tiles to decode; with codec scratch and
 /// read-ahead the whole command stays near 64 MiB.
@@ -117,7 +113,7 @@ pub fn check_size(dataset: &Dataset) -> Result<(), Error> {
         return Ok(());
     }
     let detail = format!("{bytes} bytes of samples are declared, more than {} bytes of file can hold", dataset.size());
-    Err(Error::new(ErrorKind::Limit(detail)).in_source(&dataset.name))
+    Err(Error::over("expansion", detail).in_source(&dataset.name))
 }
 
 #[cfg(test)]

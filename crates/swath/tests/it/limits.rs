@@ -27,7 +27,10 @@ fn tiny_file_that_declares_billions_of_pixels_fails_at_once() {
     let dataset = open_with(bytes, Limits::default()).unwrap();
     let error = dataset.read(&ReadOptions::default()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit(_)), "{error}");
-    assert!(error.to_string().contains("expansion"), "the error must say what to raise: {error}");
+    assert_eq!(error.limit(), Some("expansion"));
+    assert!(error.to_string().contains("raise Limits::expansion"), "the error must say what to raise: {error}");
+    let told = error.told(|field| Some(format!("give --{field}")));
+    assert!(told.ends_with("(give --expansion)") && !told.contains("Limits"), "{told}");
     assert!(started.elapsed().as_secs() < 5);
     // Lifted limits lead to the next truth: the bytes are not there.
     let dataset = open_with(declared(65_536, 65_536), Limits::none()).unwrap();
@@ -109,8 +112,8 @@ fn list_of_tiles_is_not_made_for_a_table_that_is_not_there() {
 #[test]
 fn tile_larger_than_the_file_can_mean_is_refused_even_for_a_small_window() {
     let directory = Directory::tiled(16, 16, 16, |_, _| 0)
-        .with(322, Tag::Long(vec![1 << 15]))
-        .with(323, Tag::Long(vec![1 << 15]))
+        .with(322, Tag::Long(vec![1 << 16]))
+        .with(323, Tag::Long(vec![1 << 16]))
         .deflated();
     let dataset = File::of(directory).open().unwrap();
     let error = dataset.read(&ReadOptions::default().with_window(Window::new(0, 0, 1, 1))).unwrap_err();
