@@ -207,8 +207,12 @@ impl<'a> Job<'a> {
         let masked = dataset.mask_image(width, height)?.is_some();
         let shape = Shape { width: window.width, height: window.height, bands: narrow(bands.len())?, sample: to };
         let whole = bands.len() == usize::from(layout.samples) && !moves;
-        let write =
+        let mut write =
             inherited(layout, write, dataset, whole, !metadata.palette.is_empty()).with_mask(masked || write.mask);
+        // In another order, the samples beyond the colours are others.
+        if !bands.iter().copied().eq(1..=dataset.bands()) {
+            write.extra_samples.clear();
+        }
         let tile_height = if convert.overview.is_none() { layout.tile_height } else { 1 };
         Ok(Self {
             dataset,
@@ -447,8 +451,9 @@ fn selected(whole: &Metadata, bands: &[u32], window: Window, (width, height): (u
     let mut metadata = whole.clone();
     metadata.bands =
         bands.iter().filter_map(|band| whole.bands.get(usize::try_from(band.checked_sub(1)?).ok()?).cloned()).collect();
-    if metadata.bands.len() != whole.bands.len() {
-        metadata.palette = if bands == [1] { metadata.palette } else { Vec::new() };
+    // The colours are those of the first band.
+    if bands.first() != Some(&1) {
+        metadata.palette.clear();
     }
     let (x, y) = (f64::from(window.x), f64::from(window.y));
     // An overview covers the same ground with fewer pixels.

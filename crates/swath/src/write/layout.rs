@@ -157,7 +157,9 @@ impl Color {
         let named: Vec<&str> = metadata.bands.iter().map(|band| band.color.as_str()).collect();
         let rgb = named.starts_with(&["red", "green", "blue"]);
         let unnamed = named.iter().all(|color| color.is_empty());
-        let palette = !metadata.palette.is_empty() && bands == 1;
+        // Indices are in the first band; alpha or other samples may follow.
+        let indices = bands == 1 || named.first().is_none_or(|color| matches!(*color, "" | "palette"));
+        let palette = !metadata.palette.is_empty() && indices;
         let jpeg = options.compression == Compression::Jpeg;
         let together = options.planar == Planar::Contig;
         let usual = || match () {
