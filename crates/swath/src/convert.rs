@@ -1,12 +1,13 @@
 //! From one file to another: rows are read, turned into what is asked for, and pushed.
 
+mod kept;
+
 use std::path::Path;
 
 use swath_io::Sink;
 use swath_tiff::{
     Compression, SampleType, Window,
-    geo::{Crs, GeoKeys, GeoTransform, Nodata, nodata::nodata_text},
-    structure::{Layout, emit::Field, tag},
+    geo::{Crs, GeoKeys, Nodata, nodata::nodata_text},
     words::photometric::Photometric,
 };
 
@@ -172,7 +173,7 @@ impl<'a> Job<'a> {
         }
         let from = dataset.sample();
         let to = convert.sample.unwrap_or(from);
-        let mut metadata = selected(dataset.metadata(), &bands, window, (width, height), layout);
+        let mut metadata = kept::selected(dataset.metadata(), &bands, window, (width, height), layout);
         if let Some(crs) = &convert.crs {
             metadata.georeference.crs = Some(crs.clone());
             metadata.georeference.keys = GeoKeys::default();
@@ -207,8 +208,8 @@ impl<'a> Job<'a> {
         let masked = dataset.mask_image(width, height)?.is_some();
         let shape = Shape { width: window.width, height: window.height, bands: narrow(bands.len())?, sample: to };
         let whole = bands.len() == usize::from(layout.samples) && !moves;
-        let mut write =
-            inherited(layout, write, dataset, whole, !metadata.palette.is_empty()).with_mask(masked || write.mask);
+        let mut write = kept::inherited(layout, write, dataset, whole, !metadata.palette.is_empty())
+            .with_mask(masked || write.mask);
         // In another order, the samples beyond the colours are others.
         if !bands.iter().copied().eq(1..=dataset.bands()) {
             write.extra_samples.clear();
@@ -444,75 +445,4 @@ impl<'a> Job<'a> {
 
 fn narrow(bands: usize) -> Result<u16, Error> {
     u16::try_from(bands).map_err(|_| Error::usage(format!("{bands} bands are more than a file can have")))
-}
-
-/// Metadata of the bands and pixels that are taken.
-fn selected(whole: &Metadata, bands: &[u32], window: Window, (width, height): (u32, u32), layout: &Layout) -> Metadata {
-    let mut metadata = whole.clone();
-    metadata.bands =
-        bands.iter().filter_map(|band| whole.bands.get(usize::try_from(band.checked_sub(1)?).ok()?).cloned()).collect();
-    // The colours are those of the first band.
-    if bands.first() != Some(&1) {
-        metadata.palette.clear();
-    }
-    let (x, y) = (f64::from(window.x), f64::from(window.y));
-    // An overview covers the same ground with fewer pixels.
-    let (across, down) = (f64::from(layout.width) / f64::from(width), f64::from(layout.height) / f64::from(height));
-    if let Some(transform) = &mut metadata.georeference.transform {
-        let [c, a, b, f, d, e] = transform.0;
-        let (a, b, d, e) = (a * across, b * down, d * across, e * down);
-        *transform = GeoTransform([c + x * a + y * b, a, b, f + x * d + y * e, d, e]);
-    }
-    for gcp in &mut metadata.georeference.gcps {
-        gcp.pixel = gcp.pixel / across - x;
-        gcp.line = gcp.line / down - y;
-    }
-    if let Some(rpc) = &mut metadata.georeference.rpc {
-        rpc.samp_off = (rpc.samp_off + 0.5) / across - 0.5 - x;
-        rpc.line_off = (rpc.line_off + 0.5) / down - 0.5 - y;
-        rpc.samp_scale /= across;
-        rpc.line_scale /= down;
-    }
-    metadata
-}
-
-/// What the source says about its samples and the options do not.
-fn inherited(layout: &Layout, options: &WriteOptions, dataset: &Dataset, whole: bool, palette: bool) -> WriteOptions {
-    let mut options = options.clone();
-    if !whole {
-        return options;
-    }
-    let full = usize::from(layout.bits) == layout.sample.size() * 8;
-    let plain = !matches!(
-        options.compression,
-        Compression::Jpeg | Compression::Lerc | Compression::WebP | Compression::JpegXl | Compression::Jpeg2000
-    );
-    if options.bits.is_none()
-        && !full
-        && layout.bits != 24
-        && (plain || (options.compression == Compression::Jpeg && layout.bits == 12))
-    {
-        options.bits = Some(layout.bits);
-    }
-    // Colours of a palette tell more than the grey beside them.
-    if options.photometric.is_none() && options.compression != Compression::Jpeg && !palette {
-        options.photometric = layout.photometric.filter(|photometric| {
-            matches!(photometric, Photometric::MinIsWhite | Photometric::Separated | Photometric::CieLab)
-        });
-    }
-    options.extra_samples.clone_from(&layout.extra_samples);
-    // Colour profile, XMP and IPTC: what they say stays true.
-    for number in [700, 33723, 34675] {
-        let known = options.tags.iter().any(|field| field.tag == number);
-        let entry = dataset.main().ifd.entry(number);
-        if let (false, Some(entry), Some(Ok(raw))) = (known, entry, dataset.raw_tag(number))
-            && !raw.is_empty()
-        {
-            options.tags.push(Field::raw(number, entry.kind, dataset.header().order, &raw));
-        }
-    }
-    if layout.orientation != 1 {
-        options.tags.push(Field::short(tag::ORIENTATION, [layout.orientation]));
-    }
-    options
 }
