@@ -11,7 +11,7 @@ import rasterio
 import tifffile
 from harness import Swath
 from rasterio.enums import ColorInterp
-from writing import by_gdal, convert, equal
+from writing import by_gdal, convert, equal, pixels, refused, write, write_plain
 
 CORPUS = Path(__file__).parents[2] / ".." / "shared" / "corpus"
 RGB = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
@@ -99,3 +99,121 @@ def test_preview_of_a_palette_with_alpha(swath: Swath, folder: Path) -> None:
         picture = by_gdal(folder / "p.png")
         shown = picture[:3, picture[3] > 0] if len(picture) == 4 else picture[:3].reshape(3, -1)
         assert {tuple(colour) for colour in shown.T.tolist()} == {(10, 245, 4), (200, 55, 4)}, name
+
+
+# --------------------------------------------------------------------------------------------------------------- nodata
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "better"),
+    [("uint16", -9999, "int32"), ("uint8", -9999, "int16"), ("uint8", 300, "uint16"), ("int16", "nan", "float32")],
+)
+def test_nodata_that_does_not_fit(swath: Swath, folder: Path, dtype: str, value: object, better: str) -> None:
+    """Refused, with what to give instead, which works."""
+    source = write(folder / "s.tif", pixels((1, 40, 50), dtype, 3), nodata=7)
+    for options in (("--nodata", value), ("-a_nodata", value), ("--nodata", value, "--quiet")):
+        said = refused(swath, source, folder / "t.tif", *options)
+        assert str(value) in said and dtype in said and f"--dtype {better}" in said and "--nodata" in said
+    convert(swath, source, folder / "t.tif", "--nodata", value, "--dtype", better)
+    with rasterio.open(folder / "t.tif") as got:
+        assert str(got.nodata).startswith(str(value)) and got.dtypes == (better,)
+
+
+def test_nodata_of_the_source_is_not_dropped(swath: Swath, folder: Path) -> None:
+    # One that no sample has stays, word for word, as GDAL copies it.
+    write_plain(folder / "s.tif", pixels((1, 40, 50), "uint8", 3), extratags=[(42113, 2, 0, "-9999", True)])
+    run = convert(swath, folder / "s.tif", folder / "t.tif")
+    assert run.stderr == ""
+    with tifffile.TiffFile(folder / "t.tif") as tiff:
+        assert tiff.pages[0].tags[42113].value == "-9999"
+    # One that only the new type lacks is asked for.
+    source = write(folder / "f.tif", pixels((1, 40, 50), "float32", 3), nodata=-9999)
+    said = refused(swath, source, folder / "n.tif", "--dtype", "uint8")
+    assert "-9999" in said and "uint8" in said and "--nodata 255" in said and "--nodata none" in said
+    for value, want in ((255, 255), ("none", None)):
+        convert(swath, source, folder / "t.tif", "--dtype", "uint8", "--nodata", value)
+        with rasterio.open(folder / "t.tif") as got:
+            assert got.nodata == want
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int64", 2**63 - 1), ("uint64", 2**64 - 1), ("int64", -(2**63))])
+def test_nodata_of_64_bits(swath: Swath, folder: Path, dtype: str, value: int) -> None:
+    array = pixels((1, 40, 50), dtype, 3)
+    array[0, :5] = value
+    source = write_plain(folder / "s.tif", array)
+    convert(swath, source, folder / "t.tif", "--nodata", value)
+    with tifffile.TiffFile(folder / "t.tif") as tiff:
+        assert tiff.pages[0].tags[42113].value == str(value)
+    assert np.array_equal(swath.dump(folder / "t.tif", mask=True)[0] == 0, array[0] == value)
+    # And as another type, where the holes stay holes.
+    convert(swath, folder / "t.tif", folder / "u.tif", "--dtype", "float64", "--nodata", -1)
+    equal(by_gdal(folder / "u.tif"), np.where(array == value, -1, array.astype("float64")), "holes")
+
+
+def with_nan(folder: Path, nodata: object, mask: np.ndarray | None = None) -> tuple[Path, np.ndarray]:
+    array = pixels((2, 40, 50), "float32", 3)
+    array[1, 7, 9:20] = np.nan
+    return write(folder / "s.tif", array, mask, nodata=nodata), array
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint8", "int32", "uint64", "cint16"])
+def test_nan_as_integers(swath: Swath, folder: Path, dtype: str) -> None:
+    """NaN is no valid 0."""
+    source, _ = with_nan(folder, None)
+    said = refused(swath, source, folder / "t.tif", "--dtype", dtype)
+    assert "NaN" in said and "band 2" in said and "column 9, row 7" in said and "--nodata" in said
+    said = refused(swath, source, folder / "t.tif", "--dtype", dtype, "--nodata", "none")
+    assert "NaN" in said
+    # A window without NaN can be had, and floats have NaN.
+    convert(swath, source, folder / "t.tif", "--dtype", dtype, "--window", "0,8,50,32")
+    convert(swath, source, folder / "t.tif", "--dtype", "float64")
+    assert np.isnan(by_gdal(folder / "t.tif")).sum() == 11
+
+
+@pytest.mark.parametrize("nodata", [None, -9999, np.nan], ids=str)
+@pytest.mark.parametrize("given", [(), ("--nodata", -5)], ids=["kept", "given"])
+@pytest.mark.parametrize("scale", [(), ("--scale", "0,1000,0,500")], ids=["", "scaled"])
+def test_nan_becomes_nodata(
+    swath: Swath, folder: Path, nodata: float | None, given: tuple[object, ...], scale: tuple[object, ...]
+) -> None:
+    source, array = with_nan(folder, nodata)
+    if nodata == -9999 or given:
+        convert(swath, source, folder / "t.tif", "--dtype", "int16", *given, *scale)
+        with rasterio.open(folder / "t.tif") as got:
+            assert got.nodata == (-5 if given else -9999)
+            assert np.array_equal(got.read() == got.nodata, np.isnan(array))
+    else:
+        said = refused(swath, source, folder / "n.tif", "--dtype", "int16", *scale)
+        assert "--nodata -32768" in said
+
+
+def test_nan_under_a_mask(swath: Swath, folder: Path) -> None:
+    """Where a mask says that there is no data, none is lost."""
+    source, array = with_nan(folder, None, ~np.isnan(pixels((2, 40, 50), "float32", 3)[0]))
+    refused(swath, source, folder / "n.tif", "--dtype", "int16")
+    source, array = with_nan(folder, None, ~np.isnan(array[1]))
+    convert(swath, source, folder / "t.tif", "--dtype", "int16")
+    with rasterio.open(folder / "t.tif") as got:
+        assert np.array_equal(got.dataset_mask() == 0, np.isnan(array[1]))
+
+
+def test_statistics_of_another_nodata(swath: Swath, folder: Path) -> None:
+    """What was counted without 7 does not hold with it."""
+    array = np.full((1, 40, 50), 7, "uint8")
+    array[0, 20:] = 100
+    write(folder / "s.tif", array)
+    with rasterio.open(folder / "s.tif", "r+") as out:
+        out.update_tags(1, STATISTICS_MINIMUM=7, STATISTICS_MAXIMUM=100, STATISTICS_MEAN=53.5)
+    tags: dict[str, str]
+    for options, least in (((), "7"), (("--nodata", 7), None), (("--nodata", 7, "--statistics", "yes"), "100")):
+        convert(swath, folder / "s.tif", folder / "t.tif", *options)
+        with rasterio.open(folder / "t.tif") as got:
+            tags = got.tags(1)
+        assert tags.get("STATISTICS_MINIMUM") == least
+    # The same value again changes nothing.
+    write(folder / "n.tif", array, nodata=7)
+    with rasterio.open(folder / "n.tif", "r+") as out:
+        out.update_tags(1, STATISTICS_MINIMUM=100)
+    convert(swath, folder / "n.tif", folder / "t.tif", "--nodata", 7)
+    with rasterio.open(folder / "t.tif") as got:
+        assert got.tags(1)["STATISTICS_MINIMUM"] == "100"

@@ -200,7 +200,9 @@ def test_nodata(swath: Swath, folder: Path, dtype: str, value: float, options: t
     bare = write(folder / "b.tif", array)
     convert(swath, bare, target, f"--nodata={value}", *options)
     with rasterio.open(source) as want, rasterio.open(target) as got:
-        assert numbers_equal(got.nodata, want.nodata), f"{got.nodata!r}"
+        # GDAL writes the smallest int64 with an exponent, and takes that for -9.
+        wanted = float(value) if dtype.endswith("int64") else want.nodata
+        assert numbers_equal(got.nodata, wanted), f"{got.nodata!r}"
         equal(got.read(), array, "pixels stay")
     convert(swath, source, target, "--nodata", "none", *options)
     with rasterio.open(target) as got:
@@ -208,15 +210,10 @@ def test_nodata(swath: Swath, folder: Path, dtype: str, value: float, options: t
 
 
 def test_nodata_that_the_type_has_not(swath: Swath, folder: Path) -> None:
-    """Nobody can have it: left out with a note, or refused; never a file that says otherwise."""
-    source, target = small(folder / "s.tif"), folder / "t.tif"
+    """Refused: never a file that says otherwise, nor one that says nothing."""
+    source = small(folder / "s.tif")
     for value in ("-1", "256", "1.5", "nan"):
-        run = swath.run("convert", source, target, f"--nodata={value}")
-        run.check_alive()
-        if run.ok:
-            assert "nodata" in run.stderr.lower(), f"{value}: nothing is said"
-            with rasterio.open(target) as got:
-                assert got.nodata is None
+        assert "nodata" in refused(swath, source, folder / "n.tif", f"--nodata={value}")
     assert "nodata" in refused(swath, source, folder / "n.tif", "--nodata", "many").lower()
 
 

@@ -328,7 +328,8 @@ pub struct Convert {
     /// Whether offsets have 64 bits: auto, yes, no.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub bigtiff: String,
-    /// Nodata value of the output, or none.
+    /// Nodata value of the output, or none. With --dtype or --scale, samples that were nodata become it, and so does NaN
+    /// where the type has none.
     #[arg(long, value_name = "V | none", allow_hyphen_values = true)]
     pub nodata: Option<String>,
     /// Reference system of the output (pixels stay where they are): EPSG:32633, EPSG:32633+5773, WKT, or a file of WKT.
@@ -346,7 +347,8 @@ pub struct Convert {
     /// An overview instead of the image; 0 is the largest.
     #[arg(long, value_name = "N")]
     pub overview: Option<usize>,
-    /// Sample type of the output: uint8, int16, float32 …; values are rounded and kept inside its range.
+    /// Sample type of the output: uint8, int16, float32 …; values are rounded and kept inside its range. NaN in integers
+    /// needs a nodata value to become.
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<String>,
     /// Stretch values: LOW,HIGH become the range of the output type, or LOW,HIGH,TO_LOW,TO_HIGH; auto instead of LOW,HIGH

@@ -1,7 +1,10 @@
 //! Samples of one type as samples of another, as GDAL converts them.
 
 use swath_codec::shrink::half;
-use swath_tiff::SampleType;
+use swath_tiff::{
+    SampleType,
+    geo::{Nodata, nodata::NativeBytes},
+};
 
 /// A line through two points: what `from` becomes `to`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,18 +30,67 @@ pub(crate) struct Cast {
     from: SampleType,
     to: SampleType,
     scale: Option<Scale>,
-    /// Before and after: a value that is not scaled.
-    nodata: Option<(f64, f64)>,
+    hole: Option<Hole>,
+    /// What becomes of NaN where the new type has none.
+    nan: Option<NativeBytes>,
+}
+
+/// Nodata before and after: a value that is neither scaled nor rounded.
+#[derive(Debug, Clone)]
+struct Hole {
+    float: f64,
+    whole: Option<i128>,
+    becomes: NativeBytes,
 }
 
 impl Cast {
-    pub(crate) fn new(from: SampleType, to: SampleType, scale: Option<Scale>, nodata: Option<(f64, f64)>) -> Self {
-        Self { from, to, scale, nodata }
+    /// `nodata`: before and after, where it must not move.
+    pub(crate) fn new(
+        from: SampleType,
+        to: SampleType,
+        scale: Option<Scale>,
+        nodata: Option<(&Nodata, &Nodata)>,
+    ) -> Self {
+        let becomes = nodata.and_then(|(_, after)| after.for_dtype(to));
+        let hole = nodata.zip(becomes).map(|((before, _), becomes)| Hole {
+            float: before.as_f64(),
+            whole: before.for_dtype(from).map(|bytes| read_whole(from, bytes.as_slice())),
+            becomes,
+        });
+        Self { from, to, scale, hole, nan: None }
+    }
+
+    /// With NaN as `nodata`, where the new type has no NaN.
+    pub(crate) fn with_nan_as(mut self, nodata: Option<&Nodata>) -> Self {
+        self.nan =
+            nodata.filter(|_| self.from.is_float() && !self.to.is_float()).and_then(|nodata| nodata.for_dtype(self.to));
+        self
     }
 
     /// Whether samples stay what they are.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.from == self.to && self.scale.is_none() && self.nodata.is_none_or(|(before, after)| before == after)
+        self.from == self.to && self.scale.is_none() && self.hole.is_none()
+    }
+
+    /// The first sample that is NaN and has no value in the new type. Where a mask, repeated for each band, says that there is
+    /// no data, none is missed.
+    pub(crate) fn lost_nan(&self, source: &[u8], mask: Option<&[u8]>) -> Option<usize> {
+        if !self.from.is_float() || self.to.is_float() || self.nan.is_some() {
+            return None;
+        }
+        // A real number is made of the real part alone.
+        let len = if self.to.is_complex() { self.from.size() } else { self.from.word() };
+        let is_nan = |sample: &[u8]| {
+            sample
+                .get(..len)
+                .unwrap_or_default()
+                .chunks(self.from.word())
+                .any(|part| read_float(self.from, part).is_nan())
+        };
+        let shown = |index: usize| {
+            mask.is_none_or(|mask| mask.is_empty() || mask.get(index % mask.len()).is_some_and(|byte| *byte != 0))
+        };
+        source.chunks_exact(self.from.size()).enumerate().position(|(index, sample)| is_nan(sample) && shown(index))
     }
 
     /// Converts all samples.
@@ -52,7 +104,7 @@ impl Cast {
         for (source, target) in source.chunks_exact(from).zip(target.chunks_exact_mut(to)) {
             let (real, imaginary) = source.split_at(self.from.word());
             let (first, second) = target.split_at_mut(word);
-            write_float(self.to, self.turn(read_float(self.from, real)), first);
+            self.turn(read_float(self.from, real), first);
             if complex {
                 let imaginary = if imaginary.is_empty() { 0.0 } else { read_float(self.from, imaginary) };
                 write_float(self.to, imaginary, second);
@@ -60,24 +112,24 @@ impl Cast {
         }
     }
 
-    fn turn(&self, value: f64) -> f64 {
-        match (self.nodata, self.scale) {
-            (Some((before, after)), _) if value == before || (value.is_nan() && before.is_nan()) => after,
-            (_, Some(scale)) => scale.apply(value),
-            _ => value,
+    fn turn(&self, value: f64, target: &mut [u8]) {
+        let hole = self.hole.as_ref().filter(|hole| value == hole.float || (value.is_nan() && hole.float.is_nan()));
+        match (hole.map(|hole| &hole.becomes).or(self.nan.as_ref().filter(|_| value.is_nan())), self.scale) {
+            (Some(becomes), _) => target.copy_from_slice(becomes.as_slice()),
+            (None, Some(scale)) => write_float(self.to, scale.apply(value), target),
+            (None, None) => write_float(self.to, value, target),
         }
     }
 
     /// Whole numbers of 64 bits do not go through floats.
     fn run_whole(&self, source: &[u8], target: &mut [u8]) {
-        let nodata = self.nodata.map(|(before, after)| (before as i128, after as i128));
+        let hole = self.hole.as_ref().and_then(|hole| Some((hole.whole?, &hole.becomes)));
         let (from, to) = (self.from.size(), self.to.size());
         for (source, target) in source.chunks_exact(from).zip(target.chunks_exact_mut(to)) {
-            let value = match (read_whole(self.from, source), nodata) {
-                (value, Some((before, after))) if value == before => after,
-                (value, _) => value,
-            };
-            write_whole(self.to, value, target);
+            match (read_whole(self.from, source), hole) {
+                (value, Some((before, becomes))) if value == before => target.copy_from_slice(becomes.as_slice()),
+                (value, _) => write_whole(self.to, value, target),
+            }
         }
     }
 }
@@ -134,7 +186,7 @@ fn write_whole(sample: SampleType, value: i128, raw: &mut [u8]) {
     }
 }
 
-/// Halves are rounded away from zero, what is not a number becomes 0, and what does not fit the nearest that does.
+/// Halves are rounded away from zero, NaN under a mask becomes 0, and what does not fit the nearest that does.
 fn write_float(sample: SampleType, value: f64, raw: &mut [u8]) {
     match sample {
         SampleType::F16 | SampleType::CF16 => raw.copy_from_slice(&half::narrow(value).to_ne_bytes()),
@@ -160,6 +212,37 @@ mod tests {
         out
     }
 
+    fn nodata(text: &str) -> Nodata {
+        Nodata::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn nan_becomes_nodata_or_is_told() {
+        let raw: Vec<u8> = [1.0_f32, f32::NAN, 2.4].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let cast = Cast::new(SampleType::F32, SampleType::I16, None, None);
+        assert_eq!(cast.lost_nan(&raw, None), Some(1));
+        assert_eq!(cast.lost_nan(&raw, Some(&[255, 0, 255])), None);
+        let cast = cast.with_nan_as(Some(&nodata("-5")));
+        assert_eq!(cast.lost_nan(&raw, None), None);
+        let mut out = [0; 6];
+        cast.run(&raw, &mut out);
+        assert_eq!(out.as_chunks::<2>().0.iter().map(|raw| i16::from_ne_bytes(*raw)).collect::<Vec<_>>(), [1, -5, 2]);
+        // Floats have NaN.
+        let cast = Cast::new(SampleType::F32, SampleType::F64, None, None);
+        assert_eq!(cast.lost_nan(&raw, None), None);
+    }
+
+    #[test]
+    fn nodata_of_64_bits_keeps_every_digit() {
+        let (top, next) = (nodata("9223372036854775807"), nodata("18446744073709551614"));
+        let cast = Cast::new(SampleType::I64, SampleType::U64, None, Some((&top, &next)));
+        let raw: Vec<u8> = [i64::MAX, i64::MAX - 1].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let mut out = [0; 16];
+        cast.run(&raw, &mut out);
+        let got: Vec<u64> = out.as_chunks::<8>().0.iter().map(|raw| u64::from_ne_bytes(*raw)).collect();
+        assert_eq!(got, [u64::MAX - 1, i64::MAX as u64 - 1]);
+    }
+
     #[test]
     fn floats_are_rounded_and_kept_inside() {
         let floats: Vec<u8> =
@@ -178,7 +261,7 @@ mod tests {
     #[test]
     fn scaling_leaves_nodata_alone() {
         let scale = Scale { from: (0.0, 1000.0), to: (1.0, 255.0) };
-        let cast = Cast::new(SampleType::U16, SampleType::U8, Some(scale), Some((9999.0, 0.0)));
+        let cast = Cast::new(SampleType::U16, SampleType::U8, Some(scale), Some((&nodata("9999"), &nodata("0"))));
         let raw: Vec<u8> = [0_u16, 500, 1000, 2000, 9999].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let mut out = [0; 5];
         cast.run(&raw, &mut out);

@@ -1,13 +1,14 @@
 //! From one file to another: rows are read, turned into what is asked for, and pushed.
 
 mod kept;
+mod nodata;
 
 use std::path::Path;
 
 use swath_io::Sink;
 use swath_tiff::{
     Compression, SampleType, Window,
-    geo::{Crs, GeoKeys, Nodata, nodata::nodata_text},
+    geo::{Crs, GeoKeys, Nodata},
     words::photometric::Photometric,
 };
 
@@ -19,7 +20,7 @@ use crate::{
     error::{Error, ErrorKind},
     location,
     metadata::Metadata,
-    raster::Interleave,
+    raster::{Interleave, Raster},
     read::ReadOptions,
     write::{DeviceSamples, Rows, Shape, WriteOptions, Writer, Written, least_memory},
 };
@@ -32,7 +33,7 @@ pub struct ConvertOptions {
     overview: Option<usize>,
     sample: Option<SampleType>,
     scale: Option<Scale>,
-    nodata: Option<Option<f64>>,
+    nodata: Option<Option<Nodata>>,
     crs: Option<Crs>,
 }
 
@@ -59,8 +60,9 @@ impl ConvertOptions {
         with_sample: sample = SampleType;
         /// With values stretched along a line.
         with_scale: scale = Scale;
-        /// With this nodata value, or none.
-        with_nodata: nodata = Option<f64>;
+        /// With this nodata value, or none. Samples that become another type take the new value where they had the old one,
+        /// and NaN takes it where the new type has none.
+        with_nodata: nodata = Option<Nodata>;
         /// As if it were in this reference system.
         with_crs: crs = Crs;
     }
@@ -150,7 +152,6 @@ struct Job<'a> {
 impl<'a> Job<'a> {
     fn new(dataset: &'a Dataset, convert: &ConvertOptions, write: &WriteOptions) -> Result<Self, Error> {
         let layout = &dataset.main().layout;
-        let mut notes = Vec::new();
         let (width, height) = match convert.overview {
             None => (dataset.width(), dataset.height()),
             Some(level) => {
@@ -178,25 +179,20 @@ impl<'a> Job<'a> {
             metadata.georeference.crs = Some(crs.clone());
             metadata.georeference.keys = GeoKeys::default();
         }
-        let before = metadata.nodata().map(Nodata::as_f64);
-        let after = convert.nodata.unwrap_or(before);
-        // A value the new type does not have would be nobody's value.
-        let after = after.filter(|value| {
-            let fits =
-                Nodata::parse(nodata_text(*value).as_bytes()).is_some_and(|nodata| nodata.for_dtype(to).is_some());
-            if !fits {
-                notes.push(format!("nodata {value} is no {to} and is left out"));
-            }
-            fits
-        });
-        if convert.nodata.is_some() || before != after {
-            let nodata = after.and_then(|value| Nodata::parse(nodata_text(value).as_bytes()));
-            metadata.bands.iter_mut().for_each(|band| band.nodata.clone_from(&nodata));
+        let before = metadata.nodata().cloned();
+        let after = nodata::chosen(before.as_ref(), convert.nodata.as_ref(), from, to)
+            .map_err(|error| error.in_source(&dataset.name))?;
+        if convert.nodata.is_some() {
+            metadata.bands.iter_mut().for_each(|band| band.nodata.clone_from(&after));
         }
         // A new nodata value declares pixels, it does not change them; only a scale or a new type must not move them.
         let moves = convert.scale.is_some() || from != to;
-        let cast = Cast::new(from, to, convert.scale, before.zip(after).filter(|_| moves));
-        let changed = convert.window.is_some() || moves || convert.overview.is_some();
+        let holes = before.as_ref().zip(after.as_ref()).filter(|_| moves);
+        let cast = Cast::new(from, to, convert.scale, holes).with_nan_as(after.as_ref());
+        let changed = convert.window.is_some()
+            || moves
+            || convert.overview.is_some()
+            || !nodata::same(before.as_ref(), after.as_ref(), to);
         if changed {
             metadata.bands.iter_mut().flat_map(|band| &mut band.domains).for_each(|domain| {
                 domain.items.retain(|(name, _)| !name.starts_with("STATISTICS_"));
@@ -214,6 +210,7 @@ impl<'a> Job<'a> {
         if !bands.iter().copied().eq(1..=dataset.bands()) {
             write.extra_samples.clear();
         }
+        let notes = Vec::new();
         let tile_height = if convert.overview.is_none() { layout.tile_height } else { 1 };
         Ok(Self {
             dataset,
@@ -308,14 +305,17 @@ impl<'a> Job<'a> {
                     shown.bytes()
                 }
             };
+            let mask = if self.masked { Some(self.dataset.read_mask(&read)?) } else { None };
             let samples = if self.cast.is_nothing() {
                 read_samples
             } else {
                 target.resize(window.pixels() as usize * self.bands.len() * self.shape.sample.size(), 0);
+                if let Some(index) = self.cast.lost_nan(read_samples, mask.as_ref().map(Raster::bytes)) {
+                    return Err(self.no_nan(index, &window));
+                }
                 self.cast.run(read_samples, &mut target);
                 &target
             };
-            let mask = if self.masked { Some(self.dataset.read_mask(&read)?) } else { None };
             let rows = Rows::bands(samples);
             match &mask {
                 Some(mask) => writer.push(&rows.with_mask(mask.bytes()))?,
@@ -332,6 +332,15 @@ impl<'a> Job<'a> {
             written.device = report;
         }
         Ok(Converted { written, notes: self.notes })
+    }
+
+    /// The error for sample `index` of a window.
+    fn no_nan(&self, index: usize, window: &Window) -> Error {
+        let (pixels, width) = ((window.pixels() as usize).max(1), (window.width as usize).max(1));
+        let band = self.bands.get(index / pixels).copied().unwrap_or(1);
+        let (row, column) = (index % pixels / width, index % width);
+        nodata::no_nan(self.shape.sample, band, window.x as usize + column, window.y as usize + row)
+            .in_source(&self.dataset.name)
     }
 
     /// A read by the GPU that writes, within its share of the memory.

@@ -12,7 +12,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 use swath::{
     BigTiff, Blocks, Cancel, ConvertOptions, Dataset, OpenOptions, Overviews, Progress, Resampling, SampleType, Scale,
-    StreamSink, Window, WriteOptions, Written, geo, names, pieces,
+    StreamSink, Window, WriteOptions, Written,
+    geo::{self, Nodata, nodata::nodata_text},
+    names, pieces,
     structure::{ByteOrder, Planar},
 };
 
@@ -172,8 +174,7 @@ fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> 
     if let Some(text) = &args.nodata {
         let nodata = match text.to_lowercase().as_str() {
             "none" => None,
-            "nan" => Some(f64::NAN),
-            number => Some(number.parse().with_context(|| format!("--nodata: {text:?} is no number"))?),
+            _ => Some(nodata(text)?),
         };
         options = options.with_nodata(nodata);
     }
@@ -183,6 +184,15 @@ fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> 
         options = options.with_crs(crs);
     }
     Ok(options)
+}
+
+/// Whole numbers keep every digit.
+fn nodata(text: &str) -> Result<Nodata> {
+    let number = match text.trim().parse::<i128>() {
+        Ok(whole) => whole.to_string(),
+        Err(_) => nodata_text(text.trim().parse::<f64>().with_context(|| format!("--nodata: {text:?} is no number"))?),
+    };
+    Nodata::parse(number.as_bytes()).with_context(|| format!("--nodata: {text:?} is no number"))
 }
 
 fn bbox(text: &str) -> Result<[f64; 4]> {
