@@ -101,6 +101,33 @@ def test_preview_of_a_palette_with_alpha(swath: Swath, folder: Path) -> None:
         assert {tuple(colour) for colour in shown.T.tolist()} == {(10, 245, 4), (200, 55, 4)}, name
 
 
+# -------------------------------------------------------------------------------------------------------------- colours
+
+
+@pytest.mark.parametrize("photometric", [("--photometric", "rgb"), ("-co", "PHOTOMETRIC=RGB")], ids=["ours", "gdal's"])
+@pytest.mark.parametrize("bands", ["3,2,1", "4,1,2,3"])
+@pytest.mark.parametrize("colours", ["minisblack", "rgb"])
+def test_bands_as_rgb(swath: Swath, folder: Path, photometric: tuple[str, str], bands: str, colours: str) -> None:
+    """Whatever the bands were called before, they are red, green and blue now."""
+    source = write(folder / "s.tif", pixels((4, 40, 50), "uint16", 3), photometric=colours)
+    convert(swath, source, folder / "t.tif", "--bands", bands, *photometric)
+    with rasterio.open(folder / "t.tif") as got:
+        assert got.colorinterp[:3] == RGB
+        assert set(got.colorinterp[3:]) <= {ColorInterp.undefined}
+        equal(got.read(), by_gdal(source)[[int(band) - 1 for band in bands.split(",")]], "bands")
+
+
+def test_colours_stay_without_a_wish(swath: Swath, folder: Path) -> None:
+    """Blue, green, red are what they are; and GDAL keeps colours beside MINISBLACK."""
+    source = write(folder / "s.tif", pixels((3, 40, 50), "uint8", 3), photometric="rgb")
+    convert(swath, source, folder / "t.tif", "--bands", "3,2,1")
+    with rasterio.open(folder / "t.tif") as got:
+        assert got.colorinterp == RGB[::-1]
+    convert(swath, source, folder / "t.tif", "--photometric", "minisblack")
+    with rasterio.open(folder / "t.tif") as got:
+        assert got.colorinterp == RGB
+
+
 # --------------------------------------------------------------------------------------------------------------- nodata
 
 

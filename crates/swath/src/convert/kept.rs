@@ -70,8 +70,8 @@ pub(super) fn inherited(
         options.bits = Some(layout.bits);
     }
     // Colours of a palette tell more than the grey beside them.
-    if options.photometric.is_none() && options.compression != Compression::Jpeg && !palette {
-        options.photometric = layout.photometric.filter(|photometric| {
+    if options.compression != Compression::Jpeg && !palette {
+        options.source_photometric = layout.photometric.filter(|photometric| {
             matches!(photometric, Photometric::MinIsWhite | Photometric::Separated | Photometric::CieLab)
         });
     }

@@ -170,7 +170,7 @@ impl Color {
             () if unnamed && (bands == 3 || bands == 4) && shape.sample == SampleType::U8 => Photometric::Rgb,
             () => Photometric::MinIsBlack,
         };
-        let photometric = options.photometric.unwrap_or_else(usual);
+        let photometric = options.photometric.or(options.source_photometric).unwrap_or_else(usual);
         let colors = match photometric {
             Photometric::MinIsBlack | Photometric::MinIsWhite | Photometric::Palette => 1,
             Photometric::Rgb | Photometric::CieLab => 3,

@@ -110,6 +110,8 @@ pub struct WriteOptions {
     pub(crate) alpha: Option<Alpha>,
     /// What samples beyond the colours mean in the file that is converted.
     pub(crate) extra_samples: Vec<u16>,
+    /// Meaning as colour in the file that is converted, where the options say nothing.
+    pub(crate) source_photometric: Option<Photometric>,
     pub(crate) mask: bool,
     pub(crate) order: ByteOrder,
     pub(crate) bigtiff: BigTiff,
@@ -154,6 +156,7 @@ impl Default for WriteOptions {
             subsampling: (2, 2),
             alpha: None,
             extra_samples: Vec::new(),
+            source_photometric: None,
             mask: false,
             order: ByteOrder::Little,
             bigtiff: BigTiff::Auto,
@@ -208,7 +211,7 @@ impl WriteOptions {
         with_planar: planar = Planar;
         /// Bits of a stored sample, where they are fewer than the type has (NBITS).
         with_bits: bits = u16;
-        /// Meaning as colour; without this, from the bands' colours and number.
+        /// Meaning as colour, whatever the bands' metadata call them; without this, from the bands' colours and number.
         with_photometric: photometric = Photometric;
         /// Luma samples for each chroma sample of JPEG in YCbCr: (2, 2) unless said otherwise.
         with_subsampling: subsampling = (u16, u16);

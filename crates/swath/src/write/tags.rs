@@ -137,6 +137,7 @@ impl Text<'_> {
             }
             // A colour that the other tags already tell is not told again.
             let color = Some(&band.color).filter(|color| !color.is_empty() && **color != told && *color != "undefined");
+            let color = color.filter(|color| !self.is_recoloured(color));
             all.bands.insert(
                 number,
                 BandMetadata {
@@ -152,6 +153,13 @@ impl Text<'_> {
             );
         }
         all
+    }
+
+    /// Whether the colours that the caller asks for take the place of this one.
+    fn is_recoloured(&self, color: &str) -> bool {
+        use Photometric::{Palette, Rgb, Separated, YCbCr};
+        const COLORS: [&str; 9] = ["gray", "palette", "red", "green", "blue", "cyan", "magenta", "yellow", "black"];
+        matches!(self.options.photometric, Some(Rgb | YCbCr | Palette | Separated)) && COLORS.contains(&color)
     }
 
     fn palette(&self) -> Result<Option<Field>, Error> {
