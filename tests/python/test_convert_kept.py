@@ -128,6 +128,26 @@ def test_colours_stay_without_a_wish(swath: Swath, folder: Path) -> None:
         assert got.colorinterp == RGB
 
 
+@pytest.mark.parametrize("cog", [(), ("--cog",)], ids=["", "cog"])
+@pytest.mark.parametrize(("photometric", "bands"), [("cmyk", 4), ("cielab", 3)])
+def test_sparse_inks_are_read_by_gdal(
+    swath: Swath, folder: Path, photometric: str, bands: int, cog: tuple[str, ...]
+) -> None:
+    """libtiff makes colours of such samples for GDAL, and fails where a tile is left out."""
+    array = pixels((bands, 600, 600), "uint8", 3)
+    array[:, :400] = 0
+    source = write(folder / "s.tif", array, photometric=photometric, tiled=True, interleave="pixel")
+    run = convert(swath, source, folder / "t.tif", "--sparse", "--tile", 128, *cog)
+    equal(by_gdal(folder / "t.tif"), by_gdal(source), "by GDAL")
+    assert "no tile is left out" in run.stderr
+    with tifffile.TiffFile(folder / "t.tif") as tiff:
+        assert 0 not in tiff.pages[0].databytecounts
+    # As grey, they may be left out.
+    convert(swath, source, folder / "g.tif", "--sparse", "--tile", 128, "--photometric", "minisblack")
+    with tifffile.TiffFile(folder / "g.tif") as tiff:
+        assert 0 in tiff.pages[0].databytecounts
+
+
 # --------------------------------------------------------------------------------------------------------------- nodata
 
 

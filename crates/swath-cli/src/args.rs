@@ -367,7 +367,7 @@ pub struct Convert {
     /// Chroma of jpeg: 420, 422 or 444.
     #[arg(long, value_name = "S", default_value = "420")]
     pub subsampling: String,
-    /// Leave out tiles that hold nothing but nodata.
+    /// Leave out tiles that hold nothing but nodata; not of CMYK and Lab of eight bits, which GDAL could not read then.
     #[arg(long)]
     pub sparse: bool,
     /// Write big-endian.

@@ -243,6 +243,12 @@ impl<'a> Job<'a> {
             _ => options,
         };
         let mut writer = Writer::to_sink(sink, self.shape, &self.metadata, &options)?;
+        let mut notes = self.notes.clone();
+        if self.write.sparse && !writer.is_sparse() {
+            notes.push(
+                "no tile is left out: GDAL reads CMYK and Lab of eight bits only where every tile is there".into(),
+            );
+        }
         let mut report = DeviceReport::default();
         let mut on_device = portions.device > 0 && writer.is_on_device();
         if mode != Mode::Cpu && portions.device == 0 {
@@ -331,7 +337,7 @@ impl<'a> Job<'a> {
             report.add(&written.device);
             written.device = report;
         }
-        Ok(Converted { written, notes: self.notes })
+        Ok(Converted { written, notes })
     }
 
     /// The error for sample `index` of a window.

@@ -295,7 +295,6 @@ impl BandEncoder {
             shrinks: &[&self.shrinks],
             sample: self.shape.sample,
             nodata: self.nodata.as_deref(),
-            sparse: self.options.sparse,
             cancel: self.options.cancel.as_ref(),
         };
         crew.run_all(jobs, threads, &self.workers)?;
@@ -357,8 +356,8 @@ pub(super) fn pieces_in(level: &LevelPlan, tile_rows: &Range<u32>) -> usize {
 
 /// Stands for everything that the bytes of a band depend on: a band goes into files with the same one only.
 pub(super) fn digest(plan: &Plan, shape: Shape, options: &WriteOptions, nodata: Option<&[u8]>) -> u64 {
-    let WriteOptions { settings, sparse, nan_to_nodata, nvcomp, .. } = options;
-    let Plan { levels, on_device, frame, resampling, statistics, fill, .. } = plan;
+    let WriteOptions { settings, nan_to_nodata, nvcomp, .. } = options;
+    let Plan { levels, on_device, frame, resampling, statistics, fill, sparse, .. } = plan;
     let layouts: Vec<_> =
         levels.iter().map(|level| (&level.layout, level.mask.as_ref().map(|(layout, _)| layout))).collect();
     let pieces: Vec<u32> = levels.iter().map(|level| level.pieces).collect();

@@ -105,7 +105,6 @@ impl Writer {
             shrinks: &[],
             sample: self.shape.sample,
             nodata: self.nodata.as_deref(),
-            sparse: self.options.sparse,
             cancel: self.options.cancel.as_ref(),
         };
         let work = || {

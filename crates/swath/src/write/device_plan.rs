@@ -30,13 +30,13 @@ const LEVEL: u64 = 8 << 20;
 const THREADS: usize = 16;
 
 /// The kind of tiles of a level on the device.
-fn tile_rule(level: &LevelPlan, plan: &Plan, press: Press, sparse: bool) -> TileRule {
+fn tile_rule(level: &LevelPlan, plan: &Plan, press: Press) -> TileRule {
     let host = &level.host;
     TileRule {
         spec: host.spec().clone(),
         press,
         edge: host.edge(),
-        fill: sparse.then(|| plan.fill.clone()),
+        fill: plan.sparse.then(|| plan.fill.clone()),
         frame: plan.frame > 0 && !matches!(press, Press::Host | Press::Jpeg(_) | Press::Jpeg2000(_)),
         rows: level.layout.tile_height,
         native: host.takes_native(),
@@ -139,7 +139,7 @@ pub(super) fn encode_plan(
         spec: host.spec().clone(),
         press: Press::Deflate(2),
         edge: Edge::Zero,
-        fill: options.sparse.then(|| vec![0]),
+        fill: plan.sparse.then(|| vec![0]),
         frame: plan.frame > 0,
         rows: layout.tile_height,
         native: false,
@@ -149,7 +149,7 @@ pub(super) fn encode_plan(
         levels,
         bands: shape.bands,
         sample: shape.sample,
-        image: tile_rule(main, plan, press, options.sparse),
+        image: tile_rule(main, plan, press),
         planes: main.grid.planes,
         mask,
         alpha: alpha.and_then(|band| u16::try_from(band).ok()),

@@ -223,7 +223,8 @@ impl WriteOptions {
         with_order: order = ByteOrder;
         /// Whether offsets have 64 bits.
         with_bigtiff: bigtiff = BigTiff;
-        /// Leaves out tiles that hold nothing but nodata (or zeros, without nodata).
+        /// Leaves out tiles that hold nothing but nodata (or zeros, without nodata); not of CMYK and Lab of eight bits, which
+        /// libtiff shows as colours only where every tile is there.
         with_sparse: sparse = bool;
         /// Whether directories, overviews and tiles are laid out as a Cloud Optimized GeoTIFF.
         with_cog: cog = bool;

@@ -107,6 +107,8 @@ pub(super) struct Plan {
     nodata: Option<Field>,
     /// The sample that readers put where a tile was left out.
     pub fill: Vec<u8>,
+    /// Whether tiles that hold nothing but that sample are left out.
+    pub sparse: bool,
 }
 
 impl Plan {
@@ -132,7 +134,7 @@ impl Plan {
         let mut fields = text.fields()?;
         // Room is ours to keep: a caller's tag has its length.
         fields.extend(options.tags.iter().cloned().map(|field| field.with_reserve(0)));
-        check_tags(&fields)?;
+        tags::check(&fields)?;
         check_tables(&levels, options)?;
         let nodata = fields.iter().find(|field| field.tag == tag::GDAL_NODATA).cloned();
         let mut plan = Self {
@@ -147,6 +149,7 @@ impl Plan {
             metadata_reserve: if statistics { text.reserve() } else { 0 },
             statistics,
             fill: fill(nodata.as_ref(), shape.sample),
+            sparse: options.sparse && !is_whole_only(&main),
             nodata,
         };
         if options.cog {
@@ -193,6 +196,7 @@ impl Plan {
             statistics: self.statistics && index == 0,
             nodata: None,
             fill: self.fill.clone(),
+            sparse: self.sparse,
         })
     }
 
@@ -380,6 +384,18 @@ fn fill(nodata: Option<&Field>, sample: SampleType) -> Vec<u8> {
     bytes
 }
 
+impl super::Writer {
+    /// Whether tiles that hold nothing are left out.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.plan.sparse
+    }
+}
+
+/// Whether libtiff makes colours of these samples for GDAL, which it cannot where tiles are left out.
+fn is_whole_only(layout: &Layout) -> bool {
+    matches!(layout.photometric, Some(Photometric::Separated | Photometric::CieLab)) && layout.bits == 8
+}
+
 fn check_shape(shape: Shape) -> Result<(), Error> {
     let limit = i32::MAX as u32;
     if shape.width == 0 || shape.height == 0 || shape.bands == 0 {
@@ -388,66 +404,6 @@ fn check_shape(shape: Shape) -> Result<(), Error> {
     }
     if shape.width > limit || shape.height > limit {
         return Err(Error::usage(format!("{} x {} pixels are more than {limit} a side", shape.width, shape.height)));
-    }
-    Ok(())
-}
-
-/// A tag is there once, and none of those that the layout decides can be given from outside.
-fn check_tags(fields: &[Field]) -> Result<(), Error> {
-    // Free space, fax options, JPEG of the old kind and YCbCr would change how a reader takes what is written.
-    const OWN: [u16; 41] = [
-        254,
-        255,
-        256,
-        257,
-        258,
-        259,
-        262,
-        266,
-        273,
-        277,
-        278,
-        279,
-        284,
-        288,
-        289,
-        292,
-        293,
-        317,
-        322,
-        323,
-        324,
-        325,
-        330,
-        338,
-        339,
-        347,
-        512,
-        513,
-        514,
-        515,
-        517,
-        518,
-        519,
-        520,
-        521,
-        529,
-        530,
-        531,
-        532,
-        50674,
-        tag::SWATH_PIECES,
-    ];
-    for (index, field) in fields.iter().enumerate() {
-        if OWN.contains(&field.tag) {
-            return Err(Error::usage(format!("tag {} describes the layout and cannot be set", field.tag)));
-        }
-        if field.is_empty() || field.len() % field.kind.size().max(1) != 0 {
-            return Err(Error::usage(format!("tag {} has no values, or a part of one", field.tag)));
-        }
-        if fields.iter().skip(index + 1).any(|other| other.tag == field.tag) {
-            return Err(Error::usage(format!("tag {} is given twice", field.tag)));
-        }
     }
     Ok(())
 }

@@ -286,7 +286,6 @@ impl Writer {
             shrinks: &shrinks,
             sample: self.shape.sample,
             nodata: self.nodata.as_deref(),
-            sparse: self.options.sparse,
             cancel: self.options.cancel.as_ref(),
         };
         crew.run_all(jobs, self.threads, &self.workers)
@@ -387,7 +386,6 @@ pub(super) struct Crew<'a> {
     pub shrinks: &'a [&'a Option<super::Shrinks>],
     pub sample: SampleType,
     pub nodata: Option<&'a [u8]>,
-    pub sparse: bool,
     pub cancel: Option<&'a Cancel>,
 }
 
@@ -502,7 +500,7 @@ impl Crew<'_> {
         if part >= plan.grid.planes {
             let Some((_, host)) = &plan.mask else { return Ok(encoded) };
             cut_mask(tile);
-            if self.sparse && tile.iter().all(|byte| *byte == 0) {
+            if self.plan.sparse && tile.iter().all(|byte| *byte == 0) {
                 return Ok(encoded);
             }
             self.plan.framed(&mut encoded.bytes, |bytes| Ok(host.encode(stored, tile, bytes, scratch)?))?;
@@ -539,7 +537,7 @@ impl Crew<'_> {
                     encoded.moments.extend(of.moments().map(|moments| (band, moments)));
                 }
             }
-            if self.sparse
+            if self.plan.sparse
                 && self.is_empty(tile, spec.native_row_len(), columns as usize * usize::from(spec.samples), rows)
             {
                 return Ok(encoded);

@@ -239,3 +239,63 @@ pub(super) fn add_statistics(field: Field, moments: &[Moments]) -> Field {
     // A document without a single item is not worth its tag, but its place was kept.
     Field::ascii(field.tag, &(text + END))
 }
+
+/// A tag is there once, and none of those that the layout decides can be given from outside.
+pub(super) fn check(fields: &[Field]) -> Result<(), Error> {
+    // Free space, fax options, JPEG of the old kind and YCbCr would change how a reader takes what is written.
+    const OWN: [u16; 41] = [
+        254,
+        255,
+        256,
+        257,
+        258,
+        259,
+        262,
+        266,
+        273,
+        277,
+        278,
+        279,
+        284,
+        288,
+        289,
+        292,
+        293,
+        317,
+        322,
+        323,
+        324,
+        325,
+        330,
+        338,
+        339,
+        347,
+        512,
+        513,
+        514,
+        515,
+        517,
+        518,
+        519,
+        520,
+        521,
+        529,
+        530,
+        531,
+        532,
+        50674,
+        tag::SWATH_PIECES,
+    ];
+    for (index, field) in fields.iter().enumerate() {
+        if OWN.contains(&field.tag) {
+            return Err(Error::usage(format!("tag {} describes the layout and cannot be set", field.tag)));
+        }
+        if field.is_empty() || field.len() % field.kind.size().max(1) != 0 {
+            return Err(Error::usage(format!("tag {} has no values, or a part of one", field.tag)));
+        }
+        if fields.iter().skip(index + 1).any(|other| other.tag == field.tag) {
+            return Err(Error::usage(format!("tag {} is given twice", field.tag)));
+        }
+    }
+    Ok(())
+}
