@@ -10,7 +10,7 @@ import pytest
 import rasterio
 import tifffile
 from harness import Swath
-from rasterio.enums import ColorInterp
+from rasterio.enums import ColorInterp, MaskFlags
 from writing import by_gdal, convert, equal, pixels, refused, write, write_plain
 
 CORPUS = Path(__file__).parents[2] / ".." / "shared" / "corpus"
@@ -264,3 +264,51 @@ def test_statistics_of_another_nodata(swath: Swath, folder: Path) -> None:
     convert(swath, folder / "n.tif", folder / "t.tif", "--nodata", 7)
     with rasterio.open(folder / "t.tif") as got:
         assert got.tags(1)["STATISTICS_MINIMUM"] == "100"
+
+
+# ---------------------------------------------------------------------------------------------------------------- masks
+
+
+def soft_mask(folder: Path, beside: bool) -> tuple[Path, np.ndarray]:
+    """A file whose mask says how opaque pixels are: inside, or in the file beside it."""
+    array = pixels((3, 300, 400), "uint8", 3)
+    mask = np.tile(np.linspace(0, 255, 400).astype("uint8"), (300, 1))
+    source = folder / "s.tif"
+    if beside:
+        write(source, array)
+        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(source, "r+") as out:
+            out.write_mask(mask)
+        assert (folder / "s.tif.msk").is_file()
+    else:
+        with tifffile.TiffWriter(source) as out:
+            out.write(np.moveaxis(array, 0, -1), photometric="rgb", metadata=None)
+            out.write(mask, photometric="minisblack", subfiletype=1, metadata=None)
+        patch(source, 1, {254: 4, 262: 4})
+    return source, mask
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["inside", "beside"])
+@pytest.mark.parametrize("options", [(), ("--cog", "--tile", 128)], ids=["", "cog"])
+def test_soft_masks_stay_soft(swath: Swath, folder: Path, beside: bool, options: tuple[object, ...]) -> None:
+    source, mask = soft_mask(folder, beside)
+    with rasterio.open(source) as before:
+        want = before.dataset_mask()
+    convert(swath, source, folder / "t.tif", *options)
+    with rasterio.open(folder / "t.tif") as got:
+        assert got.mask_flag_enums[0] == [MaskFlags.per_dataset]
+        equal(got.dataset_mask()[None], want[None], "the mask")
+        equal(got.dataset_mask()[None], mask[None], "the mask")
+    if options:
+        with rasterio.open(folder / "t.tif", overview_level=0) as got:
+            assert len(np.unique(got.dataset_mask())) > 50
+    equal(swath.dump(folder / "t.tif", mask=True).reshape(mask.shape)[None], mask[None], "our reader")
+
+
+def test_masks_of_one_bit_stay_so(swath: Swath, folder: Path) -> None:
+    mask = np.zeros((300, 400), bool)
+    mask[40:200] = True
+    source = write(folder / "s.tif", pixels((3, 300, 400), "uint8", 3), mask)
+    convert(swath, source, folder / "t.tif", "--cog", "--tile", 128)
+    with tifffile.TiffFile(folder / "t.tif") as tiff:
+        masks = [page for page in tiff.pages if page.subfiletype & 4]
+        assert masks and all(page.bitspersample == 1 for page in masks)

@@ -254,7 +254,7 @@ pub struct Dump {
     /// Where to write: `.npy` for NumPy, anything else for bare samples.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Write the mask instead of samples: 255 for data, 0 for none.
+    /// Write the mask instead of samples: 255 for data, 0 for none, or between them where a mask or alpha band has eight bits.
     #[arg(long)]
     pub mask: bool,
     /// Turn the picture upright as its Orientation tag says.

@@ -315,7 +315,7 @@ impl Dataset {
         }
     }
 
-    /// 255 where there is data, 0 where there is none.
+    /// 255 where there is data, 0 where there is none; a mask of eight bits or an alpha band may lie between.
     #[pyo3(signature = (window=None, overview=None, *, threads=None))]
     fn read_mask(
         &self,

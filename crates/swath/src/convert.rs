@@ -201,11 +201,13 @@ impl<'a> Job<'a> {
         if to.size() > 2 || to.format() != swath_tiff::SampleFormat::Uint {
             metadata.palette.clear();
         }
-        let masked = dataset.mask_image(width, height)?.is_some();
+        let mask = dataset.mask_image(width, height)?;
+        let masked = mask.is_some();
         let shape = Shape { width: window.width, height: window.height, bands: narrow(bands.len())?, sample: to };
         let whole = bands.len() == usize::from(layout.samples) && !moves;
         let mut write = kept::inherited(layout, write, dataset, whole, !metadata.palette.is_empty())
-            .with_mask(masked || write.mask);
+            .with_mask(masked || write.mask)
+            .with_soft_mask(mask.is_some_and(|(_, mask)| mask.is_soft()));
         // In another order, the samples beyond the colours are others.
         if !bands.iter().copied().eq(1..=dataset.bands()) {
             write.extra_samples.clear();

@@ -15,7 +15,8 @@ use crate::{
 impl Dataset {
     /// Which pixels are data: 255 for data, 0 for none, as rasterio's `dataset_mask`. From the file's mask, the mask file
     /// beside it, its alpha band, or its nodata value (a pixel is data when any band is); without any of these, all
-    /// pixels are data. Bands in the options are of no account.
+    /// pixels are data. A mask of eight bits and an alpha band may say anything in between. Bands in the options are of no
+    /// account.
     ///
     /// # Errors
     /// As [`Dataset::read`].
@@ -44,8 +45,11 @@ impl Dataset {
             if !std::ptr::eq(dataset, self) {
                 self.note(raster.report());
             }
-            // Masks of one bit say 1 for data, masks of eight bits usually 255; anything but 0 is data.
+            // Eight bits may say how opaque a pixel is; of other masks, anything but 0 is data.
             let wide = mask.layout.sample.size();
+            if mask.is_soft() {
+                return Ok(raster);
+            }
             if wide == 1 {
                 raster.bytes_mut().iter_mut().for_each(|byte| *byte = if *byte == 0 { 0 } else { 255 });
                 return Ok(raster);
@@ -101,6 +105,13 @@ impl Dataset {
             }
         }
         Ok(None)
+    }
+}
+
+impl Image {
+    /// Whether this mask says how opaque pixels are, from 0 to 255.
+    pub(crate) fn is_soft(&self) -> bool {
+        self.layout.bits == 8 && self.layout.sample == SampleType::U8
     }
 }
 

@@ -113,6 +113,7 @@ pub struct WriteOptions {
     /// Meaning as colour in the file that is converted, where the options say nothing.
     pub(crate) source_photometric: Option<Photometric>,
     pub(crate) mask: bool,
+    pub(crate) soft_mask: bool,
     pub(crate) order: ByteOrder,
     pub(crate) bigtiff: BigTiff,
     pub(crate) sparse: bool,
@@ -158,6 +159,7 @@ impl Default for WriteOptions {
             extra_samples: Vec::new(),
             source_photometric: None,
             mask: false,
+            soft_mask: false,
             order: ByteOrder::Little,
             bigtiff: BigTiff::Auto,
             sparse: false,
@@ -219,6 +221,8 @@ impl WriteOptions {
         with_alpha: alpha = Alpha;
         /// Whether the file gets a mask, pushed together with the rows.
         with_mask: mask = bool;
+        /// Whether the mask says how opaque a pixel is, from 0 to 255, rather than only whether it is data.
+        with_soft_mask: soft_mask = bool;
         /// Byte order of the file.
         with_order: order = ByteOrder;
         /// Whether offsets have 64 bits.

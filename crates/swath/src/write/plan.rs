@@ -478,10 +478,10 @@ fn level(mut layout: Layout, options: &WriteOptions, on_device: bool) -> Result<
     Ok(level)
 }
 
-/// The mask of a level: one bit a pixel, Deflate, cut like the image.
+/// The mask of a level: one bit a pixel, or eight where it is soft, Deflate, cut like the image.
 fn mask_level(image: &Layout, options: &WriteOptions) -> Result<(Layout, HostEncoder), Error> {
     let layout = Layout {
-        bits: 1,
+        bits: if options.soft_mask { 8 } else { 1 },
         format: SampleFormat::Uint,
         sample: SampleType::U8,
         samples: 1,
