@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -312,3 +313,109 @@ def test_masks_of_one_bit_stay_so(swath: Swath, folder: Path) -> None:
     with tifffile.TiffFile(folder / "t.tif") as tiff:
         masks = [page for page in tiff.pages if page.subfiletype & 4]
         assert masks and all(page.bitspersample == 1 for page in masks)
+
+
+# ----------------------------------------------------------------------------------------------------------------- EXIF
+
+EXIF_FILES = ["color64-lzw-mac.tif", "gray8-zip-pc.tif", "rgb8-zip-mac.tif"]
+
+
+def exif(path: Path) -> dict[str, Any]:
+    with tifffile.TiffFile(path) as tiff:
+        tags = tiff.pages[0].tags
+        return {str(number): tags[number].value for number in (34665, 34853) if number in tags}
+
+
+@pytest.mark.parametrize("name", EXIF_FILES)
+@pytest.mark.parametrize(
+    "options", [(), ("--cog",), ("--bigtiff", "yes", "--big-endian"), ("--big-endian",)], ids=["", "cog", "big", "MM"]
+)
+def test_exif_of_real_files(swath: Swath, folder: Path, name: str, options: tuple[object, ...]) -> None:
+    source = corpus(f"BitMiracle-libtiff.net/TestCase/{name}")
+    want = exif(source)
+    assert want["34665"]
+    convert(swath, source, folder / "t.tif", *options)
+    assert exif(folder / "t.tif") == want
+    equal(by_gdal(folder / "t.tif"), by_gdal(source), "pixels")
+
+
+def camera_file(path: Path, orders: str = "<") -> Path:
+    """An image with EXIF, GPS and interoperability directories, as cameras write them."""
+    order = orders
+
+    def directory(start: int, entries: list[tuple[int, int, int, bytes]]) -> bytes:
+        body, tail = struct.pack(order + "H", len(entries)), b""
+        after = start + 2 + 12 * len(entries) + 4
+        for tag, kind, count, value in entries:
+            body += struct.pack(order + "HHI", tag, kind, count)
+            if len(value) > 4:
+                body += struct.pack(order + "I", after + len(tail))
+                tail += value + b"\0" * (len(value) % 2)
+            else:
+                body += value.ljust(4, b"\0")
+        return body + struct.pack(order + "I", 0) + tail
+
+    short = lambda value: struct.pack(order + "H", value)  # noqa: E731
+    long = lambda value: struct.pack(order + "I", value)  # noqa: E731
+    inner = directory(600, [(1, 2, 4, b"R98\0")])
+    seen = directory(
+        300,
+        [
+            (33434, 5, 1, struct.pack(order + "II", 1, 250)),
+            (36867, 2, 20, b"2026:11:16 20:00:00\0"),
+            (37500, 7, 30, bytes(range(30))),
+            (40962, 4, 1, long(40)),
+            (40965, 4, 1, long(600)),
+            (41986, 3, 1, short(1)),
+        ],
+    )
+    place = directory(700, [(1, 2, 2, b"N\0"), (2, 5, 3, struct.pack(order + "6I", 47, 1, 30, 1, 15, 2))])
+    main = directory(
+        8,
+        [
+            (256, 3, 1, short(40)), (257, 3, 1, short(30)), (258, 3, 1, short(8)), (259, 3, 1, short(1)),
+            (262, 3, 1, short(1)), (273, 4, 1, long(1000)), (277, 3, 1, short(1)), (278, 3, 1, short(30)),
+            (279, 4, 1, long(1200)), (34665, 4, 1, long(300)), (34853, 4, 1, long(700)),
+        ],
+    )  # fmt: skip
+    raw = bytearray(2200)
+    raw[:8] = (b"II*\0" if order == "<" else b"MM\0*") + long(8)
+    for at, part in ((8, main), (300, seen), (600, inner), (700, place)):
+        raw[at : at + len(part)] = part
+    raw[1000:] = (np.arange(1200) % 251).astype("uint8").tobytes()
+    path.write_bytes(raw)
+    return path
+
+
+@pytest.mark.parametrize("orders", ["<", ">"])
+@pytest.mark.parametrize(
+    "options", [(), ("--cog",), ("--bigtiff", "yes"), ("--big-endian",)], ids=["", "cog", "big", "MM"]
+)
+def test_exif_gps_and_what_hangs_off_them(swath: Swath, folder: Path, orders: str, options: tuple[object, ...]) -> None:
+    source = camera_file(folder / "s.tif", orders)
+    want = exif(source)
+    assert want["34665"]["MakerNote"] == bytes(range(30)) and want["34853"]["GPSLatitudeRef"] == "N"
+    run = convert(swath, source, folder / "t.tif", *options)
+    assert run.stderr == ""
+    got = exif(folder / "t.tif")
+    # A pointer says where, which is another place now.
+    for tags in (want["34665"], got["34665"]):
+        assert tags.pop("InteroperabilityTag", None)
+    assert got == want
+    assert b"R98\0" in (folder / "t.tif").read_bytes()
+    equal(by_gdal(folder / "t.tif"), by_gdal(source), "pixels")
+    # A part of the picture has another size; everything else still holds.
+    convert(swath, source, folder / "t.tif", "--window", "0,0,10,10", "--dtype", "uint16", *options)
+    part = exif(folder / "t.tif")["34665"]
+    assert "PixelXDimension" not in part and part["DateTimeOriginal"] == "2026:11:16 20:00:00"
+
+
+def test_damaged_exif_is_named(swath: Swath, folder: Path) -> None:
+    """An image whose EXIF leads out of the file is still an image."""
+    source = camera_file(folder / "s.tif")
+    raw = bytearray(source.read_bytes())
+    struct.pack_into("<I", raw, 8 + 2 + 12 * 9 + 8, 1 << 30)
+    source.write_bytes(raw)
+    run = convert(swath, source, folder / "t.tif")
+    assert run.stderr.count("note:") == 1 and "EXIF" in run.stderr
+    assert set(exif(folder / "t.tif")) == {"34853"}

@@ -1,5 +1,6 @@
 //! From one file to another: rows are read, turned into what is asked for, and pushed.
 
+mod exif;
 mod kept;
 mod nodata;
 
@@ -212,7 +213,12 @@ impl<'a> Job<'a> {
         if !bands.iter().copied().eq(1..=dataset.bands()) {
             write.extra_samples.clear();
         }
-        let notes = Vec::new();
+        let mut notes = Vec::new();
+        let resized = (window.width, window.height) != (layout.width, layout.height);
+        let known: Vec<u16> = write.tags.iter().map(|field| field.tag).collect();
+        write
+            .tags
+            .extend(exif::fields(dataset, resized, &mut notes).into_iter().filter(|field| !known.contains(&field.tag)));
         let tile_height = if convert.overview.is_none() { layout.tile_height } else { 1 };
         Ok(Self {
             dataset,

@@ -34,6 +34,8 @@ pub enum Values {
     U64(Vec<u64>),
     F32(Vec<f32>),
     F64(Vec<f64>),
+    /// The tags of a directory of its own, which the tag points to.
+    Directory(Vec<Field>),
 }
 
 impl Field {
@@ -101,6 +103,11 @@ impl Field {
         Self::new(tag, FieldType::Rational, Values::U32(pairs.into()))
     }
 
+    /// A directory of its own, such as EXIF's.
+    pub fn directory(tag: u16, fields: Vec<Field>) -> Self {
+        Self::new(tag, FieldType::Long, Values::Directory(fields))
+    }
+
     /// A value of any type whose bytes are already in `order`, as another file had them.
     pub fn raw(tag: u16, kind: FieldType, order: ByteOrder, bytes: &[u8]) -> Self {
         let values = match kind {
@@ -134,6 +141,8 @@ impl Field {
             Values::F32(values) => values.len() as u64 * 4,
             Values::U64(values) => values.len() as u64 * 8,
             Values::F64(values) => values.len() as u64 * 8,
+            // An offset, of 64 bits in BigTIFF.
+            Values::Directory(_) => 4,
         }
     }
 
@@ -146,8 +155,10 @@ impl Field {
         self.len() / self.kind.size().max(1)
     }
 
-    fn put(&self, out: &mut Out) {
+    /// Writes the values, which lie at `at` where they do not lie in the directory.
+    fn put(&self, out: &mut Out, at: u64) {
         match &self.values {
+            Values::Directory(fields) => out.bytes.extend(nested(out.style, fields, at)),
             Values::Bytes(values) => out.bytes.extend_from_slice(values),
             Values::U16(values) => values.iter().for_each(|value| out.u16(*value)),
             Values::U32(values) => values.iter().for_each(|value| out.u32(*value)),
@@ -178,36 +189,134 @@ pub struct Directory {
 
 /// Bytes in the making.
 struct Out {
-    order: ByteOrder,
+    style: Style,
     bytes: Vec<u8>,
 }
 
 impl Out {
     fn u16(&mut self, value: u16) {
-        let raw = if self.order == ByteOrder::Little { value.to_le_bytes() } else { value.to_be_bytes() };
+        let raw = if self.style.order == ByteOrder::Little { value.to_le_bytes() } else { value.to_be_bytes() };
         self.bytes.extend_from_slice(&raw);
     }
 
     fn u32(&mut self, value: u32) {
-        let raw = if self.order == ByteOrder::Little { value.to_le_bytes() } else { value.to_be_bytes() };
+        let raw = if self.style.order == ByteOrder::Little { value.to_le_bytes() } else { value.to_be_bytes() };
         self.bytes.extend_from_slice(&raw);
     }
 
     fn u64(&mut self, value: u64) {
-        let raw = if self.order == ByteOrder::Little { value.to_le_bytes() } else { value.to_be_bytes() };
+        let raw = if self.style.order == ByteOrder::Little { value.to_le_bytes() } else { value.to_be_bytes() };
         self.bytes.extend_from_slice(&raw);
     }
 
-    fn offset(&mut self, value: u64, big: bool) {
+    fn offset(&mut self, value: u64) {
         // The caller has chosen BigTIFF where the head could be longer than 4 GiB.
-        if big { self.u64(value) } else { self.u32(value as u32) }
+        if self.style.big { self.u64(value) } else { self.u32(value as u32) }
+    }
+}
+
+impl Style {
+    /// Bytes of a value that lies in its directory.
+    fn inline(self) -> u64 {
+        if self.big { 8 } else { 4 }
+    }
+
+    fn directory_len(self, tags: usize) -> u64 {
+        let (count, entry) = if self.big { (8, 20) } else { (2, 12) };
+        (count + tags as u64 * entry + self.inline()).next_multiple_of(2)
+    }
+
+    /// Bytes that a field takes outside its directory.
+    fn room(self, field: &Field) -> u64 {
+        match &field.values {
+            Values::Directory(fields) => nested(self, fields, 0).len() as u64,
+            _ => Some(field.len().max(field.reserve)).filter(|room| *room > self.inline()).unwrap_or(0),
+        }
     }
 }
 
 /// Values begin at even offsets, as TIFF asks; at multiples of 8 where they have 8 bytes each, for those who map files.
 fn aligned(offset: u64, field: &Field) -> u64 {
-    let unit = field.kind.size().max(2);
+    let unit = match field.values {
+        // So that its length does not depend on where it lies.
+        Values::Directory(_) => 8,
+        _ => field.kind.size().max(2),
+    };
     offset.next_multiple_of(unit)
+}
+
+/// Values that lie outside their directories, in order.
+struct Placed<'a> {
+    values: Vec<(&'a Field, u64)>,
+    end: u64,
+}
+
+impl<'a> Placed<'a> {
+    fn new(style: Style, fields: impl Iterator<Item = &'a Field>, start: u64) -> Self {
+        let mut placed = Self { values: Vec::new(), end: start };
+        for field in fields {
+            let room = style.room(field);
+            if room > 0 {
+                let offset = aligned(placed.end, field);
+                placed.values.push((field, offset));
+                placed.end = offset + room;
+            }
+        }
+        placed
+    }
+
+    /// Writes a directory whose values these are.
+    fn put_directory(&self, out: &mut Out, fields: &[&Field], next: u64) {
+        let style = out.style;
+        if style.big {
+            out.u64(fields.len() as u64)
+        } else {
+            out.u16(fields.len() as u16)
+        }
+        let offset_of =
+            |field: &Field| self.values.iter().find(|(known, _)| std::ptr::eq(*known, field)).map(|(_, at)| *at);
+        for field in fields {
+            out.u16(field.tag);
+            let nested = matches!(field.values, Values::Directory(_));
+            let kind = if nested && style.big { FieldType::Long8 } else { field.kind };
+            out.u16(kind.code());
+            out.offset(field.count());
+            let before = out.bytes.len();
+            match offset_of(field) {
+                Some(offset) if nested || field.len() > style.inline() => out.offset(offset),
+                _ => field.put(out, 0),
+            }
+            out.bytes.resize(before + style.inline() as usize, 0);
+        }
+        out.offset(next);
+    }
+
+    /// Writes the values into bytes that begin at `base`.
+    fn put_values(&self, out: &mut Out, base: u64) {
+        for (field, offset) in &self.values {
+            out.bytes.resize((offset - base) as usize, 0);
+            if matches!(field.values, Values::Directory(_)) || field.len() > out.style.inline() {
+                field.put(out, *offset);
+            }
+        }
+        out.bytes.resize((self.end.next_multiple_of(2) - base) as usize, 0);
+    }
+}
+
+fn sorted<'a>(fields: impl Iterator<Item = &'a Field>) -> Vec<&'a Field> {
+    let mut all: Vec<&Field> = fields.collect();
+    all.sort_by_key(|field| field.tag);
+    all
+}
+
+/// A directory outside the chain, with its values, as it lies at `at`.
+fn nested(style: Style, fields: &[Field], at: u64) -> Vec<u8> {
+    let fields = sorted(fields.iter());
+    let placed = Placed::new(style, fields.iter().copied(), at + style.directory_len(fields.len()));
+    let mut out = Out { style, bytes: Vec::new() };
+    placed.put_directory(&mut out, &fields, 0);
+    placed.put_values(&mut out, at);
+    out.bytes
 }
 
 /// The head of a file: everything before its tiles. Directories follow each other, then come their values, then the
@@ -215,8 +324,7 @@ fn aligned(offset: u64, field: &Field) -> u64 {
 /// the long tables of the full image.
 pub fn head(style: Style, ghost: Option<&str>, directories: &[Directory]) -> Vec<u8> {
     let Style { order, big } = style;
-    let (count_len, entry_len, inline) = if big { (8, 20, 8) } else { (2, 12, 4) };
-    let mut out = Out { order, bytes: Vec::new() };
+    let mut out = Out { style, bytes: Vec::new() };
     out.bytes.extend_from_slice(if order == ByteOrder::Little { b"II" } else { b"MM" });
     let start = if big { 16 } else { 8 } + ghost.map_or(0, |text| text.len() as u64);
     let first = start.next_multiple_of(2);
@@ -227,65 +335,22 @@ pub fn head(style: Style, ghost: Option<&str>, directories: &[Directory]) -> Vec
     } else {
         out.u16(42);
     }
-    out.offset(first, big);
+    out.offset(first);
     out.bytes.extend_from_slice(ghost.unwrap_or_default().as_bytes());
 
-    let sorted: Vec<Vec<&Field>> = directories
-        .iter()
-        .map(|directory| {
-            let mut all: Vec<&Field> = directory.fields.iter().chain(&directory.tables).collect();
-            all.sort_by_key(|field| field.tag);
-            all
-        })
-        .collect();
-    let directory_len = |fields: &[&Field]| -> u64 {
-        (count_len + fields.len() as u64 * entry_len + if big { 8 } else { 4 }).next_multiple_of(2)
-    };
-    let mut next = first + sorted.iter().map(|fields| directory_len(fields)).sum::<u64>();
-
-    // Values in the order in which they will lie, with their offsets.
-    let mut placed: Vec<(&Field, u64)> = Vec::new();
+    let all: Vec<Vec<&Field>> =
+        directories.iter().map(|directory| sorted(directory.fields.iter().chain(&directory.tables))).collect();
+    let directories_len = all.iter().map(|fields| style.directory_len(fields.len())).sum::<u64>();
     let values = directories.iter().flat_map(|directory| &directory.fields);
     let tables = directories.iter().rev().flat_map(|directory| &directory.tables);
-    for field in values.chain(tables) {
-        let room = field.len().max(field.reserve);
-        if room > inline {
-            let offset = aligned(next, field);
-            placed.push((field, offset));
-            next = offset + room;
-        }
-    }
-    let offset_of = |field: &Field| placed.iter().find(|(known, _)| std::ptr::eq(*known, field)).map(|(_, at)| *at);
-
+    let placed = Placed::new(style, values.chain(tables), first + directories_len);
     let mut position = first;
-    for (index, fields) in sorted.iter().enumerate() {
+    for (index, fields) in all.iter().enumerate() {
         out.bytes.resize(position as usize, 0);
-        if big {
-            out.u64(fields.len() as u64)
-        } else {
-            out.u16(fields.len() as u16)
-        }
-        for field in fields {
-            out.u16(field.tag);
-            out.u16(field.kind.code());
-            out.offset(field.count(), big);
-            let before = out.bytes.len();
-            match offset_of(field) {
-                Some(offset) if field.len() > inline => out.offset(offset, big),
-                _ => field.put(&mut out),
-            }
-            out.bytes.resize(before + inline as usize, 0);
-        }
-        position += directory_len(fields);
-        out.offset(if index + 1 < sorted.len() { position } else { 0 }, big);
+        position += style.directory_len(fields.len());
+        placed.put_directory(&mut out, fields, if index + 1 < all.len() { position } else { 0 });
     }
-    for (field, offset) in placed {
-        out.bytes.resize(offset as usize, 0);
-        if field.len() > inline {
-            field.put(&mut out);
-        }
-    }
-    out.bytes.resize(next.next_multiple_of(2) as usize, 0);
+    placed.put_values(&mut out, 0);
     out.bytes
 }
 
@@ -347,7 +412,7 @@ mod tests {
     use super::*;
     use crate::{
         Limits,
-        structure::{Bytes, Header, chain::Chain, chain::Visited, ghost::Ghost, value::Value},
+        structure::{Bytes, Header, Ifd, chain::Chain, chain::Visited, ghost::Ghost, value::Value},
     };
 
     fn sample() -> Vec<Directory> {
@@ -388,6 +453,33 @@ mod tests {
                 assert_eq!(value(0, tag::MODEL_PIXEL_SCALE), Value::Floats(vec![10.0, 10.0, 0.0]));
                 assert_eq!(value(0, tag::TILE_BYTE_COUNTS), Value::Integers((0..9).collect()));
                 assert_eq!(value(1, tag::TILE_OFFSETS), Value::Integers(vec![0]));
+            }
+        }
+    }
+
+    #[test]
+    fn directories_hang_off_a_tag() {
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            for big in [false, true] {
+                let inner = Field::directory(40965, vec![Field::ascii(1, "R98")]);
+                let exif = vec![Field::ascii(36867, "2026:11:16 20:00:00"), inner, Field::rational(33434, [1, 250])];
+                let fields = vec![Field::directory(34665, exif), Field::ascii(tag::GDAL_NODATA, "-9999")];
+                let directories = [Directory { fields, tables: Vec::new() }];
+                let bytes = Bytes::whole(head(Style { order, big }, None, &directories));
+                let header = Header::parse(&bytes).unwrap();
+                let limits = Limits::default();
+                let value = |ifd: &Ifd, tag: u16| ifd.entry(tag).unwrap().value(&bytes, order, &limits).unwrap();
+                let below = |ifd: &Ifd, tag: u16| match &value(ifd, tag) {
+                    Value::Integers(at) => Ifd::parse(&bytes, &header, at[0] as u64).unwrap(),
+                    other => panic!("{other:?}"),
+                };
+                let main = Ifd::parse(&bytes, &header, header.first_ifd).unwrap();
+                let exif = below(&main, 34665);
+                assert_eq!(value(&main, tag::GDAL_NODATA), Value::Text("-9999".into()));
+                assert_eq!(value(&exif, 36867), Value::Text("2026:11:16 20:00:00".into()));
+                assert_eq!(value(&exif, 33434).to_floats(), Some(vec![1.0 / 250.0]));
+                assert_eq!(value(&below(&exif, 40965), 1), Value::Text("R98".into()));
+                assert_eq!((exif.next, exif.entries.len()), (0, 3));
             }
         }
     }
