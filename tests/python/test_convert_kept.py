@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -419,3 +420,23 @@ def test_damaged_exif_is_named(swath: Swath, folder: Path) -> None:
     run = convert(swath, source, folder / "t.tif")
     assert run.stderr.count("note:") == 1 and "EXIF" in run.stderr
     assert set(exif(folder / "t.tif")) == {"34853"}
+
+
+# ---------------------------------------------------------------------------------------------------------------- pages
+
+
+def test_pages_that_are_not_converted(swath: Swath, folder: Path) -> None:
+    source = folder / "s.tif"
+    with tifffile.TiffWriter(source) as out:
+        for seed in range(3):
+            out.write(pixels((1, 30, 40), "uint8", seed, "flat")[0], photometric="minisblack", metadata=None)
+    run = convert(swath, source, folder / "t.tif")
+    assert run.stderr.count("note:") == 1
+    assert "2 further images" in run.stderr and "ifd 1, 2" in run.stderr and "swath dump --ifd 1" in run.stderr
+    assert convert(swath, source, folder / "t.tif", "--quiet").stderr == ""
+    # The command that the note names reads the page.
+    subprocess.run([swath.binary, "dump", "--ifd", "1", "--out", folder / "p.npy", source], check=True)
+    assert np.unique(np.load(folder / "p.npy")).tolist() == [2]
+    # Overviews and masks are no pages.
+    convert(swath, source, folder / "o.tif", "--overviews", "2", "--quiet")
+    assert convert(swath, folder / "o.tif", folder / "t.tif").stderr == ""

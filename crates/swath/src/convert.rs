@@ -213,7 +213,7 @@ impl<'a> Job<'a> {
         if !bands.iter().copied().eq(1..=dataset.bands()) {
             write.extra_samples.clear();
         }
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = kept::note_on_pages(dataset)?.into_iter().collect();
         let resized = (window.width, window.height) != (layout.width, layout.height);
         let known: Vec<u16> = write.tags.iter().map(|field| field.tag).collect();
         write

@@ -7,7 +7,7 @@ use swath_tiff::{
     words::photometric::Photometric,
 };
 
-use crate::{dataset::Dataset, metadata::Metadata, write::WriteOptions};
+use crate::{dataset::Dataset, error::Error, image::Role, metadata::Metadata, write::WriteOptions};
 
 /// Metadata of the bands and pixels that are taken.
 pub(super) fn selected(
@@ -90,4 +90,20 @@ pub(super) fn inherited(
         options.tags.push(Field::short(tag::ORIENTATION, [layout.orientation]));
     }
     options
+}
+
+/// Says which images of the file are not converted.
+pub(super) fn note_on_pages(dataset: &Dataset) -> Result<Option<String>, Error> {
+    const NAMED: usize = 5;
+    let pages: Vec<u32> =
+        dataset.images()?.filter(|(_, role)| *role == Role::Page).map(|(image, _)| image.index).collect();
+    let Some(first) = pages.first() else { return Ok(None) };
+    let images =
+        if pages.len() == 1 { "1 further image is".to_owned() } else { format!("{} further images are", pages.len()) };
+    let named: Vec<String> = pages.iter().take(NAMED).map(u32::to_string).collect();
+    let more = if pages.len() > NAMED { ", …" } else { "" };
+    Ok(Some(format!(
+        "{images} not converted (ifd {}{more}): `swath dump --ifd {first} --out FILE.npy` reads one",
+        named.join(", ")
+    )))
 }
