@@ -143,7 +143,8 @@ def of_dataarray(data: Any, origin: Any, y_name: str, x_name: str, count: int, w
         scales=_numbers("scales", scales, count, 1.0),
         offsets=_numbers("offsets", offsets, count, 0.0),
         band_tags=_band_tags(_listed(data, "band_tags", count), count),
-        palette=palette_of(colormap) if colormap is not None and count == 1 else None,
+        # The colours are the first band's; selecting another one leaves them in the attributes.
+        palette=palette_of(colormap) if (_band_numbers(data, count) or [1])[0] == 1 else None,
     )
 
 

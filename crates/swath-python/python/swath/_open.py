@@ -468,7 +468,7 @@ class View:
         attributes.update(georef.grid_attributes(metadata, self.window_transform()))
         if nodata is not None and not self.masked:
             attributes["nodata"] = nodata
-        if len(bands) == 1 and bands[0]["color"] == "palette":
+        if bands[0]["color"] == "palette":
             attributes["colormap"] = georef.colormap(metadata["palette"])
         return attributes, encoding
 
