@@ -55,6 +55,25 @@ impl Facts {
     }
 }
 
+/// Stops a read that is under way in another thread.
+#[pyclass(name = "Cancel", frozen, module = "swath._swath")]
+pub struct CancelHandle {
+    cancel: Cancel,
+}
+
+#[pymethods]
+impl CancelHandle {
+    #[new]
+    fn new() -> Self {
+        Self { cancel: Cancel::new() }
+    }
+
+    /// The read raises `CancelledError` soon.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
 /// Where samples are to be.
 enum Place {
     Host,
@@ -272,7 +291,7 @@ impl Dataset {
 
     /// Reads a window (x, y, width, height): (bands, rows, columns).
     #[pyo3(signature = (window=None, bands=None, overview=None, *, ifd=None, interleave="band", threads=None, device=None,
-        max_device_memory=None, trust_input=None, cpu_decode=None, out=None))]
+        max_device_memory=None, trust_input=None, cpu_decode=None, out=None, cancel=None))]
     #[allow(clippy::too_many_arguments)]
     fn read_window(
         &self,
@@ -288,11 +307,12 @@ impl Dataset {
         trust_input: Option<bool>,
         cpu_decode: Option<bool>,
         out: Option<Bound<'_, PyAny>>,
+        cancel: Option<Bound<'_, CancelHandle>>,
     ) -> PyResult<Option<Array>> {
         let dataset = self.opened(py)?;
         let mode = device.map(|word| options::mode(py, word)).transpose()?;
         let reading = Reading { window, bands, overview, ifd, threads, max_device_memory, trust_input, cpu_decode };
-        let cancel = Cancel::new();
+        let cancel = cancel.map_or_else(Cancel::new, |handle| handle.get().cancel.clone());
         let options = reading.options(options::interleave(py, interleave)?, mode).with_cancel(cancel.clone());
         let (len, sample) = self.measure(py, &options, 1)?;
         let long = self.is_long(len);

@@ -52,6 +52,7 @@ fn _swath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("_debug_build", cfg!(debug_assertions))?;
     module.add_class::<array::Array>()?;
     module.add_class::<dataset::Dataset>()?;
+    module.add_class::<dataset::CancelHandle>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<encoder::BandEncoder>()?;
     module.add_function(wrap_pyfunction!(crs_of, module)?)?;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from . import _array, _device, _repr
+from . import _array, _device, _repr, _swath
 from . import _georef as georef
 from ._about import Described
 from ._array import Array, HostArray, check_shape, copy_to_gpu, host_view, put
@@ -161,6 +162,7 @@ class Dataset(Described):
         max_device_memory: int | None = None,
         trust_input: bool | None = None,
         cpu_decode: bool | None = None,
+        _cancel: _swath.Cancel | None = None,
     ) -> Any:
         """Reads samples.
 
@@ -223,6 +225,7 @@ class Dataset(Described):
             "max_device_memory": max_device_memory,
             "trust_input": trust_input,
             "cpu_decode": cpu_decode,
+            "cancel": _cancel,
         }
         pixels: Pixels | None
         if ifd is None:
@@ -247,6 +250,27 @@ class Dataset(Described):
         if single:
             memory = memory.reshape(memory.shape[1:] if interleave == "band" else memory.shape[:2])
         return _array.of(memory)
+
+    async def aread(self, bands: Bands = None, window: Any = None, **options: Any) -> Any:
+        """Reads samples as :meth:`read` does, in a thread of its own: the event loop runs on.
+
+        Many reads of one dataset may be awaited at once. Where the task is cancelled, as by `asyncio.wait_for`, the
+        caller goes on at once, and the read stops after the tiles that are being decoded; memory given as `out` may
+        then be filled in part.
+
+        Examples
+        --------
+        >>> import asyncio, numpy as np, swath
+        >>> path = swath.to_geotiff(np.arange(12, dtype="uint16").reshape(3, 4), "/tmp/swath-doc-aread.tif")
+        >>> asyncio.run(swath.Dataset(path).aread(1, (0, 0, 1, 4)))
+        array([[0, 1, 2, 3]], dtype=uint16)
+        """
+        stop = _swath.Cancel()
+        try:
+            return await asyncio.to_thread(self.read, bands, window, **options, _cancel=stop)
+        except asyncio.CancelledError:
+            stop.cancel()
+            raise
 
     def dataset_mask(
         self, window: Any = None, *, overview_level: int | None = None, threads: int | None = None

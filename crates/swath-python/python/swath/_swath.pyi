@@ -12,6 +12,7 @@ _debug_build: bool
 __all__ = [
     "Array",
     "BandEncoder",
+    "Cancel",
     "Dataset",
     "Writer",
     "__version__",
@@ -81,6 +82,13 @@ class Array:
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+@final
+class Cancel:
+    """Stops a read that is under way in another thread."""
+
+    def __new__(cls) -> Self: ...
+    def cancel(self) -> None: ...
+
 @disjoint_base
 class Dataset:
     def __new__(
@@ -141,6 +149,7 @@ class Dataset:
         trust_input: bool | None = None,
         cpu_decode: bool | None = None,
         out: None = None,
+        cancel: Cancel | None = None,
     ) -> Array: ...
     @overload
     def read_window(
@@ -157,6 +166,7 @@ class Dataset:
         trust_input: bool | None = None,
         cpu_decode: bool | None = None,
         out: Any,
+        cancel: Cancel | None = None,
     ) -> None: ...
     def read_mask(
         self, window: _Window | None = None, overview: int | None = None, *, threads: int | None = None
