@@ -79,7 +79,10 @@ def pairs() -> Iterator[tuple[Path, Any, sw.Dataset]]:
 ATTRIBUTES = {
     **{
         name: (lambda dataset, name=name: getattr(dataset, name))
-        for name in ("width", "height", "count", "bounds", "res", "nodata", "nodatavals", "dtypes", "indexes")
+        for name in (
+            *("width", "height", "count", "bounds", "res", "nodata", "nodatavals", "dtypes", "indexes"),
+            *("units", "scales", "offsets"),
+        )
     },
     "descriptions": lambda dataset: dataset.descriptions,
     "transform": lambda dataset: tuple(dataset.transform),
@@ -475,3 +478,26 @@ def test_a_reference_system_is_text_that_knows_more(files: dict[str, Path]) -> N
     assert copied == crs and copied.to_epsg() == 32633
     assert sw.Dataset(sw.to_geotiff(np.zeros((4, 4), "u1"), None, crs=crs)).crs == crs
     assert sw.Dataset(files["classes"]).crs is None
+
+
+@pytest.mark.parametrize("bands", ["1", "red", True, [True], 1.0, [1.5], [], slice(0, 2), [None], {}])
+def test_bands_that_are_none_say_what_to_give(files: dict[str, Path], bands: Any) -> None:
+    dataset = sw.Dataset(files["bands"])
+    for use in (
+        *(dataset.read, dataset.statistics, lambda bands: dataset.read_windows([(0, 0, 8, 8)], bands)),
+        *(lambda bands: dataset.chips(8, bands=bands), lambda bands: next(dataset.sample([(0, 0)], bands))),
+    ):
+        with pytest.raises(sw.UsageError, match=r"bands=.*give a number from 1 to 3, or a list of them"):
+            use(bands)
+
+
+def test_numbers_that_are_none_say_what_to_give(files: dict[str, Path]) -> None:
+    dataset = sw.Dataset(files["bands"])
+    for level in ("0", 0.0, True):
+        with pytest.raises(sw.UsageError, match="overview_level="):
+            dataset.read(overview_level=level)
+    with pytest.raises(sw.UsageError, match="give numbers"):
+        dataset.index("a", 3)
+    for points in ((1, 2), ["ab"], [(1, 2, 3)], [(None, 1)]):
+        with pytest.raises(sw.UsageError, match="pairs"):
+            list(dataset.sample(points))

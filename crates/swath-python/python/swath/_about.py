@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -66,6 +67,22 @@ class Described(_swath.Dataset):
 
     def _numbers(self) -> georef.Transform:
         return self._about()["transform"] or georef.IDENTITY
+
+    def _chosen(self, bands: Any, count: int | None = None) -> list[int] | None:
+        """Numbers of bands from what a caller gave: one, several, or None for all of them."""
+        if bands is None:
+            return None
+        several = [bands] if isinstance(bands, int | np.integer) else bands
+        try:
+            chosen = [operator.index(band) for band in several]
+        except TypeError:
+            chosen = []
+        if not chosen or any(isinstance(band, bool | np.bool_) for band in several):
+            raise UsageError(f"{self.name}: bands={bands!r}: give a number from 1 to {self.count}, or a list of them")
+        count = count or self.count
+        if wrong := [band for band in chosen if not 1 <= band <= count]:
+            raise UsageError(f"{self.name}: there is no band {wrong[0]}; the image has bands 1 to {self.count}")
+        return chosen
 
     def _band(self, bidx: int) -> dict[str, Any]:
         if not 1 <= bidx <= self.count:
@@ -133,6 +150,21 @@ class Described(_swath.Dataset):
     def descriptions(self) -> tuple[str | None, ...]:
         """Each band's name."""
         return tuple(band["description"] for band in self._about()["bands"])
+
+    @property
+    def units(self) -> tuple[str | None, ...]:
+        """Each band's unit."""
+        return tuple(band["unit"] for band in self._about()["bands"])
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """By what each band's samples are to be multiplied."""
+        return georef.band_scaling(self._about()["bands"])[0]
+
+    @property
+    def offsets(self) -> tuple[float, ...]:
+        """What is then to be added."""
+        return georef.band_scaling(self._about()["bands"])[1]
 
     @property
     def profile(self) -> dict[str, Any]:
@@ -238,7 +270,10 @@ class Described(_swath.Dataset):
             How fractions of pixels become whole ones; `math.floor` unless said otherwise.
         """
         a, b, c, d, e, f = self._numbers()
-        across, down = np.asarray(x, float) - c, np.asarray(y, float) - f
+        try:
+            across, down = np.asarray(x, float) - c, np.asarray(y, float) - f
+        except (TypeError, ValueError):
+            raise UsageError(f"index({x!r}, {y!r}): give numbers, or arrays of numbers") from None
         size = a * e - b * d
         if not size:
             raise UsageError(f"{self.name}: the transform {(a, b, c, d, e, f)} maps all pixels onto a line")
@@ -270,7 +305,7 @@ class Described(_swath.Dataset):
 
     def statistics(self, bands: Any = None, *, threads: int | None = None, progress: Any = None) -> dict[str, Any]:
         """Smallest and largest value, mean, standard deviation and counts of each band; see :func:`stats`."""
-        chosen = None if bands is None else [int(band) for band in np.atleast_1d(bands)]
+        chosen = self._chosen(bands)
         report, close = _progress.reporter(progress, self.width * self.height * self.count)
         try:
             return super().statistics(chosen, threads=threads, progress=report)

@@ -125,11 +125,12 @@ class Dataset(Described):
 
     def _pixels(self, window: Any, bbox: Any, bbox_crs: Any, overview: int | None, boundless: bool) -> Pixels | None:
         """What to read of a level: first column and row, columns and rows; None for all of it."""
+        level = self._size(overview)
         if bbox is None and bbox_crs is None:
-            return None if window is None else to_pixels(window, *self._size(overview), boundless=boundless)
+            return None if window is None else to_pixels(window, *level, boundless=boundless)
         if window is not None:
             raise UsageError("window and bbox both say what to read: give one of them")
-        about, level = self._about(), self._size(overview)
+        about = self._about()
         transform = about["transform"]
         if transform is not None:
             transform = georef.level_transform(transform, (self.width, self.height), level)
@@ -139,6 +140,8 @@ class Dataset(Described):
         if overview is None:
             return self.width, self.height
         levels = self.overview_sizes
+        if not isinstance(overview, int | np.integer) or isinstance(overview, bool):
+            raise UsageError(f"overview_level={overview!r}: give a whole number, 0 for the largest overview")
         if not 0 <= overview < len(levels):
             raise UsageError(f"{self.name}: there is no overview {overview}; the file has {len(levels)}")
         return levels[overview]
@@ -212,10 +215,7 @@ class Dataset(Described):
             In host memory a NumPy array; in GPU memory one that CuPy and torch take as it is: see :class:`Array`.
         """
         single = isinstance(bands, (int, np.integer))
-        chosen = [int(bands)] if single else None if bands is None else [int(band) for band in bands]  # type: ignore
-        wrong = next((band for band in chosen or () if not band >= 1), None)
-        if wrong is not None:
-            raise UsageError(f"{self.name}: there is no band {wrong}; the image has bands 1 to {self.count}")
+        chosen = self._chosen(bands, None if ifd is None else 1 << 16)
         place = _device.word(device)
         options: dict[str, Any] = {
             "ifd": ifd,
@@ -360,7 +360,7 @@ class Dataset(Described):
         """
         width, height = self._size(overview_level)
         pixels = [to_pixels(window, width, height) for window in windows]
-        chosen = None if bands is None else [int(band) for band in bands]
+        chosen = self._chosen(bands)
         options: dict[str, Any] = {
             "interleave": interleave,
             "threads": threads,
@@ -454,7 +454,7 @@ class Dataset(Described):
             "trust_input": trust_input,
             "cpu_decode": cpu_decode,
         }
-        chosen = None if bands is None else [int(band) for band in bands]
+        chosen = self._chosen(bands)
         return Chips(
             self,
             size,

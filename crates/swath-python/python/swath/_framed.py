@@ -138,12 +138,16 @@ def _sample(value: Any, dtype: np.dtype) -> Any:
 
 def sampled(dataset: Dataset, xy: Iterable[Any], indexes: Any, masked: bool) -> Iterator[np.ndarray]:
     """A sample of each band for each point (x, y); see `Dataset.sample`."""
-    bands = [int(band) for band in np.atleast_1d(dataset.indexes if indexes is None else indexes)]
+    bands = dataset._chosen(indexes) or list(dataset.indexes)
     nodata = [dataset._band(band)["nodata"] for band in bands]
     outside = np.array([0 if value is None else value for value in nodata], dataset.dtype)
     points = iter(xy)
     while group := list(islice(points, _POINTS)):
-        rows, columns = dataset.index([point[0] for point in group], [point[1] for point in group])
+        try:
+            xs, ys = np.array([(x, y) for x, y in group], float).T
+        except (TypeError, ValueError):
+            raise UsageError("sample takes pairs (x, y) of numbers: give a list of them") from None
+        rows, columns = dataset.index(xs, ys)
         inside = (rows >= 0) & (rows < dataset.height) & (columns >= 0) & (columns < dataset.width)
         windows = [Window(int(x), int(y), 1, 1) for x, y in zip(columns[inside], rows[inside])]
         found: Iterator[Any] = iter(())
