@@ -518,7 +518,7 @@ def test_files_that_are_not_read_yet_are_read_in_parts(source: Path, monkeypatch
     taken: list[tuple[int, ...]] = []
     push = swath._stream.Pusher._give
     monkeypatch.setattr("swath._stream.Pusher._give", lambda self, rows: (taken.append(rows.shape), push(self, rows)))
-    monkeypatch.setattr("swath._stream.Pusher.__init__.__defaults__", (30 * 2 * 2 * 7,))
+    monkeypatch.setattr("swath._stream.Pusher.__init__.__defaults__", (30 * 2 * 2 * 7, None))
     assert swath.to_geotiff(opened, None) == expected
     assert taken == [(2, 7, 30)] * 5 + [(2, 5, 30)]
     assert not opened.variable._in_memory

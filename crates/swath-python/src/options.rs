@@ -206,6 +206,7 @@ fn write_option(py: Python<'_>, options: WriteOptions, key: &str, value: &Bound<
             "no" => BigTiff::Never,
             _ => return Err(wrong("auto, yes or no")),
         }),
+        "mask" => options.with_mask(value.extract::<bool>()?),
         "sparse" => options.with_sparse(value.extract::<bool>()?),
         "cog" => options.with_cog(value.extract::<bool>()?),
         "overviews" => options.with_overviews(match value.extract::<Choice>()? {

@@ -93,6 +93,17 @@ pub fn host_rows(held: &Held, axes: Axes) -> Rows<'_> {
     }
 }
 
+/// A mask: one byte for each pixel of the rows it goes with, which the engine checks.
+fn mask_of(mask: &Bound<'_, PyAny>) -> PyResult<Held> {
+    Held::of(PyUntypedBuffer::get(mask)?)
+}
+
+/// Host rows and their mask as the engine takes them.
+fn masked_rows<'a>(held: &'a Held, axes: Axes, mask: Option<&'a Held>) -> Rows<'a> {
+    let rows = host_rows(held, axes);
+    mask.map_or(rows, |mask| rows.with_mask(mask.bytes()))
+}
+
 /// The part of an image that a block covers.
 fn part_of(py: Python<'_>, row: u32, column: u32, height: usize, width: usize) -> PyResult<Window> {
     let too_large =
@@ -231,13 +242,15 @@ impl Writer {
         py.detach(|| self.lock().as_ref().is_some_and(swath::Writer::is_on_device))
     }
 
-    /// Adds host rows below those that were pushed before.
-    fn push(&self, rows: &Bound<'_, PyAny>, axes: &str) -> PyResult<()> {
+    /// Adds host rows below those that were pushed before, with their mask where the file has one.
+    #[pyo3(signature = (rows, axes, mask=None))]
+    fn push(&self, rows: &Bound<'_, PyAny>, axes: &str, mask: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = rows.py();
         let axes = axes_of(py, axes)?;
         let held = rows_of(rows, axes, self.shape)?;
+        let mask = mask.map(mask_of).transpose()?;
         let long = held.len() as u64 >= interrupt::LONG_WRITE;
-        self.work(py, long, |writer| writer.push(&host_rows(&held, axes)))
+        self.work(py, long, |writer| writer.push(&masked_rows(&held, axes, mask.as_ref())))
     }
 
     /// Adds rows on a GPU below those that were pushed before.
@@ -249,7 +262,15 @@ impl Writer {
     }
 
     /// Adds host pixels of a block whose first pixel is at this row and column.
-    fn push_block(&self, samples: &Bound<'_, PyAny>, axes: &str, row: u32, column: u32) -> PyResult<()> {
+    #[pyo3(signature = (samples, axes, row, column, mask=None))]
+    fn push_block(
+        &self,
+        samples: &Bound<'_, PyAny>,
+        axes: &str,
+        row: u32,
+        column: u32,
+        mask: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let py = samples.py();
         let axes = axes_of(py, axes)?;
         let held = Held::of(PyUntypedBuffer::get(samples)?)?;
@@ -261,7 +282,8 @@ impl Writer {
         let part = part_of(py, row, column, height, width)?;
         let held = rows_of(samples, axes, Shape { width: part.width, height: part.height, ..self.shape })?;
         let long = held.len() as u64 >= interrupt::LONG_WRITE;
-        self.work(py, long, |writer| writer.push_block(part, &host_rows(&held, axes)))
+        let mask = mask.map(mask_of).transpose()?;
+        self.work(py, long, |writer| writer.push_block(part, &masked_rows(&held, axes, mask.as_ref())))
     }
 
     /// Adds pixels on a GPU of a block whose first pixel is at this row and column.

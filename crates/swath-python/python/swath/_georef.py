@@ -217,6 +217,12 @@ def tag_attributes(tags: dict[str, str]) -> dict[str, Any]:
     return attributes
 
 
+def kept_tags(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:
+    """Tags that attributes have no place for, those of single bands and of other domains, for whoever writes them."""
+    tags, of_bands = metadata["tags"], [metadata["bands"][band - 1]["tags"] for band in bands]
+    return {"tags": tags, "band_tags": of_bands} if any(of_bands) or set(tags) - {""} else {}
+
+
 def band_attributes(bands: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Nodata, scales, offsets, descriptions and units; one value where all bands agree, as rioxarray does it."""
     attributes: dict[str, Any] = {}

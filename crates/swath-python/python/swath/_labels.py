@@ -11,6 +11,7 @@ import numpy as np
 
 from ._convert import type_of
 from ._errors import UsageError, warn
+from ._georef import tag_attributes
 from ._grid import found_crs, found_transform, grid_mapping, is_edited, kept_by_rio
 from ._metadata import Found, coefficients, control_points, palette_of, per_band
 
@@ -128,6 +129,7 @@ def of_dataarray(data: Any, origin: Any, y_name: str, x_name: str, count: int, w
     if words["transform"] is None and not gcps:
         transform = found_transform(data, y_name, x_name, recalc=words["recalc_transform"])
     units = _listed(data, "units", count)
+    tags, band_tags = _tags(data, count)
     scales = _listed(data, "scales" if "scales" in attrs else "scale_factor", count)
     offsets = _listed(data, "offsets" if "offsets" in attrs else "add_offset", count)
     return Found(
@@ -137,12 +139,12 @@ def of_dataarray(data: Any, origin: Any, y_name: str, x_name: str, count: int, w
         area_or_point=attrs.get("AREA_OR_POINT") or point,
         gcps=gcps,
         rpcs=coefficients(mapping.get("rpcs")),
-        tags=found_tags(attrs),
+        tags=tags,
         descriptions=per_band("long_name", names if names is None else _texts(names), count),
         units=per_band("units", _texts(units) if units else None, count),
         scales=_numbers("scales", scales, count, 1.0),
         offsets=_numbers("offsets", offsets, count, 0.0),
-        band_tags=_band_tags(_listed(data, "band_tags", count), count),
+        band_tags=band_tags,
         # The colours are the first band's; selecting another one leaves them in the attributes.
         palette=palette_of(colormap) if (_band_numbers(data, count) or [1])[0] == 1 else None,
     )
@@ -161,13 +163,54 @@ def _numbers(name: str, value: Any, count: int, neutral: float) -> list[float] |
     return [float(item) for item in values]
 
 
-def _band_tags(given: Any, count: int) -> list[dict[str, str]] | None:
-    if not isinstance(given, (list, tuple)):
-        return None
-    tags = [found_tags(item).get("", {}) for item in given]
-    # A name and a description of a band stand in its description.
-    tags = [{key: value for key, value in item.items() if key != "long_name"} for item in tags]
-    return tags if len(tags) == count and any(tags) else None
+def _tags(data: Any, count: int) -> tuple[dict[str, dict[str, str]], list[dict[str, dict[str, str]]] | None]:
+    """Tags by domain, of the file and of each band: attributes, and what `encoding` keeps beside them."""
+    tags = found_tags(data.attrs)
+    given = _listed(data, "band_tags", count)
+    if isinstance(given, (list, tuple)):
+        # A name and a description of a band stand in its description.
+        bands = [{"": without_name(found_tags(item).get("", {}))} for item in given]
+        return tags, bands if any(band[""] for band in bands) else None
+    read, of_bands = data.encoding.get("tags"), data.encoding.get("band_tags")
+    if not isinstance(read, Mapping) or not isinstance(of_bands, list):
+        return tags, None
+    own = tags.setdefault("", {})
+    # Attributes show the tags of the file and of the first band, as numbers where they are numbers.
+    for key, text in read.get("", {}).items():
+        if (name := _unchanged(own, key, text)) is not None:
+            own[name] = text
+    gone = set()
+    for key, text in of_bands[0].get("", {}).items():
+        name = _unchanged(own, key, text)
+        if name is None and key not in NOT_TAGS:
+            gone.add(key)
+        elif name is not None and key not in read.get("", {}):
+            del own[name]
+    bands = [
+        {
+            domain: {
+                key: text
+                for key, text in items.items()
+                if not key.startswith(STALE) and not (number == 0 and not domain and key in gone)
+            }
+            for domain, items in band.items()
+        }
+        for number, band in enumerate(of_bands)
+    ]
+    others = {domain: dict(items) for domain, items in read.items() if domain}
+    chosen = _chosen(data, bands, count)
+    return {**others, **tags}, chosen if chosen and any(any(band.values()) for band in chosen) else None
+
+
+def _unchanged(own: Mapping[str, str], key: str, text: str) -> str | None:
+    """The name of the attribute that shows a tag, where it has still the value that was read."""
+    shown = tag_attributes({key: text})
+    return next((name for name, value in shown.items() if own.get(name) == str(value)), None)
+
+
+def without_name(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags of a band without its name, which stands in its description."""
+    return {key: value for key, value in tags.items() if key != "long_name"}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,9 @@ class Found:
     units: list[str | None] | None = None
     scales: list[float] | None = None
     offsets: list[float] | None = None
-    band_tags: list[dict[str, str]] | None = None
+    # By domain, as `tags`.
+    band_tags: list[dict[str, dict[str, str]]] | None = None
+    colors: list[str | None] | None = None
     palette: list[tuple[int, int, int]] | None = None
     extra_tags: list[tuple[int, Any, Any]] | None = None
 
@@ -43,7 +46,8 @@ class Found:
                 "unit": _of_band(self.units, band),
                 "scale": _of_band(self.scales, band),
                 "offset": _of_band(self.offsets, band),
-                "tags": {"": tags} if (tags := _of_band(self.band_tags, band)) else {},
+                "tags": _of_band(self.band_tags, band) or {},
+                "color": _of_band(self.colors, band),
             }
             for band in range(count)
         ]
@@ -272,6 +276,31 @@ def palette_of(colormap: Any) -> list[tuple[int, int, int]] | None:
     if triples.ndim != 2 or triples.shape[1] < 3:
         raise UsageError("colormap: give {value: (r, g, b)} of bytes, or rows of 16-bit (r, g, b)")
     return [(int(red), int(green), int(blue)) for red, green, blue in triples[:, :3]]
+
+
+# What a band may be, in GDAL's words.
+COLORS = frozenset(
+    {
+        *("undefined", "gray", "palette", "red", "green", "blue", "alpha", "hue", "saturation", "lightness", "cyan"),
+        *("magenta", "yellow", "black", "y", "cb", "cr", "pan", "coastal", "rededge", "nir", "swir", "mwir", "lwir"),
+        *("tir", "otherir", "sar_ka", "sar_k", "sar_ku", "sar_x", "sar_c", "sar_s", "sar_l", "sar_p"),
+    }
+)
+
+
+def color_names(colorinterp: Any, count: int) -> list[str | None] | None:
+    """What each band is, from texts or members of rasterio's enumeration."""
+    values = per_band("colorinterp", colorinterp, count)
+    if values is None:
+        return None
+    names = [str(getattr(value, "name", value)).lower() for value in values]
+    names = ["gray" if name == "grey" else name for name in names]
+    for name in names:
+        if name not in COLORS:
+            near = difflib.get_close_matches(name, COLORS, n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else f": give one of {', '.join(sorted(COLORS))}"
+            raise UsageError(f"colorinterp: there is no {name!r}{hint}")
+    return list(names)
 
 
 def per_band(name: str, value: Any, count: int) -> list[Any] | None:

@@ -405,6 +405,7 @@ class View:
             encoding["bands"] = reader.bands
         # What `to_geotiff` compares with, to find what was edited by hand.
         encoding["as_read"] = {key: attributes[key] for key in ("crs", "transform", "nodata") if key in attributes}
+        encoding.update(georef.kept_tags(metadata, reader.bands))
         if not cut:
             encoding["preferred_chunks"] = self.preferred_chunks()
         variables: dict[Any, Any] = {}

@@ -221,6 +221,21 @@ def _fill_value(data: Any, dtype: np.dtype) -> Any:
     raise UsageError(f"masked samples of {dtype} need a value of their own: give nodata=")
 
 
+def mask_of(mask: Any, layout: Layout) -> np.ndarray | None:
+    """A mask as bytes, 255 where a pixel is there."""
+    if mask is None:
+        return None
+    values = to_host(getattr(mask, "data", mask) if hasattr(mask, "dims") else mask)
+    if values.ndim == 3 and 1 in (values.shape[0], values.shape[2]):
+        values = values.reshape(values.shape[1:] if values.shape[0] == 1 else values.shape[:2])
+    if values.shape != (layout.height, layout.width) or values.dtype.kind not in "biu":
+        raise UsageError(
+            f"mask: {values.dtype} of shape {values.shape}; give an array of bool or bytes of {layout.height} rows and "
+            f"{layout.width} columns"
+        )
+    return np.where(values != 0, np.uint8(255), np.uint8(0))
+
+
 def _finished(data: Any, axes: str, dtype: np.dtype, converts: Sequence[Convert], found: Found) -> Raster:
     layout = _layout(data.shape, axes, dtype)
     convert: Callable[[Any], Any] | None = converts[0] if converts else None
@@ -453,7 +468,7 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
         units=_each(part.found.units for part in parts),
         scales=_each((part.found.scales for part in parts), 1.0),
         offsets=_each((part.found.offsets for part in parts), 0.0),
-        band_tags=[_without_name(part.found.tags.get("", {})) for part in parts],
+        band_tags=[_tags_of_band(part.found) for part in parts],
         palette=None,
     )
     layout = Layout("byx", len(parts), *size, dtype)
@@ -507,8 +522,10 @@ def _each(values: Any, neutral: Any = None) -> list[Any] | None:
     return None if all(value == neutral for value in listed) else listed
 
 
-def _without_name(tags: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in tags.items() if key != "long_name"}
+def _tags_of_band(found: Found) -> dict[str, dict[str, str]]:
+    """What is said of a variable, and of its only band, is said of a band."""
+    own = dict(_only(found.band_tags) or {})
+    return {**own, "": {**_labels.without_name(found.tags.get("", {})), **own.get("", {})}}
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -126,11 +126,12 @@ class Assembler:
 
 
 class BlockPusher:
-    """Pushes the parts of a raster into a writer of blocks."""
+    """Pushes the parts of a raster into a writer of blocks, with their part of the mask, if there is one."""
 
-    def __init__(self, writer: Any, layout: Layout) -> None:
+    def __init__(self, writer: Any, layout: Layout, mask: np.ndarray | None = None) -> None:
         self._writer = writer
         self._layout = layout
+        self._mask = mask
 
     def push(self, row: int, column: int, height: int, width: int, blocks: Sequence[Block]) -> None:
         """Adds the block at this row and column. The columns of `blocks` count from its own first one."""
@@ -154,15 +155,24 @@ class BlockPusher:
                 self.push(row, column, height, width, parts)
 
     def _give(self, samples: Any, row: int, column: int) -> None:
+        axes = self._layout.axes
+        if self._mask is not None:
+            height, width = (samples.shape[axes.index(axis)] for axis in "yx")
+            part = np.ascontiguousarray(self._mask[row : row + height, column : column + width])
+            self._writer.push_block(to_host(samples), axes, row, column, mask=part)
+            return
         push = self._writer.push_block if isinstance(samples, np.ndarray) else self._writer.push_block_device
-        push(samples, self._layout.axes, row, column)
+        push(samples, axes, row, column)
 
 
 class Pusher:
-    """Pushes rows of blocks into a writer, a piece at a time."""
+    """Pushes rows of blocks into a writer, a piece at a time, with their part of the mask, if there is one."""
 
-    def __init__(self, writer: Any, layout: Layout, piece: int = PIECE) -> None:
+    def __init__(self, writer: Any, layout: Layout, piece: int = PIECE, mask: np.ndarray | None = None) -> None:
         self._writer = writer
+        self._mask = mask
+        # Rows that were pushed.
+        self._row = 0
         self._axes = layout.axes
         self._assembler = Assembler(layout)
         self._step = max(1, piece // max(layout.row_len, 1))
@@ -178,6 +188,11 @@ class Pusher:
             self._give(self._assembler.rows(blocks, slice(start, min(start + step, rows))))
 
     def _give(self, rows: Any) -> None:
+        if self._mask is not None:
+            after = self._row + rows.shape[self._axes.index("y")]
+            self._writer.push(to_host(rows), self._axes, mask=self._mask[self._row : after])
+            self._row = after
+            return
         push = self._writer.push if isinstance(rows, np.ndarray) else self._writer.push_device
         push(rows, self._axes)
 
@@ -320,7 +335,14 @@ def longest_row(array: Any, layout: Layout) -> int:
 
 
 def stream(
-    array: Any, layout: Layout, writer: Any, get: Callable[..., Any], budget: int, *, as_blocks: bool = False
+    array: Any,
+    layout: Layout,
+    writer: Any,
+    get: Callable[..., Any],
+    budget: int,
+    *,
+    as_blocks: bool = False,
+    mask: np.ndarray | None = None,
 ) -> None:
     """Computes a dask array some chunks at a time and pushes it, at most `budget` bytes of it at a time."""
     chunks = Chunks.of(array, layout.axes)
@@ -337,7 +359,10 @@ def stream(
     del array
     chunks.graph = {}
     held: dict[Key, Any] = {}
-    push = _block_push(writer, layout, chunks) if as_blocks else _row_push(writer, layout, chunks, budget)
+    pusher: Any = BlockPusher(writer, layout, mask)
+    if not as_blocks:
+        pusher = Pusher(writer, layout, max(min(PIECE, budget // 8), 1), mask)
+    push = (_block_push if as_blocks else _row_push)(pusher, layout, chunks)
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="swath-stream")
     wait = True
@@ -358,9 +383,7 @@ def stream(
         pool.shutdown(wait=wait, cancel_futures=True)
 
 
-def _row_push(writer: Any, layout: Layout, chunks: Chunks, budget: int) -> Callable[[Group, dict[Key, Any]], None]:
-    pusher = Pusher(writer, layout, piece=max(min(PIECE, budget // 8), 1))
-
+def _row_push(pusher: Pusher, layout: Layout, chunks: Chunks) -> Callable[[Group, dict[Key, Any]], None]:
     def push(group: Group, done: dict[Key, Any]) -> None:
         for row in group.rows:
             blocks = [Block(band, column, done.pop(key)) for key, band, column in chunks.row(row)]
@@ -371,8 +394,7 @@ def _row_push(writer: Any, layout: Layout, chunks: Chunks, budget: int) -> Calla
     return push
 
 
-def _block_push(writer: Any, layout: Layout, chunks: Chunks) -> Callable[[Group, dict[Key, Any]], None]:
-    pusher = BlockPusher(writer, layout)
+def _block_push(pusher: BlockPusher, layout: Layout, chunks: Chunks) -> Callable[[Group, dict[Key, Any]], None]:
     tops = starts(chunks.sizes["y"])
 
     def push(group: Group, done: dict[Key, Any]) -> None:

@@ -74,6 +74,8 @@ def to_geotiff(
     scales: Sequence[float] | None = None,
     offsets: Sequence[float] | None = None,
     colormap: Any = None,
+    colorinterp: Sequence[Any] | None = None,
+    mask: Any = None,
     gcps: Any = None,
     rpcs: Any = None,
     area_or_point: str | None = None,
@@ -149,6 +151,11 @@ def to_geotiff(
         One entry for each band. By default those of the DataArray.
     colormap : mapping or sequence, optional
         {value: (r, g, b)} of bytes, or rows of 16-bit (r, g, b).
+    colorinterp : sequence of str, optional
+        What each band is, in GDAL's words ("red", "green", "blue", "alpha", "gray", "nir", ...) or as members of
+        rasterio's `ColorInterp`.
+    mask : array of bool or of bytes, optional
+        Which pixels are there, in rows and columns; 0 and False hide a pixel. It is stored in the file, as GDAL does.
     gcps, rpcs : optional
         Ground control points and rational polynomial coefficients, of rasterio, as dictionaries, or as JSON.
     area_or_point : "Area" or "Point", optional
@@ -245,6 +252,8 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         nodata=metadata["nodata"],
     )
     options["device"] = _profile.device_of(words, on_device=raster.on_device)
+    mask = _raster.mask_of(words["mask"], layout)
+    options["mask"] = mask is not None
     limits = ("max_memory", "max_device_memory", "streaming_buffer_bytes")
     max_memory, max_device_memory, buffer = (whole(name, _profile.number(name, words[name]), 1) for name in limits)
     if max_device_memory is not None and raster.lazy is not None and raster.on_device:
@@ -265,6 +274,7 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         scheduler=words["scheduler"],
         remote=_store(path, words["storage_options"]),
         storage_options=dict(words["storage_options"] or {}),
+        mask=mask,
     )
 
 
@@ -287,6 +297,7 @@ def _given(words: Mapping[str, Any], count: int) -> Found:
         scales=_metadata.numbers("scales", words["scales"], count),
         offsets=_metadata.numbers("offsets", words["offsets"], count),
         palette=_metadata.palette_of(words["colormap"]),
+        colors=_metadata.color_names(words["colorinterp"], count),
     )
 
 
@@ -304,6 +315,8 @@ class Job:
     progress: Any
     scheduler: Any
     storage_options: dict[str, Any] = field(repr=False)
+    # Bytes of which pixels are there, if the file shall say so.
+    mask: Any = field(default=None, repr=False)
     # How the store of an address is asked, if the path is one.
     remote: dict[str, Any] | None = field(default=None, repr=False)
 
@@ -325,6 +338,8 @@ class Job:
         layout = self.raster.layout
         get, client = _scheduler(self.raster.lazy, self.scheduler)
         streamed = self.raster.lazy is not None and client is None
+        if client is not None and self.mask is not None:
+            raise UsageError('mask= cannot be written by a cluster: give scheduler="threads", or nodata= instead')
         if client is not None and self.options["device"] == "auto":
             # Every band has to be encoded alike, and nobody here knows which workers have a GPU.
             self.options["device"] = "cuda" if self.raster.on_device else "cpu"
@@ -344,13 +359,15 @@ class Job:
                 recipe = _cluster.Recipe(self._shape, self._dtype, self.metadata, self.options)
                 _cluster.write(client, self.raster.lazy, layout, recipe, writer, self.buffer)
             elif streamed:
-                _stream.stream(self.raster.lazy, layout, writer, get, begun.buffer, as_blocks=begun.as_blocks)
+                _stream.stream(
+                    self.raster.lazy, layout, writer, get, begun.buffer, as_blocks=begun.as_blocks, mask=self.mask
+                )
             elif begun.as_blocks:
                 # Strips are as wide as the image: blocks of some columns then do for all.
                 tile = self.options.get("tile", (512, self.options.get("strips") or 16))
-                _stream.BlockPusher(writer, layout).push_all(self.raster.blocks, tile, self.raster.step)
+                _stream.BlockPusher(writer, layout, self.mask).push_all(self.raster.blocks, tile, self.raster.step)
             else:
-                _stream.Pusher(writer, layout).push(layout.height, self.raster.blocks, self.raster.step)
+                _stream.Pusher(writer, layout, mask=self.mask).push(layout.height, self.raster.blocks, self.raster.step)
             return writer.finish()
         except BaseException:
             writer.abort()

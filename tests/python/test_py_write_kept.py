@@ -1,0 +1,108 @@
+"""Masks, meanings of bands and tags that `swath.to_geotiff` writes, and what of them goes from file to file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+import swath
+import xarray as xr
+from rasterio.enums import ColorInterp, MaskFlags
+
+DATA = np.arange(2 * 40 * 50, dtype="uint16").reshape(2, 40, 50)
+SHOWN = np.arange(40 * 50).reshape(40, 50) % 7 != 0
+
+
+@pytest.mark.parametrize("mask", [SHOWN, SHOWN.astype("uint8"), SHOWN[None] * np.uint8(255), xr.DataArray(SHOWN)])
+@pytest.mark.parametrize("cog", [False, True])
+def test_masks(folder: Path, mask: Any, cog: bool) -> None:
+    path = swath.to_geotiff(DATA, folder / "a.tif", mask=mask, cog=cog, tile_size=16, overview_levels=[2])
+    with rasterio.open(path) as file:
+        assert file.mask_flag_enums == ([MaskFlags.per_dataset],) * 2
+        np.testing.assert_array_equal(file.read_masks(1) != 0, SHOWN)
+        np.testing.assert_array_equal(file.read(), DATA)
+    np.testing.assert_array_equal(np.isnan(swath.open_geotiff(path, masked=True).values[0]), ~SHOWN)
+    assert list(folder.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("words", [{}, {"streaming_buffer_bytes": 2000}])
+def test_masks_of_dask_arrays(words: dict[str, Any]) -> None:
+    data = xr.DataArray(DATA, dims=("band", "y", "x")).chunk({"y": 16, "x": 16})
+    made = swath.to_geotiff(data, None, mask=SHOWN, tile_size=16, **words)
+    with rasterio.MemoryFile(made) as memory, memory.open() as file:
+        np.testing.assert_array_equal(file.read_masks(1) != 0, SHOWN)
+        np.testing.assert_array_equal(file.read(), DATA)
+
+
+def test_masks_that_do_not_fit() -> None:
+    for mask in (SHOWN[1:], SHOWN.astype(float), np.ones((2, 40, 50), bool)):
+        with pytest.raises(swath.UsageError, match="40 rows and 50 columns"):
+            swath.to_geotiff(DATA, None, mask=mask)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["red", "green", "blue", "nir"],
+        ["Gray", "alpha", "undefined", "undefined"],
+        [ColorInterp.blue, ColorInterp.green, ColorInterp.red, ColorInterp.alpha],
+        ["red", "green", "blue", "alpha"],
+    ],
+)
+def test_meanings_of_bands(names: list[Any]) -> None:
+    data = np.zeros((4, 20, 30), "uint8")
+    with rasterio.MemoryFile(swath.to_geotiff(data, None, colorinterp=names)) as memory, memory.open() as file:
+        found = [color.name for color in file.colorinterp]
+    assert found == [str(getattr(name, "name", name)).lower() for name in names]
+    with pytest.raises(swath.UsageError, match="did you mean green"):
+        swath.to_geotiff(data, None, colorinterp=["red", "gren", "blue", "alpha"])
+    with pytest.raises(swath.UsageError, match="3 values for 4 bands"):
+        swath.to_geotiff(data, None, colorinterp=["red", "green", "blue"])
+
+
+@pytest.fixture
+def tagged(folder: Path) -> Path:
+    profile = {"driver": "GTiff", "width": 50, "height": 40, "count": 2, "dtype": "uint16"}
+    with rasterio.open(folder / "tagged.tif", "w", **profile) as file:
+        file.write(DATA)
+        file.update_tags(SENSOR="MSI", NUMBER="007", STATISTICS_MEAN="3")
+        file.update_tags(ns="PROCESSING", LEVEL="L2A", VERSION="04.00")
+        file.update_tags(1, WAVELENGTH="665.0", ONE="1")
+        file.update_tags(2, WAVELENGTH="842.0", TWO="2", STATISTICS_MEAN="3")
+        file.update_tags(2, ns="CAL", GAIN="0.5")
+    return folder / "tagged.tif"
+
+
+def tags_of(data: Any) -> list[dict[str, str]]:
+    with rasterio.MemoryFile(swath.to_geotiff(data, None)) as memory, memory.open() as file:
+        found = [file.tags(), file.tags(ns="PROCESSING")]
+        for band in file.indexes:
+            found += [file.tags(band), file.tags(band, ns="CAL")]
+    found[0].pop("AREA_OR_POINT", None)
+    return found
+
+
+@pytest.mark.parametrize("words", [{}, {"masked": True}, {"chunks": 16}])
+def test_tags_go_from_file_to_file(tagged: Path, words: dict[str, Any]) -> None:
+    file, domain = {"SENSOR": "MSI", "NUMBER": "007"}, {"LEVEL": "L2A", "VERSION": "04.00"}
+    one, two, gain = {"WAVELENGTH": "665.0", "ONE": "1"}, {"WAVELENGTH": "842.0", "TWO": "2"}, {"GAIN": "0.5"}
+    data = swath.open_geotiff(tagged, **words)
+    assert data.attrs["WAVELENGTH"] == 665.0
+    assert tags_of(data) == [file, domain, one, {}, two, gain]
+    assert tags_of(data.isel(band=[1])) == [file, domain, two, gain]
+    assert tags_of(data[::-1]) == [file, domain, two, gain, one, {}]
+    assert tags_of(swath.open_geotiff(tagged, band=2, **words)) == [file, domain, two, gain]
+    # Attributes are what people edit.
+    data.attrs.update(SENSOR="OLI", WAVELENGTH=670)
+    del data.attrs["ONE"], data.attrs["NUMBER"]
+    assert tags_of(data) == [{"SENSOR": "OLI", "WAVELENGTH": "670"}, domain, {}, {}, two, gain]
+
+
+def test_tags_of_variables(tagged: Path) -> None:
+    dataset = xr.open_dataset(tagged, engine="swath", band_as_variable=True, mask_and_scale=False)
+    found = tags_of(dataset)
+    assert found[0]["SENSOR"] == "MSI"
+    assert found[2]["WAVELENGTH"] == "665.0" and found[4] == {"WAVELENGTH": "842.0", "TWO": "2"}
