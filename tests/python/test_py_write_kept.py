@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import rasterio
+import rasterio.shutil
 import swath
 import xarray as xr
 from rasterio.enums import ColorInterp, MaskFlags
@@ -106,3 +108,57 @@ def test_tags_of_variables(tagged: Path) -> None:
     found = tags_of(dataset)
     assert found[0]["SENSOR"] == "MSI"
     assert found[2]["WAVELENGTH"] == "665.0" and found[4] == {"WAVELENGTH": "842.0", "TWO": "2"}
+
+
+def test_names_of_classes(folder: Path) -> None:
+    names = ["water", "forest & scrub", "città"]
+    data = np.arange(12, dtype="uint8").reshape(3, 4) % 3
+    swath.to_geotiff(data, folder / "a.tif", category_names=names)
+    assert sorted(path.name for path in folder.iterdir()) == ["a.tif", "a.tif.aux.xml"]
+    opened = swath.open_geotiff(folder / "a.tif")
+    assert opened.attrs["category_names"] == names
+    swath.to_geotiff(opened, folder / "b.tif")
+    assert swath.open_geotiff(folder / "b.tif").attrs["category_names"] == names
+    # GDAL finds them, and we find those that it writes.
+    rasterio.shutil.copy(folder / "b.tif", folder / "b.vrt", driver="VRT")
+    assert [found.text for found in ElementTree.parse(folder / "b.vrt").iter("Category")] == names
+    rasterio.shutil.copy(folder / "b.vrt", folder / "c.tif", driver="GTiff")
+    assert swath.open_geotiff(folder / "c.tif", masked=True).attrs["category_names"] == names
+    swath.to_geotiff(opened.to_dataset(name="a"), folder / "d.tif")
+    assert swath.open_geotiff(folder / "d.tif").attrs["category_names"] == names
+    with pytest.raises(swath.UsageError, match="a path on a local disk"):
+        swath.to_geotiff(data, None, category_names=names)
+    with pytest.warns(swath.SwathWarning, match="category_names"):
+        swath.to_geotiff(opened, None)
+    with pytest.raises(swath.UsageError, match="a list of texts"):
+        swath.to_geotiff(data, folder / "a.tif", category_names="water")
+    with pytest.raises(swath.UsageError, match="1 lists of names for 2 bands"):
+        swath.to_geotiff(DATA, folder / "a.tif", category_names=names)
+
+
+@pytest.mark.parametrize(("words", "limits"), [({}, (0.0, 1999.0)), ({"color_ramp_range": (-5, 5)}, (-5.0, 5.0))])
+@pytest.mark.parametrize("cog", [False, True])
+def test_colours_for_qgis(folder: Path, words: dict[str, Any], limits: tuple[float, float], cog: bool) -> None:
+    swath.to_geotiff(DATA[0].astype("float32"), folder / "a.tif", color_ramp="magma", cog=cog, **words)
+    renderer = ElementTree.parse(folder / "a.qml").find("pipe/rasterrenderer")
+    assert renderer is not None and renderer.get("type") == "singlebandpseudocolor"
+    assert (float(renderer.get("classificationMin", "")), float(renderer.get("classificationMax", ""))) == limits
+    items = renderer.findall("rastershader/colorrampshader/item")
+    assert [item.get("color") for item in items][::4] == ["#000004", "#fcfdbf"]
+    assert (float(items[0].get("value", "")), float(items[-1].get("value", ""))) == limits
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "told"),
+    [
+        (DATA[0], {"color_ramp": "wild"}, "viridis"),
+        (DATA, {"color_ramp": True}, "the raster has 2"),
+        (DATA[0], {"color_ramp_range": (0, 1)}, "without color_ramp"),
+        (DATA[0], {"color_ramp": True, "color_ramp_range": (1, 0)}, "(least, largest)"),
+    ],
+)
+def test_colours_that_there_are_not(folder: Path, data: np.ndarray, words: dict[str, Any], told: str) -> None:
+    with pytest.raises(swath.UsageError) as refused:
+        swath.to_geotiff(data, folder / "a.tif", **words)
+    assert told in str(refused.value)
+    assert not list(folder.iterdir())

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _device
 from . import _georef as georef
+from ._beside import category_names
 from ._convert import type_of
 from ._dataset import Dataset
 from ._errors import DeviceError, DeviceWarning, UsageError, warn
@@ -469,6 +470,8 @@ class View:
         attributes.update(georef.grid_attributes(metadata, self.window_transform()))
         if nodata is not None and not self.masked:
             attributes["nodata"] = nodata
+        if len(bands) == 1 and (names := category_names(metadata["side_files"], reader.bands[0])):
+            attributes["category_names"] = names
         if bands[0]["color"] == "palette":
             attributes["colormap"] = georef.colormap(metadata["palette"])
         return attributes, encoding

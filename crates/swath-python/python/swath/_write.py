@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from . import _metadata, _profile, _progress, _raster, _stream, _swath
+from . import _beside, _metadata, _profile, _progress, _raster, _stream, _swath
+from ._beside import Beside
 from ._convert import type_name
-from ._dataset import forget
+from ._dataset import Dataset, forget
 from ._errors import DeviceWarning, FormatError, UnsupportedError, UsageError, warn
 from ._gdal import target_path
 from ._metadata import Found
@@ -75,6 +76,9 @@ def to_geotiff(
     offsets: Sequence[float] | None = None,
     colormap: Any = None,
     colorinterp: Sequence[Any] | None = None,
+    category_names: Sequence[Any] | None = None,
+    color_ramp: str | bool | None = None,
+    color_ramp_range: tuple[float, float] | None = None,
     mask: Any = None,
     gcps: Any = None,
     rpcs: Any = None,
@@ -154,6 +158,12 @@ def to_geotiff(
     colorinterp : sequence of str, optional
         What each band is, in GDAL's words ("red", "green", "blue", "alpha", "gray", "nir", ...) or as members of
         rasterio's `ColorInterp`.
+    category_names : sequence of str, optional
+        Names of the classes, the first one of value 0; lists of them where there are several bands. By default
+        ``attrs["category_names"]``. They are kept in a file beside the raster, ``NAME.tif.aux.xml``, where GDAL looks.
+    color_ramp, color_ramp_range : str or bool, (float, float), optional
+        Colours in which QGIS shows the band, in a file ``NAME.qml`` beside it: viridis (True), plasma, magma, inferno,
+        cividis, greys, spectral or terrain; from the least to the largest value, or over the range that is given.
     mask : array of bool or of bytes, optional
         Which pixels are there, in rows and columns; 0 and False hide a pixel. It is stored in the file, as GDAL does.
     gcps, rpcs : optional
@@ -253,6 +263,9 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
     )
     options["device"] = _profile.device_of(words, on_device=raster.on_device)
     mask = _raster.mask_of(words["mask"], layout)
+    beside = _beside.asked(words, data, layout.count, local=is_local(path))
+    if beside.colors is not None and beside.limits is None:
+        options["statistics"] = True
     options["mask"] = mask is not None
     limits = ("max_memory", "max_device_memory", "streaming_buffer_bytes")
     max_memory, max_device_memory, buffer = (whole(name, _profile.number(name, words[name]), 1) for name in limits)
@@ -275,6 +288,7 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         remote=_store(path, words["storage_options"]),
         storage_options=dict(words["storage_options"] or {}),
         mask=mask,
+        beside=beside,
     )
 
 
@@ -317,6 +331,7 @@ class Job:
     storage_options: dict[str, Any] = field(repr=False)
     # Bytes of which pixels are there, if the file shall say so.
     mask: Any = field(default=None, repr=False)
+    beside: Beside = field(default=Beside({}, None, None), repr=False)
     # How the store of an address is asked, if the path is one.
     remote: dict[str, Any] | None = field(default=None, repr=False)
 
@@ -328,6 +343,8 @@ class Job:
                 written = self._write(native, report)
             if self.remote is not None:
                 forget(_swath.shown(native))
+            if not self.beside.nothing:
+                self.beside.write(os.fspath(self.path), _measured(os.fspath(self.path)))
         finally:
             close()
         for notice in written["notices"]:
@@ -423,6 +440,18 @@ class Job:
         return _swath.Writer(
             native, self._shape, self._dtype, self.metadata, options, progress=report, parts=parts, remote=self.remote
         )
+
+
+def is_local(path: Any) -> bool:
+    """Whether a destination is a file that others can lie beside."""
+    return isinstance(path, (str, os.PathLike)) and not URL.match(os.fsdecode(path))
+
+
+def _measured(path: str) -> tuple[float, float] | None:
+    """Least and largest value of the first band, from the statistics that were written."""
+    tags = Dataset(path).metadata()["bands"][0]["tags"].get("", {})
+    low, high = (tags.get(f"STATISTICS_{word}") for word in ("MINIMUM", "MAXIMUM"))
+    return None if low is None or high is None else (float(low), float(high))
 
 
 @dataclass(frozen=True)
