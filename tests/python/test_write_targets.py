@@ -207,3 +207,34 @@ def test_interrupted(swath: Swath, folder: Path, what: str) -> None:
         assert process.wait(timeout=10) in (130, 0, -signal.SIGINT)
         (folder / "out").unlink(missing_ok=True)
         assert names(folder) == ["source.tif"]
+
+
+def test_bytesio_is_replaced() -> None:
+    """What it held before goes, longer or not, wherever it stood; it stands at its end, as after any write."""
+    first, second = np.ones((600, 700), "uint16"), np.zeros((50, 60), "uint8")
+    file = io.BytesIO(b"x" * 5_000_000)
+    file.seek(100)
+    for data in (first, second, first):
+        package.to_geotiff(data, file)
+        assert file.tell() == len(file.getvalue())
+        alone = io.BytesIO()
+        package.to_geotiff(data, alone)
+        assert file.getvalue() == alone.getvalue()
+        assert (np.asarray(package.open_geotiff(file))[0] == data).all()
+
+
+def test_bytesio_that_is_being_read_stays() -> None:
+    file = io.BytesIO()
+    package.to_geotiff(np.ones((60, 70), "uint8"), file)
+    array = package.open_geotiff(file, chunks=32)
+    with pytest.raises(package.WriteError, match="cannot be re-sized"):
+        package.to_geotiff(np.zeros((600, 700), "uint8"), file)
+    assert (np.asarray(array)[0] == 1).all()
+
+
+def test_other_streams_go_on(folder: Path) -> None:
+    path = folder / "a.bin"
+    with path.open("wb") as file:
+        file.write(b"head")
+        package.to_geotiff(np.ones((60, 70), "uint8"), file)
+    assert path.read_bytes()[:6] == b"headII"

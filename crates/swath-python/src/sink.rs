@@ -84,7 +84,7 @@ impl Target {
                 let (sink, memory) = MemorySink::new("<memory>");
                 (Box::new(sink), Some(memory))
             }
-            Self::Stream(object) => (Box::new(StreamSink::new("<stream>", Stream { object })?), None),
+            Self::Stream(object) => (Box::new(StreamSink::new("<stream>", Stream::new(object))?), None),
         };
         let begin = match parts {
             Parts::Rows => Writer::to_sink,
@@ -98,11 +98,30 @@ impl Target {
 /// A Python object that takes bytes in order.
 struct Stream {
     object: Py<PyAny>,
+    /// Whether what it holds has to go first. A file in memory is read from its first byte; others may be at any place
+    /// of something longer, a pipe or an archive.
+    replace: bool,
+}
+
+impl Stream {
+    fn new(object: Py<PyAny>) -> Self {
+        let replace = Python::attach(|py| -> PyResult<bool> {
+            let kind = PyModule::import(py, "io")?.getattr("BytesIO")?;
+            object.bind(py).is_instance(&kind)
+        });
+        let replace = replace.unwrap_or(false);
+        Self { object, replace }
+    }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = Python::attach(|py| -> PyResult<usize> {
+            if self.replace {
+                self.object.bind(py).call_method1("seek", (0,))?;
+                self.object.bind(py).call_method1("truncate", (0,))?;
+                self.replace = false;
+            }
             let given = PyBytes::new(py, bytes);
             let written = self.object.bind(py).call_method1("write", (given,))?;
             // Raw files may take less than they are given; others say nothing.

@@ -112,7 +112,8 @@ def to_geotiff(
         `band_axis` must tell. Several variables of a Dataset become bands. It is not changed.
     path : str, path, address, file object, fsspec URL or OpenFile, (obstore store, path), or None
         Where to write. An address in a store (``s3://``, ``gs://``, ``az://``) is written in parts, without a local
-        copy, and appears there when it is whole. None gives the file as bytes.
+        copy, and appears there when it is whole. A BytesIO holds nothing but the file afterwards, whatever it held
+        before, and stands at its end; other file objects get the bytes where they stand. None gives the file as bytes.
     crs : int, str or object with to_wkt(), optional
         EPSG code, "EPSG:32633", WKT, or a reference system of pyproj or rasterio. By default that of the DataArray.
     nodata : float, optional
