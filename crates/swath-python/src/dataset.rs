@@ -204,10 +204,19 @@ impl Dataset {
         self.facts.file_size
     }
 
-    /// What tells the file behind an address from others that stand there earlier or later, where its server says so.
+    /// What tells the file from others that have its name earlier or later: its time of change, or what its server says.
     #[getter]
     fn version(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(self.opened(py)?.version())
+    }
+
+    /// Raises `ChangedError` where the name leads to another file by now, or the file was written to.
+    fn check_current(&self, py: Python<'_>) -> PyResult<()> {
+        if self.remote {
+            // Every answer tells.
+            return Ok(());
+        }
+        self.look(py, swath::Dataset::check_current)
     }
 
     /// Columns of the image.

@@ -178,10 +178,25 @@ impl Dataset {
         self.cache.hits()
     }
 
-    /// What tells this content from another under the same name: an ETag, or a time and size. `None` for files of this
-    /// machine.
+    /// What tells this content from another under the same name: an ETag, or a time and size; the time of change of a file of
+    /// this machine.
     pub fn version(&self) -> Option<String> {
         self.fetch.source.version()
+    }
+
+    /// Whether the name still leads to what was opened. Reads of a handle are of one file in any case: one that is replaced
+    /// meanwhile stays open, and one that is written to makes them fail.
+    ///
+    /// # Errors
+    /// When the name leads to another file, or the file was written to.
+    pub fn check_current(&self) -> Result<(), Error> {
+        self.fetch.source.check_name().map_err(|error| Error::from(error).in_source(&self.name))
+    }
+
+    /// What a read gave, unless the file was written to since it was opened: then its tiles may be of two files.
+    pub(crate) fn unchanged<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        self.fetch.source.check().map_err(|error| Error::from(error).in_source(&self.name))?;
+        result
     }
 
     /// Size of the file.
@@ -261,9 +276,12 @@ impl Dataset {
             Ok(found)
         };
         let internal = list(self, false)?;
-        match self.sidecars().overviews() {
-            Some(beside) if internal.is_empty() => list(beside, true),
-            _ => Ok(internal),
+        if !internal.is_empty() {
+            return Ok(internal);
+        }
+        match self.found_sidecars()?.overviews() {
+            Some(beside) => list(beside, true),
+            None => Ok(internal),
         }
     }
 
@@ -354,6 +372,12 @@ impl Dataset {
         self.sidecars.get_or_init(|| Sidecars::find(self))
     }
 
+    /// The same, where it matters that none is missing because the file is another by now.
+    pub(crate) fn found_sidecars(&self) -> Result<&Sidecars, Error> {
+        let sidecars = self.sidecars();
+        if sidecars.too_late { self.check_current().map(|()| sidecars) } else { Ok(sidecars) }
+    }
+
     /// The file's own nodata value.
     pub(crate) fn nodata(&self) -> Option<&Nodata> {
         self.nodata
@@ -392,7 +416,7 @@ impl Dataset {
         let index = self.tile_index(image, column, row, plane)?;
         let range = image.locate(index..index + 1, &self.fetch).map_err(|error| error.in_source(&self.name))?;
         let Some(Some(range)) = range.into_iter().next() else { return Ok(None) };
-        let bytes = self.fetch.bytes(range);
+        let bytes = self.unchanged(self.fetch.bytes(range));
         bytes.map(Some).map_err(|error| error.at(&image.place_of(index)).in_source(&self.name))
     }
 

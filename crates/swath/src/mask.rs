@@ -97,7 +97,7 @@ impl Dataset {
                 return Ok(Some((self, image)));
             }
         }
-        if let Some(beside) = self.sidecars().mask() {
+        if let Some(beside) = self.found_sidecars()?.mask() {
             for (image, _) in beside.images()? {
                 if fits(image) {
                     return Ok(Some((beside, image)));

@@ -294,6 +294,7 @@ impl Fetch {
         self.source
             .read_at(range.start, &mut piece)
             .map_err(|error| Error::from(error).at(&Place { offset: Some(range.start), ..Place::default() }))?;
+        self.source.check()?;
         Ok(piece)
     }
 }

@@ -320,6 +320,10 @@ impl Dataset {
 impl Request<'_> {
     /// Fills the caller's memory by whoever the options say.
     fn fill(&self, options: &ReadOptions, out: &mut [u8], zeroed: bool) -> Result<Option<DeviceReport>, Error> {
+        self.dataset.unchanged(self.fill_by_any(options, out, zeroed))
+    }
+
+    fn fill_by_any(&self, options: &ReadOptions, out: &mut [u8], zeroed: bool) -> Result<Option<DeviceReport>, Error> {
         let mode = self.device.mode.unwrap_or(Mode::Cpu);
         if mode == Mode::Cpu {
             return self.run(options, out, zeroed).map(|()| None);

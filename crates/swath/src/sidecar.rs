@@ -20,6 +20,8 @@ pub(crate) struct Sidecars {
     /// Names of the files that were used.
     pub(crate) files: Vec<String>,
     pub(crate) problems: Vec<String>,
+    /// Whether they were looked for after the file was replaced: what lies there is the new one's.
+    pub(crate) too_late: bool,
 }
 
 /// Longest side file that is read: they hold metadata, not pixels.
@@ -33,6 +35,11 @@ impl Sidecars {
         let sides = [appended(path, "ovr"), appended(path, "msk"), appended(path, "aux.xml")];
         let mut sides = sides.map(|side| Some(side).filter(|side| side.is_file()));
         let mut found = Self::default();
+        if let Err(error) = dataset.source().check_name() {
+            found.too_late = true;
+            found.problems.push(format!("files beside this one are left aside: {error}"));
+            return found;
+        }
         if sides.iter().all(Option::is_none) && world.is_none() {
             return found;
         }

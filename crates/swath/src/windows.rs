@@ -52,7 +52,7 @@ impl Dataset {
         if windows.is_empty() {
             return Ok(());
         }
-        let report = batch.fill(options, out)?;
+        let report = batch.request.dataset.unchanged(batch.fill(options, out))?;
         self.note(report.as_ref());
         Ok(())
     }

@@ -8,7 +8,7 @@ pub enum RemoteFault {
     Missing,
     /// The server wants other credentials, or none would do.
     Denied,
-    /// The object is not the one that was opened.
+    /// The object, or the file of this machine, is not the one that was opened.
     Changed,
     /// The address may not be asked: a private one, a redirect that leads astray, a scheme that is not served.
     Forbidden,

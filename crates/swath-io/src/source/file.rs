@@ -1,16 +1,53 @@
 //! A file on a local file system, read by position.
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::{self, File, Metadata},
+    io,
+    path::{Path, PathBuf},
+};
 
 use super::{ReadInto, Source, SourceError};
-use crate::position::read_exact_at;
+use crate::{position::read_exact_at, remote::RemoteFault};
 
 /// A local file. Reads are positioned, so any number of threads may share it.
 #[derive(Debug)]
 pub struct FileSource {
     file: File,
     name: String,
+    /// Where it was found, whatever the working folder is by now.
+    path: PathBuf,
     size: u64,
+    /// As it was opened; `None` for what is no ordinary file, whose size and time say nothing of its content.
+    state: Option<State>,
+}
+
+/// What changes when a file is written to, and what differs from file to file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    len: u64,
+    /// Nanoseconds since 1970.
+    time: u128,
+    /// Number of the file system, and of the file in it.
+    number: (u64, u64),
+}
+
+impl State {
+    fn of(metadata: &Metadata) -> Option<Self> {
+        let time = metadata.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let time = time.unwrap_or_default().as_nanos();
+        metadata.is_file().then(|| Self { len: metadata.len(), time, number: number(metadata) })
+    }
+}
+
+#[cfg(unix)]
+fn number(metadata: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn number(_: &Metadata) -> (u64, u64) {
+    (0, 0)
 }
 
 impl FileSource {
@@ -26,7 +63,18 @@ impl FileSource {
         if metadata.is_dir() {
             return Err(fail(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder")));
         }
-        Ok(Self { file, name: path.display().to_string(), size: metadata.len() })
+        let name = path.display().to_string();
+        let path = std::path::absolute(path).map_err(fail)?;
+        Ok(Self { file, name, path, size: metadata.len(), state: State::of(&metadata) })
+    }
+
+    fn compare(&self, found: io::Result<Metadata>) -> Result<(), SourceError> {
+        let (Some(state), Ok(found)) = (self.state, found) else { return Ok(()) };
+        if State::of(&found) == Some(state) {
+            return Ok(());
+        }
+        let detail = "the file has changed since it was opened: open it again".to_owned();
+        Err(SourceError::Remote { fault: RemoteFault::Changed, detail })
     }
 }
 
@@ -50,7 +98,55 @@ impl Source for FileSource {
         Ok(())
     }
 
+    fn check(&self) -> Result<(), SourceError> {
+        self.compare(self.file.metadata())
+    }
+
+    fn check_name(&self) -> Result<(), SourceError> {
+        self.compare(fs::metadata(&self.path))
+    }
+
+    fn version(&self) -> Option<String> {
+        // The number of a file may be another on another machine.
+        self.state.map(|state| state.time.to_string())
+    }
+
     fn as_file(&self) -> Option<&File> {
         Some(&self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_written_to_or_replaced_are_told() {
+        let folder = std::env::temp_dir().join(format!("swath-io-source-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, other) = (folder.join("a"), folder.join("b"));
+        let write = |path: &Path, bytes: &[u8], time: u64| {
+            fs::write(path, bytes).unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(time);
+            File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        };
+        let changed = |result| matches!(result, Err(SourceError::Remote { fault: RemoteFault::Changed, .. }));
+        write(&path, b"old", 1);
+        let source = FileSource::open(&path).unwrap();
+        assert!(source.check().is_ok() && source.check_name().is_ok());
+        // Of the same size and time, but another file; what is open stays as it was.
+        write(&other, b"new", 1);
+        fs::rename(&other, &path).unwrap();
+        assert!(source.check().is_ok() && (cfg!(not(unix)) || changed(source.check_name())));
+        let source = FileSource::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(source.check().is_ok() && source.check_name().is_ok());
+        for (bytes, time) in [(&b"new"[..], 2), (b"longer", 1)] {
+            write(&path, b"old", 1);
+            let source = FileSource::open(&path).unwrap();
+            write(&path, bytes, time);
+            assert!(changed(source.check()) && changed(source.check_name()));
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -32,7 +32,7 @@ pub enum SourceError {
         /// Size of the source.
         size: u64,
     },
-    /// A server or store did not give the bytes.
+    /// A server or store did not give the bytes, or a file of this machine is not the one that was opened.
     #[error("{detail}")]
     Remote {
         /// What is the matter.
@@ -155,6 +155,24 @@ pub trait Source: fmt::Debug + Send + Sync {
         self.read_many_unless(&mut [ReadInto { offset, buffer: &mut *buffer }], stop)?;
         arrived(buffer);
         Ok(())
+    }
+
+    /// Whether the content is still the one that was opened, as far as that can be told without reading it. Cheap: every
+    /// read of pixels asks. Behind a network every answer tells, and there is nothing to ask.
+    ///
+    /// # Errors
+    /// When it is not.
+    fn check(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// Whether the name still leads to the content that was opened. A file that was replaced stays readable as long as it
+    /// is open, but whoever opens the name again reads another.
+    ///
+    /// # Errors
+    /// When it leads to another; a name that leads nowhere is no error.
+    fn check_name(&self) -> Result<(), SourceError> {
+        self.check()
     }
 
     /// What tells this content from another under the same name, where there is such a mark.

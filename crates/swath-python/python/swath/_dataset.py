@@ -32,6 +32,9 @@ class Dataset(Described):
     released while they do. Handles can be pickled: they are opened again where they arrive. What rasterio has of the
     same name (`crs`, `transform`, `bounds`, `nodata`, `profile`, `tags()`, `index()`, `sample()`, ...) means the same.
 
+    A handle shows one file. One that is replaced (renamed over) stays readable as it was; once the file is written to
+    in place, every read raises :class:`ChangedError`. Lazy arrays raise it in both cases.
+
     Parameters
     ----------
     source

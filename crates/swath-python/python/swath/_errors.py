@@ -115,7 +115,7 @@ class WriteDeniedError(WriteError, PermissionError):
 
 
 class ChangedError(SourceError):
-    """A file behind an address is not the one that was opened: open it again."""
+    """The file is not the one that was opened: it was written to or replaced. Open it again."""
 
 
 class TimedOutError(SourceError, TimeoutError):

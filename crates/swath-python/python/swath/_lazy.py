@@ -80,7 +80,7 @@ def facts_of(handle: Dataset, overview: int | None) -> Facts:
 
 
 def version_of(handle: Dataset) -> Hashable:
-    """What tells a file behind an address from others that stood there before or came later."""
+    """What tells a file from others that had its name before or came later."""
     return handle.file_size, handle.version
 
 
@@ -188,6 +188,8 @@ class Reader:
             # Found once: telling one source of bytes from another takes a pass over them.
             object.__setattr__(self, "handle", handle)
         assert self.handle is not None
+        # Where this array travels, the name is opened again; here its pixels must be no others.
+        self.handle.check_current()
         return self.handle
 
     def __getitem__(self, key: Any) -> Any:
@@ -325,7 +327,7 @@ class Reader:
 def _changed(name: str, before: Facts, now: Facts) -> Exception:
     was, became = (f"{count} bands of {dtype}, {width} x {height}" for dtype, count, width, height in (before, now))
     reason = f"the file has changed since the array over it was opened (from {was} to {became}): open it again"
-    return make("source", f"{name}: {reason}", reason, {"file": name})
+    return make("changed", f"{name}: {reason}", reason, {"file": name})
 
 
 def _digest(plain: Any) -> str:

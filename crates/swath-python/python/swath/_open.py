@@ -340,7 +340,7 @@ class View:
             window=place,
             overview=overview_level,
             facts=facts_of(handle, overview_level),
-            version=None if resolved.remote is None else version_of(handle),
+            version=version_of(handle) if isinstance(resolved.native, str) else None,
             dtype=wanted,
             threads=whole("threads", threads),
             nodata=tuple(each["nodata"] if "nodata" in flag else None for each, flag in zip(chosen, flags))

@@ -163,7 +163,7 @@ def _of_local(path: str) -> Resolved:
             found = os.stat(absolute)
         except OSError:
             return ("file", absolute)
-        return ("file", absolute, found.st_mtime_ns, found.st_size)
+        return ("file", absolute, found.st_mtime_ns, found.st_size, found.st_ino)
 
     return Resolved(path, path, os.path.abspath(path), key)
 

@@ -140,8 +140,8 @@ impl Dataset {
             let gpu = request.device.open()?;
             request.read_device(options, &gpu, std::slice::from_ref(&request.window))
         };
-        let raster =
-            run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name))?;
+        let raster = run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name));
+        let raster = request.dataset.unchanged(raster)?;
         self.note(Some(raster.report()));
         Ok(raster)
     }

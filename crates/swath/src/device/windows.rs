@@ -45,8 +45,8 @@ impl Dataset {
                 interleave: options.interleave,
             })
         };
-        let raster =
-            run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name))?;
+        let raster = run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name));
+        let raster = request.dataset.unchanged(raster)?;
         self.note(Some(raster.report()));
         Ok(raster)
     }
