@@ -12,8 +12,16 @@ pub fn tell<const N: usize>(args: &Device, datasets: [&Dataset; N]) {
     let mut report = DeviceReport::default();
     for dataset in datasets {
         report.add(&dataset.device_report());
+        warn(dataset);
     }
     tell_report(args, &report, Cost::of(datasets), false);
+}
+
+/// Says on standard error what reads met that is no error.
+pub fn warn(dataset: &Dataset) {
+    for warning in dataset.take_warnings() {
+        let _ = writeln!(io::stderr(), "warning: {}", console::safe(&warning));
+    }
 }
 
 /// The same of one report; `quiet` leaves out what nobody asked for.

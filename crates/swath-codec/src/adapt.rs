@@ -44,6 +44,9 @@ impl Decode for Lzw {
     }
 }
 
+/// GDAL reads a strip of more rows row by row where it is the only one of its image.
+const SPLIT: u32 = 2000;
+
 /// PackBits.
 #[derive(Debug, Clone, Copy)]
 pub struct PackBits;
@@ -55,12 +58,17 @@ impl Decode for PackBits {
 
     fn decode(
         &self,
-        _spec: &TileSpec,
-        _rows: u32,
+        spec: &TileSpec,
+        rows: u32,
         src: &[u8],
         dst: &mut [u8],
-        _scratch: &mut Scratch,
+        scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
+        if spec.one_strip && rows > SPLIT && packbits::crosses_rows(src, spec.stored_row_len(), dst.len()) {
+            let detail = "PackBits: packets run across the ends of rows, which the format forbids; GDAL drops what lies beyond the \
+                          end of a row where one strip has more than 2000, so it reads other samples";
+            scratch.remark = Some(detail.to_owned());
+        }
         match packbits::decode(src, dst) {
             Ok(packbits::PackBitsEnd::Exact) => Ok(Fill::Exact),
             Ok(packbits::PackBitsEnd::Surplus) => Ok(Fill::Surplus),
@@ -299,6 +307,7 @@ impl Decode for Ccitt {
             let detail = end.damage.map_or_else(|| format!("{} of {rows} rows", end.rows), |damage| damage.to_string());
             return Err(CodecError::corrupt(CODEC, detail));
         }
+        scratch.remark = end.damage.map(|damage| format!("{damage}; such rows are repaired as libtiff repairs them"));
         Ok(Fill::Exact)
     }
 }

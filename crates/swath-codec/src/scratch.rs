@@ -25,6 +25,8 @@ pub struct Scratch {
     pub(crate) tile: Buffer,
     /// Native rows on their way to their place.
     pub(crate) native: Buffer,
+    /// What was remarkable about a tile that was decoded.
+    pub(crate) remark: Option<String>,
 }
 
 impl std::fmt::Debug for Scratch {
@@ -46,6 +48,12 @@ pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Vec<u8> {
 }
 
 impl Scratch {
+    /// What was remarkable about the tile that was decoded last, though it is no error: damage that was read past, or a stream
+    /// of which other readers make other samples.
+    pub fn take_remark(&mut self) -> Option<String> {
+        self.remark.take()
+    }
+
     /// Lets go of buffers longer than `keep` bytes.
     pub fn shrink(&mut self, keep: usize) {
         for buffer in [&mut self.between, &mut self.stored] {

@@ -33,6 +33,8 @@ pub struct TileSpec {
     pub height: u32,
     /// Whether these are tiles rather than strips.
     pub tiled: bool,
+    /// Whether one strip holds all rows of the image.
+    pub one_strip: bool,
     /// Byte order of stored samples.
     pub order: ByteOrder,
     /// Whether the bits of each stored byte are reversed.
@@ -78,6 +80,7 @@ impl TileSpec {
             width: layout.tile_width,
             height: if layout.tiled { layout.tile_height } else { layout.rows_per_strip },
             tiled: layout.tiled,
+            one_strip: !layout.tiled && layout.rows_per_strip >= layout.height,
             order: layout.order,
             bits_reversed: layout.bits_reversed,
             photometric: layout.photometric,

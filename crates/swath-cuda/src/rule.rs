@@ -382,6 +382,7 @@ pub(crate) mod tests {
             samples,
             width: 40,
             height: 24,
+            one_strip: false,
             tiled: true,
             order: ByteOrder::Little,
             bits_reversed: false,

@@ -132,6 +132,14 @@ impl Dataset {
     }
 }
 
+/// Warns, at the line that called the package, of what was met that is no error.
+fn warn(py: Python<'_>, warnings: &[String]) -> PyResult<()> {
+    for warning in warnings {
+        py.import("swath._errors")?.call_method1("warn", (warning,))?;
+    }
+    Ok(())
+}
+
 /// A document as Python's dictionary.
 fn of_json<'py>(py: Python<'py>, document: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (document,))
@@ -171,10 +179,8 @@ impl Dataset {
             Opened::Source(source) => py.detach(|| options.open_source(source)).or_raise(py)?,
         };
         let remote = dataset.traffic().is_some();
-        for lost in dataset.lost_tags() {
-            let category = py.import("swath._errors")?.getattr("SwathWarning")?;
-            py.import("warnings")?.call_method1("warn", (format!("{}: {lost}", dataset.name()), category, 2))?;
-        }
+        let lost = dataset.lost_tags().into_iter().map(|lost| format!("{}: {lost}", dataset.name()));
+        warn(py, &lost.collect::<Vec<_>>())?;
         let facts = Facts::of(&dataset);
         Ok(Self { dataset: RwLock::new(Some(Arc::new(dataset))), facts, max_pixels, remote })
     }
@@ -328,10 +334,12 @@ impl Dataset {
         if let Some(out) = out {
             let mut held = fill::held(&out, len, sample)?;
             interrupt::run(py, long, &cancel, || dataset.read_into(&options, held.bytes_mut()))?;
+            warn(py, &dataset.take_warnings())?;
             return Ok(None);
         }
         let host = |options: &ReadOptions| -> PyResult<Option<Array>> {
             let raster = interrupt::run(py, long, &cancel, || dataset.read(options))?;
+            warn(py, &dataset.take_warnings())?;
             Array::of_host(py, raster).map(Some)
         };
         match Place::of(mode, false) {
@@ -339,6 +347,7 @@ impl Dataset {
             Place::GpuOrHost if !has_gpu(py) => host(&options),
             Place::Gpu | Place::GpuOrHost => {
                 let raster = interrupt::run(py, long, &cancel, || dataset.read_device(&options))?;
+                warn(py, &dataset.take_warnings())?;
                 Array::of_device(py, raster).map(Some)
             }
         }
@@ -359,6 +368,7 @@ impl Dataset {
         self.measure(py, &options, 1)?;
         let dataset = self.opened(py)?;
         let mask = interrupt::run(py, self.remote, &cancel, || dataset.read_mask(&options))?;
+        warn(py, &dataset.take_warnings())?;
         let (height, width) = (mask.height() as usize, mask.width() as usize);
         Ok(Array::of_memory(HostMemory::new(mask), SampleType::U8, &[height, width]))
     }
@@ -407,18 +417,21 @@ impl Dataset {
             let mut held = fill::held(&out, all, sample)?;
             let read = || dataset.read_windows_into(&options, &windows, held.bytes_mut());
             interrupt::run(py, long, &cancel, read)?;
+            warn(py, &dataset.take_warnings())?;
             return Ok(None);
         }
         let place = Place::of(mode, false);
         if matches!(place, Place::Gpu) || (matches!(place, Place::GpuOrHost) && has_gpu(py)) {
             let read = || dataset.read_windows_device(&options, &windows);
             let raster = interrupt::run(py, long, &cancel, read)?;
+            warn(py, &dataset.take_warnings())?;
             return Array::of_windows(py, raster, first.height).map(Some);
         }
         let no_memory = || errors::usage(py, &format!("there is no memory for {all} bytes"));
         let len = usize::try_from(all).map_err(|_| no_memory())?;
         let read = || HostMemory::filled(len, |out| dataset.read_windows_into(&options, &windows, out));
         let memory = interrupt::run(py, long, &cancel, read)?.ok_or_else(no_memory)?;
+        warn(py, &dataset.take_warnings())?;
         let seen = convert::seen(sample);
         if seen == sample {
             return Ok(Some(Array::of_memory(memory, sample, &shape)));
@@ -471,7 +484,11 @@ impl Dataset {
         let found = interrupt::run(py, true, &cancel, || swath::statistics(&dataset, &options));
         match raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
-            None => of_json(py, &found?.document().to_string()),
+            None => {
+                let found = found?;
+                warn(py, &dataset.take_warnings())?;
+                of_json(py, &found.document().to_string())
+            }
         }
     }
 

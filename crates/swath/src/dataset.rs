@@ -27,6 +27,7 @@ use crate::{
     job::ScratchPool,
     metadata::Metadata,
     open::{Fetch, OpenOptions},
+    remarks::Remarks,
     sidecar::Sidecars,
 };
 
@@ -44,6 +45,7 @@ pub struct Dataset {
     pub(crate) cache: TileCache,
     pub(crate) arriving: Arriving,
     pub(crate) reads: AtomicU64,
+    pub(crate) remarks: Remarks,
     pub(crate) device: DeviceOptions,
     pub(crate) device_log: Mutex<DeviceReport>,
     main: Image,
@@ -120,6 +122,7 @@ impl Dataset {
             cache: TileCache::new(tile_cache),
             arriving: Arriving::default(),
             reads: AtomicU64::new(0),
+            remarks: Remarks::default(),
             device,
             device_log: Mutex::default(),
             main,
@@ -176,6 +179,15 @@ impl Dataset {
     /// Decoded tiles that reads found in the cache so far.
     pub fn cache_hits(&self) -> u64 {
         self.cache.hits()
+    }
+
+    /// What decoding on the CPU met since this was last called that is no error, but that a caller should know: damage that was read
+    /// past, as GDAL does, and streams of which GDAL makes other samples. One sentence for each file.
+    pub fn take_warnings(&self) -> Vec<String> {
+        let beside = self.sidecars.get();
+        let beside = beside.into_iter().flat_map(|sidecars| [sidecars.overviews(), sidecars.mask()]);
+        let files = std::iter::once(self).chain(beside.flatten());
+        files.filter_map(|file| file.remarks.take(&file.name)).collect()
     }
 
     /// What tells this content from another under the same name: an ETag, or a time and size; the time of change of a file of

@@ -320,6 +320,26 @@ fn run_part(
     scratch: &mut Scratch,
     kept: &mut Kept,
 ) -> Result<(), Error> {
+    decode_part(order, part, rows, inside, target, src, scratch, kept)?;
+    if let Some(detail) = scratch.take_remark() {
+        order.remarks.add(order.image, part.index, detail);
+        // It is to be told at every read.
+        kept.retain(|(index, _)| *index != part.index);
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn decode_part(
+    order: &Order<'_>,
+    part: &Part,
+    rows: u32,
+    inside: Window,
+    target: &mut Target<'_>,
+    src: &[u8],
+    scratch: &mut Scratch,
+    kept: &mut Kept,
+) -> Result<(), Error> {
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(order, part, target),
         TileBytes::Cached(tile) => order.host.place_native(tile.bytes(), inside, &part.take, target, scratch),

@@ -33,6 +33,7 @@ pub mod names;
 mod open;
 mod raster;
 mod read;
+mod remarks;
 mod schedule;
 mod sidecar;
 mod statistics;

@@ -363,6 +363,7 @@ impl Request<'_> {
                 cache: (dataset.reads.fetch_add(1, Ordering::Relaxed) > 0 || dataset.fetch.access.is_remote())
                     .then_some(&dataset.cache),
                 arriving: &dataset.arriving,
+                remarks: &dataset.remarks,
             };
             schedule::run(&order, out)
         };

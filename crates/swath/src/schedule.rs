@@ -30,6 +30,7 @@ use crate::{
     open::Fetch,
     raster::Interleave,
     read::Cancel,
+    remarks::Remarks,
 };
 
 /// Output slices that are cut ahead.
@@ -65,6 +66,8 @@ pub(crate) struct Order<'a> {
     pub(crate) cache: Option<&'a TileCache>,
     /// Tiles that other reads of the file are fetching.
     pub(crate) arriving: &'a Arriving,
+    /// Where what is remarkable about tiles is told.
+    pub(crate) remarks: &'a Remarks,
 }
 
 impl Order<'_> {

@@ -176,6 +176,7 @@ impl Batch<'_> {
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
                 // As for a single window: tiles are kept where more than one window comes.
+                remarks: &dataset.remarks,
                 cache: (earlier > 0 || count > 1 || dataset.fetch.access.is_remote()).then_some(&dataset.cache),
                 arriving: &dataset.arriving,
             };

@@ -53,6 +53,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         }
         other => other?,
     };
+    device::warn(&dataset);
     if !args.quiet {
         for note in &converted.notes {
             eprintln!("note: {note}");

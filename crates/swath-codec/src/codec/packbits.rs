@@ -53,6 +53,31 @@ pub fn decode(src: &[u8], dst: &mut [u8]) -> Result<PackBitsEnd, PackBitsError> 
     widest(Decode { src, dst })
 }
 
+/// Whether a packet that fills the first `want` bytes of the output goes past the end of a row of `row_len` bytes, the last row's
+/// excepted.
+pub fn crosses_rows(mut src: &[u8], row_len: usize, want: usize) -> bool {
+    let (mut left, mut to) = (row_len, 0);
+    while to < want
+        && let Some((&header, data)) = src.split_first()
+    {
+        let (write, read) = match header {
+            NOP => (0, 0),
+            ..NOP => (usize::from(header) + 1, usize::from(header) + 1),
+            _ => (257 - usize::from(header), 1),
+        };
+        if write > left && to + left < want {
+            return true;
+        }
+        to += write;
+        left = left.saturating_sub(write);
+        if left == 0 {
+            left = row_len;
+        }
+        src = data.get(read..).unwrap_or_default();
+    }
+    false
+}
+
 struct Decode<'a> {
     src: &'a [u8],
     dst: &'a mut [u8],
@@ -206,6 +231,16 @@ mod tests {
         assert_eq!(decode(&packed, &mut out), Ok(PackBitsEnd::Exact));
         assert_eq!(out[..7], [0xaa, 0xaa, 0xaa, 0x80, 0x00, 0x2a, 0xaa]);
         assert_eq!(out[14..], [0xaa; 10]);
+    }
+
+    #[test]
+    fn tells_packets_that_run_across_rows() {
+        // Rows of three bytes.
+        assert!(!crosses_rows(&[0xfe, 7, 2, 1, 2, 3], 3, 6));
+        assert!(crosses_rows(&[0xfd, 7, 1, 1, 2], 3, 6), "four bytes in a row of three");
+        assert!(!crosses_rows(&[0xfe, 7, 128, 0xfd, 7], 3, 6), "beyond the last row nothing is wanted");
+        assert!(!crosses_rows(&[0xfd, 7], 3, 3));
+        assert!(!crosses_rows(&[0xfe], 3, 6) && !crosses_rows(&[], 3, 6));
     }
 
     #[test]

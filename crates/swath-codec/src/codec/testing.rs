@@ -22,6 +22,7 @@ pub(crate) fn spec(sample: SampleType, samples: u16, width: u32) -> TileSpec {
         samples,
         width,
         height: 0,
+        one_strip: false,
         tiled: true,
         order: ByteOrder::Little,
         bits_reversed: false,

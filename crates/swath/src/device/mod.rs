@@ -346,6 +346,7 @@ impl Request<'_> {
             host,
             threads: options.threads.or(dataset.threads).unwrap_or_else(schedule::cores),
             cancel: options.cancel.as_ref(),
+            remarks: &dataset.remarks,
             direct: direct.as_ref(),
             jpeg_tables: match (way, &image.layout.jpeg_tables) {
                 (Way::Jpeg, Some(field)) => worker::table_segments(field),

@@ -22,6 +22,7 @@ use crate::{
     image::Image,
     open::Fetch,
     read::Cancel,
+    remarks::Remarks,
 };
 
 /// Least bytes of a task: below, starting a copy costs more than the copy.
@@ -42,6 +43,7 @@ pub(super) struct Job<'a> {
     pub(super) host: &'a Host,
     pub(super) threads: usize,
     pub(super) cancel: Option<&'a Cancel>,
+    pub(super) remarks: &'a Remarks,
     /// The file, where cuFile reads it.
     pub(super) direct: Option<&'a Direct>,
     /// What goes into each tile behind its first marker, for libraries that want whole JPEG streams.

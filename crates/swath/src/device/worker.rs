@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use swath_codec::{Scratch, adapt::Jpeg, host::Host, memory::Buffer};
+use swath_codec::{Scratch, adapt::Jpeg, memory::Buffer};
 use swath_cuda::{CHUNK, decode::Uploader};
 use swath_io::{
     ReadInto,
@@ -100,7 +100,7 @@ impl Worker {
         for ((number, stream), (_, at)) in streams.iter().zip(list) {
             let Some(unit) = units.get(*number) else { continue };
             let place = chunk.get_mut(*at..*at + unit.decoded_len).unwrap_or_default();
-            decode_rows(job.host, unit, stream, place, &mut self.scratch).map_err(|error| {
+            decode_rows(job, unit, stream, place, &mut self.scratch).map_err(|error| {
                 let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
                 (unit.index, error.at(&at))
             })?;
@@ -203,7 +203,7 @@ impl Worker {
             .map_err(|_| Error::malformed("a tile is larger than the address space").at(&at))?;
         let stream = self.bytes.at_least(len);
         job.fetch.source.read_at(unit.range.start, stream).map_err(|error| Error::from(error).at(&at))?;
-        decode_rows(job.host, unit, stream, place, &mut self.scratch).map_err(|error| error.at(&at))
+        decode_rows(job, unit, stream, place, &mut self.scratch).map_err(|error| error.at(&at))
     }
 
     fn decode_large(
@@ -261,13 +261,17 @@ pub(super) fn table_segments(field: &[u8]) -> Vec<u8> {
 
 /// Decodes the wanted rows of a tile on the CPU: whole samples in native order.
 pub(super) fn decode_rows(
-    host: &Host,
+    job: &Job<'_>,
     unit: &Unit,
     stream: &[u8],
     place: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
-    Ok(host.decode_rows(unit.rows, unit.wanted.clone(), stream, place, scratch)?)
+    job.host.decode_rows(unit.rows, unit.wanted.clone(), stream, place, scratch)?;
+    if let Some(detail) = scratch.take_remark() {
+        job.remarks.add(job.image, unit.index, detail);
+    }
+    Ok(())
 }
 
 /// Decodes a tile that the device refused on the CPU: its rows, or the error in the words that users know.
@@ -285,7 +289,7 @@ pub(super) fn decode_refused(job: &Job<'_>, refused: &Refused<'_>) -> Result<Arc
     };
     let len = job.host.spec().native_row_len() * unit.wanted.len();
     let mut tile = vec![0; len];
-    decode_rows(job.host, unit, stream, &mut tile, &mut Scratch::default()).map_err(|error| error.at(&at))?;
+    decode_rows(job, unit, stream, &mut tile, &mut Scratch::default()).map_err(|error| error.at(&at))?;
     Ok(Arc::new(tile))
 }
 
