@@ -162,3 +162,9 @@ def test_colours_that_there_are_not(folder: Path, data: np.ndarray, words: dict[
         swath.to_geotiff(data, folder / "a.tif", **words)
     assert told in str(refused.value)
     assert not list(folder.iterdir())
+
+
+def test_colours_of_nothing(folder: Path) -> None:
+    with pytest.warns(swath.SwathWarning, match="all samples are missing"):
+        swath.to_geotiff(np.full((3, 4), np.nan), folder / "a.tif", color_ramp=True)
+    assert [path.name for path in folder.iterdir()] == ["a.tif"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,16 @@ class Beside:
     def nothing(self) -> bool:
         return not self.categories and self.colors is None
 
-    def write(self, path: str, measured: tuple[float, float] | None) -> None:
-        """Writes the files of a raster that lies at `path`; `measured` is its least and largest value."""
+    def write(self, path: str, measure: Callable[[str], tuple[float, float] | None]) -> None:
+        """Writes the files of a raster that lies at `path`; `measure` tells its least and largest value."""
         if self.categories:
             _put(Path(f"{path}.aux.xml"), _pam(self.categories))
-        limits = self.limits or measured
-        if self.colors is not None and limits is not None:
+        if self.colors is None:
+            return
+        limits = self.limits or measure(path)
+        if limits is None:
+            warn("color_ramp= is left out: all samples are missing; color_ramp_range= gives it a range")
+        else:
             _put(Path(path).with_suffix(".qml"), _style(self.colors, *limits))
 
 

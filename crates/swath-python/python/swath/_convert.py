@@ -155,7 +155,7 @@ class ConvertBands:
 
 
 # Samples that are looked at together: few enough for a processor's cache.
-LOOK = 1 << 20
+LOOK = 1 << 17
 
 
 def has_fractions(samples: Any) -> bool:
@@ -168,7 +168,8 @@ def has_fractions(samples: Any) -> bool:
         step = max(1, LOOK * len(samples) // samples.size)
         parts = (samples[start : start + step] for start in range(0, len(samples), step))
         return any(has_fractions(part[0] if len(part) == 1 else part) for part in parts)
-    return bool(((np.rint(samples) != samples) & (samples == samples)).any())
+    whole = np.rint(samples) == samples
+    return not bool(whole.all()) and bool((~whole & (samples == samples)).any())
 
 
 def keep_or_round(held: np.dtype, stored: np.dtype) -> str:

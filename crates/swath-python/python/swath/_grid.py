@@ -77,7 +77,11 @@ def is_edited(data: Any, name: str) -> bool:
     now, then = data.attrs[name], read.get(name)
     if name == "transform" and now is not None and then is not None:
         return affine(now) != affine(then)
-    return not (now is then or now == then or (now != now and then != then))
+    try:
+        return not (now is then or now == then or (now != now and then != then))
+    except ValueError:
+        # An array, which reading does not give.
+        return True
 
 
 def kept_by_rio(data: Any, name: str) -> Any:

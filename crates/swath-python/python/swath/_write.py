@@ -345,7 +345,7 @@ class Job:
             if self.remote is not None:
                 forget(_swath.shown(native))
             if not self.beside.nothing:
-                self.beside.write(os.fspath(self.path), _measured(os.fspath(self.path)))
+                self.beside.write(os.fspath(self.path), _limits)
         finally:
             close()
         for notice in written["notices"]:
@@ -448,7 +448,7 @@ def is_local(path: Any) -> bool:
     return isinstance(path, (str, os.PathLike)) and not URL.match(os.fsdecode(path))
 
 
-def _measured(path: str) -> tuple[float, float] | None:
+def _limits(path: str) -> tuple[float, float] | None:
     """Least and largest value of the first band, from the statistics that were written."""
     tags = Dataset(path).metadata()["bands"][0]["tags"].get("", {})
     low, high = (tags.get(f"STATISTICS_{word}") for word in ("MINIMUM", "MAXIMUM"))
