@@ -310,7 +310,7 @@ impl Request<'_> {
         };
         if let Some(reason) = unread {
             if !self.may_help() {
-                let detail = format!("{reason}; allow the CPU to decode them (Auto)");
+                let detail = format!("{reason}; the device auto lets the CPU decode them");
                 return Err(DeviceError::Declined(detail).into());
             }
             notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
@@ -467,11 +467,11 @@ fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<D
 fn refusal(tile: &run::Refused<'_>) -> Error {
     let reason = &tile.reason;
     Error::from(DeviceError::Declined(if tile.damaged {
-        "this tile is damaged, which the CPU's decoder does not notice: get the file again; the CPU (Auto) gives samples \
-         that are most likely wrong"
+        "this tile is damaged, which the CPU's decoder does not notice: get the file again; with the device auto, the CPU \
+         gives samples that are most likely wrong"
             .into()
     } else {
-        format!("the GPU's decoder refused this tile ({reason}), and the CPU's reads it: allow the CPU to help (Auto)")
+        format!("the GPU's decoder refused this tile ({reason}), and the CPU's reads it: the device auto lets it help")
     }))
 }
 
@@ -508,7 +508,7 @@ fn choose_way(
     }
     let reason = declined;
     if mode == Mode::Cuda && !device.cpu_decode.unwrap_or(false) {
-        return Err(DeviceError::Declined(format!("{reason}; allow the CPU to decode it (Auto)")));
+        return Err(DeviceError::Declined(format!("{reason}; the device auto lets the CPU decode it")));
     }
     notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
     Ok(Way::Host)
