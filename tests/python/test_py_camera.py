@@ -74,7 +74,7 @@ def by_swath(path: Path) -> dict | None:
 
 @pytest.mark.parametrize(
     ("ending", "shown"),
-    [(".rpb", rpb), (".RPB", rpb), ("_rpc.txt", lines), ("_RPC.TXT", lines), (".rpc", lines)],
+    [(".rpb", rpb), (".RPB", rpb), ("_rpc.txt", lines), ("_RPC.TXT", lines), ("_RPC.txt", lines), (".rpc", lines)],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_side_file(swath: Swath, tmp_path: Path, ending: str, shown: Callable[[rasterio.rpc.RPC], str]) -> None:

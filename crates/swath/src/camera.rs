@@ -9,15 +9,19 @@ pub(crate) type Found = (PathBuf, Result<Rpc, String>);
 
 type Parse = fn(&[u8]) -> Result<Rpc, String>;
 
-/// Endings that take the place of the extension, in the order in which GDAL looks for them.
-const ENDINGS: [(&str, Parse); 3] = [(".rpb", Rpc::from_rpb), ("_rpc.txt", Rpc::from_lines), (".rpc", Rpc::from_lines)];
+/// Endings that take the place of the extension, in the order in which GDAL looks for them and in the letters in use.
+const ENDINGS: [(&[&str], Parse); 3] = [
+    (&[".rpb", ".RPB"], Rpc::from_rpb),
+    (&["_rpc.txt", "_RPC.TXT", "_RPC.txt"], Rpc::from_lines),
+    (&[".rpc", ".RPC"], Rpc::from_lines),
+];
 
 /// The model in a file beside the one at `path`.
 pub(crate) fn beside(path: &Path) -> Option<Found> {
     let stem = path.file_stem()?.to_str()?;
-    let (file, parse) = ENDINGS.iter().find_map(|(ending, parse)| {
-        let names = [format!("{stem}{ending}"), format!("{stem}{}", ending.to_uppercase())];
-        names.into_iter().map(|name| path.with_file_name(name)).find(|file| file.is_file()).map(|file| (file, parse))
+    let (file, parse) = ENDINGS.iter().find_map(|(endings, parse)| {
+        let mut files = endings.iter().map(|ending| path.with_file_name(format!("{stem}{ending}")));
+        files.find(|file| file.is_file()).map(|file| (file, parse))
     })?;
     let model = read(&file).and_then(|bytes| parse(&bytes));
     Some((file, model))

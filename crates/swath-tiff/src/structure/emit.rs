@@ -72,8 +72,8 @@ impl Field {
     }
 
     /// Text, with the NUL that ends it.
-    pub fn ascii(tag: u16, text: impl AsRef<[u8]>) -> Self {
-        let mut bytes = text.as_ref().to_vec();
+    pub fn ascii(tag: u16, text: &str) -> Self {
+        let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
         Self::new(tag, FieldType::Ascii, Values::Bytes(bytes))
     }

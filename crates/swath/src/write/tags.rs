@@ -8,7 +8,7 @@ use swath_tiff::{
         gdal_xml::{BandMetadata, Domain, GdalMetadata},
     },
     structure::{
-        Layout,
+        ByteOrder, Layout,
         emit::{Field, Values},
         tag,
         value::FieldType,
@@ -93,7 +93,7 @@ impl Text<'_> {
             georeference.rpc.as_ref(),
             georeference.pixel_is_point,
         );
-        let KeyTags { directory, doubles, ascii } = tags.keys;
+        let KeyTags { directory, doubles, mut ascii } = tags.keys;
         let mut fields = Vec::new();
         if !directory.is_empty() {
             fields.push(Field::short(tag::GEO_KEY_DIRECTORY, directory));
@@ -102,7 +102,11 @@ impl Text<'_> {
             fields.push(Field::double(tag::GEO_DOUBLE_PARAMS, doubles));
         }
         if !ascii.is_empty() {
-            fields.push(Field::ascii(tag::GEO_ASCII_PARAMS, ascii.strip_suffix(b"\0").unwrap_or(&ascii)));
+            if !ascii.ends_with(b"\0") {
+                ascii.push(0);
+            }
+            // As bytes: the text of another file need not be UTF-8.
+            fields.push(Field::raw(tag::GEO_ASCII_PARAMS, FieldType::Ascii, ByteOrder::Little, &ascii));
         }
         if let Some(scale) = tags.pixel_scale {
             fields.push(Field::double(tag::MODEL_PIXEL_SCALE, scale));

@@ -399,8 +399,8 @@ fn flat_code(g: &Geographic) -> Option<u32> {
 
 /// The code of the projected system that has this one's base and name.
 fn named_projected(p: &Projected) -> Option<u32> {
-    let systems = epsg::projected_on(p.base.epsg?).into_iter().map(|(_, system)| system);
-    systems.into_iter().find(|&system| epsg::name(system).is_some_and(|name| name == p.name))
+    let mut systems = epsg::projected_on(p.base.epsg?).map(|(_, system)| system);
+    systems.find(|&system| epsg::name(system).is_some_and(|name| name == p.name))
 }
 
 /// The code of a system that states none but is its datum's own. The three that GDAL takes so under any name, others only
