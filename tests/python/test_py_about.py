@@ -496,8 +496,9 @@ def test_numbers_that_are_none_say_what_to_give(files: dict[str, Path]) -> None:
     for level in ("0", 0.0, True):
         with pytest.raises(sw.UsageError, match="overview_level="):
             dataset.read(overview_level=level)
-    with pytest.raises(sw.UsageError, match="give numbers"):
-        dataset.index("a", 3)
+    for x, y in (("a", 3), (math.nan, 3), ([0, math.inf], [1, 2])):
+        with pytest.raises(sw.UsageError, match="give finite numbers"):
+            dataset.index(x, y)
     for points in ((1, 2), ["ab"], [(1, 2, 3)], [(None, 1)]):
-        with pytest.raises(sw.UsageError, match="pairs"):
+        with pytest.raises(sw.UsageError, match=r"pairs|finite"):
             list(dataset.sample(points))

@@ -272,8 +272,11 @@ class Described(_swath.Dataset):
         a, b, c, d, e, f = self._numbers()
         try:
             across, down = np.asarray(x, float) - c, np.asarray(y, float) - f
+            finite = bool(np.isfinite(across).all() and np.isfinite(down).all())
         except (TypeError, ValueError):
-            raise UsageError(f"index({x!r}, {y!r}): give numbers, or arrays of numbers") from None
+            finite = False
+        if not finite:
+            raise UsageError(f"index({x!r}, {y!r}): give finite numbers, or arrays of them")
         size = a * e - b * d
         if not size:
             raise UsageError(f"{self.name}: the transform {(a, b, c, d, e, f)} maps all pixels onto a line")
