@@ -15,7 +15,7 @@ use super::{
     beside::Beside,
     gap_len,
     mapped::Mapped,
-    part::{self, SPOOL, alive},
+    part::{self, Placing, SPOOL, alive},
     pieces,
     spill::Spill,
     stream::StreamSink,
@@ -367,11 +367,9 @@ impl Sink for FileSink {
         sized.map_err(fail("cannot set the size of the file"))?;
         self.file.sync_all().map_err(fail("cannot bring the file to the disk"))?;
         let Some(part) = self.part.take() else { return Ok(()) };
-        // Whoever abandons unfinished files waits until this one is finished, side files and all.
-        let mut alive = alive();
+        let placing = Placing::begin(&part);
         let placed = self.place(&part);
-        alive.retain(|(_, known)| *known != part);
-        drop(alive);
+        drop(placing);
         // The new name is on the disk once its folder is; some file systems know no such thing.
         #[cfg(unix)]
         if let Ok(folder) = File::open(folder_of(self.target())) {

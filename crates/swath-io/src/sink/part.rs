@@ -8,6 +8,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 /// Parts that are being written by this process.
@@ -17,12 +18,39 @@ pub(super) fn alive() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Files that are getting their names.
+static PLACING: AtomicU32 = AtomicU32::new(0);
+/// How long whoever abandons waits for them; a process that was forked meanwhile would wait for ever.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// As long as this lives, a part is about to take the place of a file and of what describes that.
+pub(super) struct Placing(());
+
+impl Placing {
+    /// From here on the part is not abandoned any more.
+    pub fn begin(part: &Path) -> Self {
+        PLACING.fetch_add(1, Ordering::SeqCst);
+        alive().retain(|(_, known)| known != part);
+        Self(())
+    }
+}
+
+impl Drop for Placing {
+    fn drop(&mut self) {
+        PLACING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Removes what this process has begun and not finished, for one that ends in the middle of it and drops nothing.
 pub fn abandon_unfinished() {
     for (process, part) in alive().drain(..) {
         if process == std::process::id() {
             let _ = fs::remove_file(part);
         }
+    }
+    let began = Instant::now();
+    while PLACING.load(Ordering::SeqCst) > 0 && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
