@@ -246,6 +246,14 @@ def test_nan_under_a_mask(swath: Swath, folder: Path) -> None:
         assert np.array_equal(got.dataset_mask() == 0, np.isnan(array[1]))
 
 
+def test_both_zeros_are_nodata(swath: Swath, folder: Path) -> None:
+    source = write(folder / "s.tif", np.tile(np.array([0.0, -0.0, 1.0], "float32"), (1, 4, 5)), nodata=0)
+    with rasterio.open(source) as dataset:
+        want = dataset.dataset_mask()
+    assert set(np.unique(want)) == {0, 255}
+    equal(swath.dump(source, mask=True).reshape(want.shape)[None], want[None], "the mask")
+
+
 def test_statistics_of_another_nodata(swath: Swath, folder: Path) -> None:
     """What was counted without 7 does not hold with it."""
     array = np.full((1, 40, 50), 7, "uint8")

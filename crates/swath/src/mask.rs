@@ -159,19 +159,34 @@ pub(crate) struct Validity {
     sample: SampleType,
     nodata: Option<Vec<u8>>,
     nan: bool,
+    zero: bool,
 }
 
 impl Validity {
     pub(crate) fn new(sample: SampleType, nodata: Option<Vec<u8>>) -> Self {
-        let nan = nodata.as_deref().is_some_and(|bytes| is_nan(sample, bytes));
-        Self { sample, nodata, nan }
+        let is = |test: fn(SampleType, &[u8]) -> bool| nodata.as_deref().is_some_and(|bytes| test(sample, bytes));
+        Self { sample, nan: is(is_nan), zero: is(is_float_zero), nodata }
     }
 
-    /// NaN equals NaN here, and the imaginary part is of no account, both as in GDAL.
+    /// NaN equals NaN here, -0 equals 0, and the imaginary part is of no account, all as in GDAL.
     pub(crate) fn is_data(&self, sample: &[u8]) -> bool {
         let Some(nodata) = &self.nodata else { return true };
         let word = sample.get(..nodata.len()).unwrap_or_default();
-        if self.nan { !is_nan(self.sample, word) } else { word != nodata.as_slice() }
+        match (self.nan, self.zero) {
+            (true, _) => !is_nan(self.sample, word),
+            (_, true) => !is_float_zero(self.sample, word),
+            _ => word != nodata.as_slice(),
+        }
+    }
+}
+
+/// Whether this is the 0 of a float, which has two.
+fn is_float_zero(sample: SampleType, word: &[u8]) -> bool {
+    match (sample.is_float(), word) {
+        (true, &[a, b]) => u16::from_ne_bytes([a, b]) & 0x7fff == 0,
+        (true, &[a, b, c, d]) => f32::from_ne_bytes([a, b, c, d]) == 0.0,
+        (true, &[a, b, c, d, e, f, g, h]) => f64::from_ne_bytes([a, b, c, d, e, f, g, h]) == 0.0,
+        _ => false,
     }
 }
 
@@ -181,5 +196,25 @@ fn is_nan(sample: SampleType, word: &[u8]) -> bool {
         (true, &[a, b, c, d]) => f32::from_ne_bytes([a, b, c, d]).is_nan(),
         (true, &[a, b, c, d, e, f, g, h]) => f64::from_ne_bytes([a, b, c, d, e, f, g, h]).is_nan(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_have_two_zeros_and_many_nans() {
+        let bytes = |value: f32| value.to_ne_bytes().to_vec();
+        for nodata in [0.0, -0.0] {
+            let validity = Validity::new(SampleType::F32, Some(bytes(nodata)));
+            let data = [0.0, -0.0, 1.0, f32::NAN].map(|value| validity.is_data(&bytes(value)));
+            assert_eq!(data, [false, false, true, true]);
+        }
+        let validity = Validity::new(SampleType::F32, Some(bytes(f32::NAN)));
+        assert_eq!([0.0, -f32::NAN].map(|value| validity.is_data(&bytes(value))), [true, false]);
+        // The bits of -0 are a number among integers.
+        let validity = Validity::new(SampleType::I32, Some(0_i32.to_ne_bytes().to_vec()));
+        assert!(validity.is_data(&bytes(-0.0)) && !validity.is_data(&bytes(0.0)));
     }
 }
