@@ -85,11 +85,23 @@ def test_palette_with_a_second_sample(swath: Swath, folder: Path, second: str, o
     convert(swath, source, folder / "one.tif", "--bands", 1)
     with rasterio.open(folder / "one.tif") as one, rasterio.open(source) as before:
         assert one.colormap(1) == before.colormap(1)
-    convert(swath, source, folder / "turned.tif", "--bands", "2,1")
+    run = convert(swath, source, folder / "turned.tif", "--bands", "2,1")
+    assert "colours of the palette are left out" in run.stderr
     with rasterio.open(folder / "turned.tif") as turned:
         assert "photometric" not in turned.profile or turned.profile["photometric"] != "palette"
         equal(turned.read(), by_gdal(source)[::-1], "bands")
-        assert turned.colorinterp[1] != ColorInterp.alpha
+        assert turned.colorinterp[1] == ColorInterp.undefined
+    assert convert(swath, source, folder / "other.tif", "--bands", 2).stderr == ""
+
+
+def test_palette_of_another_type(swath: Swath, folder: Path) -> None:
+    """Floats have no colours, which is told; and they are not called indices."""
+    palette_and(folder / "s.tif", "unassalpha")
+    run = convert(swath, folder / "s.tif", folder / "t.tif", "--dtype", "float32")
+    assert run.stderr.count("note:") == 1 and "colours of the palette are left out" in run.stderr
+    with rasterio.open(folder / "t.tif") as got:
+        assert got.colorinterp == (ColorInterp.gray, ColorInterp.alpha)
+    assert convert(swath, folder / "s.tif", folder / "t.tif", "--dtype", "uint16").stderr == ""
 
 
 def test_preview_of_a_palette_with_alpha(swath: Swath, folder: Path) -> None:

@@ -199,9 +199,11 @@ impl<'a> Job<'a> {
                 domain.items.retain(|(name, _)| !name.starts_with("STATISTICS_"));
             });
         }
+        let mut notes: Vec<String> = kept::note_on_pages(dataset)?.into_iter().collect();
         if to.size() > 2 || to.format() != swath_tiff::SampleFormat::Uint {
             metadata.palette.clear();
         }
+        notes.extend(kept::note_on_palette(dataset.metadata(), &mut metadata));
         let mask = dataset.mask_image(width, height)?;
         let masked = mask.is_some();
         let shape = Shape { width: window.width, height: window.height, bands: narrow(bands.len())?, sample: to };
@@ -213,7 +215,6 @@ impl<'a> Job<'a> {
         if !bands.iter().copied().eq(1..=dataset.bands()) {
             write.extra_samples.clear();
         }
-        let mut notes: Vec<String> = kept::note_on_pages(dataset)?.into_iter().collect();
         let resized = (window.width, window.height) != (layout.width, layout.height);
         let known: Vec<u16> = write.tags.iter().map(|field| field.tag).collect();
         write

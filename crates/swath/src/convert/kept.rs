@@ -92,6 +92,19 @@ pub(super) fn inherited(
     options
 }
 
+/// Says that colours are lost, where indices are taken without them; then nothing calls them indices any more.
+pub(super) fn note_on_palette(before: &Metadata, after: &mut Metadata) -> Option<String> {
+    if before.palette.is_empty() || !after.palette.is_empty() {
+        return None;
+    }
+    let indices: Vec<&mut String> =
+        after.bands.iter_mut().map(|band| &mut band.color).filter(|color| *color == "palette").collect();
+    let note = "the colours of the palette are left out: they are for a first band of type uint8 or uint16";
+    let lost = !indices.is_empty();
+    indices.into_iter().for_each(|color| "undefined".clone_into(color));
+    lost.then(|| note.to_owned())
+}
+
 /// Says which images of the file are not converted.
 pub(super) fn note_on_pages(dataset: &Dataset) -> Result<Option<String>, Error> {
     const NAMED: usize = 5;
