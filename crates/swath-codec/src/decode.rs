@@ -20,6 +20,26 @@ pub enum Form {
     Native,
 }
 
+/// What a step of a [`Stream`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes of the input that are done with.
+    pub read: usize,
+    /// Bytes of the output that were written.
+    pub made: usize,
+    /// Whether the stream has ended, and its checksum, if it has one, is right.
+    pub ended: bool,
+}
+
+/// A decompressor that stops anywhere and goes on there later. No input makes it panic.
+pub trait Stream: Send {
+    /// Goes on from where the last step stopped: `src` is what follows the input that was read, `dst` takes what comes next.
+    ///
+    /// # Errors
+    /// When the stream is damaged.
+    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError>;
+}
+
 /// A decompressor. No input makes it panic.
 pub trait Decode: Send + Sync {
     /// What this decoder leaves in the buffer.
@@ -31,6 +51,11 @@ pub trait Decode: Send + Sync {
     /// Whether it can stop early, so that a buffer for the first rows of a tile is enough.
     fn stops_early(&self) -> bool {
         false
+    }
+
+    /// The same decompressor, from the beginning of a tile and step by step, where it is one that keeps its own history.
+    fn stream(&self) -> Option<Box<dyn Stream>> {
+        None
     }
 
     /// Fills `dst`, which is exactly as long as `rows` rows of the tile in this decoder's [`Form`]. Where the decoder

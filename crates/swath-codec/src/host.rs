@@ -7,7 +7,7 @@ use std::{ops::Range, sync::Arc};
 use swath_tiff::{Compression, Window, structure::Predictor};
 
 use crate::{
-    decode::{Decode, Form},
+    decode::{Decode, Form, Stream},
     error::CodecError,
     post::{self, Decoded, ycbcr},
     registry::Registry,
@@ -148,6 +148,24 @@ impl Host {
     pub fn rows_to_decode(&self, rows: u32, end: u32) -> u32 {
         // Subsampled rows come in groups, so there a prefix of rows is not a prefix of bytes.
         if self.decoder.stops_early() && self.spec.packed_subsampling.is_none() { end } else { rows }
+    }
+
+    /// The decoder of a tile that stops after any row and goes on there later, where rows are bytes of their own and there is one.
+    pub fn stream(&self) -> Option<Box<dyn Stream>> {
+        let rows_apart = self.spec.packed_subsampling.is_none() && !self.spec.bits_reversed;
+        if rows_apart && self.decoder.form(&self.spec) == Form::Stored { self.decoder.stream() } else { None }
+    }
+
+    /// Puts the part `inside` of rows as they are stored, which come from [`Host::stream`], where it belongs.
+    pub fn place_stored(
+        &self,
+        rows: &mut [u8],
+        inside: Window,
+        samples: &Take,
+        target: &mut [&mut [u8]],
+        scratch: &mut Scratch,
+    ) {
+        post::place(&self.spec, Decoded::Stored(rows), inside, samples, target, scratch);
     }
 
     /// Puts the part `inside` of a tile that was decoded before ([`Host::decode_native`]) where it belongs.

@@ -85,7 +85,7 @@ impl Arriving {
                 claim.mine.push(task);
                 continue;
             };
-            let kept = order.cache.and_then(|cache| cache.get(key));
+            let kept = order.cache.get(key);
             if let (Some(kept), Some(part)) = (kept, task.parts.first_mut()) {
                 part.bytes = TileBytes::Cached(kept);
                 claim.at_hand.push(task);

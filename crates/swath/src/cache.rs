@@ -66,8 +66,14 @@ impl TileCache {
         self.own
     }
 
-    /// Whether a tile of this size may be kept at all.
-    pub(crate) fn admits(&self, len: usize) -> bool {
+    /// Whether a tile of this size may be kept at all, one of an image of `all` bytes: an image that takes no more than half of the
+    /// budget may be kept whole, even where it is a single strip.
+    pub(crate) fn admits(&self, len: usize, all: u64) -> bool {
+        self.takes_easily(len) || all <= self.shelf.budget as u64 / 2
+    }
+
+    /// Whether a tile of this size leaves room for others.
+    pub(crate) fn takes_easily(&self, len: usize) -> bool {
         len <= self.shelf.budget / 8
     }
 
@@ -169,7 +175,8 @@ mod tests {
     #[test]
     fn stays_under_its_budget_and_keeps_what_is_used() {
         let cache = TileCache::new(Some(1000));
-        assert!(cache.admits(125) && !cache.admits(126));
+        assert!(cache.admits(125, 10_000) && !cache.admits(126, 10_000));
+        assert!(cache.admits(500, 500) && !cache.admits(501, 501));
         for index in 0..100 {
             cache.insert((0, index), Arc::new(Buffer::zeroed(100).unwrap()));
             assert!(cache.get((0, 0)).is_some(), "a tile in use must stay");

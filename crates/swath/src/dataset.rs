@@ -29,6 +29,7 @@ use crate::{
     open::{Fetch, OpenOptions},
     remarks::Remarks,
     sidecar::Sidecars,
+    strip::Positions,
 };
 
 /// An open file. Cheap to make, safe to share between threads; every read may use several of its own.
@@ -46,6 +47,7 @@ pub struct Dataset {
     pub(crate) arriving: Arriving,
     pub(crate) reads: AtomicU64,
     pub(crate) remarks: Remarks,
+    pub(crate) positions: Positions,
     pub(crate) device: DeviceOptions,
     pub(crate) device_log: Mutex<DeviceReport>,
     main: Image,
@@ -123,6 +125,7 @@ impl Dataset {
             arriving: Arriving::default(),
             reads: AtomicU64::new(0),
             remarks: Remarks::default(),
+            positions: Positions::default(),
             device,
             device_log: Mutex::default(),
             main,

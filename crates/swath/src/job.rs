@@ -21,6 +21,7 @@ use crate::{
     error::{Error, ErrorKind},
     read::Cancel,
     schedule::{Order, cancelled, cores},
+    strip,
 };
 
 /// Bytes that may be on their way at once behind a network, or wait to be decoded.
@@ -40,6 +41,8 @@ pub(crate) enum TileBytes {
     Sparse,
     /// This range of the file; `keep` says to keep the decoded tile.
     At { range: Range<u64>, keep: bool },
+    /// This range of the file, of which only what leads to the window is decoded.
+    InSteps(Range<u64>),
     /// An earlier read decoded it.
     Cached(Arc<Buffer>),
 }
@@ -63,7 +66,8 @@ pub(crate) struct Task<'a> {
 
 impl Task<'_> {
     pub(crate) fn tiles_to_decode(&self) -> u64 {
-        self.parts.iter().filter(|part| part.range().is_some()).count() as u64
+        let is_decoded = |part: &&Part| matches!(part.bytes, TileBytes::At { .. } | TileBytes::InSteps(_));
+        self.parts.iter().filter(is_decoded).count() as u64
     }
 }
 
@@ -78,11 +82,13 @@ type Kept = Vec<(u64, Arc<Buffer>)>;
 
 impl Order<'_> {
     fn keep(&self, tiles: Kept) {
-        if let Some(cache) = self.cache {
-            tiles.into_iter().for_each(|(index, tile)| cache.insert((self.image.index, index), tile));
-        }
+        tiles.into_iter().for_each(|(index, tile)| self.cache.insert((self.image.index, index), tile));
     }
 }
+
+/// Buffers that threads keep are no longer than this: a file of one huge strip must not make us keep its memory, nor (a part of
+/// this) one behind a network that of all who waited.
+pub(crate) const KEEP: usize = 16 << 20;
 
 /// What threads keep between reads of one file.
 #[derive(Debug, Default)]
@@ -101,8 +107,6 @@ impl ScratchPool {
     }
 
     pub(crate) fn give_back(&self, mut worker: Worker, remote: bool) {
-        // A file of one huge strip must not make us keep its buffers, nor one behind a network those of all who waited.
-        const KEEP: usize = 16 << 20;
         if worker.bytes.len() > if remote { KEEP / 16 } else { KEEP } {
             worker.bytes = Buffer::default();
         }
@@ -171,7 +175,12 @@ pub(crate) fn run(
         (first, Error::from(error).at(&place))
     };
     let remote = order.fetch.access.is_remote();
-    if remote && reads.len() == 1 && tasks.iter().all(|task| task.parts.len() == 1) {
+    // What takes long to bring, or to decode, and is kept then, is done once for all threads that want it.
+    let slow = |task: &Task<'_>| match &*task.parts {
+        [Part { bytes: TileBytes::At { keep, .. }, .. }] => remote || (*keep && order.is_large(task.rows)),
+        parts => remote && parts.len() == 1,
+    };
+    if reads.len() == 1 && tasks.iter().all(slow) {
         return run_arriving(order, tasks, worker, flight, &given_up, &failed);
     }
     let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
@@ -207,7 +216,7 @@ fn room(buffer: &mut Buffer, total: u64, first: u64) -> Result<&mut [u8], (u64, 
     room.ok_or_else(|| (first, Error::usage(format!("there is no memory for {total} bytes"))))
 }
 
-/// Tasks of one tile each, behind a network: tiles are decoded while those behind them are still on their way, and those that
+/// Tasks of one tile each, behind a network or of large strips: tiles are decoded while those behind them are still on their way, and those that
 /// another read is fetching are waited for rather than fetched twice.
 fn run_arriving(
     order: &Order<'_>,
@@ -255,7 +264,7 @@ fn fetch(
 ) -> Result<(), (u64, Error)> {
     let first = tasks.first().and_then(|task| task.parts.first()).map_or(0, |part| part.index);
     let total = range.end - range.start;
-    let _boarding = flight.board(total);
+    let _boarding = order.fetch.access.is_remote().then(|| flight.board(total));
     let Worker { scratch, bytes } = worker;
     let bytes = room(bytes, total, first)?;
     tasks.sort_by_key(|task| task.parts.first().and_then(|part| Some(part.range()?.end)));
@@ -342,16 +351,20 @@ fn decode_part(
 ) -> Result<(), Error> {
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(order, part, target),
+        TileBytes::InSteps(range) => strip::decode(order, part, range, rows, inside, target, scratch)?,
         TileBytes::Cached(tile) => order.host.place_native(tile.bytes(), inside, &part.take, target, scratch),
         TileBytes::At { keep: false, .. } => {
             order.host.decode(rows, src, inside, &part.take, target, scratch)?;
         }
-        TileBytes::At { keep: true, .. } => {
+        TileBytes::At { keep: true, range } => {
             let len = order.host.native_len(rows);
             let mut tile =
                 Buffer::zeroed(len).ok_or_else(|| Error::usage(format!("there is no memory for {len} bytes")))?;
             if order.host.decode_native(rows, src, tile.bytes_mut(), scratch).is_err() {
                 // The rows that are wanted may come before the damage: the verdict must not hang on what is kept.
+                if order.may_step(rows, &inside) {
+                    return strip::decode(order, part, range, rows, inside, target, scratch);
+                }
                 return Ok(order.host.decode(rows, src, inside, &part.take, target, scratch)?);
             }
             order.host.place_native(tile.bytes(), inside, &part.take, target, scratch);

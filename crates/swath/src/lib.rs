@@ -37,6 +37,7 @@ mod remarks;
 mod schedule;
 mod sidecar;
 mod statistics;
+mod strip;
 mod tables;
 mod validate;
 mod windows;

@@ -358,12 +358,11 @@ impl Request<'_> {
                 in_flight: dataset.fetch.access.in_flight,
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
-                // The first window may be the only one: tiles are kept once a second shows that more are coming.
-                // Behind a network, the first is worth keeping too.
-                cache: (dataset.reads.fetch_add(1, Ordering::Relaxed) > 0 || dataset.fetch.access.is_remote())
-                    .then_some(&dataset.cache),
+                cache: &dataset.cache,
+                lone: dataset.reads.fetch_add(1, Ordering::Relaxed) == 0,
                 arriving: &dataset.arriving,
                 remarks: &dataset.remarks,
+                positions: &dataset.positions,
             };
             schedule::run(&order, out)
         };

@@ -31,6 +31,7 @@ use crate::{
     raster::Interleave,
     read::Cancel,
     remarks::Remarks,
+    strip::Positions,
 };
 
 /// Output slices that are cut ahead.
@@ -63,11 +64,15 @@ pub(crate) struct Order<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
     pub(crate) pool: &'a ScratchPool,
     /// Where tiles that the window covers in part are looked for and kept.
-    pub(crate) cache: Option<&'a TileCache>,
+    pub(crate) cache: &'a TileCache,
+    /// Whether no other window is known to be read of this file, before or after this one.
+    pub(crate) lone: bool,
     /// Tiles that other reads of the file are fetching.
     pub(crate) arriving: &'a Arriving,
     /// Where what is remarkable about tiles is told.
     pub(crate) remarks: &'a Remarks,
+    /// How far earlier windows came in strips that are not kept.
+    pub(crate) positions: &'a Positions,
 }
 
 impl Order<'_> {
@@ -82,6 +87,34 @@ impl Order<'_> {
             (merge.gap, merge.waste) = (1 << 20, 50);
         }
         merge
+    }
+}
+
+impl Order<'_> {
+    /// Whether decoded tiles of so many rows are kept for other windows.
+    fn keeps(&self, rows: u32) -> bool {
+        let len = self.host.native_len(rows);
+        let image = &self.image.layout;
+        let all = self.image.decoded_len(&Window::new(0, 0, image.width, image.height));
+        if self.host.spec().compression == Compression::None || !self.cache.admits(len, all) {
+            return false;
+        }
+        // The first window may be the only one: tiles are kept once a second shows that more are coming. Behind a network the
+        // first is worth keeping too, and so is a strip so large that its memory would not be used again, if all of it has to be
+        // decoded in any case.
+        !self.lone || self.fetch.access.is_remote() || self.is_large(rows)
+    }
+
+    /// Whether a window of a strip may be decoded step by step, from where an earlier one ended: the strip is large, and its decoder
+    /// one that stops anywhere.
+    pub(crate) fn may_step(&self, rows: u32, inside: &Window) -> bool {
+        let part = inside.height < rows && !self.image.layout.tiled && !self.fetch.access.is_remote();
+        part && self.is_large(rows) && self.host.stream().is_some()
+    }
+
+    /// Whether a tile is decoded whole, however small the window, into memory of its own.
+    pub(crate) fn is_large(&self, rows: u32) -> bool {
+        self.host.native_len(rows) > job::KEEP && self.host.rows_to_decode(rows, 1) == rows
     }
 }
 
@@ -284,19 +317,24 @@ impl<'a, 'o> Producer<'a, 'o> {
             Compression::None => order.host.native_len(first.inside.height) / COPIED,
             _ => tile_len,
         } as u64;
-        let cache = order.cache.filter(|cache| spec.compression != Compression::None && cache.admits(tile_len));
+        let cache = Some(order.cache).filter(|_| order.keeps(first.rows));
         // What came over a network is worth keeping, wholly covered or not, unless it is more than can be kept.
         let keep_all = order.fetch.access.is_remote()
             && cache.is_some_and(|cache| cache.admits_window(order.image.decoded_len(&order.window)));
+        let may_step = order.may_step(first.rows, &first.inside);
         let part = |slot: usize, position: usize| -> Part {
             let (start, ranges) = &located[slot];
             let index = start + position as u64;
             let cell = &cells[position];
             let partial = (cell.inside.width, cell.inside.height) != grid.visible(cell.column, cell.row);
             let cache = cache.filter(|_| partial || keep_all);
-            let bytes = match (&ranges[position], cache.and_then(|cache| cache.get((image.index, index)))) {
+            let key = (image.index, index);
+            let leads = || order.positions.lead_to(key, cell.inside.y, cell.rows);
+            let in_steps = || may_step && (cache.is_none() || (!order.cache.takes_easily(tile_len) && leads()));
+            let bytes = match (&ranges[position], cache.and_then(|cache| cache.get(key))) {
                 (None, _) => TileBytes::Sparse,
                 (Some(_), Some(tile)) => TileBytes::Cached(tile),
+                (Some(range), None) if in_steps() => TileBytes::InSteps(range.clone()),
                 (Some(range), None) => TileBytes::At { range: range.clone(), keep: cache.is_some() },
             };
             Part { index, bytes, take: self.takes[slot].clone() }
@@ -359,6 +397,9 @@ impl<'a, 'o> Producer<'a, 'o> {
                 [Part { bytes: TileBytes::At { range, .. }, .. }] => {
                     ranges.push(range.clone());
                     single.push(Some(task));
+                }
+                [Part { bytes: TileBytes::InSteps(_), .. }] => {
+                    self.queue.push_back(Job { reads: Vec::new(), tasks: vec![task] });
                 }
                 [_] => at_hand.push(task),
                 parts => {

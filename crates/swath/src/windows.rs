@@ -176,8 +176,10 @@ impl Batch<'_> {
                 cancel: options.cancel.as_ref(),
                 pool: &dataset.pool,
                 // As for a single window: tiles are kept where more than one window comes.
+                cache: &dataset.cache,
+                lone: earlier == 0 && count == 1,
                 remarks: &dataset.remarks,
-                cache: (earlier > 0 || count > 1 || dataset.fetch.access.is_remote()).then_some(&dataset.cache),
+                positions: &dataset.positions,
                 arriving: &dataset.arriving,
             };
             self.deal(&order, drawing, out)

@@ -16,7 +16,7 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError};
 
 use crate::{
     codec::effort,
-    decode::{Decode, Fill},
+    decode::{Decode, Fill, Step, Stream},
     encode::{Encode, Settings, append, within},
     error::CodecError,
     scratch::Scratch,
@@ -40,6 +40,25 @@ impl Decode for Deflate {
     ) -> Result<Fill, CodecError> {
         let full = (spec.stored_row_len() as u64).saturating_mul(spec.height.into());
         inflate(src, dst, full, scratch)
+    }
+
+    fn stream(&self) -> Option<Box<dyn Stream>> {
+        Some(Box::new(Inflating(Decompress::new(true))))
+    }
+}
+
+/// A zlib stream, step by step.
+struct Inflating(Decompress);
+
+impl Stream for Inflating {
+    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError> {
+        let before = (self.0.total_in(), self.0.total_out());
+        let status = self.0.decompress(src, dst, FlushDecompress::None).map_err(|error| {
+            let detail = format!("{error} near byte {} of the tile ({} bytes decoded)", before.0, before.1);
+            CodecError::corrupt("Deflate", detail)
+        })?;
+        let (read, made) = (self.0.total_in() - before.0, self.0.total_out() - before.1);
+        Ok(Step { read: read as usize, made: made as usize, ended: status == Status::StreamEnd })
     }
 }
 

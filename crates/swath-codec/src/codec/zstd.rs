@@ -9,7 +9,7 @@ use zstd_safe::{CCtx, CParameter, ResetDirective, Strategy};
 
 use crate::{
     codec::effort,
-    decode::{Decode, Fill},
+    decode::{Decode, Fill, Step, Stream},
     encode::{Encode, Settings, append, within},
     error::CodecError,
     scratch::Scratch,
@@ -30,6 +30,26 @@ impl Decode for Zstd {
         scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
         decompress(src, dst, scratch)
+    }
+
+    fn stream(&self) -> Option<Box<dyn Stream>> {
+        Some(Box::new(Expanding { context: zstd_safe::DCtx::create(), read: 0 }))
+    }
+}
+
+/// A zstd frame, step by step. A window of more than 128 MiB is refused, which is the library's own limit.
+struct Expanding {
+    context: zstd_safe::DCtx<'static>,
+    read: usize,
+}
+
+impl Stream for Expanding {
+    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError> {
+        let mut input = zstd_safe::InBuffer::around(src);
+        let mut output = zstd_safe::OutBuffer::around(dst);
+        let hint = self.context.decompress_stream(&mut output, &mut input).map_err(|code| corrupt(code, self.read))?;
+        self.read += input.pos;
+        Ok(Step { read: input.pos, made: output.pos(), ended: hint == 0 })
     }
 }
 
