@@ -65,8 +65,7 @@ def test_a_page_is_described_by_its_own_directory(pages: Path) -> None:
 
 
 def test_a_page_has_the_overviews_below_it(pages: Path) -> None:
-    assert swath.Dataset(pages).overviews == swath.Dataset(pages, ifd=2).overviews == []
-    assert swath.Dataset(pages, ifd=1).overviews == [(35, 30)]
+    assert [swath.Dataset(pages, ifd=ifd).overview_sizes for ifd in range(3)] == [[], [(35, 30)], []]
     np.testing.assert_array_equal(swath.open_geotiff(pages, ifd=1, overview_level=0)[0], SECOND[::2, ::2])
 
 
