@@ -26,7 +26,7 @@ NOT_TAGS = frozenset(
     {
         *FILL_NAMES,
         *("nodatavals", "is_tiled", "res", "crs", "crs_wkt", "transform", "grid_mapping", "coordinates"),
-        *("scales", "offsets", "scale_factor", "add_offset", "band_tags", "AREA_OR_POINT", "_Unsigned"),
+        *("scales", "offsets", "scale_factor", "add_offset", "units", "band_tags", "AREA_OR_POINT", "_Unsigned"),
         *("masked_nodata", "nodata_pixels_present", "nodata_dtype_cast", "mask_and_scale_dtype", "rotated_affine"),
         *("raster_type", "georef_status", "extra_tags", "gdal_metadata", "gdal_metadata_xml", "extra_samples"),
         *("x_resolution", "y_resolution", "resolution_unit", "image_description", "colormap", "vrt_holes"),
@@ -67,8 +67,7 @@ def found_tags(attrs: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         for key, value in attrs.items()
         if key not in NOT_TAGS
         and not str(key).startswith(STALE)
-        # Lists of them are in the descriptions and units of bands; a text is in a tag too, as rioxarray writes it.
-        and (key not in ("long_name", "units") or isinstance(value, str))
+        and not (key == "long_name" and not isinstance(value, str))
     }
     kept = attrs.get("gdal_metadata")
     if isinstance(kept, Mapping):

@@ -14,13 +14,13 @@ no others, and `.rio` works on them. Neither rioxarray nor rasterio has to be in
 from __future__ import annotations
 
 import sys
-import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import xarray
 
 from . import _georef as georef
-from ._errors import SwathWarning
+from ._errors import SwathWarning, warn
 from ._grid import found_transform, grid_mapping, spatial_dims
 from ._open import open_geotiff
 from ._write import to_geotiff
@@ -76,6 +76,8 @@ def open_rasterio(
     for array in opened.data_vars.values() if band_as_variable else (opened,):
         for name in _MORE:
             array.attrs.pop(name, None)
+        # It tells which of them were edited.
+        array.encoding.pop("as_read", None)
     mapping = opened.coords[georef.GRID_MAPPING].attrs
     if mapping["GeoTransform"] == georef.NO_TRANSFORM and "gcps" not in mapping and "rpcs" not in mapping:
         _warn_of_no_place("the file has no transform, control points or RPCs: its coordinates count pixels")
@@ -83,12 +85,20 @@ def open_rasterio(
 
 
 def to_raster(
-    data: Any, raster_path: Any, *, windowed: bool = False, lock: Any = None, compute: bool = True, **words: Any
+    data: Any,
+    raster_path: Any,
+    *,
+    tags: Mapping[str, Any] | None = None,
+    windowed: bool = False,
+    lock: Any = None,
+    compute: bool = True,
+    **words: Any,
 ) -> Any:
     """Write a DataArray or Dataset as its `rio.to_raster` does; the other words are those of `swath.to_geotiff`.
 
     rioxarray leaves the writing for later only where `compute` is False, the data are in chunks of dask and there is a
-    `lock`; so does this. swath needs neither the lock nor `windowed`: it always writes block by block.
+    `lock`; so does this. swath needs neither the lock nor `windowed`: it always writes block by block. The units of the
+    bands become a tag of the file too, as in rioxarray.
 
     Returns
     -------
@@ -99,7 +109,9 @@ def to_raster(
     later = not compute and bool(lock) and any(array.chunks for array in arrays)
     if words.get("transform") is None and not any(map(_has_place, arrays)):
         _warn_of_no_place("the data have no transform, control points or RPCs: the file will not say where it lies")
-    written = to_geotiff(data, raster_path, compute=not later, **words)
+    if isinstance(data, xarray.DataArray) and "units" in data.attrs:
+        tags = {"units": data.attrs["units"], **(tags or {})}
+    written = to_geotiff(data, raster_path, tags=tags, compute=not later, **words)
     return written if later or raster_path is None else None
 
 
@@ -114,7 +126,7 @@ def _warn_of_no_place(message: str) -> None:
     """Warns in rasterio's class where a script uses rasterio: its filters are for that."""
     rasterio = sys.modules.get("rasterio.errors")
     category = SwathWarning if rasterio is None else rasterio.NotGeoreferencedWarning
-    warnings.warn(message, category, stacklevel=3)
+    warn(message, category)
 
 
 __all__ = ["open_rasterio", "to_raster"]
