@@ -154,6 +154,8 @@ def test_words_of_rioxarray(path: Path) -> None:
     assert xr.open_dataset(path, engine="swath", open_kwargs={"overview_level": 0}).band_data.shape == (3, 35, 45)
     with pytest.raises(swath.UsageError, match="GeoTIFF"):
         swath.open_geotiff(path, driver="netCDF")
+    with pytest.raises(swath.UsageError, match="give one"):
+        swath.open_geotiff(path, overview_level=0, OVERVIEW_LEVEL=1)
     with pytest.raises(TypeError, match="did you mean chunks"):
         swath.open_geotiff(path, chunk=32)
     for word in ("variable", "group"):

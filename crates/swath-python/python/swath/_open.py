@@ -154,7 +154,7 @@ def open_geotiff(
         asked = opening_words(open_kwargs, inspect.signature(open_geotiff).parameters)
         overview_level = _one_of("overview_level", overview_level, "OVERVIEW_LEVEL", asked.get("overview_level"))
         threads = _one_of("threads", threads, "NUM_THREADS", asked.get("threads"))
-    loading, whole, by_band = _loading(chunks, lazy, cache)
+    loading, as_one, by_band = _loading(chunks, lazy, cache)
     if band_as_variable and band is not None:
         raise UsageError("band_as_variable opens every band: give no band")
     for word, value in (("variable", variable), ("group", group)):
@@ -181,7 +181,7 @@ def open_geotiff(
     coordinates = parse_coordinates is not False
     if band_as_variable:
         return by_band(view, loading, coordinates)
-    return whole(view, loading, _one_of("default_name", default_name, "name", name), coordinates)
+    return as_one(view, loading, _one_of("default_name", default_name, "name", name), coordinates)
 
 
 def _loading(chunks: Any, lazy: bool | None, cache: bool | None) -> tuple[Any, Any, Any]:
@@ -192,13 +192,13 @@ def _loading(chunks: Any, lazy: bool | None, cache: bool | None) -> tuple[Any, A
         from . import _variables
     except ImportError as error:
         raise ImportError(f"{_NO_XARRAY} ({error})") from error
-    return _variables.Loading.of(chunks, lazy, cache), _variables.whole, _variables.by_band
+    return _variables.Loading.of(chunks, lazy, cache), _variables.as_one, _variables.by_band
 
 
 def _one_of(word: str, value: Any, alias: str, other: Any) -> Any:
     if other is None:
         return value
-    if value and value != other:
+    if value is not None and value is not False and value != other:
         raise UsageError(f"{alias} is another word for {word}: give one of them")
     return other
 

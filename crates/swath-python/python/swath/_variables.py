@@ -94,7 +94,7 @@ class Loading:
         return data[0] if reader.flat else data
 
 
-def whole(view: View, loading: Loading, name: str | None, coordinates: bool) -> xarray.DataArray:
+def as_one(view: View, loading: Loading, name: str | None, coordinates: bool) -> xarray.DataArray:
     """All bands as one array."""
     return view.labelled(loading.array(view), name, coordinates, loading.chunks is not None)
 
