@@ -21,6 +21,7 @@ from ._open_kwargs import opening_words
 from ._options import check_band, whole
 from ._source import resolve
 from ._window import to_box, to_pixels
+from ._words import Leave, masked_by
 
 if TYPE_CHECKING:
     import pandas
@@ -134,7 +135,9 @@ def open_geotiff(
     variable, group
         Words of rioxarray for other formats: a GeoTIFF has neither. `ifd` opens another page.
     **open_kwargs
-        Words of `rasterio.open` and GDAL: `driver`, `sharing`, `OVERVIEW_LEVEL`, `NUM_THREADS`.
+        Words of `rasterio.open` and GDAL: `driver`, `sharing`, `OVERVIEW_LEVEL`, `NUM_THREADS`; and of xrspatial:
+        `allow_rotated`, `allow_unparseable_crs` and `allow_invalid_nodata` (False refuses such files), `stable_only`,
+        `max_cloud_bytes`, `mask_nodata` and others, which `docs/xarray-spatial.md` lists.
 
     Returns
     -------
@@ -150,6 +153,8 @@ def open_geotiff(
     >>> swath.open_geotiff(file, band=1, window=(0, 0, 2, 2)).values.tolist()
     [[0, 1], [4, 5]]
     """
+    leave = Leave.taken(source, open_kwargs)
+    masked = masked_by(open_kwargs, masked)
     if open_kwargs:
         asked = opening_words(open_kwargs, inspect.signature(open_geotiff).parameters)
         overview_level = _one_of("overview_level", overview_level, "OVERVIEW_LEVEL", asked.get("overview_level"))
@@ -177,6 +182,7 @@ def open_geotiff(
         threads=threads if threads is not None or chunks is None else 1,
         storage_options=storage_options,
     )
+    leave.check(view.reader.opened())
     view = view.on_device(_place(device, gpu), on_gpu_failure)
     coordinates = parse_coordinates is not False
     if band_as_variable:

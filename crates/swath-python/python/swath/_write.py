@@ -24,6 +24,7 @@ from ._metadata import Found
 from ._options import check_data, check_target, whole
 from ._raster import Raster
 from ._remote import address_of
+from ._words import chosen
 
 # Bytes that the engine may hold, and bytes of chunks of dask beside it, where the caller says nothing.
 MEMORY = 256 << 20
@@ -212,7 +213,8 @@ def to_geotiff(
     pack : bool, optional
         Whether samples that were unpacked on reading are packed again. By default where `encoding` says how.
     **profile
-        Words of GDAL and rasterio, in any case: driver, compress, blockxsize, zlevel, num_threads, ...
+        Words of GDAL and rasterio, in any case: driver, compress, blockxsize, zlevel, num_threads, ... Of xrspatial's,
+        `var` names the variable of a Dataset to write, and `drop_rotation` leaves away the place of a rotated grid.
 
     Returns
     -------
@@ -227,6 +229,7 @@ def to_geotiff(
     >>> swath.Dataset(file).shape
     (1, 3, 4)
     """
+    data = chosen(data, profile)
     given = dict(locals())
     words = {name: given[name] for name in DEFAULTS}
     words = _profile.merge(words, DEFAULTS, profile)

@@ -1,0 +1,335 @@
+"""`open_geotiff` in xarray-spatial's conventions."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _open
+from .._dataset import Dataset
+from .._errors import DeniedError, LimitError, UnsupportedError, UsageError
+from .._georef import GRID_MAPPING, Transform
+from .._words import Leave, check_stable
+from ._contract import Facts, inverted
+from ._errors import (
+    GeoTIFFFallbackWarning,
+    NoSuchBandError,
+    PixelSafetyLimitError,
+    UnsafeURLError,
+    UnsupportedGeoTIFFFeatureError,
+    VRTUnsupportedError,
+    WrongTypeError,
+)
+
+if TYPE_CHECKING:
+    import xarray
+
+# What a word is that the caller did not give, where None has a meaning.
+UNSET: Any = object()
+# The variable that lets xarray-spatial, and so this module, open addresses of a private network.
+PRIVATE_HOSTS = "XRSPATIAL_GEOTIFF_ALLOW_PRIVATE_HOSTS"
+
+
+def open_geotiff(
+    source: Any,
+    *,
+    dtype: Any = None,
+    window: tuple[int, int, int, int] | None = None,
+    bbox: tuple[float, float, float, float] | None = None,
+    overview_level: int | None = None,
+    band: int | None = None,
+    default_name: str | None = None,
+    name: str | None = UNSET,
+    chunks: int | tuple[int, int] | None = None,
+    gpu: bool = False,
+    max_pixels: int | None = None,
+    max_cloud_bytes: int | None = UNSET,
+    on_gpu_failure: Any = UNSET,
+    missing_sources: str = UNSET,
+    allow_rotated: bool = False,
+    allow_unparseable_crs: bool = False,
+    allow_invalid_nodata: bool = False,
+    stable_only: bool = False,
+    allow_experimental_codecs: bool = False,
+    allow_internal_only_jpeg: bool = False,  # noqa: ARG001 - swath decodes any JPEG
+    band_nodata: str | None = None,
+    masked: bool = False,
+    mask_nodata: bool = UNSET,
+    unpack: bool = False,
+    mask_and_scale: bool = UNSET,
+    parse_coordinates: bool = True,
+    lock: Any = None,
+    cache: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> xarray.DataArray:
+    """Open a GeoTIFF or COG as `xrspatial.geotiff.open_geotiff` does.
+
+    Bands count from 0, `overview_level=0` is the full image, dimensions are `(y, x)` or `(y, x, band)`, the name is the
+    file's without its ending, and attributes follow xarray-spatial's contract. The table in `docs/xarray-spatial.md`
+    says what each word does.
+    """
+    masked = _renamed("masked", masked, "mask_nodata", mask_nodata, plain=False)
+    unpack = _renamed("unpack", unpack, "mask_and_scale", mask_and_scale, plain=False)
+    default_name = _renamed("default_name", default_name, "name", name, plain=None)
+    if lock is not None or cache is not True:
+        _warn("lock and cache have no effect: reads need no lock, and nothing is read twice to be cached")
+    path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+    _check_words(path, gpu, chunks, overview_level, band, on_gpu_failure, missing_sources, band_nodata, max_cloud_bytes)
+    if stable_only and not allow_experimental_codecs:
+        check_stable(path)
+    if path is not None and path.lower().endswith(".vrt"):
+        raise VRTUnsupportedError(f"{path}: swath does not read VRT: open its sources, or convert it to a GeoTIFF")
+
+    with _own_errors():
+        dataset = source if isinstance(source, Dataset) else _opened(source, path, storage_options)
+    if band is not None and band >= dataset.count:
+        raise NoSuchBandError(f"{dataset.name}: band={band} out of range: bands count from 0 to {dataset.count - 1}")
+    if overview_level is not None and overview_level > len(dataset.overview_sizes):
+        raise UsageError(
+            f"{dataset.name}: overview_level={overview_level} is out of range: levels count from 0, the full image, to "
+            f"{len(dataset.overview_sizes)}"
+        )
+    facts = Facts(dataset)
+    limit = None if max_cloud_bytes is UNSET else max_cloud_bytes
+    Leave(allow_rotated, allow_unparseable_crs, allow_invalid_nodata, limit).check(dataset, facts)
+    if facts.orientation != 1 and (window is not None or bbox is not None):
+        raise UsageError(
+            f"{dataset.name}: the orientation of the image is {facts.orientation}, so a window of it is ambiguous: "
+            "read all of it, then select"
+        )
+    read = Read(facts, masked=masked or unpack, unpack=unpack, band=band, dtype=dtype, lazy=chunks is not None)
+    with _own_errors():
+        array = _open.open_geotiff(
+            dataset,
+            chunks=_chunks(chunks),
+            window=window,
+            bbox=bbox,
+            band=None if band is None else band + 1,
+            overview_level=overview_level - 1 if overview_level else None,
+            masked=read.masks,
+            dtype=read.read_as,
+            gpu=bool(gpu),
+            on_gpu_failure="raise" if on_gpu_failure is UNSET else on_gpu_failure,
+            max_pixels=max_pixels,
+            default_name=_stem(path) if default_name is None else default_name,
+            parse_coordinates=parse_coordinates,
+        )
+    return read.finished(array, window, parse_coordinates=parse_coordinates)
+
+
+class Read:
+    """What is done to samples beside reading them, and the attributes that tell of it."""
+
+    def __init__(self, facts: Facts, *, masked: bool, unpack: bool, band: int | None, dtype: Any, lazy: bool) -> None:
+        self.facts = facts
+        self.masked = masked
+        self.unpack = unpack
+        self.lazy = lazy
+        self.dtype = None if dtype is None else np.dtype(dtype)
+        self.scale, self.offset = facts.scaling(band) if unpack else (1.0, 0.0)
+        # Integers stay integers where no sample can have the value of missing ones.
+        self.masks = masked and (facts.dtype.kind in "fc" or facts.maskable)
+
+    @property
+    def scaled(self) -> bool:
+        return (self.scale, self.offset) != (1.0, 0.0)
+
+    @property
+    def read_as(self) -> np.dtype | None:
+        """The type that swath gives: missing samples make integers float64 here, and what is scaled is cast last."""
+        widened: np.dtype | None = None
+        if self.facts.dtype.kind in "iu" and (self.masks or self.scaled):
+            widened = np.dtype("float64")
+        if self.facts.dtype == np.dtype("float16"):
+            widened = np.dtype("float32")
+        if self.dtype is None or (self.scaled and self.dtype.kind in "fc"):
+            return widened
+        if widened is not None and self.dtype.kind in "iu":
+            raise UsageError(
+                f"{widened} would lose its fractions and NaN as dtype={self.dtype}: cannot cast float to int"
+            )
+        return self.dtype
+
+    def finished(self, array: Any, window: Any, *, parse_coordinates: bool) -> xarray.DataArray:
+        """The array as xarray-spatial has it."""
+        facts = self.facts
+        if "band" in array.dims:
+            one = array.sizes["band"] == 1
+            array = array.isel(band=0, drop=True) if one else array.transpose("y", "x", "band")
+        own = {"band": np.arange(array.sizes["band"])} if "band" in array.dims else {}
+        c, a, b, f, d, e = map(float, array.coords[GRID_MAPPING].attrs["GeoTransform"].split())
+        array, transform = self._upright(array, (a, b, c, d, e, f))
+        if parse_coordinates and (facts.rotated or facts.metadata["transform"] is None):
+            top, left = (0, 0) if window is None else window[:2]
+            own |= {
+                "y": np.arange(top, top + array.sizes["y"], dtype="int64"),
+                "x": np.arange(left, left + array.sizes["x"], dtype="int64"),
+            }
+        kept = [name for name in array.coords if name in ("y", "x") and name not in own]
+        array = array.drop_vars([name for name in array.coords if name not in kept]).assign_coords(own)
+        present = None if self.lazy or facts.nodata is None else self._has_nodata(array)
+        if facts.white_is_zero:
+            array = array.copy(data=inverted(array.data, facts.dtype))
+        if self.scaled:
+            # A copy of the data's own type: the numbers are Python's.
+            array = array.copy(data=array.data * self.scale + self.offset)
+            if self.dtype is not None:
+                array = array.astype(self.dtype)
+        names = array.attrs.get("category_names")
+        array.attrs = self.attributes(transform, present)
+        if names is not None:
+            array.attrs["category_names"] = names
+        # What swath keeps for a write of its own is in the attributes.
+        array.encoding = {}
+        return array
+
+    def _upright(self, array: Any, transform: Transform) -> tuple[Any, Transform]:
+        """The image as it is looked at: the first row on top and the first column on the left."""
+        turn = self.facts.orientation
+        a, b, c, d, e, f = transform
+        if turn in (5, 6, 7, 8):
+            if self.facts.metadata["transform"] is not None:
+                raise UnsupportedGeoTIFFFeatureError(
+                    f"{self.facts.name}: orientation {turn} turns the image, and its transform does not say how: read "
+                    "it with swath.open_geotiff, which gives pixels as they are stored"
+                )
+            array = array.drop_vars(["y", "x"], errors="ignore").rename(y="x", x="y")
+            array = array.transpose("y", "x", *(name for name in array.dims if name not in ("y", "x")))
+        if turn in (2, 3, 6, 7):
+            a, c = -a, c + a * array.sizes["x"]
+            array = array.isel(x=slice(None, None, -1))
+        if turn in (3, 4, 7, 8):
+            e, f = -e, f + e * array.sizes["y"]
+            array = array.isel(y=slice(None, None, -1))
+        return array, (a, b, c, d, e, f)
+
+    def attributes(self, transform: Transform, present: bool | None) -> dict[str, Any]:
+        facts = self.facts
+        attributes = facts.attributes(transform)
+        if self.scaled:
+            attributes.update(scale_factor=self.scale, add_offset=self.offset)
+        floats = facts.dtype.kind == "f" or self.masks or self.scaled
+        if self.unpack and floats and (facts.dtype.kind != "f" or facts.nodata is not None or self.scaled):
+            attributes["mask_and_scale_dtype"] = facts.dtype.name
+        if facts.nodata is None:
+            return attributes
+        attributes["nodata"] = facts.nodata
+        attributes["masked_nodata"] = bool(self.masked and floats)
+        if present is not None:
+            attributes["nodata_pixels_present"] = present
+        if self.dtype is not None:
+            attributes["nodata_dtype_cast"] = self.dtype.name
+        return attributes
+
+    def _has_nodata(self, array: Any) -> bool:
+        facts = self.facts
+        if not facts.maskable:
+            return False
+        if self.masks or facts.nodata != facts.nodata:
+            return bool(np.isnan(array.data).any())
+        return bool((array.data == array.dtype.type(facts.nodata)).any())
+
+
+def _stem(path: str | None) -> str | None:
+    return None if path is None else PurePath(path).stem
+
+
+def _chunks(chunks: int | tuple[int, int] | None) -> dict[str, int] | None:
+    if chunks is None:
+        return None
+    rows, columns = chunks if isinstance(chunks, tuple) else (chunks, chunks)
+    return {"y": int(rows), "x": int(columns)}
+
+
+def _opened(source: Any, path: str | None, storage_options: Mapping[str, Any] | None) -> Dataset:
+    options = dict(storage_options or {})
+    if path is not None and path.lower().startswith(("http://", "https://")):
+        # As xarray-spatial: a program that opens what users name must not be led to servers behind the firewall.
+        options.setdefault("public_only", os.environ.get(PRIVATE_HOSTS, "").lower() not in ("1", "true", "yes"))
+    return Dataset(source, storage_options=options or None)
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """swath's errors under the names that xarray-spatial has for them."""
+    try:
+        yield
+    except LimitError as error:
+        if "max_pixels" in str(error):
+            raise PixelSafetyLimitError(str(error)) from error
+        raise
+    except UnsupportedError as error:
+        raise UnsupportedGeoTIFFFeatureError(str(error)) from error
+    except DeniedError as error:
+        if "not a public address" in str(error):
+            raise UnsafeURLError(
+                f"{error}: set {PRIVATE_HOSTS}=1, or give storage_options={{'public_only': False}}"
+            ) from error
+        raise
+
+
+def _renamed(name: str, value: Any, old: str, given: Any, *, plain: Any) -> Any:
+    """The value of a word that also has an older name."""
+    if given is UNSET:
+        return value
+    if value is not plain:
+        raise WrongTypeError(f"{old} is the older name of {name}: give either {name!r} or {old!r}, not both")
+    warnings.warn(f"{old} is deprecated: give {name}", DeprecationWarning, stacklevel=3)
+    return given
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, GeoTIFFFallbackWarning, stacklevel=3)
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
+def _check_words(
+    path: str | None,
+    gpu: Any,
+    chunks: Any,
+    overview_level: Any,
+    band: Any,
+    on_gpu_failure: Any,
+    missing_sources: Any,
+    band_nodata: Any,
+    max_cloud_bytes: Any,
+) -> None:
+    """Raises for words of the wrong type, and for those that would have no effect."""
+    if not isinstance(gpu, (bool, np.bool_)):
+        raise WrongTypeError(f"gpu must be a bool, got {type(gpu).__name__}: {gpu!r}")
+    if overview_level is not None and not is_whole(overview_level):
+        raise WrongTypeError(
+            f"overview_level must be an int or None, got {type(overview_level).__name__}: {overview_level!r}"
+        )
+    if band is not None and not is_whole(band):
+        raise WrongTypeError(f"band must be a non-negative int or None, got {type(band).__name__}: {band!r}")
+    if overview_level is not None and overview_level < 0:
+        raise UsageError(f"overview_level={overview_level} must be >= 0: level 0 is the full image")
+    if band is not None and band < 0:
+        raise NoSuchBandError(f"band={band} out of range: bands count from 0")
+    if on_gpu_failure is not UNSET and not gpu:
+        raise UsageError("on_gpu_failure only applies when gpu=True: give both, or drop it")
+    vrt = path is not None and path.lower().endswith(".vrt")
+    for name, given in (
+        ("missing_sources", missing_sources is not UNSET),
+        ("band_nodata", band_nodata is not None),
+    ):
+        if given and not vrt:
+            raise UsageError(f"{name} only applies to VRT sources: drop it")
+    if max_cloud_bytes is not UNSET and (gpu or chunks is not None):
+        word = "gpu=True" if gpu else "chunks=..."
+        raise UsageError(f"max_cloud_bytes is not supported when {word}: drop one of them")
+    sizes = chunks if isinstance(chunks, tuple) else (chunks,)
+    if chunks is not None and not all(is_whole(size) and size > 0 for size in sizes):
+        raise UsageError(f"chunks must be a positive int or a (row, col) tuple of positive ints, got chunks={chunks!r}")
+    if isinstance(chunks, tuple) and len(chunks) != 2:
+        raise UsageError(f"chunks: a tuple must have length 2 (row, col), got chunks={chunks!r}")

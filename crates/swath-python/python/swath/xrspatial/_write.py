@@ -1,0 +1,434 @@
+"""`to_geotiff` in xarray-spatial's conventions."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from typing import Any
+from xml.sax.saxutils import unescape
+
+import numpy as np
+
+from .. import _grid, _metadata, _write
+from .._errors import UsageError
+from ._contract import (
+    GDAL_METADATA,
+    GDAL_NODATA,
+    MADE_ANEW,
+    NO_GEOREF,
+    NO_ROTATION,
+    TYPES,
+    UNITS,
+    gdal_xml,
+    inverted,
+    number,
+    parsed,
+    whole,
+)
+from ._errors import (
+    ConflictingCRSError,
+    ConflictingNodataError,
+    InvalidCRSCodeError,
+    NonUniformCoordsError,
+    RotatedTransformError,
+    UnparseableCRSError,
+    WrongTypeError,
+)
+from ._read import is_whole
+
+# Codecs that have levels; xarray-spatial takes one for the others too, and it has no effect.
+LEVELLED = ("deflate", "zstd", "lz4", "lzma", "lerc_deflate", "lerc_zstd")
+# Tags that the engine writes where they belong: ColorMap and ExtraSamples.
+ENGINE_TAGS = (320, 338)
+# Attributes that say where the raster lies and what its samples mean; xarray-spatial writes no others as tags.
+SQUARE = "assume_square_pixels_for_degenerate_axis"
+KEPT_NAMES = frozenset({"transform", "raster_type", "colormap", "band_tags", "category_names", NO_GEOREF, SQUARE})
+PACKED_NAMES = KEPT_NAMES | {"mask_and_scale_dtype", "scale_factor", "add_offset"}
+BAND_NAMES = ("band", "bands", "channel")
+# Items of GDAL's metadata that describe a band: swath's word, and the value of bands without one.
+ROLES = {
+    "SCALE": ("scales", 1.0),
+    "OFFSET": ("offsets", 0.0),
+    "UNITTYPE": ("band_units", None),
+    "DESCRIPTION": ("band_descriptions", None),
+}
+Y_NAMES = ("y", "lat", "latitude", "row")
+X_NAMES = ("x", "lon", "longitude", "col")
+
+
+def to_geotiff(
+    data: Any,
+    path: Any,
+    *,
+    crs: int | str | None = None,
+    nodata: float | None = None,
+    compression: str = "zstd",
+    compression_level: int | None = None,
+    tiled: bool = True,
+    tile_size: int = 256,
+    predictor: bool | int = False,
+    cog: bool = False,
+    overview_levels: list[int] | None = None,
+    overview_resampling: str = "mean",
+    bigtiff: bool | None = None,
+    gpu: bool | None = None,
+    streaming_buffer_bytes: int = 256 << 20,
+    max_z_error: float = 0.0,
+    photometric: str | int = "auto",
+    allow_internal_only_jpeg: bool = False,  # noqa: ARG001 - any reader decodes swath's JPEG
+    allow_experimental_codecs: bool = False,  # noqa: ARG001 - any reader decodes swath's codecs
+    allow_unparseable_crs: bool = False,
+    drop_rotation: bool = False,
+    pack: bool = False,
+    color_ramp: str | bool | None = None,
+    color_ramp_range: tuple[float, float] | None = None,
+) -> Any:
+    """Write a raster as `xrspatial.geotiff.to_geotiff` does.
+
+    The table in `docs/xarray-spatial.md` says what each word does.
+
+    Returns
+    -------
+    str or file object
+        `path`.
+    """
+    target = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(target, str) and not hasattr(target, "write"):
+        raise WrongTypeError(
+            f"path must be a str or a binary file-like with a write() method, got {type(path).__name__}"
+        )
+    _check_words(gpu, nodata, compression, compression_level, tile_size, tiled or cog)
+    words: dict[str, Any] = {"crs": crs, "nodata": nodata}
+    if hasattr(data, "dims"):
+        _check_axes(data.dims)
+        if pack:
+            _check_packing(data.attrs)
+        data, words = _translated(data, words, drop_rotation=drop_rotation, pack=pack, cog=cog)
+    else:
+        if pack:
+            raise UsageError("pack=True needs a DataArray of open_geotiff(unpack=True), and this is a bare array")
+        _check_axes(("y", "x", "band")[: np.ndim(data)] if np.ndim(data) < 4 else (None,) * np.ndim(data))
+        if np.ndim(data) == 3:
+            words["band_axis"] = 2
+    kind = np.dtype(getattr(data, "dtype", "float64"))
+    if kind in (np.dtype("float16"), np.dtype("bool")):
+        kind = np.dtype("float32" if kind.kind == "f" else "uint8")
+        data = data.astype(kind)
+    if photometric == "rgba" and _count(data) < 4:
+        raise UsageError(f"photometric='rgba' needs at least 4 bands, and there are {_count(data)}")
+    if photometric in ("miniswhite", 0) and not isinstance(photometric, bool) and _count(data) == 1:
+        data, words["nodata"] = inverted(data, kind), _inverted_value(words["nodata"], kind)
+    elif photometric == "auto" and not getattr(data, "attrs", {}).get("colormap"):
+        photometric = "minisblack"
+    _keep_outside(words, kind, pack)
+    if words["crs"] is not None:
+        words["crs"] = _crs(words["crs"], allow_unparseable_crs)
+    _write.to_geotiff(
+        data,
+        target,
+        compression=compression,
+        compression_level=compression_level if compression.lower() in LEVELLED else None,
+        tiled=tiled,
+        tile_size=tile_size,
+        predictor=_predictor(predictor, compression),
+        cog=cog,
+        overview_levels=overview_levels,
+        overview_resampling=overview_resampling,
+        bigtiff=bigtiff,
+        gpu=None if gpu is None else bool(gpu),
+        streaming_buffer_bytes=streaming_buffer_bytes,
+        max_z_error=max_z_error,
+        photometric=photometric,
+        pack=pack,
+        color_ramp=color_ramp,
+        color_ramp_range=color_ramp_range,
+        **words,
+    )
+    return target
+
+
+def _predictor(predictor: bool | int, compression: str) -> Any:
+    if compression.lower() in ("none", "packbits"):
+        return 1
+    return 2 if predictor is True else predictor or 1
+
+
+def _count(data: Any) -> int:
+    """How many bands there are."""
+    if np.ndim(data) < 3:
+        return 1
+    dims = getattr(data, "dims", ("y", "x", "band"))
+    return int(data.shape[0] if dims[0] in BAND_NAMES else data.shape[-1])
+
+
+def _inverted_value(nodata: Any, kind: np.dtype) -> Any:
+    if nodata is None or nodata != nodata:
+        return nodata
+    if kind.kind == "f":
+        return -float(nodata)
+    limits = np.iinfo(kind)
+    return limits.max - int(nodata) if whole(nodata) and limits.min <= int(nodata) <= limits.max else nodata
+
+
+def _check_packing(attrs: dict[str, Any]) -> None:
+    scale, offset = (attrs.get(name) for name in ("scale_factor", "add_offset"))
+    for name, value in (("scale_factor", scale), ("add_offset", offset)):
+        if value is not None and (not np.all(np.isfinite(value)) or (name == "scale_factor" and not np.all(value))):
+            raise UsageError(f"attrs[{name!r}]={value!r}: pack=True cannot undo it")
+
+
+def _keep_outside(words: dict[str, Any], kind: np.dtype, pack: bool) -> None:
+    """A value of missing samples that no sample can have is written all the same, as its tag."""
+    nodata = words["nodata"]
+    if nodata is None or pack or kind.kind not in "iu":
+        return
+    limits = np.iinfo(kind)
+    if not whole(nodata) or not limits.min <= int(nodata) <= limits.max:
+        words["nodata"] = None
+        words.setdefault("extra_tags", []).append((GDAL_NODATA, TYPES["ASCII"], str(nodata)))
+
+
+def _check_words(gpu: Any, nodata: Any, compression: Any, level: Any, tile_size: Any, tiled: bool) -> None:
+    if gpu is not None and not isinstance(gpu, (bool, np.bool_)):
+        raise WrongTypeError(f"gpu must be a bool or None, got {type(gpu).__name__}: {gpu!r}")
+    if isinstance(nodata, (bool, np.bool_, str)):
+        raise WrongTypeError(f"nodata must be numeric, got {nodata!r}")
+    if not isinstance(compression, str):
+        raise WrongTypeError(f"compression must be a str, got {type(compression).__name__}")
+    if level is not None and not is_whole(level):
+        raise WrongTypeError(f"compression_level must be an int or None, got {type(level).__name__}: {level!r}")
+    if tiled and (not is_whole(tile_size) or tile_size <= 0 or tile_size % 16):
+        raise UsageError(f"tile_size must be a positive multiple of 16, got tile_size={tile_size!r}")
+
+
+def _check_axes(dims: tuple[Any, ...]) -> None:
+    if len(dims) not in (2, 3):
+        raise UsageError(f"Expected a 2D or 3D array, got {len(dims)}D")
+    if len(dims) != 3:
+        return
+    kinds = tuple("b" if d in BAND_NAMES else "y" if d in Y_NAMES else "x" if d in X_NAMES else "?" for d in dims)
+    if kinds in (("b", "y", "x"), ("y", "x", "b")):
+        return
+    other = [d for d, kind in zip(dims, kinds) if kind == "?"]
+    raise UsageError(
+        f"ambiguous dims {tuple(dims)!r}: give (band, y, x) or (y, x, band); rename {other!r} to 'band', or select one "
+        "entry of it"
+    )
+
+
+def _translated(
+    data: Any, words: dict[str, Any], *, drop_rotation: bool, pack: bool, cog: bool
+) -> tuple[Any, dict[str, Any]]:
+    """A DataArray and words that say in swath's way what its attributes say in xarray-spatial's."""
+    attrs = dict(data.attrs)
+    words = dict(words)
+    if words["nodata"] is None:
+        words["nodata"] = _nodata(attrs)
+    if words["crs"] is None:
+        words["crs"] = _crs_of(attrs)
+    if attrs.get("masked_nodata") is False:
+        words["nan_to_nodata"] = False
+    if drop_rotation:
+        attrs.pop("rotated_affine", None)
+    transform = _metadata.affine(attrs.get("transform"))
+    for name, numbers in (("rotated_affine", attrs.get("rotated_affine")), ("transform", transform)):
+        if numbers is not None and (abs(numbers[1]) > NO_ROTATION or abs(numbers[3]) > NO_ROTATION):
+            raise RotatedTransformError(
+                f"attrs[{name!r}] is rotated or sheared: give drop_rotation=True to write the raster without its "
+                "place, or use swath.open_geotiff and swath.to_geotiff, which keep rotation and CRS"
+            )
+    if attrs.get("raster_type") == "point" and transform is not None:
+        a, b, c, d, e, f = transform
+        attrs["transform"] = (a, b, c - a / 2, d, e, f - e / 2)
+    words["extra_tags"] = _tags(attrs)
+    if pack and attrs.get("masked_nodata") and not isinstance(words["nodata"], np.integer):
+        # Nothing says that these floats were integers.
+        attrs.setdefault("mask_and_scale_dtype", np.dtype(data.dtype).name)
+    if pack or cog:
+        # Packing and overviews add items of their own.
+        _spread_metadata(attrs, words, _count(data), pack=pack)
+    elif (text := _metadata_text(attrs)) is not None:
+        # Word for word; a second text has no place.
+        words["extra_tags"].append((GDAL_METADATA, TYPES["ASCII"], text))
+        words["statistics"] = False
+    attrs = {name: value for name, value in attrs.items() if name in (PACKED_NAMES if pack else KEPT_NAMES)}
+    data = data.copy(deep=False)
+    data.attrs = attrs
+    # What rioxarray or swath left there says the same in other words.
+    data.encoding = {}
+    data = _placed(data, words)
+    # xarray-spatial gives names to arrays, not to bands.
+    data.name = None
+    return data, words
+
+
+def _placed(data: Any, words: dict[str, Any]) -> Any:
+    """The array with coordinates and a transform that swath understands as xarray-spatial does."""
+    if data.attrs.pop(NO_GEOREF, False) and data.attrs.get("transform") is None:
+        return data.drop_vars([name for name in data.dims if name in data.coords])
+    y_name, x_name = _grid.spatial_dims(data)
+    axes = [name for name in (y_name, x_name) if name in data.coords and data.coords[name].ndim == 1]
+    counted = [np.array_equal(data.coords[name].values, np.arange(data.sizes[name])) for name in axes]
+    if data.attrs.get("transform") is not None and counted and all(counted):
+        # Numbers of pixels say nothing of the place.
+        return data.drop_vars(axes)
+    if data.attrs.pop(SQUARE, False) is True and data.attrs.get("transform") is None:
+        data.attrs["transform"] = _square(data, y_name, x_name)
+    try:
+        if _grid.found_transform(data, y_name, x_name) is None and len(axes) == 2:
+            # Coordinates of a grid without a place are written here, as they are given.
+            words["transform"] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+    except UsageError as error:
+        raise NonUniformCoordsError(f"{error}") from error
+    return data
+
+
+def _square(data: Any, y_name: str, x_name: str) -> Any:
+    """The transform of coordinates of which one axis has a single value, if pixels are as high as they are wide."""
+    y, x = (data.coords[name].values.astype(float) for name in (y_name, x_name))
+    across = float(x[1] - x[0]) if len(x) > 1 else abs(float(y[1] - y[0])) if len(y) > 1 else None
+    down = float(y[1] - y[0]) if len(y) > 1 else None if across is None else -abs(across)
+    if across is None or down is None:
+        return None
+    return (across, 0.0, float(x[0]) - across / 2, 0.0, down, float(y[0]) - down / 2)
+
+
+def _nodata(attrs: dict[str, Any]) -> Any:
+    """The value of missing samples that attributes name, xarray-spatial's word first."""
+    values = attrs.get("nodatavals")
+    listed = [] if values is None else list(values) if isinstance(values, (tuple, list, np.ndarray)) else [values]
+    numbers = {float(v) for v in listed if isinstance(v, (int, float, np.number)) and v == v}
+    if len(numbers) > 1:
+        raise ConflictingNodataError(
+            f"attrs['nodatavals']={values!r} names distinct per-band values, a file has one: give nodata="
+        )
+    for name in ("nodata", "_FillValue"):
+        value = attrs.get(name)
+        if value is not None and not isinstance(value, (int, float, np.number)):
+            raise UsageError(f"attrs[{name!r}]={value!r} is not numeric: give nodata=, or drop it")
+    nodata = attrs.get("nodata")
+    if nodata is not None:
+        if numbers and float(nodata) not in numbers:
+            raise ConflictingNodataError(
+                f"attrs['nodata']={nodata!r} and attrs['nodatavals']={values!r} differ: give nodata=, or drop one"
+            )
+        return nodata
+    if numbers:
+        return next(v for v in listed if isinstance(v, (int, float, np.number)) and v == v)
+    fill = attrs.get("_FillValue")
+    return None if fill is None or fill != fill else fill
+
+
+def _crs_of(attrs: dict[str, Any]) -> Any:
+    crs, wkt = attrs.get("crs"), attrs.get("crs_wkt")
+    if crs is not None and isinstance(wkt, str) and wkt:
+        _check_same(crs, wkt)
+    return wkt if crs is None else crs
+
+
+def _check_same(crs: Any, wkt: str) -> None:
+    try:
+        import pyproj
+    except ImportError:
+        return
+    try:
+        one, other = pyproj.CRS.from_user_input(crs), pyproj.CRS.from_user_input(wkt)
+    except pyproj.exceptions.CRSError:
+        return
+    if not one.equals(other, ignore_axis_order=True):
+        raise ConflictingCRSError(
+            f"attrs['crs'] ({one.name}) and attrs['crs_wkt'] ({other.name}) differ: give crs=, or drop one of them"
+        )
+
+
+def _crs(crs: Any, unparseable: bool) -> Any:
+    if isinstance(crs, (bool, np.bool_)) or not (is_whole(crs) or isinstance(crs, str) or hasattr(crs, "to_wkt")):
+        raise WrongTypeError(f"crs must be an EPSG code, a WKT or PROJ text, or have to_wkt(), got {crs!r}")
+    try:
+        return _coded(crs) or _metadata.crs_text(int(crs) if is_whole(crs) else crs)
+    except UsageError as error:
+        if is_whole(crs):
+            raise InvalidCRSCodeError(f"crs={crs!r}: no reference system has this EPSG code ({error})") from error
+        if unparseable:
+            return None
+        raise UnparseableCRSError(
+            f"crs={crs!r} is not understood: give an EPSG code or WKT, or allow_unparseable_crs=True to write none"
+        ) from error
+
+
+def _coded(crs: Any) -> str | None:
+    """The EPSG code of a PROJ text, where it has one."""
+    if not isinstance(crs, str) or not crs.lstrip().startswith("+"):
+        return None
+    try:
+        import pyproj
+
+        code = pyproj.CRS.from_user_input(crs).to_epsg()
+    except (ImportError, pyproj.exceptions.CRSError):
+        return None
+    return None if code is None else f"EPSG:{code}"
+
+
+def _tags(attrs: dict[str, Any]) -> list[tuple[int, int, Any]]:
+    """Tags to write beside the engine's own."""
+    found: dict[int, tuple[int, int, Any]] = {}
+    for tag in attrs.get("extra_tags") or ():
+        number, kind, value = int(tag[0]), int(tag[1]), tag[-1]
+        if number not in MADE_ANEW and number not in ENGINE_TAGS:
+            found[number] = (number, kind, _rationals(value) if kind in (5, 10) else value)
+    if attrs.get("image_description") is not None:
+        found.setdefault(270, (270, TYPES["ASCII"], str(attrs["image_description"])))
+    for number, name in ((282, "x_resolution"), (283, "y_resolution")):
+        if attrs.get(name) is not None:
+            found[number] = (number, TYPES["RATIONAL"], _rationals(attrs[name]))
+    unit = {name: code for code, name in UNITS.items()}.get(str(attrs.get("resolution_unit")))
+    if unit is not None:
+        found[296] = (296, TYPES["SHORT"], unit)
+    return list(found.values())
+
+
+def _rationals(value: Any) -> bytes:
+    values = value if isinstance(value, (tuple, list)) else [value]
+    if isinstance(value, tuple) and len(value) == 2 and all(is_whole(part) for part in value):
+        pairs = [(int(value[0]), int(value[1]))]
+    else:
+        pairs = [Fraction(float(each)).limit_denominator(1 << 20).as_integer_ratio() for each in values]
+    return b"".join(int(part).to_bytes(4, "little") for pair in pairs for part in pair)
+
+
+def _metadata_text(attrs: dict[str, Any]) -> str | None:
+    """GDAL's metadata as XML."""
+    if isinstance(attrs.get("gdal_metadata_xml"), str):
+        return str(attrs["gdal_metadata_xml"])
+    items = attrs.get("gdal_metadata")
+    return gdal_xml(items) if isinstance(items, dict) and items else None
+
+
+def _spread_metadata(attrs: dict[str, Any], words: dict[str, Any], count: int, *, pack: bool) -> None:
+    """GDAL's metadata in swath's words: tags of the file and of its bands, scales, offsets, units and descriptions."""
+    tags: dict[str, Any] = {}
+    bands: list[dict[str, str]] = [{} for _ in range(count)]
+    of_bands: dict[str, list[Any]] = {}
+    for item in parsed(_metadata_text(attrs) or "") or ():
+        name, text = item.get("name", ""), unescape(item.text or "")
+        sample, role = item.get("sample"), ROLES.get(item.get("name", ""))
+        if name.startswith("STATISTICS_") or (pack and name in ("SCALE", "OFFSET")):
+            # Of the old pixels, or made anew.
+            continue
+        if sample is None:
+            domain = item.get("domain")
+            (tags.setdefault(domain, {}) if domain else tags)[name] = text
+        elif 0 <= int(sample) < count:
+            if role is None:
+                bands[int(sample)][name] = text
+            else:
+                word, neutral = role
+                of_bands.setdefault(word, [neutral] * count)[int(sample)] = (
+                    number(text) if neutral is not None else text
+                )
+    words.update(of_bands)
+    if tags:
+        words["tags"] = tags
+    attrs.pop("band_tags", None)
+    if any(bands):
+        attrs["band_tags"] = bands
