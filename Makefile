@@ -71,7 +71,7 @@ demo: build venv-demo ## Make a raster, write it as a COG, check, describe, read
 # ---------------------------------------------------------------------------------------------------------------- test
 
 .PHONY: test
-test: venv-test venv-servers ## Format, lints, dependency and licence checks, Rust and Python tests
+test: venv-test venv-servers venv-peers ## Format, lints, dependency and licence checks, Rust and Python tests
 	$(CARGO) fmt --all --check
 	$(RUFF) check --config tools/ruff.toml $(PY_SOURCES)
 	$(RUFF) format --config tools/ruff.toml --check $(PY_SOURCES)
@@ -88,6 +88,8 @@ test: venv-test venv-servers ## Format, lints, dependency and licence checks, Ru
 	$(VENV)/bin/python -m mypy --config-file tools/mypy.ini $(PACKAGE)/swath
 	$(VENV)/bin/python -m mypy.stubtest swath._swath
 	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini -n $(PYTEST_WORKERS) --dist loadfile tests/python $(PYTEST_ARGS)
+	$(VENV)/bin/python tests/peers/run.py rioxarray --sample
+	$(VENV)/bin/python tests/peers/run.py xrspatial --sample
 
 # For example: make peers, or one suite: .venv/bin/python tests/peers/run.py xrspatial -- -k nodata
 .PHONY: peers

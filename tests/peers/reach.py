@@ -32,8 +32,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [i for i in items if i.nodeid in only]
     else:
         kept = [i for i in items if zlib.crc32(i.nodeid.encode()) % ASKED["one_in"] == 0]
-        if ASKED["one_in"] > 1:
-            kept = [i for i in kept if not i.nodeid.startswith(tuple(ASKED["slow"]))]
     config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
     items[:] = kept
 

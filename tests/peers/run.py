@@ -31,8 +31,6 @@ class Suite:
     folder: Path
     # One in so many tests: both samples together take at most two minutes on two slow cores.
     one_in: int
-    # What the sample leaves out: files whose collection or tests take too long.
-    slow: tuple[str, ...] = ()
 
 
 SUITES = {
@@ -46,35 +44,32 @@ def main() -> int:
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--sample", action="store_true", help="every n-th test only")
     parser.add_argument("--json", type=Path, help="also write what became of each test into this file")
-    parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
-    given = parser.parse_args()
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    given, more = parser.parse_args(sys.argv[1:end]), sys.argv[end + 1 :]
     suite = SUITES[given.suite]
     if not suite.folder.is_dir():
         print(f"{given.suite}: skipped, its tests are not in {suite.folder}")
         return 1 if os.environ.get("CI") == "true" else 0
 
     one_in = suite.one_in if given.sample else 1
-    tests = run(given.suite, suite, given.pytest, one_in=one_in)
-    failed = [t["id"] for t in tests if t["reached"] and t["outcome"] == "failed"]
-    # What fails without swath as well is no business of ours.
-    without = {t["id"]: t for t in run(given.suite, suite, given.pytest, only=failed)} if failed else {}
-    counted = [
-        t
-        for t in tests
-        if t["reached"]
-        and (t["outcome"] == "passed" or (t["outcome"] == "failed" and without[t["id"]]["outcome"] == "passed"))
-    ]
+    listed = expected(given.suite)
+    tests = [t for t in run(given.suite, suite, more, one_in=one_in) if t["reached"]]
+    failed = [t["id"] for t in tests if t["outcome"] == "failed" and not matching(listed, t["id"])]
+    # What fails without swath as well is no business of ours; what is listed did not when it was put there.
+    again = run(given.suite, suite, more, only=failed) if failed else []
+    without = {t["id"] for t in again if t["outcome"] != "passed"}
+    counted = [t for t in tests if t["outcome"] in ("passed", "failed") and t["id"] not in without]
     if given.json:
         given.json.write_text(json.dumps(counted, indent=1))
-    whole = not (given.sample or given.pytest)
-    return report(given.suite, counted, expected(given.suite), whole=whole)
+    whole = not (given.sample or more)
+    return report(given.suite, counted, listed, whole=whole)
 
 
 def run(name: str, suite: Suite, more: list[str], *, one_in: int = 1, only: list[str] | None = None) -> list[dict]:
     """What became of each test of a suite; with `only`, of those tests without swath."""
     with tempfile.TemporaryDirectory(prefix="swath-peers-") as folder:
         out = Path(folder) / "out.json"
-        asked = {"suite": name, "one_in": one_in, "slow": suite.slow, "only": only, "out": str(out)}
+        asked = {"suite": name, "one_in": one_in, "only": only, "out": str(out)}
         paths = [str(HERE), str(PEERS), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {
             **os.environ,
@@ -83,27 +78,36 @@ def run(name: str, suite: Suite, more: list[str], *, one_in: int = 1, only: list
             "SWATH_PEERS": json.dumps(asked),
         }
         command = [sys.executable, "-m", "pytest", "-c", str(HERE / "pytest.ini"), "-p", "reach"]
-        command += [f"--rootdir={suite.folder}", f"--basetemp={folder}/tmp", *more]
-        if not any(a for a in more if (suite.folder / a.split("::")[0]).exists()):
-            command.append(str(suite.folder))
-        done = subprocess.run(command, cwd=suite.folder, env=environment, check=False)
-        if not out.exists():
-            sys.exit(f"{name}: pytest ended with {done.returncode} and left no result")
+        command += [f"--rootdir={suite.folder}", f"--basetemp={folder}/tmp"]
+        named = [str(suite.folder / word) for word in more if (suite.folder / word.split("::")[0]).exists()]
+        command += [word for word in more if not (suite.folder / word.split("::")[0]).exists()]
+        if only is not None:
+            named = sorted({str(suite.folder / test.split("::")[0]) for test in only})
+        command += named or [str(suite.folder)]
+        # Python looks for modules in the working folder, and some of a suite's folders are called as packages are.
+        done = subprocess.run(command, cwd=folder, env=environment, check=False)
+        # 0: all passed, 1: some failed, 5: none was chosen. Everything else is no result.
+        if done.returncode not in (0, 1, 5):
+            sys.exit(f"{name}: pytest ended with {done.returncode}")
         return json.loads(out.read_text())
 
 
-def expected(name: str) -> dict[str, str]:
-    """Patterns of test ids (`*` stands for anything) and why those tests fail."""
+def expected(name: str) -> dict[str, re.Pattern]:
+    """Patterns of the ids of tests that fail; `*` stands for anything."""
     table = tomllib.loads((HERE / f"expected_{name}.toml").read_text())
-    return {pattern: group["reason"] for group in table.get("group", []) for pattern in group["tests"]}
+    patterns = [pattern for group in table.get("group", []) for pattern in group["tests"]]
+    return {pattern: re.compile(".*".join(map(re.escape, pattern.split("*")))) for pattern in patterns}
 
 
-def report(name: str, counted: list[dict], patterns: dict[str, str], *, whole: bool) -> int:
+def matching(patterns: dict[str, re.Pattern], test: str) -> list[str]:
+    return [pattern for pattern, regex in patterns.items() if regex.fullmatch(test)]
+
+
+def report(name: str, counted: list[dict], patterns: dict[str, re.Pattern], *, whole: bool) -> int:
     """Print how the suite went; 1 when it did not go as the list says."""
-    compiled = {p: re.compile(".*".join(map(re.escape, p.split("*")))) for p in patterns}
     unused, wrong, failures = set(patterns), [], 0
     for test in counted:
-        listed = [p for p, regex in compiled.items() if regex.fullmatch(test["id"])]
+        listed = matching(patterns, test["id"])
         unused.difference_update(listed)
         if test["outcome"] == "failed":
             failures += 1
