@@ -14,7 +14,7 @@ use crate::{
 
 impl Dataset {
     /// Which pixels are data: 255 for data, 0 for none, as rasterio's `dataset_mask`. From the file's mask, the mask file
-    /// beside it, its alpha band, or its nodata value (a pixel is data when any band is); without any of these, all
+    /// beside it, its nodata value (a pixel is data when any band is), or its alpha band; without any of these, all
     /// pixels are data. A mask of eight bits and an alpha band may say anything in between. Bands in the options are of no
     /// account.
     ///
@@ -62,13 +62,13 @@ impl Dataset {
             return mask_raster(&window, &bytes, raster.report);
         }
         let bands = &self.metadata().bands;
-        if let Some(alpha) = bands.iter().position(|band| band.color == "alpha") {
-            let raster = self.read(&options.with_bands([alpha as u32 + 1]))?;
-            return mask_raster(&window, &alpha_to_byte(&raster), raster.report);
-        }
         if bands.iter().any(|band| band.nodata.is_some()) {
             let raster = self.read(&ReadOptions { bands: None, ..options })?;
             return mask_raster(&window, &any_valid(&raster, self), raster.report);
+        }
+        if let Some(alpha) = bands.iter().position(|band| band.color == "alpha") {
+            let raster = self.read(&options.with_bands([alpha as u32 + 1]))?;
+            return mask_raster(&window, &alpha_to_byte(&raster), raster.report);
         }
         if !window.fits(width, height) {
             return Err(Error::usage(format!("the window ({window}) is not inside the image of {width}x{height}"))
