@@ -152,7 +152,7 @@ fn what_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
                 let error = cases::open(&file).unwrap().read_device(&options(gpu, Mode::Cuda)).unwrap_err();
                 let text = error.to_string();
                 assert!(matches!(error.kind(), ErrorKind::Device(DeviceError::Declined(_))), "{what}: {text}");
-                assert!(text.contains(reason) && text.contains("Auto"), "{what}: {text}");
+                assert!(text.contains(reason) && text.contains("device auto"), "{what}: {text}");
                 assert_eq!(error.place().tile, Some((0, 1)), "{what}: {text}");
                 for allowed in [options(gpu, Mode::Auto), options(gpu, Mode::Cuda).with_cpu_decode(true)] {
                     let report = cases::agree(&file, &ReadOptions::default(), &allowed).unwrap().unwrap();
