@@ -26,6 +26,13 @@ from harness import SHARED_CORPUS, SHARED_RASTERS, scratch
 from rasterio.crs import CRS
 from rasterio.windows import Window as RioWindow
 
+# Damaged files of the corpus: what is read past them is no concern of these tests.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*lies beyond the end of the file:swath.SwathWarning"),
+    pytest.mark.filterwarnings("ignore:.*as libtiff repairs them:swath.SwathWarning"),
+    pytest.mark.filterwarnings("ignore:.*PackBits:swath.SwathWarning"),
+]
+
 FOLDERS = (SHARED_CORPUS, SHARED_RASTERS)
 FILES = sorted(
     path for folder in FOLDERS for path in folder.rglob("*") if path.suffix.lower() in (".tif", ".tiff", ".gtiff")

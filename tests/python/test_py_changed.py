@@ -126,10 +126,10 @@ def test_handles_show_one_file(path: Path, way: str, read: str) -> None:
 
 def test_side_files_of_the_next_file_are_not_taken(path: Path) -> None:
     dataset, beside = swath.Dataset(path), swath.Dataset(path)
-    assert beside.overviews == []
+    assert beside.overview_sizes == []
     by_rename(path)
     swath.to_geotiff(NEW[::2, ::2], f"{path}.ovr")
     with pytest.raises(swath.ChangedError):
-        _ = dataset.overviews
-    assert beside.overviews == []
+        _ = dataset.overview_sizes
+    assert beside.overview_sizes == []
     assert np.asarray(swath.Dataset(path).read(1, overview_level=0)).max() == 77

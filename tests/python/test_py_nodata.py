@@ -92,8 +92,8 @@ def test_nodata_that_no_sample_has(swath: Swath, tmp_path: Path, dtype: str, tex
     opened = sw.open_geotiff(path, masked=True)
     assert not np.isnan(opened.values).any() and "_FillValue" not in opened.encoding
     assert f"{text} (no sample can have it)" in swath.run("info", path).stdout
-    if convert(swath, path, copy).stderr == "":
-        assert written(copy) == text
+    convert(swath, path, copy)
+    assert written(copy) == text
     # Floats have no such limits, and beyond single precision there is only infinity.
     path = declared(path, "float32", "1e39")
     with rasterio.open(path) as dataset:

@@ -41,7 +41,6 @@ EVERYWHERE = {
     "attrs[nodata]": "xrspatial's word: the file's nodata, where it is not masked",
     "attrs[colormap]": "xrspatial's word: the palette, so that classes that are written again keep their colours",
     "attrs[raster_type]": "xrspatial's word: only of files whose pixels are points",
-    "attrs[category_names]": "xrspatial's word: names of classes, from the .aux.xml",
     "encoding[tags]": "tags of other domains and of bands, for which rioxarray's attributes have no place",
     "encoding[band_tags]": "the same",
     "encoding[as_read]": "what `to_geotiff` compares with, to find what was edited by hand",

@@ -467,7 +467,7 @@ def test_lists_of_unknown_bands_are_left_away(banded: Path) -> None:
     with rasterio.MemoryFile(made) as memory, memory.open() as file:
         assert (file.descriptions, file.scales) == ((None, None), (1.0, 1.0))
     unpacked = swath.open_geotiff(banded, mask_and_scale=True)[1:].drop_vars("band")
-    with pytest.raises(ValueError, match="pack=False"):
+    with pytest.warns(swath.SwathWarning, match="has 3 values"), pytest.raises(ValueError, match="pack=False"):
         swath.to_geotiff(unpacked, None)
 
 

@@ -12,6 +12,13 @@ from harness import SHARED_CORPUS, UNDER_CI, Swath
 from remote import Files
 from remote_stores import Store
 
+# Damaged files of the corpus: what is read past them is no concern of these tests.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*lies beyond the end of the file:swath.SwathWarning"),
+    pytest.mark.filterwarnings("ignore:.*as libtiff repairs them:swath.SwathWarning"),
+    pytest.mark.filterwarnings("ignore:.*PackBits:swath.SwathWarning"),
+]
+
 pytest_plugins = ("remote_fixtures",)
 
 SUFFIXES = (".tif", ".tiff", ".btf")

@@ -101,7 +101,7 @@ def seen(path: Path) -> str:
     dataset = swath.Dataset(path)
     pixels = set(np.unique(np.asarray(dataset.read(1))))
     shown = set(np.unique(np.asarray(dataset.read_mask())))
-    levels = [set(np.unique(np.asarray(dataset.read(1, overview_level=0))))] if dataset.overviews else []
+    levels = [set(np.unique(np.asarray(dataset.read(1, overview_level=0))))] if dataset.overview_sizes else []
     tags = tag_of(path)
     if (pixels, shown, levels, tags) == ({OLD}, {0}, [{OLD}], "old"):
         return "old"
