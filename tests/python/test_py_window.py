@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import rasterio
 import swath as sw
+import xarray
 from harness import scratch
 from rasterio.windows import Window as RioWindow
 from rasterio.windows import from_bounds
@@ -145,6 +146,8 @@ def test_boxes_of_other_reference_systems_are_followed_along_their_edges(path: P
         assert inside <= {*found.ravel().tolist()} and found.size <= 23 * 23
         lazy = sw.open_geotiff(path, band=1, bbox=(west, south, east, north), bbox_crs=crs, chunks=8)
         assert np.array_equal(lazy, found)
+        opened = xarray.open_dataset(path, engine="swath", bbox=(west, south, east, north), bbox_crs=crs)
+        assert np.array_equal(opened.band_data[0], found)
     # Its own system needs no PROJ, and changes no digit.
     for crs in (32633, "EPSG:32633", pyproj.CRS(32633)):
         assert np.array_equal(dataset.read(bbox=BOX, bbox_crs=crs), truth(path)[:, 10:30, 10:30])

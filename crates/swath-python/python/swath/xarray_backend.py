@@ -49,6 +49,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         "ifd",
         "window",
         "bbox",
+        "bbox_crs",
         "band",
         "parse_coordinates",
         "default_name",
