@@ -94,6 +94,16 @@ def test_side_file(swath: Swath, tmp_path: Path, ending: str, shown: Callable[[r
     assert by_gdal(copy) == model().to_dict()
 
 
+@pytest.mark.parametrize("other", [None, "a.jp2"])
+def test_model_goes_with_the_image_it_describes(tmp_path: Path, other: str | None) -> None:
+    path, beside = image(tmp_path / "a.tif"), tmp_path / "a.RPB"
+    beside.write_text(rpb(model()))
+    if other:
+        (tmp_path / other).touch()
+    sw.to_geotiff(np.zeros((4, 5), "uint8"), path)
+    assert beside.exists() is (other is not None)
+
+
 def test_side_files_go_before_the_tag(tmp_path: Path) -> None:
     path = image(tmp_path / "a.tif", model(1.0))
     assert by_swath(path) == by_gdal(path) == model(1.0).to_dict()

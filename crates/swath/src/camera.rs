@@ -16,6 +16,9 @@ const ENDINGS: [(&[&str], Parse); 3] = [
     (&[".rpc", ".RPC"], Rpc::from_lines),
 ];
 
+/// Endings of images that come with camera models.
+const IMAGES: [&str; 8] = ["tif", "tiff", "jp2", "j2k", "ntf", "nitf", "img", "vrt"];
+
 /// The model in a file beside the one at `path`.
 pub(crate) fn beside(path: &Path) -> Option<Found> {
     let stem = path.file_stem()?.to_str()?;
@@ -25,6 +28,20 @@ pub(crate) fn beside(path: &Path) -> Option<Found> {
     })?;
     let model = read(&file).and_then(|bytes| parse(&bytes));
     Some((file, model))
+}
+
+/// The file beside `path` that holds its model, which goes when `path` is replaced, as in GDAL. It stays if another image of the
+/// folder has the same stem and may be the one it belongs to.
+pub(crate) fn of_this_only(path: &Path) -> Option<PathBuf> {
+    let (file, _) = beside(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let shared = std::fs::read_dir(folder).ok()?.flatten().map(|entry| folder.join(entry.file_name())).any(|other| {
+        let ending = other.extension().and_then(|ending| ending.to_str()).map(str::to_lowercase);
+        other.file_name() != path.file_name()
+            && other.file_stem() == path.file_stem()
+            && ending.is_some_and(|ending| IMAGES.contains(&ending.as_str()))
+    });
+    (!shared).then_some(file)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {

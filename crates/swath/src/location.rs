@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use swath_io::{FileSource, RemoteOptions, RemoteSource, Sink, SinkError, Source, SourceError, remote, sink::file};
 
-use crate::sidecar;
+use crate::{camera, sidecar};
 
 /// The address that a name is, if it is no path.
 pub(crate) fn address(path: &Path) -> Option<&str> {
@@ -31,6 +31,6 @@ pub(crate) fn source(path: &Path, options: &RemoteOptions) -> Result<Arc<dyn Sou
 pub(crate) fn sink(path: &Path, options: &RemoteOptions) -> Result<Box<dyn Sink>, SinkError> {
     match address(path) {
         Some(address) => remote::create_object(address, options),
-        None => file::create(path, sidecar::placing(path).into_iter().collect()),
+        None => file::create(path, sidecar::placing(path).into_iter().chain(camera::of_this_only(path)).collect()),
     }
 }

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use swath_io::sink::beside::Stale;
 use swath_tiff::{
     SampleType,
     geo::{
@@ -250,7 +251,12 @@ impl Metadata {
             // A part of the image has another model, and its items would still tell this one's.
             own.domains.retain(|domain| domain.name != "RPC");
         }
-        match dataset.path.as_deref().and_then(camera::beside) {
+        let path = dataset.path.as_deref().filter(|_| !dataset.sidecars().too_late);
+        let beside = path.and_then(|path| {
+            let stale = Stale::beside(path, dataset.source().as_file());
+            camera::beside(path).filter(|(file, _)| !stale.has(file))
+        });
+        match beside {
             Some((file, Ok(found))) => {
                 *model = Some(found);
                 self.side_files.push(file.display().to_string());
