@@ -35,7 +35,10 @@ fn main() -> ExitCode {
             // Chains are one line: what, then why. Names of files are strangers' text.
             let mut told = format!("{error:#}");
             if let Some(cause) = error.downcast_ref::<swath::Error>() {
-                let advice = |_| liftable.then(|| "give --unlimited to read it, if you trust the file".to_owned());
+                let advice = |field| match field {
+                    "max_memory" => Some("or raise --max-memory".to_owned()),
+                    _ => liftable.then(|| "give --unlimited to read it, if you trust the file".to_owned()),
+                };
                 told = told.replace(&cause.to_string(), &cause.told(advice));
             }
             eprintln!("error: {}", console::safe(&told));

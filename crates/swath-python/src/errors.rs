@@ -83,8 +83,13 @@ pub fn of(py: Python<'_>, error: &Error) -> PyErr {
 
 /// What lifts one of the engine's limits in Python.
 fn advice(field: &'static str) -> Option<String> {
-    matches!(field, "decoded_bytes" | "tile_bytes" | "expansion")
-        .then(|| "give max_pixels=, the most samples that you want to read, if you trust the file".to_owned())
+    match field {
+        "decoded_bytes" | "tile_bytes" | "expansion" => {
+            Some("give max_pixels=, the most samples that you want to read, if you trust the file".to_owned())
+        }
+        "max_memory" => Some("or raise max_memory=".to_owned()),
+        _ => None,
+    }
 }
 
 fn told(py: Python<'_>, error: &Error) -> PyErr {

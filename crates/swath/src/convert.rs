@@ -18,7 +18,7 @@ use crate::{
     color::ColorView,
     dataset::Dataset,
     device::{DeviceReport, Mode},
-    error::{Error, ErrorKind},
+    error::Error,
     location,
     metadata::Metadata,
     raster::{Interleave, Raster},
@@ -448,11 +448,10 @@ impl<'a> Job<'a> {
         let few = few.saturating_add(decoded);
         if few > room {
             let Shape { width, height, .. } = self.shape;
-            return Err(Error::new(ErrorKind::Limit(format!(
-                "converting {width} x {height} pixels takes {} bytes of memory, {budget} are allowed; use smaller tiles or \
-                 raise max_memory",
+            return Err(Error::over("max_memory", format!(
+                "converting {width} x {height} pixels takes {} bytes of memory, {budget} are allowed; use smaller tiles",
                 least.saturating_add(few)
-            )))
+            ))
             .in_source(&self.dataset.name));
         }
         if tile_row > room.min(budget / 2) {

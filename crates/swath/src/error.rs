@@ -72,12 +72,12 @@ impl Error {
         &self.place
     }
 
-    /// The field of [`Limits`](swath_tiff::Limits) that stands in the way, where one does.
+    /// The field of [`Limits`](swath_tiff::Limits) that stands in the way, where one does; `max_memory` for that of a write.
     pub fn limit(&self) -> Option<&'static str> {
         self.limit
     }
 
-    /// The message of an interface of its own: `advice` says, for a field of [`Limits`](swath_tiff::Limits), what a caller of that
+    /// The message of an interface of its own: `advice` says, for what [`limit`](Self::limit) gives, what a caller of that
     /// interface gives to lift it.
     pub fn told(&self, advice: impl FnOnce(&'static str) -> Option<String>) -> String {
         let advice = self.limit.and_then(advice).map(|advice| format!(" ({advice})")).unwrap_or_default();
@@ -119,7 +119,12 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(|field| Some(format!("raise Limits::{field} to read it"))))
+        f.write_str(&self.told(|field| {
+            Some(match field {
+                "max_memory" => "or raise max_memory".to_owned(),
+                field => format!("raise Limits::{field} to read it"),
+            })
+        }))
     }
 }
 

@@ -77,10 +77,13 @@ impl Shares {
         let least = Self::least(plan);
         if least > budget {
             let (width, height) = plan.levels.first().map_or((0, 0), |main| (main.layout.width, main.layout.height));
-            return Err(Error::new(ErrorKind::Limit(format!(
-                "writing {width} x {height} pixels from blocks takes {least} bytes of memory, {budget} are allowed; use \
-                 smaller tiles or raise max_memory"
-            ))));
+            return Err(Error::over(
+                "max_memory",
+                format!(
+                    "writing {width} x {height} pixels from blocks takes {least} bytes of memory, {budget} are allowed; use \
+                 smaller tiles"
+                ),
+            ));
         }
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let left = budget - always - cells;

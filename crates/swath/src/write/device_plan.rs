@@ -16,10 +16,7 @@ use super::{
     plan::{LevelPlan, Plan},
     step::alpha_band,
 };
-use crate::{
-    error::{Error, ErrorKind},
-    schedule::cores,
-};
+use crate::{error::Error, schedule::cores};
 
 /// Bytes of tiles that are compressed at a time, where memory allows: enough to fill a large device, and to make a copy of it
 /// worth its while.
@@ -184,11 +181,13 @@ pub(super) fn fit(
         let required = encode.device_bytes(gpu, slots(1), true)?;
         let host = host_bytes(plan, encode, slots(1), options);
         if host > options.max_memory as u64 {
-            return Err(Error::new(ErrorKind::Limit(format!(
-                "writing by way of the GPU takes {host} bytes of host memory, {} are allowed; use smaller tiles or raise \
-                 max_memory",
-                options.max_memory
-            ))));
+            return Err(Error::over(
+                "max_memory",
+                format!(
+                    "writing by way of the GPU takes {host} bytes of host memory, {} are allowed; use smaller tiles",
+                    options.max_memory
+                ),
+            ));
         }
         return Err(DeviceError::Memory {
             what: "writing one row of tiles".into(),

@@ -4,11 +4,7 @@ use super::{
     options::{Shape, WriteOptions},
     plan::Plan,
 };
-use crate::{
-    error::{Error, ErrorKind},
-    metadata::Metadata,
-    schedule::cores,
-};
+use crate::{error::Error, metadata::Metadata, schedule::cores};
 
 /// What fits into the memory that may be used.
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +59,14 @@ impl Memory {
         let (with_rows, thread) = Self::costs(plan);
         let smallest = with_rows(1).saturating_add(thread);
         if smallest > budget {
-            return Err(Error::new(ErrorKind::Limit(format!(
-                "writing {} x {} pixels in tiles of {} x {} takes {smallest} bytes of memory, {budget} are allowed; \
-                 use smaller tiles or raise max_memory",
-                main.layout.width, main.layout.height, main.layout.tile_width, main.layout.tile_height
-            ))));
+            return Err(Error::over(
+                "max_memory",
+                format!(
+                    "writing {} x {} pixels in tiles of {} x {} takes {smallest} bytes of memory, {budget} are allowed; \
+                 use smaller tiles",
+                    main.layout.width, main.layout.height, main.layout.tile_width, main.layout.tile_height
+                ),
+            ));
         }
         // One row of tiles fits; the most that do are found by halving, as callers may ask for any number.
         let (mut tile_rows, mut too_many) = (1, asked.saturating_add(1));

@@ -413,10 +413,12 @@ fn check_tables(levels: &[LevelPlan], options: &WriteOptions) -> Result<(), Erro
     let tiles: u64 = levels.iter().map(|level| level.grid.count()).sum();
     let (needed, budget) = (tiles.saturating_mul(48), options.max_memory);
     if needed > budget as u64 {
-        return Err(Error::new(ErrorKind::Limit(format!(
-            "the tables of {tiles} tiles take {needed} bytes of memory, {budget} are allowed; use larger tiles or raise \
-             max_memory"
-        ))));
+        return Err(Error::over(
+            "max_memory",
+            format!(
+                "the tables of {tiles} tiles take {needed} bytes of memory, {budget} are allowed; use larger tiles"
+            ),
+        ));
     }
     Ok(())
 }
