@@ -194,6 +194,16 @@ def test_world_files(swath: Swath, folder: Path, source: Path, placed: bool, oth
     assert world.exists() is (placed or other is not None)
 
 
+@pytest.mark.parametrize("side", ["a.tif.ovr", "a.tif.msk"])
+def test_side_file_is_not_converted_into_the_file_it_describes(swath: Swath, folder: Path, side: str) -> None:
+    path = folder / "a.tif"
+    old(path)
+    before = names(folder)
+    done = swath.run("convert", folder / side, path)
+    assert done.code == 2 and "give the result another name" in done.stderr, done.stderr
+    assert names(folder) == before and seen(path) == "old"
+
+
 CUTS = {
     "noted": {"KILL_AFTER_RENAME": "-beside"},
     "renamed": {"KILL_AFTER_RENAME": "/a.tif"},

@@ -6,7 +6,7 @@ mod nodata;
 
 use std::path::Path;
 
-use swath_io::Sink;
+use swath_io::{Sink, sink::beside};
 use swath_tiff::{
     Compression, SampleType, Window,
     geo::{Crs, GeoKeys, Nodata},
@@ -97,6 +97,13 @@ impl Dataset {
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
         let path = path.as_ref();
+        if self.path.as_deref().is_some_and(|own| beside::goes_with(own, path)) {
+            let target = location::shown(path);
+            return Err(Error::usage(format!(
+                "this file lies beside {target} and would go with what it describes; give the result another name"
+            ))
+            .in_source(&self.name));
+        }
         let begin = || {
             let sink = location::sink(path, &write.remote);
             sink.map_err(|error| Error::from(error).in_source(&location::shown(path)))

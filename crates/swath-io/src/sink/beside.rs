@@ -223,6 +223,12 @@ fn sides_of(name: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Whether writing `name` would remove this file as one that describes what `name` was.
+pub fn goes_with(file: &Path, name: &Path) -> bool {
+    let Ok(file) = fs::canonicalize(file) else { return false };
+    sides_of(name).iter().any(|side| fs::canonicalize(side).is_ok_and(|side| side == file))
+}
+
 /// Whether this can be a side file; a folder cannot. A link to one is removed as a link.
 fn is_side(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_symlink())
