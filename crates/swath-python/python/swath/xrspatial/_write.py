@@ -123,6 +123,9 @@ def to_geotiff(
     _keep_outside(words, kind, pack)
     if words["crs"] is not None:
         words["crs"] = _crs(words["crs"], allow_unparseable_crs)
+    # xarray-spatial ignores a ramp where none can be.
+    categories = getattr(data, "attrs", {}).get("category_names") or words.get("category_names")
+    ramped = isinstance(target, str) and _count(data) == 1 and not pack and not categories
     _write.to_geotiff(
         data,
         target,
@@ -140,8 +143,8 @@ def to_geotiff(
         max_z_error=max_z_error,
         photometric=photometric,
         pack=pack,
-        color_ramp=color_ramp,
-        color_ramp_range=color_ramp_range,
+        color_ramp=color_ramp if ramped else None,
+        color_ramp_range=color_ramp_range if ramped else None,
         **words,
     )
     return target
