@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import ROOT, Swath, scratch
@@ -21,6 +22,22 @@ def swath() -> Iterator[Swath]:
         tool = Swath(binary, Path(folder))
         yield tool
         tool.close()
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], tuple[int, int, int, int]]]:
+    """Bands and windows that lazy arrays of the package read."""
+    from swath._lazy import Reader
+
+    seen: list[tuple[list[int], tuple[int, int, int, int]]] = []
+    original = Reader._samples
+
+    def spy(self: Reader, bands: list[int], place: tuple[int, int, int, int]) -> Any:
+        seen.append((bands, place))
+        return original(self, bands, place)
+
+    monkeypatch.setattr(Reader, "_samples", spy)
+    return seen
 
 
 @pytest.fixture

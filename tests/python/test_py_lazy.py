@@ -28,20 +28,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], tuple[int, int, int, int]]]:
-    """Bands and windows that were read."""
-    seen: list[tuple[list[int], tuple[int, int, int, int]]] = []
-    original = Reader._samples
-
-    def spy(self: Reader, bands: list[int], place: tuple[int, int, int, int]) -> Any:
-        seen.append((bands, place))
-        return original(self, bands, place)
-
-    monkeypatch.setattr(Reader, "_samples", spy)
-    return seen
-
-
 @pytest.mark.parametrize("words", [{"lazy": True}, {"cache": True}, {"cache": False}, {"lazy": True, "cache": False}])
 def test_reads_what_is_used(path: Path, reads: list[Any], words: dict[str, Any]) -> None:
     array = swath.open_geotiff(path, **words)

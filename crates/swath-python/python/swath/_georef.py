@@ -201,12 +201,18 @@ def _tag_value(text: str) -> Any:
             return np.array([float(part) for part in text.strip("{}").split(",")])
         except ValueError:
             return text
+    number = number_of(text)
+    return text if number is None else number
+
+
+def number_of(text: str) -> int | float | None:
+    """The number of a text, an int where it is one; None where it is none."""
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
-    return text
+    return None
 
 
 def tag_attributes(tags: dict[str, str]) -> dict[str, Any]:
@@ -218,7 +224,7 @@ def tag_attributes(tags: dict[str, str]) -> dict[str, Any]:
 
 
 def kept_tags(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:
-    """Tags that attributes have no place for, those of single bands and of other domains, for whoever writes them."""
+    """Tags that attributes have no place for, those of single bands and of other domains; `to_geotiff` writes them."""
     tags, of_bands = metadata["tags"], [metadata["bands"][band - 1]["tags"] for band in bands]
     return {"tags": tags, "band_tags": of_bands} if any(of_bands) or set(tags) - {""} else {}
 

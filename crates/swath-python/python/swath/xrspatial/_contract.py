@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr, unescape
 import numpy as np
 
 from .._dataset import Dataset
-from .._georef import Transform
+from .._georef import Transform, number_of
 from .._words import Leave
 from ._errors import (
     DegeneratePixelSizeError,
@@ -339,14 +339,7 @@ def inverted(samples: Any, dtype: np.dtype) -> Any:
 
 def number(text: Any) -> Any:
     """The number of a text, an int where it is one; None where it is none."""
-    if not isinstance(text, str):
-        return text
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return None
+    return number_of(text) if isinstance(text, str) else text
 
 
 def whole(value: Any) -> bool:
