@@ -188,7 +188,7 @@ def test_a_new_system_replaces_the_keys(swath: Swath, folder: Path) -> None:
     source, target = keyed(folder / "s.tif", *CASES["Erdas in feet"]), folder / "t.tif"
     convert(swath, source, target, "--crs", "EPSG:32633")
     assert system(target) == CRS.from_epsg(32633)
-    # GeoTIFF 1.0 hides its heights; whoever gives the system wants to see it.
+    # GeoTIFF 1.0 hides its heights; a user who gives the system wants to see it.
     source = keyed(source, *CASES["heights of 1.0 by code"])
     assert system(source) == CRS.from_epsg(26711)
     convert(swath, source, target, "--crs", "EPSG:26711+5703")

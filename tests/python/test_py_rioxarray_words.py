@@ -1,4 +1,4 @@
-"""`swath.rioxarray`: rioxarray's own conventions, for whoever moves from it."""
+"""`swath.rioxarray`: rioxarray's own conventions, for users who move from it."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn side_files_are_the_old_files_before_the_rename_and_nobodys_after_it() {
+    fn side_files_belong_to_the_old_file_and_to_none_after_the_rename() {
         let folder = folder("rename");
         let (path, fresh) = (folder.join("a.tif"), folder.join("fresh"));
         let others = ["a.aux.xml", "a.tfw", "a.tif.txt", "b.tif.ovr", "A.tif.ovr"];

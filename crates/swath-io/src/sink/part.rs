@@ -20,7 +20,7 @@ pub(super) fn alive() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
 
 /// Files that are getting their names.
 static PLACING: AtomicU32 = AtomicU32::new(0);
-/// How long whoever abandons waits for them; a process that was forked meanwhile would wait for ever.
+/// How long the thread that abandons parts waits for them; without an end, a forked process would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// As long as this lives, a part is about to take the place of a file and of what describes that.
@@ -88,7 +88,7 @@ pub(super) fn create(folder: &Path, mark: &str) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// Removes the parts of writers that are no more: nobody holds their lock.
+/// Removes the parts of writers that have ended: no process holds their lock.
 pub(super) fn remove_leftovers(folder: &Path, mark: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -167,7 +167,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     }
 
     /// Whether the name still leads to the content that was opened. A file that was replaced stays readable as long as it
-    /// is open, but whoever opens the name again reads another.
+    /// is open, but a caller that opens the name again reads another.
     ///
     /// # Errors
     /// When it leads to another; a name that leads nowhere is no error.

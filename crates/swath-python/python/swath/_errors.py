@@ -183,7 +183,7 @@ def make(kind: str, message: str, reason: str, place: dict[str, Any]) -> Error:
     return error
 
 
-# Packages whose calls lead to ours: a warning names the line of whoever called them.
+# Packages whose calls lead to ours: a warning names the line that called them.
 _INSIDE = frozenset({"swath", "xarray", "dask", "distributed"})
 
 

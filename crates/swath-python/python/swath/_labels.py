@@ -77,11 +77,11 @@ def found_tags(attrs: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _chosen(data: Any, value: Any, count: int) -> Any:
-    """Of a list with an entry for each band of a file, those of the bands that are left; None if nobody can tell."""
+    """Of a list with an entry for each band of a file, those of the bands that are left; None if that is unknown."""
     if not isinstance(value, (tuple, list, np.ndarray)):
         return value
     values = list(value)
-    # Whoever read some bands only, or in another order, says so; otherwise lists are of all bands, in order.
+    # `encoding["bands"]` names the bands that were read; without it, lists are of all bands, in order.
     known = [int(band) for band in data.encoding.get("bands", range(1, len(values) + 1))]
     bands = _band_numbers(data, count)
     if bands is not None and len(known) == len(values) and set(bands) <= set(known):

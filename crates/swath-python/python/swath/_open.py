@@ -306,7 +306,7 @@ class View:
         overview_level = whole("overview_level", overview_level)
         handle = source if opened and not options else Dataset(resolved, **options)
         if handle._options["ifd"] is not None:
-            # Whoever opens the source again opens the same page.
+            # A reader that opens the source again opens the same page.
             options["ifd"] = handle._options["ifd"]
         metadata = handle.metadata()
         full = level = (handle.width, handle.height)

@@ -24,7 +24,7 @@ WITH_QUALITY = ("jpeg", "webp", "jpeg2000")
 WITH_LOSS = ("webp", "jpeg2000")
 WITH_ERROR = ("lerc", "lerc_deflate", "lerc_zstd")
 
-# Endings of other formats: whoever gives one wants that format, or has the wrong name.
+# Endings of other formats: a caller who gives one wants that format, or has the wrong name.
 OTHER_FORMATS = frozenset(
     {
         *("png", "jpg", "jpeg", "jp2", "j2k", "webp", "gif", "bmp", "svg", "pdf", "vrt", "img", "hdr", "asc", "xml"),

@@ -523,7 +523,7 @@ def _each(values: Any, neutral: Any = None) -> list[Any] | None:
 
 
 def _tags_of_band(found: Found) -> dict[str, dict[str, str]]:
-    """What is said of a variable, and of its only band, is said of a band."""
+    """A variable becomes a band: its attributes, and those of its only band, describe that band."""
     own = dict(_only(found.band_tags) or {})
     return {**own, "": {**_labels.without_name(found.tags.get("", {})), **own.get("", {})}}
 

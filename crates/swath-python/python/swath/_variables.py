@@ -100,7 +100,7 @@ def as_one(view: View, loading: Loading, name: str | None, coordinates: bool) ->
 
 
 def by_band(view: View, loading: Loading, coordinates: bool) -> xarray.Dataset:
-    """One variable a band; what is said of the file stays with the dataset, what of a band with its variable."""
+    """One variable for each band; attributes of the file stay with the dataset, those of a band with its variable."""
     import xarray
 
     # A block may hold all bands: it is decoded once.

@@ -184,7 +184,7 @@ pub(super) fn fit(
             return Err(Error::over(
                 "max_memory",
                 format!(
-                    "writing by way of the GPU takes {host} bytes of host memory, {} are allowed; use smaller tiles",
+                    "writing through the GPU takes {host} bytes of host memory, {} are allowed; use smaller tiles",
                     options.max_memory
                 ),
             ));

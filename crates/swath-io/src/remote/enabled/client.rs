@@ -55,7 +55,7 @@ struct Inner {
     meter: Meter,
     /// Bytes that came in, and those that were asked for and are on their way.
     spoken_for: AtomicU64,
-    /// Whether a server has answered: if nobody is there later, it may be starting again.
+    /// Whether a server has answered: one that refuses connections later may be restarting.
     answered: AtomicBool,
     permits: PerProcess<Semaphore>,
     options: RemoteOptions,

@@ -133,7 +133,7 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
     })
 }
 
-/// Whether the system knows at once that nobody is there. Silence, which is a timeout, says nothing.
+/// Whether the system reports at once that no server listens there. A timeout does not tell.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -218,7 +218,7 @@ fn full_memory_is_an_error() {
     if let Some(folder) = std::env::var_os(SMALL) {
         return fill(Path::new(&folder));
     }
-    // This very test once more, where a tmpfs of 24 MiB is mounted that nobody else sees.
+    // The same test again, in a process of its own that has mounted a private tmpfs of 24 MiB.
     let folder = folder("full");
     let script = "mount -t tmpfs -o size=24m none \"$0\" || exit 1; exec \"$@\"";
     let run = std::process::Command::new("unshare")
