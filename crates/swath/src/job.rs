@@ -310,30 +310,15 @@ fn run_task(
             bytes.get(start..start.checked_add((range.end - range.start) as usize)?)
         });
         let src = src.unwrap_or_default();
-        run_part(order, part, task.rows, task.inside, &mut task.target, src, scratch, kept).map_err(|error| {
+        decode_part(order, part, task.rows, task.inside, &mut task.target, src, scratch, kept).map_err(|error| {
             let place = Place { offset: part.range().map(|range| range.start), ..order.image.place_of(part.index) };
             (part.index, error.at(&place))
         })?;
-    }
-    Ok(())
-}
-
-#[allow(clippy::too_many_arguments)]
-fn run_part(
-    order: &Order<'_>,
-    part: &Part,
-    rows: u32,
-    inside: Window,
-    target: &mut Target<'_>,
-    src: &[u8],
-    scratch: &mut Scratch,
-    kept: &mut Kept,
-) -> Result<(), Error> {
-    decode_part(order, part, rows, inside, target, src, scratch, kept)?;
-    if let Some(detail) = scratch.take_remark() {
-        order.remarks.add(order.image, part.index, detail);
-        // It is to be told at every read.
-        kept.retain(|(index, _)| *index != part.index);
+        if let Some(detail) = scratch.take_remark() {
+            order.remarks.add(order.image, part.index, detail);
+            // A tile from the cache would not be remarked on, and every read has to be.
+            kept.retain(|(index, _)| *index != part.index);
+        }
     }
     Ok(())
 }
