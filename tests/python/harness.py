@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "corpus"
@@ -22,6 +23,16 @@ SHARED_RASTERS = ROOT / os.environ.get("SHARED_RASTERS", "../shared/real")
 UNDER_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 MIB = 1 << 20
+
+
+def shared(path: Path) -> Path:
+    """A file or folder of `../shared`: without it a test is skipped, and under CI it fails."""
+    if not path.exists():
+        assert not UNDER_CI, f"{path} is missing, and under CI it must be there"
+        pytest.skip(f"{path.name} is not beside the checkout")
+    return path
+
+
 # What the corpus allows any file: 256 MB, and six times the decoded array.
 BASE_MEMORY = 256 * 1000 * 1000
 

@@ -11,19 +11,15 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
-from harness import Swath
+from harness import SHARED_CORPUS, Swath, shared
 from rasterio.enums import ColorInterp, MaskFlags
 from writing import by_gdal, convert, equal, pixels, refused, write, write_plain
 
-CORPUS = Path(__file__).parents[2] / ".." / "shared" / "corpus"
 RGB = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
 
 
 def corpus(name: str) -> Path:
-    path = CORPUS / name
-    if not path.is_file():
-        pytest.skip(f"there is no {path}")
-    return path
+    return shared(SHARED_CORPUS / name)
 
 
 def patch(path: Path, page: int, tags: dict[int, int]) -> None:

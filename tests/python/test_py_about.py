@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import rasterio
 import swath as sw
-from harness import SHARED_CORPUS, SHARED_RASTERS, scratch
+from harness import SHARED_CORPUS, SHARED_RASTERS, scratch, shared
 from rasterio.crs import CRS
 from rasterio.windows import Window as RioWindow
 
@@ -69,6 +69,7 @@ def colormap(dataset: Any) -> Any:
 
 def pairs() -> Iterator[tuple[Path, Any, sw.Dataset]]:
     """Files that both of us open and find the same samples in."""
+    shared(SHARED_CORPUS)
     for path in FILES:
         try:
             theirs = rasterio.open(path)
@@ -117,7 +118,6 @@ def told() -> list[tuple[Path, dict[str, Any], dict[str, Any]]]:
     return found
 
 
-@pytest.mark.skipif(not FILES, reason="the shared corpus is not here")
 @pytest.mark.parametrize("name", [*ATTRIBUTES, "domains"])
 def test_attributes_are_those_of_rasterio(told: list[tuple[Path, dict[str, Any], dict[str, Any]]], name: str) -> None:
     assert len(told) > 200
@@ -129,7 +129,6 @@ def test_attributes_are_those_of_rasterio(told: list[tuple[Path, dict[str, Any],
     assert not wrong, wrong[:5]
 
 
-@pytest.mark.skipif(not FILES, reason="the shared corpus is not here")
 def test_reference_systems_are_those_of_rasterio(told: list[tuple[Path, dict[str, Any], dict[str, Any]]]) -> None:
     known = 0
     for path, theirs, ours in told:
@@ -143,7 +142,6 @@ def test_reference_systems_are_those_of_rasterio(told: list[tuple[Path, dict[str
     assert known > 60
 
 
-@pytest.mark.skipif(not FILES, reason="the shared corpus is not here")
 def test_profiles_and_structure_are_those_of_rasterio(told: list[tuple[Path, dict[str, Any], dict[str, Any]]]) -> None:
     for path, theirs, ours in told:
         profile, expected = ours["profile"], theirs["profile"]
@@ -159,7 +157,6 @@ def test_profiles_and_structure_are_those_of_rasterio(told: list[tuple[Path, dic
         assert theirs["structure"].get("PREDICTOR") in (None, ours["structure"].get("PREDICTOR")), path
 
 
-@pytest.mark.skipif(not FILES, reason="the shared corpus is not here")
 def test_profiles_write_a_file_of_the_same_kind_with_rasterio_and_with_swath() -> None:
     written = 0
     for path, theirs, ours in pairs():
@@ -187,7 +184,6 @@ def test_profiles_write_a_file_of_the_same_kind_with_rasterio_and_with_swath() -
     assert written > 100
 
 
-@pytest.mark.skipif(not FILES, reason="the shared corpus is not here")
 def test_masked_and_boundless_reads_are_those_of_rasterio() -> None:
     compared = 0
     for path, theirs, ours in pairs():

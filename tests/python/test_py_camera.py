@@ -12,7 +12,7 @@ import pytest
 import rasterio
 import rasterio.rpc
 import swath as sw
-from harness import SHARED_CORPUS, Swath
+from harness import SHARED_CORPUS, Swath, shared
 from writing import convert
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -142,9 +142,7 @@ def test_model_of_gdals_side_file(swath: Swath, tmp_path: Path) -> None:
 
 
 def test_real_side_file(tmp_path: Path) -> None:
-    found = SHARED_CORPUS.parent / "peers/rioxarray/test/test_data/input/test_rpcs_ext_file.tif"
-    if not found.is_file():
-        pytest.skip("rioxarray's test files are not beside the checkout")
+    found = shared(SHARED_CORPUS.parent / "peers/rioxarray/test/test_data/input/test_rpcs_ext_file.tif")
     for file in (found, found.with_suffix(".rpb")):
         shutil.copyfile(file, tmp_path / file.name)
     path = tmp_path / found.name
