@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
-from harness import SHARED_CORPUS, SHARED_RASTERS, UNDER_CI, Swath
+from harness import SHARED_CORPUS, SHARED_RASTERS, Swath, shared
 from rasterio.crs import CRS
 from writing import convert
 
@@ -221,11 +221,28 @@ def test_damaged_keys_are_copied_as_they_are(swath: Swath, folder: Path) -> None
     assert text(system(target)) == text(system(source))
 
 
+@pytest.mark.parametrize("key", [1, 2, None])
+@pytest.mark.parametrize("item", ["Area", "Point"])
+def test_a_key_counts_before_a_contradicting_item(swath: Swath, folder: Path, key: int | None, item: str) -> None:
+    """Whether coordinates are those of a pixel's corner or of its centre."""
+    source = folder / "source.tif"
+    keys = [1, 1, 0, 1, 1024, 0, 1, 2] if key is None else [1, 1, 0, 2, 1024, 0, 1, 2, 1025, 0, 1, key]
+    xml = f'<GDALMetadata><Item name="AREA_OR_POINT">{item}</Item></GDALMetadata>'
+    tags: list[tuple[int, str, int, Any, bool]] = [
+        (33550, "d", 3, (1.0, 1.0, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 10.0, 20.0, 0.0), True),
+        (34735, "H", len(keys), keys, True),
+        (42112, "s", 0, xml, True),
+    ]
+    tifffile.imwrite(source, np.zeros((4, 5), "u1"), metadata=None, extratags=tags)
+    with rasterio.open(source) as dataset:
+        expected = dataset.tags()["AREA_OR_POINT"]
+    assert swath.info(source)["area_or_point"] == expected
+
+
 def test_corpus(swath: Swath, folder: Path) -> None:
     """Every file of other projects: GDAL reads from the copy, letter for letter, what it reads from the source."""
-    if not SHARED_CORPUS.is_dir():
-        assert not UNDER_CI, f"{SHARED_CORPUS} is missing, and under CI it must be there"
-        pytest.skip("the shared corpus is not beside the checkout")
+    shared(SHARED_CORPUS)
     target, seen, faults = folder / "t.tif", 0, []
     for root in (SHARED_CORPUS, SHARED_RASTERS, SHARED_CORPUS.parent / "peers"):
         for path in sorted(root.rglob("*.tif*")):

@@ -100,6 +100,9 @@ pub struct Metadata {
     pub problems: Vec<String>,
 }
 
+/// The item that says whether coordinates are those of a pixel's corner or of its centre.
+const AREA_OR_POINT: &str = "AREA_OR_POINT";
+
 impl Metadata {
     pub(crate) fn read(dataset: &Dataset) -> Self {
         let mut found = Self { problems: dataset.main().layout.problems.clone(), ..Self::default() };
@@ -278,6 +281,12 @@ impl Metadata {
         }
     }
 
+    /// `Area` or `Point`: what coordinates of a pixel mean. Files that do not say mean areas.
+    pub fn area_or_point(&self) -> &str {
+        let stated = self.domains.iter().find(|domain| domain.name.is_empty());
+        stated.and_then(|domain| domain.get(AREA_OR_POINT)).unwrap_or("Area")
+    }
+
     /// GDAL shows these tags as items of the default domain, and so do we.
     fn add_text_tags(&mut self, dataset: &Dataset) {
         const TAGS: [(u16, &str); 12] = [
@@ -320,10 +329,12 @@ impl Metadata {
         // Where the file does not say, GDAL does not either.
         if self.georeference.keys.short(GT_RASTER_TYPE).is_some() {
             let kind = if self.georeference.pixel_is_point { "Point" } else { "Area" };
-            items.push(("AREA_OR_POINT".to_owned(), kind.to_owned()));
+            items.push((AREA_OR_POINT.to_owned(), kind.to_owned()));
         }
         match self.domains.iter_mut().find(|domain| domain.name.is_empty()) {
             Some(domain) => {
+                // The key places the pixels, so its word counts; of other names the item does, as in GDAL.
+                domain.items.retain(|(name, _)| name != AREA_OR_POINT || !items.iter().any(|(key, _)| key == name));
                 items.retain(|(name, _)| domain.get(name).is_none());
                 domain.items.extend(items);
             }

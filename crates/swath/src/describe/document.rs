@@ -45,7 +45,7 @@ pub(super) fn document(facts: &Facts<'_>, with_tags: bool) -> Value {
     add("wkt", whole.and_then(|crs| crs.wkt2.clone()).into());
     add("crs_name", whole.map(|crs| crs.name.clone()).into());
     add("vertical_epsg", whole.and_then(|crs| crs.vertical_epsg).into());
-    add("area_or_point", if metadata.georeference.pixel_is_point { "Point" } else { "Area" }.into());
+    add("area_or_point", facts.metadata.area_or_point().into());
     add("overviews", overviews(facts));
     add("cog", cog(facts));
     add("ifds", facts.images.iter().map(|(image, role)| ifd(image, *role)).collect());
