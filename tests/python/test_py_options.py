@@ -28,7 +28,7 @@ def file() -> bytes:
         ({"chunks": -5}, "-1 for the whole of an axis"),
         ({"chunks": (1, 0, 2)}, "sizes of 1 or more"),
         ({"chunks": {"y": 0}}, "sizes of 1 or more"),
-        ({"band": "red"}, "band='red': give the number of a band (1)"),
+        ({"band": "red"}, "band='red': give the number of a band or a list of numbers; the only band is 1"),
         ({"band": slice(0, 2)}, "band=[1, 2]"),
         ({"band": True}, "band=True"),
         ({"band": [True]}, "band=[True]"),
@@ -149,3 +149,18 @@ def test_every_error_is_exported() -> None:
     for kind in kinds:
         assert getattr(swath, kind.__name__) is kind
         assert kind.__name__ in swath.__all__
+
+
+def test_auto_without_a_gpu_warns_however_the_samples_are_read(tmp_path: Path) -> None:
+    path, windows = tmp_path / "a.tif", [(0, 0, 4, 4), (4, 4, 8, 8)]
+    swath.to_geotiff(np.arange(64, dtype="uint8").reshape(8, 8), path)
+    dataset, out = swath.Dataset(path), np.empty((2, 1, 4, 4), "uint8")
+    for read in (
+        lambda: dataset.read(device="auto"),
+        lambda: dataset.read(device="auto", out=np.empty((1, 8, 8), "uint8")),
+        lambda: dataset.read_windows(windows, device="auto"),
+        lambda: dataset.read_windows(windows, device="auto", out=out),
+    ):
+        with pytest.warns(swath.DeviceWarning, match="decoded by the CPU") as caught:
+            read()
+        assert len(caught) == 1 and caught[0].filename == __file__

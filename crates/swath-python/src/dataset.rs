@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::{prelude::*, types::PyDict};
-use swath::{Cancel, Check, Mode, ReadOptions, SampleType, StatisticsOptions, Window};
+use swath::{Cancel, Check, DeviceReport, Mode, ReadOptions, SampleType, StatisticsOptions, Window};
 
 use crate::{
     array::Array,
@@ -136,6 +136,18 @@ impl Dataset {
 fn warn(py: Python<'_>, warnings: &[String]) -> PyResult<()> {
     for warning in warnings {
         py.import("swath._errors")?.call_method1("warn", (warning,))?;
+    }
+    Ok(())
+}
+
+/// Warns of what a GPU did not do, where the caller left it to us whether to use one.
+fn warn_of_device(py: Python<'_>, mode: Option<Mode>, report: Option<&DeviceReport>) -> PyResult<()> {
+    if mode != Some(Mode::Auto) {
+        return Ok(());
+    }
+    for notice in report.into_iter().flat_map(|report| &report.notices) {
+        let module = py.import("swath._errors")?;
+        module.call_method1("warn", (notice, module.getattr("DeviceWarning")?))?;
     }
     Ok(())
 }
@@ -333,8 +345,9 @@ impl Dataset {
         let long = self.is_long(len);
         if let Some(out) = out {
             let mut held = fill::held(&out, len, sample)?;
-            interrupt::run(py, long, &cancel, || dataset.read_into(&options, held.bytes_mut()))?;
+            let report = interrupt::run(py, long, &cancel, || dataset.read_into(&options, held.bytes_mut()))?;
             warn(py, &dataset.take_warnings())?;
+            warn_of_device(py, mode, report.as_ref())?;
             return Ok(None);
         }
         let host = |options: &ReadOptions| -> PyResult<Option<Array>> {
@@ -416,8 +429,9 @@ impl Dataset {
         if let Some(out) = out {
             let mut held = fill::held(&out, all, sample)?;
             let read = || dataset.read_windows_into(&options, &windows, held.bytes_mut());
-            interrupt::run(py, long, &cancel, read)?;
+            let report = interrupt::run(py, long, &cancel, read)?;
             warn(py, &dataset.take_warnings())?;
+            warn_of_device(py, mode, report.as_ref())?;
             return Ok(None);
         }
         let place = Place::of(mode, false);
@@ -429,9 +443,18 @@ impl Dataset {
         }
         let no_memory = || errors::usage(py, &format!("there is no memory for {all} bytes"));
         let len = usize::try_from(all).map_err(|_| no_memory())?;
-        let read = || HostMemory::filled(len, |out| dataset.read_windows_into(&options, &windows, out));
-        let memory = interrupt::run(py, long, &cancel, read)?.ok_or_else(no_memory)?;
+        let read = || {
+            let mut report = None;
+            let memory = HostMemory::filled(len, |out| {
+                report = dataset.read_windows_into(&options, &windows, out)?;
+                Ok::<(), swath::Error>(())
+            })?;
+            Ok((memory, report))
+        };
+        let (memory, report) = interrupt::run(py, long, &cancel, read)?;
+        let memory = memory.ok_or_else(no_memory)?;
         warn(py, &dataset.take_warnings())?;
+        warn_of_device(py, mode, report.as_ref())?;
         let seen = convert::seen(sample);
         if seen == sample {
             return Ok(Some(Array::of_memory(memory, sample, &shape)));

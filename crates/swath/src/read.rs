@@ -192,12 +192,12 @@ impl Dataset {
     }
 
     /// Reads samples into the caller's memory, which must have exactly the size of the result
-    /// ([`Dataset::read_len`]).
+    /// ([`Dataset::read_len`]). Returns what a GPU did, where the options ask for one.
     ///
     /// # Errors
     /// As [`Dataset::read`], when the size is wrong, and when the options ask for colours or an upright picture that are
     /// not as stored.
-    pub fn read_into(&self, options: &ReadOptions, out: &mut [u8]) -> Result<(), Error> {
+    pub fn read_into(&self, options: &ReadOptions, out: &mut [u8]) -> Result<Option<DeviceReport>, Error> {
         if options.upright || (options.color == ColorView::Shown && self.select(options)?.1.is_painted()) {
             let detail = "turning upright and showing colours need memory of their own: use `read`";
             return Err(Error::usage(detail).in_source(&self.name));
@@ -209,7 +209,7 @@ impl Dataset {
         }
         let report = request.fill(options, out, false)?;
         self.note(report.as_ref());
-        Ok(())
+        Ok(report)
     }
 
     /// Bytes of the samples as they are stored: what [`Dataset::read_into`] fills.

@@ -38,11 +38,17 @@ pub(crate) struct Batch<'a> {
 impl Dataset {
     /// Reads many windows of one size into the caller's memory, which must have exactly the size of the result
     /// ([`Dataset::read_windows_len`]): one window after the other, each as [`Dataset::read_into`] gives it. A window
-    /// in the options is not looked at. Windows may overlap and come more than once.
+    /// in the options is not looked at. Windows may overlap and come more than once. Returns what a GPU did, where the
+    /// options ask for one.
     ///
     /// # Errors
     /// As [`Dataset::read_into`], and when the windows differ in size.
-    pub fn read_windows_into(&self, options: &ReadOptions, windows: &[Window], out: &mut [u8]) -> Result<(), Error> {
+    pub fn read_windows_into(
+        &self,
+        options: &ReadOptions,
+        windows: &[Window],
+        out: &mut [u8],
+    ) -> Result<Option<DeviceReport>, Error> {
         let batch = self.batch(options, windows)?;
         let len = batch.len;
         if out.len() != len {
@@ -50,11 +56,11 @@ impl Dataset {
             return Err(Error::usage(detail).in_source(&self.name));
         }
         if windows.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let report = batch.request.dataset.unchanged(batch.fill(options, out))?;
         self.note(report.as_ref());
-        Ok(())
+        Ok(report)
     }
 
     /// Bytes that [`Dataset::read_windows_into`] fills: none for no windows.

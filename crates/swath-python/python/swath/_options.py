@@ -48,10 +48,10 @@ def check_band(band: Any, count: int) -> None:
     each = band if isinstance(band, (list, tuple, range, set, np.ndarray)) else (band,)
     if band is None or all(isinstance(one, (int, np.integer)) and not isinstance(one, bool) for one in each):
         return
-    example = f"{count}" if count == 1 else f"1 to {count}"
+    known = "the only band is 1" if count == 1 else f"bands are 1 to {count}"
     if isinstance(band, slice):
-        raise UsageError(f"band={band!r}: give a list of numbers such as band=[1, 2]; bands are {example}")
-    raise UsageError(f"band={band!r}: give the number of a band ({example}), or a list of numbers")
+        raise UsageError(f"band={band!r}: give a list of numbers such as band=[1, 2]; {known}")
+    raise UsageError(f"band={band!r}: give the number of a band or a list of numbers; {known}")
 
 
 def check_chunks(chunks: Any) -> None:
