@@ -168,3 +168,35 @@ def test_colours_of_nothing(folder: Path) -> None:
     with pytest.warns(swath.SwathWarning, match="all samples are missing"):
         swath.to_geotiff(np.full((3, 4), np.nan), folder / "a.tif", color_ramp=True)
     assert [path.name for path in folder.iterdir()] == ["a.tif"]
+
+
+@pytest.mark.parametrize(
+    "colors",
+    [
+        ("gray", "undefined", "undefined", "undefined"),
+        ("blue", "green", "red", "undefined"),
+        ("red", "green", "blue", "alpha"),
+        ("red", "green", "blue", "undefined"),
+        ("gray", "alpha"),
+        ("alpha",),
+    ],
+)
+def test_meanings_of_bands_go_from_file_to_file(folder: Path, colors: tuple[str, ...]) -> None:
+    source = folder / "a.tif"
+    with rasterio.open(source, "w", "GTiff", 8, 8, len(colors), dtype="uint8", photometric="minisblack") as file:
+        file.colorinterp = [ColorInterp[name] for name in colors]
+        file.write(np.arange(64 * len(colors), dtype="uint8").reshape(-1, 8, 8))
+    for data in (swath.open_geotiff(source), swath.open_geotiff(source, chunks=4)):
+        with rasterio.open(swath.to_geotiff(data, folder / "b.tif")) as file:
+            assert [band.name for band in file.colorinterp] == list(colors)
+    # Bands as variables, a choice of bands, and words of the caller.
+    apart = swath.to_geotiff(swath.open_geotiff(source, band_as_variable=True), folder / "c.tif")
+    last = swath.to_geotiff(swath.open_geotiff(source)[::-1], folder / "d.tif")
+    with rasterio.open(apart) as file, rasterio.open(last) as turned:
+        assert [band.name for band in file.colorinterp] == list(colors)
+        # To GDAL, the first band of a file without colours is gray.
+        first = colors[-1].replace("undefined", "gray")
+        assert [band.name for band in turned.colorinterp] == [first, *colors[-2::-1]]
+    if len(colors) > 2:
+        with rasterio.open(swath.to_geotiff(data, folder / "e.tif", photometric="rgb")) as file:
+            assert file.colorinterp[:3] == (ColorInterp.red, ColorInterp.green, ColorInterp.blue)

@@ -229,6 +229,11 @@ def kept_tags(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:
     return {"tags": tags, "band_tags": of_bands} if any(of_bands) or set(tags) - {""} else {}
 
 
+def kept_colors(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:
+    """What bands mean as colour; `to_geotiff` writes it."""
+    return {"colorinterp": [metadata["bands"][band - 1]["color"] for band in bands]}
+
+
 def band_attributes(bands: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Nodata, scales, offsets, descriptions and units; one value where all bands agree, as rioxarray does it."""
     attributes: dict[str, Any] = {}

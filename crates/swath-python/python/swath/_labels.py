@@ -144,9 +144,16 @@ def of_dataarray(data: Any, origin: Any, y_name: str, x_name: str, count: int, w
         scales=_numbers("scales", scales, count, 1.0),
         offsets=_numbers("offsets", offsets, count, 0.0),
         band_tags=band_tags,
+        colors=_colors(data, count) if words["photometric"] in (None, "auto") else None,
         # The colours are the first band's; selecting another one leaves them in the attributes.
         palette=palette_of(colormap) if (_band_numbers(data, count) or [1])[0] == 1 else None,
     )
+
+
+def _colors(data: Any, count: int) -> list[str | None] | None:
+    """What bands meant as colour in the file that they were read from."""
+    read = data.encoding.get("colorinterp")
+    return _chosen(data, read, count) if isinstance(read, list) else None
 
 
 def _texts(value: Any) -> Any:

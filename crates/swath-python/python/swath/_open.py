@@ -413,6 +413,7 @@ class View:
         # What `to_geotiff` compares with, to find what was edited by hand.
         encoding["as_read"] = {key: attributes[key] for key in ("crs", "transform", "nodata") if key in attributes}
         encoding.update(georef.kept_tags(metadata, reader.bands))
+        encoding.update(georef.kept_colors(metadata, reader.bands))
         if not cut:
             encoding["preferred_chunks"] = self.preferred_chunks()
         variables: dict[Any, Any] = {}

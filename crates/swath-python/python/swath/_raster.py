@@ -469,6 +469,7 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
         scales=_each((part.found.scales for part in parts), 1.0),
         offsets=_each((part.found.offsets for part in parts), 0.0),
         band_tags=[_tags_of_band(part.found) for part in parts],
+        colors=_each(part.found.colors for part in parts),
         palette=None,
     )
     layout = Layout("byx", len(parts), *size, dtype)
