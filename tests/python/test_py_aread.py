@@ -72,17 +72,19 @@ def test_the_loop_runs_on_while_samples_are_read() -> None:
     assert np.array_equal(asyncio.run(work()), SAMPLES)
 
 
-def test_a_cancelled_read_lets_its_caller_go_and_stops() -> None:
+@pytest.mark.parametrize("how", ["aread", "load_async", "load_async of masked floats"])
+def test_a_cancelled_read_lets_its_caller_go_and_stops(how: str) -> None:
     noise = np.random.default_rng(0).integers(0, 65535, (3, 900, 1000), "uint16")
     source = Slow(bytes(sw.to_geotiff(noise, None, tile_size=32, interleave="band", compression="none")))
     dataset = sw.Dataset(source, threads=1)
+    lazy = sw.open_geotiff(source, lazy=True, masked="masked" in how, threads=1)
     source.calls = 0
     assert np.array_equal(dataset.read(), noise)
     whole, source.calls = source.calls, 0
     source.waits = True
 
     async def work() -> None:
-        reading = asyncio.create_task(dataset.aread())
+        reading = asyncio.create_task(dataset.aread() if how == "aread" else lazy.load_async())
         while not source.asked.is_set() and not reading.done():
             await asyncio.sleep(0.001)
         reading.cancel()

@@ -98,3 +98,17 @@ def test_nodata_that_no_sample_has(swath: Swath, tmp_path: Path, dtype: str, tex
     path = declared(path, "float32", "1e39")
     with rasterio.open(path) as dataset:
         assert sw.open_geotiff(path).attrs["nodata"] == dataset.nodata == np.inf
+
+
+def test_integers_that_floats_round_are_told() -> None:
+    data = np.array([[1, 2**53 - 1], [1 - 2**53, 7]])
+    file = sw.to_geotiff(data, None, nodata=7)
+    np.testing.assert_array_equal(sw.open_geotiff(file, masked=True).values[0], np.where(data == 7, np.nan, data))
+    for beyond in (2**53 + 1, -(2**60) - 1):
+        data[0, 0] = beyond
+        file = sw.to_geotiff(data, None, nodata=7)
+        with pytest.warns(sw.SwathWarning, match="may round integers beyond"):
+            sw.open_geotiff(file, masked=True)
+        # Nodata itself becomes NaN, whatever its size.
+        data[0, 0] = 1
+        sw.open_geotiff(sw.to_geotiff(np.where(data == 7, beyond, data), None, nodata=beyond), masked=True)

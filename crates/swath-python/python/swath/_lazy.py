@@ -6,11 +6,13 @@ import hashlib
 import os
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _swath
 from ._errors import DeviceError, DeviceWarning, UsageError, make, warn
 from ._options import check_chunks
 from ._source import resolve
@@ -24,11 +26,17 @@ Facts = tuple[str, int, int, int]
 # GDAL takes a float for nodata when it is this near to it, relative to both; for 64-bit floats too.
 _NEAR_NODATA = 2 * np.finfo("float32").eps
 
+# Floats of 64 bits hold every integer up to this one, to which the next one is rounded.
+_WHOLE = 2.0**53
+
 # Bytes of samples that are converted at a time, at least a row of blocks, and threads that do so at once.
 _PIECE = 8 << 20
 _WORKERS = 8
 
 _OTHER = "the file has changed since the array over it was opened: open it again"
+
+# Stops the reads of one `load_async`; a context goes with the thread that reads for it.
+STOP: ContextVar[_swath.Cancel | None] = ContextVar("stop", default=None)
 
 NO_CUPY = (
     "arrays on the GPU come as CuPy arrays, and CuPy cannot be imported: "
@@ -232,6 +240,8 @@ class Reader:
             self._apply(values, found, at, place)
         else:
             values = self._converted(at, place, work)
+        if samples.kind in "iu" and samples.itemsize == 8 and self.scales is None:
+            _warn_of_rounding(values, self.opened().name)
         return values.astype(self.dtype, copy=False)
 
     def _fitting(self, samples: Any) -> Any:
@@ -259,13 +269,13 @@ class Reader:
         pieces = [(top, bottom) for top, bottom in zip(cuts, cuts[1:]) if top < bottom]
         cores = self.threads or os.cpu_count() or 1
         workers = min(cores, len(pieces), _WORKERS)
-        bands = [self.bands[i] for i in at]
+        bands, stop = [self.bands[i] for i in at], STOP.get()
 
         def convert(piece: tuple[int, int]) -> None:
             top, bottom = piece
             part = (x, top, width, bottom - top)
             threads = self.threads if workers == 1 else max(1, cores // workers)
-            samples = np.asarray(handle.read_window(part, bands, self.overview, threads=threads))
+            samples = np.asarray(handle.read_window(part, bands, self.overview, threads=threads, cancel=stop))
             rows = values[:, top - y : bottom - y]
             np.copyto(rows, samples, casting="unsafe")
             self._apply(rows, samples, at, part)
@@ -308,20 +318,33 @@ class Reader:
 
     def _samples(self, bands: list[int], place: tuple[int, int, int, int]) -> Any:
         handle = self.opened()
-        threads = self.threads
+        options: dict[str, Any] = {"threads": self.threads, "cancel": STOP.get()}
         if not self.on_device:
-            return np.asarray(handle.read_window(place, bands, self.overview, threads=threads))
+            return np.asarray(handle.read_window(place, bands, self.overview, **options))
         module = cupy()
         if handle.stored_dtype != handle.dtype:
             # Complex integers and halves: CuPy has no type for them, and the host makes complex floats of them.
-            return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, threads=threads)))
+            return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, **options)))
         try:
-            return module.asarray(handle.read_window(place, bands, self.overview, threads=threads, device="cuda"))
+            return module.asarray(handle.read_window(place, bands, self.overview, **options, device="cuda"))
         except DeviceError as error:
             if not self.fall_back:
                 raise
             warn(f"{handle.name}: decoded on the CPU, not on the GPU: {error}", DeviceWarning)
-            return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, threads=threads)))
+            return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, **options)))
+
+
+def _warn_of_rounding(values: Any, name: str) -> None:
+    """64-bit integers that are masked become floats, which tell large ones apart no longer."""
+    if isinstance(values, np.ndarray):
+        low, high = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
+    else:
+        low, high = float(cupy().nanmin(values)), float(cupy().nanmax(values))
+    if low <= -_WHOLE or high >= _WHOLE:
+        warn(
+            f"{name}: masked=True gives 64-bit floats, which may round integers beyond 2^53: read with masked=False to "
+            "keep every digit"
+        )
 
 
 def _changed(name: str, before: Facts, now: Facts) -> Exception:

@@ -10,8 +10,9 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from . import _georef as georef
+from . import _swath
 from ._errors import UsageError
-from ._lazy import block_chunks, dask_array
+from ._lazy import STOP, block_chunks, dask_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +47,15 @@ class SwathArray(BackendArray):
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         # Reading releases the GIL, so the loop goes on, and loads that wait for one another's bytes overlap in threads.
-        return await asyncio.to_thread(self.__getitem__, key)
+        stop = _swath.Cancel()
+        token = STOP.set(stop)
+        try:
+            return await asyncio.to_thread(self.__getitem__, key)
+        except asyncio.CancelledError:
+            stop.cancel()
+            raise
+        finally:
+            STOP.reset(token)
 
     def __dask_tokenize__(self) -> Any:
         return self.reader.__dask_tokenize__()
