@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ _NO_LIBRARY = (
 )
 
 
-class Array:
+class Array(ABC):
     """Samples that a read returned.
 
     In host memory it is a :class:`numpy.ndarray`. In GPU memory it is lent to CuPy and torch without a copy
@@ -46,9 +47,9 @@ class Array:
 
     report: dict[str, Any] | None
 
+    @abstractmethod
     def to_host(self) -> HostArray:
         """The samples in host memory: a copy of an array on a GPU, the array itself otherwise."""
-        raise NotImplementedError
 
 
 class HostArray(Array, np.ndarray):

@@ -116,7 +116,7 @@ pub(super) fn note_on_pages(dataset: &Dataset) -> Result<Option<String>, Error> 
     let named: Vec<String> = pages.iter().take(NAMED).map(u32::to_string).collect();
     let more = if pages.len() > NAMED { ", …" } else { "" };
     Ok(Some(format!(
-        "{images} not converted (ifd {}{more}): `swath dump --ifd {first} --out FILE.npy` reads one",
+        "{images} not converted (ifd {}{more}): `swath dump --ifd {first} --out FILE.npy` extracts one",
         named.join(", ")
     )))
 }
