@@ -16,6 +16,7 @@ PYTEST_ARGS ?=
 # Half of the tests wait for a server, a child or a disk: two processes share the cores. One file stays in one process.
 PYTEST_WORKERS ?= 2
 BENCH_ARGS ?=
+TORTURE_ARGS ?=
 
 # Found only when a virtual environment has to be made; `make test PYTHON=python3.12` overrides it.
 PYTHON ?= $(shell tools/find-python.sh)
@@ -97,6 +98,12 @@ peers: venv-test venv-peers ## Run the whole test suites of rioxarray and xarray
 	$(INSTALL)
 	$(VENV)/bin/python tests/peers/run.py rioxarray
 	$(VENV)/bin/python tests/peers/run.py xrspatial
+
+# For example: make torture, or single scenarios: make torture TORTURE_ARGS="W2 R2"
+.PHONY: torture
+torture: venv-test venv-servers build ## Run the reliability scenarios at length and write docs/reliability.md; resumable
+	$(INSTALL)
+	$(VENV)/bin/python tools/torture/run.py $(TORTURE_ARGS)
 
 .PHONY: python
 python: venv-test ## Build the Python package and install it into .venv

@@ -214,3 +214,17 @@ def transform_of(info: dict[str, Any]) -> tuple[float, ...]:
     """Six numbers a..f; a file without georeferencing has the identity, as rasterio says it."""
     transform = info.get("transform")
     return tuple(map(float, transform[:6])) if transform else IDENTITY
+
+
+def torture() -> int:
+    """How many times as long as usual the torture tests run: `SWATH_TORTURE`, 1 in `make test`."""
+    return max(1, int(os.environ.get("SWATH_TORTURE", "1")))
+
+
+def record(scenario: str, what: str, tries: int, survived: int, lost: int) -> None:
+    """Adds one line to the report of `make torture`, where `SWATH_TORTURE_REPORT` names a file for it."""
+    print(f"{scenario} {what}: {tries} tries, {survived} survived, {lost} lost")
+    if path := os.environ.get("SWATH_TORTURE_REPORT"):
+        line = {"scenario": scenario, "what": what, "tries": tries, "survived": survived, "lost": lost}
+        with Path(path).open("a") as file:
+            file.write(json.dumps(line) + "\n")

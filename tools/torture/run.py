@@ -1,0 +1,209 @@
+"""Runs the reliability scenarios at length and writes what they survived to docs/reliability.md (`make torture`).
+
+The scenarios are listed in scenarios.toml. A scenario is finished when all its commands have ended; finished ones are
+remembered with their commit, so that a run that was interrupted goes on where it stopped. Tests tell their figures by
+`harness.record`; a command that tells none counts its tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+STATE = TARGET / "torture" / "state.json"
+PAGE = ROOT / "docs" / "reliability.md"
+
+Row = dict[str, Any]
+
+INTRODUCTION = """\
+# What swath survives
+
+`make torture` runs these scenarios at length and writes this page; `make test` runs the short version of those that
+have one. A try survives if the result is right, or if an error says what is wrong and the old file is whole. It is
+lost if values are wrong, a file is torn or gone, memory or a file leaks, or the process crashes or hangs.
+"""
+
+
+def scenarios() -> list[Row]:
+    return tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text())["scenario"]
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def commit() -> str:
+    """What is checked out; changed files make it another state, which is never taken for the commit's."""
+    changed = git("status", "--porcelain", "-uno", "--", ".", f":!{PAGE.relative_to(ROOT)}")
+    return git("rev-parse", "--short=12", "HEAD") + (" with changes" if changed else "")
+
+
+def machine() -> str:
+    """Processor, kernel and file system; nothing that names the machine."""
+    model = platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file() and (found := re.search(r"model name\s*:\s*(.+)", info.read_text())):
+        model = found[1]
+    kind, mounts = "unknown file system", Path("/proc/mounts")
+    if mounts.is_file():
+        table = [line.split()[1:3] for line in mounts.read_text().splitlines()]
+        kind = max((len(Path(at).parts), kind) for at, kind in table if ROOT.is_relative_to(at))[1]
+    return f"{os.cpu_count()} cores of {model}, {platform.system()} {platform.release()}, {kind}"
+
+
+def counted(output: str) -> tuple[int, int]:
+    """Passed and failed tests, of the summaries of pytest and cargo."""
+    passed = sum(map(int, re.findall(r"\b(\d+) passed", output)))
+    failed = sum(map(int, re.findall(r"\b(\d+) (?:failed|error)", output)))
+    return passed, failed
+
+
+def run(scenario: Row, report: Path) -> tuple[list[Row], str | None]:
+    """Runs the commands of a scenario; its lines, and what failed."""
+    environment = {
+        **os.environ,
+        "SWATH_TORTURE": str(scenario.get("factor", 1)),
+        "SWATH_TORTURE_REPORT": str(report),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    rows: list[Row] = []
+    fault = None
+    for command in scenario["run"]:
+        report.unlink(missing_ok=True)
+        print(f"  {command}", flush=True)
+        log = report.with_suffix(".log")
+        with log.open("w") as out:
+            done = subprocess.run(
+                shlex.split(command), cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, check=False
+            )
+        lines = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+        rows += [line for line in lines if line["scenario"] == scenario["id"]]
+        passed, failed = counted(log.read_text(errors="replace"))
+        if not any(line["scenario"] == scenario["id"] for line in lines) and passed + failed:
+            rows.append({"what": "tests", "tries": passed + failed, "survived": passed, "lost": failed})
+        if done.returncode:
+            fault = f"`{command}` ended with {done.returncode}"
+            print(f"  {fault}; see {log.relative_to(ROOT)}", flush=True)
+            log.rename(log.with_name(f"{scenario['id']}-failed.log"))
+    return merged(rows), fault
+
+
+def merged(rows: list[Row]) -> list[Row]:
+    """One row for each thing that was tried."""
+    sums: dict[str, Row] = {}
+    for row in rows:
+        entry = sums.setdefault(row["what"], {"what": row["what"], "tries": 0, "survived": 0, "lost": 0})
+        for key in ("tries", "survived", "lost"):
+            entry[key] += row[key]
+    return list(sums.values())
+
+
+def last_result(scenario: Row) -> str:
+    """The last result that was committed, and the three figures of it."""
+    if "last" not in scenario:
+        return "no result yet | | |"
+    content = json.loads((ROOT / "bench" / "results" / scenario["last"]["file"]).read_text())
+    groups = [group for group in content["groups"] if group["name"] in scenario["last"]["groups"]]
+    cases, failed = sum(group["cases"] for group in groups), sum(group["failed"] for group in groups)
+    when = scenario["last"]["file"][:10]
+    return f"last result: {content['device']}, {when} | {cases} | {cases - failed} | {failed}"
+
+
+def lines_of(listed: list[Row], state: dict[str, Row]) -> list[str]:
+    out = []
+    for scenario in listed:
+        head = f"| {scenario['id']} | {scenario['what']}"
+        done = state.get(scenario["id"])
+        if "needs" in scenario:
+            out.append(f"{head} | needs {scenario['needs']}; {last_result(scenario)} |")
+        elif done is None:
+            out.append(f"{head} | not run yet | | | |")
+        else:
+            for row in done["rows"] or [{"what": "no figure", "tries": "", "survived": "", "lost": ""}]:
+                out.append(f"{head} | {row['what']} | {row['tries']} | {row['survived']} | {row['lost']} |")
+                head = "| |"
+            if done["fault"]:
+                out.append(f"| | | **failed: {done['fault']}** | | | |")
+    return out
+
+
+def page(listed: list[Row], state: dict[str, Row]) -> str:
+    done = [state[scenario["id"]] for scenario in listed if scenario["id"] in state]
+    dates = sorted({entry["date"] for entry in done})
+    commits = sorted({entry["commit"] for entry in done})
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "never"
+    seconds = sum(entry["seconds"] for entry in done)
+    facts = (
+        f"Run {when} at {', '.join(commits) or 'no commit'}, {seconds / 60:.0f} minutes in all, on {machine()}.\n\n"
+        f"{len(done)} of {len(listed)} scenarios were run: "
+        f"{sum(row['tries'] for entry in done for row in entry['rows'])} tries, "
+        f"{sum(row['lost'] for entry in done for row in entry['rows'])} lost.\n"
+    )
+    table = ["| # | scenario | what was tried | tries | survived | lost |", "| --- | --- | --- | ---: | ---: | ---: |"]
+    return "\n".join([INTRODUCTION, facts, *table, *lines_of(listed, state)]) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("only", nargs="*", help="numbers of scenarios, as in W1 R2; all unless said")
+    parser.add_argument("--again", action="store_true", help="run finished scenarios again")
+    parser.add_argument("--factor", type=int, help="how many times as long as in `make test`; as listed unless said")
+    parser.add_argument("--list", action="store_true", help="show scenarios and commands, and run nothing")
+    parser.add_argument("--page", action="store_true", help="write the page of what was run, and run nothing")
+    args = parser.parse_args()
+    listed = scenarios()
+    known = {scenario["id"] for scenario in listed}
+    if unknown := set(args.only) - known:
+        parser.error(f"{', '.join(sorted(unknown))}: no such scenario; there are {', '.join(sorted(known))}")
+    chosen = [scenario for scenario in listed if not args.only or scenario["id"] in args.only]
+    if args.list:
+        for scenario in chosen:
+            print(f"{scenario['id']:4} {scenario['what']}")
+            for command in scenario.get("run", [f"needs {scenario.get('needs')}"]):
+                print(f"       {command}")
+            print(f"       in make test: {scenario.get('short', 'no')}")
+        return 0
+    STATE.parent.mkdir(parents=True, exist_ok=True)
+    state: dict[str, Row] = json.loads(STATE.read_text()) if STATE.exists() else {}
+    now = commit()
+    for scenario in chosen:
+        done = state.get(scenario["id"])
+        if (
+            args.page
+            or "needs" in scenario
+            or (done and done["commit"] == now and not done["fault"] and not args.again)
+        ):
+            continue
+        if args.factor:
+            scenario["factor"] = args.factor
+        print(f"{scenario['id']} {scenario['what']}", flush=True)
+        began = time.monotonic()
+        rows, fault = run(scenario, STATE.with_name("report.jsonl"))
+        state[scenario["id"]] = {
+            "commit": now, "date": f"{datetime.now(UTC):%Y-%m-%d}", "seconds": round(time.monotonic() - began, 1),
+            "rows": rows, "fault": fault,
+        }  # fmt: skip
+        draft = STATE.with_suffix(".new")
+        draft.write_text(json.dumps(state, indent=1) + "\n")
+        draft.rename(STATE)
+    print("\n".join(lines_of(chosen, state)))
+    PAGE.write_text(page(listed, state))
+    bad = [entry for entry in state.values() if entry["fault"] or any(row["lost"] for row in entry["rows"])]
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
