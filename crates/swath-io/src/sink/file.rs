@@ -290,6 +290,22 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// A new name is on the disk once its folder is. Some file systems know no such thing, and not everyone may open folders.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    let Ok(folder) = File::open(folder) else { return Ok(()) };
+    match folder.sync_all() {
+        Err(error) if matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied) => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// The largest file that the system lets this process write.
 #[cfg(target_os = "linux")]
 fn limit() -> u64 {
@@ -370,12 +386,8 @@ impl Sink for FileSink {
         let placing = Placing::begin(&part);
         let placed = self.place(&part);
         drop(placing);
-        // The new name is on the disk once its folder is; some file systems know no such thing.
-        #[cfg(unix)]
-        if let Ok(folder) = File::open(folder_of(self.target())) {
-            let _ = folder.sync_all();
-        }
-        placed
+        let synced = sync_folder(folder_of(self.target()));
+        placed.and(synced.map_err(fail("the file is written, but its name may not outlive a power cut")))
     }
 }
 
