@@ -1,0 +1,70 @@
+"""What came of a case, and which differences are allowed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FINE = ("equal", "both refuse", "not compared")
+
+
+@dataclass
+class Outcome:
+    """One case: `verdict` is one of `FINE`, or names the difference; the rest is for whoever looks at it."""
+
+    kind: str
+    index: int
+    verdict: str
+    facts: dict[str, str] = field(default_factory=dict)
+    # The file that shows it.
+    content: bytes = field(default=b"", repr=False)
+
+
+@dataclass
+class Allowed:
+    """A difference that may be: patterns of the facts, and why."""
+
+    number: int
+    verdict: str
+    patterns: dict[str, re.Pattern[str]]
+    reason: str
+
+    def covers(self, outcome: Outcome) -> bool:
+        if not re.fullmatch(self.verdict, outcome.verdict):
+            return False
+        return all(pattern.search(outcome.facts.get(name, "")) for name, pattern in self.patterns.items())
+
+
+class Table:
+    """allowed.toml, and how often each of its lines was needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.lines = []
+        for number, line in enumerate(tomllib.loads(path.read_text()).get("allowed", [])):
+            known = {"verdict", "reason"}
+            patterns = {key: re.compile(value) for key, value in line.items() if key not in known}
+            assert patterns and line["reason"], f"{path}: line {number} needs a pattern and a reason"
+            self.lines.append(Allowed(number, line["verdict"], patterns, line["reason"]))
+        self.used: Counter[int] = Counter()
+
+    def allows(self, outcome: Outcome) -> bool:
+        for line in self.lines:
+            if line.covers(outcome):
+                self.used[line.number] += 1
+                return True
+        return False
+
+
+def text(answer: dict[str, Any]) -> str:
+    """What a reader said, in one line."""
+    for key in ("refused", "panic", "memory"):
+        if key in answer:
+            return f"{key}: {answer[key]}"
+    if "shape" in answer:
+        said = "; ".join(answer.get("said") or [])
+        return f"{answer['dtype']} {answer['shape']} {said}".strip()
+    return str(answer)
