@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
-from harness import MIB, Swath, scratch
+from harness import MIB, Swath, record, scratch, torture
 from rasterio.windows import Window
 
 TILE = 512
@@ -161,7 +161,7 @@ def test_killed_at_any_moment(swath: Swath, folder: Path, tmp_path: Path, source
         source = path
     scene = Scene(swath, source, path, KILLED[name])
     rng = random.Random(name)
-    tries, count = 36, {"old": 0, "new": 0}
+    tries, count = 36 * torture(), {"old": 0, "new": 0}
     left = 0
     for number in range(tries):
         # Over the whole run, one moment in each part of it, and a little beyond its end.
@@ -175,7 +175,8 @@ def test_killed_at_any_moment(swath: Swath, folder: Path, tmp_path: Path, source
         assert state in count, f"killed after {moment:.3f} of {scene.seconds:.3f} s: the file is {state}"
         count[state] += 1
     scene.finish()
-    print(f"{name}: {tries} killed, {count['old']} old, {count['new']} new, 0 lost; part files left {left}, then 0")
+    print(f"{name}: {count['old']} old, {count['new']} new; part files left {left}, then 0")
+    record("W1", f"killed at random, {name}", tries, tries, 0)
     assert count["old"], "nothing was killed early enough"
 
 
@@ -208,8 +209,9 @@ def test_full_disk(swath: Swath, tmp_path: Path, small: Path, name: str) -> None
         stats = os.statvfs(folder)
         used = (stats.f_blocks - stats.f_bfree) * stats.f_frsize
         errors = 0
-        for part in range(36):
-            remount(folder, f"size={(used + need * part // 36 + 4095) // 4096 * 4096 or 4096}")
+        parts = 36 if torture() == 1 else 100
+        for part in range(parts):
+            remount(folder, f"size={(used + need * part // parts + 4095) // 4096 * 4096 or 4096}")
             free = os.statvfs(folder).f_bfree
             run = swath.run("convert", small, scene.path, *scene.options)
             said = run.check_refusal(scene.path)
@@ -226,7 +228,7 @@ def test_full_disk(swath: Swath, tmp_path: Path, small: Path, name: str) -> None
         assert names(folder) == ["out.tif"] and scene.path.read_bytes() == scene.old
         remount(folder, f"nr_inodes={stats.f_files}")
         scene.finish()
-        print(f"{name}: full at {errors} sizes, {errors} errors, 0 lost")
+        record("W3", f"disk full at every part of the output, {name}", errors, errors, 0)
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -253,9 +255,10 @@ def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> Non
     scene = Scene(swath, source, folder / "out.tif", ("--cog", "--compress", "zstd", "--level", "3"))
     rng = random.Random(name)
     longest, codes = 0.0, {}
-    for number in range(20):
+    tries = 20 * torture()
+    for number in range(tries):
         process = scene.start()
-        time.sleep(scene.seconds * 1.1 * (number + rng.random()) / 20)
+        time.sleep(scene.seconds * 1.1 * (number + rng.random()) / tries)
         began = time.perf_counter()
         process.send_signal(getattr(signal, name))
         _, said = process.communicate(timeout=10)
@@ -267,7 +270,7 @@ def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> Non
         # Before the tool is ready to be interrupted, it has begun nothing and may die as any program.
         assert (code, state) in ((130, "old"), (0, "new"), (-getattr(signal, name), "old")), f"{code}, {state}: {said}"
         assert code != 130 or said.startswith("interrupted: "), said
-    print(f"{name}: exits {codes}, longest {longest * 1000:.0f} ms")
+    record("W10", f"{name}, over within {longest * 1000:.0f} ms", tries, tries, 0)
     assert longest < 1
     assert codes.get(130, 0) >= 5, codes
 
@@ -313,7 +316,7 @@ def test_two_writers_and_a_reader(swath: Swath, folder: Path, small: Path) -> No
     thread = threading.Thread(target=reader)
     thread.start()
     try:
-        for _ in range(30):
+        for _ in range(30 * torture()):
             writers = [start(swath, small, path, *way, "-q") for way in ways]
             for writer in writers:
                 _, said = writer.communicate(timeout=30)
@@ -322,7 +325,8 @@ def test_two_writers_and_a_reader(swath: Swath, folder: Path, small: Path) -> No
     finally:
         stop.set()
         thread.join()
-    print(f"60 writes in 30 rounds; read {sum(seen.values())} times, torn {seen.get('torn', 0)}: {seen}")
+    reads, torn = sum(seen.values()), seen.get("torn", 0)
+    record("W6", f"reads during {60 * torture()} writes by two writers", reads, reads - torn, torn)
     assert faults == []
     assert set(seen) <= set(states.values())
     assert sum(seen.values()) >= 30
