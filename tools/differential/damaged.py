@@ -55,8 +55,8 @@ class Damaged:
                 agreed, whole = self.before(path)
                 if not agreed:
                     verdict = "not compared"
-                elif "digest" in ours and ours["digest"] == whole.get("digest"):
-                    verdict = "only swath reads, and what the sound file holds"
+                elif "shape" in ours and "shape" in whole and self.spared(target, path):
+                    verdict = "only swath shows the sound file's pixels"
         finally:
             target.unlink()
         facts = {
@@ -94,15 +94,11 @@ class Damaged:
         """Looks at the arrays themselves: equal numbers may have other bits (NaN), and lossy codecs may round."""
         # A new process: what GDAL takes from memory that nobody wrote is seldom there again.
         self.gdal.close()
-        arrays = []
-        for worker in (self.swath, self.gdal):
-            keep = self.folder / f"{worker.kind}.npy"
-            again = worker.ask(path=str(target), keep=str(keep))
-            if worker is self.gdal and again.get("digest") != theirs["digest"]:
-                return "GDAL: other values the second time"
-            arrays.append(np.load(keep))
-            keep.unlink()
-        a, b = arrays
+        a, b = self.array(self.swath, target), self.array(self.gdal, target, theirs["digest"])
+        if b is None:
+            return "GDAL: other values the second time"
+        if a is None:
+            return "swath: another answer the second time"
         if np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
             return "equal"
         gap = np.nan_to_num(np.abs(a.astype("c16") - b.astype("c16")))
@@ -110,3 +106,18 @@ class Damaged:
             return "equal"
         self.gap = f"max {gap.max():g}, {(gap > 0).sum()} of {gap.size}"
         return "other values"
+
+    def array(self, worker: Worker, path: Path, digest: str | None = None) -> np.ndarray | None:
+        """The pixels; none where they are not the same as before."""
+        keep = self.folder / f"{worker.kind}.npy"
+        again = worker.ask(path=str(path), keep=str(keep))
+        found = np.load(keep) if "digest" in again else None
+        keep.unlink(missing_ok=True)
+        return None if digest and again.get("digest") != digest else found
+
+    def spared(self, target: Path, path: Path) -> bool:
+        """Whether swath reads the sound file's pixels, perhaps fewer rows of them, in spite of the damage."""
+        got, want = self.array(self.swath, target), self.array(self.swath, path)
+        if got is None or want is None or got.dtype != want.dtype or got.shape[::2] != want.shape[::2]:
+            return False
+        return np.array_equal(got, want[:, : got.shape[1]], equal_nan=got.dtype.kind in "fc")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 4 << 30
-SECONDS = {"swath": 20.0, "gdal": 4.0}
+SECONDS = {"swath": 20.0, "gdal": 2.0}
 
 
 class Worker:

@@ -38,7 +38,16 @@ lost if values are wrong, a file is torn or gone, memory or a file leaks, or the
 
 
 def scenarios() -> list[Row]:
-    return tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text())["scenario"]
+    listed: list[Row] = tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text())["scenario"]
+    for scenario in listed:
+        if "tests" in scenario:
+            scenario["run"] = [pytest_of(words) for words in scenario["tests"]]
+    return listed
+
+
+def pytest_of(words: str) -> str:
+    named = [f"tests/python/{word}" if word.endswith(".py") else shlex.quote(word) for word in shlex.split(words)]
+    return f"python -m pytest -c tests/python/pytest.ini {' '.join(named)}"
 
 
 def git(*arguments: str) -> str:
@@ -174,7 +183,7 @@ def main() -> int:
             print(f"{scenario['id']:4} {scenario['what']}")
             for command in scenario.get("run", [f"needs {scenario.get('needs')}"]):
                 print(f"       {command}")
-            print(f"       in make test: {scenario.get('short', 'no')}")
+            print(f"       in make test: {scenario.get('short', 'no' if 'needs' in scenario else 'all of it')}")
         return 0
     STATE.parent.mkdir(parents=True, exist_ok=True)
     state: dict[str, Row] = json.loads(STATE.read_text()) if STATE.exists() else {}
