@@ -1,6 +1,7 @@
 //! Where bytes come from and where they go: the [`Source`] and [`Sink`] seams, and what stands behind them.
 
 pub mod conformance;
+pub mod fork;
 mod position;
 pub mod remote;
 pub mod sink;

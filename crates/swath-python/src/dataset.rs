@@ -19,7 +19,8 @@ use crate::{
 /// An open file: cheap to make, read from by any number of threads.
 #[pyclass(subclass, frozen, module = "swath")]
 pub struct Dataset {
-    /// `None` once it is closed.
+    /// `None` once it is closed. It is locked only by those who hold the interpreter, and so does whoever forks: no child
+    /// finds it locked.
     dataset: RwLock<Option<Arc<swath::Dataset>>>,
     facts: Facts,
     max_pixels: Option<u64>,

@@ -9,7 +9,7 @@ use pyo3::{
 };
 use swath::{
     Axes, Cancel, DeviceSamples, EncodedBand, Memory, Metadata, Progress, Rows, SampleType, Shape, Window,
-    WriteOptions, names,
+    WriteOptions, fork::Owned, names,
 };
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 /// A file in the making: rows are pushed from the top, and the file appears under its name when `finish` returns.
 #[pyclass(frozen, module = "swath")]
 pub struct Writer {
-    state: Mutex<Option<swath::Writer>>,
+    state: Owned<Mutex<Option<swath::Writer>>>,
     memory: Option<Memory>,
     shape: Shape,
     /// Whether a store is asked, which may keep a caller waiting.
@@ -125,8 +125,14 @@ pub fn device_rows(foreign: &Foreign, sample: SampleType) -> Result<DeviceSample
 }
 
 impl Writer {
-    fn lock(&self) -> MutexGuard<'_, Option<swath::Writer>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The writer; `None` in a child that was forked after it was made.
+    fn lock(&self) -> Option<MutexGuard<'_, Option<swath::Writer>>> {
+        Some(self.state.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What `look` finds, or `none` where the writer is finished or another process's.
+    fn look<T: Send>(&self, py: Python<'_>, none: T, look: impl Fn(&swath::Writer) -> T + Send) -> T {
+        py.detach(|| self.lock().and_then(|writer| writer.as_ref().map(look)).unwrap_or(none))
     }
 
     /// Works on the writer without the interpreter's lock; an error or an interrupt ends the file.
@@ -136,10 +142,11 @@ impl Writer {
         long: bool,
         work: impl FnOnce(&mut swath::Writer) -> Result<(), swath::Error> + Send,
     ) -> PyResult<()> {
-        let done = interrupt::run(py, long || self.remote, &self.cancel, || match self.lock().as_mut() {
-            Some(writer) => work(writer),
-            None => Err(closed()),
-        });
+        let done =
+            interrupt::run(py, long || self.remote, &self.cancel, || match self.lock().ok_or_else(forked)?.as_mut() {
+                Some(writer) => work(writer),
+                None => Err(closed()),
+            });
         if let Some(raised) = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             self.abort(py);
             return Err(raised);
@@ -149,6 +156,12 @@ impl Writer {
         }
         done
     }
+}
+
+fn forked() -> swath::Error {
+    let detail = "the file belongs to the process that began it, and this one was forked from that: write it there, or \
+                  begin a file of your own here";
+    swath::Error::new(swath::ErrorKind::Usage(detail.to_owned()))
 }
 
 fn closed() -> swath::Error {
@@ -195,7 +208,7 @@ impl Writer {
         let remote = target.is_remote();
         let begin = move || target.begin(shape, &metadata, &options, parts);
         let (writer, memory) = if remote { interrupt::leave(py, begin)? } else { py.detach(begin).or_raise(py)? };
-        Ok(Self { state: Mutex::new(Some(writer)), memory, shape, remote, cancel, raised })
+        Ok(Self { state: Owned::new(Mutex::new(Some(writer))), memory, shape, remote, cancel, raised })
     }
 
     /// Whether a file made of rows gets by with the memory that the options allow.
@@ -227,19 +240,19 @@ impl Writer {
     /// Rows that were pushed.
     #[getter]
     fn rows(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.lock().as_ref().map_or(self.shape.height, swath::Writer::rows))
+        self.look(py, self.shape.height, swath::Writer::rows)
     }
 
     /// How many rows are best pushed at a time.
     #[getter]
     fn batch_rows(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.lock().as_ref().map_or(1, swath::Writer::batch_rows))
+        self.look(py, 1, swath::Writer::batch_rows)
     }
 
     /// Whether a GPU makes the tiles, as things stand.
     #[getter]
     fn on_device(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.lock().as_ref().is_some_and(swath::Writer::is_on_device))
+        self.look(py, false, swath::Writer::is_on_device)
     }
 
     /// Adds host rows below those that were pushed before, with their mask where the file has one.
@@ -306,7 +319,7 @@ impl Writer {
     /// Completes the file and gives it its name.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let finished = interrupt::run(py, true, &self.cancel, || {
-            let writer = self.lock().take().ok_or_else(closed)?;
+            let writer = self.lock().ok_or_else(forked)?.take().ok_or_else(closed)?;
             writer.finish()
         });
         if let Some(raised) = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -329,6 +342,6 @@ impl Writer {
     /// Gives the file up: nothing of it stays.
     fn abort(&self, py: Python<'_>) {
         // Whoever pushes holds the lock and may call Python meanwhile.
-        py.detach(|| drop(self.lock().take()));
+        py.detach(|| drop(self.lock().and_then(|mut writer| writer.take())));
     }
 }

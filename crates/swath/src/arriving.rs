@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use swath_io::fork::PerProcess;
+
 use crate::{
     job::{Task, TileBytes},
     schedule::Order,
@@ -17,18 +19,20 @@ type Key = (u32, u64);
 /// How often those who wait look whether they still should.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The tiles of one file that reads of it are fetching now.
+/// The tiles of one file that reads of it, in this process, are fetching now.
 #[derive(Debug, Default)]
-pub(crate) struct Arriving {
-    tiles: Mutex<Tiles>,
-    landed: Condvar,
-}
+pub(crate) struct Arriving(PerProcess<Tiles>);
 
 #[derive(Debug, Default)]
 struct Tiles {
-    keys: HashSet<Key>,
-    /// The process whose reads these are: in a fork of it nobody goes on fetching them.
-    process: u32,
+    keys: Mutex<HashSet<Key>>,
+    landed: Condvar,
+}
+
+impl Tiles {
+    fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Who fetches what.
@@ -50,11 +54,12 @@ pub(crate) struct Held<'o> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let mut tiles = self.arriving.lock();
+        let tiles = self.arriving.0.get();
+        let mut keys = tiles.lock();
         self.keys.iter().for_each(|key| {
-            tiles.keys.remove(key);
+            keys.remove(key);
         });
-        self.arriving.landed.notify_all();
+        tiles.landed.notify_all();
     }
 }
 
@@ -65,21 +70,12 @@ fn key(order: &Order<'_>, task: &Task<'_>) -> Option<Key> {
 }
 
 impl Arriving {
-    fn lock(&self) -> MutexGuard<'_, Tiles> {
-        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
-        let process = std::process::id();
-        if tiles.process != process {
-            *tiles = Tiles { keys: HashSet::new(), process };
-        }
-        tiles
-    }
-
     /// Deals tasks out. What is not to be kept is fetched by everyone who wants it; so is, for those who have `waited`, what
     /// others did not bring: one after the other they would all wait for a server that does not answer.
     pub(crate) fn claim<'o, 't>(&'o self, order: &Order<'_>, tasks: Vec<Task<'t>>, waited: bool) -> Claim<'o, 't> {
         let held = Held { arriving: self, keys: Vec::new() };
         let mut claim = Claim { at_hand: Vec::new(), mine: Vec::new(), late: Vec::new(), held };
-        let mut tiles = self.lock();
+        let mut keys = self.0.get().lock();
         for mut task in tasks {
             let Some(key) = key(order, &task) else {
                 claim.mine.push(task);
@@ -91,7 +87,7 @@ impl Arriving {
                 claim.at_hand.push(task);
             } else if waited {
                 claim.mine.push(task);
-            } else if tiles.keys.insert(key) {
+            } else if keys.insert(key) {
                 claim.held.keys.push(key);
                 claim.mine.push(task);
             } else {
@@ -104,9 +100,10 @@ impl Arriving {
     /// Waits until nobody is fetching the tiles of these tasks, or the caller gives up.
     pub(crate) fn wait(&self, order: &Order<'_>, tasks: &[Task<'_>], given_up: &dyn Fn() -> bool) {
         let keys: Vec<Key> = tasks.iter().filter_map(|task| key(order, task)).collect();
-        let mut tiles = self.lock();
-        while keys.iter().any(|key| tiles.keys.contains(key)) && !given_up() {
-            tiles = self.landed.wait_timeout(tiles, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+        let tiles = self.0.get();
+        let mut coming = tiles.lock();
+        while keys.iter().any(|key| coming.contains(key)) && !given_up() {
+            coming = tiles.landed.wait_timeout(coming, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, LazyLock, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use swath_codec::memory::Buffer;
+use swath_io::fork::{Once, PerProcess};
 
 /// Directory and number of a tile.
 type Key = (u32, u64);
@@ -23,17 +24,16 @@ const SHARE: u64 = 20;
 /// one, so that many open files take no more than one does; a file that is closed takes its tiles along.
 #[derive(Debug)]
 pub(crate) struct TileCache {
-    shelf: Arc<Shelf>,
+    /// The shelf of a file that was given a budget.
+    own: Option<Shelf>,
     owner: u64,
-    /// The budget that this file was given.
-    own: Option<usize>,
     hits: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Shelf {
     budget: usize,
-    tiles: Mutex<Tiles>,
+    tiles: PerProcess<Mutex<Tiles>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,33 +53,36 @@ impl TileCache {
     /// With a budget of its own, or with a place on the shelf of all.
     pub(crate) fn new(own: Option<usize>) -> Self {
         static OWNERS: AtomicU64 = AtomicU64::new(0);
-        static COMMON: LazyLock<Arc<Shelf>> = LazyLock::new(|| Arc::new(Shelf::new(common_budget())));
-        let shelf = match own {
-            Some(budget) => Arc::new(Shelf::new(budget)),
-            None => COMMON.clone(),
-        };
-        Self { shelf, owner: OWNERS.fetch_add(1, Ordering::Relaxed), own, hits: AtomicU64::new(0) }
+        Self { own: own.map(Shelf::new), owner: OWNERS.fetch_add(1, Ordering::Relaxed), hits: AtomicU64::new(0) }
+    }
+
+    fn shelf(&self) -> &Shelf {
+        static COMMON: Once<Shelf> = Once::new();
+        match &self.own {
+            Some(shelf) => shelf,
+            None => COMMON.get_or_init(|| Shelf::new(common_budget())),
+        }
     }
 
     /// The budget that this file was given; `None` where it shares one.
     pub(crate) fn own_budget(&self) -> Option<usize> {
-        self.own
+        self.own.as_ref().map(|shelf| shelf.budget)
     }
 
     /// Whether a tile of this size may be kept at all, one of an image of `all` bytes: an image that takes no more than half of the
     /// budget may be kept whole, even where it is a single strip.
     pub(crate) fn admits(&self, len: usize, all: u64) -> bool {
-        self.takes_easily(len) || all <= self.shelf.budget as u64 / 2
+        self.takes_easily(len) || all <= self.shelf().budget as u64 / 2
     }
 
     /// Whether a tile of this size leaves room for others.
     pub(crate) fn takes_easily(&self, len: usize) -> bool {
-        len <= self.shelf.budget / 8
+        len <= self.shelf().budget / 8
     }
 
     /// Whether all tiles of a window of this size may be kept: more would push out what other windows come back to.
     pub(crate) fn admits_window(&self, len: u64) -> bool {
-        len <= self.shelf.budget as u64 / 4
+        len <= self.shelf().budget as u64 / 4
     }
 
     /// Tiles that were found here so far.
@@ -88,7 +91,7 @@ impl TileCache {
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<Arc<Buffer>> {
-        let mut tiles = self.shelf.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tiles = self.shelf().tiles();
         tiles.clock += 1;
         let clock = tiles.clock;
         let kept = tiles.map.get_mut(&(self.owner, key))?;
@@ -98,8 +101,8 @@ impl TileCache {
     }
 
     pub(crate) fn insert(&self, key: Key, tile: Arc<Buffer>) {
-        let budget = self.shelf.budget;
-        let mut tiles = self.shelf.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = self.shelf().budget;
+        let mut tiles = self.shelf().tiles();
         tiles.clock += 1;
         let used = tiles.clock;
         tiles.bytes += tile.len();
@@ -117,7 +120,7 @@ impl Drop for TileCache {
         if self.own.is_some() {
             return;
         }
-        let mut tiles = self.shelf.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tiles = self.shelf().tiles();
         if tiles.bytes == 0 {
             return;
         }
@@ -133,7 +136,11 @@ impl Drop for TileCache {
 
 impl Shelf {
     fn new(budget: usize) -> Self {
-        Self { budget, tiles: Mutex::default() }
+        Self { budget, tiles: PerProcess::new() }
+    }
+
+    fn tiles(&self) -> MutexGuard<'_, Tiles> {
+        self.tiles.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,7 +187,7 @@ mod tests {
         for index in 0..100 {
             cache.insert((0, index), Arc::new(Buffer::zeroed(100).unwrap()));
             assert!(cache.get((0, 0)).is_some(), "a tile in use must stay");
-            assert!(cache.shelf.tiles.lock().unwrap().bytes <= 1000);
+            assert!(cache.shelf().tiles().bytes <= 1000);
         }
         assert!(cache.get((0, 1)).is_none());
     }
@@ -191,7 +198,7 @@ mod tests {
         for _ in 0..100 {
             cache.insert((0, 7), Arc::new(Buffer::zeroed(100).unwrap()));
         }
-        assert_eq!(cache.shelf.tiles.lock().unwrap().bytes, 100);
+        assert_eq!(cache.shelf().tiles().bytes, 100);
     }
 
     #[test]
@@ -202,11 +209,11 @@ mod tests {
         second.insert((0, 1), tile());
         second.insert((0, 2), tile());
         assert!(first.get((0, 2)).is_none() && second.get((0, 2)).is_some());
-        let bytes = || first.shelf.tiles.lock().unwrap().map.keys().filter(|(owner, _)| *owner == second.owner).count();
+        let bytes = || first.shelf().tiles().map.keys().filter(|(owner, _)| *owner == second.owner).count();
         assert_eq!(bytes(), 2);
         let owner = second.owner;
         drop(second);
-        let tiles = first.shelf.tiles.lock().unwrap();
+        let tiles = first.shelf().tiles();
         assert!(tiles.map.keys().all(|(other, _)| *other != owner));
         drop(tiles);
         assert!(first.get((0, 1)).is_some());

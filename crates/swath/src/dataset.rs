@@ -2,11 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, atomic::AtomicU64},
+    sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
 use swath_codec::{Registry, Scratch};
-use swath_io::{Source, Traffic};
+use swath_io::{
+    Source, Traffic,
+    fork::{Once, PerProcess},
+};
 use swath_tiff::{
     Limits, SampleType, TiffError,
     geo::Nodata,
@@ -49,12 +52,12 @@ pub struct Dataset {
     pub(crate) remarks: Remarks,
     pub(crate) positions: Positions,
     pub(crate) device: DeviceOptions,
-    pub(crate) device_log: Mutex<DeviceReport>,
+    pub(crate) device_log: PerProcess<Mutex<DeviceReport>>,
     main: Image,
-    rest: OnceLock<Rest>,
-    metadata: OnceLock<Metadata>,
-    sidecars: OnceLock<Sidecars>,
-    nodata: OnceLock<Option<Nodata>>,
+    rest: Once<Rest>,
+    metadata: Once<Metadata>,
+    sidecars: Once<Sidecars>,
+    nodata: Once<Option<Nodata>>,
 }
 
 /// Problems of directories that are told one by one.
@@ -127,25 +130,27 @@ impl Dataset {
             remarks: Remarks::default(),
             positions: Positions::default(),
             device,
-            device_log: Mutex::default(),
+            device_log: PerProcess::new(),
             main,
-            rest: OnceLock::new(),
-            metadata: OnceLock::new(),
-            sidecars: OnceLock::new(),
-            nodata: OnceLock::new(),
+            rest: Once::new(),
+            metadata: Once::new(),
+            sidecars: Once::new(),
+            nodata: Once::new(),
         }
     }
 
     /// The same file with another directory as its image.
     pub(crate) fn with_main(mut self, index: usize) -> Result<Self, Error> {
-        self.image(index)?;
-        let images = self.rest.take().map(|rest| rest.images).unwrap_or_default();
-        if let Some((image, _)) = images.into_iter().find(|(image, _)| image.index as usize == index) {
-            self.main = image;
-            // Files beside this one describe the first image.
-            self.path = None;
-        }
+        let images = self.read_rest().map_err(|error| error.in_source(&self.name))?.images;
+        let found = images.into_iter().map(|(image, _)| image).find(|image| image.index as usize == index);
+        self.main = found.ok_or_else(|| self.no_directory(index))?;
+        // Files beside this one describe the first image.
+        self.path = None;
         Ok(self)
+    }
+
+    fn no_directory(&self, index: usize) -> Error {
+        Error::usage(format!("there is no readable directory {index}")).in_source(&self.name)
     }
 
     /// Options that open another file as this one was opened.
@@ -268,7 +273,7 @@ impl Dataset {
 
     pub(crate) fn image(&self, index: usize) -> Result<&Image, Error> {
         let found = self.images()?.map(|(image, _)| image).find(|image| image.index as usize == index);
-        found.ok_or_else(|| Error::usage(format!("there is no readable directory {index}")).in_source(&self.name))
+        found.ok_or_else(|| self.no_directory(index))
     }
 
     /// Overviews of the first image, largest first: those in the file, else those in an `.ovr` file beside it.

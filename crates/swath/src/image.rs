@@ -1,11 +1,9 @@
 //! One directory of a file: an image, an overview, a mask or a page.
 
-use std::{
-    ops::Range,
-    sync::{Arc, OnceLock},
-};
+use std::{ops::Range, sync::Arc};
 
 use swath_codec::{Registry, TileSpec, host::Host};
+use swath_io::fork::Once;
 use swath_tiff::{
     Compression, Limits, Place, TiffError, Window,
     plan::Grid,
@@ -42,7 +40,7 @@ pub struct Image {
     pub(crate) grid: Grid,
     offsets: CachedTable,
     byte_counts: Option<CachedTable>,
-    host: OnceLock<Host>,
+    host: Once<Host>,
 }
 
 impl Image {
@@ -82,7 +80,7 @@ impl Image {
         let (grid, offsets) = build().map_err(|error| error.at(&place))?;
         let byte_counts = layout.byte_counts.clone().map(|table| CachedTable::new(table, grid.count()));
         let offsets = CachedTable::new(offsets, grid.count());
-        Ok(Self { index, ifd, layout, grid, offsets, byte_counts, host: OnceLock::new() })
+        Ok(Self { index, ifd, layout, grid, offsets, byte_counts, host: Once::new() })
     }
 
     /// Number of the directory in the file's chain.

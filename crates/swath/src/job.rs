@@ -13,7 +13,7 @@ use swath_codec::{
     host::{Take, Target},
     memory::Buffer,
 };
-use swath_io::{ReadInto, SourceError, wrap::coalesce::coalesce};
+use swath_io::{ReadInto, SourceError, fork::PerProcess, wrap::coalesce::coalesce};
 use swath_tiff::{Place, Window};
 
 use crate::{
@@ -92,7 +92,7 @@ pub(crate) const KEEP: usize = 16 << 20;
 
 /// What threads keep between reads of one file.
 #[derive(Debug, Default)]
-pub(crate) struct ScratchPool(Mutex<Vec<Worker>>);
+pub(crate) struct ScratchPool(PerProcess<Mutex<Vec<Worker>>>);
 
 /// One thread's codec contexts and buffers.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ pub(crate) struct Worker {
 
 impl ScratchPool {
     pub(crate) fn take(&self) -> Worker {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.0.get().lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
     pub(crate) fn give_back(&self, mut worker: Worker, remote: bool) {
@@ -111,7 +111,7 @@ impl ScratchPool {
             worker.bytes = Buffer::default();
         }
         worker.scratch.shrink(KEEP);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
         if !remote || kept.len() < cores() {
             kept.push(worker);
         }

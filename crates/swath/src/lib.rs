@@ -68,7 +68,7 @@ pub use swath_cuda::{
 pub use swath_io::sink::{file::write as write_file, object::abandon_uploads, part::abandon_unfinished};
 pub use swath_io::{
     Access, FileSink, FileSource, Memory, MemorySink, MemorySource, Origin, ReadInto, RemoteFault, RemoteOptions,
-    RemoteSource, Sink, SinkError, Source, SourceError, StreamSink, Traffic, remote,
+    RemoteSource, Sink, SinkError, Source, SourceError, StreamSink, Traffic, fork, remote,
 };
 pub use swath_tiff::{
     Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use swath_io::sink::beside::Stale;
+use swath_io::{fork::PerProcess, sink::beside::Stale};
 use swath_tiff::{
     SampleType,
     geo::{
@@ -368,10 +368,13 @@ impl Metadata {
 /// the file.
 const KEPT_SYSTEMS: usize = 16;
 
+/// Keys, and the systems that they describe.
+type Systems = VecDeque<(GeoKeys, Option<Crs>)>;
+
 /// The system that the keys describe.
 fn crs_of(keys: &GeoKeys) -> Option<Crs> {
-    static KEPT: Mutex<VecDeque<(GeoKeys, Option<Crs>)>> = Mutex::new(VecDeque::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    static KEPT: PerProcess<Mutex<Systems>> = PerProcess::new();
+    let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, crs)) = kept.iter().find(|(known, _)| known == keys) {
         return crs.clone();
     }
@@ -382,7 +385,7 @@ fn crs_of(keys: &GeoKeys) -> Option<Crs> {
     if keys.entries.len() > 64 || keys.entries.iter().any(long) {
         return crs;
     }
-    kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
     kept.truncate(KEPT_SYSTEMS - 1);
     kept.push_front((keys.clone(), crs.clone()));
     crs

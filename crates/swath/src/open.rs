@@ -4,12 +4,12 @@ use std::{
     collections::HashMap,
     ops::Range,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use swath_codec::Registry;
 use swath_cuda::Gpu;
-use swath_io::{Access, ReadInto, RemoteOptions, Source, wrap::coalesce::coalesce};
+use swath_io::{Access, ReadInto, RemoteOptions, Source, fork::PerProcess, wrap::coalesce::coalesce};
 use swath_tiff::{
     Limits, Place, TiffError,
     structure::{Bytes, Header, Ifd, Lack, Layout},
@@ -172,7 +172,7 @@ pub(crate) struct Fetch {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) access: Access,
     size: u64,
-    known: Mutex<Known>,
+    known: PerProcess<Mutex<Known>>,
 }
 
 #[derive(Debug)]
@@ -187,8 +187,12 @@ impl Fetch {
     pub(crate) fn new(source: Arc<dyn Source>) -> Result<Self, Error> {
         let size = source.size()?;
         let access = source.access();
-        let known = Known { bytes: Bytes::new(size), len: 0, prefetch: access.prefetch };
-        Ok(Self { source, access, size, known: Mutex::new(known) })
+        Ok(Self { source, access, size, known: PerProcess::new() })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        let nothing = || Known { bytes: Bytes::new(self.size), len: 0, prefetch: self.access.prefetch };
+        self.known.get_or(|| Mutex::new(nothing())).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -210,7 +214,7 @@ impl Fetch {
         loop {
             // Nobody else waits while this one does for a disk or a network.
             let (range, prefetch) = {
-                let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = self.known();
                 match step(&known.bytes) {
                     Ok(value) => return Ok(value),
                     Err(range) => (range, known.prefetch),
@@ -225,7 +229,7 @@ impl Fetch {
             }
             let end = range.start.saturating_add(prefetch).min(self.size).max(range.end);
             let piece = self.read(range.start..end)?;
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known();
             if known.len > MAX_KNOWN {
                 // A hostile chain of directories must not make us keep the file. The parser asks again for what it needs.
                 (known.bytes, known.len, known.prefetch) = (Bytes::new(self.size), 0, self.access.prefetch);
@@ -244,7 +248,7 @@ impl Fetch {
     pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
         let len = range.end.saturating_sub(range.start);
         {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known();
             match known.bytes.get(range.start, len) {
                 Ok(found) => return Ok(found.to_vec()),
                 Err(Lack::Fault(error)) => return Err(error.into()),
@@ -257,7 +261,7 @@ impl Fetch {
     /// The bytes of several ranges, all asked for at once.
     pub(crate) fn bytes_of(&self, ranges: &[Range<u64>], cancel: Option<&Cancel>) -> Result<Vec<Vec<u8>>, Error> {
         let mut found: Vec<Option<Vec<u8>>> = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known();
             let at_hand = |range: &Range<u64>| known.bytes.get(range.start, range.end.saturating_sub(range.start)).ok();
             ranges.iter().map(|range| at_hand(range).map(<[u8]>::to_vec)).collect()
         };

@@ -5,13 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use swath_io::fork::PerProcess;
 use swath_tiff::Place;
 
 use crate::image::Image;
 
 /// What was remarkable about the tiles of one file since it was last asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Remarks(Mutex<Option<Met>>);
+pub(crate) struct Remarks(PerProcess<Mutex<Option<Met>>>);
 
 #[derive(Debug)]
 struct Met {
@@ -23,7 +24,7 @@ struct Met {
 
 impl Remarks {
     pub(crate) fn add(&self, image: &Image, tile: u64, detail: String) {
-        let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut met = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
         let met =
             met.get_or_insert_with(|| Met { place: Place::default(), detail: String::new(), tiles: BTreeSet::new() });
         let key = (image.index, tile);
@@ -35,7 +36,7 @@ impl Remarks {
 
     /// One sentence for all tiles, with the first one's place.
     pub(crate) fn take(&self, name: &Arc<str>) -> Option<String> {
-        let Met { place, detail, tiles } = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let Met { place, detail, tiles } = self.0.get().lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let place = Place { source: Some(name.clone()), ..place };
         Some(match tiles.len() {
             1 => format!("{place}: {detail}"),

@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     ops::Range,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -17,7 +17,10 @@ use swath_codec::{
     TileSpec,
     host::{Host, Take, Target},
 };
-use swath_io::wrap::coalesce::{Merge, coalesce};
+use swath_io::{
+    fork::Once,
+    wrap::coalesce::{Merge, coalesce},
+};
 use swath_tiff::{Compression, Window, structure::Planar};
 
 use crate::{
@@ -120,7 +123,7 @@ impl Order<'_> {
 
 /// Cores this process may use; asking the system takes longer than opening a file, so it is asked once.
 pub(crate) fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
+    static CORES: Once<usize> = Once::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 

@@ -13,6 +13,7 @@ use swath_codec::{
     host::Target,
     memory::Buffer,
 };
+use swath_io::fork::PerProcess;
 use swath_tiff::{Compression, Window};
 
 use crate::{
@@ -32,7 +33,7 @@ const POSITIONS: usize = 4;
 
 /// How far the windows of a file have come in its strips.
 #[derive(Default)]
-pub(crate) struct Positions(Mutex<Known>);
+pub(crate) struct Positions(PerProcess<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
@@ -73,14 +74,14 @@ impl Positions {
     /// the first and near the top, or another has ended before it. Where windows jump about, or others are at work on the
     /// strip, it is not.
     pub(crate) fn lead_to(&self, key: Key, row: u32, rows: u32) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
         (known.begun.insert(key) && row <= rows / NEAR)
             || known.kept.iter().any(|position| position.key == key && position.from <= row)
     }
 
     /// The position that is nearest to a row; it is the caller's until it is given back.
     fn take(&self, key: Key, row: u32) -> Option<Position> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
         let fit = known.kept.iter().enumerate().filter(|(_, found)| found.key == key && found.from <= row);
         let near = |found: &Position| if found.row > row { u32::MAX } else { found.row };
         let nearest = fit.max_by_key(|(_, found)| near(found)).map(|(index, _)| index);
@@ -88,7 +89,7 @@ impl Positions {
     }
 
     fn give_back(&self, position: Position) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
         if known.kept.len() == POSITIONS {
             known.kept.remove(0);
         }

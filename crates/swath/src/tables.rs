@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use swath_io::fork::PerProcess;
 use swath_tiff::structure::Table;
 
 use crate::{error::Error, open::Fetch};
@@ -17,7 +18,7 @@ const MAX_PAGES: usize = 1024;
 /// Pages that are fetched ahead of a read.
 const MOST_AHEAD: usize = 256;
 
-type Pages = Mutex<HashMap<u64, Arc<[u64]>>>;
+type Pages = PerProcess<Mutex<HashMap<u64, Arc<[u64]>>>>;
 
 /// One table of a directory and the pages of it that were fetched.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl CachedTable {
 
     /// Pages that these entries are in and that are not at hand, as runs of them.
     pub(crate) fn missing(&self, entries: &[Range<u64>]) -> Vec<Range<u64>> {
-        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let pages = self.pages.get().lock().unwrap_or_else(PoisonError::into_inner);
         let of = |entries: &Range<u64>| entries.start / PAGE..entries.end.min(self.len).div_ceil(PAGE);
         let wanted: BTreeSet<u64> =
             entries.iter().flat_map(of).filter(|page| !pages.contains_key(page)).take(MOST_AHEAD).collect();
@@ -81,7 +82,7 @@ impl CachedTable {
     /// Keeps the bytes of a run of pages.
     pub(crate) fn keep(&self, run: &Range<u64>, bytes: &[u8]) {
         let decoded = self.table.decode(bytes);
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.pages.get().lock().unwrap_or_else(PoisonError::into_inner);
         if pages.len() >= MAX_PAGES {
             pages.clear();
         }
@@ -97,7 +98,7 @@ impl CachedTable {
         }
         let wanted = entries.start / PAGE..entries.end.div_ceil(PAGE);
         let mut have: Vec<Option<Arc<[u64]>>> = {
-            let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            let pages = self.pages.get().lock().unwrap_or_else(PoisonError::into_inner);
             wanted.clone().map(|page| pages.get(&page).cloned()).collect()
         };
         // One read from the first missing page to the last: gaps are rare, and cheaper than a second read.
@@ -106,7 +107,7 @@ impl CachedTable {
             let missing = wanted.start + first as u64..wanted.start + last as u64 + 1;
             let range = self.table.byte_range(missing.start * PAGE..(missing.end * PAGE).min(self.len));
             let decoded = self.table.decode(&fetch.bytes(range)?);
-            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pages = self.pages.get().lock().unwrap_or_else(PoisonError::into_inner);
             if pages.len() >= MAX_PAGES {
                 pages.clear();
             }

@@ -334,9 +334,14 @@ impl Context {
         self.driver.check(code, call)
     }
 
+    /// Whether another process made it, from which this one was forked: then it can neither be used nor freed.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Makes the context current on this thread.
     pub(crate) fn enter(&self) -> Result<Current<'_>, DeviceError> {
-        if self.process != std::process::id() {
+        if self.is_inherited() {
             return Err(DeviceError::forked());
         }
         // SAFETY: the handle is alive as long as `self` (retained, or promised by the caller of `borrowed`).
@@ -619,7 +624,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if let (Some(device), true) = (self.retained, self.process == std::process::id()) {
+        if let (Some(device), false) = (self.retained, self.is_inherited()) {
             // SAFETY: it was retained once, by us.
             let _ = unsafe { (self.driver.table.primary_release)(device) };
         }

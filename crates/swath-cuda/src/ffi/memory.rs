@@ -417,14 +417,18 @@ fn threads_of(ptx: &str, name: &str) -> Option<u32> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.context.is_inherited() {
+            // Nothing of it can be freed here, and a thread of the parent may have held its locks.
+            std::mem::forget(std::mem::take(&mut self.libraries));
+            return;
+        }
         // Nobody is left who could wait for a copy; freeing pinned memory under one would be worse than waiting.
         let busy = std::mem::take(&mut lock(&self.pinned).busy);
         if !busy.is_empty() {
             let _ = self.context.synchronize();
         }
         self.trim();
-        // Their handles belong to the context, which is about to go. In a forked process nothing of it can even be
-        // freed.
+        // Their handles belong to the context, which is about to go.
         let libraries = std::mem::take(&mut self.libraries);
         match self.context.enter() {
             Ok(_current) => drop(libraries),
@@ -467,6 +471,9 @@ struct Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if self.memory.context.is_inherited() {
+            return;
+        }
         self.meter.release(self.size as u64);
         self.memory.give_back(self.address, self.size, self.foreign.load(Ordering::Acquire));
     }

@@ -80,7 +80,7 @@ impl FileSink {
         let (file, part) = part::create(folder, &mark)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         let process = std::process::id();
-        alive().push((process, part.clone()));
+        alive().push(part.clone());
         let mapped = Mapped::of(&file);
         let sink = Self { file, name, names, also: Vec::new(), part: Some(part), process, mapped, limit: limit() };
         if let Some(metadata) = existing {
@@ -413,7 +413,7 @@ impl Drop for FileSink {
             && self.process == std::process::id()
         {
             let _ = fs::remove_file(part);
-            alive().retain(|(_, known)| known != part);
+            alive().retain(|known| known != part);
         }
     }
 }

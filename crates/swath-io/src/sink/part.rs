@@ -11,16 +11,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Parts that are being written by this process.
-static ALIVE: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+use crate::fork::PerProcess;
 
-pub(super) fn alive() -> MutexGuard<'static, Vec<(u32, PathBuf)>> {
-    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+/// What this process is writing; a forked child writes nothing of what its parent does.
+static UNFINISHED: PerProcess<Unfinished> = PerProcess::new();
+
+#[derive(Default)]
+struct Unfinished {
+    /// Parts that are being written.
+    alive: Mutex<Vec<PathBuf>>,
+    /// Files that are getting their names.
+    placing: AtomicU32,
 }
 
-/// Files that are getting their names.
-static PLACING: AtomicU32 = AtomicU32::new(0);
-/// How long the thread that abandons parts waits for them; without an end, a forked process would wait for ever.
+pub(super) fn alive() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.get().alive.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long the thread that abandons parts waits for files that are getting their names.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// As long as this lives, a part is about to take the place of a file and of what describes that.
@@ -29,27 +37,25 @@ pub(super) struct Placing(());
 impl Placing {
     /// From here on the part is not abandoned any more.
     pub fn begin(part: &Path) -> Self {
-        PLACING.fetch_add(1, Ordering::SeqCst);
-        alive().retain(|(_, known)| known != part);
+        UNFINISHED.get().placing.fetch_add(1, Ordering::SeqCst);
+        alive().retain(|known| known != part);
         Self(())
     }
 }
 
 impl Drop for Placing {
     fn drop(&mut self) {
-        PLACING.fetch_sub(1, Ordering::SeqCst);
+        UNFINISHED.get().placing.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Removes what this process has begun and not finished, for one that ends in the middle of it and drops nothing.
 pub fn abandon_unfinished() {
-    for (process, part) in alive().drain(..) {
-        if process == std::process::id() {
-            let _ = fs::remove_file(part);
-        }
+    for part in alive().drain(..) {
+        let _ = fs::remove_file(part);
     }
     let began = Instant::now();
-    while PLACING.load(Ordering::SeqCst) > 0 && began.elapsed() < PATIENCE {
+    while UNFINISHED.get().placing.load(Ordering::SeqCst) > 0 && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

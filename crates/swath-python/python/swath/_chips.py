@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ._array import Array
 from ._errors import UsageError
+from ._threads import submit
 from ._window import Window, to_pixels
 
 if TYPE_CHECKING:
@@ -106,16 +109,23 @@ class Chips:
         # On a GPU copies of one batch go on beside the kernels of another.
         workers = self._prefetch if self._options["device"] == "cuda" else 1
         pool = ThreadPoolExecutor(workers, thread_name_prefix="swath-chips")
+        process = os.getpid()
         try:
             for windows in left:
-                ahead.append((pool.submit(self._read, windows), windows))
+                ahead.append((submit(pool, self._read, windows), windows))
                 if len(ahead) > self._prefetch:
                     future, done = ahead.popleft()
                     yield future.result(), done
-            while ahead:
+                    if os.getpid() != process:
+                        break
+            while ahead and os.getpid() == process:
                 future, done = ahead.popleft()
                 yield future.result(), done
+            # A child that was forked in the middle has none of the threads that read ahead.
+            for windows in chain((windows for _, windows in ahead), left):
+                yield self._read(windows), windows
         finally:
-            for future, _ in ahead:
-                future.cancel()
-            pool.shutdown(wait=True)
+            if os.getpid() == process:
+                for future, _ in ahead:
+                    future.cancel()
+                pool.shutdown(wait=True)

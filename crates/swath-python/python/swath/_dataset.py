@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from ._chips import Chips
 from ._errors import ChangedError, DeviceWarning, UsageError, warn
 from ._framed import read_framed, sampled
 from ._source import resolve
+from ._threads import Lock
 from ._window import Pixels, Window, to_box, to_pixels
 
 Bands = int | Sequence[int] | None
@@ -494,7 +494,7 @@ _HANDLES = 64
 # Seconds for which the handle of an address is taken for current: asking whether it is takes as long as opening it.
 _FRESH = 10.0
 _handles: OrderedDict[Hashable, tuple[Dataset, float]] = OrderedDict()
-_handles_lock = threading.Lock()
+_handles_lock = Lock()
 
 
 def opened(source: Any, storage_options: Mapping[str, Any] | None, *, anew: bool = False) -> Dataset:

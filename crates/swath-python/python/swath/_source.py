@@ -7,7 +7,6 @@ import hashlib
 import io
 import operator
 import os
-import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from . import _swath
 from ._errors import Error, UsageError, make
 from ._gdal import from_gdal, rasterio_name
 from ._remote import Address, address_of
+from ._threads import Lock
 
 # Paths are text here, as the engine takes them.
 # ruff: noqa: PTH100, PTH116
@@ -209,6 +209,31 @@ def _is_store(store: Any) -> bool:
     return type(store).__module__.split(".")[0] in ("obstore", "_obstore", "obspec") or hasattr(store, "get_ranges")
 
 
+def _plain(file: Any) -> io.FileIO | None:
+    """The system's file behind a file of Python's, if its bytes are the file's own and can be read at any position."""
+    file = getattr(file, "file", file) if type(file).__module__ == "tempfile" else file
+    raw = file.raw if type(file) in (io.BufferedReader, io.BufferedRandom) else file
+    if type(raw) is not io.FileIO or not hasattr(os, "pread"):
+        return None
+    return raw if not raw.closed and raw.readable() and raw.seekable() else None
+
+
+def _read_at(descriptor: int, offset: int, length: int) -> bytes:
+    """Bytes at a position: fewer only at the end. The position that a forked child shares with its parent stays."""
+    parts = []
+    while length and (found := os.pread(descriptor, length, offset)):
+        parts.append(found)
+        offset, length = offset + len(found), length - len(found)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _has_descriptor(file: Any) -> bool:
+    try:
+        return int(file.fileno()) >= 0
+    except (AttributeError, OSError, TypeError, ValueError):
+        return False
+
+
 class FileRanges:
     """A file-like object, one range after the other."""
 
@@ -217,7 +242,9 @@ class FileRanges:
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._lock = threading.Lock()
+        self._plain = _plain(file)
+        self._process = os.getpid()
+        self._lock = Lock()
         self.name = str(getattr(file, "name", None) or f"<{type(file).__name__}>")
 
     def size(self) -> int:
@@ -225,6 +252,16 @@ class FileRanges:
             return int(self._file.seek(0, io.SEEK_END) or self._file.tell())
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[Any]:
+        if self._plain is not None:
+            with self._lock:
+                self._file.flush()
+                descriptor = self._plain.fileno()
+            return [_read_at(descriptor, offset, length) for offset, length in ranges]
+        if os.getpid() != self._process and _has_descriptor(self._file):
+            raise UsageError(
+                f"{self.name}: this process was forked after the file was opened, and reads of both would move one "
+                "position: open the file here, or give its path instead"
+            )
         with self._lock:
             return [self._read(offset, length) for offset, length in ranges]
 

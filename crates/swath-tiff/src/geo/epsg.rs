@@ -12,7 +12,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBox;
 
 use super::epsg_index::{COMPOUND, DATUMS, GEOCENTRIC, PROJECTED, VERTICAL_DATUMS};
 use super::units::{self, Unit};
@@ -194,7 +195,8 @@ struct Old {
 }
 
 fn old() -> &'static Old {
-    static OLD: OnceLock<Old> = OnceLock::new();
+    // Threads that are first together may all make it. Waiting for each other would hang a child that is forked meanwhile.
+    static OLD: OnceBox<Old> = OnceBox::new();
     OLD.get_or_init(|| {
         let mut old = Old::default();
         for line in include_str!("deprecated.txt").lines().filter(|l| !l.starts_with('#')) {
@@ -209,7 +211,7 @@ fn old() -> &'static Old {
                 _ => drop(old.systems.insert(code, fields)),
             }
         }
-        old
+        Box::new(old)
     })
 }
 

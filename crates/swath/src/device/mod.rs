@@ -14,7 +14,10 @@ mod worker;
 
 use std::{
     fs::File,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use swath_cuda::{
@@ -22,6 +25,7 @@ use swath_cuda::{
     decode::{Decoder, Plan},
     rule::{self, Output, Way},
 };
+use swath_io::fork::{self, PerProcess};
 use swath_tiff::{Compression, Window};
 
 pub(crate) use raster::dlpack_type;
@@ -106,21 +110,26 @@ const RETRIES: u32 = 4;
 /// # Errors
 /// When there is none, or a parent process opened it; the reason is kept and given again.
 pub fn default_gpu() -> Result<Arc<Gpu>, DeviceError> {
-    /// The process that opened it, and what came of that.
-    type Opened = (u32, Result<Arc<Gpu>, DeviceError>);
-    static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    let result = match opened.take() {
-        Some((opener, result)) if opener == process => result,
-        Some((_, Ok(gpu))) => {
-            // What a parent process opened cannot even be freed here.
-            std::mem::forget(gpu);
-            Err(DeviceError::forked())
+    type Opened = Mutex<Option<Result<Arc<Gpu>, DeviceError>>>;
+    static OPENED: PerProcess<Opened> = PerProcess::new();
+    /// One more than the generation of the process that opened it, or is about to.
+    static OPENER: AtomicU64 = AtomicU64::new(0);
+    let mut opened = OPENED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(result) = &*opened {
+        return result.clone();
+    }
+    let ours = fork::generation() + 1;
+    let result = match OPENER.load(Ordering::Relaxed) {
+        opener if opener != 0 && opener != ours => Err(DeviceError::forked()),
+        _ => {
+            OPENER.store(ours, Ordering::Relaxed);
+            Gpu::open(&GpuOptions::default())
         }
-        _ => Gpu::open(&GpuOptions::default()),
     };
-    *opened = Some((process, result.clone()));
+    if result.is_err() && OPENER.load(Ordering::Relaxed) == ours {
+        OPENER.store(0, Ordering::Relaxed);
+    }
+    *opened = Some(result.clone());
     result
 }
 
@@ -149,13 +158,13 @@ impl Dataset {
     /// Adds what a GPU did to the file's log.
     pub(crate) fn note(&self, report: Option<&DeviceReport>) {
         if let Some(report) = report {
-            self.device_log.lock().unwrap_or_else(PoisonError::into_inner).add(report);
+            self.device_log.get().lock().unwrap_or_else(PoisonError::into_inner).add(report);
         }
     }
 
     /// What GPUs did for all reads of this handle so far.
     pub fn device_report(&self) -> DeviceReport {
-        self.device_log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.device_log.get().lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

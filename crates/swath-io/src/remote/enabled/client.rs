@@ -24,6 +24,8 @@ use tokio::{
 use url::Url;
 
 pub(crate) use super::failure::Failure;
+use crate::fork::PerProcess;
+
 use super::{
     RemoteFault, RemoteOptions, Traffic,
     body::Pieces,
@@ -31,7 +33,6 @@ use super::{
     guard::{self, Guard, Level, is_public},
     range::{self, Asked, Mismatch, Plan},
     retry::Patience,
-    runtime::PerProcess,
     traffic::Meter,
     transport::{Mishap, mishap, transport},
     watch::{Seen, Watcher},
@@ -128,8 +129,7 @@ impl Client {
         let mut level = if route.metadata { Level::Direct } else { inner.guard.check(&url, from_public)? };
         // A range of an encoded file is of no use to anybody.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let permits = inner.permits.get(|| Ok(Semaphore::new(inner.options.in_flight)));
-        let permits = permits.map_err(|error| Failure::new(RemoteFault::Setup, error.to_string()))?;
+        let permits = inner.permits.get_or(|| Semaphore::new(inner.options.in_flight));
         let _permit = permits.acquire().await.map_err(|_| closed())?;
         let mut patience = match route.metadata {
             true => Patience::new(METADATA_DEADLINE, 1),

@@ -8,7 +8,7 @@ use std::{
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use super::{Origin, RemoteFault, RemoteOptions, failure::Failure};
+use super::{Origin, RemoteFault, RemoteOptions, failure::Failure, names::lookup};
 
 /// How a connection to a host is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +194,7 @@ impl Resolve for PublicNames {
     fn resolve(&self, name: Name) -> Resolving {
         let name = name.as_str().to_owned();
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found = lookup(&name).await?;
             if found.is_empty() {
                 return Err(io::Error::from(io::ErrorKind::NotFound).into());
             }

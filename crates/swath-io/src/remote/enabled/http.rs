@@ -14,6 +14,8 @@ use http::{
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use crate::fork::PerProcess;
+
 use super::{
     RemoteFault, RemoteOptions,
     body::Pieces,
@@ -45,7 +47,7 @@ pub(crate) struct HttpFile {
     /// The caller's headers and credentials, for the host of `url` only.
     headers: HeaderMap,
     /// Where redirects led, so that they are followed once.
-    moved: RwLock<Option<Landed>>,
+    moved: PerProcess<RwLock<Option<Landed>>>,
 }
 
 impl HttpFile {
@@ -69,7 +71,7 @@ impl HttpFile {
         }
         let _ = (url.set_username(""), url.set_password(None));
         url.set_fragment(None);
-        Ok(Self { client, url, headers, moved: RwLock::new(None) })
+        Ok(Self { client, url, headers, moved: PerProcess::new() })
     }
 
     /// Asks for a range of the version given.
@@ -79,7 +81,7 @@ impl HttpFile {
         version: Option<&Version>,
         watcher: Option<Watcher>,
     ) -> Result<Response<Pieces>, Failure> {
-        let moved = self.moved.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let moved = self.moved.get().read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(landed) = moved {
             let answer = self.ask(&landed.url, landed.from_public, &range, version, watcher.clone()).await?;
             let status = answer.status();
@@ -94,7 +96,7 @@ impl HttpFile {
             && let Some(landed) = answer.extensions().get::<Landed>()
             && landed.url != self.url
         {
-            *self.moved.write().unwrap_or_else(PoisonError::into_inner) = Some(landed.clone());
+            *self.moved.get().write().unwrap_or_else(PoisonError::into_inner) = Some(landed.clone());
         }
         Ok(answer)
     }

@@ -8,6 +8,7 @@ pub(crate) mod failure;
 mod guard;
 mod http;
 mod layers;
+mod names;
 mod range;
 mod retry;
 pub(crate) mod runtime;

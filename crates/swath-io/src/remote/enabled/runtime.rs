@@ -1,13 +1,23 @@
 //! The threads that wait for the network: few, made on first use, and made anew in a forked child.
 
-use std::{future::Future, io, sync::OnceLock, sync::mpsc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+};
 
 use super::{RemoteFault, failure::Failure};
-
-/// Forks of forks of forks that are provided for.
-const GENERATIONS: usize = 16;
+use crate::fork::PerProcess;
 
 /// Threads that carry bytes; decoding is done elsewhere.
 const THREADS: usize = 2;
@@ -15,61 +25,66 @@ const THREADS: usize = 2;
 /// How often a caller that may stop is asked.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A value that every process has its own of, although a fork copies memory. What the parent made stays where it is and
-/// is never dropped: its threads do not exist in the child, and its sockets are the parent's. There is no lock that
-/// another thread could hold at the moment of the fork.
-pub(crate) struct PerProcess<T>([OnceLock<(u32, T)>; GENERATIONS]);
+/// The threads of a process. Each has a runtime of its own: one runtime for several threads would panic where the system
+/// gives no thread, and wait for ever where it gives too few.
+struct Threads {
+    handles: Vec<Handle>,
+    next: AtomicUsize,
+    /// A thread ends when its end of this is dropped.
+    _running: Vec<oneshot::Sender<()>>,
+}
 
-impl<T> PerProcess<T> {
-    pub(crate) const fn new() -> Self {
-        Self([const { OnceLock::new() }; GENERATIONS])
-    }
-
-    /// This process's own, made if there is none yet.
-    pub(crate) fn get(&self, mut make: impl FnMut() -> io::Result<T>) -> io::Result<&T> {
-        let process = std::process::id();
-        for slot in &self.0 {
-            if slot.get().is_none() {
-                // Where another thread was quicker, its value is taken and this one dropped.
-                let _ = slot.set((process, make()?));
-            }
-            if let Some((owner, value)) = slot.get()
-                && *owner == process
-            {
-                return Ok(value);
+impl Threads {
+    fn start() -> io::Result<Self> {
+        let (mut handles, mut running) = (Vec::new(), Vec::new());
+        for _ in 0..THREADS {
+            match start_thread() {
+                Ok((handle, end)) => {
+                    handles.push(handle);
+                    running.push(end);
+                }
+                Err(error) if handles.is_empty() => return Err(error),
+                // Those that are there do the work.
+                Err(_) => break,
             }
         }
-        Err(io::Error::other(format!("this process is a fork of more than {GENERATIONS} forks")))
+        Ok(Self { handles, next: AtomicUsize::new(0), _running: running })
+    }
+
+    /// The threads take turns.
+    fn handle(&self) -> io::Result<Handle> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len().max(1);
+        self.handles.get(turn).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// A runtime that can be dropped anywhere, also where blocking is not allowed.
-struct Threads(Option<Runtime>);
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-static RUNTIME: PerProcess<(Handle, Threads)> = PerProcess::new();
-
-/// The runtime of this process.
-pub(crate) fn runtime() -> io::Result<Handle> {
-    let make = || {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(THREADS).thread_name("swath-remote").enable_all().build()?;
-        Ok((runtime.handle().clone(), Threads(Some(runtime))))
+fn start_thread() -> io::Result<(Handle, oneshot::Sender<()>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let (running, end) = oneshot::channel::<()>();
+    let work = move || {
+        // Only the end of the channel is waited for: nothing is sent.
+        let _ = runtime.block_on(end);
     };
-    Ok(RUNTIME.get(make)?.0.clone())
+    thread::Builder::new().name("swath-remote".into()).spawn(work)?;
+    Ok((handle, running))
+}
+
+/// The runtime of one of this process's threads.
+fn runtime() -> io::Result<Handle> {
+    static THREADS_OF_PROCESS: PerProcess<Threads> = PerProcess::new();
+    THREADS_OF_PROCESS.get_or_try(Threads::start)?.handle()
 }
 
 /// As [`runtime`], with a failure that says what was wanted.
 pub(crate) fn handle() -> Result<Handle, Failure> {
-    runtime()
-        .map_err(|error| Failure::new(RemoteFault::Setup, format!("cannot start threads for the network: {error}")))
+    runtime().map_err(|error| {
+        let detail = format!(
+            "cannot start a thread for the network: {error}; end other programs of this user, or allow more threads \
+             (`ulimit -u`, or the pids limit of the container)"
+        );
+        Failure::new(RemoteFault::Setup, detail)
+    })
 }
 
 /// Work on the runtime that ends with whoever waits for it.
@@ -90,21 +105,17 @@ pub(crate) fn each<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stop: Option<&(dyn Fn() -> bool + Sync)>,
     mut take: impl FnMut(usize, T) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let runtime = handle()?;
     let (sender, receiver) = mpsc::channel();
-    let tasks: Vec<_> = futures
-        .enumerate()
-        .map(|(number, future)| {
-            let sender = sender.clone();
-            let task = runtime.spawn(async move {
-                // Nobody listens any more when another one has failed.
-                let _ = sender.send((number, future.await));
-            });
-            task.abort_handle()
-        })
-        .collect();
+    let mut tasks = Tasks(Vec::new());
+    for (number, future) in futures.enumerate() {
+        let sender = sender.clone();
+        let task = handle()?.spawn(async move {
+            // Nobody listens any more when another one has failed.
+            let _ = sender.send((number, future.await));
+        });
+        tasks.0.push(task.abort_handle());
+    }
     drop(sender);
-    let tasks = Tasks(tasks);
     for _ in 0..tasks.0.len() {
         let (number, value) = next(&receiver, stop)?;
         take(number, value)?;
@@ -168,13 +179,6 @@ fn lost() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_value_is_made_once() {
-        let slots = PerProcess::new();
-        assert_eq!(slots.get(|| Ok(1)).unwrap(), &1);
-        assert_eq!(slots.get(|| Ok(2)).unwrap(), &1);
-    }
 
     #[test]
     fn waiting_is_allowed_inside_another_runtime() {

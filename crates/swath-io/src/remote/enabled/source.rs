@@ -21,6 +21,7 @@ use super::{
     watch::{Seen, Watcher},
 };
 use crate::{
+    fork::PerProcess,
     source::{Access, ReadInto, Source, SourceError},
     wrap::coalesce::coalesce,
 };
@@ -40,7 +41,21 @@ pub struct RemoteSource {
 
 enum File {
     Http(Box<HttpFile>),
-    Object(Store, Path),
+    Object(Box<Object>),
+}
+
+/// An object of a store. Every process has a store of its own: it may be getting credentials when another is forked.
+struct Object {
+    address: String,
+    options: RemoteOptions,
+    client: Client,
+    opened: PerProcess<(Store, Path)>,
+}
+
+impl Object {
+    fn open(&self) -> Result<&(Store, Path), Failure> {
+        self.opened.get_or_try(|| Store::open(&self.address, &self.options, &self.client))
+    }
 }
 
 impl RemoteSource {
@@ -58,8 +73,10 @@ impl RemoteSource {
         let file = match scheme.as_deref() {
             Some("http" | "https") => File::Http(Box::new(HttpFile::new(address, options, client.clone())?)),
             _ => {
-                let (store, path) = Store::open(address, options, &client)?;
-                File::Object(store, path)
+                let (address, options, client) = (address.to_owned(), options.clone(), client.clone());
+                let object = Object { address, options, client, opened: PerProcess::new() };
+                object.open()?;
+                File::Object(Box::new(object))
             }
         };
         let file = Arc::new(file);
@@ -142,7 +159,8 @@ impl File {
     ) -> Result<Response<Pieces>, Failure> {
         let answer = match self {
             Self::Http(file) => file.get(range, version, watcher).await?,
-            Self::Object(store, path) => {
+            Self::Object(object) => {
+                let (store, path) = object.open()?;
                 let tap = Tap::default();
                 let mut options = GetOptions::new()
                     .with_range(Some(GetRange::Bounded(range)))

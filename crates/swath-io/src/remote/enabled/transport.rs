@@ -9,11 +9,13 @@ use std::{
 
 use rustls_platform_verifier::BuilderVerifierExt;
 
+use crate::fork::PerProcess;
+
 use super::{
     RemoteFault,
     failure::{Failure, printable},
     guard::{Level, NotPublic, PublicNames, private},
-    runtime::PerProcess,
+    names::AllNames,
 };
 
 /// Kinds of connections that are kept; callers rarely use more than two.
@@ -29,8 +31,7 @@ static CLIENTS: PerProcess<Mutex<Vec<(Kind, reqwest::Client)>>> = PerProcess::ne
 /// The connections of one kind.
 pub(crate) fn transport(level: Level, connect_timeout: Duration) -> Result<reqwest::Client, Failure> {
     let failed = |error: String| Failure::new(RemoteFault::Setup, format!("cannot set up connections: {error}"));
-    let clients = CLIENTS.get(|| Ok(Mutex::new(Vec::new()))).map_err(|error| failed(error.to_string()))?;
-    let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut clients = CLIENTS.get().lock().unwrap_or_else(PoisonError::into_inner);
     let kind = (level, connect_timeout);
     if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
         return Ok(client.clone());
@@ -49,9 +50,10 @@ pub(crate) fn transport(level: Level, connect_timeout: Duration) -> Result<reqwe
     if level != Level::Open {
         builder = builder.no_proxy();
     }
-    if level == Level::Public {
-        builder = builder.dns_resolver(PublicNames);
-    }
+    builder = match level {
+        Level::Public => builder.dns_resolver(PublicNames),
+        _ => builder.dns_resolver(AllNames),
+    };
     let client = builder.build().map_err(|error| failed(error.without_url().to_string()))?;
     if clients.len() == KINDS {
         clients.remove(0);

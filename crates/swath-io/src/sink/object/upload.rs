@@ -16,7 +16,10 @@ use super::{
     super::Stop,
     parts::{Cut, Limits, Parts, Rest},
 };
-use crate::remote::{RemoteFault, Traffic, client::Failure, runtime};
+use crate::{
+    fork::PerProcess,
+    remote::{RemoteFault, Traffic, client::Failure, runtime},
+};
 
 /// Parts that may be on their way at once.
 const ON_THE_WAY: usize = 4;
@@ -94,7 +97,7 @@ enum Stage {
 }
 
 /// Uploads of this process that are neither complete nor dropped.
-static LIVE: Mutex<Vec<Weak<dyn Abandon>>> = Mutex::new(Vec::new());
+static LIVE: PerProcess<Mutex<Vec<Weak<dyn Abandon>>>> = PerProcess::new();
 
 /// An upload to any store that can be given up.
 trait Abandon: Send + Sync {
@@ -110,7 +113,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Drops every upload of this process that is not complete, for one that ends in the middle of it and drops nothing.
 pub(super) fn abandon_all() {
-    let uploads: Vec<_> = lock(&LIVE).drain(..).filter_map(|upload| upload.upgrade()).collect();
+    let uploads: Vec<_> = lock(LIVE.get()).drain(..).filter_map(|upload| upload.upgrade()).collect();
     for upload in &uploads {
         Arc::clone(upload).give_up();
     }
@@ -178,7 +181,7 @@ impl<U: Upload> Uploading<U> {
             stop: OnceLock::new(),
         });
         let weak: Weak<Self> = Arc::downgrade(&uploading);
-        let mut live = lock(&LIVE);
+        let mut live = lock(LIVE.get());
         live.retain(|upload| upload.strong_count() > 0);
         live.push(weak);
         drop(live);

@@ -1,0 +1,40 @@
+//! Names of hosts: looked up on a thread of their own, as the system's function for it blocks.
+
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    thread,
+};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::sync::oneshot;
+
+/// The addresses of a host. The runtime's own lookup would panic, or wait for ever, where the system gives no thread; this one
+/// then holds up the requests beside it until the system has answered.
+pub(super) async fn lookup(name: &str) -> io::Result<Vec<SocketAddr>> {
+    let (send, found) = oneshot::channel();
+    let host = name.to_owned();
+    // Nobody waits any more where the request has timed out.
+    let work = move || drop(send.send(addresses(&host)));
+    if thread::Builder::new().name("swath-names".into()).spawn(work).is_err() {
+        return addresses(name);
+    }
+    found.await.unwrap_or_else(|_| Err(io::Error::other(format!("the lookup of {name} ended without a result"))))
+}
+
+fn addresses(name: &str) -> io::Result<Vec<SocketAddr>> {
+    Ok((name, 0).to_socket_addrs()?.collect())
+}
+
+/// A resolver that knows every name of the system.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AllNames;
+
+impl Resolve for AllNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = lookup(name.as_str()).await?;
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
