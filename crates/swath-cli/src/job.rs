@@ -104,11 +104,19 @@ pub fn bytes(text: &str, what: &str) -> Result<usize> {
 
 /// Has Ctrl-C leave nothing behind of a file that is not whole yet.
 pub fn clear_up_on_interrupt() {
-    // A second handler in one process is the only failure, and there is none.
-    let _ = ctrlc::set_handler(|| {
+    on_interrupt(|| {
         swath::abandon_unfinished();
         std::process::exit(130);
     });
+}
+
+/// Has Ctrl-C do this, on a thread of its own. Where the system starts no thread Ctrl-C ends the process as usual, and the next
+/// write removes what is left: a handler without its thread would swallow the signal.
+pub fn on_interrupt(work: impl FnMut() + Send + 'static) {
+    if std::thread::Builder::new().spawn(|| {}).is_ok_and(|thread| thread.join().is_ok()) {
+        // A second handler in one process fails, and there is none.
+        let _ = ctrlc::set_handler(work);
+    }
 }
 
 /// The read that a selection asks for.

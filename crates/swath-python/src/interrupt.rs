@@ -1,7 +1,10 @@
 //! Long work that Ctrl-C ends.
 
 use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -48,9 +51,14 @@ pub fn run<T: Send>(
     }
     let found = py.detach(|| {
         let (send, receive) = mpsc::channel();
+        let left = &Left::new(work);
+        // The other end notices when the thread ends without a result: the sender goes with it.
+        let beside = move || left.run().map(|found| send.send(found));
         // The scope ends when the thread does, which a cancelled one does soon.
         thread::scope(|scope| {
-            thread::Builder::new().spawn_scoped(scope, move || send.send(work())).map_err(unable)?;
+            if thread::Builder::new().spawn_scoped(scope, beside).is_err() {
+                return left.run().ok_or_else(lost);
+            }
             let found = wait(&receive);
             if found.is_err() {
                 cancel.cancel();
@@ -72,7 +80,11 @@ pub fn leave<T: Send + 'static>(
     }
     let found = py.detach(|| {
         let (send, receive) = mpsc::channel();
-        thread::Builder::new().spawn(move || send.send(work())).map_err(unable)?;
+        let left = Arc::new(Left::new(work));
+        let beside = left.clone();
+        if thread::Builder::new().spawn(move || beside.run().map(|found| send.send(found))).is_err() {
+            return left.run().ok_or_else(lost);
+        }
         wait(&receive)
     });
     found.map_err(|ended| ended.into_exception(py))?.or_raise(py)
@@ -84,15 +96,29 @@ fn wait<T>(receive: &Receiver<T>) -> Result<T, Ended> {
         match receive.recv_timeout(LOOK) {
             Ok(found) => return Ok(found),
             Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals()).map_err(Ended::Signal)?,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Ended::Unable("the thread that worked has ended without a result".to_owned()));
-            }
+            Err(RecvTimeoutError::Disconnected) => return Err(lost()),
         }
     }
 }
 
-fn unable(error: std::io::Error) -> Ended {
-    Ended::Unable(format!("there is no thread to work in: {error}"))
+fn lost() -> Ended {
+    Ended::Unable("the thread that worked has ended without a result".to_owned())
+}
+
+/// Work that is left to a thread. A system that gives no more threads gives work that Ctrl-C does not end, not work that
+/// fails: then it is done where it was asked for.
+struct Left<F>(Mutex<Option<F>>);
+
+impl<T, F: FnOnce() -> T> Left<F> {
+    fn new(work: F) -> Self {
+        Self(Mutex::new(Some(work)))
+    }
+
+    /// What comes of it, the first time.
+    fn run(&self) -> Option<T> {
+        let work = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        work.map(|work| work())
+    }
 }
 
 fn is_main_thread(py: Python<'_>) -> bool {

@@ -71,8 +71,7 @@ const GRACE: Duration = Duration::from_millis(600);
 /// Ctrl-C ends the write in an orderly way. The slowest codecs take many seconds for a tile; they are not waited for.
 fn stop_on_interrupt(cancel: &Cancel) {
     let cancel = cancel.clone();
-    // A second handler in one process is the only failure, and there is none.
-    let _ = ctrlc::set_handler(move || {
+    job::on_interrupt(move || {
         cancel.cancel();
         std::thread::sleep(GRACE);
         swath::abandon_unfinished();

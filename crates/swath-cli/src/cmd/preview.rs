@@ -7,7 +7,10 @@ mod plan;
 mod shrink;
 mod stretch;
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
+};
 
 use anyhow::{Context, Result};
 use swath::{
@@ -103,13 +106,22 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
         let plane_len = (piece.window.pixels() as usize * sample.size()).max(1);
         let planes = buffer.chunks_exact(plane_len).zip(shrinks.iter_mut().skip(piece.first)).zip(&piece.bands);
         // One thread for each band: shrinking costs about as much as decoding does.
-        std::thread::scope(|scope| {
-            for ((plane, shrink), band) in planes {
-                scope.spawn(move || {
-                    let nodata = plan.nodata(dataset, *band);
-                    add(shrink, &piece.window, sample, plane, nodata.as_deref());
-                });
+        let planes = Mutex::new(planes);
+        let next = || planes.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            while let Some(((plane, shrink), band)) = next() {
+                let nodata = plan.nodata(dataset, *band);
+                add(shrink, &piece.window, sample, plane, nodata.as_deref());
             }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..piece.bands.len() {
+                // Where the system gives no more threads, those that are there do the work.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
         });
         if let (Some(mask), 0) = (&mut mask, piece.first) {
             let raster = dataset.read_mask(&at(&piece))?;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Hashable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from . import _swath
 from ._errors import DeviceError, DeviceWarning, UsageError, make, warn
 from ._options import check_chunks
 from ._source import resolve
+from ._threads import each
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
@@ -280,13 +280,7 @@ class Reader:
             np.copyto(rows, samples, casting="unsafe")
             self._apply(rows, samples, at, part)
 
-        if workers == 1:
-            for piece in pieces:
-                convert(piece)
-        else:
-            with ThreadPoolExecutor(workers, thread_name_prefix="swath-convert") as pool:
-                for _ in pool.map(convert, pieces):
-                    pass
+        each(convert, pieces, workers, "swath-convert")
         return values
 
     def _apply(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:

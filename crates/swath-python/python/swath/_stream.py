@@ -13,6 +13,7 @@ import numpy as np
 
 from ._device import is_on_gpu as on_device
 from ._errors import UsageError, warn
+from ._threads import submit
 
 # A key of a dask graph.
 Key = Any
@@ -370,10 +371,10 @@ def stream(
     try:
         for number, group in enumerate(groups):
             if not ahead:
-                ahead.append(pool.submit(_compute, steps[number], held, get))
+                ahead.append(submit(pool, _compute, steps[number], held, get))
             done = ahead.popleft().result()
             if number + 1 < len(groups) and group.size + groups[number + 1].size <= budget:
-                ahead.append(pool.submit(_compute, steps[number + 1], held, get))
+                ahead.append(submit(pool, _compute, steps[number + 1], held, get))
             push(group, done)
     except KeyboardInterrupt:
         # Tasks of the caller may take their time; who interrupts does not want to wait for them.

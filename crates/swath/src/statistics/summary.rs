@@ -1,5 +1,7 @@
 //! Statistics of samples that come in pieces.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::samples::{Missing, Number, Visit};
 use crate::describe::number::Exact;
 
@@ -129,22 +131,21 @@ impl Visit for Summarise<'_> {
         if threads < 2 {
             parts.iter_mut().enumerate().for_each(|(index, part)| *part = one(index));
         } else {
-            // Every thread takes each n-th stride: a block is a few megabytes, so nothing finer is needed.
-            let one = &one;
+            let strides = Mutex::new(parts.chunks_mut(STRIDE).enumerate());
+            let next = || strides.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let work = || {
+                while let Some((number, stride)) = next() {
+                    stride.iter_mut().enumerate().for_each(|(index, part)| *part = one(number * STRIDE + index));
+                }
+            };
             std::thread::scope(|scope| {
-                let mut shares: Vec<Vec<(usize, &mut [Summary])>> = (0..threads).map(|_| Vec::new()).collect();
-                for (index, stride) in parts.chunks_mut(STRIDE).enumerate() {
-                    if let Some(share) = shares.get_mut(index % threads) {
-                        share.push((index * STRIDE, stride));
+                for _ in 1..threads {
+                    // A system that gives no more threads gives slower statistics, not failed ones.
+                    if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                        break;
                     }
                 }
-                for share in shares {
-                    scope.spawn(move || {
-                        for (start, stride) in share {
-                            stride.iter_mut().enumerate().for_each(|(index, part)| *part = one(start + index));
-                        }
-                    });
-                }
+                work();
             });
         }
         let mut total = Summary::default();
