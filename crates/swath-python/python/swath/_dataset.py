@@ -62,7 +62,9 @@ class Dataset(Described):
         `redirects`, `in_flight`, `public_only`, `allowed_hosts`, words of s3fs (`anon`, `key`, `secret`, `token`,
         `client_kwargs`), and settings of the store by their usual names (`aws_profile`, `google_service_account`,
         `azure_storage_account_name`, ...). Credentials are found as the stores' own tools find them. Addresses of
-        other schemes are opened by fsspec, which gets them all.
+        other schemes are opened by fsspec, which gets them all. With `public_only` or `allowed_hosts` neither fsspec
+        nor a path of this machine is opened, since only swath's own client heeds these; a file object or store that
+        you opened yourself is your own choice, and takes no `storage_options`.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno as codes
 import hashlib
 import math
 import operator
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _swath
-from ._errors import UsageError
+from ._errors import Error, UsageError, make
 
 
 def _flag(value: Any) -> bool:
@@ -101,13 +102,9 @@ class Options:
     @classmethod
     def of(cls, storage_options: Mapping[str, Any] | None) -> Options:
         """From the words that callers use."""
-        if storage_options is None:
-            return cls()
-        if not isinstance(storage_options, Mapping):
-            raise UsageError(f"storage_options: give a mapping, not {type(storage_options).__name__}")
         found: dict[str, Any] = {}
         settings: dict[str, str] = {}
-        for word, value in _flat(storage_options):
+        for word, value in _flat(_mapping(storage_options)):
             if value is None:
                 continue
             name, read = _KNOWN.get(word, (_SETTINGS.get(word, word), _setting))
@@ -129,6 +126,12 @@ class Options:
     def digest(self) -> str:
         """The same for the same options."""
         return hashlib.blake2b(repr(self._items).encode(), digest_size=16).hexdigest()
+
+
+def _mapping(storage_options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise UsageError(f"storage_options: give a mapping, not {type(storage_options).__name__}")
+    return storage_options or {}
 
 
 def _flat(storage_options: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
@@ -157,6 +160,35 @@ class Address:
     def name(self) -> str:
         """The address without what may be secret."""
         return _swath.shown(self.url)
+
+
+# What keeps callers from being led into a private network; only the engine's own client heeds these words.
+_GUARDS = ("public_only", "allowed_hosts")
+
+
+def guard_of(storage_options: Mapping[str, Any] | None) -> str | None:
+    """The word of `storage_options` that limits which hosts may be asked, if there is one."""
+    given = _mapping(storage_options)
+    found = Options.of({word: given[word] for word in _GUARDS if word in given}).native()
+    return next((word for word in _GUARDS if found.get(word)), None)
+
+
+def unguarded(storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options that others than the engine understand."""
+    return {word: value for word, value in _mapping(storage_options).items() if word not in _GUARDS}
+
+
+def refusal(name: str, guard: str, *, written: bool = False) -> Error:
+    """The error of a path or address that would be opened past the guard which the caller asked for."""
+    done = "written to" if written else "opened"
+    schemes = "s3://, gs:// or az://" if written else "https://, http://, s3://, gs:// or az://"
+    given = "public_only=True" if guard == "public_only" else guard
+    reason = (
+        f"storage_options hold {given}, and then only addresses that swath asks itself are {done}, no files of this "
+        f"machine and nothing through fsspec: give an address that begins with {schemes}, or leave {guard} out"
+    )
+    kind = "write" if written else "source"
+    return make(kind, f"{name}: {reason}", reason, {"file": name, "errno": codes.EACCES})
 
 
 def address_of(path: Any, storage_options: Mapping[str, Any] | None) -> Address | None:

@@ -16,7 +16,7 @@ from typing import Any
 from . import _swath
 from ._errors import Error, UsageError, make
 from ._gdal import from_gdal, rasterio_name
-from ._remote import Address, address_of
+from ._remote import Address, address_of, guard_of, refusal, unguarded
 from ._threads import Lock
 
 # Paths are text here, as the engine takes them.
@@ -69,7 +69,7 @@ class Resolved:
 
 
 def resolve(source: Any, storage_options: Mapping[str, Any] | None = None) -> Resolved:
-    """A source in the form that the engine opens; a local path takes no heed of `storage_options`."""
+    """A source in the form that the engine opens; a local path heeds no `storage_options` but those that forbid it."""
     if isinstance(source, (str, os.PathLike)):
         return _of_path(os.fspath(source), storage_options)
     if (name := rasterio_name(source)) is not None:
@@ -120,13 +120,16 @@ def _of_path(path: str | bytes, storage_options: Mapping[str, Any] | None) -> Re
 
 
 def _of_plain_path(path: str, storage_options: Mapping[str, Any] | None) -> Resolved:
+    address = address_of(path, storage_options)
+    if address is not None:
+        return _of_address(address)
+    name = _swath.shown(path) if "://" in path else path
+    if (guard := guard_of(storage_options)) is not None:
+        raise refusal(name, guard)
     scheme, mark, _ = path.partition("://")
     if not mark:
         return _of_local(path)
     scheme = scheme.lower()
-    address = address_of(path, storage_options)
-    if address is not None:
-        return _of_address(address)
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -134,11 +137,10 @@ def _of_plain_path(path: str, storage_options: Mapping[str, Any] | None) -> Reso
             f"{scheme}:// is read through fsspec, which is not installed; install it with the package for {scheme}, "
             "or give (obstore store, path)"
         ) from None
-    name = _swath.shown(path)
     try:
         with _opening(name):
             try:
-                return _of_fsspec(*url_to_fs(path, **dict(storage_options or {})))
+                return _of_fsspec(*url_to_fs(path, **unguarded(storage_options)))
             except (ImportError, ValueError) as error:
                 raise UsageError(f"{name}: fsspec cannot read this: {error}") from error
     except Error as error:

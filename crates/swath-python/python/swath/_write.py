@@ -23,7 +23,7 @@ from ._gdal import target_path
 from ._metadata import Found
 from ._options import check_data, check_target, whole
 from ._raster import Raster
-from ._remote import address_of
+from ._remote import address_of, guard_of, refusal, unguarded
 from ._words import chosen
 
 # Bytes that the engine may hold, and bytes of chunks of dask beside it, where the caller says nothing.
@@ -209,7 +209,8 @@ def to_geotiff(
         of the file that a masked DataArray was read from. If its samples have fractions now, they are written as
         floats with NaN for nodata and a warning; samples of dask, which are not known before, raise.
     storage_options : mapping, optional
-        How the store of an address is asked, as for :class:`Dataset`; of other URLs, what fsspec gets.
+        How the store of an address is asked, as for :class:`Dataset`; of other URLs, what fsspec gets. With
+        `public_only` or `allowed_hosts` only addresses of stores are written to.
     pack : bool, optional
         Whether samples that were unpacked on reading are packed again. By default where `encoding` says how.
     **profile
@@ -290,7 +291,7 @@ def plan(data: Any, path: Any, words: dict[str, Any]) -> Job:
         progress=words["progress"],
         scheduler=words["scheduler"],
         remote=_store(path, words["storage_options"]),
-        storage_options=dict(words["storage_options"] or {}),
+        storage_options=unguarded(words["storage_options"]),
         mask=mask,
         beside=beside,
     )
@@ -481,8 +482,12 @@ def _scheduler(array: Any, scheduler: Any) -> tuple[Any, Any]:
 
 def _store(path: Any, storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """How the store is asked that an address leads to; None for every other destination."""
-    address = address_of(_named(path), storage_options)
+    named = _named(path)
+    address = address_of(named, storage_options)
     if address is None:
+        # A file or store that the caller opened is the caller's own choice.
+        if isinstance(named, str) and (guard := guard_of(storage_options)) is not None:
+            raise refusal(_swath.shown(named) if "://" in named else named, guard, written=True)
         return None
     if address.url.lower().startswith("http"):
         raise UsageError(

@@ -14,6 +14,7 @@ import numpy as np
 from .. import _open
 from .._dataset import Dataset
 from .._errors import DeniedError, LimitError, UnsupportedError, UsageError
+from .._gdal import from_gdal
 from .._georef import GRID_MAPPING, Transform
 from .._words import Leave, check_stable
 from ._contract import Facts, inverted
@@ -249,10 +250,15 @@ def _chunks(chunks: int | tuple[int, int] | None) -> dict[str, int] | None:
 
 def _opened(source: Any, path: str | None, storage_options: Mapping[str, Any] | None) -> Dataset:
     options = dict(storage_options or {})
-    if path is not None and path.lower().startswith(("http://", "https://")):
+    if path is not None and _asks_web(path):
         # As xarray-spatial: a program that opens what users name must not be led to servers behind the firewall.
         options.setdefault("public_only", os.environ.get(PRIVATE_HOSTS, "").lower() not in ("1", "true", "yes"))
     return Dataset(source, storage_options=options or None)
+
+
+def _asks_web(path: str) -> bool:
+    """Whether a path leads to a web server, by GDAL's names and through fsspec's chains as well."""
+    return any(link.lower().startswith(("http://", "https://")) for link in from_gdal(path)[0].split("::"))
 
 
 @contextmanager
@@ -267,7 +273,7 @@ def _own_errors() -> Iterator[None]:
     except UnsupportedError as error:
         raise UnsupportedGeoTIFFFeatureError(str(error)) from error
     except DeniedError as error:
-        if "not a public address" in str(error):
+        if "not a public address" in str(error) or "public_only" in str(error):
             raise UnsafeURLError(
                 f"{error}: set {PRIVATE_HOSTS}=1, or give storage_options={{'public_only': False}}"
             ) from error
