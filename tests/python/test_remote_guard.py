@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,9 @@ import pytest
 import swath
 import swath.xrspatial
 import xarray as xr
+from harness import Swath
 from remote import Files, direct
+from remote_faults import always, redirect
 
 PIXELS = np.arange(64 * 64, dtype="u2").reshape(64, 64)
 GUARDS: dict[str, dict[str, Any]] = {
@@ -156,3 +162,147 @@ def test_xarray_spatial_guards_web_servers_unless_told_otherwise(
     assert server.connections == 0
     monkeypatch.setenv("XRSPATIAL_GEOTIFF_ALLOW_PRIVATE_HOSTS", "1")
     np.testing.assert_array_equal(swath.xrspatial.open_geotiff(url).values, PIXELS)
+
+
+# ------------------------------------------------------------------------------------------------------------ this link
+
+# Where machines in a cloud are given their credentials, in every spelling.
+LINK = [
+    "169.254.169.254",
+    "2852039166",
+    "0xA9FEA9FE",
+    "0251.0376.0251.0376",
+    "[fe80::1]",
+    "[::ffff:169.254.169.254]",
+    "[::a9fe:a9fe]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[fd00:ec2::254]",
+    "169.254.170.2",
+]
+
+
+@pytest.mark.parametrize("options", [{}, {"allowed_hosts": ["169.254.169.254"]}], ids=["plain", "allowed"])
+def test_no_redirect_leads_to_the_metadata_services(server: Files, options: dict[str, Any]) -> None:
+    for host in LINK:
+        for hops in (1, 3):
+            server.forget()
+            far = redirect(f"HTTP://{host}/latest/meta-data/")
+            server.script = lambda request, far=far, hops=hops: far if request.number == hops else redirect("/again")
+            started = time.monotonic()
+            with pytest.raises(swath.DeniedError, match="address of this link") as raised:
+                swath.Dataset(f"{server.url}/file.tif", storage_options=options)
+            assert time.monotonic() - started < 5, "nothing is sent there"
+            assert "redirects" in str(raised.value)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_endpoints_are_guarded(server: Files, swath: Swath, scheme: str) -> None:
+    """Also one whose bucket is named as the metadata services name their folders; nothing asks for credentials."""
+    settings = ("--remote-option", "azure_storage_account_name=account") if scheme == "az" else ()
+    hosts = [server.url, *(f"http://{host}" for host in LINK)]
+    for endpoint in hosts:
+        for bucket in ("latest", "computeMetadata", "rasters"):
+            if scheme == "az" and bucket == "computeMetadata":
+                continue
+            address = f"{scheme}://{bucket}/meta-data/iam/a.tif"
+            command = ("info", address, "--public-only", "--endpoint", endpoint, *settings)
+            for flag in ((), ("--anonymous",)):
+                run = swath.run(*command, *flag, timeout=10)
+                assert run.code == 2 and "not a public address" in run.stderr, (endpoint, run.stderr)
+                assert run.seconds < 2
+    assert server.connections == 0
+
+
+# Two answers for one name, by turns, and a note of every address that is asked. Nothing leaves this machine.
+REBINDING = r"""
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static void note(const char *word, const char *text) {
+  int file = open(getenv("REBIND_NOTES"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dprintf(file, "%s %s\n", word, text);
+  close(file);
+}
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+  int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+  next = dlsym(RTLD_NEXT, "getaddrinfo");
+  static int calls;
+  if (name && strcmp(name, "rebind.example") == 0) {
+    name = getenv(calls++ % 2 == 0 ? "REBIND_FIRST" : "REBIND_THEN");
+    note("name", name);
+  }
+  return next(name, service, hints, found);
+}
+int connect(int socket, const struct sockaddr *address, socklen_t length) {
+  int (*next)(int, const struct sockaddr *, socklen_t) = dlsym(RTLD_NEXT, "connect");
+  const struct sockaddr_in *internet = (const struct sockaddr_in *)address;
+  if (address->sa_family != AF_INET) return next(socket, address, length);
+  char text[64];
+  inet_ntop(AF_INET, &internet->sin_addr, text, sizeof text);
+  note("connect", text);
+  if (strcmp(text, "127.0.0.1") == 0) return next(socket, address, length);
+  errno = ETIMEDOUT;
+  return -1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def rebinding(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    assert compiler, "the tests need a C compiler, as the build does"
+    folder = tmp_path_factory.mktemp("rebinding")
+    (folder / "names.c").write_text(REBINDING)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "names.so", folder / "names.c", "-ldl"], check=True)
+    return folder / "names.so"
+
+
+def noted(
+    library: Path, folder: Path, swath: Swath, first: str, then: str, *arguments: str
+) -> tuple[list[str], subprocess.CompletedProcess[str]]:
+    notes = folder / "notes"
+    notes.write_text("")
+    told = {
+        "LD_PRELOAD": str(library),
+        "REBIND_NOTES": str(notes),
+        "REBIND_FIRST": first,
+        "REBIND_THEN": then,
+        "NO_PROXY": "*",
+    }
+    command = [str(swath.binary), "info", *arguments]
+    done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, check=False, timeout=30)
+    return notes.read_text().splitlines(), done
+
+
+def test_a_name_that_resolves_anew_leads_to_no_private_address(
+    server: Files, rebinding: Path, tmp_path: Path, swath: Swath
+) -> None:
+    """A public address for the check, and this machine's for the connection."""
+    url = f"http://rebind.example:{server.port}/file.tif"
+    seen, done = noted(rebinding, tmp_path, swath, "198.41.0.4", "127.0.0.1", url, "--public-only", "--retries", "3")
+    assert done.returncode == 2 and "not a public address" in done.stderr, done.stderr
+    assert "connect 198.41.0.4" in seen, "the public address was asked, so the name passed once"
+    assert "connect 127.0.0.1" not in seen
+    # Without the guard the same library leads to the server: it does what it says.
+    seen, done = noted(rebinding, tmp_path, swath, "127.0.0.1", "127.0.0.1", url)
+    assert done.returncode == 0 and "connect 127.0.0.1" in seen, done.stderr
+
+
+def test_a_name_that_is_of_this_link_is_not_followed(
+    server: Files, rebinding: Path, tmp_path: Path, swath: Swath
+) -> None:
+    """Redirects to names are judged by what the names resolve to, whatever the caller allows."""
+    server.script = always(redirect("http://rebind.example/latest/meta-data/"))
+    url = f"{server.url}/file.tif"
+    for flags in ((), ("--public-only", "--allow-host", "127.0.0.1", "--allow-host", "rebind.example")):
+        seen, done = noted(rebinding, tmp_path, swath, "169.254.169.254", "169.254.169.254", url, *flags)
+        assert done.returncode == 2 and "address of this link" in done.stderr, done.stderr
+        assert "name 169.254.169.254" in seen and "connect 169.254.169.254" not in seen

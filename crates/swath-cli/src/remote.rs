@@ -39,7 +39,7 @@ pub struct Remote {
     /// How often a request that failed through no fault of ours is sent again.
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
-    /// Refuse private, loopback and link-local addresses.
+    /// Refuse private, loopback and link-local addresses, of endpoints too.
     #[arg(long)]
     pub public_only: bool,
     /// A host that may be asked although its address is private, as in name or name:port; may be given again.

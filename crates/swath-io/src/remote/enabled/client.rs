@@ -30,7 +30,7 @@ use super::{
     RemoteFault, RemoteOptions, Traffic,
     body::Pieces,
     failure::Told,
-    guard::{self, Guard, Level, is_public},
+    guard::{self, Guard, Lead, Way, is_public},
     range::{self, Asked, Mismatch, Plan},
     retry::Patience,
     traffic::Meter,
@@ -67,8 +67,8 @@ struct Inner {
 pub(crate) struct Route {
     /// Redirects are followed.
     pub(crate) follow: bool,
-    /// A public host led to this address.
-    pub(crate) from_public: bool,
+    /// Who named the address.
+    pub(crate) lead: Lead,
     /// The address is that of a metadata service, which answers at once or is not there; guard and proxy are passed by.
     pub(crate) metadata: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Route {
 #[derive(Debug, Clone)]
 pub(crate) struct Landed {
     pub(crate) url: Url,
-    pub(crate) from_public: bool,
+    pub(crate) lead: Lead,
 }
 
 /// What went wrong in one attempt.
@@ -119,14 +119,19 @@ impl Client {
         self.0.meter.read()
     }
 
+    /// Refuses an address that may not be asked, before anything is sent.
+    pub(crate) fn check(&self, url: &Url) -> Result<(), Failure> {
+        self.0.guard.check(url, Lead::Caller).map(|_| ())
+    }
+
     /// One exchange: the last answer, whatever its status below 500.
     pub(crate) async fn exchange(&self, request: Request<Bytes>, route: Route) -> Result<Response<Pieces>, Failure> {
         let inner = &*self.0;
         let (mut parts, body) = request.into_parts();
         let mut url = Url::parse(&parts.uri.to_string())
             .map_err(|error| Failure::new(RemoteFault::Setup, format!("the address cannot be used: {error}")))?;
-        let mut from_public = route.from_public;
-        let mut level = if route.metadata { Level::Direct } else { inner.guard.check(&url, from_public)? };
+        let mut lead = route.lead;
+        let mut way = if route.metadata { Way::METADATA } else { inner.guard.check(&url, lead)? };
         // A range of an encoded file is of no use to anybody.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let permits = inner.permits.get_or(|| Semaphore::new(inner.options.in_flight));
@@ -141,18 +146,19 @@ impl Client {
         };
         let (mut hops, mut wrong_before, mut last) = (0, false, None::<String>);
         loop {
-            let attempt = self.attempt(&parts, &url, &body, level);
+            let attempt = self.attempt(&parts, &url, &body, way);
             let trouble = match timeout_at(patience.until(), attempt).await {
                 Err(_) => return Err(patience.timed_out(last.as_deref())),
                 Ok(Ok((mut response, peer))) => {
                     let Some(next) = redirect(&parts.method, &url, &response).filter(|_| route.follow) else {
-                        response.extensions_mut().insert(Landed { url, from_public });
+                        response.extensions_mut().insert(Landed { url, lead });
                         return Ok(response);
                     };
                     hops += 1;
-                    from_public |= peer.is_none_or(|peer| is_public(peer.ip())) || guard::is_hidden(&url, level);
+                    let public = peer.is_none_or(|peer| is_public(peer.ip())) || guard::is_hidden(&url, way);
+                    lead = if public || lead == Lead::Public { Lead::Public } else { Lead::Private };
                     let next = next.and_then(|next| check_hop(&url, next, hops, inner.options.redirects))?;
-                    level = inner.guard.check(&next, from_public).map_err(astray)?;
+                    way = inner.guard.check(&next, lead).map_err(astray)?;
                     if next.origin() != url.origin() {
                         parts.headers = harmless(&parts.headers);
                     }
@@ -183,7 +189,7 @@ impl Client {
         parts: &Parts,
         url: &Url,
         body: &Bytes,
-        level: Level,
+        way: Way,
     ) -> Result<(Response<Pieces>, Option<SocketAddr>), Trouble> {
         let inner = &*self.0;
         let asked = Asked::of(&parts.headers);
@@ -197,7 +203,7 @@ impl Client {
         }
         let stall = inner.options.stall_timeout;
         let patience = stall.saturating_add(Duration::from_secs(body.len() as u64 / SLOWEST));
-        let transport = transport(level, inner.options.connect_timeout)?;
+        let transport = transport(way, inner.options.connect_timeout)?;
         let mut response = match timeout(patience, transport.execute(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {

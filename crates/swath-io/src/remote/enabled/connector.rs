@@ -10,6 +10,7 @@ use object_store::{
         HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
     },
 };
+use url::Url;
 
 use super::{
     RemoteFault,
@@ -18,7 +19,7 @@ use super::{
     failure::{Failure, Told},
 };
 
-/// Where machines in a cloud ask who they are. Nothing that a caller names leads there through a store's client.
+/// Where machines in a cloud ask who they are.
 const METADATA: [&str; 4] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal", "[fd00:ec2::254]"];
 
 const NO_CREDENTIALS: &str = "no credentials found: set those of the store in the environment, a profile or the \
@@ -43,23 +44,50 @@ impl Tap {
 }
 
 /// Gives object_store our client in place of its own.
-#[derive(Debug)]
-pub(crate) struct Connector(pub(crate) Client);
+#[derive(Debug, Clone)]
+pub(crate) struct Connector {
+    client: Client,
+    /// The host of the store where the caller names its server: whatever is asked there is asked of the store.
+    named: Option<String>,
+}
+
+impl Connector {
+    /// For a store whose server is at `endpoint`, where that is not its maker's own.
+    ///
+    /// # Errors
+    /// When that server may not be asked. Nothing is sent, not even for credentials.
+    pub(crate) fn new(client: &Client, endpoint: Option<&str>) -> Result<Self, Failure> {
+        let endpoint = endpoint.and_then(|endpoint| Url::parse(endpoint).ok());
+        if let Some(url) = &endpoint {
+            client.check(url)?;
+        }
+        let named = endpoint.and_then(|url| url.host_str().map(str::to_owned));
+        Ok(Self { client: client.clone(), named })
+    }
+
+    /// Whether a request is one of those by which the store's client finds credentials.
+    fn is_metadata(&self, uri: &Uri) -> bool {
+        const PATHS: [&str; 5] =
+            ["/latest/", "/v1/credentials", "/v2/credentials", "/computeMetadata/", "/metadata/identity"];
+        let host = uri.host().filter(|host| METADATA.contains(host) && self.named.as_deref() != Some(host));
+        host.is_some() && PATHS.iter().any(|path| uri.path().starts_with(path))
+    }
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(self.0.clone()))
+        Ok(HttpClient::new(self.clone()))
     }
 }
 
 #[async_trait]
-impl HttpService for Client {
+impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
         let tap = parts.extensions.get::<Tap>().cloned();
-        let metadata = is_metadata(&parts.uri);
+        let metadata = self.is_metadata(&parts.uri);
         let request = Request::from_parts(parts, collect(body).await?);
-        let answer = self.exchange(request, Route { metadata, ..Route::default() }).await;
+        let answer = self.client.exchange(request, Route { metadata, ..Route::default() }).await;
         if let Some(tap) = tap {
             tap.put(answer);
             return Err(failed(Failure::new(RemoteFault::Cancelled, "the answer was taken elsewhere")));
@@ -77,13 +105,6 @@ impl HttpService for Client {
             false => Failure::of_status(status, answer.extensions().get::<Told>()),
         }))
     }
-}
-
-fn is_metadata(uri: &Uri) -> bool {
-    // A store that is said to be there is none of them.
-    const PATHS: [&str; 5] =
-        ["/latest/", "/v1/credentials", "/v2/credentials", "/computeMetadata/", "/metadata/identity"];
-    uri.host().is_some_and(|host| METADATA.contains(&host)) && PATHS.iter().any(|path| uri.path().starts_with(path))
 }
 
 /// A failure on its way through object_store, whose own retries are off: [`Failure::of_store`] finds it again.

@@ -10,16 +10,40 @@ use url::{Host, Url};
 
 use super::{Origin, RemoteFault, RemoteOptions, failure::Failure, names::lookup};
 
+/// Who named an address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Lead {
+    /// The caller, or a file that the caller opened.
+    #[default]
+    Caller,
+    /// A server that is not public redirected there.
+    Private,
+    /// A public server redirected there, or one that a proxy hides.
+    Public,
+}
+
+/// Which addresses a connection may lead to. Names are checked when they are resolved for the connection, so that a name
+/// that resolves anew does not help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Any,
+    /// All but those of this link, where clouds keep the services that hand out credentials.
+    BeyondLink,
+    Public,
+}
+
 /// How a connection to a host is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// Anywhere, through the proxy of the system where there is one.
-    Open,
-    /// Anywhere, without a proxy, which might reach another host of that name: its own loopback, for one.
-    Direct,
-    /// To public addresses only. Names are checked when they are resolved for the connection, so that a name that
-    /// resolves anew does not help; a proxy would resolve them itself, out of sight, and is not used.
-    Public,
+pub(crate) struct Way {
+    /// Through the proxy of the system where there is one. A proxy resolves names itself, out of sight, and might reach
+    /// another host of that name: its own loopback, for one.
+    pub(crate) proxied: bool,
+    pub(crate) reach: Reach,
+}
+
+impl Way {
+    /// To a fixed address that no caller names.
+    pub(crate) const METADATA: Self = Self { proxied: false, reach: Reach::Any };
 }
 
 /// What a caller allows.
@@ -42,8 +66,8 @@ impl Guard {
         })
     }
 
-    /// How `url` may be asked, if at all. `from_public`: a public host sent us there.
-    pub(crate) fn check(&self, url: &Url, from_public: bool) -> Result<Level, Failure> {
+    /// How `url` may be asked, if at all.
+    pub(crate) fn check(&self, url: &Url, lead: Lead) -> Result<Way, Failure> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(refused(format!("{}: only http and https are asked", url.scheme())));
         }
@@ -52,16 +76,47 @@ impl Guard {
         };
         let host = plain(host.to_owned());
         let port = url.port_or_known_default();
-        let allowed = self.allowed.iter().any(|(name, only)| *name == host && (only.is_none() || *only == port));
-        if allowed || (!self.strict && !from_public) {
-            return Ok(if self.strict || is_loopback(&host) { Level::Direct } else { Level::Open });
-        }
-        let public = match &host {
-            Host::Domain(_) => !is_loopback(&host),
-            Host::Ipv4(address) => is_public((*address).into()),
-            Host::Ipv6(address) => is_public((*address).into()),
+        let address = match host {
+            Host::Domain(_) => None,
+            Host::Ipv4(address) => Some(IpAddr::V4(address)),
+            Host::Ipv6(address) => Some(IpAddr::V6(address)),
         };
-        if public { Ok(Level::Public) } else { Err(private(&host.to_string())) }
+        // No host that a caller allows makes it right that another server sends us there.
+        let beyond = if lead == Lead::Caller { Reach::Any } else { Reach::BeyondLink };
+        if address.is_some_and(|address| !beyond.includes(address)) {
+            return Err(beyond.refusal(&host.to_string()));
+        }
+        let allowed = self.allowed.iter().any(|(name, only)| *name == host && (only.is_none() || *only == port));
+        if allowed || (!self.strict && lead != Lead::Public) {
+            return Ok(Way { proxied: !(self.strict || is_loopback(&host)), reach: beyond });
+        }
+        if is_loopback(&host) || address.is_some_and(|address| !is_public(address)) {
+            return Err(Reach::Public.refusal(&host.to_string()));
+        }
+        Ok(Way { proxied: false, reach: Reach::Public })
+    }
+}
+
+impl Reach {
+    pub(crate) fn includes(self, address: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::BeyondLink => !is_link_local(address),
+            Self::Public => is_public(address),
+        }
+    }
+
+    /// The refusal of a host that is out of reach.
+    pub(crate) fn refusal(self, host: &str) -> Failure {
+        refused(match self {
+            Self::Any | Self::BeyondLink => {
+                format!("{host} is an address of this link only, as services are that give machines their credentials")
+            }
+            Self::Public => format!(
+                "{host} is not a public address, and only public ones may be asked here; name it among the allowed \
+                 hosts if it is meant"
+            ),
+        })
     }
 }
 
@@ -75,7 +130,7 @@ fn is_loopback(host: &Host) -> bool {
 }
 
 /// Whether a proxy may have hidden who answered: a public host has then to be supposed.
-pub(crate) fn is_hidden(url: &Url, level: Level) -> bool {
+pub(crate) fn is_hidden(url: &Url, way: Way) -> bool {
     const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
     let named = match url.host() {
         Some(Host::Domain(name)) => !(name == "localhost" || name.ends_with(".localhost")),
@@ -83,9 +138,7 @@ pub(crate) fn is_hidden(url: &Url, level: Level) -> bool {
         Some(Host::Ipv6(address)) => is_public(address.into()),
         None => false,
     };
-    level == Level::Open
-        && named
-        && PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|text| !text.is_empty()))
+    way.proxied && named && PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|text| !text.is_empty()))
 }
 
 /// A name in its one spelling.
@@ -121,14 +174,6 @@ fn refused(detail: impl Into<String>) -> Failure {
     Failure::new(RemoteFault::Forbidden, detail)
 }
 
-/// The refusal of a host that is not public.
-pub(crate) fn private(host: &str) -> Failure {
-    refused(format!(
-        "{host} is not a public address, and only public ones may be asked here; name it among the allowed hosts if it \
-         is meant"
-    ))
-}
-
 /// Whether an address belongs to the internet at large rather than to this machine, its networks, or nobody.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
@@ -137,11 +182,40 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Whether an address is one of this link, or one of those outside of it where clouds keep the services that are elsewhere
+/// link-local: Azure's and Alibaba's, and those of AWS and Google over IPv6.
+fn is_link_local(address: IpAddr) -> bool {
+    let address = match address {
+        IpAddr::V4(address) => address,
+        IpAddr::V6(address) => match address.segments() {
+            [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23 | 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => return true,
+            parts => match embedded(parts) {
+                Some(address) => address,
+                None => return address.is_unicast_link_local(),
+            },
+        },
+    };
+    address.is_link_local() || matches!(address.octets(), [168, 63, 129, 16] | [100, 100, 100, 200])
+}
+
+/// The IPv4 address that one of IPv6 stands for: mapped, compatible, behind NAT64 (which is how networks without IPv4 reach
+/// all of it), or 6to4.
+fn embedded(parts: [u16; 8]) -> Option<Ipv4Addr> {
+    let (high, low) = match parts {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => (high, low),
+        [0x2002, high, low, ..] => (high, low),
+        _ => return None,
+    };
+    let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+    Some(Ipv4Addr::new(a, b, c, d))
+}
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    !matches!(
-        (a, b, c),
-        (0 | 10 | 127, _, _)            // this network, private, loopback
+    !is_link_local(address.into())
+        && !matches!(
+            (a, b, c),
+            (0 | 10 | 127, _, _)            // this network, private, loopback
             | (100, 64..=127, _)        // carrier-grade NAT
             | (169, 254, _)             // link-local, metadata services
             | (172, 16..=31, _)         // private
@@ -152,55 +226,51 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
             | (198, 51, 100)            // documentation
             | (203, 0, 113)             // documentation
             | (224..=255, _, _) // multicast, reserved, broadcast
-    )
+        )
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let parts = address.segments();
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match parts {
-        // An IPv4 address in disguise: mapped, or behind NAT64, which is how networks without IPv4 reach all of it.
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
-        // 6to4.
-        [0x2002, high, low, ..] => embedded(high, low),
+    match address.segments() {
+        // IPv4-compatible addresses are no longer anybody's.
+        [0, 0, 0, 0, 0, 0, ..] => false,
         // Teredo, benchmarks, ORCHID and the like; documentation.
         [0x2001, second, ..] if second < 0x200 || second == 0xdb8 => false,
         [0x3fff, second, ..] if second < 0x1000 => false,
-        // Global unicast; all else is loopback, link-local, unique-local, multicast, IPv4-compatible or unassigned.
-        [first, ..] => first & 0xe000 == 0x2000,
+        parts => match embedded(parts) {
+            Some(address) => is_public_v4(address),
+            // Global unicast; all else is loopback, link-local, unique-local, multicast or unassigned.
+            None => address.segments()[0] & 0xe000 == 0x2000,
+        },
     }
 }
 
-/// A resolver that knows public addresses only.
+/// A resolver that knows addresses within reach only.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PublicNames;
+pub(crate) struct Names(pub(crate) Reach);
 
 /// What it says about other names.
 #[derive(Debug)]
-pub(crate) struct NotPublic(pub(crate) String);
+pub(crate) struct OutOfReach(pub(crate) Reach);
 
-impl fmt::Display for NotPublic {
+impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} leads to no public address", self.0)
+        write!(f, "the name leads to an address out of reach ({:?})", self.0)
     }
 }
 
-impl std::error::Error for NotPublic {}
+impl std::error::Error for OutOfReach {}
 
-impl Resolve for PublicNames {
+impl Resolve for Names {
     fn resolve(&self, name: Name) -> Resolving {
-        let name = name.as_str().to_owned();
+        let (name, reach) = (name.as_str().to_owned(), self.0);
         Box::pin(async move {
             let found = lookup(&name).await?;
             if found.is_empty() {
                 return Err(io::Error::from(io::ErrorKind::NotFound).into());
             }
-            // One private address among public ones is enough to refuse: which of them is tried is not ours to say.
-            if found.iter().any(|address| !is_public(address.ip())) {
-                return Err(NotPublic(name).into());
+            // One such address among others is enough to refuse: which of them is tried is not ours to say.
+            if found.iter().any(|address| !reach.includes(address.ip())) {
+                return Err(OutOfReach(reach).into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
@@ -216,9 +286,13 @@ mod tests {
         Guard::new(&RemoteOptions::default().with_public_only(true).with_allowed_hosts(allowed)).unwrap()
     }
 
-    fn check(address: &str) -> Result<Level, RemoteFault> {
-        strict().check(&Url::parse(address).unwrap(), false).map_err(|failure| failure.fault)
+    fn check(address: &str) -> Result<Way, RemoteFault> {
+        strict().check(&Url::parse(address).unwrap(), Lead::Caller).map_err(|failure| failure.fault)
     }
+
+    const OPEN: Way = Way { proxied: true, reach: Reach::Any };
+    const DIRECT: Way = Way { proxied: false, reach: Reach::Any };
+    const PUBLIC: Way = Way { proxied: false, reach: Reach::Public };
 
     #[test]
     fn private_addresses_are_refused_in_every_spelling() {
@@ -266,16 +340,16 @@ mod tests {
     #[test]
     fn public_addresses_are_not() {
         for host in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "[2600::1]", "[64:ff9b::808:808]", "example.org"] {
-            assert_eq!(check(&format!("https://{host}/a.tif")), Ok(Level::Public), "{host}");
+            assert_eq!(check(&format!("https://{host}/a.tif")), Ok(PUBLIC), "{host}");
         }
     }
 
     #[test]
     fn allowed_hosts_are_allowed_on_their_port() {
-        assert_eq!(check("http://127.0.0.1:8080/"), Ok(Level::Direct));
+        assert_eq!(check("http://127.0.0.1:8080/"), Ok(DIRECT));
         assert_eq!(check("http://127.0.0.1:8081/"), Err(RemoteFault::Forbidden));
-        assert_eq!(check("http://[::1]:81/"), Ok(Level::Direct));
-        assert_eq!(check("https://TILES.example./"), Ok(Level::Direct));
+        assert_eq!(check("http://[::1]:81/"), Ok(DIRECT));
+        assert_eq!(check("https://TILES.example./"), Ok(DIRECT));
         assert!(parse_allowed("a:b").is_none());
     }
 
@@ -283,11 +357,54 @@ mod tests {
     fn only_a_public_host_may_not_lead_to_private_ones() {
         let open = Guard::new(&RemoteOptions::default()).unwrap();
         let url = Url::parse("http://10.0.0.1/").unwrap();
-        assert_eq!(open.check(&url, false), Ok(Level::Open));
-        assert_eq!(open.check(&url, true).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
+        assert_eq!(open.check(&url, Lead::Caller), Ok(OPEN));
+        assert_eq!(open.check(&url, Lead::Public).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
         let here = Url::parse("http://localhost:80/").unwrap();
-        assert_eq!(open.check(&here, false), Ok(Level::Direct), "a proxy has a loopback of its own");
+        assert_eq!(open.check(&here, Lead::Caller), Ok(DIRECT), "a proxy has a loopback of its own");
         let file = Url::parse("file:///etc/passwd").unwrap();
-        assert_eq!(open.check(&file, false).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
+        assert_eq!(open.check(&file, Lead::Caller).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
+    }
+
+    #[test]
+    fn no_redirect_leads_to_this_link() {
+        let allowed = vec!["169.254.169.254".to_owned()];
+        let guards = [
+            RemoteOptions::default(),
+            RemoteOptions::default().with_public_only(true),
+            RemoteOptions::default().with_allowed_hosts(allowed),
+        ];
+        for options in guards {
+            let guard = Guard::new(&options).unwrap();
+            for host in [
+                "169.254.169.254",
+                "169.254.0.1",
+                "2852039166",
+                "0xA9FEA9FE",
+                "0251.0376.0251.0376",
+                "[fe80::1]",
+                "[febf::1]",
+                "[::ffff:169.254.169.254]",
+                "[::a9fe:a9fe]",
+                "[64:ff9b::169.254.169.254]",
+                "[2002:a9fe:a9fe::]",
+                "[fd00:ec2::254]",
+                "[fd00:ec2::23]",
+                "[fd20:ce::254]",
+                "168.63.129.16",
+                "100.100.100.200",
+            ] {
+                let url = Url::parse(&format!("HTTP://{host}/latest/meta-data/")).unwrap();
+                for lead in [Lead::Private, Lead::Public] {
+                    let found = guard.check(&url, lead).map_err(|failure| failure.fault);
+                    assert_eq!(found, Err(RemoteFault::Forbidden), "{host}, {lead:?}");
+                }
+            }
+            let name = Url::parse("http://metadata.google.internal/").unwrap();
+            let way = guard.check(&name, Lead::Private).unwrap();
+            assert_ne!(way.reach, Reach::Any, "the name is checked when it is resolved");
+        }
+        let open = Guard::new(&RemoteOptions::default()).unwrap();
+        let url = Url::parse("http://169.254.169.254/").unwrap();
+        assert_eq!(open.check(&url, Lead::Caller), Ok(OPEN), "the caller named it");
     }
 }

@@ -21,6 +21,7 @@ use super::{
     body::Pieces,
     client::{Client, Landed, Route},
     failure::Failure,
+    guard::Lead,
     version::Version,
     watch::Watcher,
 };
@@ -83,7 +84,7 @@ impl HttpFile {
     ) -> Result<Response<Pieces>, Failure> {
         let moved = self.moved.get().read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(landed) = moved {
-            let answer = self.ask(&landed.url, landed.from_public, &range, version, watcher.clone()).await?;
+            let answer = self.ask(&landed.url, landed.lead, &range, version, watcher.clone()).await?;
             let status = answer.status();
             let about_range = matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
             if !status.is_client_error() || about_range {
@@ -91,7 +92,7 @@ impl HttpFile {
             }
             // Where redirects lead may hold for a while only, as signed addresses do.
         }
-        let answer = self.ask(&self.url, false, &range, version, watcher).await?;
+        let answer = self.ask(&self.url, Lead::Caller, &range, version, watcher).await?;
         if answer.status().is_success()
             && let Some(landed) = answer.extensions().get::<Landed>()
             && landed.url != self.url
@@ -104,7 +105,7 @@ impl HttpFile {
     async fn ask(
         &self,
         url: &Url,
-        from_public: bool,
+        lead: Lead,
         range: &Range<u64>,
         version: Option<&Version>,
         watcher: Option<Watcher>,
@@ -126,7 +127,7 @@ impl HttpFile {
         if url.origin() == self.url.origin() {
             request.headers_mut().extend(self.headers.clone());
         }
-        self.client.exchange(request, Route { follow: true, from_public, metadata: false }).await
+        self.client.exchange(request, Route { follow: true, lead, metadata: false }).await
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 use object_store::{
     ClientOptions, RetryConfig, StaticCredentialProvider,
     aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey as S3Key},
-    azure::{MicrosoftAzure, MicrosoftAzureBuilder},
+    azure::{AzureConfigKey as AzureKey, MicrosoftAzure, MicrosoftAzureBuilder},
     gcp::{GcpCredential, GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey as GcsKey},
     path::Path,
 };
@@ -49,12 +49,12 @@ impl Store {
         if path.as_ref() != key {
             return Err(setup("keys neither begin nor end with a slash"));
         }
-        let connector = Connector(client.clone());
         // Retries are the client's: two layers of them would multiply.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let built = match scheme.as_str() {
             "s3" | "s3a" => {
                 let layers = s3_layers(bucket, options, &environment)?;
+                let connector = Connector::new(client, layers.get(S3Key::Endpoint))?;
                 let builder = layers
                     .0
                     .into_iter()
@@ -65,6 +65,7 @@ impl Store {
             }
             "gs" | "gcs" => {
                 let layers = gcs_layers(bucket, options, &environment)?;
+                let connector = Connector::new(client, layers.get(GcsKey::BaseUrl))?;
                 let mut builder = GoogleCloudStorageBuilder::new().with_client_options(content_types());
                 if layers.is_set(GcsKey::SkipSignature) {
                     // Without this a broken file of default credentials would stand in the way of asking without any.
@@ -78,6 +79,7 @@ impl Store {
             }
             _ => {
                 let layers = azure_layers(bucket, options, &environment)?;
+                let connector = Connector::new(client, layers.get(AzureKey::Endpoint))?;
                 let builder = layers.0.into_iter().fold(
                     MicrosoftAzureBuilder::new().with_client_options(content_types()),
                     |builder, (key, value)| builder.with_config(key, value),

@@ -14,7 +14,7 @@ use crate::fork::PerProcess;
 use super::{
     RemoteFault,
     failure::{Failure, printable},
-    guard::{Level, NotPublic, PublicNames, private},
+    guard::{Names, OutOfReach, Reach, Way},
     names::AllNames,
 };
 
@@ -24,15 +24,15 @@ const KINDS: usize = 16;
 /// Headers of one answer; stores send some thirty.
 const HEADERS: usize = 128;
 
-type Kind = (Level, Duration);
+type Kind = (Way, Duration);
 
 static CLIENTS: PerProcess<Mutex<Vec<(Kind, reqwest::Client)>>> = PerProcess::new();
 
 /// The connections of one kind.
-pub(crate) fn transport(level: Level, connect_timeout: Duration) -> Result<reqwest::Client, Failure> {
+pub(crate) fn transport(way: Way, connect_timeout: Duration) -> Result<reqwest::Client, Failure> {
     let failed = |error: String| Failure::new(RemoteFault::Setup, format!("cannot set up connections: {error}"));
     let mut clients = CLIENTS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let kind = (level, connect_timeout);
+    let kind = (way, connect_timeout);
     if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
         return Ok(client.clone());
     }
@@ -47,12 +47,12 @@ pub(crate) fn transport(level: Level, connect_timeout: Duration) -> Result<reqwe
         .http1_max_headers(HEADERS)
         .connect_timeout(connect_timeout)
         .user_agent(concat!("swath/", env!("CARGO_PKG_VERSION")));
-    if level != Level::Open {
+    if !way.proxied {
         builder = builder.no_proxy();
     }
-    builder = match level {
-        Level::Public => builder.dns_resolver(PublicNames),
-        _ => builder.dns_resolver(AllNames),
+    builder = match way.reach {
+        Reach::Any => builder.dns_resolver(AllNames),
+        reach => builder.dns_resolver(Names(reach)),
     };
     let client = builder.build().map_err(|error| failed(error.without_url().to_string()))?;
     if clients.len() == KINDS {
@@ -93,8 +93,8 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     let mut innermost = String::new();
     while let Some(found) = cause {
-        if found.is::<NotPublic>() {
-            return Mishap::Lasting(private(host));
+        if let Some(OutOfReach(reach)) = found.downcast_ref() {
+            return Mishap::Lasting(reach.refusal(host));
         }
         if found.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
             return Mishap::Garbled(format!("{host} answered with something that is not HTTP: {found}"));
