@@ -14,6 +14,7 @@
 
 mod arriving;
 mod assemble;
+mod backing;
 mod cache;
 mod camera;
 mod cast;

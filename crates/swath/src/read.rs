@@ -10,6 +10,7 @@ use swath_cuda::Gpu;
 use swath_tiff::{Compression, Place, SampleType, TiffError, Window, words::photometric::Photometric};
 
 use crate::{
+    backing,
     color::ColorView,
     dataset::Dataset,
     device::{DeviceOptions, DeviceReport, Mode},
@@ -283,13 +284,17 @@ impl Dataset {
         if bytes > u128::from(limits.decoded_bytes) {
             return Err(limit("decoded size", limits.decoded_bytes, "decoded_bytes"));
         }
-        let plausible = self.fetch.size().saturating_mul(limits.expansion).max(limits.decoded_floor);
         // A tile that is read is decoded whole, however small the window.
         let compressed = layout.compression != Compression::None;
-        if compressed && image.tile_len() > plausible {
+        let tile_len = if compressed { image.tile_len() } else { 0 };
+        let planes: Vec<u32> =
+            if image.grid.planes > 1 { bands.iter().map(|band| u32::from(*band)).collect() } else { vec![0] };
+        let decoded = u64::try_from(bytes).unwrap_or(u64::MAX).max(tile_len);
+        let plausible = self.plausible(image, &window, &planes, decoded)?;
+        if tile_len > plausible {
             return Err(Error::from(TiffError::Limit {
                 what: "decoded size of a tile for so small a file",
-                asked: image.tile_len(),
+                asked: tile_len,
                 allowed: plausible,
                 field: "expansion",
                 place: Place::default(),
@@ -301,11 +306,24 @@ impl Dataset {
         let len = usize::try_from(bytes).ok().filter(|len| isize::try_from(*len).is_ok());
         let len = len.ok_or_else(|| limit("decoded size", isize::MAX as u64, "decoded_bytes"))?;
         let (columns, rows) = image.grid.span(&window);
-        let planes = if image.grid.planes > 1 { bands.iter().copied().max().unwrap_or(0) } else { 0 };
-        let last = image.grid.index(columns.end.saturating_sub(1), rows.end.saturating_sub(1), planes.into());
+        let plane = planes.iter().copied().max().unwrap_or(0);
+        let last = image.grid.index(columns.end.saturating_sub(1), rows.end.saturating_sub(1), plane);
         image.check_tables(last, self.fetch.size())?;
         let device = options.device.clone().or(&self.device);
         Ok(Request { image, dataset: self, window, bands, len, device })
+    }
+
+    /// Most bytes that a window of these planes may decode to; `asked` is what the caller wants of it.
+    pub(crate) fn plausible(&self, image: &Image, window: &Window, planes: &[u32], asked: u64) -> Result<u64, Error> {
+        let limits = &self.limits;
+        let most = |bytes: u64| bytes.saturating_mul(limits.expansion).max(limits.decoded_floor);
+        let claimed = most(self.fetch.size());
+        // Most reads are small, and what is too much by the file's own size needs no closer look.
+        if asked <= limits.decoded_floor || asked > claimed {
+            return Ok(claimed);
+        }
+        let enough = asked.div_ceil(limits.expansion.max(1));
+        Ok(most(backing::backing(image, &self.fetch, window, planes, enough)?))
     }
 
     /// One sample of what sparse tiles hold: nodata where the file has one that the type can hold, else zero.

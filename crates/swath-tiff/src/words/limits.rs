@@ -13,7 +13,8 @@ pub struct Limits {
     pub ifds: u32,
     /// Bytes of one tag's value (tile tables excepted: they are read in slices).
     pub tag_bytes: u64,
-    /// Decoded bytes of one read, or of one tile, for each byte of the file; `decoded_floor` is always allowed.
+    /// Decoded bytes of one read, or of one tile, for each byte of the file; `decoded_floor` is always allowed. Behind a
+    /// network the size of a file is a claim: there bytes count that came, or that the tables name for the tiles read.
     ///
     /// A file of a few hundred bytes that declares many gigabytes is not a raster. Rasters of one value are legitimate, and
     /// those above the floor need this raised for a whole read; windows of them do not.

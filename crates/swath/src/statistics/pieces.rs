@@ -107,12 +107,18 @@ pub fn check_size(dataset: &Dataset) -> Result<(), Error> {
     let limits = &dataset.limits;
     let pixels = u128::from(dataset.width()) * u128::from(dataset.height());
     let bytes = pixels * u128::from(dataset.bands()) * dataset.sample().size() as u128;
-    let plausible = dataset.size().saturating_mul(limits.expansion).max(limits.decoded_floor);
+    let asked = u64::try_from(bytes).unwrap_or(u64::MAX);
+    let image = dataset.main();
+    let (window, planes) = (Window::new(0, 0, dataset.width(), dataset.height()), 0..image.grid().planes);
+    let plausible = dataset
+        .plausible(image, &window, &planes.collect::<Vec<_>>(), asked)
+        .map_err(|error| error.in_ifd(image.index()).in_source(&dataset.name))?;
     // Without limits nothing is refused, whatever it comes to.
-    if u64::try_from(bytes).unwrap_or(u64::MAX) <= plausible {
+    if asked <= plausible {
         return Ok(());
     }
-    let detail = format!("{bytes} bytes of samples are declared, more than {} bytes of file can hold", dataset.size());
+    let held = plausible / limits.expansion.max(1);
+    let detail = format!("{bytes} bytes of samples are declared, more than {held} bytes of file can hold");
     Err(Error::over("expansion", detail).in_source(&dataset.name))
 }
 

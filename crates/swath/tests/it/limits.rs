@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use swath::{ErrorKind, Limits, MemorySource, OpenOptions, ReadOptions, Window};
+use swath::{Access, ErrorKind, Limits, MemorySource, OpenOptions, ReadInto, ReadOptions, Source, SourceError, Window};
 
 use crate::build::{Directory, File, Tag};
 
@@ -118,4 +118,64 @@ fn tile_larger_than_the_file_can_mean_is_refused_even_for_a_small_window() {
     let dataset = File::of(directory).open().unwrap();
     let error = dataset.read(&ReadOptions::default().with_window(Window::new(0, 0, 1, 1))).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Limit(_)), "{error}");
+}
+
+/// A file whose server claims another size for it.
+#[derive(Debug)]
+struct Claimed(MemorySource, u64);
+
+impl Source for Claimed {
+    fn name(&self) -> &str {
+        "claimed.tif"
+    }
+
+    fn size(&self) -> Result<u64, SourceError> {
+        Ok(self.1)
+    }
+
+    fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
+        for read in reads {
+            // Beyond what there is, zeros come.
+            let (offset, len) = (read.offset, self.0.size()?);
+            let have = len.saturating_sub(offset).min(read.buffer.len() as u64) as usize;
+            read.buffer.fill(0);
+            self.0.read_at(offset.min(len), &mut read.buffer[..have])?;
+        }
+        Ok(())
+    }
+
+    fn access(&self) -> Access {
+        Access::REMOTE
+    }
+}
+
+#[test]
+fn a_servers_claim_of_a_size_allows_no_more_than_the_tiles_do() {
+    let open = |bytes: Vec<u8>, size: Option<u64>, expansion: u64| {
+        let mut limits = Limits::default().with_expansion(expansion);
+        limits.decoded_floor = 1 << 16;
+        let size = size.unwrap_or(bytes.len() as u64);
+        let source = Claimed(MemorySource::new("claimed.tif", bytes), size);
+        OpenOptions::default().with_limits(limits).open_source(Arc::new(source)).unwrap()
+    };
+    let read = |dataset: &swath::Dataset, window: Window| dataset.read(&ReadOptions::default().with_window(window));
+    let all = Window::new(0, 0, 1024, 1024);
+    // A mebibyte of one value, about 800 decoded bytes for each that is stored.
+    let bomb = File::of(Directory::tiled(1024, 1024, 256, |_, _| 0).deflated()).bytes();
+    for size in [None, Some(1 << 40), Some(i64::MAX as u64)] {
+        let dataset = open(bomb.clone(), size, 100);
+        assert_eq!(read(&dataset, all).unwrap_err().limit(), Some("expansion"), "{size:?}");
+        assert!(read(&dataset, Window::new(0, 0, 256, 256)).is_ok(), "the floor is always allowed");
+        let error = swath::pieces::check_size(&dataset).unwrap_err();
+        assert_eq!(error.limit(), Some("expansion"), "{error}");
+        assert!(read(&open(bomb.clone(), size, 2000), all).is_ok());
+    }
+    // What is stored is as much as it decodes to: no claim, true or false, is in its way.
+    let noise = |x: u32, y: u32| ((x * 31 + y * 17) ^ (x * y) >> 3) as u8;
+    let sound = File::of(Directory::tiled(1024, 1024, 256, noise).deflated()).bytes();
+    for size in [None, Some(i64::MAX as u64)] {
+        let dataset = open(sound.clone(), size, 16);
+        assert!(read(&dataset, all).is_ok() && read(&dataset, Window::new(100, 300, 900, 700)).is_ok());
+        assert!(swath::pieces::check_size(&dataset).is_ok());
+    }
 }
