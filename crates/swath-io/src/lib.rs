@@ -2,6 +2,7 @@
 
 pub mod conformance;
 pub mod fork;
+mod ordinary;
 mod position;
 pub mod remote;
 pub mod sink;

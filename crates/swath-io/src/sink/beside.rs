@@ -7,11 +7,12 @@
 
 use std::{
     fs::{self, File, Metadata},
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
 use super::{SinkError, part};
+use crate::ordinary;
 
 /// What side files are called after their file: overviews, mask, metadata and statistics, attribute table.
 const ENDINGS: [&str; 4] = ["ovr", "msk", "aux.xml", "vat.dbf"];
@@ -74,9 +75,10 @@ impl Note {
     }
 
     fn read(name: &Path) -> Option<Self> {
-        let path = Self::path(name);
-        fs::metadata(&path).ok().filter(|found| found.is_file() && found.len() <= MAX_NOTE)?;
-        let text = fs::read_to_string(path).ok()?;
+        let mut file = ordinary::open_own(&Self::path(name), false).ok()?;
+        file.metadata().ok().filter(|found| found.len() <= MAX_NOTE)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
         let mut lines = text.lines();
         Some(Self { owner: Identity::parse(lines.next()?), sides: lines.filter_map(Identity::parse).collect() })
     }

@@ -76,7 +76,7 @@ impl FileSink {
         }
         let folder = folder_of(target);
         let mark = part::mark(target);
-        part::remove_leftovers(folder, &mark);
+        part::remove_leftovers(folder, &mark, existing.as_ref());
         let (file, part) = part::create(folder, &mark)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         let process = std::process::id();
@@ -110,7 +110,7 @@ impl FileSink {
 
     /// The same in any folder.
     pub(super) fn spool_in(folder: &Path) -> Result<Self, SinkError> {
-        part::remove_leftovers(folder, SPOOL);
+        part::remove_leftovers(folder, SPOOL, None);
         let (file, part) = part::create(folder, SPOOL)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         let unnamed = cfg!(unix) && fs::remove_file(&part).is_ok();
@@ -398,6 +398,11 @@ impl FileSink {
             let _ = fs::remove_file(part);
             error
         };
+        if fs::symlink_metadata(self.target()).is_ok_and(|found| !found.is_file()) {
+            let why =
+                io::Error::new(io::ErrorKind::InvalidInput, "something that is no ordinary file has taken its name");
+            return Err(abandoned(SinkError::io("cannot give the file its name", why)));
+        }
         let beside = Beside::note(&self.names, &self.also).map_err(abandoned)?;
         if let Err(source) = fs::rename(part, self.target()) {
             beside.keep();

@@ -1,7 +1,7 @@
 //! Files in the making: their names, their locks, and what is left of those whose writers are no more.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
     sync::{
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::fork::PerProcess;
+use crate::{fork::PerProcess, ordinary};
 
 /// What this process is writing; a forked child writes nothing of what its parent does.
 static UNFINISHED: PerProcess<Unfinished> = PerProcess::new();
@@ -94,8 +94,9 @@ pub(super) fn create(folder: &Path, mark: &str) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// Removes the parts of writers that have ended: no process holds their lock.
-pub(super) fn remove_leftovers(folder: &Path, mark: &str) {
+/// Removes the parts of writers that have ended: no process holds their lock. Those of other users stay, and so does what is no
+/// file: anybody may have put a pipe under such a name. A part that was to replace a file belongs to `replaced`'s owner.
+pub(super) fn remove_leftovers(folder: &Path, mark: &str, replaced: Option<&Metadata>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -103,12 +104,22 @@ pub(super) fn remove_leftovers(folder: &Path, mark: &str) {
         if !name.starts_with(mark) || !name.ends_with(PART) {
             continue;
         }
-        let Ok(file) = OpenOptions::new().write(true).open(entry.path()) else { continue };
-        match file.try_lock() {
-            Ok(()) => {
-                let _ = fs::remove_file(entry.path());
-            }
-            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
+        let Ok(file) = ordinary::open_own(&entry.path(), true) else { continue };
+        if is_own(&file, replaced) && file.try_lock().is_ok() {
+            let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// Whether a file is this user's, or belongs to the owner of the file that is replaced.
+#[cfg(unix)]
+fn is_own(file: &File, replaced: Option<&Metadata>) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owners = [Some(rustix::process::geteuid().as_raw()), replaced.map(MetadataExt::uid)];
+    file.metadata().is_ok_and(|found| owners.contains(&Some(found.uid())))
+}
+
+#[cfg(not(unix))]
+fn is_own(_: &File, _: Option<&Metadata>) -> bool {
+    true
 }

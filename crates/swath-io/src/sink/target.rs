@@ -25,6 +25,9 @@ pub(super) fn names(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Opens what is no ordinary file to write into it: a pipe, a device, a socket, or a file that is already open
 /// (`/dev/stdout`). `None` where a file is to be made or replaced.
+///
+/// # Errors
+/// When it cannot be opened, or is a disk.
 pub(super) fn stream(path: &Path) -> io::Result<Option<Stream>> {
     if let Some(opened) = opened(path)? {
         return Ok(Some(Box::new(opened)));
@@ -34,8 +37,15 @@ pub(super) fn stream(path: &Path) -> io::Result<Option<Stream>> {
         return Ok(None);
     }
     #[cfg(unix)]
-    if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) {
-        return Ok(Some(Box::new(std::os::unix::net::UnixStream::connect(path)?)));
+    {
+        use std::os::unix::{fs::FileTypeExt, net::UnixStream};
+        if found.file_type().is_socket() {
+            return Ok(Some(Box::new(UnixStream::connect(path)?)));
+        }
+        if found.file_type().is_block_device() {
+            let why = "this is a disk, and what is on it would be lost: name a file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
     }
     Ok(Some(Box::new(OpenOptions::new().write(true).open(path)?)))
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{ReadInto, Source, SourceError};
-use crate::{position::read_exact_at, remote::RemoteFault};
+use crate::{ordinary, position::read_exact_at, remote::RemoteFault};
 
 /// A local file. Reads are positioned, so any number of threads may share it.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub struct FileSource {
     /// Where it was found, whatever the working folder is by now.
     path: PathBuf,
     size: u64,
-    /// As it was opened; `None` for what is no ordinary file, whose size and time say nothing of its content.
-    state: Option<State>,
+    /// As it was opened.
+    state: State,
 }
 
 /// What changes when a file is written to, and what differs from file to file.
@@ -32,10 +32,9 @@ struct State {
 }
 
 impl State {
-    fn of(metadata: &Metadata) -> Option<Self> {
+    fn of(metadata: &Metadata) -> Self {
         let time = metadata.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        let time = time.unwrap_or_default().as_nanos();
-        metadata.is_file().then(|| Self { len: metadata.len(), time, number: number(metadata) })
+        Self { len: metadata.len(), time: time.unwrap_or_default().as_nanos(), number: number(metadata) }
     }
 }
 
@@ -51,26 +50,23 @@ fn number(_: &Metadata) -> (u64, u64) {
 }
 
 impl FileSource {
-    /// Opens a file.
+    /// Opens an ordinary file: what takes bytes from elsewhere (a pipe, a socket, a device) has no size and no positions.
     ///
     /// # Errors
     /// When it cannot be opened, or is not a file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         let path = path.as_ref();
         let fail = |source: io::Error| SourceError::Io { action: "cannot open the file".into(), source };
-        let file = File::open(path).map_err(fail)?;
+        let file = ordinary::open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
-        if metadata.is_dir() {
-            return Err(fail(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder")));
-        }
         let name = path.display().to_string();
         let path = std::path::absolute(path).map_err(fail)?;
         Ok(Self { file, name, path, size: metadata.len(), state: State::of(&metadata) })
     }
 
     fn compare(&self, found: io::Result<Metadata>) -> Result<(), SourceError> {
-        let (Some(state), Ok(found)) = (self.state, found) else { return Ok(()) };
-        if State::of(&found) == Some(state) {
+        let Ok(found) = found else { return Ok(()) };
+        if found.is_file() && State::of(&found) == self.state {
             return Ok(());
         }
         let detail = "the file has changed since it was opened: open it again".to_owned();
@@ -108,7 +104,7 @@ impl Source for FileSource {
 
     fn version(&self) -> Option<String> {
         // The number of a file may be another on another machine.
-        self.state.map(|state| state.time.to_string())
+        Some(self.state.time.to_string())
     }
 
     fn as_file(&self) -> Option<&File> {

@@ -53,6 +53,75 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// In a folder that all may write to, anybody can put a pipe or a link under the name of a leftover.
+#[cfg(unix)]
+#[test]
+fn what_is_no_leftover_of_ours_stays_and_keeps_no_writer_waiting() {
+    use rustix::fs::{CWD, FileType, mknodat};
+    let folder = folder("planted");
+    let path = folder.join("a.tif");
+    let named = |mark: &str, number: u32| folder.join(format!("{mark}1-{number}{PART}"));
+    let other = folder.join("other");
+    fs::write(&other, b"x").unwrap();
+    let mut planted = vec![other.clone()];
+    for mark in [mark(&path).as_str(), SPOOL] {
+        let (pipe, link, foreign) = (named(mark, 1), named(mark, 2), named(mark, 3));
+        mknodat(CWD, &pipe, FileType::Fifo, 0o666.into(), 0).unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        planted.extend([pipe, link]);
+        fs::write(&foreign, b"of another user").unwrap();
+        if std::os::unix::fs::chown(&foreign, Some(12345), None).is_ok() {
+            planted.push(foreign);
+        } else {
+            eprintln!("skipped: files cannot be given away here");
+            fs::remove_file(foreign).unwrap();
+        }
+    }
+    fs::write(named(&mark(&path), 4), b"half").unwrap();
+    drop(FileSink::spool_in(&folder).unwrap());
+    let sink = Box::new(FileSink::create(&path).unwrap());
+    sink.write_at(0, b"new").unwrap();
+    sink.commit(3).unwrap();
+    planted.push(path);
+    planted.sort();
+    let left: Vec<PathBuf> = names(&folder).iter().map(|name| folder.join(name)).collect();
+    assert_eq!(left, planted);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// As a killed writer leaves them: a part belongs to the owner of the file that it was to replace.
+#[cfg(unix)]
+#[test]
+fn leftovers_of_a_file_of_another_user_go() {
+    let folder = folder("owner");
+    let path = folder.join("a.tif");
+    let dead = folder.join(format!("{}1-1{PART}", mark(&path)));
+    for name in [&path, &dead] {
+        fs::write(name, b"x").unwrap();
+        if std::os::unix::fs::chown(name, Some(12345), None).is_err() {
+            eprintln!("skipped: files cannot be given away here");
+        }
+    }
+    drop(FileSink::create(&path).unwrap());
+    assert_eq!(names(&folder), ["a.tif"]);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn what_takes_the_name_while_the_file_is_written_stays() {
+    let folder = folder("taken");
+    let path = folder.join("a.tif");
+    let sink = Box::new(FileSink::create(&path).unwrap());
+    sink.write_at(0, b"new").unwrap();
+    let pipe = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, pipe, 0o600.into(), 0).unwrap();
+    assert!(sink.commit(3).unwrap_err().to_string().contains("no ordinary file"));
+    assert_eq!(names(&folder), ["a.tif"]);
+    assert!(!fs::symlink_metadata(&path).unwrap().is_file());
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[cfg(unix)]
 #[test]
 fn link_stays_a_link_and_the_mode_stays() {

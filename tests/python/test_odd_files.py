@@ -1,0 +1,110 @@
+"""What is no ordinary file: refused as input at once, and never opened or replaced where something is written."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import swath as package
+from harness import Swath
+
+ODD = {"pipe": "a pipe", "socket": "a socket", "folder": "a folder", "device": "a device", "link": "a pipe"}
+
+
+@pytest.fixture
+def odd(folder: Path) -> Iterator[dict[str, Path]]:
+    """One of each kind."""
+    found = {name: folder / name for name in ("pipe", "socket", "folder", "link")} | {"device": Path("/dev/zero")}
+    os.mkfifo(found["pipe"])
+    found["folder"].mkdir()
+    found["link"].symlink_to("pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        # Names of sockets are short, and the folder's may be long.
+        here = Path.cwd()
+        os.chdir(folder)
+        try:
+            server.bind("socket")
+        finally:
+            os.chdir(here)
+        yield found
+
+
+@pytest.mark.parametrize("command", ["info", "validate", "stats", "dump", "preview", "convert"])
+def test_the_tool_refuses_them_at_once(swath: Swath, folder: Path, odd: dict[str, Path], command: str) -> None:
+    out = {"dump": ["--out", folder / "out"], "preview": [folder / "out"], "convert": [folder / "out"]}
+    for kind, word in ODD.items():
+        run = swath.run(command, odd[kind], *out.get(command, []), timeout=10)
+        assert word in run.check_refusal(odd[kind]), run.stderr
+
+
+def test_a_pipe_on_standard_input_is_refused_in_words(swath: Swath, folder: Path) -> None:
+    path = folder / "a.tif"
+    package.to_geotiff(np.zeros((4, 4), "uint8"), path)
+    command = [swath.binary, "info", "/dev/stdin"]
+    piped = subprocess.run(command, input=path.read_bytes(), capture_output=True, timeout=10, check=False)
+    assert piped.returncode == 2 and b"this is a pipe" in piped.stderr, piped.stderr
+    with path.open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, timeout=10, check=False)
+    assert done.returncode == 0 and b"4 \xc3\x97 4 pixels" in done.stdout, done.stderr
+
+
+def test_python_refuses_them_at_once(odd: dict[str, Path]) -> None:
+    for kind, word in ODD.items():
+        for opener in ("Dataset", "open_geotiff"):
+            # In a process of its own, which can be ended where it waits.
+            code = f"import swath, sys\ntry: swath.{opener}(sys.argv[1])\nexcept OSError as error: print(error)"
+            argv = [sys.executable, "-c", code, str(odd[kind])]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+            assert word in done.stdout, (kind, opener, done.stdout)
+
+
+def mark(name: str) -> int:
+    """The number in the names of parts of a file: FNV-1a of its name."""
+    number = 0xCBF29CE484222325
+    for byte in name.encode():
+        number = (number ^ byte) * 0x100000001B3 % 2**64
+    return number
+
+
+def test_what_was_planted_keeps_no_writer_waiting(swath: Swath, folder: Path) -> None:
+    """Anybody may put a pipe into the folder for temporary files, under the name of what a dead writer left there."""
+    source, out = folder / "a.tif", folder / "out.tif"
+    package.to_geotiff(np.zeros((40, 40), "uint8"), source)
+    pipe, spool = folder / f".swath-{mark(out.name):016x}-1-1.part", folder / ".swath-spool-1-1.part"
+    os.mkfifo(pipe)
+    os.mkfifo(spool)
+    environment = os.environ | {"TMPDIR": str(folder)}
+    for target in (out, Path("/dev/stdout")):
+        argv = [str(swath.binary), "convert", str(source), str(target), "-q"]
+        subprocess.run(argv, env=environment, capture_output=True, timeout=30, check=True)
+        code = "import swath, sys; swath.to_geotiff(swath.open_geotiff(sys.argv[1]), sys.argv[2])"
+        argv = [sys.executable, "-c", code, str(source), str(target)]
+        subprocess.run(argv, env=environment, capture_output=True, timeout=60, check=True)
+    assert pipe.is_fifo() and spool.is_fifo()
+    pipe.unlink()
+    # The same name is that of a leftover.
+    pipe.write_bytes(b"half")
+    package.to_geotiff(np.zeros((4, 4), "uint8"), out)
+    assert not pipe.exists()
+
+
+def test_disks_are_not_written_to(swath: Swath, folder: Path) -> None:
+    disk, source = folder / "disk", folder / "a.tif"
+    try:
+        # The number of the first loop device, which needs no disk to stand behind it.
+        os.mknod(disk, 0o600 | stat.S_IFBLK, os.makedev(7, 0))
+    except PermissionError:
+        pytest.skip("devices cannot be made here")
+    package.to_geotiff(np.zeros((4, 4), "uint8"), source)
+    for arguments in (["convert", source, disk, "-q"], ["dump", source, "--out", disk], ["preview", source, disk]):
+        assert "this is a disk" in swath.run(*arguments).check_refusal(disk)
+    with pytest.raises(OSError, match="this is a disk"):
+        package.to_geotiff(np.zeros((4, 4), "uint8"), disk)
+    assert disk.is_block_device()
