@@ -33,7 +33,7 @@ pub struct Remote {
     /// Requests that may be sent for each raster; more is an error.
     #[arg(long, value_name = "N")]
     pub max_remote_requests: Option<u64>,
-    /// Longest time that one request may take, all its attempts together.
+    /// Longest time that one request may take, all its attempts together; of an upload, longest time without progress.
     #[arg(long, value_name = "SECONDS")]
     pub remote_timeout: Option<f64>,
     /// How often a request that failed through no fault of ours is sent again.

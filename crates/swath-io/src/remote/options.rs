@@ -81,11 +81,12 @@ impl RemoteOptions {
         with_max_bytes(max_bytes: u64) = Some(max_bytes);
         /// Requests that this handle may send; more is an error.
         with_max_requests(max_requests: u64) = Some(max_requests);
-        /// Longest time that one request may take, all its attempts together; a long read is many requests.
+        /// Longest time that one request may take, all its attempts together; a long read is many requests. While a body goes
+        /// out, it is the longest time in which the store takes not a byte: a slow line may take as long as it needs.
         with_deadline(deadline: Duration) = deadline;
         /// Longest time that a connection may take to be made.
         with_connect_timeout(connect_timeout: Duration) = connect_timeout;
-        /// Longest time without a byte before an attempt is given up.
+        /// Longest time without a byte, in or out, before an attempt is given up.
         with_stall_timeout(stall_timeout: Duration) = stall_timeout;
         /// How often a request that failed through no fault of ours is sent again.
         with_retries(retries: u32) = retries;

@@ -19,7 +19,7 @@ use http::{
 use percent_encoding::percent_decode_str;
 use tokio::{
     sync::Semaphore,
-    time::{sleep, timeout, timeout_at},
+    time::{sleep, timeout},
 };
 use url::Url;
 
@@ -33,13 +33,11 @@ use super::{
     guard::{self, Guard, Lead, Way, is_public},
     range::{self, Asked, Mismatch, Plan},
     retry::Patience,
+    sending::{Outgoing, Progress, within},
     traffic::Meter,
     transport::{Mishap, mishap, transport},
     watch::{Seen, Watcher},
 };
-
-/// Slower than this, in bytes a second, a body on its way out counts as stalled.
-const SLOWEST: u64 = 64 << 10;
 
 /// Pieces of a body below this are gathered.
 const SMALL: usize = 16 << 10;
@@ -85,10 +83,22 @@ enum Trouble {
     Again {
         why: String,
         after: Option<Duration>,
+        kind: Kind,
     },
     /// An answer that makes no sense. Proxies have hiccups, so it is asked for once more, and never a third time.
     Wrong(String),
     Final(Failure),
+}
+
+/// What kind of trouble may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The server said so, or the connection broke.
+    Plain,
+    /// Nothing came or went any more.
+    Stall,
+    /// The name has no address at the moment, and no server has answered yet: most likely there is no network.
+    Nameless,
 }
 
 impl From<Failure> for Trouble {
@@ -138,18 +148,15 @@ impl Client {
         let _permit = permits.acquire().await.map_err(|_| closed())?;
         let mut patience = match route.metadata {
             true => Patience::new(METADATA_DEADLINE, 1),
-            // What goes out has time of its own, enough for a slow line and a second attempt.
-            false => {
-                let sending = Duration::from_secs(2 * body.len() as u64 / SLOWEST);
-                Patience::new(inner.options.deadline.saturating_add(sending), inner.options.retries)
-            }
+            false => Patience::new(inner.options.deadline, inner.options.retries),
         };
         let (mut hops, mut wrong_before, mut last) = (0, false, None::<String>);
         loop {
-            let attempt = self.attempt(&parts, &url, &body, way);
-            let trouble = match timeout_at(patience.until(), attempt).await {
-                Err(_) => return Err(patience.timed_out(last.as_deref())),
-                Ok(Ok((mut response, peer))) => {
+            patience.progress.begin();
+            let attempt = self.attempt(&parts, &url, &body, way, &patience.progress);
+            let trouble = match within(|| patience.until(), attempt).await {
+                None => return Err(patience.timed_out(last.as_deref())),
+                Some(Ok((mut response, peer))) => {
                     let Some(next) = redirect(&parts.method, &url, &response).filter(|_| route.follow) else {
                         response.extensions_mut().insert(Landed { url, lead });
                         return Ok(response);
@@ -165,15 +172,20 @@ impl Client {
                     url = next;
                     continue;
                 }
-                Ok(Err(trouble)) => trouble,
+                Some(Err(trouble)) => trouble,
             };
-            let (why, after, wrong) = match trouble {
+            let (why, after, wrong, kind) = match trouble {
                 Trouble::Final(failure) => return Err(failure),
-                Trouble::Again { why, after } => (why, after, false),
+                Trouble::Again { why, after, kind } => (why, after, false, kind),
                 Trouble::Wrong(why) if wrong_before => return Err(Failure::new(RemoteFault::Protocol, why)),
-                Trouble::Wrong(why) => (why, None, true),
+                Trouble::Wrong(why) => (why, None, true, Kind::Plain),
             };
             wrong_before |= wrong;
+            match kind {
+                Kind::Plain => patience.progress.forget(),
+                Kind::Stall => {}
+                Kind::Nameless => patience.shorten(),
+            }
             let pause = patience.again(&why, after).map_err(|failure| match wrong {
                 true => Failure::new(RemoteFault::Protocol, why.clone()),
                 false => failure,
@@ -190,6 +202,7 @@ impl Client {
         url: &Url,
         body: &Bytes,
         way: Way,
+        progress: &Progress,
     ) -> Result<(Response<Pieces>, Option<SocketAddr>), Trouble> {
         let inner = &*self.0;
         let asked = Asked::of(&parts.headers);
@@ -199,20 +212,22 @@ impl Client {
         let mut request = reqwest::Request::new(parts.method.clone(), url.clone());
         *request.headers_mut() = parts.headers.clone();
         if parts.method != Method::GET && parts.method != Method::HEAD {
-            *request.body_mut() = Some(body.clone().into());
+            *request.body_mut() = Some(reqwest::Body::wrap(Outgoing::new(body, progress)));
         }
         let stall = inner.options.stall_timeout;
-        let patience = stall.saturating_add(Duration::from_secs(body.len() as u64 / SLOWEST));
-        let transport = transport(way, inner.options.connect_timeout)?;
-        let mut response = match timeout(patience, transport.execute(request)).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => {
+        let transport = transport(way, inner.options.connect_timeout, stall.min(inner.options.deadline))?;
+        let mut response = match within(|| progress.stalls_at(stall), transport.execute(request)).await {
+            Some(Ok(response)) => response,
+            Some(Err(error)) => {
+                let answered = inner.answered.load(Ordering::Relaxed);
                 return Err(match mishap(error, host) {
-                    Mishap::Absent(why) if inner.answered.load(Ordering::Relaxed) => again(why),
+                    Mishap::Absent(why) if answered => again(why),
+                    Mishap::Nameless(why) if !answered => Trouble::Again { why, after: None, kind: Kind::Nameless },
                     mishap => trouble(mishap),
                 });
             }
-            Err(_) => return Err(again(format!("no answer from {host} for {patience:?}"))),
+            None if body.is_empty() => return Err(stalled(format!("no answer from {host} for {stall:?}"))),
+            None => return Err(stalled(format!("{host} took nothing, and answered nothing, for {stall:?}"))),
         };
         inner.answered.store(true, Ordering::Relaxed);
         let (status, headers, peer) = (response.status(), response.headers().clone(), response.remote_addr());
@@ -240,7 +255,7 @@ impl Client {
             && (is_transient(status) || status.is_success())
         {
             let why = format!("the server answered {status}{}", told.words());
-            return Err(Trouble::Again { why, after: retry_after(&headers) });
+            return Err(Trouble::Again { why, after: retry_after(&headers), kind: Kind::Plain });
         }
         let mut answer = Response::new(body);
         *answer.status_mut() = status;
@@ -322,12 +337,17 @@ fn closed() -> Failure {
 }
 
 fn again(why: String) -> Trouble {
-    Trouble::Again { why, after: None }
+    Trouble::Again { why, after: None, kind: Kind::Plain }
+}
+
+fn stalled(why: String) -> Trouble {
+    Trouble::Again { why, after: None, kind: Kind::Stall }
 }
 
 fn trouble(mishap: Mishap) -> Trouble {
     match mishap {
-        Mishap::Transient(why) => again(why),
+        Mishap::Transient(why) | Mishap::Nameless(why) => again(why),
+        Mishap::Stalled(why) => stalled(why),
         Mishap::Garbled(why) => Trouble::Wrong(why),
         Mishap::Absent(why) => {
             let detail = format!("{why}; is the server running, and is the address right?");
@@ -360,7 +380,7 @@ async fn collect(
             Ok(Ok(Some(piece))) => piece,
             Ok(Ok(None)) => break,
             Ok(Err(error)) => return Err(trouble(mishap(error, host))),
-            Err(_) => return Err(again(format!("{host} sent nothing for {stall:?}"))),
+            Err(_) => return Err(stalled(format!("{host} sent nothing for {stall:?}"))),
         };
         spending.take(piece.len() as u64)?;
         got += piece.len() as u64;

@@ -12,6 +12,7 @@ mod names;
 mod range;
 mod retry;
 pub(crate) mod runtime;
+mod sending;
 mod settings;
 mod source;
 pub(crate) mod store;

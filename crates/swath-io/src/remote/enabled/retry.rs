@@ -8,50 +8,59 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{RemoteFault, failure::Failure};
+use super::{RemoteFault, failure::Failure, sending::Progress};
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
+/// Attempts after a fault that most likely will not pass.
+const FEW: u32 = 4;
 
 /// What is left of one exchange's time and attempts.
 #[derive(Debug)]
 pub(crate) struct Patience {
+    /// Longest time for all attempts, or since the body last got on.
     allowed: Duration,
-    until: Instant,
+    pub(crate) progress: Progress,
     retries: u32,
     tried: u32,
 }
 
 impl Patience {
     pub(crate) fn new(deadline: Duration, retries: u32) -> Self {
-        // A deadline beyond the clock is a wish for none; a century is none.
-        let now = Instant::now();
-        let until = now.checked_add(deadline).unwrap_or_else(|| now + Duration::from_secs(3_000_000_000));
-        Self { allowed: deadline, until, retries, tried: 0 }
+        Self { allowed: deadline, progress: Progress::new(), retries, tried: 0 }
     }
 
-    /// When the exchange ends, whatever happens.
+    /// When the exchange ends, unless its body gets on.
     pub(crate) fn until(&self) -> Instant {
-        self.until
+        self.progress.ends_at(self.allowed)
+    }
+
+    /// Little is tried after a fault that is not likely to pass.
+    pub(crate) fn shorten(&mut self) {
+        self.retries = self.retries.min(FEW);
     }
 
     pub(crate) fn timed_out(&self, last: Option<&str>) -> Failure {
         let last = last.map(|why| format!("; before that: {why}")).unwrap_or_default();
         Failure::new(
             RemoteFault::TimedOut,
-            format!("no whole answer within {:?}, the deadline, in {} attempts{last}", self.allowed, self.tried + 1),
+            format!("no whole answer within {:?}, the deadline, in {}{last}", self.allowed, self.attempts()),
         )
+    }
+
+    fn attempts(&self) -> String {
+        if self.tried == 0 { "1 attempt".to_owned() } else { format!("{} attempts", self.tried + 1) }
     }
 
     /// How long to wait before the next attempt, or why there is none. `after` is what the server asked for.
     pub(crate) fn again(&mut self, why: &str, after: Option<Duration>) -> Result<Duration, Failure> {
-        if self.tried >= self.retries {
-            return Err(Failure::new(
-                RemoteFault::Unavailable,
-                format!("{why}; gave up after {} attempts", self.tried + 1),
-            ));
+        if self.progress.is_over(self.allowed) {
+            return Err(self.timed_out(Some(why)));
         }
-        let left = self.until.saturating_duration_since(Instant::now());
+        if self.tried >= self.retries {
+            return Err(Failure::new(RemoteFault::Unavailable, format!("{why}; gave up after {}", self.attempts())));
+        }
+        let left = self.until().saturating_duration_since(Instant::now());
         let pause = after.map_or_else(|| backoff(self.tried), |after| after + backoff(0));
         if pause >= left {
             return Err(match after {

@@ -24,15 +24,16 @@ const KINDS: usize = 16;
 /// Headers of one answer; stores send some thirty.
 const HEADERS: usize = 128;
 
-type Kind = (Way, Duration);
+type Kind = (Way, Duration, Duration);
 
 static CLIENTS: PerProcess<Mutex<Vec<(Kind, reqwest::Client)>>> = PerProcess::new();
 
-/// The connections of one kind.
-pub(crate) fn transport(way: Way, connect_timeout: Duration) -> Result<reqwest::Client, Failure> {
+/// The connections of one kind. Of bytes that the other side's system does not take for as long as `stall` says, ours gives up
+/// the connection, where it can: nothing else tells what became of bytes that were handed over.
+pub(crate) fn transport(way: Way, connect_timeout: Duration, stall: Duration) -> Result<reqwest::Client, Failure> {
     let failed = |error: String| Failure::new(RemoteFault::Setup, format!("cannot set up connections: {error}"));
     let mut clients = CLIENTS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let kind = (way, connect_timeout);
+    let kind = (way, connect_timeout, stall);
     if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
         return Ok(client.clone());
     }
@@ -47,6 +48,10 @@ pub(crate) fn transport(way: Way, connect_timeout: Duration) -> Result<reqwest::
         .http1_max_headers(HEADERS)
         .connect_timeout(connect_timeout)
         .user_agent(concat!("swath/", env!("CARGO_PKG_VERSION")));
+    #[cfg(target_os = "linux")]
+    {
+        builder = builder.tcp_user_timeout(stall);
+    }
     if !way.proxied {
         builder = builder.no_proxy();
     }
@@ -77,6 +82,10 @@ fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
 pub(crate) enum Mishap {
     /// The same request may do better next time.
     Transient(String),
+    /// Neither side's system took or gave anything for too long.
+    Stalled(String),
+    /// The name could not be resolved.
+    Nameless(String),
     /// There is no server to talk to. One that has answered before may be starting again; any other will not come.
     Absent(String),
     /// The answer cannot be read as HTTP.
@@ -89,7 +98,7 @@ pub(crate) enum Mishap {
 pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
     let error = error.without_url();
     let (is_dns, is_connect) = (error.is_dns(), error.is_connect());
-    let mut absent = false;
+    let (mut absent, mut stalled) = (false, false);
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     let mut innermost = String::new();
     while let Some(found) = cause {
@@ -115,6 +124,7 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
             ));
         }
         absent |= is_connect && found.downcast_ref::<io::Error>().is_some_and(is_absent);
+        stalled |= found.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
         innermost = printable(&found.to_string());
         // An I/O error hides the error inside it from `source`, which gives the source of that one.
         cause = match found.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
@@ -128,11 +138,12 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
     if absent {
         return Mishap::Absent(format!("no connection to {host}: {innermost}"));
     }
-    Mishap::Transient(match (is_dns, is_connect) {
-        (true, _) => format!("the name {host} could not be resolved: {innermost}"),
-        (_, true) => format!("no connection to {host}: {innermost}"),
-        _ => format!("the connection to {host} failed: {innermost}"),
-    })
+    match (is_dns, is_connect) {
+        (true, _) => Mishap::Nameless(format!("the name {host} could not be resolved: {innermost}")),
+        (_, true) => Mishap::Transient(format!("no connection to {host}: {innermost}")),
+        _ if stalled => Mishap::Stalled(format!("the connection to {host} stalled: {innermost}")),
+        _ => Mishap::Transient(format!("the connection to {host} failed: {innermost}")),
+    }
 }
 
 /// Whether the system reports at once that no server listens there. A timeout does not tell.

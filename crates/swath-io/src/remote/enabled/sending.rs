@@ -1,0 +1,155 @@
+//! A body on its way out, and how far it came: a slow line is no stall, and a store that takes nothing is one.
+
+use std::{
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, timeout_at};
+
+/// Bytes that are handed to a connection at a time.
+const PIECE: usize = 64 << 10;
+/// Bytes that systems keep on their way: handed over, and perhaps not yet sent.
+const BUFFERED: u64 = 4 << 20;
+/// Bytes a second at which those leave on a slow line, and on one that took all of a body at once.
+const SLOWEST: u64 = 64 << 10;
+const USUAL: u64 = 256 << 10;
+/// Longest time in which a slow line takes nothing more: a system takes bytes again when a third of its buffer is empty. Where
+/// nothing leaves that buffer, the system itself ends the connection, which it alone can tell.
+const GRAIN: Duration = Duration::from_secs(BUFFERED / 3 / SLOWEST);
+
+/// How far the body of a request came, in all attempts together.
+#[derive(Debug, Clone)]
+pub(crate) struct Progress(Arc<Mutex<State>>);
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// When this attempt began.
+    begun: Instant,
+    /// When the connection last took bytes.
+    moved: Instant,
+    /// When it last took bytes that no attempt sent before.
+    gained: Instant,
+    furthest: u64,
+    /// Time beyond the stall and beyond the deadline in which bytes that were taken may still be leaving.
+    leaving: (Duration, Duration),
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        let leaving = (Duration::ZERO, Duration::ZERO);
+        Self(Arc::new(Mutex::new(State { begun: now, moved: now, gained: now, furthest: 0, leaving })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An attempt begins.
+    pub(crate) fn begin(&self) {
+        let now = Instant::now();
+        let mut state = self.state();
+        (state.begun, state.moved, state.leaving) = (now, now, (Duration::ZERO, Duration::ZERO));
+    }
+
+    /// The server did take what it was sent, or the connection broke: the next attempt gains from its first byte on.
+    pub(crate) fn forget(&self) {
+        self.state().furthest = 0;
+    }
+
+    fn took(&self, sent: u64, whole: bool) {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.moved = now;
+        if sent > state.furthest {
+            (state.furthest, state.gained) = (sent, now);
+        }
+        state.leaving = if whole {
+            let buffered = sent.min(BUFFERED);
+            let slowest = Duration::from_secs(buffered.div_ceil(SLOWEST));
+            // A line that was slow so far is slow to the end.
+            let slow = slowest.min(now.saturating_duration_since(state.begun).saturating_mul(4));
+            (slowest, slow.max(Duration::from_secs(buffered.div_ceil(USUAL))))
+        } else {
+            (GRAIN, GRAIN)
+        };
+    }
+
+    /// When this attempt has stalled, unless it gets on.
+    pub(crate) fn stalls_at(&self, stall: Duration) -> Instant {
+        let state = *self.state();
+        later(state.moved, stall.saturating_add(state.leaving.0))
+    }
+
+    /// When the deadline passes, unless the body gets on.
+    pub(crate) fn ends_at(&self, deadline: Duration) -> Instant {
+        let state = *self.state();
+        later(state.gained, deadline.saturating_add(state.leaving.1))
+    }
+
+    /// Whether nothing was gained for as long as the deadline says.
+    pub(crate) fn is_over(&self, deadline: Duration) -> bool {
+        later(self.state().gained, deadline) <= Instant::now()
+    }
+}
+
+/// A time beyond the clock is a wish for none; a century is none.
+fn later(start: Instant, wait: Duration) -> Instant {
+    start.checked_add(wait).unwrap_or_else(|| start + Duration::from_secs(3_000_000_000))
+}
+
+/// The bytes of a body in pieces.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    rest: Bytes,
+    sent: u64,
+    progress: Progress,
+}
+
+impl Outgoing {
+    pub(crate) fn new(body: &Bytes, progress: &Progress) -> Self {
+        Self { rest: body.clone(), sent: 0, progress: progress.clone() }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let len = self.rest.len().min(PIECE);
+        let piece = self.rest.split_to(len);
+        self.sent += len as u64;
+        self.progress.took(self.sent, self.rest.is_empty());
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// What `work` gives, or nothing once it is `until`, which may move on meanwhile.
+pub(crate) async fn within<T>(until: impl Fn() -> Instant, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    loop {
+        let end = until();
+        match timeout_at(end, work.as_mut()).await {
+            Ok(done) => return Some(done),
+            Err(_) if until() > end => {}
+            Err(_) => return None,
+        }
+    }
+}
