@@ -48,7 +48,8 @@ impl Default for RemoteOptions {
             deadline: Duration::from_secs(180),
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(30),
-            retries: 8,
+            // Pauses of 52 to 106 s in all: stores that throttle do so for longer than a few seconds.
+            retries: 12,
             redirects: 5,
             in_flight: 16,
             public_only: false,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{RemoteFault, failure::Failure, sending::Progress};
 
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(20);
 /// Attempts after a fault that most likely will not pass.
 const FEW: u32 = 4;
 
@@ -76,12 +76,12 @@ impl Patience {
     }
 }
 
-/// A random time up to one that doubles with every attempt, so that many clients that failed together do not come back
-/// together.
+/// A time that doubles with every attempt, and of that between half and all at random, so that many clients that failed
+/// together do not come back together, and none comes back at once to a server that has too much to do.
 fn backoff(tried: u32) -> Duration {
     let most = FIRST.saturating_mul(1 << tried.min(20)).min(LONGEST);
     let random = RandomState::new().build_hasher().finish();
-    most.mul_f64((random >> 11) as f64 / (1u64 << 53) as f64)
+    most.mul_f64(0.5 + 0.5 * (random >> 11) as f64 / (1u64 << 53) as f64)
 }
 
 #[cfg(test)]
@@ -92,7 +92,9 @@ mod tests {
     fn pauses_grow_and_end() {
         for tried in 0..40 {
             let most = (0..200).map(|_| backoff(tried)).max().unwrap();
+            let least = (0..200).map(|_| backoff(tried)).min().unwrap();
             assert!(most <= LONGEST && most <= FIRST * (1 << tried.min(20)), "{tried}: {most:?}");
+            assert!(least * 2 >= FIRST.min(most), "{tried}: {least:?}");
         }
         assert!((0..200).map(|_| backoff(9)).max().unwrap() > Duration::from_secs(1));
     }
@@ -106,5 +108,22 @@ mod tests {
         let asked = Some(Duration::from_secs(100));
         assert_eq!(patience.again("a", asked).map_err(|failure| failure.fault), Err(RemoteFault::Unavailable));
         assert!(Patience::new(Duration::MAX, 1).again("a", asked).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_has_too_much_to_do_is_waited_for_by_default() {
+        let options = crate::remote::RemoteOptions::default();
+        for _ in 0..20 {
+            let mut patience = Patience::new(options.deadline, options.retries);
+            let mut waited = Duration::ZERO;
+            while let Ok(pause) = patience.again("503", None) {
+                waited += pause;
+            }
+            assert!(waited > Duration::from_secs(50) && waited < options.deadline, "{waited:?}");
+        }
+        let mut patience = Patience::new(options.deadline, options.retries);
+        patience.shorten();
+        let pauses: Vec<_> = std::iter::from_fn(|| patience.again("no name", None).ok()).collect();
+        assert!(pauses.len() == FEW as usize && pauses.iter().sum::<Duration>() < Duration::from_secs(2));
     }
 }
