@@ -99,4 +99,4 @@ def test_memory_that_is_not_there_is_an_error(swath: Swath, folder: Path) -> Non
     command = [swath.binary, "dump", path, "--out", folder / "c.npy", "--window", "0,0,1,1", "--device", "cpu"]
     done = subprocess.run(command, preexec_fn=small, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "there is no memory for a tile of 900000000 bytes" in done.stderr, done.stderr
+    assert "there is no memory for 900000000 bytes of a tile" in done.stderr, done.stderr

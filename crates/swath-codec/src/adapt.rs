@@ -139,7 +139,7 @@ impl Decode for Jpeg {
         let tables = spec.jpeg_tables.as_deref();
         let frame_len = row_len.saturating_mul(header.height as usize);
         let outcome = if too_high {
-            let mut frame = take(&mut scratch.between, frame_len);
+            let mut frame = take(&mut scratch.between, frame_len)?;
             let outcome = jpeg::decode(tables, src, options, &mut frame, row_len, &mut scratch.jpeg);
             dst.copy_from_slice(frame.get(..dst.len()).unwrap_or_default());
             scratch.between = frame;
@@ -154,6 +154,7 @@ impl Decode for Jpeg {
             // libjpeg goes on after damage and shows grey or garbage. Samples nobody wrote are not samples.
             Ok(jpeg::Decoded { damage: Some(damage), .. }) => Err(corrupt(damage)),
             Ok(_) => Ok(if too_high { Fill::Surplus } else { Fill::Exact }),
+            Err(jpeg::JpegError::NoMemory { bytes }) => Err(CodecError::NoMemory(bytes)),
             Err(error) => Err(corrupt(error)),
         }
     }
@@ -181,7 +182,7 @@ fn picture(spec: &TileSpec, rows: u32, src: &[u8]) -> Result<(jpeg::Header, jpeg
     }
     let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
     let color = if ycbcr { jpeg::Color::YcbcrToRgb } else { jpeg::Color::Raw };
-    Ok((header, jpeg::Options { color, max_pixels: spec.max_tile_bytes }))
+    Ok((header, jpeg::Options { color, max_pixels: spec.limits.tile_bytes }))
 }
 
 impl Jpeg {

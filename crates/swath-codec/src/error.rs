@@ -52,9 +52,23 @@ pub enum CodecError {
         /// What is wrong.
         detail: String,
     },
-    /// The system has no memory for the tile.
-    #[error("there is no memory for a tile of {0} bytes")]
+    /// The system has no memory for the tile, or to decode it.
+    #[error("there is no memory for {0} bytes of a tile")]
     NoMemory(u64),
+    /// The codec's library has no memory to decode the tile.
+    #[error("{codec}: there is no memory to decode the tile")]
+    LibraryMemory {
+        /// Name of the codec.
+        codec: &'static str,
+    },
+    /// The tile asks for more memory than allowed, and the codec's library does not tell how much.
+    #[error("{codec}: the tile asks for more than the {allowed} bytes that are allowed")]
+    OverLimit {
+        /// Name of the codec.
+        codec: &'static str,
+        /// Bytes allowed.
+        allowed: u64,
+    },
     /// The tile asks for more memory than allowed.
     #[error("{codec}: the tile asks for {asked} bytes, {allowed} are allowed")]
     Limit {

@@ -9,6 +9,7 @@ use swath_tiff::{Compression, Window, structure::Predictor};
 use crate::{
     decode::{Decode, Form, Stream},
     error::CodecError,
+    memory::zeroed,
     post::{self, Decoded, ycbcr},
     registry::Registry,
     scratch::{Scratch, take},
@@ -157,6 +158,9 @@ impl Host {
     }
 
     /// Puts the part `inside` of rows as they are stored, which come from [`Host::stream`], where it belongs.
+    ///
+    /// # Errors
+    /// When there is no memory to turn them into samples in.
     pub fn place_stored(
         &self,
         rows: &mut [u8],
@@ -164,11 +168,14 @@ impl Host {
         samples: &Take,
         target: &mut [&mut [u8]],
         scratch: &mut Scratch,
-    ) {
-        post::place(&self.spec, Decoded::Stored(rows), inside, samples, target, scratch);
+    ) -> Result<(), CodecError> {
+        post::place(&self.spec, Decoded::Stored(rows), inside, samples, target, scratch)
     }
 
     /// Puts the part `inside` of a tile that was decoded before ([`Host::decode_native`]) where it belongs.
+    ///
+    /// # Errors
+    /// None but those of [`Host::place_stored`].
     pub fn place_native(
         &self,
         tile: &[u8],
@@ -176,11 +183,12 @@ impl Host {
         samples: &Take,
         target: &mut Target<'_>,
         scratch: &mut Scratch,
-    ) {
+    ) -> Result<(), CodecError> {
         match target {
-            Target::Rows(out) => post::place(&self.spec, Decoded::Native(tile), inside, samples, out, scratch),
+            Target::Rows(out) => post::place(&self.spec, Decoded::Native(tile), inside, samples, out, scratch)?,
             Target::Whole(out) => out.iter_mut().zip(tile).for_each(|(out, byte)| *out = *byte),
         }
+        Ok(())
     }
 
     /// Decodes the part `inside` of a tile of `rows` rows and puts it where it belongs.
@@ -203,7 +211,7 @@ impl Host {
             let fill = self.run_decoder(rows, src, dst, scratch);
             fill?;
             if form == Form::Stored {
-                post::fix_in_place(spec, dst, scratch);
+                post::fix_in_place(spec, dst, scratch)?;
             }
             return Ok(());
         }
@@ -213,34 +221,31 @@ impl Host {
             let len = self.decoded_len(rows);
             let stored = src.get(..len).filter(|_| !spec.bits_reversed);
             if let Some(stored) = stored {
-                post::place(spec, Decoded::Native(stored), inside, take_samples, out, scratch);
-                return Ok(());
+                return post::place(spec, Decoded::Native(stored), inside, take_samples, out, scratch);
             }
         }
         let mut buffer = std::mem::take(&mut scratch.tile);
         let len = self.decoded_len(rows);
         let tile = buffer.room(len).ok_or(CodecError::NoMemory(len as u64))?;
-        let result = self.run_decoder(rows, src, tile, scratch);
-        if result.is_ok() {
+        let mut placed = || {
+            self.run_decoder(rows, src, tile, scratch)?;
             match (form, spec.packed_subsampling) {
                 (Form::Stored, Some(_)) => {
                     // Only blocks of one pixel come with a predictor; its rows are undone before they become colours.
-                    post::fix_in_place(spec, tile, scratch);
-                    let mut native = take(&mut scratch.between, spec.native_row_len() * rows as usize);
+                    post::fix_in_place(spec, tile, scratch)?;
+                    let mut native = take(&mut scratch.between, self.native_len(rows))?;
                     ycbcr::unpack_to_rgb(spec, rows, tile, &mut native);
-                    post::place(spec, Decoded::Native(&native), inside, take_samples, out, scratch);
+                    let placed = post::place(spec, Decoded::Native(&native), inside, take_samples, out, scratch);
                     scratch.between = native;
+                    placed
                 }
-                (Form::Stored, None) => {
-                    post::place(spec, Decoded::Stored(tile), inside, take_samples, out, scratch);
-                }
-                (Form::Native, _) => {
-                    post::place(spec, Decoded::Native(tile), inside, take_samples, out, scratch);
-                }
+                (Form::Stored, None) => post::place(spec, Decoded::Stored(tile), inside, take_samples, out, scratch),
+                (Form::Native, _) => post::place(spec, Decoded::Native(tile), inside, take_samples, out, scratch),
             }
-        }
+        };
+        let placed = placed();
         scratch.tile = buffer;
-        result
+        placed
     }
 
     /// Hands the bytes to the codec, bits turned round first where the file stores them so. JPEG and fax streams know
@@ -255,7 +260,8 @@ impl Host {
         if !spec.bits_reversed || own_bit_order {
             self.decoder.decode(spec, rows, src, dst, scratch)?;
         } else {
-            let mut turned = src.to_vec();
+            let mut turned = zeroed(src.len())?;
+            turned.copy_from_slice(src);
             post::unpack::reverse_bits_in_place(&mut turned);
             self.decoder.decode(spec, rows, &turned, dst, scratch)?;
         }

@@ -17,6 +17,7 @@ pub mod scratch;
 pub mod shrink;
 pub mod simd;
 pub mod spec;
+mod working;
 
 pub use decode::{Decode, Fill, Form};
 pub use encode::Encode;

@@ -2,6 +2,8 @@
 
 use memmap2::MmapMut;
 
+use crate::error::CodecError;
+
 /// From here on memory comes straight from the system, in huge pages where it has them: a fault for every 4 KiB costs more
 /// than decoding what goes there. Smaller buffers come from the heap, which is warm in a program that reads often.
 const HUGE: usize = 4 << 20;
@@ -31,30 +33,18 @@ impl Buffer {
             let _ = pages.advise(memmap2::Advice::HugePage);
             return Some(Self::Pages(pages));
         }
-        Some(Self::on_heap(len))
+        Some(Self::Words(zeroed(len.div_ceil(8)).ok()?, len))
     }
 
-    fn on_heap(len: usize) -> Self {
-        Self::Words(vec![0; len.div_ceil(8)], len)
-    }
-
-    /// A buffer of at least `len` bytes whose content does not matter: this one, or a new one where it is too short.
-    pub fn at_least(&mut self, len: usize) -> &mut [u8] {
+    /// A buffer of at least `len` bytes whose content does not matter: this one, or a new one where it is too short. `None` when
+    /// the system has not that much.
+    pub fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.len() < len {
             // The old one goes first, so that both are never there at once.
             *self = Self::default();
-            *self = Self::on_heap(len);
-        }
-        self.bytes_mut().get_mut(..len).unwrap_or_default()
-    }
-
-    /// As [`Buffer::at_least`]; `None` when the system has not that much.
-    pub fn room(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.len() < len && len >= HUGE {
-            *self = Self::default();
             *self = Self::zeroed(len)?;
         }
-        Some(self.at_least(len))
+        self.bytes_mut().get_mut(..len)
     }
 
     /// Bytes it holds.
@@ -87,6 +77,34 @@ impl Buffer {
     }
 }
 
+/// `len` values of zero.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub(crate) fn zeroed<T: Clone + Default>(len: usize) -> Result<Vec<T>, CodecError> {
+    let mut values = Vec::new();
+    grow(&mut values, len)?;
+    Ok(values)
+}
+
+/// Adds zeros until there are `len` values.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub(crate) fn grow<T: Clone + Default>(values: &mut Vec<T>, len: usize) -> Result<(), CodecError> {
+    let more = len.saturating_sub(values.len());
+    values
+        .try_reserve_exact(more)
+        .map_err(|_| CodecError::NoMemory((len as u64).saturating_mul(size_of::<T>() as u64)))?;
+    values.resize(values.len() + more, T::default());
+    Ok(())
+}
+
+/// Whether the system has that much memory at this moment.
+pub(crate) fn is_there(len: u64) -> bool {
+    usize::try_from(len).is_ok_and(|len| MmapMut::map_anon(len.max(1)).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,9 +122,9 @@ mod tests {
     #[test]
     fn grows_once_and_is_used_again() {
         let mut buffer = Buffer::default();
-        assert_eq!(buffer.at_least(100_000).len(), 100_000);
+        assert_eq!(buffer.room(100_000).unwrap().len(), 100_000);
         let place = buffer.bytes().as_ptr();
-        assert_eq!(buffer.at_least(70_000).len(), 70_000);
+        assert_eq!(buffer.room(70_000).unwrap().len(), 70_000);
         assert_eq!(buffer.bytes().as_ptr(), place);
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::{
     codec::{ccitt, deflate, jpeg, lzw, lzw_encode, zstd},
-    memory::Buffer,
+    error::CodecError,
+    memory::{Buffer, zeroed},
 };
 
 /// What one thread keeps from tile to tile: codec contexts and buffers, made on first use.
@@ -36,15 +37,19 @@ impl std::fmt::Debug for Scratch {
 }
 
 /// A buffer of exactly `len` bytes whose content does not matter. Growing is the only time memory is cleared.
-pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Vec<u8> {
+///
+/// # Errors
+/// When the system has no memory for it.
+pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Result<Vec<u8>, CodecError> {
     let mut taken = std::mem::take(buffer);
     if taken.len() < len {
-        // A grown buffer would first be copied by `resize`; its old content is of no use.
-        taken = vec![0; len];
+        // A buffer that is extended is copied first; its old content is of no use.
+        drop(taken);
+        taken = zeroed(len)?;
     } else {
         taken.truncate(len);
     }
-    taken
+    Ok(taken)
 }
 
 impl Scratch {

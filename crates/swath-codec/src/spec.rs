@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use swath_tiff::{
-    Compression, SampleFormat, SampleType,
+    Compression, Limits, SampleFormat, SampleType,
     structure::{ByteOrder, Layout, Predictor, layout::YCbCr},
     words::photometric::Photometric,
 };
@@ -53,8 +53,8 @@ pub struct TileSpec {
     pub extra_samples: Vec<u16>,
     /// JPEGTables, parsed.
     pub jpeg_tables: Option<Arc<jpeg::Tables>>,
-    /// Decoded bytes a tile may ask for.
-    pub max_tile_bytes: u64,
+    /// What a tile may ask for.
+    pub limits: Limits,
 }
 
 impl TileSpec {
@@ -62,7 +62,7 @@ impl TileSpec {
     ///
     /// # Errors
     /// When JPEGTables cannot be parsed.
-    pub fn new(layout: &Layout, max_tile_bytes: u64) -> Result<Self, CodecError> {
+    pub fn new(layout: &Layout, limits: Limits) -> Result<Self, CodecError> {
         let jpeg_tables = layout
             .jpeg_tables
             .as_deref()
@@ -90,7 +90,7 @@ impl TileSpec {
             lerc: layout.lerc.clone(),
             extra_samples: layout.extra_samples.clone(),
             jpeg_tables,
-            max_tile_bytes,
+            limits,
         })
     }
 

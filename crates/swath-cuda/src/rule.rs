@@ -368,6 +368,8 @@ pub(crate) fn place_rule(spec: &TileSpec, stored: bool, output: &Output, takes: 
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use swath_tiff::Limits;
+
     use super::*;
 
     /// Tiles of 40 columns.
@@ -393,7 +395,7 @@ pub(crate) mod tests {
             lerc: Vec::new(),
             extra_samples: Vec::new(),
             jpeg_tables: None,
-            max_tile_bytes: u64::MAX,
+            limits: Limits::none(),
         }
     }
 

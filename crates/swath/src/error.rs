@@ -170,6 +170,10 @@ impl From<DeviceError> for Error {
 
 impl From<CodecError> for Error {
     fn from(error: CodecError) -> Self {
-        Self::new(ErrorKind::Codec(error))
+        match error {
+            // What a codec takes for itself counts as what its tile becomes.
+            CodecError::Limit { .. } | CodecError::OverLimit { .. } => Self::over("expansion", error.to_string()),
+            error => Self::new(ErrorKind::Codec(error)),
+        }
     }
 }

@@ -112,7 +112,7 @@ impl Image {
         if let Some(host) = self.host.get() {
             return Ok(host);
         }
-        let spec = TileSpec::new(&self.layout, limits.tile_bytes)?;
+        let spec = TileSpec::new(&self.layout, limits.clone())?;
         let host = Host::new(Arc::new(spec), registry)?;
         Ok(self.host.get_or_init(|| host))
     }

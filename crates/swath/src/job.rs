@@ -112,7 +112,8 @@ impl ScratchPool {
         }
         worker.scratch.shrink(KEEP);
         let mut kept = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
-        if !remote || kept.len() < cores() {
+        // Where memory is short, none is spent on keeping what can be made again.
+        if (!remote || kept.len() < cores()) && kept.try_reserve(1).is_ok() {
             kept.push(worker);
         }
     }
@@ -337,7 +338,7 @@ fn decode_part(
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(order, part, target),
         TileBytes::InSteps(range) => strip::decode(order, part, range, rows, inside, target, scratch)?,
-        TileBytes::Cached(tile) => order.host.place_native(tile.bytes(), inside, &part.take, target, scratch),
+        TileBytes::Cached(tile) => order.host.place_native(tile.bytes(), inside, &part.take, target, scratch)?,
         TileBytes::At { keep: false, .. } => {
             order.host.decode(rows, src, inside, &part.take, target, scratch)?;
         }
@@ -352,7 +353,7 @@ fn decode_part(
                 }
                 return Ok(order.host.decode(rows, src, inside, &part.take, target, scratch)?);
             }
-            order.host.place_native(tile.bytes(), inside, &part.take, target, scratch);
+            order.host.place_native(tile.bytes(), inside, &part.take, target, scratch)?;
             kept.push((part.index, Arc::new(tile)));
         }
     }

@@ -124,7 +124,7 @@ pub(crate) fn decode(
     order.positions.give_back(position);
     if let Target::Rows(out) = target {
         let inside = Window::new(inside.x, 0, inside.width, inside.height);
-        order.host.place_stored(wanted, inside, &part.take, out, scratch);
+        order.host.place_stored(wanted, inside, &part.take, out, scratch)?;
     }
     Ok(())
 }
@@ -145,7 +145,8 @@ impl Position {
                 return Err(error);
             }
             let count = step.min(row - self.row);
-            self.fill(order, buffer.at_least(count as usize * row_len))?;
+            let len = count as usize * row_len;
+            self.fill(order, buffer.room(len).ok_or(CodecError::NoMemory(len as u64))?)?;
             self.row += count;
             (self.tail, self.from) = (Vec::new(), self.row);
         }

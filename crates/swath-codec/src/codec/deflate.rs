@@ -19,6 +19,7 @@ use crate::{
     decode::{Decode, Fill, Step, Stream},
     encode::{Encode, Settings, append, within},
     error::CodecError,
+    memory::is_there,
     scratch::Scratch,
     spec::TileSpec,
 };
@@ -62,10 +63,23 @@ impl Stream for Inflating {
     }
 }
 
+/// Bytes of libdeflate's decompressor, and some for what stands around it.
+const INFLATER: u64 = 64 << 10;
+
+/// The thread's decompressor.
+///
+/// # Errors
+/// When there is no memory for one: the binding would panic.
+pub(crate) fn inflater(scratch: &mut Scratch) -> Result<&mut libdeflater::Decompressor, CodecError> {
+    if scratch.inflater.is_none() && !is_there(INFLATER) {
+        return Err(CodecError::NoMemory(INFLATER));
+    }
+    Ok(scratch.inflater.get_or_insert_with(libdeflater::Decompressor::new))
+}
+
 /// Fills `dst` from a zlib stream of that length, or of `full` bytes, and verifies its checksum.
 pub(crate) fn inflate(src: &[u8], dst: &mut [u8], full: u64, scratch: &mut Scratch) -> Result<Fill, CodecError> {
-    let inflater = scratch.inflater.get_or_insert_with(libdeflater::Decompressor::new);
-    match inflater.zlib_decompress(src, dst) {
+    match inflater(scratch)?.zlib_decompress(src, dst) {
         Ok(len) if len == dst.len() => Ok(Fill::Exact),
         Ok(len) => Err(CodecError::Short { codec: "Deflate", got: len as u64, wanted: dst.len() as u64 }),
         Err(DecompressionError::BadData) => Err(CodecError::corrupt("Deflate", damage(src, dst.len()))),

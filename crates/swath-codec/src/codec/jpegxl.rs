@@ -9,8 +9,10 @@ use swath_tiff::SampleType;
 use crate::{
     decode::{Decode, Fill, Form},
     error::CodecError,
+    memory::is_there,
     scratch::Scratch,
     spec::TileSpec,
+    working::Working,
 };
 
 /// JPEG XL, as a bare code stream or in its container.
@@ -33,19 +35,26 @@ impl Decode for JpegXl {
         if !matches!(spec.sample, SampleType::U8 | SampleType::U16 | SampleType::F32) {
             return Err(CodecError::unsupported("JPEG XL", format!("a tile of {} samples", spec.sample)));
         }
-        // Planes of `f32`, several of them at a time (references, noise, upsampling), whatever the tile's own samples.
-        let planes = u64::from(spec.width) * u64::from(rows) * u64::from(spec.samples) * 4;
-        let allowed = planes.saturating_mul(16).saturating_add(64 << 20);
-        let tracker = AllocTracker::with_limit(usize::try_from(allowed).unwrap_or(usize::MAX));
-        let (mut image, fed) = header(src, tracker)?;
+        let tracker = AllocTracker::with_limit(HEADER);
+        let (mut image, fed) = header(src, &tracker)?;
         check(&image, spec, rows)?;
-        image.feed_bytes(src.get(fed..).unwrap_or_default()).map_err(corrupt)?;
+        let appetite = Appetite::of(&image, spec, rows, src);
+        let working = Working::take("JPEG XL", appetite.least..=appetite.most, spec, src.len())?;
+        tracker.expand_limit(
+            usize::try_from(working.bytes().saturating_sub(appetite.untracked)).unwrap_or(usize::MAX >> 1),
+        );
+        let failed = |error: Box<dyn std::error::Error + Send + Sync>| failed(error.as_ref(), &working);
+        image.feed_bytes(src.get(fed..).unwrap_or_default()).map_err(failed)?;
         // Spot colours are samples here, not ink to be mixed into the others.
         image.set_render_spot_color(false);
         if image.num_loaded_keyframes() == 0 {
             return Err(corrupt("the stream is cut off"));
         }
-        let render = image.render_frame(0).map_err(corrupt)?;
+        let render = image.render_frame(0).map_err(failed)?;
+        // Copies of what it holds, which it takes without asking; and the heap may have become holes meanwhile.
+        if !is_there(appetite.untracked) {
+            return Err(CodecError::LibraryMemory { codec: "JPEG XL" });
+        }
         let planes = render.image_planar();
         if planes.len() != usize::from(spec.samples) {
             return Err(corrupt(format!("{} channels for {} samples per pixel", planes.len(), spec.samples)));
@@ -67,15 +76,61 @@ impl Decode for JpegXl {
     }
 }
 
+/// Bytes that reading the header may take.
+const HEADER: usize = 1 << 20;
+
+/// Memory that a stream may take.
+struct Appetite {
+    /// Less is too little for any stream of this size, as measured: half a plane of `f32` beside the copy of each, and one
+    /// and a half for lossy coding.
+    least: u64,
+    /// As much as streams take that refer to earlier frames, upsample or add noise.
+    most: u64,
+    /// What jxl-oxide does not count: the stream as it keeps it, copies of planes on their way out, and tables.
+    untracked: u64,
+}
+
+impl Appetite {
+    fn of(image: &JxlImage, spec: &TileSpec, rows: u32, src: &[u8]) -> Self {
+        let metadata = &image.image_header().metadata;
+        // Lossy coding has three channels of colour, also for grey.
+        let (colours, halves) = if metadata.xyb_encoded { (3, 3) } else { (1, 1) };
+        let pixels = u64::from(spec.width).saturating_mul(rows.into());
+        let channels = u64::from(spec.samples).max(colours);
+        // Planes of `f32`, whatever the tile's own samples.
+        let plane = pixels.saturating_mul(4);
+        let tables = (2 << 20) + (src.len() as u64).saturating_mul(2);
+        let planes = plane.saturating_mul(channels);
+        let untracked = plane.saturating_mul(spec.samples.into()).saturating_add(tables);
+        Self {
+            least: untracked.saturating_add((planes / 2).saturating_mul(halves)),
+            most: planes.saturating_mul(16).saturating_add(64 << 20).saturating_add(untracked),
+            untracked,
+        }
+    }
+}
+
+/// An error of jxl-oxide: of its memory, or of the stream. The type of the first is not public.
+fn failed(error: &dyn std::error::Error, working: &Working) -> CodecError {
+    let detail = error.to_string();
+    if detail.contains("failed to allocate") || detail.contains("out of memory") {
+        return match working.is_short() {
+            true => CodecError::LibraryMemory { codec: "JPEG XL" },
+            false => CodecError::OverLimit { codec: "JPEG XL", allowed: working.bytes() },
+        };
+    }
+    corrupt(detail)
+}
+
 fn corrupt(detail: impl ToString) -> CodecError {
     CodecError::corrupt("JPEG XL", detail.to_string())
 }
 
 /// Reads as much of the stream as the header takes, so that its size can be looked at before frames are allocated; how
 /// much that was.
-fn header(src: &[u8], tracker: AllocTracker) -> Result<(JxlImage, usize), CodecError> {
+fn header(src: &[u8], tracker: &AllocTracker) -> Result<(JxlImage, usize), CodecError> {
     // The engine runs tiles side by side; a tile is decoded by the thread that asked.
-    let mut image = JxlImage::builder().pool(JxlThreadPool::none()).alloc_tracker(tracker).build_uninit();
+    let mut image = JxlImage::builder().pool(JxlThreadPool::none()).alloc_tracker(tracker.clone()).build_uninit();
     let mut fed = 0;
     loop {
         // Twice as much each time, as the header is read from its beginning again.

@@ -15,8 +15,10 @@ use lerc::{DataType, Sample};
 use swath_tiff::SampleType;
 
 use crate::{
+    codec::{deflate, zstd},
     decode::{Decode, Fill, Form},
     error::CodecError,
+    memory::{is_there, zeroed},
     scratch::{Scratch, take},
     spec::TileSpec,
 };
@@ -48,16 +50,10 @@ impl Decode for Lerc {
             return decode(spec, rows, src, dst);
         }
         // The margin libtiff gives a blob over the bare samples, and then some for tiny tiles.
-        let mut between = take(&mut scratch.between, dst.len() + dst.len() / 3 + 1024);
+        let mut between = take(&mut scratch.between, dst.len() + dst.len() / 3 + 1024)?;
         let unpacked = match additional {
-            1 => scratch
-                .inflater
-                .get_or_insert_with(libdeflater::Decompressor::new)
-                .zlib_decompress(src, &mut between)
-                .map_err(|error| error.to_string()),
-            2 => scratch
-                .zstd
-                .get_or_insert_with(zstd_safe::DCtx::create)
+            1 => deflate::inflater(scratch)?.zlib_decompress(src, &mut between).map_err(|error| error.to_string()),
+            2 => zstd::context(scratch)?
                 .decompress(&mut between[..], src)
                 .map_err(|code| zstd_safe::get_error_name(code).to_owned()),
             other => Err(format!("additional compression {other} is unknown")),
@@ -122,7 +118,7 @@ fn decode(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> Result<Fill
         return Ok(fill(used, src));
     }
     if spec.sample.is_float() && header.depth == 1 {
-        let mut planes = vec![0; dst.len()];
+        let mut planes = zeroed(dst.len())?;
         let (masks, used) = bands(spec, src, &header, 1, samples, &mut planes)?;
         let size = spec.sample.size();
         for ((nth, plane), mask) in planes.chunks_exact_mut(pixels * size).enumerate().zip(&masks) {
@@ -135,7 +131,7 @@ fn decode(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> Result<Fill
         return Ok(fill(used, src));
     }
     if spec.sample == SampleType::U8 && shape == (samples - 1, 1) && spec.extra_samples.last() == Some(&UNASSOCIATED) {
-        let mut colours = vec![0; pixels * header.depth];
+        let mut colours = zeroed(pixels * header.depth)?;
         let (masks, used) = bands(spec, src, &header, header.depth, 1, &mut colours)?;
         let mask = masks.first().unwrap_or(&Mask::All);
         for (at, (pixel, colour)) in dst.chunks_exact_mut(samples).zip(colours.chunks_exact(header.depth)).enumerate() {
@@ -168,6 +164,8 @@ fn bands(
         .and_then(|values| values.checked_mul(spec.sample.size()))
         .filter(|band| band.checked_mul(count) == Some(out.len()))
         .ok_or_else(|| corrupt(format!("{depth} values per pixel for {} samples", spec.samples)))?;
+    // A mask for each band, symbols for the pixels of one, and what a pixel's values may be.
+    check_memory((out.len() / 8).saturating_add(pixels * 2).saturating_add(depth * 32))?;
     let mut masks = Vec::new();
     let mut used = 0;
     for out in out.chunks_exact_mut(band.max(1)) {
@@ -184,6 +182,17 @@ fn bands(
         }
     }
     Ok((masks, used))
+}
+
+/// Asks the system for what decoding takes besides the samples, before it is taken.
+fn check_memory(asked: usize) -> Result<(), CodecError> {
+    let asked = (asked as u64).saturating_add(64 << 10);
+    if is_there(asked) { Ok(()) } else { Err(CodecError::NoMemory(asked)) }
+}
+
+/// What lerc-rs takes for a blob of `len` bytes of values: these as bytes or words, and a mask.
+fn library_memory(len: usize) -> usize {
+    len.saturating_mul(3)
 }
 
 /// What [`fast`] leaves alone: exact floats of version 6, differences between samples, version 2.
@@ -209,7 +218,8 @@ fn library<T: Sample, const N: usize>(
     out: &mut [u8],
     bytes: fn(T) -> [u8; N],
 ) -> Result<Mask, CodecError> {
-    let mut values = vec![T::default(); out.len() / N];
+    let mut values = zeroed::<T>(out.len() / N)?;
+    check_memory(library_memory(out.len()))?;
     let decoded = lerc::decode_into(blob, &mut values).map_err(|error| corrupt(error.to_string()))?;
     for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
         *out = bytes(value);
@@ -233,6 +243,7 @@ fn first_generation(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> R
         let detail = format!("a LERC1 blob of {} x {} floats does not fit the tile", info.width, info.height);
         return Err(corrupt(detail));
     }
+    check_memory(library_memory(dst.len()))?;
     let image = lerc::decode(src).map_err(|error| corrupt(error.to_string()))?;
     let values = image.as_typed::<f32>().unwrap_or_default();
     if values.len() * 4 != dst.len() {

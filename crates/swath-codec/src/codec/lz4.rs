@@ -13,6 +13,7 @@ use crate::{
     decode::{Decode, Fill},
     encode::{Encode, Settings, append},
     error::CodecError,
+    memory::{is_there, zeroed},
     scratch::Scratch,
     spec::TileSpec,
 };
@@ -36,7 +37,13 @@ impl Decode for Lz4 {
     }
 }
 
+/// Two blocks of the longest kind, old frames included, and what they refer back to: lz4_flex takes that without asking.
+const FRAME_MEMORY: u64 = 17 << 20;
+
 fn frame(src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
+    if !is_there(FRAME_MEMORY) {
+        return Err(CodecError::NoMemory(FRAME_MEMORY));
+    }
     let mut decoder = FrameDecoder::new(src);
     let mut got = 0;
     loop {
@@ -80,7 +87,7 @@ fn bare(src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
 /// too small, so the block is decoded whole: it can be at most 255 times as long as its bytes.
 fn surplus(src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
     let bound = src.len().saturating_mul(255).min(dst.len().saturating_mul(2).saturating_add(64 << 10));
-    let mut whole = vec![0; bound];
+    let mut whole = zeroed::<u8>(bound)?;
     let len = block::decompress_into(src, &mut whole)
         .map_err(|error| CodecError::corrupt("LZ4", format!("more than twice the tile, or {error}")))?;
     match whole.get(..len).and_then(|whole| whole.get(..dst.len())) {

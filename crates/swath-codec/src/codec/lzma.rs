@@ -13,10 +13,6 @@ use crate::{
     spec::TileSpec,
 };
 
-/// Memory one stream may ask for, nearly all of it the dictionary. The strongest preset of xz takes 65 MiB; the format
-/// goes up to 4 GiB, and the header of a stream is enough to make the decoder allocate it.
-const MEMORY: u64 = 512 << 20;
-
 /// LZMA2 in an xz container. The delta filter that libtiff puts before the compressor is part of the container.
 #[derive(Debug, Clone, Copy)]
 pub struct Lzma;
@@ -24,14 +20,18 @@ pub struct Lzma;
 impl Decode for Lzma {
     fn decode(
         &self,
-        _spec: &TileSpec,
+        spec: &TileSpec,
         _rows: u32,
         src: &[u8],
         dst: &mut [u8],
         _scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
         let wanted = dst.len() as u64;
-        let mut stream = Stream::new_stream_decoder(MEMORY, 0).map_err(|error| failed(&error, 0))?;
+        // Nearly all of it is the dictionary. The strongest preset of xz takes 65 MiB; the format goes up to 4 GiB, and the
+        // header of a stream is enough to make the decoder allocate it.
+        let allowed = spec.limits.plausible(src.len() as u64).min(spec.limits.tile_bytes);
+        let failed = |error: &Error, at: u64| failed(error, at, allowed);
+        let mut stream = Stream::new_stream_decoder(allowed, 0).map_err(|error| failed(&error, 0))?;
         while stream.total_out() < wanted {
             let (read, made) = (stream.total_in(), stream.total_out());
             let input = src.get(read as usize..).unwrap_or_default();
@@ -64,10 +64,11 @@ impl Decode for Lzma {
     }
 }
 
-fn failed(error: &Error, at: u64) -> CodecError {
+fn failed(error: &Error, at: u64, allowed: u64) -> CodecError {
     match error {
         // liblzma knows what the stream asked for, but the binding has no way to ask.
-        Error::MemLimit | Error::Mem => CodecError::Limit { codec: "LZMA", asked: MEMORY + 1, allowed: MEMORY },
+        Error::MemLimit => CodecError::OverLimit { codec: "LZMA", allowed },
+        Error::Mem => CodecError::LibraryMemory { codec: "LZMA" },
         error => CodecError::corrupt("LZMA", format!("{error} near byte {at} of the tile")),
     }
 }
@@ -218,7 +219,9 @@ mod tests {
         let mut greedy = packed.clone();
         greedy[12..24].copy_from_slice(&block);
         let error = Lzma.decode(&spec(SampleType::U8, 1, 100), 10, &greedy, &mut [0; 1000], &mut Scratch::default());
-        assert!(matches!(error, Err(CodecError::Limit { .. })), "{error:?}");
+        let error = error.unwrap_err();
+        assert_eq!(error, CodecError::OverLimit { codec: "LZMA", allowed: 1 << 30 });
+        assert_eq!(error.to_string(), "LZMA: the tile asks for more than the 1073741824 bytes that are allowed");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the tests of decoders share.
 #![allow(dead_code)]
 
-use swath_tiff::{Compression, SampleFormat, SampleType, structure::ByteOrder, structure::Predictor};
+use swath_tiff::{Compression, Limits, SampleFormat, SampleType, structure::ByteOrder, structure::Predictor};
 
 use crate::{Decode, Scratch, TileSpec};
 
@@ -33,7 +33,7 @@ pub(crate) fn spec(sample: SampleType, samples: u16, width: u32) -> TileSpec {
         lerc: Vec::new(),
         extra_samples: Vec::new(),
         jpeg_tables: None,
-        max_tile_bytes: 1 << 30,
+        limits: Limits::default().with_tile_bytes(1 << 30),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     decode::{Decode, Fill, Form},
     encode::{Encode, Settings, within},
     error::CodecError,
+    memory::is_there,
     scratch::Scratch,
     spec::TileSpec,
 };
@@ -66,6 +67,10 @@ impl Decode for WebP {
         // reads at most `src.len()` bytes, and checks that rows of `stride` bytes fit in `dst.len()` before it writes.
         let end = unsafe { into(src.as_ptr(), src.len(), dst.as_mut_ptr(), dst.len(), stride) };
         if end.is_null() {
+            // libwebp says no more. It works in words of four bytes, and in tables besides.
+            if !is_there((needed as u64).saturating_mul(2).saturating_add(4 << 20)) {
+                return Err(CodecError::LibraryMemory { codec: "WebP" });
+            }
             return Err(CodecError::corrupt("WebP", "the stream is damaged or cut off"));
         }
         Ok(Fill::Exact)

@@ -33,7 +33,7 @@ impl Decode for Zstd {
     }
 
     fn stream(&self) -> Option<Box<dyn Stream>> {
-        Some(Box::new(Expanding { context: zstd_safe::DCtx::create(), read: 0 }))
+        Some(Box::new(Expanding { context: zstd_safe::DCtx::try_create()?, read: 0 }))
     }
 }
 
@@ -53,10 +53,24 @@ impl Stream for Expanding {
     }
 }
 
+/// Bytes of a context, about.
+const CONTEXT: u64 = 160 << 10;
+
+/// The thread's context.
+///
+/// # Errors
+/// When there is no memory for one.
+pub(crate) fn context(scratch: &mut Scratch) -> Result<&mut zstd_safe::DCtx<'static>, CodecError> {
+    if scratch.zstd.is_none() {
+        scratch.zstd = zstd_safe::DCtx::try_create();
+    }
+    scratch.zstd.as_mut().ok_or(CodecError::NoMemory(CONTEXT))
+}
+
 /// Fills `dst` from a zstd frame.
 pub(crate) fn decompress(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<Fill, CodecError> {
     let wanted = dst.len() as u64;
-    let context = scratch.zstd.get_or_insert_with(zstd_safe::DCtx::create);
+    let context = context(scratch)?;
     // One call into the whole buffer is the fast way, but it takes exact lengths only. A frame that says it is longer
     // than the tile goes the slow way at once, a frame that does not say after the fast way has failed.
     let declared = zstd_safe::get_frame_content_size(src).ok().flatten();

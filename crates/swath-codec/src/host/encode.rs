@@ -110,7 +110,7 @@ impl HostEncoder {
         let samples = usize::from(spec.samples);
         if usize::from(spec.bits) != spec.sample.size() * 8 {
             let stored_row = spec.stored_row_len();
-            let mut stored = take(&mut scratch.stored, spec.stored_len(rows));
+            let mut stored = take(&mut scratch.stored, spec.stored_len(rows))?;
             for (row, target) in tile.chunks_exact(row_len.max(1)).zip(stored.chunks_exact_mut(stored_row.max(1))) {
                 pack::pack_row(row, spec.sample, spec.bits, target);
             }
@@ -126,14 +126,14 @@ impl HostEncoder {
                 self.encoder.encode(spec, rows, tile, out, scratch)
             }
             Predictor::Horizontal => {
-                let mut stored = take(&mut scratch.stored, tile.len());
+                let mut stored = take(&mut scratch.stored, tile.len())?;
                 predict::horizontal(tile, &mut stored, row_len, samples, word, spec.order.is_foreign());
                 let result = self.encoder.encode(spec, rows, &stored, out, scratch);
                 scratch.stored = stored;
                 result
             }
             Predictor::FloatingPoint => {
-                let mut stored = take(&mut scratch.stored, tile.len());
+                let mut stored = take(&mut scratch.stored, tile.len())?;
                 let mut plane = std::mem::take(&mut scratch.between);
                 predict::floating_point(tile, &mut stored, row_len, samples, word, &mut plane);
                 scratch.between = plane;

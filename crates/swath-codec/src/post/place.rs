@@ -13,6 +13,7 @@ use super::{
     unpack,
 };
 use crate::{
+    error::CodecError,
     host::Take,
     scratch::Scratch,
     simd::{Task, widest},
@@ -28,6 +29,9 @@ pub enum Decoded<'a> {
 }
 
 /// Puts the part `inside` of a decoded tile into the rows of the output.
+///
+/// # Errors
+/// When there is no memory to make samples in.
 pub fn place(
     spec: &TileSpec,
     tile: Decoded<'_>,
@@ -35,51 +39,60 @@ pub fn place(
     samples: &Take,
     out: &mut [&mut [u8]],
     scratch: &mut Scratch,
-) {
+) -> Result<(), CodecError> {
     let native_len = spec.native_row_len();
     let rows = inside.y as usize..inside.y as usize + inside.height as usize;
     let native = match tile {
         Decoded::Native(tile) => tile.get(rows.start * native_len..rows.end * native_len),
         Decoded::Stored(tile) => {
             let stored_len = spec.stored_row_len();
-            let Some(stored) = tile.get_mut(rows.start * stored_len..rows.end * stored_len) else { return };
+            let Some(stored) = tile.get_mut(rows.start * stored_len..rows.end * stored_len) else { return Ok(()) };
             if spec.stored_is_native() && spec.predictor == Predictor::None {
                 Some(&*stored)
             } else if is_straight(spec, samples) && inside.x == 0 {
                 // Samples keep their order and their neighbours: rows are made right where they belong.
-                return make_rows(spec, stored, out.iter_mut().map(|row| &mut **row));
+                make_rows(spec, stored, out.iter_mut().map(|row| &mut **row));
+                return Ok(());
             } else if makes_in_place(spec) {
                 make_in_place(spec, stored);
                 Some(&*stored)
             } else {
-                let native = scratch.native.at_least(inside.height as usize * native_len);
+                let len = inside.height as usize * native_len;
+                let native = scratch.native.room(len).ok_or(CodecError::NoMemory(len as u64))?;
                 make_rows(spec, stored, native.chunks_exact_mut(native_len.max(1)));
-                return place_rows(spec, native, inside, samples, out);
+                place_rows(spec, native, inside, samples, out);
+                return Ok(());
             }
         }
     };
     place_rows(spec, native.unwrap_or_default(), inside, samples, out);
+    Ok(())
 }
 
 /// Turns a tile that was decoded in place into native samples, in place.
-pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) {
+///
+/// # Errors
+/// When there is no memory for a few rows.
+pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) -> Result<(), CodecError> {
     // The lone bytes of packed YCbCr have no order, and no row length either unless a predictor needs one.
     if (spec.stored_is_native() || spec.packed_subsampling.is_some()) && spec.predictor == Predictor::None {
-        return;
+        return Ok(());
     }
     if makes_in_place(spec) {
-        return make_in_place(spec, tile);
+        make_in_place(spec, tile);
+        return Ok(());
     }
     // A few rows at a time go through a buffer that stays in the second-level cache.
     let row_len = spec.stored_row_len().max(1);
     let chunk = (64 << 10) / row_len * row_len;
     let chunk = chunk.max(row_len);
-    let buffer = scratch.native.at_least(chunk);
+    let buffer = scratch.native.room(chunk).ok_or(CodecError::NoMemory(chunk as u64))?;
     for rows in tile.chunks_mut(chunk) {
         let Some(stored) = buffer.get_mut(..rows.len()) else { break };
         stored.copy_from_slice(rows);
         make_rows(spec, stored, rows.chunks_exact_mut(row_len));
     }
+    Ok(())
 }
 
 /// Whether the samples of a tile go side by side into rows of their own, in their own order.

@@ -24,6 +24,8 @@ use super::{
 
 /// Bytes that are moved at a time where the file system cannot take a range out.
 const STEP: usize = 2 << 20;
+/// The same where memory is short.
+const SHORT_STEP: usize = 8 << 10;
 /// Threads that move bytes; more only wait for the memory.
 const MOVERS: u64 = 16;
 /// Writes to a file in memory that are at least as long as this need not take turns.
@@ -255,7 +257,9 @@ pub fn write(path: impl AsRef<Path>, fill: impl FnOnce(&mut dyn Write) -> io::Re
     let path = path.as_ref();
     let failed = |source| SinkError::io("cannot write the file", source);
     let filled = |out: &mut dyn Write| {
-        let mut out = BufWriter::with_capacity(STEP, out);
+        // A long buffer is better, but no reason to fail.
+        let long = Vec::<u8>::new().try_reserve_exact(STEP).is_ok();
+        let mut out = BufWriter::with_capacity(if long { STEP } else { SHORT_STEP }, out);
         fill(&mut out).and_then(|()| out.flush()).map_err(failed)
     };
     if let Some(mut stream) = target::stream(path).map_err(|source| SinkError::io("cannot open the output", source))? {

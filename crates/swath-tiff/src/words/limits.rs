@@ -19,7 +19,8 @@ pub struct Limits {
     /// A file of a few hundred bytes that declares many gigabytes is not a raster. Rasters of one value are legitimate, and
     /// those above the floor need this raised for a whole read; windows of them do not.
     pub expansion: u64,
-    /// Decoded bytes that are never refused for their ratio to the file's size: a read of so much is harmless.
+    /// Decoded bytes that are never refused for their ratio to the file's size: a read of so much is harmless. What a codec
+    /// takes for itself counts the same way, against the bytes of its tile.
     pub decoded_floor: u64,
 }
 
@@ -34,6 +35,11 @@ impl Limits {
             expansion: u64::MAX,
             decoded_floor: u64::MAX,
         }
+    }
+
+    /// Bytes that `len` bytes of a file may become, or make us take on the way there.
+    pub fn plausible(&self, len: u64) -> u64 {
+        len.saturating_mul(self.expansion).max(self.decoded_floor)
     }
 
     /// Sets [`Limits::decoded_bytes`].

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use swath_codec::{Scratch, adapt::Jpeg, memory::Buffer};
+use swath_codec::{CodecError, Scratch, adapt::Jpeg, memory::Buffer};
 use swath_cuda::{CHUNK, decode::Uploader};
 use swath_io::{
     ReadInto,
@@ -135,9 +135,13 @@ impl Worker {
             end = end.saturating_add(usize::try_from(unit.stream_len()).unwrap_or(usize::MAX));
         }
         let mut tiles = std::mem::take(&mut self.tiles);
-        let read = self.read(job, units, &reads, tiles.at_least(end));
+        let first = list.first().and_then(|number| units.get(*number)).map_or(0, |unit| unit.index);
+        let read = match tiles.room(end) {
+            Some(bytes) => self.read(job, units, &reads, bytes),
+            None => Err((first, Error::from(CodecError::NoMemory(end as u64)))),
+        };
         let streams = read.map(|()| {
-            let bytes = tiles.at_least(end);
+            let bytes = tiles.bytes();
             let tile = |(number, range, at): &(usize, Range<u64>, usize)| {
                 let tile = bytes.get(*at..*at + (range.end - range.start) as usize).unwrap_or_default();
                 (*number, tile.to_vec())
@@ -170,7 +174,9 @@ impl Worker {
             let ranges: Vec<Range<u64>> = reads.iter().map(|(_, range, _)| range.clone()).collect();
             for merged in coalesce(&ranges, Merge { gap: GAP, max_len: CHUNK as u64, waste: 100 }) {
                 let first = merged.members.first().and_then(|member| reads.get(*member)).map_or(0, |(unit, ..)| *unit);
-                let buffer = self.bytes.at_least((merged.range.end - merged.range.start) as usize);
+                let len = merged.range.end - merged.range.start;
+                let buffer = self.bytes.room(len as usize);
+                let buffer = buffer.ok_or_else(|| (index_of(first), Error::from(CodecError::NoMemory(len))))?;
                 job.fetch.source.read_at(merged.range.start, buffer).map_err(failed(first, merged.range.start))?;
                 for (_, range, at) in merged.members.iter().filter_map(|member| reads.get(*member)) {
                     let from = (range.start - merged.range.start) as usize;
@@ -201,7 +207,7 @@ impl Worker {
         let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
         let len = usize::try_from(unit.stream_len())
             .map_err(|_| Error::malformed("a tile is larger than the address space").at(&at))?;
-        let stream = self.bytes.at_least(len);
+        let stream = self.bytes.room(len).ok_or_else(|| Error::from(CodecError::NoMemory(len as u64)).at(&at))?;
         job.fetch.source.read_at(unit.range.start, stream).map_err(|error| Error::from(error).at(&at))?;
         decode_rows(job, unit, stream, place, &mut self.scratch).map_err(|error| error.at(&at))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use swath_codec::{TileSpec, encode::Settings, host::encode::HostEncoder, pre::moments::Moments, shrink};
 use swath_io::sink::BLOCK;
 use swath_tiff::{
-    Compression, SampleFormat, SampleType,
+    Compression, Limits, SampleFormat, SampleType,
     geo::Nodata,
     plan::Grid,
     structure::{
@@ -468,7 +468,7 @@ fn level(mut layout: Layout, options: &WriteOptions, on_device: bool) -> Result<
     if max_tile > i32::MAX as u64 {
         return Err(Error::usage(format!("a tile of {max_tile} bytes is more than a reader can take; cut it smaller")));
     }
-    let spec = Arc::new(TileSpec::new(&layout, max_tile)?);
+    let spec = Arc::new(TileSpec::new(&layout, Limits::none())?);
     let host = HostEncoder::new(spec, &options.settings, &options.registry)?;
     layout.jpeg_tables = host.jpeg_tables();
     let grid = Grid::new(&layout).map_err(|error| Error::new(ErrorKind::Limit(error.to_string())))?;
@@ -499,7 +499,7 @@ fn mask_level(image: &Layout, options: &WriteOptions) -> Result<(Layout, HostEnc
         jpeg_tables: None,
         ..image.clone()
     };
-    let spec = Arc::new(TileSpec::new(&layout, layout_tile_len(&layout))?);
+    let spec = Arc::new(TileSpec::new(&layout, Limits::none())?);
     let host = HostEncoder::new(spec, &Settings::default(), &options.registry)?;
     Ok((layout, host))
 }

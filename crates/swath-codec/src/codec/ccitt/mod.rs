@@ -17,6 +17,8 @@ use bits::{Bits, Load, Order};
 pub use encode::encoder;
 use row::{Above, Full, Row, Stop};
 
+use crate::memory::grow;
+
 /// How the rows are coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -134,6 +136,11 @@ pub enum FaxError {
         /// The row not read.
         row: u32,
     },
+    /// The system has no memory for the runs of a row.
+    NoMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
     /// The width is zero or above `i32::MAX`, or `dst` is not `rows` rows of it.
     Size {
         /// The width.
@@ -154,6 +161,7 @@ impl fmt::Display for FaxError {
             }
             FaxError::TooManyRuns { row } => write!(f, "CCITT: row {row} has more runs than its width allows"),
             FaxError::TooManyFaults { row } => write!(f, "CCITT: {FAULT_LIMIT} faults of a kind before row {row}"),
+            FaxError::NoMemory { bytes } => write!(f, "CCITT: there is no memory for {bytes} bytes of runs"),
             FaxError::Size { width, rows, len } => {
                 write!(f, "CCITT: {rows} rows of {width} pixels do not make {len} bytes")
             }
@@ -334,7 +342,9 @@ impl<'a> Segment<'a> {
         // row.
         let room = self.run_limit().min(self.src_len.saturating_mul(8).saturating_add(64));
         for runs in [&mut scratch.this, &mut scratch.above] {
-            runs.runs.resize(room, 0);
+            runs.runs.truncate(room);
+            let bytes = (room * size_of::<u32>()) as u64;
+            grow(&mut runs.runs, room).map_err(|_| FaxError::NoMemory { bytes })?;
             runs.written = 0;
         }
         // The row above the first is white.

@@ -2,6 +2,8 @@
 //!
 //! Stuffing is undone for a whole scan before decoding (about 1 % of decode time), so the bit reader can refill eight bytes at a time without looking for 0xFF.
 
+use super::error::{JpegError, grow};
+
 /// Entropy-coded data between two markers, after unstuffing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segment {
@@ -27,12 +29,9 @@ pub(super) fn unstuff(
     max_segments: usize,
     out: &mut Vec<u8>,
     segments: &mut Vec<Segment>,
-) -> usize {
+) -> Result<usize, JpegError> {
     let src_len = src.len();
-    let need = src_len.saturating_sub(from);
-    if out.len() < need {
-        out.resize(need, 0);
-    }
+    grow(out, src_len.saturating_sub(from))?;
     segments.clear();
     let (mut i, mut o, mut start) = (from, 0usize, 0usize);
     loop {
@@ -73,12 +72,14 @@ pub(super) fn unstuff(
         }
         let offset = if marker == 0 { src_len } else { i - 1 };
         if segments.len() < max_segments {
+            let bytes = (segments.len() * size_of::<Segment>()) as u64;
+            segments.try_reserve(1).map_err(|_| JpegError::NoMemory { bytes })?;
             segments.push(Segment { start, end: o, marker, offset });
         } else {
             o = start;
         }
         if marker == 0 || !stays_in_scan(marker) {
-            return offset;
+            return Ok(offset);
         }
         i += 1;
         start = o;

@@ -24,7 +24,7 @@ impl<'f> Visitor<'f> for Check<'f> {
 
     fn scan(&mut self, stream: &Stream<'_>, own: &Own, scan: &Scan, work: &mut Work) -> Result<usize, JpegError> {
         let scanned = self.course.parts(own, scan)?;
-        let (mut restarts, end) = entropy(stream, scan, &scanned.walk, &mut work.entropy, &mut work.segments);
+        let (mut restarts, end) = entropy(stream, scan, &scanned.walk, &mut work.entropy, &mut work.segments)?;
         let mut blocks = [None; MCU_BLOCKS];
         for (block, unit) in blocks.iter_mut().zip(scanned.units()) {
             let part = scanned.parts.get(unit.part).and_then(Option::as_ref);

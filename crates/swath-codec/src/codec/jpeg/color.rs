@@ -1,6 +1,7 @@
 //! Finished rows: upsampling, colour conversion and interleaving into the destination.
 
 use super::Color;
+use super::error::{JpegError, grow};
 use super::layout::Layout;
 use super::sample::Sample;
 use super::upsample;
@@ -11,6 +12,17 @@ use crate::simd::Task;
 pub(super) struct Rows<S> {
     full: [Vec<S>; 4],
     sums: Vec<u16>,
+}
+
+impl<S: Sample> Rows<S> {
+    /// Makes room for the rows of a frame, so that none has to be made while they are written.
+    pub fn make_room(&mut self, layout: &Layout) -> Result<(), JpegError> {
+        for (plane, full) in layout.planes().iter().zip(&mut self.full) {
+            grow(full, upsample::row_len(layout, plane))?;
+            grow(&mut self.sums, upsample::sums_len(plane))?;
+        }
+        Ok(())
+    }
 }
 
 /// Writes rows `from` to `to` of the image.

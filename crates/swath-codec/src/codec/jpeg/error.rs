@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::memory;
+
 /// Why a stream cannot be decoded; offsets count from the start of the stream it was found in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,6 +61,11 @@ pub enum JpegError {
         /// Bytes given.
         have: u64,
     },
+    /// The system has no memory for the frame.
+    NoMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
     /// Colour conversion was asked of a frame without three components.
     Components {
         /// Components in the frame.
@@ -85,6 +92,7 @@ impl fmt::Display for JpegError {
             Self::Destination { need, have } => {
                 write!(f, "JPEG frame needs {need} bytes of destination, {have} given")
             }
+            Self::NoMemory { bytes } => write!(f, "there is no memory for {bytes} bytes of a JPEG frame"),
             Self::Components { have } => {
                 write!(f, "JPEG frame has {have} components; YCbCr conversion needs 3")
             }
@@ -93,6 +101,11 @@ impl fmt::Display for JpegError {
 }
 
 impl std::error::Error for JpegError {}
+
+/// Adds values of zero until there are `len`, where there is memory for them.
+pub(super) fn grow<T: Clone + Default>(values: &mut Vec<T>, len: usize) -> Result<(), JpegError> {
+    memory::grow(values, len).map_err(|_| JpegError::NoMemory { bytes: len as u64 * size_of::<T>() as u64 })
+}
 
 /// A fault in the entropy-coded data that libjpeg warns of and carries on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Lossless scans (T.81 H): differences from one of seven predictors, as in DNG and some scientific TIFFs.
 
 use super::bits::{Reader, Restarts, unstuff};
-use super::error::{Damage, Fault, JpegError};
+use super::error::{Damage, Fault, JpegError, grow};
 use super::huffman::{Class, Table};
 use super::lossy::{Target, Work};
 use super::markers::{Header, Own, Scan, Tables};
@@ -81,8 +81,11 @@ fn scan_of<const N: usize>(
     }
     let (width, height) = (header.width as usize, header.height as usize);
     let most = if stream.interval == 0 { 1 } else { height + 16 };
-    unstuff(stream.src, scan.data, most, &mut work.entropy, &mut work.segments);
+    unstuff(stream.src, scan.data, most, &mut work.entropy, &mut work.segments)?;
     let mut restarts = Restarts::new(&work.entropy, &work.segments, stream.interval);
+    for row in rows.above.iter_mut().chain(&mut rows.current) {
+        grow(row, width)?;
+    }
     let reader = restarts.reader();
     widest(Frame {
         tables,

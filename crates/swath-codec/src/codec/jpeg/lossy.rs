@@ -3,7 +3,7 @@
 use super::baseline::{self, Between, CHUNK, Lanes, Part, Transform, Unit};
 use super::bits::{Restarts, Segment, unstuff};
 use super::color::{Emit, Rows};
-use super::error::{Damage, Fault, JpegError};
+use super::error::{Damage, Fault, JpegError, grow};
 use super::huffman::{Class, Table};
 use super::idct::LANES;
 use super::layout::{Layout, Walk};
@@ -54,7 +54,7 @@ pub(super) fn decode<S: Sample>(
 ) -> Result<Option<Damage>, JpegError> {
     let course = Course::new(header, shared);
     let mut frame = Frame { course, target, buffers, next: 0 };
-    frame.prepare(work);
+    frame.prepare(work)?;
     // Rows of a frame in one scan have been written on the way.
     if visit(&mut frame, stream, own, first, work)?.is_single {
         return Ok(frame.course.damage);
@@ -232,22 +232,21 @@ impl<'f, S: Sample> Visitor<'f> for Frame<'f, S> {
 }
 
 impl<S: Sample> Frame<'_, S> {
-    fn prepare(&mut self, work: &mut Work) {
+    fn prepare(&mut self, work: &mut Work) -> Result<(), JpegError> {
         for (plane, samples) in self.course.layout.planes().iter().zip(&mut self.buffers.planes) {
-            let need = plane.stride * plane.rows;
-            if samples.len() < need {
-                samples.resize(need, S::default());
-            }
+            grow(samples, plane.stride * plane.rows)?;
         }
+        self.buffers.rows.make_room(&self.course.layout)?;
         if self.course.header.process == Process::Progressive {
             let need = self.course.layout.planes().iter().map(|p| p.stride * p.rows / 64).sum();
             work.blocks.clear();
-            work.blocks.resize(need, progressive::Block::default());
+            grow(&mut work.blocks, need)?;
         }
         // As many groups in a chunk as blocks in an MCU.
         if work.lanes.len() < MCU_BLOCKS {
             work.lanes.resize(MCU_BLOCKS, Lanes::default());
         }
+        Ok(())
     }
 
     fn sequential_scan(
@@ -261,7 +260,7 @@ impl<S: Sample> Frame<'_, S> {
         let walk = blocks.walk;
         let Parts { parts, units, count, .. } = &mut blocks;
         let units = units.get(..*count).unwrap_or_default();
-        let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments);
+        let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments)?;
         // An error in an earlier tile may have left coefficients behind.
         work.lanes.fill_with(Lanes::default);
         let whole = scan.components().len() == self.course.layout.planes().len();
@@ -333,7 +332,7 @@ impl<S: Sample> Frame<'_, S> {
             let first = self.first_block(component.index);
             *part = Some(progressive::Part { h, v, table, prediction: 0, first, stride: plane.stride / 8 });
         }
-        let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments);
+        let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments)?;
         let mut reader = restarts.reader();
         let mut run = 0;
         for row in 0..walk.mcus_h {
@@ -421,11 +420,11 @@ pub(super) fn entropy<'w>(
     walk: &Walk,
     bytes: &'w mut Vec<u8>,
     segments: &'w mut Vec<Segment>,
-) -> (Restarts<'w>, usize) {
+) -> Result<(Restarts<'w>, usize), JpegError> {
     let most = match stream.interval {
         0 => 1,
         interval => walk.mcus_w * walk.mcus_h / interval as usize + 16,
     };
-    let end = unstuff(stream.src, scan.data, most, bytes, segments);
-    (Restarts::new(bytes, segments, stream.interval), end)
+    let end = unstuff(stream.src, scan.data, most, bytes, segments)?;
+    Ok((Restarts::new(bytes, segments, stream.interval), end))
 }

@@ -30,6 +30,16 @@ impl Method {
     }
 }
 
+/// Samples that [`row`] needs room for.
+pub(super) fn row_len(layout: &Layout, plane: &Plane) -> usize {
+    plane.width * 4 + layout.h_max
+}
+
+/// Sums that it needs room for.
+pub(super) fn sums_len(plane: &Plane) -> usize {
+    plane.width + 2
+}
+
 /// Row `y` of the image from a plane; in `buffer` unless the plane has it as it is.
 #[inline(always)]
 pub(super) fn row<'a, S: Sample>(
@@ -54,12 +64,12 @@ pub(super) fn row<'a, S: Sample>(
     } else {
         (line(y / 2), line(y / 2 + 1))
     };
-    let need = plane.width * 4 + layout.h_max;
+    let need = row_len(layout, plane);
     if buffer.len() < need {
         buffer.resize(need, S::default());
     }
-    if sums.len() < plane.width + 2 {
-        sums.resize(plane.width + 2, 0);
+    if sums.len() < sums_len(plane) {
+        sums.resize(sums_len(plane), 0);
     }
     match method {
         Method::H2V2 => {

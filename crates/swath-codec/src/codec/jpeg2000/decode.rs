@@ -14,6 +14,7 @@ use crate::{
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
+    working::Working,
 };
 
 /// The most bits of a component whose lossless decoding is known to be exact.
@@ -39,7 +40,8 @@ impl Decode for Jpeg2000 {
         let stream = code_stream(src)?;
         let siz = Siz::parse(stream).ok_or_else(|| corrupt("the code stream does not begin with SOC and SIZ"))?;
         siz.check(spec, rows)?;
-        check_appetite(stream, &siz)?;
+        let appetite = appetite(stream, &siz)?;
+        let _working = Working::take("JPEG 2000", appetite..=appetite, spec, src.len())?;
         // Left to itself, hayro takes subsampled chroma without a JP2 around it for sYCC and makes RGB of it.
         let wrapped = siz.is_subsampled().then(|| wrap(stream));
         // Strict, as OpenJPEG is for GDAL: a cut off stream is an error, not a blurred tile.
@@ -246,13 +248,6 @@ impl Siz {
         if (width, height) != (u64::from(spec.width), u64::from(rows)) {
             return Err(corrupt(format!("the stream is {width} x {height}, the tile {} x {rows}", spec.width)));
         }
-        let asked = width
-            .saturating_mul(height)
-            .saturating_mul(u64::from(spec.samples))
-            .saturating_mul(spec.sample.size() as u64);
-        if asked > spec.max_tile_bytes {
-            return Err(CodecError::Limit { codec: "JPEG 2000", asked, allowed: spec.max_tile_bytes });
-        }
         if self.components.len() != usize::from(spec.samples) {
             let detail = format!("{} components for {} samples per pixel", self.components.len(), spec.samples);
             return Err(corrupt(detail));
@@ -277,9 +272,18 @@ impl Siz {
     }
 }
 
-/// Adds up the book-keeping a code stream asks for besides its samples, and refuses to pay for absurd amounts of it: a
-/// few bytes of header can ask for a million code blocks with 65535 quality layers each, all of them allocated ahead.
-fn check_appetite(stream: &[u8], siz: &Siz) -> Result<(), CodecError> {
+/// Adds up what hayro takes for a code stream: values, and book-keeping, for a few bytes of header can ask for a million code
+/// blocks with 65535 quality layers each, all of them allocated ahead.
+///
+/// # Errors
+/// When a header is not of the form that tells.
+fn appetite(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
+    /// A component keeps its values; those of the tile that is being decoded are there as coefficients, as they are, and at
+    /// half the resolution, with a seam around each.
+    const PER_VALUE: u64 = 4;
+    const PER_TILE_VALUE: u64 = 10;
+    /// Whatever the size.
+    const BASE: u64 = 1 << 20;
     const PER_TILE_COMPONENT: u64 = 512;
     const PER_LAYER: u64 = 24;
     const PER_BLOCK: u64 = 256;
@@ -295,7 +299,9 @@ fn check_appetite(stream: &[u8], siz: &Siz) -> Result<(), CodecError> {
     }
     let count = siz.components.len() as u64;
     let (width, height) = siz.size();
-    let allowed = width.saturating_mul(height).saturating_mul(count).saturating_mul(64).max(256 << 20);
+    let values = width.saturating_mul(height).saturating_mul(count).saturating_mul(PER_VALUE);
+    let seamed = |side: u64, tile: u32| side.min(tile.into()).saturating_add(8);
+    let tile_values = seamed(width, tile_x).saturating_mul(seamed(height, tile_y)).saturating_mul(PER_TILE_VALUE);
     let mut worst = 0_u64;
     let mut layers = 1;
     for (marker, body) in headers(stream) {
@@ -334,11 +340,9 @@ fn check_appetite(stream: &[u8], siz: &Siz) -> Result<(), CodecError> {
         }
         worst = worst.max(blocks.saturating_mul(PER_BLOCK + layers.saturating_mul(PER_LAYER)));
     }
-    let asked = tiles.saturating_mul(count).saturating_mul(PER_TILE_COMPONENT).saturating_add(worst);
-    if asked > allowed {
-        return Err(CodecError::Limit { codec: "JPEG 2000", asked, allowed });
-    }
-    Ok(())
+    let parts = tiles.saturating_mul(count).saturating_mul(PER_TILE_COMPONENT);
+    let kept = [values, tile_values, parts, worst, stream.len() as u64];
+    Ok(kept.iter().fold(BASE, |sum, part| sum.saturating_add(*part)))
 }
 
 /// The marker segments of the main header and of the headers of tile-parts.
@@ -409,7 +413,7 @@ mod tests {
         assert_eq!(values, (0..30).map(|at| at % 6 * 1000 + at / 6 * 7000).collect::<Vec<u16>>());
         let bytes = run(&spec(SampleType::I16, 1, 6), 5, &hex(SIGNED)).unwrap();
         let values: Vec<i16> = bytes.as_chunks().0.iter().map(|value| i16::from_ne_bytes(*value)).collect();
-        assert_eq!(values, (0..30).map(|at| at % 6 * 1000 + at / 6 * 7000 - 20_000).collect::<Vec<i16>>());
+        assert_eq!(values, (0..30).map(|at| (at % 6 * 1000 + at / 6 * 7000 - 20_000) as i16).collect::<Vec<i16>>());
     }
 
     #[test]

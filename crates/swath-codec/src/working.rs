@@ -1,0 +1,160 @@
+//! Memory that a codec's library takes for itself.
+//!
+//! Some libraries end the process where the system has no memory. So what one will take is worked out from the header of the
+//! stream, held against the limits, and asked of the system before the library is called.
+
+use std::{
+    ops::RangeInclusive,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::{error::CodecError, memory, spec::TileSpec};
+
+/// What all threads hold: the process in the upper half, units in the lower. A forked process has none of the threads that
+/// would give back what they hold, so it begins with nothing; and it may be forked at any moment, so there is no lock.
+static HELD: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of a unit.
+const UNIT: u64 = 64 << 10;
+/// How long a thread sleeps that waits for others; what they do takes far longer.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Working memory of one tile, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Working {
+    bytes: u64,
+    short: bool,
+}
+
+impl Working {
+    /// Takes at least the first and at most the last of `bytes`, for a stream of `len` bytes. Threads that would together hold
+    /// more than the file can be worth wait for each other.
+    ///
+    /// # Errors
+    /// When the limits or the system allow less.
+    pub fn take(
+        codec: &'static str,
+        bytes: RangeInclusive<u64>,
+        spec: &TileSpec,
+        len: usize,
+    ) -> Result<Self, CodecError> {
+        let (least, most) = bytes.into_inner();
+        let mut together = spec.limits.plausible(len as u64);
+        let allowed = together.min(spec.limits.tile_bytes);
+        if least > allowed {
+            return Err(CodecError::Limit { codec, asked: least, allowed });
+        }
+        let wanted = most.min(allowed).max(least);
+        let mut bytes = wanted;
+        loop {
+            let Some(others) = claim(bytes, together) else {
+                thread::sleep(NAP);
+                continue;
+            };
+            let working = Self { bytes, short: bytes < wanted };
+            if memory::is_there(others.saturating_add(bytes)) {
+                return Ok(working);
+            }
+            drop(working);
+            if others > 0 {
+                // What they have not taken yet is theirs: only a thread that is alone knows how much there is.
+                together = 0;
+            } else if bytes > least {
+                bytes = (bytes - bytes / 8).max(least);
+            } else {
+                return Err(CodecError::NoMemory(least));
+            }
+        }
+    }
+
+    /// Whether the system had less than the limits allow.
+    pub fn is_short(&self) -> bool {
+        self.short
+    }
+
+    /// Bytes that were taken.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        change(|held| Some(held.saturating_sub(units(self.bytes))));
+    }
+}
+
+/// Adds to what is held and tells how much that was before; `None` where it would become more than `together`. A thread that is
+/// alone gets what it asks for.
+fn claim(bytes: u64, together: u64) -> Option<u64> {
+    let fits = |held: u64| held == 0 || (held * UNIT).saturating_add(bytes) <= together;
+    change(|held| fits(held).then(|| held.saturating_add(units(bytes)))).map(|held| held * UNIT)
+}
+
+fn units(bytes: u64) -> u64 {
+    bytes.div_ceil(UNIT).min(u64::from(u32::MAX))
+}
+
+/// Changes the units that this process holds, and gives those before.
+fn change(to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+    let own = u64::from(std::process::id()) << 32;
+    let held = |word: u64| if word & !u64::from(u32::MAX) == own { word & u64::from(u32::MAX) } else { 0 };
+    let changed = HELD
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| Some(own | to(held(word))?.min(u64::from(u32::MAX))));
+    changed.ok().map(held)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use swath_tiff::{Limits, SampleType};
+
+    use super::*;
+    use crate::codec::testing;
+
+    fn spec(floor: u64) -> TileSpec {
+        let mut limits = Limits::default();
+        limits.decoded_floor = floor;
+        TileSpec { limits, ..testing::spec(SampleType::U8, 1, 8) }
+    }
+
+    #[test]
+    fn limits_come_before_memory() {
+        let spec = spec(100 << 20);
+        assert_eq!(
+            Working::take("x", 200 << 20..=300 << 20, &spec, 10).unwrap_err(),
+            CodecError::Limit { codec: "x", asked: 200 << 20, allowed: 100 << 20 }
+        );
+        // A longer stream may ask for more, and what is asked for beyond need is cut to what is allowed.
+        assert_eq!(Working::take("x", 20 << 20..=300 << 20, &spec, 10).unwrap().bytes(), 100 << 20);
+        assert_eq!(Working::take("x", 200 << 20..=300 << 20, &spec, 1 << 20).unwrap().bytes(), 300 << 20);
+        let endless = TileSpec { limits: Limits::none(), ..spec };
+        assert_eq!(Working::take("x", 1 << 60..=1 << 62, &endless, 10).unwrap_err(), CodecError::NoMemory(1 << 60));
+    }
+
+    #[test]
+    fn threads_hold_no_more_together_than_one_may() {
+        let spec = spec(300 << 20);
+        let (held, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let working = Working::take("x", 100 << 20..=100 << 20, &spec, 1).unwrap();
+                        most.fetch_max(
+                            held.fetch_add(working.bytes(), Ordering::SeqCst) + working.bytes(),
+                            Ordering::SeqCst,
+                        );
+                        thread::yield_now();
+                        held.fetch_sub(working.bytes(), Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(most.load(Ordering::SeqCst) <= 300 << 20, "{most:?}");
+    }
+}

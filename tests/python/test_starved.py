@@ -1,0 +1,162 @@
+"""Memory that runs out: every codec, in a process that may have less and less, ends with an error and not by a signal.
+
+The size of a buffer follows from the file, so running out of memory for it is an error. A process that has nothing left
+at all still dies in the libraries below: the loader, glibc (`failed to register TLS destructor`), and Rust where a few
+bytes for its own use are not there. The size that such an end names tells it from one for a buffer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+import swath as sw
+from harness import MIB, Swath, record, scratch
+
+SIDE = 768
+# Bytes for the runtime's own use that are not there: no buffer of a file of this size is so small.
+TINY = 16 << 10
+# What each codec is given, and how it is written: by the package where that can, else by GDAL.
+CODECS = (
+    "none", "lzw", "deflate", "zstd", "lzma", "packbits", "lz4", "lerc", "lerc_deflate", "lerc_zstd", "jpeg", "webp",
+    "jpeg2000", "ccittfax4", "ycbcr", "jpegxl", "jpegxl_lossy",
+)  # fmt: skip
+
+
+def write(path: Path, codec: str) -> None:
+    y, x = np.mgrid[:SIDE, :SIDE]
+    plane = ((x // 3 + y // 5) % 251).astype("uint8")
+    plane[::7] = np.random.default_rng(1).integers(0, 255, plane[::7].shape)
+    colours = np.stack([plane, plane[::-1], plane[:, ::-1]])
+    if codec in ("lz4", "jpeg2000"):
+        sw.to_geotiff(plane, path, compression=codec, tile_size=SIDE)
+        return
+    if codec in ("ycbcr", "jpegxl", "jpegxl_lossy"):
+        tifffile = pytest.importorskip("tifffile")
+        pytest.importorskip("imagecodecs")
+        tile: dict[str, Any] = {"tile": (SIDE, SIDE), "photometric": "rgb"}
+        if codec == "jpegxl_lossy":
+            tile["compressionargs"] = {"lossless": False, "distance": 1.0}
+        tifffile.imwrite(path, np.ascontiguousarray(colours.transpose(1, 2, 0)), compression="jpegxl", **tile)
+        if codec == "ycbcr":
+            packed_ycbcr(path)
+        return
+    samples = colours if codec in ("jpeg", "webp") else plane
+    samples = samples if samples.ndim == 3 else samples[None]
+    if codec in ("deflate", "lerc"):
+        samples = samples.astype("float32")
+    options = {"predictor": 3} if codec == "deflate" else {"predictor": 2} if codec == "lzw" else {}
+    options |= {"photometric": "ycbcr", "interleave": "pixel"} if codec == "jpeg" else {}
+    options |= {"interleave": "pixel", "WEBP_LOSSLESS": True} if codec == "webp" else {}
+    options |= {"nbits": 1} if codec == "ccittfax4" else {}
+    if codec == "ccittfax4":
+        samples = (samples > 100).astype("uint8")
+    shape = {"count": len(samples), "height": SIDE, "width": SIDE, "dtype": samples.dtype}
+    tiles = {"tiled": True, "blockxsize": SIDE, "blockysize": SIDE}
+    with rasterio.open(path, "w", driver="GTiff", compress=codec, **shape, **tiles, **options) as out:
+        out.write(samples)
+
+
+def packed_ycbcr(path: Path) -> None:
+    """Uncompressed, two luma samples in each direction to a pair of chroma samples."""
+    import struct
+
+    stream = bytes(SIDE * SIDE * 3 // 2)
+    tags = [(256, SIDE), (257, SIDE), (258, 8), (259, 1), (262, 6), (277, 3), (322, SIDE), (323, SIDE), (324, 0),
+            (325, len(stream)), (530, 2 | 2 << 16)]  # fmt: skip
+    end = 8 + 2 + 12 * len(tags) + 4
+    entries = b""
+    for tag, value in tags:
+        # Eight bits for each of three samples do not fit into an entry and come behind the directory.
+        kind, count, value = (3, 3, end) if tag == 258 else (3, 2, value) if tag == 530 else (4, 1, value)
+        entries += struct.pack("<HHII", tag, kind, count, end + 6 if tag == 324 else value)
+    head = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + struct.pack("<3H", 8, 8, 8)
+    path.write_bytes(head + stream)
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[dict[str, Path]]:
+    with scratch() as name:
+        found = {codec: Path(name) / f"{codec}.tif" for codec in CODECS}
+        for codec, path in found.items():
+            write(path, codec)
+        yield found
+
+
+def limited(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def is_tiny(stderr: str) -> bool:
+    """Whether a process that died had not even the few bytes that the runtime needs for itself."""
+    sizes = [int(size) for size in re.findall(r"memory allocation of (\d+) bytes failed", stderr)]
+    if sizes:
+        return sizes[0] <= TINY
+    return not stderr or any(word in stderr for word in ("glibc", "shared librar", "stack_overflow.rs", "spawn"))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_tool_ends_with_an_error(swath: Swath, files: dict[str, Path], codec: str, threads: int) -> None:
+    command = [swath.binary, "dump", files[codec], "--out", "/dev/null", "--threads", str(threads), "--device", "cpu"]
+    tries = refused = sound = 0
+    size = 30 * MIB
+    while sound < 3:
+        done = subprocess.run(
+            command, preexec_fn=lambda size=size: limited(size), capture_output=True, text=True, timeout=60, check=False
+        )
+        tries += 1
+        if done.returncode == 0:
+            sound += 1
+        elif done.returncode in (2, 127):
+            sound, refused = 0, refused + (done.returncode == 2)
+        else:
+            assert is_tiny(done.stderr), f"{size / MIB:.1f} MiB: exit {done.returncode}: {done.stderr}"
+        size += MIB if size < 64 * MIB else size // 16
+        assert size < 2048 * MIB, done.stderr
+    assert refused, "there was no size at which memory ran out"
+    record("W5", f"the tool reads {codec} with {threads} threads and too little memory", tries, tries, 0)
+
+
+PROGRAM = """
+import os, resource, sys
+import swath
+path, step, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+for number in range(most):
+    size = used + number * step
+    if (child := os.fork()) == 0:
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        try:
+            swath.read(path, device="cpu")
+        except (swath.Error, MemoryError):
+            os._exit(3)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    print(number * step >> 20, os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_package_raises(files: dict[str, Path], codec: str) -> None:
+    argv = [sys.executable, "-c", PROGRAM, str(files[codec]), str(2 * MIB), "24"]
+    environment = os.environ | {"RUST_BACKTRACE": "0", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    ends = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert len(ends) == 24 and any(code == 3 for _, code in ends), (ends, done.stderr)
+    sizes = [int(size) for size in re.findall(r"memory allocation of (\d+) bytes failed", done.stderr)]
+    died = [room for room, code in ends if code not in (0, 3)]
+    assert all(size <= TINY for size in sizes) and len(died) <= 2, (ends, done.stderr)
+    record("W5", f"the package reads {codec} with too little memory", len(ends), len(ends) - len(died), 0)
