@@ -246,9 +246,6 @@ impl Array {
                 "the array is on a GPU: take it by __dlpack__ or __cuda_array_interface__, or call to_host()",
             ));
         };
-        if !array.is_c_order() && flags & ffi::PyBUF_STRIDES != ffi::PyBUF_STRIDES {
-            return Err(PyBufferError::new_err("the array has gaps, which this reader of buffers does not allow"));
-        }
         // SAFETY: Python's view; the array keeps memory, shape and strides and never changes them.
         unsafe { export::fill_view(view, flags, slf.into_any(), memory, array.sample, &array.shape, &array.strides) }
     }

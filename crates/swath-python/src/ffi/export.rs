@@ -84,11 +84,27 @@ pub fn format_of(sample: SampleType) -> &'static CStr {
     }
 }
 
+/// Whether elements of `size` bytes follow each other without gaps, along these axes from the fastest on.
+fn follows<'a>(axes: impl Iterator<Item = (&'a isize, &'a isize)> + Clone, size: isize) -> bool {
+    if axes.clone().any(|(len, _)| *len == 0) {
+        return true;
+    }
+    let mut expected = size;
+    axes.into_iter().all(|(len, step)| {
+        let fits = *len == 1 || *step == expected;
+        expected = expected.saturating_mul(*len);
+        fits
+    })
+}
+
 /// Fills a view of `memory` with axes of these lengths and steps, which `owner` keeps alive.
 ///
 /// # Safety
 /// `view` is the one that Python handed to `__getbuffer__`; `memory`, `shape` and `strides` are kept by `owner` and do not
 /// change.
+///
+/// # Errors
+/// When `flags` ask for an order that the samples do not lie in.
 pub unsafe fn fill_view(
     view: *mut ffi::Py_buffer,
     flags: c_int,
@@ -104,10 +120,29 @@ pub unsafe fn fill_view(
     let wants = |flag: c_int| flags & flag == flag;
     // SAFETY: Python's own view, not null.
     let view = unsafe { &mut *view };
+    // What a view that was refused has to hold.
+    view.obj = ptr::null_mut();
+    let size = sample.size() as isize;
+    let in_c_order = || follows(shape.iter().zip(strides).rev(), size);
+    let in_fortran_order = || follows(shape.iter().zip(strides), size);
+    // Whoever takes no strides takes rows of rows without gaps.
+    let refused = if wants(ffi::PyBUF_C_CONTIGUOUS) || !wants(ffi::PyBUF_STRIDES) {
+        (!in_c_order()).then_some("C order")
+    } else if wants(ffi::PyBUF_F_CONTIGUOUS) {
+        (!in_fortran_order()).then_some("Fortran order")
+    } else if wants(ffi::PyBUF_ANY_CONTIGUOUS) {
+        (!in_c_order() && !in_fortran_order()).then_some("one piece")
+    } else {
+        None
+    };
+    if let Some(order) = refused {
+        let detail = format!("the samples do not lie in {order}, which this reader of buffers wants: copy the array");
+        return Err(PyBufferError::new_err(detail));
+    }
     view.buf = memory.address.cast::<c_void>();
     view.len = memory.len as isize;
     view.readonly = 0;
-    view.itemsize = sample.size() as isize;
+    view.itemsize = size;
     view.format = if wants(ffi::PyBUF_FORMAT) { format_of(sample).as_ptr().cast_mut() } else { ptr::null_mut() };
     // Whoever does not ask for axes sees bytes after bytes.
     view.ndim = if wants(ffi::PyBUF_ND) { shape.len() as c_int } else { 1 };
