@@ -354,6 +354,16 @@ def test_dtype_and_nodata(swath: Swath, folder: Path) -> None:
         assert np.array_equal(got.read_masks()[0] == 0, array[0] == -9999), "the holes are 255 now"
 
 
+@pytest.mark.parametrize("nodata", [0.1, -3.4e38])
+def test_nodata_that_a_sample_rounds(swath: Swath, folder: Path, nodata: float) -> None:
+    array = np.arange(20, dtype="float32").reshape(1, 4, 5)
+    array[0, 1] = nodata
+    source = write(folder / "s.tif", array, nodata=nodata)
+    for options in (("float64",), ("uint8", "--nodata", 255)):
+        convert(swath, source, folder / "t.tif", "--dtype", *options)
+        assert np.array_equal(swath.dump(folder / "t.tif", mask=True)[0], swath.dump(source, mask=True)[0])
+
+
 SCALES: list[tuple[str, str, tuple[object, ...]]] = [
     ("float32", "uint8", (0, 1000)), ("float32", "uint8", (200, 700)), ("float32", "uint8", (0, 1000, 10, 20)),
     ("uint16", "uint8", (0, 65535)), ("uint16", "uint8", (1000, 2000, 255, 0)), ("uint8", "float32", (0, 255, 0, 1)),

@@ -52,10 +52,14 @@ impl Cast {
         nodata: Option<(&Nodata, &Nodata)>,
     ) -> Self {
         let becomes = nodata.and_then(|(_, after)| after.for_dtype(to));
-        let hole = nodata.zip(becomes).map(|((before, _), becomes)| Hole {
-            float: before.as_f64(),
-            whole: before.for_dtype(from).map(|bytes| read_whole(from, bytes.as_slice())),
-            becomes,
+        let hole = nodata.zip(becomes).map(|((before, _), becomes)| {
+            // As a sample has it: 0.1 of 32 bits is not 0.1 of 64.
+            let sample = before.for_dtype(from);
+            Hole {
+                float: sample.as_ref().map_or(before.as_f64(), |bytes| read_float(from, bytes.as_slice())),
+                whole: sample.map(|bytes| read_whole(from, bytes.as_slice())),
+                becomes,
+            }
         });
         Self { from, to, scale, hole, nan: None }
     }
@@ -230,6 +234,15 @@ mod tests {
         // Floats have NaN.
         let cast = Cast::new(SampleType::F32, SampleType::F64, None, None);
         assert_eq!(cast.lost_nan(&raw, None), None);
+    }
+
+    #[test]
+    fn nodata_is_met_as_a_sample_has_it() {
+        let tenth = nodata("0.1");
+        let cast = Cast::new(SampleType::F32, SampleType::F64, None, Some((&tenth, &tenth)));
+        let mut out = [0; 8];
+        cast.run(&0.1_f32.to_ne_bytes(), &mut out);
+        assert_eq!(f64::from_ne_bytes(out), 0.1);
     }
 
     #[test]
