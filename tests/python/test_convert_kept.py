@@ -456,3 +456,15 @@ def test_pages_that_are_not_converted(swath: Swath, folder: Path) -> None:
     # Overviews and masks are no pages.
     convert(swath, source, folder / "o.tif", "--overviews", "2", "--quiet")
     assert convert(swath, folder / "o.tif", folder / "t.tif").stderr == ""
+
+
+def test_largest_error_of_lerc_holds_or_is_refused(swath: Swath, folder: Path) -> None:
+    """In a big-endian file LERC sees swapped bytes: an error of 1 there may be one of 256."""
+    array = pixels((1, 40, 50), "int16", 3)
+    source, target = write(folder / "s.tif", array), folder / "t.tif"
+    lossy = ("--compress", "lerc", "--max-z-error", 3)
+    assert "little-endian" in refused(swath, source, target, *lossy, "--big-endian")
+    convert(swath, source, target, *lossy)
+    assert np.abs(by_gdal(target).astype(int) - array).max() <= 3
+    convert(swath, source, target, "--compress", "lerc", "--big-endian")
+    equal(by_gdal(target), array, "without an error")

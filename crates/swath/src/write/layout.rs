@@ -44,6 +44,16 @@ pub(super) fn main_layout(shape: Shape, metadata: &Metadata, options: &WriteOpti
         // libtiff hands LERC swapped floats there, and some of those are not numbers, which LERC does not keep apart.
         return Err(Error::usage("LERC cannot keep floats in a big-endian file; write it little-endian"));
     }
+    if options.compression == Compression::Lerc
+        && options.order == ByteOrder::Big
+        && options.settings.max_z_error > 0.0
+        && sample.size() > 1
+    {
+        // The same for whole numbers: an error in the last byte would be one in the first.
+        return Err(Error::usage(
+            "LERC cannot keep to a largest error in a big-endian file; write it little-endian, or without an error",
+        ));
+    }
     if options.cog && !tiled {
         return Err(Error::usage("a COG is tiled; strips cannot be used"));
     }
