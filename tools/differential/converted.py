@@ -20,7 +20,10 @@ MAX_PIXELS = 600_000
 OWN_TAGS = ("STATISTICS_", "OVERVIEW_RESAMPLING")
 
 
-def options(rng: random.Random, width: int, height: int, bands: int) -> dict[str, str | None]:
+WIDER = ("uint16", "int16", "uint32", "int32", "float32", "float64")
+
+
+def options(rng: random.Random, width: int, height: int, bands: int, dtype: str) -> dict[str, str | None]:
     """Options of `swath convert`; `None` for those without a value."""
     chosen: dict[str, str | None] = {"--compress": rng.choice(LOSSLESS)}
 
@@ -42,6 +45,11 @@ def options(rng: random.Random, width: int, height: int, bands: int) -> dict[str
     perhaps(0.2, "--sparse")
     perhaps(0.2, "--statistics", "yes", "no")
     perhaps(0.2, "--threads", "1", "3")
+    wider = [each for each in WIDER if each != dtype and np.can_cast(dtype, each, "safe")]
+    if wider and rng.random() < 0.2:
+        chosen["--dtype"] = rng.choice(wider)
+    if (chosen["--compress"] or "").startswith("lerc"):
+        perhaps(0.4, "--max-z-error", "0.5", "1", "3.25")
     if rng.random() < 0.3:
         x, y = rng.randrange(width), rng.randrange(height)
         chosen["--window"] = f"{x},{y},{rng.randint(1, width - x)},{rng.randint(1, height - y)}"
@@ -67,8 +75,16 @@ def compared(source: Path, target: Path, chosen: dict[str, str | None]) -> str |
         )
         window = Window(column, row, width, height)
         want, got = a.read(bands, window=window), b.read()
+        want = want.astype(chosen.get("--dtype") or want.dtype)
         if got.shape != want.shape or got.dtype != want.dtype:
             return f"pixels: {difference(got, want)}"
+        error = float(chosen.get("--max-z-error") or 0)
+        if error and want.dtype.kind in "iuf":
+            # Whole numbers are kept to less than one exactly; a float may be rounded once more.
+            room = error * (1 + 1e-6) + (np.nanmax(np.abs(want), initial=0) * 1e-6 if want.dtype.kind == "f" else 0)
+            if not np.allclose(got.astype("f8"), want.astype("f8"), rtol=0, atol=room, equal_nan=True):
+                return f"pixels by more than {error}: {difference(got, want)}"
+            return None
         if not np.array_equal(got, want, equal_nan=want.dtype.kind in "fc"):
             return f"pixels: {difference(got, want)}"
         want_mask, got_mask = a.dataset_mask(window=window), b.dataset_mask()
@@ -97,20 +113,20 @@ class Converted:
 
     def __init__(self, files: list[Path], folder: Path, swath: Swath) -> None:
         self.files, self.folder, self.swath = files, folder, swath
-        self.sound: dict[Path, tuple[int, int, int] | None] = {}
+        self.sound: dict[Path, tuple[int, int, int, str] | None] = {}
 
     def close(self) -> None:
         pass
 
-    def size(self, path: Path) -> tuple[int, int, int] | None:
-        """Width, height and bands of a file that swath and GDAL read alike."""
+    def size(self, path: Path) -> tuple[int, int, int, str] | None:
+        """Width, height, bands and type of a file that swath and GDAL read alike."""
         if path not in self.sound:
             self.sound[path] = None
             try:
                 with rasterio.open(path) as dataset:
-                    size = (dataset.width, dataset.height, dataset.count)
-                    if np.prod(size) <= MAX_PIXELS:
+                    if dataset.width * dataset.height * dataset.count <= MAX_PIXELS:
                         want = dataset.read()
+                        size = (dataset.width, dataset.height, dataset.count, str(want.dtype))
                         got = self.swath.dump(path)
                         same = got.dtype == want.dtype and np.array_equal(got, want, equal_nan=want.dtype.kind in "fc")
                         self.sound[path] = size if same else None
