@@ -10,7 +10,10 @@
 use std::{
     fmt,
     mem::ManuallyDrop,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use once_cell::race::OnceBox;
@@ -20,7 +23,7 @@ use once_cell::race::OnceBox;
 pub fn generation() -> u64 {
     use std::{
         ffi::c_int,
-        sync::atomic::{AtomicBool, AtomicU64, Ordering},
+        sync::atomic::{AtomicBool, AtomicU64},
     };
 
     type Handler = Option<unsafe extern "C" fn()>;
@@ -29,14 +32,24 @@ pub fn generation() -> u64 {
     }
     static GENERATION: AtomicU64 = AtomicU64::new(0);
     static COUNTED: AtomicBool = AtomicBool::new(false);
-    unsafe extern "C" fn count() {
+    unsafe extern "C" fn before() {
+        FORKS.fetch_add(1, Ordering::SeqCst);
+        while STARTS.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+    }
+    unsafe extern "C" fn after() {
+        FORKS.fetch_sub(1, Ordering::SeqCst);
+    }
+    unsafe extern "C" fn in_child() {
+        FORKS.store(0, Ordering::SeqCst);
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
     // Threads that come here together may all register: a fork then counts several times, which does no harm. Waiting
     // for each other would, if one forked meanwhile.
     if !COUNTED.load(Ordering::Relaxed) {
-        // SAFETY: the handler touches nothing but one atomic number, and is never unloaded before the process ends.
-        let code = unsafe { pthread_atfork(None, None, Some(count)) };
+        // SAFETY: the handlers touch atomic numbers only, and are never unloaded before the process ends.
+        let code = unsafe { pthread_atfork(Some(before), Some(after), Some(in_child)) };
         COUNTED.store(code == 0, Ordering::Relaxed);
     }
     GENERATION.load(Ordering::Relaxed)
@@ -46,6 +59,37 @@ pub fn generation() -> u64 {
 #[cfg(not(unix))]
 pub fn generation() -> u64 {
     0
+}
+
+/// Forks under way.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+/// Threads that are being started.
+static STARTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Starts a thread while no fork is under way; forks wait for it in turn. A new thread gets the stack of an ended one, and glibc
+/// frees what that one kept before it forgets about it: a child forked in between would free it once more.
+pub fn starting<T>(start: impl FnOnce() -> T) -> T {
+    struct Started;
+    impl Drop for Started {
+        fn drop(&mut self) {
+            STARTS.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    // The handlers have to be there before the first thread is.
+    generation();
+    loop {
+        STARTS.fetch_add(1, Ordering::SeqCst);
+        let started = Started;
+        if FORKS.load(Ordering::SeqCst) == 0 {
+            let result = start();
+            drop(started);
+            return result;
+        }
+        drop(started);
+        while FORKS.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// A value that belongs to the process that made it. A child that was forked from that process can neither use nor drop its

@@ -10,7 +10,7 @@ use std::{
 };
 
 use pyo3::prelude::*;
-use swath::{Cancel, Error};
+use swath::{Cancel, Error, fork::starting};
 
 use crate::errors::{self, OrRaise};
 
@@ -56,7 +56,7 @@ pub fn run<T: Send>(
         let beside = move || left.run().map(|found| send.send(found));
         // The scope ends when the thread does, which a cancelled one does soon.
         thread::scope(|scope| {
-            if thread::Builder::new().spawn_scoped(scope, beside).is_err() {
+            if starting(|| thread::Builder::new().spawn_scoped(scope, beside)).is_err() {
                 return left.run().ok_or_else(lost);
             }
             let found = wait(&receive);
@@ -82,7 +82,8 @@ pub fn leave<T: Send + 'static>(
         let (send, receive) = mpsc::channel();
         let left = Arc::new(Left::new(work));
         let beside = left.clone();
-        if thread::Builder::new().spawn(move || beside.run().map(|found| send.send(found))).is_err() {
+        let work = move || beside.run().map(|found| send.send(found));
+        if starting(|| thread::Builder::new().spawn(work)).is_err() {
             return left.run().ok_or_else(lost);
         }
         wait(&receive)

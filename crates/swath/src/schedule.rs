@@ -193,7 +193,7 @@ pub(crate) fn run(order: &Order<'_>, out: &mut [u8]) -> Result<(), Error> {
         std::thread::scope(|scope| {
             for _ in 0..helpers {
                 // A system that gives no more threads gives a slower read, not a failed one.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
                 }
             }

@@ -230,7 +230,7 @@ impl Batch<'_> {
         std::thread::scope(|scope| {
             for _ in 1..drawing {
                 // A system that gives no more threads gives a slower read, not a failed one.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
                 }
             }

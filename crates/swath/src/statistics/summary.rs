@@ -141,7 +141,7 @@ impl Visit for Summarise<'_> {
             std::thread::scope(|scope| {
                 for _ in 1..threads {
                     // A system that gives no more threads gives slower statistics, not failed ones.
-                    if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                         break;
                     }
                 }

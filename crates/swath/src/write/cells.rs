@@ -132,7 +132,7 @@ impl Writer {
         std::thread::scope(|scope| {
             for _ in 1..self.threads.min(jobs.len()) {
                 // Where the system has no further thread, those that are there do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
                 }
             }

@@ -410,7 +410,11 @@ impl Crew<'_> {
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 // Where the system has no further thread, those that are there do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, || self.work(&queue, workers)).is_err() {
+                if swath_io::fork::starting(|| {
+                    std::thread::Builder::new().spawn_scoped(scope, || self.work(&queue, workers))
+                })
+                .is_err()
+                {
                     break;
                 }
             }

@@ -9,6 +9,8 @@ use std::{
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::oneshot;
 
+use crate::fork::starting;
+
 /// The addresses of a host. The runtime's own lookup would panic, or wait for ever, where the system gives no thread; this one
 /// then holds up the requests beside it until the system has answered.
 pub(super) async fn lookup(name: &str) -> io::Result<Vec<SocketAddr>> {
@@ -16,7 +18,7 @@ pub(super) async fn lookup(name: &str) -> io::Result<Vec<SocketAddr>> {
     let host = name.to_owned();
     // Nobody waits any more where the request has timed out.
     let work = move || drop(send.send(addresses(&host)));
-    if thread::Builder::new().name("swath-names".into()).spawn(work).is_err() {
+    if starting(|| thread::Builder::new().name("swath-names".into()).spawn(work)).is_err() {
         return addresses(name);
     }
     found.await.unwrap_or_else(|_| Err(io::Error::other(format!("the lookup of {name} ended without a result"))))

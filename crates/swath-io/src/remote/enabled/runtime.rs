@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{RemoteFault, failure::Failure};
-use crate::fork::PerProcess;
+use crate::fork::{PerProcess, starting};
 
 /// Threads that carry bytes; decoding is done elsewhere.
 const THREADS: usize = 2;
@@ -66,7 +66,7 @@ fn start_thread() -> io::Result<(Handle, oneshot::Sender<()>)> {
         // Only the end of the channel is waited for: nothing is sent.
         let _ = runtime.block_on(end);
     };
-    thread::Builder::new().name("swath-remote".into()).spawn(work)?;
+    starting(|| thread::Builder::new().name("swath-remote".into()).spawn(work))?;
     Ok((handle, running))
 }
 
