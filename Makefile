@@ -22,7 +22,7 @@ TORTURE_ARGS ?=
 PYTHON ?= $(shell tools/find-python.sh)
 
 PACKAGE := crates/swath-python/python
-PY_SOURCES := corpus/make.py tools tests/python tests/peers bench $(PACKAGE)
+PY_SOURCES := corpus/make.py tools tests/python tests/peers bench fuzz $(PACKAGE)
 RUFF := $(VENV)/bin/ruff
 
 # The wheel that users get by `pip install .`, in the environment of demo and tests.
@@ -78,6 +78,7 @@ test: venv-test venv-servers venv-peers ## Format, lints, dependency and licence
 	$(RUFF) format --config tools/ruff.toml --check $(PY_SOURCES)
 	$(CARGO) xtask deps
 	$(CARGO) xtask licences
+	$(CARGO) xtask sbom --check
 	$(CARGO) xtask ptx --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	$(VENV)/bin/python corpus/make.py
@@ -139,6 +140,11 @@ bench: venv-bench ## Time swath against rasterio, tifffile, async-tiff, rio-coge
 	$(VENV)/bin/python bench/write.py $(BENCH_ARGS)
 	$(VENV)/bin/python bench/python.py $(BENCH_ARGS)
 	$(VENV)/bin/python bench/remote.py $(filter --quick,$(BENCH_ARGS))
+
+# For example: make fuzz FUZZ_ARGS="--seconds 600 decode read"
+.PHONY: fuzz
+fuzz: fixtures ## Fuzz parsers, codecs, readers and writers with coverage; goes on where the last run ended
+	$(VENV)/bin/python fuzz/run.py $(FUZZ_ARGS)
 
 # For example: make gpu-bundle, copy target/gpu-bundle to a machine with a GPU, run its run.sh there.
 .PHONY: gpu-bundle

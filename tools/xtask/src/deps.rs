@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("swath-bench-worker", &["swath"]),
     ("swath-gpu-worker", &["swath", "swath-codec", "swath-cuda"]),
     ("swath-kernel-host", &["swath-tiff", "swath-codec"]),
+    ("swath-fuzz", &["swath-tiff", "swath-codec", "swath", "swath-kernel-host"]),
     ("xtask", &[]),
 ];
 
@@ -63,6 +64,7 @@ mod tests {
                 licence: None,
                 source: None,
                 member: true,
+                builds_c: false,
                 dependencies: dependencies.iter().map(|name| (*name).to_owned()).collect(),
             })
             .collect();

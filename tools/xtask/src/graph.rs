@@ -16,6 +16,8 @@ pub struct Package {
     /// `None` for a path inside the workspace.
     pub source: Option<String>,
     pub member: bool,
+    /// Whether its build script runs a C compiler.
+    pub builds_c: bool,
     /// Names of packages it asks for, of every kind (normal, build, dev) and every target.
     pub dependencies: BTreeSet<String>,
 }
@@ -63,6 +65,9 @@ fn parse(value: &Value) -> Option<Graph> {
                 licence: text("license"),
                 source: text("source"),
                 member: members.contains(id),
+                builds_c: package["dependencies"].as_array()?.iter().any(|dependency| {
+                    dependency["name"] == "cc" && dependency["kind"] == "build" && dependency["optional"] != true
+                }),
                 dependencies: package["dependencies"]
                     .as_array()?
                     .iter()

@@ -200,6 +200,7 @@ mod tests {
             licence: Some("MIT".to_owned()),
             source: source.map(str::to_owned),
             member,
+            builds_c: false,
             dependencies: BTreeSet::new(),
         };
         assert!(fault(&package(Some("git+https://example.org/p"), false)).is_some());

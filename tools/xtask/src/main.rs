@@ -5,6 +5,7 @@ mod deps;
 mod graph;
 mod licences;
 mod ptx;
+mod sbom;
 
 use std::process::ExitCode;
 
@@ -12,6 +13,7 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   deps       fail on an arrow between workspace crates that the architecture does not draw
   licences   fail on a package whose licence or origin is not allowed
+  sbom       write a bill of materials to target/sbom.cdx.json; with --check, fail where C sources are not listed in it
   ptx        compile the GPU kernels to crates/swath-cuda/kernels/ptx/ and assemble them for the chips in use to
              kernels/cubin/; with --check, fail where that would change them";
 
@@ -30,6 +32,8 @@ fn main() -> ExitCode {
     let outcome = match task.as_str() {
         "deps" => graph::load().and_then(|graph| deps::check(&graph)),
         "licences" => graph::load().and_then(|graph| licences::check(&graph)),
+        "sbom" if option.is_empty() => graph::load().and_then(|graph| sbom::write(&graph)),
+        "sbom" if option == "--check" => graph::load().and_then(|graph| sbom::check(&graph)),
         "ptx" if option.is_empty() => ptx::build(),
         "ptx" if option == "--check" => ptx::check(),
         _ => Err(vec![USAGE.to_owned()]),
