@@ -372,7 +372,7 @@ fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
                 // The library does not take it, and the CPU does.
                 (Ok(()), Err(error)) => {
                     declined += 1;
-                    auto.is_ok() && error.contains("Auto")
+                    auto.is_ok() && error.contains("auto lets it help")
                 }
             };
             tally.check(ensure(agreed, || {
