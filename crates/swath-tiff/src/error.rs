@@ -1,8 +1,8 @@
-//! What can be wrong with a file's structure.
+//! The error of this crate: a fault of the file, and its place.
 
-use crate::words::place::Place;
+use crate::place::Place;
 
-/// What can be wrong with a file's structure, and where.
+/// What is wrong with a file's structure, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TiffError {
@@ -14,24 +14,24 @@ pub enum TiffError {
         /// Where.
         place: Place,
     },
-    /// The file may be sound, but uses something we do not read.
+    /// The file may be valid, but it uses a feature that is not supported.
     #[error("not supported: {detail}")]
     Unsupported {
-        /// What is used.
+        /// The feature.
         detail: String,
         /// Where.
         place: Place,
     },
-    /// The file asks for more than [`crate::Limits`] allow.
+    /// The file requires more than [`crate::Limits`] allow.
     #[error("{what} of {asked} is over the limit of {allowed}")]
     Limit {
-        /// What would be taken.
+        /// The limited quantity.
         what: &'static str,
-        /// How much of it.
+        /// The amount that the file requires.
         asked: u64,
-        /// How much is allowed.
+        /// The amount that is allowed.
         allowed: u64,
-        /// The field of `Limits` that decides.
+        /// The field of `Limits` to raise.
         field: &'static str,
         /// Where.
         place: Place,
@@ -39,24 +39,24 @@ pub enum TiffError {
 }
 
 impl TiffError {
-    /// A contradiction with the format.
+    /// A [`TiffError::Malformed`] without a place.
     pub fn malformed(detail: impl Into<String>) -> Self {
         Self::Malformed { detail: detail.into(), place: Place::default() }
     }
 
-    /// Something we do not read.
+    /// A [`TiffError::Unsupported`] without a place.
     pub fn unsupported(detail: impl Into<String>) -> Self {
         Self::Unsupported { detail: detail.into(), place: Place::default() }
     }
 
-    /// Where it happened.
+    /// The place of the fault.
     pub fn place(&self) -> &Place {
         match self {
             Self::Malformed { place, .. } | Self::Unsupported { place, .. } | Self::Limit { place, .. } => place,
         }
     }
 
-    /// Adds what an outer layer knows about the place.
+    /// Fills the unknown fields of the place from `outer`.
     pub fn at(mut self, outer: &Place) -> Self {
         let place = match &mut self {
             Self::Malformed { place, .. } | Self::Unsupported { place, .. } | Self::Limit { place, .. } => place,
@@ -65,12 +65,12 @@ impl TiffError {
         self
     }
 
-    /// Adds the tag.
+    /// Adds the tag to the place.
     pub fn at_tag(self, tag: u16) -> Self {
         self.at(&Place { tag: Some(tag), ..Place::default() })
     }
 
-    /// Adds the byte offset.
+    /// Adds the byte offset to the place.
     pub fn at_offset(self, offset: u64) -> Self {
         self.at(&Place { offset: Some(offset), ..Place::default() })
     }

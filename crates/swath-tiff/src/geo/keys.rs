@@ -1,31 +1,28 @@
 //! The GeoKey directory: a small table of keys packed into three TIFF tags (OGC GeoTIFF 1.1, clause 7.1).
 //!
-//! Tag 34735 holds the directory, four `u16` a key; a value that is not a single short lives in 34736 (doubles) or
-//! 34737 (text). Every number in it is untrusted: a key that points nowhere is skipped with a sentence in `problems`.
+//! Tag 34735 holds the directory, four `u16` per key. A value that is not a single short is in 34736 (doubles) or 34737 (text).
+//! Every number is untrusted: a key that points outside these tags is skipped, with a sentence in `problems`.
 
-use super::names;
-
-/// The value "user-defined" of every code key: the definition is in other keys.
-pub const USER_DEFINED: u16 = 32767;
+use crate::geo::key_names::{self, USER_DEFINED};
 
 const DIRECTORY: u16 = 34735;
 const DOUBLES: u16 = 34736;
 const ASCII: u16 = 34737;
 
-/// Problems beyond this many are counted, not listed: a directory of 16 k bad keys must not become 16 k sentences.
+/// Most problems that are listed; more are only counted. A directory of 16 000 bad keys must not become 16 000 sentences.
 const MAX_PROBLEMS: usize = 32;
 
 /// The value of one key.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum GeoValue {
-    /// One short, kept in the directory entry itself.
+    /// One short, stored in the directory entry itself.
     Short(u16),
-    /// Several shorts, kept behind the directory (rare; the standard allows it).
+    /// Several shorts, stored after the directory (rare, but the standard allows it).
     Shorts(Vec<u16>),
     /// One or more doubles of GeoDoubleParams.
     Doubles(Vec<f64>),
-    /// Text of GeoAsciiParams, without its closing `|` and NULs.
+    /// Text of GeoAsciiParams, without the final `|` and NULs.
     Ascii(String),
 }
 
@@ -42,27 +39,27 @@ impl GeoKey {
     /// The key's name as `listgeo` prints it, or `None` for a number outside the standard.
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
-        names::key(self.id)
+        key_names::key(self.id)
     }
 
-    /// The meaning of the value where it is a code: `RasterPixelIsArea`, `CT_TransverseMercator`, `Linear_Meter`.
+    /// The name of the value, where it is a code: `RasterPixelIsArea`, `CT_TransverseMercator`, `Linear_Meter`.
     #[must_use]
     pub fn value_name(&self) -> Option<&'static str> {
         match self.value {
-            GeoValue::Short(v) => names::value(self.id, v),
+            GeoValue::Short(v) => key_names::value(self.id, v),
             _ => None,
         }
     }
 }
 
-/// The three tags that hold the keys, as a file has them.
+/// The three tags that hold the keys.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KeyTags {
-    /// 34735.
+    /// Tag 34735.
     pub directory: Vec<u16>,
-    /// 34736; empty where the image lacks it.
+    /// Tag 34736; empty where the image lacks it.
     pub doubles: Vec<f64>,
-    /// 34737, with or without its closing NUL; empty where the image lacks it.
+    /// Tag 34737, with or without its final NUL; empty where the image lacks it.
     pub ascii: Vec<u8>,
 }
 
@@ -71,18 +68,18 @@ pub struct KeyTags {
 pub struct GeoKeys {
     /// Directory version, key revision, minor revision: `[1, 1, 0]` for GeoTIFF 1.0, `[1, 1, 1]` for 1.1.
     pub version: [u16; 3],
-    /// The keys in file order. A number given twice is listed twice; look-ups take the first, as libgeotiff does.
+    /// The keys in file order. A repeated key is listed twice; look-ups take the first, as in libgeotiff.
     pub entries: Vec<GeoKey>,
-    /// What could not be read, as sentences for a person.
+    /// What could not be read, in sentences for the user.
     pub problems: Vec<String>,
-    /// What the keys were read from: a copy of the image keeps it word for word.
+    /// The tags that the keys were read from. A copy of the image keeps them unchanged.
     pub tags: KeyTags,
 }
 
 impl GeoKeys {
     /// Reads the directory. `doubles` and `ascii` are empty where the image lacks the tag.
     ///
-    /// Never fails: an unreadable directory gives no entries and says so.
+    /// Never fails: an unreadable directory gives no entries and a problem.
     #[must_use]
     pub fn parse(directory: &[u16], doubles: &[f64], ascii: &[u8]) -> Self {
         let tags = KeyTags { directory: directory.to_vec(), doubles: doubles.to_vec(), ascii: ascii.to_vec() };
@@ -109,7 +106,7 @@ impl GeoKeys {
             if let &[id, location, len, value] = entry {
                 match read_value(directory, doubles, ascii, location, usize::from(len), value) {
                     Ok(value) => keys.entries.push(GeoKey { id, value }),
-                    Err(why) => problems.add(|| format!("{}: {why}; key ignored", names::key_or_number(id))),
+                    Err(why) => problems.add(|| format!("{}: {why}; key ignored", key_names::key_or_number(id))),
                 }
             }
         }
@@ -123,7 +120,7 @@ impl GeoKeys {
         self.entries.iter().find(|k| k.id == id).map(|k| &k.value)
     }
 
-    /// The value of a code key. A double that is a whole number in range counts: some writers store codes so.
+    /// The value of a code key. A double that is a whole number in range is accepted, since some writers store codes as doubles.
     #[must_use]
     pub fn short(&self, id: u16) -> Option<u16> {
         match self.get(id)? {
@@ -139,13 +136,13 @@ impl GeoKeys {
         }
     }
 
-    /// A code key whose value names something: absent, 0 (undefined) and 32767 (user-defined) give `None`.
+    /// The code that a code key states; `None` where the key is absent, 0 (undefined) or 32767 (user-defined).
     #[must_use]
     pub fn code(&self, id: u16) -> Option<u16> {
         self.short(id).filter(|&v| v != 0 && v != USER_DEFINED)
     }
 
-    /// The first number of a key that holds doubles (a short is widened, as libgeotiff does).
+    /// The first number of a key that holds doubles. A short is converted, as in libgeotiff.
     #[must_use]
     pub fn double(&self, id: u16) -> Option<f64> {
         match self.get(id)? {
@@ -156,7 +153,7 @@ impl GeoKeys {
         }
     }
 
-    /// All numbers of a key that holds doubles; empty where the key is absent or of another kind.
+    /// All numbers of a key that holds doubles; empty where the key is absent or of another type.
     #[must_use]
     pub fn doubles(&self, id: u16) -> &[f64] {
         match self.get(id) {
@@ -165,7 +162,7 @@ impl GeoKeys {
         }
     }
 
-    /// The text of a citation key, if it says anything.
+    /// The text of a citation key; `None` where it is blank.
     #[must_use]
     pub fn ascii(&self, id: u16) -> Option<&str> {
         match self.get(id)? {
@@ -174,10 +171,10 @@ impl GeoKeys {
         }
     }
 
-    /// True where GTRasterTypeGeoKey says that a pixel's coordinates are those of its centre.
+    /// Whether GTRasterTypeGeoKey says that a pixel's coordinates are those of its centre.
     #[must_use]
     pub fn pixel_is_point(&self) -> bool {
-        self.short(names::GT_RASTER_TYPE) == Some(2)
+        self.short(key_names::GT_RASTER_TYPE) == Some(2)
     }
 }
 
@@ -195,7 +192,7 @@ fn read_value(
         _ => format!("values {start}..{} are past the end of {tag} ({have})", start.saturating_add(len)),
     };
     match location {
-        // libgeotiff accepts any count here and reads one short; so do we.
+        // Like libgeotiff, accept any count here and read one short.
         0 => Ok(GeoValue::Short(value)),
         _ if len == 0 => Err("has no values".to_owned()),
         DIRECTORY => directory
@@ -207,7 +204,7 @@ fn read_value(
             .map(|v| GeoValue::Doubles(v.to_vec()))
             .ok_or_else(|| past_end("GeoDoubleParams", doubles.len())),
         ASCII => {
-            // A count that includes a NUL some writers did not store is one past the end: forgiven, as by libgeotiff.
+            // A count that includes a NUL which the writer did not store ends one past the tag. libgeotiff accepts that too.
             let end = match start.saturating_add(len) {
                 end if end == ascii.len().saturating_add(1) => ascii.len(),
                 end => end,
@@ -221,8 +218,8 @@ fn read_value(
     }
 }
 
-/// Key text: UTF-8 where it is, else Latin-1, which is what the writers of the 1990s meant. Only one closing `|` goes:
-/// Esri citations use more of them inside.
+/// Decodes key text: UTF-8 if it is valid, else Latin-1, which writers of the 1990s used. Removes only one final `|`: Esri
+/// citations contain more of them.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     let bytes = bytes.get(..end).unwrap_or_default();
@@ -233,11 +230,11 @@ fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// A list of sentences with a ceiling.
+/// A list of problems of bounded length.
 #[derive(Default)]
 struct Problems {
     listed: Vec<String>,
-    more: usize,
+    unlisted: usize,
 }
 
 impl Problems {
@@ -245,13 +242,13 @@ impl Problems {
         if self.listed.len() < MAX_PROBLEMS {
             self.listed.push(text());
         } else {
-            self.more += 1;
+            self.unlisted += 1;
         }
     }
 
     fn finish(mut self) -> Vec<String> {
-        if self.more > 0 {
-            self.listed.push(format!("and {} more problems in the GeoKeyDirectory", self.more));
+        if self.unlisted > 0 {
+            self.listed.push(format!("and {} more problems in the GeoKeyDirectory", self.unlisted));
         }
         self.listed
     }

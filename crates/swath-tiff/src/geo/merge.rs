@@ -1,23 +1,28 @@
-//! Which wins, the TIFF's own word or its side files'.
+//! Combines the TIFF's own metadata and georeferencing with those of its side files.
 //!
-//! GDAL's answers, found by experiment with GDAL 3.12.2, default order PAM, INTERNAL, TABFILE, WORLDFILE:
+//! The rules are GDAL's, observed with GDAL 3.12.2 in the default order PAM, INTERNAL, TABFILE, WORLDFILE:
 //!
-//! | what | who wins |
+//! | value | taken from |
 //! |---|---|
-//! | metadata items | per item, side file; its spelling of the key too. Domains and keys match without case; order in the file kept |
+//! | metadata items | per item, the side file, with its spelling of the key. Domains and keys match in any case; the order stays |
 //! | `xml:` domains | the TIFF |
-//! | nodata, unit, description, colour interpretation | side file where it has one (an empty unit or `Undefined` colour is none) |
-//! | scale and offset | side file, as a pair: a lone `<Scale>` sets the offset to 0 |
-//! | reference system, transform, control points | each by itself, from the first source in the order that has it |
-//! | order without PAM | nothing of the side file is read, not even nodata |
+//! | nodata, unit, description, colour interpretation | the side file, if it has one (an empty unit or `Undefined` colour is none) |
+//! | scale and offset | the side file, as a pair: a lone `<Scale>` sets the offset to 0 |
+//! | reference system, transform, control points | each separately, from the first source in the order that has it |
+//! | any, in an order without PAM | not the side file, not even for nodata |
 //!
-//! A transform of 0, 1, 0, 0, 0, 1 in a side file counts as one. With control points from anywhere the dataset has no reference
-//! system of its own, the points have it; and a world file that counts before the TIFF's own transform, or for want of one, makes the TIFF's points vanish.
+//! A transform of 0, 1, 0, 0, 0, 1 in a side file counts as a transform. If there are control points from any source, the points have
+//! the reference system and the dataset has none. If a world file comes before the TIFF's own transform, or the TIFF has no
+//! transform, the TIFF's points are ignored.
 
-use super::gdal_xml::{BandMetadata, Domain, Domains, GdalMetadata, XmlDomain};
-use super::pam::SideMetadata;
+use crate::geo::{
+    domain::{Domain, DomainsBuilder, XmlDomain},
+    gdal_xml::{BandMetadata, GdalMetadata},
+    notes::shorten,
+    pam::SideMetadata,
+};
 
-/// A place that georeferencing may come from.
+/// A source of georeferencing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeorefSource {
@@ -31,7 +36,7 @@ pub enum GeorefSource {
     WorldFile,
 }
 
-/// The order in which to ask, as GDAL's `GDAL_GEOREF_SOURCES`.
+/// The order of the sources, as in GDAL's `GDAL_GEOREF_SOURCES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeorefOrder(Vec<GeorefSource>);
 
@@ -42,11 +47,11 @@ impl Default for GeorefOrder {
 }
 
 impl GeorefOrder {
-    /// Reads `PAM,INTERNAL,TABFILE,WORLDFILE` in any order and case; `NONE` asks nobody. Returns the first word it does not know.
+    /// Parses `PAM,INTERNAL,TABFILE,WORLDFILE` in any order and case. `NONE` uses no source.
     ///
     /// # Errors
     ///
-    /// The unknown word.
+    /// The first unknown word.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut order = Vec::new();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -56,7 +61,7 @@ impl GeorefOrder {
                 "TABFILE" => GeorefSource::TabFile,
                 "WORLDFILE" => GeorefSource::WorldFile,
                 "NONE" => continue,
-                _ => return Err(super::xml::shorten(word)),
+                _ => return Err(shorten(word)),
             };
             if !order.contains(&source) {
                 order.push(source);
@@ -65,14 +70,14 @@ impl GeorefOrder {
         Ok(Self(order))
     }
 
-    /// Whether the side file is read at all.
+    /// Whether the order includes `source`.
     #[must_use]
-    pub fn asks(&self, source: GeorefSource) -> bool {
+    pub fn includes(&self, source: GeorefSource) -> bool {
         self.0.contains(&source)
     }
 }
 
-/// What a source has to offer.
+/// What a source provides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// A reference system.
@@ -85,13 +90,13 @@ pub struct Offer {
 
 impl From<&SideMetadata> for Offer {
     fn from(side: &SideMetadata) -> Self {
-        // of a side file with ArcGIS's transformation GDAL's TIFF driver shows no points at all, not even PAM's own
+        // with ArcGIS's transformation in the side file, GDAL's TIFF driver reports no points at all, not even PAM's own
         let gcps = !side.gcps.is_empty() && side.esri.is_none();
         Self { srs: side.srs.is_some(), transform: side.geo_transform.is_some(), gcps }
     }
 }
 
-/// Where each part is to be taken from.
+/// The source of each part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// The dataset's reference system; `None` where there are control points.
@@ -104,43 +109,46 @@ pub struct Choice {
     pub gcp_srs: Option<GeorefSource>,
 }
 
-/// Chooses as GDAL does. `Internal` offers `srs` also where it describes control points.
+/// Chooses the sources as GDAL does. `Internal` provides `srs` also where that describes control points.
 #[must_use]
 pub fn choose(order: &GeorefOrder, offer: impl Fn(GeorefSource) -> Offer) -> Choice {
     let first = |has: &dyn Fn(Offer) -> bool| order.0.iter().copied().find(|source| has(offer(*source)));
     let srs = first(&|offer| offer.srs);
     let transform = first(&|offer| offer.transform);
-    // even where a side file's transform is then preferred to it
-    let mut beside_pam = order.0.iter().copied().filter(|source| *source != GeorefSource::Pam);
-    let world = beside_pam.find(|source| offer(*source).transform) == Some(GeorefSource::WorldFile);
-    let points =
-        order.0.iter().copied().find(|&source| offer(source).gcps && !(world && source == GeorefSource::Internal));
+    // the world file hides the TIFF's points even if a side file's transform takes precedence over it
+    let mut except_pam = order.0.iter().copied().filter(|source| *source != GeorefSource::Pam);
+    let world_file_first = except_pam.find(|source| offer(*source).transform) == Some(GeorefSource::WorldFile);
+    let points = order
+        .0
+        .iter()
+        .copied()
+        .find(|&source| offer(source).gcps && !(world_file_first && source == GeorefSource::Internal));
     match points {
         None => Choice { srs, transform, gcps: None, gcp_srs: None },
-        // a side file's points bring their own system; the TIFF's take whichever would be the dataset's
+        // a side file's points have their own system; the TIFF's points get the one that the dataset would have
         Some(GeorefSource::Pam) => Choice { srs: None, transform, gcps: points, gcp_srs: Some(GeorefSource::Pam) },
         Some(_) => Choice { srs: None, transform, gcps: points, gcp_srs: srs },
     }
 }
 
-/// Lays a side file's metadata over the TIFF's own. Call it only where the order asks PAM, and before bands that the raster
-/// lacks are dropped; georeferencing is [`choose`]'s.
+/// Merges a side file's metadata into the TIFF's own. Call it only if the order includes PAM, and before dropping the bands that the
+/// raster lacks. [`choose`] handles georeferencing.
 pub fn merge(own: &mut GdalMetadata, side: &SideMetadata) {
     overlay(&mut own.domains, &side.domains);
     overlay_xml(&mut own.xml_domains, &side.xml_domains);
-    for (band, about) in &side.bands {
+    for (band, side_band) in &side.bands {
         let target: &mut BandMetadata = own.bands.entry(*band).or_default();
-        overlay(&mut target.domains, &about.domains);
-        overlay_xml(&mut target.xml_domains, &about.xml_domains);
-        if about.scale.is_some() || about.offset.is_some() {
-            (target.scale, target.offset) = (about.scale, about.offset);
+        overlay(&mut target.domains, &side_band.domains);
+        overlay_xml(&mut target.xml_domains, &side_band.xml_domains);
+        if side_band.scale.is_some() || side_band.offset.is_some() {
+            (target.scale, target.offset) = (side_band.scale, side_band.offset);
         }
-        replace(&mut target.unit, about.unit.as_ref());
-        replace(&mut target.description, about.description.as_ref());
-        let color = about.color_interp.as_ref().filter(|name| !name.eq_ignore_ascii_case("Undefined"));
+        replace(&mut target.unit, side_band.unit.as_ref());
+        replace(&mut target.description, side_band.description.as_ref());
+        let color = side_band.color_interp.as_ref().filter(|name| !name.eq_ignore_ascii_case("Undefined"));
         replace(&mut target.color_interp, color);
-        if about.nodata.is_some() {
-            target.nodata.clone_from(&about.nodata);
+        if side_band.nodata.is_some() {
+            target.nodata.clone_from(&side_band.nodata);
         }
     }
 }
@@ -152,9 +160,9 @@ fn replace(target: &mut Option<String>, with: Option<&String>) {
 }
 
 fn overlay(own: &mut Vec<Domain>, side: &[Domain]) {
-    let mut merged = Domains::default();
+    let mut merged = DomainsBuilder::default();
     for domain in own.drain(..).chain(side.iter().cloned()) {
-        merged.touch(&domain.name);
+        merged.add(&domain.name);
         for (key, value) in domain.items {
             merged.set(&domain.name, &key, value);
         }
@@ -172,8 +180,8 @@ fn overlay_xml(own: &mut Vec<XmlDomain>, side: &[XmlDomain]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{gdal_xml, pam, xml::Bounds};
     use super::*;
+    use crate::geo::{gdal_xml, pam, xml::Bounds};
 
     fn own(items: &str) -> GdalMetadata {
         gdal_xml::parse(format!("<GDALMetadata>{items}</GDALMetadata>").as_bytes(), Bounds::default()).unwrap()
@@ -283,7 +291,7 @@ mod tests {
         let choice = choose_with(default, points, transform, true);
         assert_eq!((choice.srs, choice.transform, choice.gcps), (Some(Internal), Some(Pam), None));
         assert_eq!(choose_with("NONE", placed, placed, true), Choice::default());
-        assert!(!GeorefOrder::parse("internal").unwrap().asks(Pam));
+        assert!(!GeorefOrder::parse("internal").unwrap().includes(Pam));
         assert!(GeorefOrder::parse("PAM,WHAT").is_err());
     }
 }

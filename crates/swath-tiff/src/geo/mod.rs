@@ -1,38 +1,31 @@
-//! Georeferencing: what the GeoTIFF and GDAL tags of an image say about its place on the ground.
+//! Georeferencing and metadata: reads and writes the GeoTIFF and GDAL tags of an image, and its side files.
 //!
-//! Pure functions over tag values that are already decoded. Nothing here fails hard: a damaged tag costs the part it
-//! describes and leaves a sentence in a `problems` list, because the pixels are still good without it. Where the
-//! standard leaves room, GDAL's reading is followed, since that is what the files were checked with; each such choice is
-//! noted where it is made.
+//! Pure functions over decoded tag values. A damaged tag is not an error: the reader ignores the damaged part and adds a sentence
+//! to a `problems` list, because the pixels are readable without it. Where the standard is ambiguous, the reader follows GDAL,
+//! since writers check their files with it; a comment marks each such choice.
 
-mod citation;
-pub mod crs;
+mod crs;
+mod domain;
 pub mod emit;
-pub mod epsg;
-mod epsg_index;
 pub mod gdal_xml;
-mod geodetic;
-mod identify;
+pub mod key_names;
 pub mod keys;
 pub mod merge;
-pub mod names;
 pub mod nodata;
+mod notes;
 mod number;
 pub mod pam;
-mod projection;
+pub mod printf;
 pub mod rpc;
 pub mod rpc_text;
 pub mod transform;
-pub mod units;
-mod vertical;
-pub mod wkt;
 pub mod world;
 pub mod xml;
 
-pub use crs::{Authority, Crs, CrsKind};
-pub use emit::{GeoTags, geo_tags, parse_user};
+pub use emit::{GeoTags, geo_tags};
 pub use keys::{GeoKey, GeoKeys, GeoValue, KeyTags};
 pub use nodata::{Nodata, NodataValue};
 pub use rpc::Rpc;
 pub use transform::{Gcp, GeoTransform, Georef, ModelTags};
-pub use units::Unit;
+// The types that the key reader returns and the key writer takes.
+pub use swath_crs::{Authority, Crs, CrsKind, Unit, epsg, parse_user, wkt};

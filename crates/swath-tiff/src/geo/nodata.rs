@@ -1,32 +1,40 @@
-//! GDAL_NODATA (tag 42113): the sample value that means "nothing here", written as text.
+//! GDAL_NODATA (tag 42113): the sample value that marks missing data, stored as text.
 
-pub use super::emit::number::nodata_text;
-use crate::words::sample::SampleType;
+use crate::{geo::printf::g17, sample::SampleType};
 
-/// The value, in the widest type that keeps it exact.
+/// A no-data value, in the type that holds it exactly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum NodataValue {
-    /// A whole number written without point or exponent.
+    /// A whole number, written without point or exponent.
     Int(i64),
-    /// One above `i64`.
+    /// A whole number above `i64`.
     UInt(u64),
-    /// Any other number, NaN and the infinities included.
+    /// Any other number, including NaN and the infinities.
     Float(f64),
 }
 
 /// The no-data value of an image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nodata {
-    /// The tag's text, without NULs and outer space.
+    /// The tag's text, without NULs and surrounding space.
     pub text: String,
-    /// What it says.
+    /// The value.
     pub value: NodataValue,
 }
 
+/// The no-data value that a side file states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SideNodata {
+    /// As written. For 64-bit integers only the text is exact.
+    pub text: String,
+    /// Its value, from the bits in `le_hex_equiv` if given: GDAL adds them because the decimals can be inexact.
+    pub value: f64,
+}
+
 impl Nodata {
-    /// Reads the tag's bytes. `None` where they hold no number; then the image has no no-data value. (GDAL reads such text as
-    /// 0, which would make valid zeros vanish.)
+    /// Parses the tag's bytes. `None` where they hold no number: then the image has no no-data value. (GDAL reads such text as 0,
+    /// which would mask valid zeros.)
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
@@ -36,11 +44,11 @@ impl Nodata {
             .map(NodataValue::Float)
             .or_else(|| whole(text))
             .or_else(|| decimal(text).map(NodataValue::Float))?;
-        // Longer text is not a number any more, and it goes into listings.
+        // The text is shown to users, and no number needs more characters.
         Some(Self { text: text.chars().take(64).collect(), value })
     }
 
-    /// The value as a double: exact up to 2⁵³.
+    /// The value as a double, exact up to 2⁵³.
     #[must_use]
     pub fn as_f64(&self) -> f64 {
         match self.value {
@@ -50,14 +58,14 @@ impl Nodata {
         }
     }
 
-    /// The native-endian bytes of the value in a sample of this type, or `None` where no such sample can equal it (300 or
-    /// 1.5 or NaN among bytes): then every sample is data, as in GDAL. For complex types these are the bytes of the real
-    /// component, which is all that GDAL compares.
+    /// The native-endian bytes of a sample of this type that equals the value; `None` where no sample can (300, 1.5 or NaN in
+    /// bytes): then every sample is data, as in GDAL. For complex types these are the bytes of the real component, which is all that
+    /// GDAL compares.
     ///
-    /// Floats are rounded to the type. Text that names `f32::MAX` with too few digits lands above it; GDAL takes what is
-    /// within 1 part in 10¹⁰ for the maximum, and so do we.
+    /// Floats are rounded to the type. `f32::MAX` written with too few digits lands above it; like GDAL, this accepts values within
+    /// 1 part in 10¹⁰ as the maximum.
     ///
-    /// A NaN gives one NaN's bytes: compare it as NaN, not by bytes.
+    /// NaN gives the bytes of one of many NaNs: compare samples as NaN, not by bytes.
     #[must_use]
     pub fn for_dtype(&self, dtype: SampleType) -> Option<NativeBytes> {
         let int = self.exact_int();
@@ -81,18 +89,18 @@ impl Nodata {
         }
     }
 
-    /// The native-endian bytes that fill a tile without data: the value rounded and clamped to the type, as GDAL's copy
-    /// does it, so that 300 among bytes is 255. NaN among whole numbers is 0.
+    /// The native-endian bytes that fill a tile without data: the value, rounded and clamped to the type as by GDAL's copy. 300 in
+    /// bytes is 255, and NaN in whole numbers is 0.
     #[must_use]
     pub fn fill(&self, dtype: SampleType) -> NativeBytes {
         if let Some(exact) = self.for_dtype(dtype) {
             return exact;
         }
-        // Only whole numbers get here: every float type takes every value.
+        // Only integer types get here, since float types hold every value.
         let whole = match self.value {
             NodataValue::Int(v) => i128::from(v),
             NodataValue::UInt(v) => i128::from(v),
-            // `as` saturates, and makes 0 of NaN.
+            // `as` saturates, and turns NaN into 0.
             NodataValue::Float(v) => (v + 0.5f64.copysign(v)).trunc() as i128,
         };
         macro_rules! clamped {
@@ -116,9 +124,38 @@ impl Nodata {
         match self.value {
             NodataValue::Int(v) => Some(i128::from(v)),
             NodataValue::UInt(v) => Some(i128::from(v)),
-            // Saturates on overflow and gives 0 for NaN, both of which fail the way back.
+            // `as` saturates on overflow and turns NaN into 0; neither converts back to `v`.
             NodataValue::Float(v) => Some(v as i128).filter(|&i| i as f64 == v),
         }
+    }
+}
+
+/// The text of tag 42113 for a no-data value, without the final NUL: whole numbers of the 64-bit types in full, all others as GDAL
+/// prints doubles (`-9999`, `nan`, `-3.4028234663852886e+38`).
+#[must_use]
+pub fn nodata_text(value: impl Into<NodataValue>) -> String {
+    match value.into() {
+        NodataValue::Int(v) => v.to_string(),
+        NodataValue::UInt(v) => v.to_string(),
+        NodataValue::Float(v) => g17(v),
+    }
+}
+
+impl From<f64> for NodataValue {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<i64> for NodataValue {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u64> for NodataValue {
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::UInt(value), Self::Int)
     }
 }
 
@@ -143,7 +180,7 @@ impl NativeBytes {
     }
 }
 
-/// NaN and infinity in the spellings of C libraries, the old ones of Microsoft's included.
+/// Parses NaN and infinity in the spellings of C libraries, including old ones of Microsoft.
 fn special(text: &str) -> Option<f64> {
     let (sign, rest) = match text.as_bytes().first()? {
         b'-' => (-1.0, text.get(1..)?),
@@ -160,13 +197,13 @@ fn special(text: &str) -> Option<f64> {
     }
 }
 
-/// A whole number, alone but for space: kept exactly, since doubles lose 64-bit ones.
+/// Parses a whole number exactly, since doubles cannot hold all 64-bit ones.
 fn whole(text: &str) -> Option<NodataValue> {
     let signed = text.parse().ok().map(NodataValue::Int);
     signed.or_else(|| text.parse().ok().map(NodataValue::UInt))
 }
 
-/// The number at the start of the text, as C's `strtod` finds it, with a decimal comma allowed.
+/// Parses the number at the start of the text as C's `strtod` does, but accepts a decimal comma.
 fn decimal(text: &str) -> Option<f64> {
     let bytes = text.as_bytes();
     let at = |i: usize| bytes.get(i).copied().unwrap_or(0);
@@ -202,7 +239,7 @@ fn to_f32(value: f64) -> f32 {
     if value.abs() > max && value.abs() - max <= 1e-10 * max { f32::MAX.copysign(value as f32) } else { value as f32 }
 }
 
-/// The half-precision bits nearest to a double, ties to even. Through single precision there would be two roundings.
+/// Rounds a double to half precision, ties to even. A conversion through single precision would round twice.
 fn f16_bits(value: f64) -> u16 {
     let bits = value.to_bits();
     let sign = ((bits >> 48) & 0x8000) as u16;
@@ -210,16 +247,17 @@ fn f16_bits(value: f64) -> u16 {
     if value.is_nan() {
         return sign | 0x7e00;
     }
-    // Halfway from the largest half (65504) to the next step.
+    // Halfway between the largest half (65504) and the next step.
     if size >= 65520.0 {
         return sign | 0x7c00;
     }
-    // In units of the last place: 2⁻²⁴ below the normal range, else 2⁻¹⁰ of the power of two. Scaling by a power of two is exact.
+    // The size in units of the last place: 2⁻²⁴ below the normal range, else 2⁻¹⁰ of the power of two. Scaling by a power of two is
+    // exact.
     let exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
     let exponent = exponent.max(-14);
     let units = (size * 2f64.powi(10 - exponent)).round_ties_even() as u32;
     let biased = if units < 1024 && exponent == -14 { 0 } else { (exponent + 14) as u32 };
-    // A mantissa that rounds up to 2048 carries into the exponent by itself.
+    // A mantissa that rounds up to 2048 carries into the exponent.
     sign | ((biased << 10) + units) as u16
 }
 
@@ -322,5 +360,41 @@ mod tests {
             assert_eq!(f16_bits(v), expected, "{v}");
         }
         assert_eq!(f16_bits(f64::NAN) & 0x7fff, 0x7e00);
+    }
+
+    #[test]
+    fn prints_what_gdal_prints() {
+        let cases = [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (-9999.0, "-9999"),
+            (1e20, "1e+20"),
+            (0.1, "0.10000000000000001"),
+            (1.0 / 3.0, "0.33333333333333331"),
+            (1e15, "1000000000000000"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (123_456_789_012_345_678.0, "1.2345678901234568e+17"),
+            (1.5e-7, "1.4999999999999999e-07"),
+            (f64::from(f32::MIN), "-3.4028234663852886e+38"),
+            (1e300, "1.0000000000000001e+300"),
+            (123_456.789, "123456.789"),
+            (0.0001, "0.0001"),
+            (f64::NEG_INFINITY, "-inf"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(nodata_text(value), text);
+        }
+        assert_eq!(nodata_text(f64::NAN), "nan");
+    }
+
+    #[test]
+    fn whole_numbers_of_64_bits_keep_every_digit() {
+        for text in ["9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
+            let value = Nodata::parse(text.as_bytes()).unwrap().value;
+            assert_eq!(nodata_text(value), text);
+        }
+        assert_eq!(nodata_text(u64::MAX), "18446744073709551615");
+        assert_eq!(NodataValue::from(7_u64), NodataValue::Int(7));
     }
 }

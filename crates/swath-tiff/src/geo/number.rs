@@ -1,17 +1,18 @@
-//! Numbers as side files spell them: a prefix of the text, sometimes with a decimal comma.
+//! Parses numbers as GDAL does in side files: the longest prefix of the text that is a number, sometimes with a decimal comma.
 
-/// Which characters may stand before the decimals.
+/// The accepted decimal separators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decimal {
-    /// `1.5` only; `1,5` reads as 1. GDAL reads PAM this way.
+    /// `1.5` only; `1,5` reads as 1. GDAL reads PAM files in this way.
     Point,
-    /// Whichever of `.` and `,` comes first. GDAL reads world files and the scale and offset of its TIFF tag this way.
+    /// Whichever of `.` and `,` comes first. GDAL reads world files, and the scale and offset in its TIFF tag, in this way.
     PointOrComma,
 }
 
-/// The number at the start of `text` and what follows it, or `None` where GDAL would answer 0 for want of digits.
+/// The number at the start of `text` and the text after it; `None` where there are no digits.
 ///
-/// A scale of 0 or a nodata of 0 that nobody wrote is worse than none, so callers list such text as a problem instead.
+/// GDAL reads such text as 0. A scale or nodata of 0 that the file does not state is worse than none, so callers report the text as
+/// a problem instead.
 pub(crate) fn split(text: &str, decimal: Decimal) -> Option<(f64, &str)> {
     let text = text.trim_start_matches(is_space);
     let bytes = text.as_bytes();

@@ -1,6 +1,8 @@
 //! RPCCoefficientTag (50844): the rational polynomials of a satellite camera, 92 doubles.
 
-/// Order of the 92 doubles: two errors, five offsets, five scales, four sets of twenty coefficients.
+use crate::geo::printf::g15;
+
+/// Number of doubles: two errors, five offsets, five scales, four sets of twenty coefficients.
 pub const LEN: usize = 92;
 
 /// A rational polynomial camera model.
@@ -26,7 +28,7 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// Reads the tag; `None` where it is not 92 long (GDAL's condition) or no term of it can be evaluated.
+    /// Reads the tag; `None` where it does not have 92 values, which is GDAL's condition too.
     #[must_use]
     pub fn parse(values: &[f64]) -> Option<Self> {
         let values: &[f64; LEN] = values.try_into().ok()?;
@@ -77,8 +79,8 @@ impl Rpc {
     /// Names and values of GDAL's `RPC` metadata domain, in GDAL's order and number format.
     #[must_use]
     pub fn to_metadata(&self) -> Vec<(&'static str, String)> {
-        let head = self.head().map(|(name, v)| (name, number(v)));
-        let sets = self.sets().map(|(name, set)| (name, set.iter().map(|&v| number(v)).collect::<Vec<_>>().join(" ")));
+        let head = self.head().map(|(name, v)| (name, g15(v)));
+        let sets = self.sets().map(|(name, set)| (name, set.iter().map(|&v| g15(v)).collect::<Vec<_>>().join(" ")));
         head.into_iter().chain(sets).collect()
     }
 
@@ -109,30 +111,6 @@ impl Rpc {
     }
 }
 
-/// C's `%.15g`, which is what GDAL prints.
-fn number(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return match value {
-            v if v.is_nan() => "nan".to_owned(),
-            v if v.is_infinite() => if v > 0.0 { "inf" } else { "-inf" }.to_owned(),
-            v => if v.is_sign_negative() { "-0" } else { "0" }.to_owned(),
-        };
-    }
-    let scientific = format!("{value:.14e}");
-    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let trim = |text: &str| {
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() }
-    };
-    if (-4..15).contains(&exponent) {
-        let decimals = usize::try_from(14 - exponent).unwrap_or(0);
-        trim(&format!("{value:.decimals$}"))
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{}e{sign}{:02}", trim(mantissa), exponent.abs())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,21 +130,5 @@ mod tests {
         );
         assert_eq!(rpc.to_values(), values);
         assert_eq!(rpc.to_metadata()[3], ("SAMP_OFF", "3".to_owned()));
-    }
-
-    #[test]
-    fn prints_numbers_as_c_does() {
-        let cases = [
-            (0.1, "0.1"),
-            (1e-5, "1e-05"),
-            (123456.789, "123456.789"),
-            (1.5e20, "1.5e+20"),
-            (-0.00012, "-0.00012"),
-            (1e15, "1e+15"),
-            (99999999999999.9, "99999999999999.9"),
-        ];
-        for (v, expected) in cases {
-            assert_eq!(number(v), expected);
-        }
     }
 }

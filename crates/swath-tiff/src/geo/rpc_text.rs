@@ -1,16 +1,17 @@
-//! Camera models as text: the `.rpb` files of DigitalGlobe, the `_rpc.txt` files of GeoEye and others, and the items of GDAL's
-//! `RPC` metadata domain.
+//! Reads camera models from text: the `.rpb` files of DigitalGlobe, the `_rpc.txt` files of GeoEye and others, and the items of
+//! GDAL's `RPC` metadata domain.
 
-use super::rpc::Rpc;
 use std::collections::BTreeMap;
 
-/// Longest text that is looked at; the real ones have 3 kB.
+use crate::geo::rpc::Rpc;
+
+/// Longest text that is read. Real ones have 3 kB.
 pub const MAX_LEN: usize = 64 << 10;
 
-/// What the tag holds where an error is not known.
+/// The tag's value for an unknown error.
 const UNKNOWN: f64 = -1.0;
 
-/// Names in a `.rpb` file, and GDAL's for the same.
+/// Names in a `.rpb` file, and GDAL's names for the same values.
 const RPB_NAMES: [(&str, &str); 16] = [
     ("errBias", "ERR_BIAS"),
     ("errRand", "ERR_RAND"),
@@ -31,10 +32,10 @@ const RPB_NAMES: [(&str, &str); 16] = [
 ];
 
 impl Rpc {
-    /// Reads the model from GDAL's names for its parts; a set of coefficients is twenty numbers with space between.
+    /// Reads the model by GDAL's names. A set of coefficients is twenty numbers separated by white space.
     ///
     /// # Errors
-    /// When a part is missing or no number; only the two errors may be.
+    /// When a value is missing or not a number. Only the two errors may be missing.
     pub fn from_items<'a>(item: impl Fn(&str) -> Option<&'a str>) -> Result<Self, String> {
         let number = |name: &str, text: &str| -> Result<f64, String> {
             // A unit may follow: `+002295.00 pixels`.
@@ -71,7 +72,7 @@ impl Rpc {
         })
     }
 
-    /// Reads a `.rpb` file: `name = value;` or `name = (value, …);` in a group called `IMAGE`.
+    /// Reads a `.rpb` file: `name = value;` or `name = (value, …);` in the group `IMAGE`.
     ///
     /// # Errors
     /// As [`Rpc::from_items`].
@@ -80,7 +81,7 @@ impl Rpc {
         let group = |word: &str| text.find(&format!("{word}_GROUP = IMAGE")).ok_or("there is no group IMAGE");
         let (start, end) = (group("BEGIN")?, group("END")?);
         let inside = text.get(start..end).unwrap_or_default();
-        // The head of the group ends with its line, every statement after it with a semicolon.
+        // The opening line of the group ends with a line break, every statement after it with a semicolon.
         let inside = inside.split_once('\n').map_or("", |(_, statements)| statements);
         let mut items = BTreeMap::new();
         for statement in inside.split(';') {

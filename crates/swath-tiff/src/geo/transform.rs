@@ -1,18 +1,18 @@
-//! From pixel to ground: the affine transform or the control points that the model tags give.
+//! Reads the model tags: an affine transform from pixel to ground, or control points.
 
-use super::keys::GeoKeys;
+use crate::geo::keys::GeoKeys;
 
 /// An affine map from pixel (column, row) to ground (x, y), in GDAL's order:
 /// `x = t[0] + col·t[1] + row·t[2]`, `y = t[3] + col·t[4] + row·t[5]`. Pixel (0, 0) is the outer corner of the first pixel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GeoTransform(pub [f64; 6]);
 
-/// A control point: where one pixel lies.
+/// A ground control point: the position of one pixel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gcp {
-    /// GDAL's name for it: its number, from 1.
+    /// Its name: as in GDAL, its number from 1.
     pub id: String,
-    /// Column, in pixels from the outer corner of the first one.
+    /// Column, in pixels from the outer corner of the first pixel.
     pub pixel: f64,
     /// Row.
     pub line: f64,
@@ -27,27 +27,27 @@ pub struct Gcp {
 /// The three model tags, empty where the image lacks one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ModelTags<'a> {
-    /// 33550.
+    /// Tag 33550.
     pub pixel_scale: &'a [f64],
-    /// 33922.
+    /// Tag 33922.
     pub tiepoints: &'a [f64],
-    /// 34264.
+    /// Tag 34264.
     pub transformation: &'a [f64],
 }
 
-/// What the model tags come to.
+/// The georeferencing that the model tags describe.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Georef {
     /// The affine map, if there is one.
     pub transform: Option<GeoTransform>,
-    /// The control points, where there is no affine map but there are tie points.
+    /// The control points; empty where there is an affine map.
     pub gcps: Vec<Gcp>,
-    /// What could not be used, as sentences for a person.
+    /// What could not be used, in sentences for the user.
     pub problems: Vec<String>,
 }
 
 impl GeoTransform {
-    /// The map that changes nothing: what GDAL reports for an image without one.
+    /// The identity, which GDAL reports for an image without a transform.
     pub const IDENTITY: Self = Self([0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
 
     /// `(c, a, b, f, d, e)`, as GDAL orders the terms.
@@ -76,12 +76,12 @@ impl GeoTransform {
         (c + col * a + row * b, f + col * d + row * e)
     }
 
-    /// The map from ground to pixel; `None` where several pixels fall on one place or a term is not a number.
+    /// The map from ground to pixel; `None` where the map is singular or a term is not finite.
     #[must_use]
     pub fn inverse(&self) -> Option<Self> {
         let [c, a, b, f, d, e] = self.0;
         let determinant = a * e - b * d;
-        // Relative to its own terms, so that maps in degrees (1e-10 a term) and in kilometres are judged alike.
+        // The tolerance is relative to the terms, so that it suits both degrees (1e-10 per term) and kilometres.
         let size = (a * e).abs().max((b * d).abs());
         if !determinant.is_finite() || determinant.abs() <= 1e-14 * size || determinant == 0.0 {
             return None;
@@ -91,7 +91,7 @@ impl GeoTransform {
         inverse.is_finite().then_some(inverse)
     }
 
-    /// The ground rectangle around an image: `(min x, min y, max x, max y)`.
+    /// The bounding rectangle of an image on the ground: `(min x, min y, max x, max y)`.
     #[must_use]
     pub fn bounds(&self, width: u32, height: u32) -> (f64, f64, f64, f64) {
         let (w, h) = (f64::from(width), f64::from(height));
@@ -100,13 +100,13 @@ impl GeoTransform {
         corners.iter().fold(start, |b, &(x, y)| (b.0.min(x), b.1.min(y), b.2.max(x), b.3.max(y)))
     }
 
-    /// True where no term is NaN or infinite.
+    /// Whether no term is NaN or infinite.
     #[must_use]
     pub fn is_finite(&self) -> bool {
         self.0.iter().all(|v| v.is_finite())
     }
 
-    /// True where rows run east-west and columns north-south.
+    /// Whether rows run east-west and columns north-south.
     #[must_use]
     pub fn is_axis_aligned(&self) -> bool {
         let [_, _, b, _, d, _] = self.0;
@@ -120,20 +120,20 @@ impl GeoTransform {
         (a.hypot(d), b.hypot(e))
     }
 
-    /// Coordinates of pixel centres become coordinates of outer corners.
+    /// Converts a map of pixel centres to a map of outer corners.
     #[must_use]
     fn centre_to_corner(self) -> Self {
         let [c, a, b, f, d, e] = self.0;
-        // In this order the sums undo GDAL's when it wrote the file, to the last bit.
+        // In this order, the sums undo to the last bit those that GDAL made when it wrote the file.
         Self([c - (a * 0.5 + b * 0.5), a, b, f - (d * 0.5 + e * 0.5), d, e])
     }
 }
 
 /// Reads the model tags. `keys` says whether a pixel is an area or a point.
 ///
-/// GDAL's order of preference, found by asking it (3.12): a pixel scale with two non-zero terms, else a matrix of
-/// 16 terms, else tie points as control points; a pixel scale without tie point starts at (0, 0); with several tie points
-/// the first is used; the sign of ScaleY is ignored, since north is up in every real file that has it negative.
+/// The order of preference is GDAL's, observed with 3.12: a pixel scale with two non-zero terms, else a matrix of 16 terms, else
+/// tie points as control points. A pixel scale without a tie point starts at (0, 0); of several tie points the first is used; the
+/// sign of ScaleY is ignored, since north is up in every real file with a negative one.
 #[must_use]
 pub fn read(tags: &ModelTags<'_>, keys: &GeoKeys) -> Georef {
     let mut georef = Georef::default();
@@ -163,7 +163,7 @@ pub fn read(tags: &ModelTags<'_>, keys: &GeoKeys) -> Georef {
                 .problems
                 .push("the model tags give a transform that maps all pixels to one point; not used".to_owned());
         } else {
-            // GDAL hands such a map out too; whoever inverts it is told here why that fails.
+            // GDAL returns such a map too; the problem explains why it cannot be inverted.
             if map.inverse().is_none() {
                 georef.problems.push("the model tags give a transform that maps all pixels to one line".to_owned());
             }
@@ -171,7 +171,7 @@ pub fn read(tags: &ModelTags<'_>, keys: &GeoKeys) -> Georef {
         }
         return georef;
     }
-    // GDAL moves control points by half a pixel where a pixel is a point, as it does the transform.
+    // Where a pixel is a point, GDAL moves control points by half a pixel, like the transform.
     let half = if point { 0.5 } else { 0.0 };
     let ties = tags.tiepoints.chunks_exact(6);
     if !ties.remainder().is_empty() {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn singular_matrix_is_told() {
+    fn singular_matrix_is_reported() {
         let mut flat = MATRIX;
         (flat[0], flat[1], flat[4], flat[5]) = (1.0, 2.0, 2.0, 4.0);
         for matrix in [flat, [0.0; 16]] {

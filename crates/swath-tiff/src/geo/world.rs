@@ -1,43 +1,46 @@
-//! World files, and the names under which a raster's side files lie.
+//! World files, and the names of a raster's side files.
 //!
-//! A world file is six lines: x scale, y rotation, x rotation, y scale, and x, y of the centre of the first pixel. GDAL's
-//! transform starts at the pixel's corner instead.
+//! A world file has six lines: x scale, y rotation, x rotation, y scale, and x, y of the centre of the first pixel. GDAL's
+//! transform starts at the corner of the pixel instead.
 
-use super::number::{self, Decimal, is_space};
+use crate::geo::{
+    notes::shorten,
+    number::{self, Decimal, is_space},
+};
 
-/// Longest world file that is looked at; the real ones have some hundred bytes.
+/// Longest world file that is read. Real ones have some hundred bytes.
 pub const MAX_LEN: usize = 64 << 10;
 
 /// Why a text is not a world file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorldError {
-    /// Too long to be one.
+    /// Too long for a world file.
     #[error("{len} bytes are too many for a world file")]
     TooLong {
         /// Its size.
         len: usize,
     },
-    /// Fewer than six lines with something on them.
+    /// Fewer than six lines that are not blank.
     #[error("a world file has 6 numbers on 6 lines, not {found}")]
     Short {
         /// How many lines it has.
         found: usize,
     },
-    /// A line that is not a number. GDAL reads such a line as 0, or as the 1 of `1 000`, and places the image wrongly.
+    /// A line that is not a number. GDAL reads such a line as 0, or `1 000` as 1, and places the image wrongly.
     #[error("line {line} of the world file is not a number: {text}")]
     NotANumber {
-        /// Which, from 1, blank lines not counted.
+        /// Number of the line, from 1, not counting blank lines.
         line: usize,
         /// The line, shortened.
         text: String,
     },
-    /// Pixels without width or height. GDAL refuses these as well.
+    /// Pixels without width or height. GDAL refuses them too.
     #[error("the world file gives pixels no width or no height")]
     Flat,
 }
 
-/// Reads a world file into GDAL's order: x of the corner, x per column, x per row, y of the corner, y per column, y per row.
+/// Parses a world file into GDAL's order: x of the corner, x per column, x per row, y of the corner, y per column, y per row.
 ///
 /// Any line end, blank lines between, a decimal comma, a word after a number (`10 m`) and more lines than six are accepted.
 ///
@@ -55,12 +58,12 @@ pub fn parse(bytes: &[u8]) -> Result<[f64; 6], WorldError> {
     let lines = text.split(['\n', '\r']).map(|line| line.trim_matches(is_space)).filter(|line| !line.is_empty());
     for (slot, line) in numbers.iter_mut().zip(lines) {
         found += 1;
-        let not_a_number = || WorldError::NotANumber { line: found, text: super::xml::shorten(line) };
+        let not_a_number = || WorldError::NotANumber { line: found, text: shorten(line) };
         let (number, rest) = number::split(line, Decimal::PointOrComma).ok_or_else(not_a_number)?;
         let word = rest.trim_start_matches(is_space);
-        // `1 000`, `1.234,5` and `2;0;0` go on with a number: no telling which was meant
-        let goes_on = word.starts_with(|c: char| c.is_ascii_digit() || ".,;+-".contains(c));
-        if !number.is_finite() || goes_on || (!rest.is_empty() && !rest.starts_with(is_space)) {
+        // `1 000`, `1.234,5` and `2;0;0` continue with a number, so that the meaning is unclear
+        let more_digits = word.starts_with(|c: char| c.is_ascii_digit() || ".,;+-".contains(c));
+        if !number.is_finite() || more_digits || (!rest.is_empty() && !rest.starts_with(is_space)) {
             return Err(not_a_number());
         }
         *slot = number;
@@ -84,8 +87,8 @@ pub fn parse(bytes: &[u8]) -> Result<[f64; 6], WorldError> {
 
 /// The names that a raster's side files may have, each list in the order to try.
 ///
-/// Where a folder can be listed, [`pick`] finds names in any other case too; where it cannot (HTTP), each name tried is a
-/// request, and `world` is only wanted when nothing else has placed the image.
+/// Where a folder can be listed, [`pick`] also finds names in another case. Where it cannot (HTTP), each attempt is a request; try
+/// `world` only if no other source gives a transform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideNames {
     /// `scene.tfw`, `scene.tifw`, `scene.wld` and upper case: the extension is replaced. GDAL prefers them in this order.
@@ -100,19 +103,19 @@ pub struct SideNames {
     pub mask_overviews: Vec<String>,
 }
 
-/// Side names of a path; for a URL, pass its path without the query.
+/// The side names of a path. For a URL, pass its path without the query.
 #[must_use]
 pub fn side_names(path: &str) -> SideNames {
     let name_at = path.rfind(['/', '\\']).map_or(0, |slash| slash + 1);
     let dot = path.get(name_at..).and_then(|name| name.rfind('.')).map(|dot| name_at + dot);
-    // a name that is only an extension (`.tif`) has none
+    // a name such as `.tif` has no extension
     let (stem, extension) = match dot {
         Some(dot) if dot > name_at => (path.get(..dot).unwrap_or(path), path.get(dot + 1..).unwrap_or_default()),
         _ => (path, ""),
     };
 
     let mut world = Vec::new();
-    let shouts = extension.chars().any(char::is_uppercase);
+    let upper_first = extension.chars().any(char::is_uppercase);
     let mut endings = Vec::new();
     let mut letters = extension.chars();
     if let Some((first, last)) = letters.next().zip(letters.next_back()) {
@@ -124,7 +127,7 @@ pub fn side_names(path: &str) -> SideNames {
     endings.push("wld".to_owned());
     for ending in endings {
         let (lower, upper) = (ending.to_lowercase(), ending.to_uppercase());
-        let pair = if shouts { [upper, lower] } else { [lower, upper] };
+        let pair = if upper_first { [upper, lower] } else { [lower, upper] };
         for name in pair.map(|ending| format!("{stem}.{ending}")) {
             if !world.contains(&name) {
                 world.push(name);
@@ -142,7 +145,7 @@ pub fn side_names(path: &str) -> SideNames {
     }
 }
 
-/// The first candidate that is among a folder's names: by exact spelling, or else in any case.
+/// The first candidate in a folder's listing: by exact spelling, else in any case.
 #[must_use]
 pub fn pick<'a>(candidates: &[String], listing: &[&'a str]) -> Option<&'a str> {
     let find = |same: &dyn Fn(&str, &str) -> bool| {

@@ -1,50 +1,50 @@
-//! The pieces of a file that are at hand.
+//! The parts of a file that are loaded.
 
 use std::ops::Range;
 
 use crate::error::TiffError;
 
-/// Why a parser could not go on.
+/// Why a parser stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lack {
-    /// It needs this byte range: fetch it, [`Bytes::insert`] it and call again.
-    Range(Range<u64>),
-    /// The file is at fault.
+pub enum ParseStop {
+    /// This byte range is not loaded: fetch it, [`Bytes::insert`] it and call the parser again.
+    NotLoaded(Range<u64>),
+    /// The file is faulty.
     Fault(TiffError),
 }
 
-impl From<TiffError> for Lack {
+impl From<TiffError> for ParseStop {
     fn from(error: TiffError) -> Self {
         Self::Fault(error)
     }
 }
 
-impl Lack {
-    /// Adds the tag to a fault.
+impl ParseStop {
+    /// Adds the tag to the place of a fault.
     pub fn at_tag(self, tag: u16) -> Self {
         match self {
             Self::Fault(error) => Self::Fault(error.at_tag(tag)),
-            lack => lack,
+            stop => stop,
         }
     }
 }
 
-/// The pieces of a file that are at hand, and the file's size.
+/// The parts of a file that are loaded, and the file's size.
 #[derive(Debug, Clone, Default)]
 pub struct Bytes {
     size: u64,
-    pieces: Vec<(u64, Vec<u8>)>,
+    parts: Vec<(u64, Vec<u8>)>,
 }
 
 impl Bytes {
-    /// Nothing at hand yet of a file of `size` bytes.
+    /// A file of `size` bytes of which nothing is loaded.
     pub fn new(size: u64) -> Self {
-        Self { size, pieces: Vec::new() }
+        Self { size, parts: Vec::new() }
     }
 
-    /// A file that is wholly at hand.
+    /// A file that is loaded completely.
     pub fn whole(bytes: Vec<u8>) -> Self {
-        Self { size: bytes.len() as u64, pieces: vec![(0, bytes)] }
+        Self { size: bytes.len() as u64, parts: vec![(0, bytes)] }
     }
 
     /// Size of the file.
@@ -52,16 +52,16 @@ impl Bytes {
         self.size
     }
 
-    /// Adds a piece. Pieces may overlap; the earlier one is preferred.
+    /// Adds a loaded part. Parts may overlap; the earlier one takes precedence.
     pub fn insert(&mut self, offset: u64, bytes: Vec<u8>) {
-        self.pieces.push((offset, bytes));
+        self.parts.push((offset, bytes));
     }
 
     /// The bytes at `offset`.
     ///
     /// # Errors
-    /// A fault when the range leaves the file, a range when the bytes are not at hand.
-    pub fn get(&self, offset: u64, len: u64) -> Result<&[u8], Lack> {
+    /// A fault when the range leaves the file; the range when it is not loaded.
+    pub fn get(&self, offset: u64, len: u64) -> Result<&[u8], ParseStop> {
         let end = offset.checked_add(len).filter(|end| *end <= self.size);
         let Some(end) = end else {
             return Err(TiffError::malformed(format!(
@@ -71,7 +71,7 @@ impl Bytes {
             .at_offset(offset)
             .into());
         };
-        for (start, bytes) in &self.pieces {
+        for (start, bytes) in &self.parts {
             if let Some(skip) = offset.checked_sub(*start)
                 && let (Ok(skip), Ok(len)) = (usize::try_from(skip), usize::try_from(len))
                 && let Some(found) = skip.checked_add(len).and_then(|stop| bytes.get(skip..stop))
@@ -79,7 +79,7 @@ impl Bytes {
                 return Ok(found);
             }
         }
-        Err(Lack::Range(offset..end))
+        Err(ParseStop::NotLoaded(offset..end))
     }
 }
 
@@ -90,15 +90,15 @@ mod tests {
     #[test]
     fn range_at_the_end_of_the_address_space_is_a_fault_not_an_overflow() {
         let bytes = Bytes::whole(vec![0; 16]);
-        assert!(matches!(bytes.get(u64::MAX, 2), Err(Lack::Fault(_))));
-        assert!(matches!(bytes.get(15, 2), Err(Lack::Fault(_))));
+        assert!(matches!(bytes.get(u64::MAX, 2), Err(ParseStop::Fault(_))));
+        assert!(matches!(bytes.get(15, 2), Err(ParseStop::Fault(_))));
         assert_eq!(bytes.get(15, 1), Ok(&[0][..]));
     }
 
     #[test]
     fn missing_range_is_named() {
         let mut bytes = Bytes::new(100);
-        assert_eq!(bytes.get(10, 5), Err(Lack::Range(10..15)));
+        assert_eq!(bytes.get(10, 5), Err(ParseStop::NotLoaded(10..15)));
         bytes.insert(8, vec![1; 10]);
         assert_eq!(bytes.get(10, 5), Ok(&[1; 5][..]));
     }

@@ -1,19 +1,21 @@
-//! The chain of directories, and the chains that hang off it.
+//! Walks the chain of directories, and the SubIFDs that it points to.
 
 use std::collections::HashSet;
 
 use crate::{
     error::TiffError,
+    limits::Limits,
+    place::Place,
     structure::{
-        bytes::{Bytes, Lack},
+        bytes::{Bytes, ParseStop},
         header::Header,
         ifd::Ifd,
-        tag,
+        value::Value,
     },
-    words::{limits::Limits, place::Place},
+    tag,
 };
 
-/// A walk along a file's directories that can stop for lack of bytes and go on.
+/// A walk along a file's directories. It stops where bytes are not loaded and can be resumed.
 #[derive(Debug, Clone)]
 pub struct Chain {
     next: u64,
@@ -21,19 +23,19 @@ pub struct Chain {
     problem: Option<TiffError>,
 }
 
-/// What all walks through one file have seen, so that chains that run into each other cost no more than one.
+/// The directories that all walks through one file have visited, so that chains that run into each other are walked once.
 #[derive(Debug, Clone, Default)]
 pub struct Visited {
     offsets: HashSet<u64>,
     entries: usize,
 }
 
-/// Tags that all directories of a file may have together. Directories can overlap, so a small file can describe more of
-/// them than fit into memory; a million tags are 32 MiB.
+/// Most tags in all directories of a file together. Directories can overlap, so a small file can describe more of them than fit
+/// into memory; a million tags take 32 MiB.
 const MAX_ENTRIES: usize = 1 << 20;
 
 impl Visited {
-    /// Whether the directory at this offset was seen.
+    /// Whether the directory at this offset was visited.
     pub fn contains(&self, offset: u64) -> bool {
         self.offsets.contains(&offset)
     }
@@ -45,11 +47,11 @@ impl Chain {
         Self { next: first, ifds: Vec::new(), problem: None }
     }
 
-    /// Goes on until the chain ends, is broken, or bytes are lacking. A broken chain is not a failure: what came before
-    /// the break stays usable, as it does in GDAL, and [`Chain::problem`] tells.
+    /// Walks until the chain ends, is broken, or needs bytes that are not loaded. A broken chain is not an error: the directories
+    /// before the break stay usable, as in GDAL, and [`Chain::problem`] says what is wrong.
     ///
     /// # Errors
-    /// Only the range that is lacking.
+    /// Only the range that is not loaded.
     pub fn walk(
         &mut self,
         visited: &mut Visited,
@@ -81,8 +83,8 @@ impl Chain {
                         self.ifds.push(ifd);
                         continue;
                     }
-                    Err(Lack::Range(range)) => return Err(range),
-                    Err(Lack::Fault(error)) => error,
+                    Err(ParseStop::NotLoaded(range)) => return Err(range),
+                    Err(ParseStop::Fault(error)) => error,
                 }
             };
             self.problem = Some(fault.at(&place));
@@ -96,7 +98,7 @@ impl Chain {
         &self.ifds
     }
 
-    /// Why the chain ended before its end.
+    /// What is wrong with a broken chain.
     pub fn problem(&self) -> Option<&TiffError> {
         self.problem.as_ref()
     }
@@ -110,8 +112,8 @@ impl Chain {
 /// Offsets of the directories that `ifd` names in SubIFDs.
 ///
 /// # Errors
-/// When the tag's value cannot be read or bytes are lacking.
-pub fn sub_ifds(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<Vec<u64>, Lack> {
+/// When the tag's value cannot be read or is not loaded.
+pub fn sub_ifds(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<Vec<u64>, ParseStop> {
     let Some(entry) = ifd.entry(tag::SUB_IFDS) else { return Ok(Vec::new()) };
     if entry.count > u64::from(limits.ifds) {
         return Err(TiffError::Limit {
@@ -125,7 +127,7 @@ pub fn sub_ifds(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> R
         .into());
     }
     match entry.value(bytes, header.order, limits)? {
-        super::Value::Integers(offsets) => Ok(offsets
+        Value::Integers(offsets) => Ok(offsets
             .into_iter()
             .filter_map(|offset| u64::try_from(offset).ok())
             .filter(|offset| *offset != 0)

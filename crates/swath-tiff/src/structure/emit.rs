@@ -1,13 +1,15 @@
-//! The head of a file: header, GDAL's notes, directories, values and tile tables, as bytes.
+//! Emits the head of a file: header, GDAL's ghost area, directories, values and tile tables.
 //!
-//! Where things lie depends on how long they are, never on what they say. So a writer lays out the head with empty tables
-//! to learn its length, streams tiles behind it, and lays it out again once it knows where they went.
+//! The position of each part depends only on the lengths of the parts, never on their values. So a writer emits the head with
+//! empty tables to learn its length, writes the tiles after it, and emits it again once it knows where the tiles are.
 
-use crate::structure::{
-    header::ByteOrder,
-    layout::{Layout, Planar, Predictor},
+use crate::{
+    structure::{
+        header::ByteOrder,
+        layout::{Layout, Planar, Predictor},
+        value::FieldType,
+    },
     tag,
-    value::FieldType,
 };
 
 /// A tag and its value.
@@ -17,9 +19,9 @@ pub struct Field {
     pub tag: u16,
     /// Type of its values.
     pub kind: FieldType,
-    /// The values, not yet in a byte order.
+    /// The values, before a byte order is applied.
     pub values: Values,
-    /// Bytes kept for it in the head, where its length may still change; at least as long as the values.
+    /// Bytes reserved in the head for a value whose length may still change; 0 reserves the length of the values.
     pub reserve: u64,
 }
 
@@ -34,7 +36,7 @@ pub enum Values {
     U64(Vec<u64>),
     F32(Vec<f32>),
     F64(Vec<f64>),
-    /// The tags of a directory of its own, which the tag points to.
+    /// The tags of a nested directory, which the tag points to.
     Directory(Vec<Field>),
 }
 
@@ -53,7 +55,7 @@ impl Field {
         Self::new(tag, FieldType::Long, Values::U32(values.into()))
     }
 
-    /// LONG8 values, in BigTIFF files only.
+    /// LONG8 values, for BigTIFF files only.
     pub fn long8(tag: u16, values: impl Into<Vec<u64>>) -> Self {
         Self::new(tag, FieldType::Long8, Values::U64(values.into()))
     }
@@ -71,7 +73,7 @@ impl Field {
         Self::new(tag, FieldType::Double, Values::F64(values.into()))
     }
 
-    /// Text, with the NUL that ends it.
+    /// Text; the terminating NUL is added.
     pub fn ascii(tag: u16, text: &str) -> Self {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
@@ -83,32 +85,32 @@ impl Field {
         Self::new(tag, FieldType::Undefined, Values::Bytes(bytes.into()))
     }
 
-    /// Positive numbers as fractions, as exact as 32 bits allow.
+    /// Positive numbers as RATIONAL, as exactly as 32 bits allow.
     pub fn fractions(tag: u16, values: &[f64]) -> Self {
         let pair = |value: &f64| {
             // The largest power of ten that keeps the numerator in 32 bits.
             let scale = (0..=9).rev().map(|digits| 10_u32.pow(digits)).find(|scale| value * f64::from(*scale) < 4e9);
             let scale = scale.unwrap_or(1);
-            let (mut above, mut below) = ((value * f64::from(scale)).round() as u32, scale);
-            while above % 10 == 0 && below % 10 == 0 {
-                (above, below) = (above / 10, below / 10);
+            let (mut numerator, mut denominator) = ((value * f64::from(scale)).round() as u32, scale);
+            while numerator % 10 == 0 && denominator % 10 == 0 {
+                (numerator, denominator) = (numerator / 10, denominator / 10);
             }
-            [above, below]
+            [numerator, denominator]
         };
         Self::rational(tag, values.iter().flat_map(pair).collect::<Vec<_>>())
     }
 
-    /// Numerators and denominators, in turn.
+    /// RATIONAL values: numerators and denominators alternate.
     pub fn rational(tag: u16, pairs: impl Into<Vec<u32>>) -> Self {
         Self::new(tag, FieldType::Rational, Values::U32(pairs.into()))
     }
 
-    /// A directory of its own, such as EXIF's.
+    /// A nested directory, such as EXIF's.
     pub fn directory(tag: u16, fields: Vec<Field>) -> Self {
         Self::new(tag, FieldType::Long, Values::Directory(fields))
     }
 
-    /// A value of any type whose bytes are already in `order`, as another file had them.
+    /// A value of any type whose bytes are in `order`, copied from another file.
     pub fn raw(tag: u16, kind: FieldType, order: ByteOrder, bytes: &[u8]) -> Self {
         let values = match kind {
             FieldType::Short | FieldType::SShort => {
@@ -125,14 +127,14 @@ impl Field {
         Self::new(tag, kind, values)
     }
 
-    /// The same field with room for `bytes` bytes.
+    /// Returns the field with `bytes` bytes reserved for its value.
     #[must_use]
     pub fn with_reserve(mut self, bytes: u64) -> Self {
         self.reserve = bytes;
         self
     }
 
-    /// Bytes of the values.
+    /// Length of the values in bytes.
     pub fn len(&self) -> u64 {
         match &self.values {
             Values::Bytes(values) => values.len() as u64,
@@ -141,7 +143,7 @@ impl Field {
             Values::F32(values) => values.len() as u64 * 4,
             Values::U64(values) => values.len() as u64 * 8,
             Values::F64(values) => values.len() as u64 * 8,
-            // An offset, of 64 bits in BigTIFF.
+            // Its offset, which has 64 bits in BigTIFF.
             Values::Directory(_) => 4,
         }
     }
@@ -155,7 +157,7 @@ impl Field {
         self.len() / self.kind.size().max(1)
     }
 
-    /// Writes the values, which lie at `at` where they do not lie in the directory.
+    /// Writes the values. `at` is their offset in the file, which only a nested directory depends on.
     fn put(&self, out: &mut Out, at: u64) {
         match &self.values {
             Values::Directory(fields) => out.bytes.extend(nested(out.style, fields, at)),
@@ -169,7 +171,7 @@ impl Field {
     }
 }
 
-/// How a file says what it is.
+/// Byte order and offset size of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Byte order of everything.
@@ -178,16 +180,16 @@ pub struct Style {
     pub big: bool,
 }
 
-/// One directory.
+/// One directory to emit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Directory {
-    /// Its tags but for the tables, in any order.
+    /// Its tags except the tile tables, in any order.
     pub fields: Vec<Field>,
-    /// Where tiles are and how long they are.
+    /// The tables of tile offsets and byte counts.
     pub tables: Vec<Field>,
 }
 
-/// Bytes in the making.
+/// The bytes emitted so far.
 struct Out {
     style: Style,
     bytes: Vec<u8>,
@@ -210,13 +212,13 @@ impl Out {
     }
 
     fn offset(&mut self, value: u64) {
-        // The caller has chosen BigTIFF where the head could be longer than 4 GiB.
+        // The caller chooses BigTIFF where the head could exceed 4 GiB.
         if self.style.big { self.u64(value) } else { self.u32(value as u32) }
     }
 }
 
 impl Style {
-    /// Bytes of a value that lies in its directory.
+    /// Longest value, in bytes, that is stored inside its directory entry.
     fn inline(self) -> u64 {
         if self.big { 8 } else { 4 }
     }
@@ -226,26 +228,26 @@ impl Style {
         (count + tags as u64 * entry + self.inline()).next_multiple_of(2)
     }
 
-    /// Bytes that a field takes outside its directory.
-    fn room(self, field: &Field) -> u64 {
+    /// Bytes that a field occupies outside its directory.
+    fn outside_len(self, field: &Field) -> u64 {
         match &field.values {
             Values::Directory(fields) => nested(self, fields, 0).len() as u64,
-            _ => Some(field.len().max(field.reserve)).filter(|room| *room > self.inline()).unwrap_or(0),
+            _ => Some(field.len().max(field.reserve)).filter(|len| *len > self.inline()).unwrap_or(0),
         }
     }
 }
 
-/// Values begin at even offsets, as TIFF asks; at multiples of 8 where they have 8 bytes each, for those who map files.
+/// Aligns a value: TIFF requires even offsets, and 8-byte values start at multiples of 8 for readers that map the file.
 fn aligned(offset: u64, field: &Field) -> u64 {
     let unit = match field.values {
-        // So that its length does not depend on where it lies.
+        // The length of a nested directory must not depend on its offset.
         Values::Directory(_) => 8,
         _ => field.kind.size().max(2),
     };
     offset.next_multiple_of(unit)
 }
 
-/// Values that lie outside their directories, in order.
+/// Values that are stored outside their directories, with their offsets, in file order.
 struct Placed<'a> {
     values: Vec<(&'a Field, u64)>,
     end: u64,
@@ -255,17 +257,17 @@ impl<'a> Placed<'a> {
     fn new(style: Style, fields: impl Iterator<Item = &'a Field>, start: u64) -> Self {
         let mut placed = Self { values: Vec::new(), end: start };
         for field in fields {
-            let room = style.room(field);
-            if room > 0 {
+            let len = style.outside_len(field);
+            if len > 0 {
                 let offset = aligned(placed.end, field);
                 placed.values.push((field, offset));
-                placed.end = offset + room;
+                placed.end = offset + len;
             }
         }
         placed
     }
 
-    /// Writes a directory whose values these are.
+    /// Writes the directory that these values belong to.
     fn put_directory(&self, out: &mut Out, fields: &[&Field], next: u64) {
         let style = out.style;
         if style.big {
@@ -291,7 +293,7 @@ impl<'a> Placed<'a> {
         out.offset(next);
     }
 
-    /// Writes the values into bytes that begin at `base`.
+    /// Writes the values. The first byte of `out` is at offset `base` of the file.
     fn put_values(&self, out: &mut Out, base: u64) {
         for (field, offset) in &self.values {
             out.bytes.resize((offset - base) as usize, 0);
@@ -309,7 +311,7 @@ fn sorted<'a>(fields: impl Iterator<Item = &'a Field>) -> Vec<&'a Field> {
     all
 }
 
-/// A directory outside the chain, with its values, as it lies at `at`.
+/// A directory outside the chain, with its values, for offset `at` of the file.
 fn nested(style: Style, fields: &[Field], at: u64) -> Vec<u8> {
     let fields = sorted(fields.iter());
     let placed = Placed::new(style, fields.iter().copied(), at + style.directory_len(fields.len()));
@@ -319,9 +321,9 @@ fn nested(style: Style, fields: &[Field], at: u64) -> Vec<u8> {
     out.bytes
 }
 
-/// The head of a file: everything before its tiles. Directories follow each other, then come their values, then the
-/// tables of the last directory first: who opens the file reads its beginning once, and small overviews are known before
-/// the long tables of the full image.
+/// Emits the head of a file: everything before its tiles. All directories come first, then their values, then the tile tables,
+/// those of the last directory first. So a reader gets all directories with one read of the beginning, and the short tables of
+/// the overviews precede the long tables of the full image.
 pub fn head(style: Style, ghost: Option<&str>, directories: &[Directory]) -> Vec<u8> {
     let Style { order, big } = style;
     let mut out = Out { style, bytes: Vec::new() };
@@ -354,12 +356,12 @@ pub fn head(style: Style, ghost: Option<&str>, directories: &[Directory]) -> Vec
     out.bytes
 }
 
-/// GDAL's notes on the layout, with the line that tells their length.
+/// The text of GDAL's ghost area: a line with the length of `lines`, then `lines`.
 pub fn ghost_text(lines: &str) -> String {
     format!("GDAL_STRUCTURAL_METADATA_SIZE={:06} bytes\n{lines}", lines.len())
 }
 
-/// The tags of a layout, its tile tables excepted.
+/// The tags of a layout, except its tile tables.
 pub fn layout_fields(layout: &Layout) -> Vec<Field> {
     let samples = usize::from(layout.samples);
     let mut fields = vec![

@@ -1,43 +1,43 @@
-//! GDAL's notes between the header and the first directory of a COG.
+//! The ghost area: `KEY=VALUE` lines that GDAL writes between the header and the first directory of a COG.
 
 use crate::structure::{
-    bytes::{Bytes, Lack},
+    bytes::{Bytes, ParseStop},
     header::Header,
 };
 
-/// What GDAL says about the layout of the file, before its first directory.
+/// The ghost area of a file, in which GDAL describes the file's layout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ghost {
-    /// `KEY=VALUE` lines as they stand.
+    /// Keys and values in file order.
     pub items: Vec<(String, String)>,
-    /// Bytes of the whole area, its first line included.
+    /// Bytes of the whole area, including its first line.
     pub len: u64,
 }
 
 impl Ghost {
-    /// Longest area that is looked at; GDAL's own is about 250 bytes.
+    /// Longest area that is read. GDAL's own has about 250 bytes.
     const MAX: u64 = 4096;
 
-    /// Reads the area; `None` where there is none.
+    /// Reads the area; `None` where the file has none.
     ///
     /// # Errors
-    /// Only when bytes are lacking.
-    pub fn parse(bytes: &Bytes, header: &Header) -> Result<Option<Self>, Lack> {
+    /// Only when bytes are not loaded.
+    pub fn parse(bytes: &Bytes, header: &Header) -> Result<Option<Self>, ParseStop> {
         const MARK: &[u8] = b"GDAL_STRUCTURAL_METADATA_SIZE=";
         let start = if header.big { 16 } else { 8 };
         let head_len = MARK.len() as u64 + 13; // six digits and " bytes\n"
         let head = match bytes.get(start, head_len) {
             Ok(head) => head,
-            Err(Lack::Fault(_)) => return Ok(None),
-            Err(lack) => return Err(lack),
+            Err(ParseStop::Fault(_)) => return Ok(None),
+            Err(stop) => return Err(stop),
         };
         let Some(rest) = head.strip_prefix(MARK) else { return Ok(None) };
         let size = rest.get(..6).and_then(|raw| std::str::from_utf8(raw).ok()).and_then(|raw| raw.parse::<u64>().ok());
         let Some(size) = size.filter(|size| *size <= Self::MAX) else { return Ok(None) };
         let body = match bytes.get(start + head_len, size) {
             Ok(body) => body,
-            Err(Lack::Fault(_)) => return Ok(None),
-            Err(lack) => return Err(lack),
+            Err(ParseStop::Fault(_)) => return Ok(None),
+            Err(stop) => return Err(stop),
         };
         let items = String::from_utf8_lossy(body)
             .lines()
@@ -52,7 +52,7 @@ impl Ghost {
         self.items.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether every directory comes before the pixels and no later edit has made that untrue.
+    /// Whether every directory comes before the pixels, and no later edit has changed that.
     pub fn is_cog(&self) -> bool {
         self.get("LAYOUT") == Some("IFDS_BEFORE_DATA") && self.get("KNOWN_INCOMPATIBLE_EDITION") != Some("YES")
     }

@@ -1,11 +1,11 @@
-//! The first bytes of a file.
+//! The header of a file: byte order, offset size and first directory.
 
 use crate::{
     error::TiffError,
-    structure::bytes::{Bytes, Lack},
+    structure::bytes::{Bytes, ParseStop},
 };
 
-/// Order of the bytes of a number in the file.
+/// Byte order of the numbers in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Least significant byte first ("II").
@@ -15,7 +15,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// Whether samples have to be swapped on this machine.
+    /// Whether numbers in this order must be swapped on this machine.
     pub fn is_foreign(self) -> bool {
         (self == Self::Big) == cfg!(target_endian = "little")
     }
@@ -44,14 +44,14 @@ impl ByteOrder {
     }
 }
 
-/// What the first bytes say.
+/// The header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Byte order of the whole file.
     pub order: ByteOrder,
     /// Whether offsets have 64 bits.
     pub big: bool,
-    /// Where the first directory is.
+    /// Offset of the first directory.
     pub first_ifd: u64,
 }
 
@@ -62,14 +62,14 @@ impl Header {
     /// Reads the header.
     ///
     /// # Errors
-    /// A fault when this is not a TIFF file.
-    pub fn parse(bytes: &Bytes) -> Result<Self, Lack> {
-        let head = bytes.get(0, 8).map_err(|lack| match lack {
-            Lack::Fault(_) => Lack::Fault(TiffError::malformed(format!(
+    /// A fault when the file is not a TIFF file.
+    pub fn parse(bytes: &Bytes) -> Result<Self, ParseStop> {
+        let head = bytes.get(0, 8).map_err(|stop| match stop {
+            ParseStop::Fault(_) => ParseStop::Fault(TiffError::malformed(format!(
                 "not a TIFF file: {} bytes are too few for a header",
                 bytes.size()
             ))),
-            lack => lack,
+            stop => stop,
         })?;
         let order = match head.get(0..2) {
             Some(b"II") => ByteOrder::Little,
@@ -119,7 +119,9 @@ mod tests {
 
     #[test]
     fn names_what_is_there_instead_of_a_tiff() {
-        let Err(Lack::Fault(error)) = Header::parse(&Bytes::whole(b"\x89PNG\r\n\x1a\n".to_vec())) else { panic!() };
+        let Err(ParseStop::Fault(error)) = Header::parse(&Bytes::whole(b"\x89PNG\r\n\x1a\n".to_vec())) else {
+            panic!()
+        };
         assert!(error.to_string().contains("\\x89P"), "{error}");
     }
 }

@@ -1,21 +1,21 @@
-//! One directory of tags.
+//! One directory of tags (image file directory).
 
 use std::collections::HashSet;
 
 use crate::{
     error::TiffError,
+    limits::Limits,
     structure::{
-        bytes::{Bytes, Lack},
+        bytes::{Bytes, ParseStop},
         header::{ByteOrder, Header},
         value::{FieldType, Value},
     },
-    words::limits::Limits,
 };
 
-/// Problems that are told one by one.
+/// Most problems that a directory lists.
 const MAX_PROBLEMS: usize = 16;
 
-/// One tag of a directory; its value may still be elsewhere in the file.
+/// One tag of a directory. Its value may be elsewhere in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Tag number.
@@ -24,7 +24,7 @@ pub struct Entry {
     pub kind: FieldType,
     /// Number of values.
     pub count: u64,
-    /// Where the values are (inside the directory when they are few).
+    /// Offset of the values, which lie inside the directory if they are short.
     pub offset: u64,
 }
 
@@ -42,8 +42,8 @@ impl Entry {
     /// The value's bytes.
     ///
     /// # Errors
-    /// When they leave the file, exceed the limit or are not at hand.
-    pub fn raw<'a>(&self, bytes: &'a Bytes, limits: &Limits) -> Result<&'a [u8], Lack> {
+    /// When they leave the file, exceed the limit or are not loaded.
+    pub fn raw<'a>(&self, bytes: &'a Bytes, limits: &Limits) -> Result<&'a [u8], ParseStop> {
         let len = self.len().unwrap_or(u64::MAX);
         if len > limits.tag_bytes && len <= bytes.size() {
             return Err(TiffError::Limit {
@@ -56,28 +56,28 @@ impl Entry {
             .at_tag(self.tag)
             .into());
         }
-        bytes.get(self.offset, len).map_err(|lack| lack.at_tag(self.tag))
+        bytes.get(self.offset, len).map_err(|stop| stop.at_tag(self.tag))
     }
 
     /// The decoded value.
     ///
     /// # Errors
     /// As [`Entry::raw`].
-    pub fn value(&self, bytes: &Bytes, order: ByteOrder, limits: &Limits) -> Result<Value, Lack> {
+    pub fn value(&self, bytes: &Bytes, order: ByteOrder, limits: &Limits) -> Result<Value, ParseStop> {
         Ok(Value::decode(self.kind, order, self.raw(bytes, limits)?))
     }
 }
 
-/// One directory of tags.
+/// One directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ifd {
-    /// Where it is.
+    /// Its offset.
     pub offset: u64,
-    /// Where the next one is; 0 for none.
+    /// Offset of the next directory; 0 for none.
     pub next: u64,
-    /// Its tags in file order, the first of each number only.
+    /// Its tags in file order. Of a repeated tag, only the first.
     pub entries: Vec<Entry>,
-    /// What was odd about it but did not stop us.
+    /// Faults that did not prevent reading the directory.
     pub problems: Vec<String>,
 }
 
@@ -85,34 +85,34 @@ impl Ifd {
     /// Reads the directory at `offset`.
     ///
     /// # Errors
-    /// When it leaves the file, is empty or not a directory, or bytes are lacking.
-    pub fn parse(bytes: &Bytes, header: &Header, offset: u64) -> Result<Self, Lack> {
+    /// When it leaves the file, is empty, has too many tags, or is not loaded.
+    pub fn parse(bytes: &Bytes, header: &Header, offset: u64) -> Result<Self, ParseStop> {
         let order = header.order;
-        let fault = |detail: String| Lack::Fault(TiffError::malformed(detail).at_offset(offset));
+        let fault = |detail: String| ParseStop::Fault(TiffError::malformed(detail).at_offset(offset));
         let (count_len, entry_len, inline_len): (u64, usize, u64) = if header.big { (8, 20, 8) } else { (2, 12, 4) };
         let count = bytes.get(offset, count_len)?;
         let count = if header.big { order.u64(count) } else { order.u16(count).into() };
         if count == 0 {
             return Err(fault("directory without tags".into()));
         }
-        // libtiff's bound as well: more tags than this is not a directory but a wrong offset.
+        // libtiff has the same bound: a larger count means a wrong offset.
         if count > 4096 {
             return Err(fault(format!("{count} tags are too many for a directory; the offset is probably wrong")));
         }
         let body_at = offset.saturating_add(count_len);
         let body_len = count * entry_len as u64;
-        // A file cut right after the last entry is still readable: the pointer to the next directory is taken as 0.
+        // A file that ends right after the last entry is still readable: the missing pointer to the next directory reads as 0.
         let body = bytes.get(body_at, body_len)?;
         let next_at = body_at.saturating_add(body_len);
         let mut problems = Vec::new();
         let next = match bytes.get(next_at, inline_len) {
             Ok(raw) if header.big => order.u64(raw),
             Ok(raw) => order.u32(raw).into(),
-            Err(Lack::Fault(_)) => {
+            Err(ParseStop::Fault(_)) => {
                 problems.push("the pointer to the next directory is cut off".to_owned());
                 0
             }
-            Err(lack) => return Err(lack),
+            Err(stop) => return Err(stop),
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(count as usize);
         let mut seen = HashSet::with_capacity(count as usize);
@@ -128,7 +128,7 @@ impl Ifd {
             let inline_at = body_at + (index * entry_len) as u64 + entry_len as u64 - inline_len;
             let inline = count.checked_mul(kind.size()).is_some_and(|len| len <= inline_len);
             if !seen.insert(tag) {
-                // The first one counts, as in libtiff.
+                // libtiff uses the first one too.
                 if problems.len() < MAX_PROBLEMS {
                     problems.push(format!("tag {tag} stands more than once; the first is used"));
                 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_a_repeated_tag_is_used_and_the_second_is_told() {
+    fn first_of_a_repeated_tag_is_used_and_the_second_is_reported() {
         let mut file = vec![0; 8];
         file.extend([2, 0]);
         for value in [7u8, 9] {
@@ -171,6 +171,6 @@ mod tests {
 
     #[test]
     fn rejects_directory_beyond_the_file() {
-        assert!(matches!(Ifd::parse(&Bytes::whole(vec![0; 8]), &header(), 1 << 40), Err(Lack::Fault(_))));
+        assert!(matches!(Ifd::parse(&Bytes::whole(vec![0; 8]), &header(), 1 << 40), Err(ParseStop::Fault(_))));
     }
 }

@@ -1,94 +1,92 @@
-//! What a directory says about its pixels.
+//! Interprets the tags of a directory that describe its pixels.
 
 use crate::{
+    compression::Compression,
     error::TiffError,
+    limits::Limits,
+    photometric::Photometric,
+    sample::{SampleFormat, SampleType},
     structure::{
-        bytes::{Bytes, Lack},
+        bytes::{Bytes, ParseStop},
         header::{ByteOrder, Header},
         ifd::{Entry, Ifd},
         table::Table,
-        tag,
         value::Value,
     },
-    words::{
-        compression::Compression,
-        limits::Limits,
-        photometric::Photometric,
-        sample::{SampleFormat, SampleType},
-    },
+    tag,
 };
 
-/// How the samples of a pixel lie in the file.
+/// How the samples of a pixel are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Planar {
-    /// Side by side in one tile.
+    /// Side by side, in one tile.
     Contig,
-    /// Every sample plane has its own tiles.
+    /// Each sample plane in its own tiles.
     Separate,
 }
 
-/// What was done to samples before compression.
+/// The transformation of samples before compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Predictor {
     /// Nothing.
     None,
     /// Difference to the pixel on the left.
     Horizontal,
-    /// Bytes of floats split into planes, then differences.
+    /// Floats split into byte planes, then differences.
     FloatingPoint,
 }
 
-/// YCbCr parameters of a directory.
+/// The YCbCr parameters of a directory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct YCbCr {
-    /// Luma samples for each chroma sample, across and down.
+    /// Luma samples per chroma sample, horizontally and vertically.
     pub subsampling: (u16, u16),
     /// Weights of red, green and blue in luma.
     pub coefficients: [f64; 3],
-    /// Black and white of each component.
+    /// Black and white values of each component.
     pub reference: [f64; 6],
 }
 
-/// What a directory says about its pixels: enough to find and decode every tile.
+/// The layout of an image: enough to find and decode every tile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     /// Columns.
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// Columns of a tile; the image's for strips.
+    /// Columns of a tile; for strips, those of the image.
     pub tile_width: u32,
     /// Rows of a tile or strip.
     pub tile_height: u32,
-    /// Rows of a strip as the file says, which may be more than the image has.
+    /// Rows of a strip as the file states them, which can exceed the rows of the image.
     pub rows_per_strip: u32,
     /// Whether the directory has tiles rather than strips.
     pub tiled: bool,
     /// Bits of a stored sample.
     pub bits: u16,
-    /// How those bits are read.
+    /// How those bits are interpreted.
     pub format: SampleFormat,
     /// Type of a decoded sample.
     pub sample: SampleType,
     /// Samples of a pixel.
     pub samples: u16,
-    /// Where the samples of a pixel lie.
+    /// How the samples of a pixel are stored.
     pub planar: Planar,
     /// How tiles are compressed.
     pub compression: Compression,
-    /// The number that stands in the file for it.
+    /// The number of the compression in the file.
     pub compression_code: u16,
-    /// What was done before compression; `Predictor::None` where the scheme takes none.
+    /// The predictor; `Predictor::None` where the compression takes none.
     pub predictor: Predictor,
-    /// Meaning as colour, if the file says.
+    /// How samples represent colour, if the file says so.
     pub photometric: Option<Photometric>,
-    /// What the samples beyond the colour mean (0 unspecified, 1 premultiplied alpha, 2 alpha).
+    /// The meaning of the samples beyond colour: 0 unspecified, 1 premultiplied alpha, 2 alpha.
     pub extra_samples: Vec<u16>,
-    /// Whether the bits of every stored byte run from low to high (FillOrder 2).
+    /// Whether the first bit of a stored byte is its lowest (FillOrder 2).
     pub bits_reversed: bool,
     /// Orientation, 1 (upright) to 8.
     pub orientation: u16,
-    /// NewSubfileType: 1 reduced, 2 page, 4 mask.
+    /// NewSubfileType, a sum of 1 (reduced), 2 (page) and 4 (mask).
     pub subfile_type: u32,
     /// YCbCr parameters; `Some` exactly when the photometric is YCbCr.
     pub ycbcr: Option<YCbCr>,
@@ -100,15 +98,15 @@ pub struct Layout {
     pub jpeg_tables: Option<Vec<u8>>,
     /// Byte order of stored samples.
     pub order: ByteOrder,
-    /// Where tiles are.
+    /// The table of tile offsets.
     pub offsets: Option<Table>,
-    /// How long tiles are.
+    /// The table of tile byte counts.
     pub byte_counts: Option<Table>,
-    /// What was odd but did not stop us.
+    /// Faults that did not prevent interpreting the directory.
     pub problems: Vec<String>,
 }
 
-/// Reads single tags, the strict way (`need_*`) or the lenient way.
+/// Reads single tags. A fault is an error, or, in the `lenient` methods, a problem in a list.
 struct Tags<'a> {
     ifd: &'a Ifd,
     bytes: &'a Bytes,
@@ -118,11 +116,11 @@ struct Tags<'a> {
 }
 
 impl Tags<'_> {
-    /// The first `most` whole numbers of a tag that must be well formed if it is there. The rest is not looked at: in a
-    /// file of a thousand directories that point at the same long list, reading it all would take for ever.
-    fn integers(&self, tag: u16, most: u64) -> Result<Option<Vec<u64>>, Lack> {
+    /// The first `most` whole numbers of a tag, which must be well formed if it is present. The rest is not read: in a file with a
+    /// thousand directories that point to the same long list, that would take too long.
+    fn integers(&self, tag: u16, most: u64) -> Result<Option<Vec<u64>>, ParseStop> {
         let Some(entry) = self.ifd.entry(tag) else { return Ok(None) };
-        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag)));
+        let fault = |detail: String| Err(ParseStop::Fault(TiffError::malformed(detail).at_tag(tag)));
         if !entry.kind.is_integer() {
             return fault(format!("type {} where a whole number belongs", entry.kind.name()));
         }
@@ -143,7 +141,7 @@ impl Tags<'_> {
     }
 
     /// A single number of at most `max`.
-    fn integer(&self, tag: u16, max: u64) -> Result<Option<u64>, Lack> {
+    fn integer(&self, tag: u16, max: u64) -> Result<Option<u64>, ParseStop> {
         let Some(values) = self.integers(tag, 1)? else { return Ok(None) };
         let (1, &[value]) = (self.count(tag), &values[..]) else {
             let detail = format!("{} values where one belongs", self.count(tag));
@@ -155,15 +153,15 @@ impl Tags<'_> {
         Ok(Some(value))
     }
 
-    fn dimension(&self, tag: u16) -> Result<Option<u32>, Lack> {
-        // GDAL and everything that indexes with 32-bit integers stops here as well.
+    fn dimension(&self, tag: u16) -> Result<Option<u32>, ParseStop> {
+        // GDAL, and every reader that indexes with 32-bit integers, has the same bound.
         Ok(self.integer(tag, i32::MAX as u64)?.map(|value| value as u32))
     }
 
-    /// One number that holds for every sample: a list is accepted when its first `samples` entries agree.
-    fn per_sample(&self, tag: u16, samples: u16) -> Result<Option<u16>, Lack> {
+    /// One number that applies to every sample. A list is accepted when its first `samples` entries agree.
+    fn per_sample(&self, tag: u16, samples: u16) -> Result<Option<u16>, ParseStop> {
         let Some(used) = self.integers(tag, samples.into())? else { return Ok(None) };
-        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag)));
+        let fault = |detail: String| Err(ParseStop::Fault(TiffError::malformed(detail).at_tag(tag)));
         let count = self.count(tag);
         if count != 1 && count < samples.into() {
             return fault(format!("{count} values for {samples} samples"));
@@ -175,10 +173,10 @@ impl Tags<'_> {
         u16::try_from(*first).map(Some).or_else(|_| fault(format!("value {first} is out of range")))
     }
 
-    /// Checks that a tag, if it is there, has a number for each sample.
-    fn number_per_sample(&self, tag: u16, samples: u16) -> Result<(), Lack> {
+    /// Checks that a tag, if present, has a number for each sample.
+    fn number_per_sample(&self, tag: u16, samples: u16) -> Result<(), ParseStop> {
         let Some(entry) = self.ifd.entry(tag) else { return Ok(()) };
-        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag)));
+        let fault = |detail: String| Err(ParseStop::Fault(TiffError::malformed(detail).at_tag(tag)));
         if entry.count != u64::from(samples) {
             return fault(format!("{} values for {samples} samples", entry.count));
         }
@@ -188,9 +186,9 @@ impl Tags<'_> {
         }
     }
 
-    /// ExtraSamples, as strict as libtiff: what is wrong here shifts the meaning of every sample.
-    fn extra_samples(&self, samples: u16) -> Result<Vec<u16>, Lack> {
-        let fault = |detail: String| Err(Lack::Fault(TiffError::malformed(detail).at_tag(tag::EXTRA_SAMPLES)));
+    /// ExtraSamples, as strictly as libtiff reads it: a fault here shifts the meaning of every sample.
+    fn extra_samples(&self, samples: u16) -> Result<Vec<u16>, ParseStop> {
+        let fault = |detail: String| Err(ParseStop::Fault(TiffError::malformed(detail).at_tag(tag::EXTRA_SAMPLES)));
         let count = self.count(tag::EXTRA_SAMPLES);
         if count > samples.into() {
             return fault(format!("{count} extra samples of {samples} samples"));
@@ -208,10 +206,10 @@ impl Tags<'_> {
         Ok(extra)
     }
 
-    /// A fault in a tag that the pixels do not hang on is noted and the tag left aside, as libtiff does.
-    fn lenient<T>(&mut self, result: Result<Option<T>, Lack>) -> Result<Option<T>, Lack> {
+    /// Turns a fault in a tag that the pixels do not depend on into a problem, and ignores the tag, as libtiff does.
+    fn lenient<T>(&mut self, result: Result<Option<T>, ParseStop>) -> Result<Option<T>, ParseStop> {
         match result {
-            Err(Lack::Fault(error)) => {
+            Err(ParseStop::Fault(error)) => {
                 self.problems.push(match error.place().tag {
                     Some(number) => format!("tag {number} ({}): {error}", tag::name(number).unwrap_or("unnamed")),
                     None => error.to_string(),
@@ -222,12 +220,12 @@ impl Tags<'_> {
         }
     }
 
-    fn lenient_integer(&mut self, tag: u16, max: u64) -> Result<Option<u64>, Lack> {
+    fn lenient_integer(&mut self, tag: u16, max: u64) -> Result<Option<u64>, ParseStop> {
         let result = self.integer(tag, max);
         self.lenient(result)
     }
 
-    fn floats<const N: usize>(&mut self, tag: u16) -> Result<Option<[f64; N]>, Lack> {
+    fn floats<const N: usize>(&mut self, tag: u16) -> Result<Option<[f64; N]>, ParseStop> {
         let Some(entry) = self.ifd.entry(tag).filter(|entry| entry.count >= N as u64) else { return Ok(None) };
         let entry = Entry { count: N as u64, ..entry.clone() };
         let value = entry.value(self.bytes, self.order, self.limits).map(Some);
@@ -235,8 +233,8 @@ impl Tags<'_> {
         Ok(value.and_then(|value| value.to_floats()).and_then(|list| list.first_chunk::<N>().copied()))
     }
 
-    /// JPEGTables: a few kilobytes where they are what they say.
-    fn jpeg_tables(&self) -> Result<Option<Vec<u8>>, Lack> {
+    /// JPEGTables. Real ones have a few kilobytes.
+    fn jpeg_tables(&self) -> Result<Option<Vec<u8>>, ParseStop> {
         let tag = tag::JPEG_TABLES;
         if self.ifd.entry(tag).is_some_and(|entry| entry.len().is_none_or(|len| len > 64 << 10)) {
             return Err(TiffError::malformed("more than 64 KiB of tables").at_tag(tag).into());
@@ -244,7 +242,7 @@ impl Tags<'_> {
         self.ifd.entry(tag).map(|entry| entry.raw(self.bytes, self.limits).map(<[u8]>::to_vec)).transpose()
     }
 
-    fn table(&self, tag: u16) -> Result<Option<Table>, Lack> {
+    fn table(&self, tag: u16) -> Result<Option<Table>, ParseStop> {
         let Some(entry) = self.ifd.entry(tag) else { return Ok(None) };
         match Table::new(entry, self.order) {
             Some(table) => Ok(Some(table)),
@@ -259,11 +257,11 @@ impl Layout {
     /// Interprets a directory.
     ///
     /// # Errors
-    /// When the directory does not describe pixels we can find, or bytes are lacking.
-    pub fn parse(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<Self, Lack> {
+    /// When the directory does not describe readable pixels, or bytes are not loaded.
+    pub fn parse(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<Self, ParseStop> {
         let mut tags = Tags { ifd, bytes, order: header.order, limits, problems: ifd.problems.clone() };
-        let missing = |tag: u16| Lack::Fault(TiffError::malformed("this tag is required and missing").at_tag(tag));
-        let zero = |tag: u16| Lack::Fault(TiffError::malformed("0 is not a possible value").at_tag(tag));
+        let missing = |tag: u16| ParseStop::Fault(TiffError::malformed("this tag is required and missing").at_tag(tag));
+        let zero = |tag: u16| ParseStop::Fault(TiffError::malformed("0 is not a possible value").at_tag(tag));
 
         let width = tags.dimension(tag::IMAGE_WIDTH)?.ok_or_else(|| missing(tag::IMAGE_WIDTH))?;
         let height = tags.dimension(tag::IMAGE_LENGTH)?.ok_or_else(|| missing(tag::IMAGE_LENGTH))?;
@@ -278,7 +276,7 @@ impl Layout {
         let format_code = tags.per_sample(tag::SAMPLE_FORMAT, samples)?.unwrap_or(1);
         let compression_code = tags.per_sample(tag::COMPRESSION, samples)?.unwrap_or(1);
         let compression = Compression::from_code(compression_code);
-        // libtiff reads no image whose sample ranges contradict its samples; the numbers themselves are of no use to us.
+        // libtiff reads no image whose sample ranges contradict its samples. The ranges themselves are not used.
         for range in [tag::MIN_SAMPLE_VALUE, tag::MAX_SAMPLE_VALUE, tag::DATA_TYPE] {
             tags.per_sample(range, samples)?;
         }
@@ -286,10 +284,10 @@ impl Layout {
             tags.number_per_sample(range, samples)?;
         }
         let format = SampleFormat::from_code(format_code).ok_or_else(|| {
-            Lack::Fault(TiffError::unsupported(format!("sample format {format_code}")).at_tag(tag::SAMPLE_FORMAT))
+            ParseStop::Fault(TiffError::unsupported(format!("sample format {format_code}")).at_tag(tag::SAMPLE_FORMAT))
         })?;
         let sample = SampleType::holding(bits, format).ok_or_else(|| {
-            Lack::Fault(
+            ParseStop::Fault(
                 TiffError::unsupported(format!("{format:?} samples of {bits} bits")).at_tag(tag::BITS_PER_SAMPLE),
             )
         })?;
@@ -323,8 +321,8 @@ impl Layout {
         } else {
             (width, rows_per_strip.unwrap_or(u64::from(height)).min(u64::from(height)) as u32)
         };
-        // Old writers of tiled files used the tags of strips for the tables, and the other way round; so does libtiff.
-        let table = |first: u16, second: u16| Ok::<_, Lack>(tags.table(first)?.or(tags.table(second)?));
+        // Old writers used the table tags of strips in tiled files, and the reverse. libtiff accepts both.
+        let table = |first: u16, second: u16| Ok::<_, ParseStop>(tags.table(first)?.or(tags.table(second)?));
         let (offsets, byte_counts) = if tiled {
             (table(tag::TILE_OFFSETS, tag::STRIP_OFFSETS)?, table(tag::TILE_BYTE_COUNTS, tag::STRIP_BYTE_COUNTS)?)
         } else {
@@ -405,13 +403,13 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Samples that lie side by side in one tile.
+    /// Samples that are stored side by side in one tile.
     pub fn samples_per_tile(&self) -> u16 {
         if self.planar == Planar::Contig { self.samples } else { 1 }
     }
 
-    /// Chroma subsampling of YCbCr that is stored in blocks of luma samples with a chroma pair (a block of one where it is
-    /// not subsampled). JPEG undoes its own subsampling, and planes apart are left as they are.
+    /// Chroma subsampling of YCbCr that is stored in blocks of luma samples followed by a chroma pair (blocks of one luma sample if
+    /// it is not subsampled). `None` for JPEG, which undoes its own subsampling, and for separate planes, which stay as they are.
     pub fn packed_subsampling(&self) -> Option<(u16, u16)> {
         let ycbcr = self.ycbcr.as_ref()?;
         let packed = self.planar == Planar::Contig
@@ -421,13 +419,13 @@ impl Layout {
         packed.then_some(ycbcr.subsampling)
     }
 
-    /// Bytes of one stored row of a tile before compression; `None` when that overflows.
+    /// Bytes of one stored row of a tile before compression; `None` on overflow.
     pub fn row_len(&self) -> Option<u64> {
         let bits = u64::from(self.tile_width).checked_mul(u64::from(self.bits))?;
         Some(bits.checked_mul(u64::from(self.samples_per_tile()))?.div_ceil(8))
     }
 
-    /// Bytes of `rows` stored rows of a tile before compression.
+    /// Bytes of `rows` stored rows of a tile before compression; `None` on overflow.
     pub fn stored_len(&self, rows: u32) -> Option<u64> {
         match self.packed_subsampling() {
             Some((across, down)) => {
@@ -450,7 +448,7 @@ impl Layout {
     }
 }
 
-fn samples_per_pixel(tags: &Tags<'_>) -> Result<u16, Lack> {
+fn samples_per_pixel(tags: &Tags<'_>) -> Result<u16, ParseStop> {
     match tags.integer(tag::SAMPLES_PER_PIXEL, u16::MAX.into())? {
         Some(0) => Err(TiffError::malformed("0 is not a possible value").at_tag(tag::SAMPLES_PER_PIXEL).into()),
         Some(samples) => Ok(samples as u16),
@@ -458,8 +456,8 @@ fn samples_per_pixel(tags: &Tags<'_>) -> Result<u16, Lack> {
     }
 }
 
-/// The combinations that libtiff accepts.
-fn check_predictor(predictor: Predictor, bits: u16, format: SampleFormat) -> Result<(), Lack> {
+/// Accepts the combinations that libtiff accepts.
+fn check_predictor(predictor: Predictor, bits: u16, format: SampleFormat) -> Result<(), ParseStop> {
     let sound = match predictor {
         Predictor::None => true,
         Predictor::Horizontal => matches!(bits, 8 | 16 | 32 | 64),
@@ -472,11 +470,11 @@ fn check_predictor(predictor: Predictor, bits: u16, format: SampleFormat) -> Res
     Err(TiffError::unsupported(detail).at_tag(tag::PREDICTOR).into())
 }
 
-fn subfile_type(tags: &mut Tags<'_>) -> Result<u32, Lack> {
+fn subfile_type(tags: &mut Tags<'_>) -> Result<u32, ParseStop> {
     if let Some(value) = tags.lenient_integer(tag::NEW_SUBFILE_TYPE, u32::MAX.into())? {
         return Ok(value as u32);
     }
-    // The old tag counts: 1 full, 2 reduced, 3 page.
+    // The values of the old tag are 1 (full), 2 (reduced) and 3 (page).
     Ok(match tags.lenient_integer(tag::SUBFILE_TYPE, u16::MAX.into())? {
         Some(2) => 1,
         Some(3) => 2,
@@ -484,7 +482,7 @@ fn subfile_type(tags: &mut Tags<'_>) -> Result<u32, Lack> {
     })
 }
 
-fn ycbcr(tags: &mut Tags<'_>) -> Result<YCbCr, Lack> {
+fn ycbcr(tags: &mut Tags<'_>) -> Result<YCbCr, ParseStop> {
     let subsampling = tags.integers(tag::YCBCR_SUBSAMPLING, 2);
     let subsampling = match tags.lenient(subsampling)?.as_deref() {
         Some([across, down, ..]) => (*across, *down),

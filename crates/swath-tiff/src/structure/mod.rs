@@ -1,4 +1,4 @@
-//! From bytes to directories, tags and the layout of an image, and back.
+//! Parses bytes into directories, tags and the layout of an image, and emits them again.
 
 pub mod bytes;
 pub mod chain;
@@ -8,10 +8,9 @@ pub mod header;
 pub mod ifd;
 pub mod layout;
 pub mod table;
-pub mod tag;
 pub mod value;
 
-pub use bytes::{Bytes, Lack};
+pub use bytes::{Bytes, ParseStop};
 pub use header::{ByteOrder, Header};
 pub use ifd::{Entry, Ifd};
 pub use layout::{Layout, Planar, Predictor};

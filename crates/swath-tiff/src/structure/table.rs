@@ -8,7 +8,7 @@ use crate::structure::{
     value::{FieldType, Value},
 };
 
-/// A table of tile offsets or byte counts, which stays in the file until a slice of it is wanted.
+/// A table of tile offsets or byte counts. It stays in the file; callers read the slices that they need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     kind: FieldType,
@@ -18,7 +18,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table that `entry` points at; `None` when its type holds no numbers.
+    /// The table that `entry` points to; `None` when its values are not whole numbers.
     pub fn new(entry: &Entry, order: ByteOrder) -> Option<Self> {
         entry.kind.is_integer().then_some(Self { kind: entry.kind, count: entry.count, offset: entry.offset, order })
     }
@@ -33,15 +33,15 @@ impl Table {
         self.count == 0
     }
 
-    /// The bytes that hold these entries, as far as the table has them.
+    /// The byte range of these entries, clipped to the end of the table.
     pub fn byte_range(&self, entries: Range<u64>) -> Range<u64> {
         let size = self.kind.size();
         let at = |index: u64| self.offset.saturating_add(index.min(self.count).saturating_mul(size));
         at(entries.start)..at(entries.end)
     }
 
-    /// The entries in `bytes`, as [`Table::byte_range`] named them. Negative ones cannot be offsets or lengths and
-    /// come as `u64::MAX`, which no file reaches.
+    /// Decodes the entries in `bytes`, which the caller has read from a [`Table::byte_range`]. Negative numbers cannot be offsets
+    /// or lengths; they become `u64::MAX`, which no file reaches.
     pub fn decode(&self, bytes: &[u8]) -> Vec<u64> {
         match Value::decode(self.kind, self.order, bytes) {
             Value::Integers(values) => {

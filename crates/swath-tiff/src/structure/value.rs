@@ -1,4 +1,4 @@
-//! Values of tags.
+//! The types and values of tags.
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ pub enum FieldType {
     Long8,
     SLong8,
     Ifd8,
-    /// A number that the format does not define; its size is not known.
+    /// A number that the format does not define, so that its size is unknown.
     Unknown(u16),
 }
 
 impl FieldType {
-    /// From its number in the file.
+    /// The type with this number in the file.
     pub fn from_code(code: u16) -> Self {
         match code {
             1 => Self::Byte,
@@ -132,9 +132,9 @@ impl FieldType {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// Text; several strings are kept apart by NUL in the file and joined by a line feed here.
+    /// Text. Several strings are separated by NUL in the file and joined by a line feed here.
     Text(String),
-    /// Opaque bytes, or bytes of a type we do not know.
+    /// Opaque bytes, or bytes of an unknown type.
     Raw(Vec<u8>),
     /// Whole numbers. 128 bits hold every signed and unsigned 64-bit number.
     Integers(Vec<i128>),
@@ -143,17 +143,17 @@ pub enum Value {
 }
 
 impl Value {
-    /// Decodes `bytes`, which hold exactly `count` values of `kind`.
+    /// Decodes `bytes`, which hold values of type `kind` and nothing else.
     pub fn decode(kind: FieldType, order: ByteOrder, bytes: &[u8]) -> Self {
         let integers =
             |size: usize, read: &dyn Fn(&[u8]) -> i128| Self::Integers(bytes.chunks_exact(size).map(read).collect());
         let floats =
             |size: usize, read: &dyn Fn(&[u8]) -> f64| Self::Floats(bytes.chunks_exact(size).map(read).collect());
-        let half = |raw: &[u8]| raw.get(4..).map_or(0, |tail| order.u32(tail));
+        let denominator = |raw: &[u8]| raw.get(4..).map_or(0, |tail| order.u32(tail));
         match kind {
             FieldType::Ascii => Self::Text(text(bytes)),
             FieldType::Undefined | FieldType::Unknown(_) => Self::Raw(bytes.to_vec()),
-            // A byte takes sixteen as a number; long lists of bytes are not read one by one anyway.
+            // Each value takes sixteen bytes as a number, and nothing reads long lists of bytes one by one.
             FieldType::Byte | FieldType::SByte if bytes.len() > 1 << 16 => Self::Raw(bytes.to_vec()),
             FieldType::Byte => integers(1, &|raw| raw.first().copied().unwrap_or_default().into()),
             FieldType::SByte => integers(1, &|raw| i128::from(raw.first().copied().unwrap_or_default() as i8)),
@@ -165,14 +165,14 @@ impl Value {
             FieldType::SLong8 => integers(8, &|raw| i128::from(order.u64(raw) as i64)),
             FieldType::Float => floats(4, &|raw| f64::from(f32::from_bits(order.u32(raw)))),
             FieldType::Double => floats(8, &|raw| f64::from_bits(order.u64(raw))),
-            // 0 over 0 is 0, as in libtiff.
+            // 0/0 is 0, as in libtiff.
             FieldType::Rational => floats(8, &|raw| match order.u32(raw) {
                 0 => 0.0,
-                numerator => f64::from(numerator) / f64::from(half(raw)),
+                numerator => f64::from(numerator) / f64::from(denominator(raw)),
             }),
             FieldType::SRational => floats(8, &|raw| match order.u32(raw) as i32 {
                 0 => 0.0,
-                numerator => f64::from(numerator) / f64::from(half(raw) as i32),
+                numerator => f64::from(numerator) / f64::from(denominator(raw) as i32),
             }),
         }
     }
@@ -192,7 +192,7 @@ impl Value {
         self.len() == 0
     }
 
-    /// The values as floats, where they are numbers.
+    /// The values as floats; `None` where they are not numbers.
     pub fn to_floats(&self) -> Option<Vec<f64>> {
         match self {
             Self::Integers(values) => Some(values.iter().map(|value| *value as f64).collect()),
@@ -202,7 +202,7 @@ impl Value {
     }
 }
 
-/// Writers pad with NULs and some keep Latin-1: neither is a reason to lose the text.
+/// Decodes text. Writers pad with NULs, and some store Latin-1 instead of UTF-8.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let bytes = bytes.get(..end).unwrap_or_default();
@@ -214,7 +214,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl fmt::Display for Value {
-    /// At most a line's worth: long lists are cut and their length is told.
+    /// Prints at most one line: a long list is cut and followed by its length.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, values: &[T]) -> fmt::Result {
             for (index, value) in values.iter().take(16).enumerate() {

@@ -12,14 +12,14 @@ fn keys(shorts: &[(u16, u16)], doubles: &[(u16, f64)], texts: &[(u16, &str)]) ->
 }
 
 fn read(shorts: &[(u16, u16)]) -> Crs {
-    Crs::from_keys(&keys(shorts, &[], &[])).unwrap()
+    keys(shorts, &[], &[]).crs().unwrap()
 }
 
 const TM: &[(u16, f64)] = &[(3080, 9.0), (3081, 0.0), (3092, 0.9996), (3082, 500_000.0), (3083, 0.0)];
 
 #[test]
 fn no_keys_is_no_system() {
-    assert!(Crs::from_keys(&GeoKeys::default()).is_none());
+    assert!(GeoKeys::default().crs().is_none());
 }
 
 #[test]
@@ -44,12 +44,12 @@ fn reads_a_projected_code_without_a_model_but_no_geographic_one() {
 #[test]
 fn compound_of_two_codes_names_both_and_hides_the_second_from_geotiff_1_0() {
     let mut k = keys(&[(1024, 1), (3072, 32633), (4096, 5773)], &[], &[]);
-    let crs = Crs::from_keys(&k).unwrap();
+    let crs = k.crs().unwrap();
     assert_eq!((crs.kind, crs.code().as_deref()), (CrsKind::Compound, Some("EPSG:32633+5773")));
     assert!(crs.wkt2.as_deref().unwrap().starts_with("COMPOUNDCRS[\"WGS 84 / UTM zone 33N + EGM96 height\",PROJCRS["));
-    assert_eq!(crs.as_gdal_reports(&k).kind, CrsKind::Compound);
+    assert_eq!(k.crs_as_gdal_reports(&crs).kind, CrsKind::Compound);
     k.version = [1, 1, 0];
-    assert_eq!(crs.as_gdal_reports(&k).code().as_deref(), Some("EPSG:32633"));
+    assert_eq!(k.crs_as_gdal_reports(&crs).code().as_deref(), Some("EPSG:32633"));
     let crs = read(&[(1024, 1), (3072, 7415)]);
     assert_eq!((crs.code().as_deref(), crs.vertical_epsg), (Some("EPSG:7415"), Some(5709)));
 }
@@ -75,7 +75,7 @@ fn unknown_codes_are_reported_not_dropped() {
 #[test]
 fn user_defined_utm_gets_no_code_but_names_its_equal() {
     let k = keys(&[(1024, 1), (3072, U), (2048, 4326), (3075, 1), (3076, 9001)], TM, &[(3073, "mine")]);
-    let crs = Crs::from_keys(&k).unwrap();
+    let crs = k.crs().unwrap();
     assert_eq!((crs.name.as_str(), crs.epsg, crs.find_epsg()), ("mine", None, Some(32632)));
     let crs = read(&[(1024, 1), (3072, U), (2048, 4267), (3074, 16011), (3076, 9001)]);
     assert_eq!((crs.epsg, crs.find_epsg()), (None, Some(26711)));
@@ -97,20 +97,20 @@ fn parameters_that_contradict_the_code_win_and_those_that_repeat_it_do_not() {
             &[(3080, lon), (3081, 0.0), (3092, 0.9996), (3082, 500_000.0), (3083, 0.0)],
             &[],
         );
-        Crs::from_keys(&k).unwrap()
+        k.crs().unwrap()
     };
     assert_eq!(all(32632, 9.0).epsg, Some(32632));
     let other = all(32633, 9.0);
     assert_eq!((other.epsg, other.find_epsg(), other.problems.len()), (None, Some(32632), 1));
     let web = keys(&[(1024, 1), (3072, 3857), (3075, 7), (3076, 9001)], &[(3080, 0.0), (3081, 0.0), (3092, 1.0)], &[]);
-    assert_eq!(Crs::from_keys(&web).unwrap().epsg, Some(3857));
+    assert_eq!(web.crs().unwrap().epsg, Some(3857));
 }
 
 #[test]
 fn every_projection_of_the_standard_becomes_wkt_that_parses() {
     for method in (1..=28).chain([9815]).filter(|m| ![2, 6].contains(m)) {
         let k = keys(&[(1024, 1), (3072, U), (2048, 4326), (3075, method), (3076, 9001)], TM, &[]);
-        let crs = Crs::from_keys(&k).unwrap();
+        let crs = k.crs().unwrap();
         assert_eq!(crs.kind, CrsKind::Projected, "{method}: {:?}", crs.problems);
         assert!(Node::parse(&crs.wkt2.unwrap()).is_ok());
     }
@@ -119,7 +119,7 @@ fn every_projection_of_the_standard_becomes_wkt_that_parses() {
 #[test]
 fn nan_in_a_projection_gives_no_projection() {
     let k = keys(&[(1024, 1), (3072, U), (2048, 4326), (3075, 1)], &[(3080, f64::NAN)], &[]);
-    let crs = Crs::from_keys(&k).unwrap();
+    let crs = k.crs().unwrap();
     assert_eq!(crs.kind, CrsKind::Engineering);
     assert!(crs.problems[0].contains("NaN"));
 }
@@ -127,10 +127,10 @@ fn nan_in_a_projection_gives_no_projection() {
 #[test]
 fn nonsense_ellipsoids_fall_back_and_say_so() {
     for a in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let crs = Crs::from_keys(&keys(&[(1024, 2), (2048, U)], &[(2057, a), (2059, 298.0)], &[])).unwrap();
+        let crs = keys(&[(1024, 2), (2048, U)], &[(2057, a), (2059, 298.0)], &[]).crs().unwrap();
         assert!(crs.wkt2.unwrap().contains("unretrievable - using WGS84") && !crs.problems.is_empty());
     }
-    let crs = Crs::from_keys(&keys(&[(1024, 2), (2048, U)], &[(2057, 6371000.0), (2058, 6371000.0)], &[])).unwrap();
+    let crs = keys(&[(1024, 2), (2048, U)], &[(2057, 6371000.0), (2058, 6371000.0)], &[]).crs().unwrap();
     assert!(crs.wkt2.unwrap().contains("6371000,0,"));
 }
 
@@ -138,7 +138,7 @@ fn nonsense_ellipsoids_fall_back_and_say_so() {
 fn huge_citations_are_cut_and_quotes_escaped() {
     let text = "\"x".repeat(40_000);
     let k = keys(&[(1024, U)], &[], &[(1026, &text)]);
-    let crs = Crs::from_keys(&k).unwrap();
+    let crs = k.crs().unwrap();
     assert_eq!(crs.name.chars().count(), 512);
     assert!(Node::parse(&crs.wkt2.unwrap()).is_ok());
 }
@@ -146,10 +146,10 @@ fn huge_citations_are_cut_and_quotes_escaped() {
 #[test]
 fn esri_string_in_a_citation_is_the_definition() {
     let pe = "ESRI PE String = PROJCS[\"My_Moll\",GEOGCS[\"GCS_WGS_1984\",DATUM[\"D_WGS_1984\",SPHEROID[\"WGS_1984\",6378137.0,298.257223563]],PRIMEM[\"Greenwich\",0.0],UNIT[\"Degree\",0.0174532925199433]],PROJECTION[\"Mollweide\"],UNIT[\"Meter\",1.0]]";
-    let crs = Crs::from_keys(&keys(&[(1024, U)], &[], &[(3073, pe)])).unwrap();
+    let crs = keys(&[(1024, U)], &[], &[(3073, pe)]).crs().unwrap();
     assert_eq!((crs.name.as_str(), crs.kind), ("My_Moll", CrsKind::Projected));
     assert_eq!(crs.unit.unwrap().factor, 1.0);
-    let crs = Crs::from_keys(&keys(&[(1024, U)], &[], &[(3073, &pe[..100])])).unwrap();
+    let crs = keys(&[(1024, U)], &[], &[(3073, &pe[..100])]).crs().unwrap();
     assert_eq!(crs.kind, CrsKind::Engineering);
     assert!(crs.problems[0].contains("damaged"));
 }
@@ -189,7 +189,7 @@ fn any_combination_of_keys_is_read_without_panic() {
             };
             k.entries.push(GeoKey { id, value });
         }
-        if let Some(crs) = Crs::from_keys(&k)
+        if let Some(crs) = k.crs()
             && let Some(wkt) = &crs.wkt2
         {
             assert!(Node::parse(wkt).is_ok(), "{wkt}");
@@ -200,12 +200,12 @@ fn any_combination_of_keys_is_read_without_panic() {
 #[test]
 fn keys_that_contradict_a_code_win_and_cost_it() {
     let figure = [(2057, 6_378_140.0), (2059, 298.257)];
-    let crs = Crs::from_keys(&keys(&[(1024, 2), (2048, 4269)], &figure, &[])).unwrap();
+    let crs = keys(&[(1024, 2), (2048, 4269)], &figure, &[]).crs().unwrap();
     assert_eq!((crs.epsg, crs.name.as_str()), (None, "NAD83"));
     assert!(crs.wkt2.unwrap().contains("ELLIPSOID[\"GRS 1980\",6378140,298.257,"));
     // WGS 84 alone is what its code says.
-    assert_eq!(Crs::from_keys(&keys(&[(1024, 2), (2048, 4326)], &figure, &[])).unwrap().epsg, Some(4326));
-    let base = Crs::from_keys(&keys(&[(1024, 1), (3072, 32611), (2048, 4326)], &figure, &[])).unwrap();
+    assert_eq!(keys(&[(1024, 2), (2048, 4326)], &figure, &[]).crs().unwrap().epsg, Some(4326));
+    let base = keys(&[(1024, 1), (3072, 32611), (2048, 4326)], &figure, &[]).crs().unwrap();
     assert_eq!(base.epsg, None);
     assert!(base.wkt2.unwrap().contains("6378140,298.257,"));
     assert_eq!(read(&[(1024, 2), (2048, 4269), (2051, 8901)]).epsg, Some(4269));
@@ -214,21 +214,21 @@ fn keys_that_contradict_a_code_win_and_cost_it() {
     assert_eq!(read(&[(1024, 2), (2048, 4269), (2050, 6267)]).epsg, None);
     // EPSG gives this ellipsoid in feet, and a file its axis in metres.
     let michigan = [(2057, 6_378_450.047_548_9), (2059, 294.978_697_164_677)];
-    assert_eq!(Crs::from_keys(&keys(&[(1024, 2), (2048, 4009)], &michigan, &[])).unwrap().epsg, Some(4009));
+    assert_eq!(keys(&[(1024, 2), (2048, 4009)], &michigan, &[]).crs().unwrap().epsg, Some(4009));
     for bad in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
-        assert_eq!(Crs::from_keys(&keys(&[(1024, 2), (2048, 4269)], &[(2057, bad)], &[])).unwrap().epsg, Some(4269));
+        assert_eq!(keys(&[(1024, 2), (2048, 4269)], &[(2057, bad)], &[]).crs().unwrap().epsg, Some(4269));
     }
 }
 
 #[test]
 fn unit_of_an_erdas_citation_replaces_that_of_the_code() {
     let erdas = |unit: &str| format!("IMAGINE GeoTIFF Support\nProjection Name = Oregon\nUnits = {unit}");
-    let of = |unit: &str| Crs::from_keys(&keys(&[(1024, 1), (3072, 2838)], &[], &[(1026, &erdas(unit))])).unwrap();
+    let of = |unit: &str| keys(&[(1024, 1), (3072, 2838)], &[], &[(1026, &erdas(unit))]).crs().unwrap();
     let feet = of("Feet");
     assert_eq!((feet.epsg, feet.unit.unwrap().factor), (None, 12.0 / 39.37));
     assert_eq!((of("meters").epsg, of("parsecs").epsg), (Some(2838), Some(2838)));
     let plain = keys(&[(1024, 1), (3072, 2838)], &[], &[(1026, "Units = feet")]);
-    assert_eq!(Crs::from_keys(&plain).unwrap().epsg, Some(2838));
+    assert_eq!(plain.crs().unwrap().epsg, Some(2838));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_meridian_of_zero_keeps_its_name() {
     let of = |name: &str| {
         let citation = format!("GCS Name = Moon|Primem = {name}|");
         let k = keys(&[(1024, 2), (2048, U), (2051, U)], &[(2057, 1_737_400.0), (2061, 0.0)], &[(2049, &citation)]);
-        Crs::from_keys(&k).unwrap().wkt2.unwrap()
+        k.crs().unwrap().wkt2.unwrap()
     };
     assert!(of("Reference Meridian").contains("PRIMEM[\"Reference Meridian\",0,"));
     assert!(!of("Greenwich").contains("PRIMEM"));

@@ -1,58 +1,39 @@
-//! The writing half: tag values from which a reader gets the same georeferencing back.
+//! Writes georeferencing as tag values, from which a reader gets the same georeferencing back.
 //!
-//! What GDAL 3.12 writes is followed wherever its own reader gives the system back, since that is what every other reader
-//! was tried on; where it loses something, the keys here say more. Nothing fails: what cannot be said in tags is listed in
-//! `problems`.
+//! The output equals GDAL 3.12's wherever GDAL's own reader gets the system back, since all other readers were tested on GDAL's
+//! files. Where GDAL loses something, more keys are written. Nothing fails: what tags cannot express is listed in `problems`.
 
 mod crs;
-mod esri;
-mod keys;
-pub mod metadata;
+mod key_set;
 mod method;
-mod model;
-pub mod number;
+mod tags;
 mod transform;
-mod user;
-mod world;
 
 #[cfg(test)]
 mod tests;
 
-pub use user::parse_user;
+use swath_crs::Crs;
 
-use super::crs::Crs;
-use super::keys::KeyTags;
-use super::rpc::Rpc;
-use super::transform::{Gcp, GeoTransform};
+use crate::geo::{
+    key_names::GT_RASTER_TYPE,
+    keys::KeyTags,
+    rpc::Rpc,
+    transform::{Gcp, GeoTransform},
+};
 
-/// The values of the GeoTIFF tags. An empty list or `None` is a tag that is not written.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct GeoTags {
-    /// 34735 to 34737.
-    pub keys: KeyTags,
-    /// 33550.
-    pub pixel_scale: Option<[f64; 3]>,
-    /// 33922.
-    pub tiepoints: Vec<f64>,
-    /// 34264.
-    pub transformation: Option<[f64; 16]>,
-    /// 50844.
-    pub rpc: Option<Vec<f64>>,
-    /// What could not be written, as sentences for a person.
-    pub problems: Vec<String>,
-}
+pub use tags::GeoTags;
 
-/// How the tags say the reference system.
+/// Where the keys of the reference system come from.
 #[derive(Debug, Clone, Copy)]
 pub enum Reference<'a> {
-    /// In keys made for it.
+    /// Keys are made for this system.
     Crs(Option<&'a Crs>),
-    /// In the keys of the file it comes from, word for word.
+    /// The keys of the source file are copied unchanged.
     Keys(&'a KeyTags),
 }
 
-/// The tags for a system, a transform or control points, and a camera model. `pixel_is_point` says what
-/// GTRasterTypeGeoKey says, in the keys of a file too; the transform given here always counts from outer corners.
+/// Makes the tags for a system, a transform or control points, and a camera model. `pixel_is_point` is the value of
+/// GTRasterTypeGeoKey, also in copied keys. The given transform always refers to the outer corners of pixels.
 #[must_use]
 pub fn geo_tags(
     reference: Reference<'_>,
@@ -79,11 +60,11 @@ pub fn geo_tags(
 }
 
 fn keys_of(crs: Option<&Crs>, pixel_is_point: bool, problems: &mut Vec<String>) -> KeyTags {
-    let mut set = keys::KeySet::default();
+    let mut set = key_set::KeySet::default();
     let minor = crs.map_or(0, |crs| crs::fill(&mut set, crs, problems));
-    // An area is the default; like GDAL, a directory for that alone is not written.
+    // Area is the default. Like GDAL, do not write a directory only for that.
     if pixel_is_point || !set.is_empty() {
-        set.short(super::names::GT_RASTER_TYPE, if pixel_is_point { 2 } else { 1 });
+        set.short(GT_RASTER_TYPE, if pixel_is_point { 2 } else { 1 });
     }
     set.pack(minor, problems)
 }

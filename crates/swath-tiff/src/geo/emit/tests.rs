@@ -1,10 +1,9 @@
 //! What is emitted is read back by this crate's own reader, for every kind of system and every method.
 
 use super::*;
-use crate::geo::crs::CrsKind;
 use crate::geo::keys::GeoKeys;
 use crate::geo::transform::{self, ModelTags};
-use crate::geo::wkt::Node;
+use swath_crs::{CrsKind, epsg, parse_user, wkt::Node};
 
 const BASE: &str = "GEOGCS[\"My GCS\",DATUM[\"My_Datum\",SPHEROID[\"My ball\",6378000,298.5]],PRIMEM[\"Greenwich\",0],UNIT[\"degree\",0.0174532925199433]]";
 
@@ -18,7 +17,7 @@ fn emit(text: &str) -> (GeoTags, GeoKeys, Crs) {
     let crs = parse_user(text).unwrap_or_else(|e| panic!("{text}: {e}"));
     let tags = geo_tags(Reference::Crs(Some(&crs)), None, &[], None, false);
     let keys = keys(&tags);
-    let back = Crs::from_keys(&keys).unwrap();
+    let back = keys.crs().unwrap();
     (tags, keys, back)
 }
 
@@ -147,7 +146,7 @@ fn keys_of_a_code_are_gdals() {
 
 #[test]
 fn wrong_code_in_the_text_is_not_believed() {
-    let good = crate::geo::epsg::wkt2(32633).unwrap().into_owned();
+    let good = epsg::wkt2(32633).unwrap().into_owned();
     let bad = good.replace("\"Longitude of natural origin\",15", "\"Longitude of natural origin\",16");
     assert_ne!(good, bad);
     let (_, keys, back) = emit(&bad);
@@ -242,7 +241,7 @@ fn rpc_comes_back_and_nan_does_not_go_out() {
 
 #[test]
 fn damaged_definitions_cost_a_sentence_not_a_panic() {
-    let good = crate::geo::epsg::wkt2(27700).unwrap().into_owned();
+    let good = epsg::wkt2(27700).unwrap().into_owned();
     for cut in (0..good.len()).filter(|&i| good.is_char_boundary(i)) {
         let open = good[..cut].matches('[').count() - good[..cut].matches(']').count();
         if let Ok(crs) = parse_user(&format!("{}{}", &good[..cut], "]".repeat(open))) {

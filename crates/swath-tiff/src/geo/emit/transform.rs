@@ -1,10 +1,12 @@
-//! From a transform or control points to the model tags that give the same ones back.
+//! Writes a transform or control points as model tags, from which a reader gets the same ones back.
 
-use super::GeoTags;
-use crate::geo::transform::{Gcp, GeoTransform};
+use crate::geo::{
+    emit::tags::GeoTags,
+    transform::{Gcp, GeoTransform},
+};
 
-/// Fills the model tags. A transform beats control points: readers take a pixel scale first, and one tie point tag cannot
-/// serve both.
+/// Fills the model tags. A transform takes precedence over control points: readers look at the pixel scale first, and the tie
+/// point tag cannot hold both.
 pub(super) fn fill(tags: &mut GeoTags, transform: Option<&GeoTransform>, gcps: &[Gcp], pixel_is_point: bool) {
     match transform {
         Some(map) if !map.is_finite() => {
@@ -20,8 +22,8 @@ pub(super) fn fill(tags: &mut GeoTags, transform: Option<&GeoTransform>, gcps: &
         }
         None => {}
     }
-    // GDAL adds half a pixel to tie points when it reads a file whose pixels are points. Its own writer adds another
-    // half, so that points wander by a pixel a copy; what counts is that the reader's sum comes out right.
+    // GDAL adds half a pixel to tie points when it reads a file whose pixels are points. (Its own writer adds another half, so
+    // that points move by a pixel with each copy.) Subtract that half here, so that the reader's sum is right.
     let half = if pixel_is_point { 0.5 } else { 0.0 };
     for gcp in gcps {
         let tie = [gcp.pixel - half, gcp.line - half, 0.0, gcp.x, gcp.y, gcp.z];
@@ -35,9 +37,9 @@ pub(super) fn fill(tags: &mut GeoTags, transform: Option<&GeoTransform>, gcps: &
 
 fn affine(tags: &mut GeoTags, map: &GeoTransform, pixel_is_point: bool) {
     let [c, a, b, f, d, e] = map.0;
-    // The same sums as GDAL's, so that its reader (and ours) undoes them to the last bit.
+    // The same sums as in GDAL, so that its reader and ours undo them to the last bit.
     let (x, y) = if pixel_is_point { (c + (a * 0.5 + b * 0.5), f + (d * 0.5 + e * 0.5)) } else { (c, f) };
-    // ScaleY is positive by the standard and readers force it so: a south-up image needs the matrix.
+    // By the standard ScaleY is positive, and readers take its absolute value: a south-up image needs the matrix.
     if b == 0.0 && d == 0.0 && e < 0.0 && a != 0.0 {
         tags.pixel_scale = Some([a, e.abs(), 0.0]);
         tags.tiepoints = vec![0.0, 0.0, 0.0, x, y, 0.0];

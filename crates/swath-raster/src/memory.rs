@@ -1,0 +1,137 @@
+//! Allocates memory for samples, and reports a lack of it instead of ending the process.
+
+use memmap2::MmapMut;
+
+/// The system has no memory for a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system has no memory for {bytes} bytes")]
+pub struct OutOfMemory {
+    /// Bytes asked for.
+    pub bytes: u64,
+}
+
+/// Buffers of at least this many bytes are mapped from the system, in huge pages where it has them: a page fault for every
+/// 4 KiB costs more than decoding the samples that go there. Smaller buffers come from the heap, whose pages are already
+/// mapped in a program that reads often.
+const HUGE: usize = 4 << 20;
+
+/// A zeroed buffer, aligned for every sample type.
+#[derive(Debug)]
+pub enum Buffer {
+    /// Heap memory in words, for their alignment, and the length in bytes.
+    Words(Vec<u64>, usize),
+    /// Pages mapped from the system.
+    Pages(MmapMut),
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::Words(Vec::new(), 0)
+    }
+}
+
+impl Buffer {
+    /// Allocates `len` zero bytes. Returns `None` when the system has no memory for them.
+    pub fn zeroed(len: usize) -> Option<Self> {
+        if len >= HUGE {
+            let pages = MmapMut::map_anon(len).ok()?;
+            // Advice only: if the kernel refuses, the pages are small and nothing else changes.
+            #[cfg(target_os = "linux")]
+            let _ = pages.advise(memmap2::Advice::HugePage);
+            return Some(Self::Pages(pages));
+        }
+        Some(Self::Words(zeroed(len.div_ceil(8)).ok()?, len))
+    }
+
+    /// Returns `len` bytes of unspecified content, growing the buffer where it is too short. Returns `None` when the system has
+    /// no memory for them.
+    pub fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.len() < len {
+            // Frees the old buffer first, so that the two never exist at once.
+            *self = Self::default();
+            *self = Self::zeroed(len)?;
+        }
+        self.bytes_mut().get_mut(..len)
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Words(_, len) => *len,
+            Self::Pages(pages) => pages.len(),
+        }
+    }
+
+    /// Whether the buffer has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Words(words, len) => bytemuck::cast_slice::<u64, u8>(words).get(..*len).unwrap_or_default(),
+            Self::Pages(pages) => pages,
+        }
+    }
+
+    /// Returns the bytes for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Words(words, len) => bytemuck::cast_slice_mut::<u64, u8>(words).get_mut(..*len).unwrap_or_default(),
+            Self::Pages(pages) => pages,
+        }
+    }
+}
+
+/// Allocates a vector of `len` zeros.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub fn zeroed<T: Clone + Default>(len: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut values = Vec::new();
+    grow(&mut values, len)?;
+    Ok(values)
+}
+
+/// Appends zeros until the vector has `len` values.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub fn grow<T: Clone + Default>(values: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
+    let missing = len.saturating_sub(values.len());
+    values
+        .try_reserve_exact(missing)
+        .map_err(|_| OutOfMemory { bytes: (len as u64).saturating_mul(size_of::<T>() as u64) })?;
+    values.resize(values.len() + missing, T::default());
+    Ok(())
+}
+
+/// Whether the system can map `len` bytes at this moment.
+pub fn is_available(len: u64) -> bool {
+    usize::try_from(len).is_ok_and(|len| MmapMut::map_anon(len.max(1)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_zero_and_aligned() {
+        for len in [0, 1, 7, 8, 4096, HUGE - 1, HUGE, HUGE + 5] {
+            let buffer = Buffer::zeroed(len).unwrap();
+            assert_eq!((buffer.len(), buffer.bytes().len()), (len, len));
+            assert!(buffer.bytes().iter().all(|byte| *byte == 0));
+            assert_eq!(buffer.bytes().as_ptr() as usize % 8, 0);
+        }
+    }
+
+    #[test]
+    fn grows_once_and_is_used_again() {
+        let mut buffer = Buffer::default();
+        assert_eq!(buffer.room(100_000).unwrap().len(), 100_000);
+        let place = buffer.bytes().as_ptr();
+        assert_eq!(buffer.room(70_000).unwrap().len(), 70_000);
+        assert_eq!(buffer.bytes().as_ptr(), place);
+    }
+}
