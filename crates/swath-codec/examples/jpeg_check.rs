@@ -6,7 +6,8 @@
 use std::time::Instant;
 
 use swath_codec::codec::jpeg::{
-    Checked, Color, Options, Scratch, Tables, check, decode,
+    Checked, Color, Options, Tables,
+    decode::{Scratch, check, decode},
     encode::{self, Encoder, Huffman, Settings},
 };
 

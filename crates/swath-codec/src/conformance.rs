@@ -1,4 +1,4 @@
-//! What every encoder and every decoder of what it writes have to pass, the GPU's included.
+//! The conformance suite of encoders and decoders, GPU ones included: what an encoder writes, every decoder must read back.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -9,7 +9,7 @@ use swath_tiff::{Compression, SampleType};
 
 use crate::{Fill, Registry, Scratch, TileSpec, codec::testing, encode::Settings};
 
-/// The types of samples that any lossless codec takes.
+/// The sample types that every lossless codec supports.
 pub const ALL: [SampleType; 10] = [
     SampleType::U8,
     SampleType::I8,
@@ -23,27 +23,27 @@ pub const ALL: [SampleType; 10] = [
     SampleType::F64,
 ];
 
-/// A small generator, so that failures repeat.
+/// A small random generator with a seed, so that failures repeat.
 #[derive(Debug, Clone)]
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// Forty-eight bits.
-    #[expect(clippy::should_implement_trait, reason = "it has no end and no option")]
+    /// Returns 48 random bits.
+    #[expect(clippy::should_implement_trait, reason = "it never ends, and returns no Option")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 16
     }
 }
 
-/// Bytes of several temperaments: what a compressor likes, what it hates, and what makes it change its mind.
-pub fn temperaments(len: usize, rng: &mut Rng) -> Vec<(&'static str, Vec<u8>)> {
+/// Returns test data of several kinds by name: data that compresses well, data that does not, and data that changes midway.
+pub fn test_data(len: usize, rng: &mut Rng) -> Vec<(&'static str, Vec<u8>)> {
     let noise: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
-    // Blocks of noise between blocks of runs: no one choice of block or table is right.
+    // Noise alternates with runs, so that no single block type or table suits all of it.
     let mixed = noise.iter().enumerate().map(|(at, byte)| if at / 3000 % 2 == 0 { *byte } else { (at / 900) as u8 });
-    // Each byte far from the last, and each pair seen before.
+    // Each byte is far from the one before, but each pair has occurred before.
     let saw = (0..len).map(|at| if at % 2 == 0 { (at / 2) as u8 } else { !(at / 2) as u8 });
-    // Few values, of very different frequency: long codes.
+    // Few values of very different frequency give long codes.
     let skewed = noise.iter().map(|byte| byte.trailing_zeros() as u8 * 31);
     vec![
         ("zeros", vec![0; len]),
@@ -56,15 +56,16 @@ pub fn temperaments(len: usize, rng: &mut Rng) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A plain spec for tiles of whole samples.
+/// Returns a spec for tiles of whole samples.
 pub fn spec(compression: Compression, code: u16, sample: SampleType, samples: u16, width: u32) -> TileSpec {
     TileSpec { compression, compression_code: code, ..testing::spec(sample, samples, width) }
 }
 
-/// Encodes, and decodes with the decoder of `registry`; checks the bound and that earlier bytes stay as they are.
+/// Encodes a tile and decodes it with the decoder of `registry`. Checks the length bound, and that the encoder keeps the bytes
+/// before its output.
 ///
 /// # Panics
-/// When the codec fails.
+/// When a check or the codec fails.
 pub fn round_trip(
     registry: &Registry,
     spec: &TileSpec,
@@ -87,7 +88,7 @@ pub fn round_trip(
     back
 }
 
-/// Every sample comes back for all types, shapes and temperaments.
+/// Checks that every sample survives a round trip, for all types, shapes and kinds of test data.
 ///
 /// # Panics
 /// When one does not.
@@ -107,7 +108,7 @@ pub fn exact(
                 let mut spec = spec(compression, code, sample, samples, width);
                 spec.height = 33;
                 let len = spec.native_row_len() * rows as usize;
-                for (name, src) in temperaments(len, &mut rng) {
+                for (name, src) in test_data(len, &mut rng) {
                     if sample.is_float() && code == 34887 {
                         continue;
                     }
@@ -118,7 +119,7 @@ pub fn exact(
         }
     }
     let spec = spec(compression, code, types[0], samples[0], 512);
-    for (name, src) in temperaments(spec.native_row_len() * 512, &mut rng) {
+    for (name, src) in test_data(spec.native_row_len() * 512, &mut rng) {
         let back = round_trip(registry, &spec, settings, 512, &src, &mut scratch);
         assert!(back == src, "{compression} 512 x 512, {name}, {settings:?}");
     }

@@ -1,59 +1,59 @@
-//! The seam between compressed bytes and samples.
+//! The traits of decoders.
 
 use crate::{error::CodecError, scratch::Scratch, spec::TileSpec};
 
-/// How a stream and its tile agreed in length.
+/// How the length of a stream compares with its tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
-    /// The stream held exactly the tile.
+    /// The stream holds exactly the tile.
     Exact,
-    /// The stream held more than the tile; the rest was not looked at.
+    /// The stream holds more than the tile; the decoder ignored the rest.
     Surplus,
 }
 
-/// What a decoder leaves in the buffer.
+/// The form of a tile between codec and samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Bytes as they were stored: file byte order, packed bits, predictor not undone.
+    /// Bytes as the file stores them: file byte order, packed bits, predictor applied.
     Stored,
-    /// Whole samples in native byte order, pixel by pixel.
+    /// Whole samples in native byte order, interleaved by pixel.
     Native,
 }
 
-/// What a step of a [`Stream`] did.
+/// The outcome of [`Stream::step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the input that are done with.
+    /// Bytes of the input that the step consumed.
     pub read: usize,
-    /// Bytes of the output that were written.
+    /// Bytes of the output that the step wrote.
     pub made: usize,
-    /// Whether the stream has ended, and its checksum, if it has one, is right.
+    /// Whether the stream has ended and its checksum, if any, is correct.
     pub ended: bool,
 }
 
-/// A decompressor that stops anywhere and goes on there later. No input makes it panic.
+/// A decoder that can stop anywhere and continue later. It never panics, whatever the input.
 pub trait Stream: Send {
-    /// Goes on from where the last step stopped: `src` is what follows the input that was read, `dst` takes what comes next.
+    /// Continues where the last step stopped: `src` follows the input consumed so far, `dst` receives the next output.
     ///
     /// # Errors
-    /// When the stream is damaged.
+    /// When the stream is corrupt.
     fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError>;
 }
 
-/// A decompressor. No input makes it panic.
+/// A decoder. It never panics, whatever the input.
 pub trait Decode: Send + Sync {
-    /// What this decoder leaves in the buffer.
+    /// Returns the form of the tiles that the decoder produces.
     fn form(&self, spec: &TileSpec) -> Form {
         let _ = spec;
         Form::Stored
     }
 
-    /// Whether it can stop early, so that a buffer for the first rows of a tile is enough.
+    /// Whether the decoder can stop early, so that a caller may pass a buffer for the first rows only.
     fn stops_early(&self) -> bool {
         false
     }
 
-    /// The same decompressor, from the beginning of a tile and step by step, where it is one that keeps its own history.
+    /// Returns a decoder that decodes a tile step by step; `None` where the codec has none.
     fn stream(&self) -> Option<Box<dyn Stream>> {
         None
     }
@@ -62,7 +62,7 @@ pub trait Decode: Send + Sync {
     /// [stops early](Decode::stops_early) it may be called with fewer rows than the tile has.
     ///
     /// # Errors
-    /// When the stream is damaged, too short, or not of a kind this decoder reads.
+    /// When the stream is corrupt, too short, or of an unsupported kind.
     fn decode(
         &self,
         spec: &TileSpec,

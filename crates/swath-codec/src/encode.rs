@@ -1,23 +1,23 @@
-//! The seam between samples and compressed bytes.
+//! The trait of encoders, and the settings that users choose for them.
 
 use std::{fmt, ops::RangeInclusive};
 
 use crate::{decode::Form, error::CodecError, scratch::Scratch, spec::TileSpec};
 
-/// How hard, and how exactly, to compress. What a codec has no use for it does not look at.
+/// How hard, and how exactly, to compress. A codec ignores the settings that it does not have.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Effort: Deflate 1 to 12, Zstd 1 to 22, LZMA 0 to 9. `None` is the codec's usual one. Up to Deflate 9 and Zstd 12 it
-    /// stands for the size that comes of it, within a per cent or so; a tile that gets there faster is done faster.
+    /// Effort: Deflate 1 to 12, Zstd 1 to 22, LZMA 0 to 9. `None` is the codec's default. Up to Deflate 9 and Zstd 12 a level
+    /// stands for a compressed size: where a faster search gives the same size within about one per cent, the encoder uses it.
     pub level: Option<u32>,
-    /// Quality of JPEG, WebP and JPEG 2000, 1 to 100. `None` is the codec's usual one.
+    /// Quality of JPEG, WebP and JPEG 2000, 1 to 100. `None` is the codec's default.
     pub quality: Option<u32>,
-    /// Whether a codec that can do both (WebP, JPEG 2000) keeps every sample as it is.
+    /// Whether a codec that has both modes (WebP, JPEG 2000) is lossless.
     pub lossless: bool,
-    /// Largest error LERC may make; 0 keeps every sample as it is.
+    /// The largest error that LERC may introduce; 0 is lossless.
     pub max_z_error: f64,
-    /// What LERC blobs are wrapped in.
+    /// The compression around LERC blobs.
     pub lerc_wrap: LercWrap,
 }
 
@@ -27,7 +27,7 @@ impl Default for Settings {
     }
 }
 
-/// What LERC blobs are wrapped in.
+/// The compression around LERC blobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub enum LercWrap {
@@ -37,19 +37,19 @@ pub enum LercWrap {
     Zstd,
 }
 
-/// A compressor for the tiles of one directory, with its settings in it. No input makes it panic.
+/// An encoder for the tiles of one directory, which holds its settings. It never panics, whatever the input.
 pub trait Encode: fmt::Debug + Send + Sync {
-    /// What it takes: bytes as they are stored, or whole samples in native byte order, pixel by pixel.
+    /// Returns the form of the tiles that the encoder takes.
     fn form(&self) -> Form {
         Form::Stored
     }
 
-    /// What belongs into JPEGTables, for the codec that has it.
+    /// Returns the content of the tag JPEGTables; `None` for other codecs than JPEG.
     fn jpeg_tables(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// The most bytes that a tile of `rows` rows can become.
+    /// Returns an upper bound for the compressed length of a tile of `rows` rows.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize;
 
     /// Appends the compressed tile to `dst`. `src` is exactly `rows` rows in this encoder's [`Form`].
@@ -66,15 +66,18 @@ pub trait Encode: fmt::Debug + Send + Sync {
     ) -> Result<(), CodecError>;
 }
 
-/// A setting within what the codec takes, or the usual one.
+/// Returns the given setting, or the default where none is given.
+///
+/// # Errors
+/// When the setting is outside the range that the codec allows.
 pub(crate) fn within(
     codec: &'static str,
     name: &str,
     given: Option<u32>,
-    usual: u32,
+    default: u32,
     allowed: RangeInclusive<u32>,
 ) -> Result<u32, CodecError> {
-    let value = given.unwrap_or(usual);
+    let value = given.unwrap_or(default);
     if allowed.contains(&value) {
         return Ok(value);
     }
@@ -82,7 +85,7 @@ pub(crate) fn within(
     Err(CodecError::encode(codec, detail))
 }
 
-/// Has `write` fill some of `bound` bytes behind what `dst` holds, and keeps as many of them as it says.
+/// Appends to `dst`: `write` fills up to `bound` bytes and returns how many it used.
 pub(crate) fn append(
     dst: &mut Vec<u8>,
     bound: usize,

@@ -1,22 +1,21 @@
-//! Codecs for every TIFF compression, what happens to samples after and before them, and the CPU as a device.
+//! One tile, both ways: codecs for every TIFF compression, the steps before and after them, and the CPU that runs them.
 //!
 //! Codecs know neither files nor offsets: they see the compressed bytes of one tile and a [`TileSpec`].
 
-pub mod adapt;
 pub mod codec;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod decode;
 pub mod encode;
 pub mod error;
 pub mod host;
-pub mod memory;
 pub mod post;
 pub mod pre;
+pub mod predictor;
 pub mod registry;
 pub mod scratch;
-pub mod shrink;
-pub mod simd;
 pub mod spec;
+#[cfg(any(feature = "jpeg2000", feature = "jpegxl"))]
 mod working;
 
 pub use decode::{Decode, Fill, Form};

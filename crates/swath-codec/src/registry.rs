@@ -1,11 +1,11 @@
-//! Which codec serves which compression.
+//! Maps each compression to its decoder and encoder.
 
 use std::{fmt, sync::Arc};
 
 use swath_tiff::Compression;
 
 use crate::{
-    adapt, codec,
+    codec,
     decode::{Decode, Fill},
     encode::{Encode, Settings},
     error::CodecError,
@@ -13,10 +13,10 @@ use crate::{
     spec::TileSpec,
 };
 
-/// Makes the encoder for tiles of one spec.
+/// Creates the encoder for tiles of one spec.
 pub type MakeEncoder = fn(&TileSpec, &Settings) -> Result<Arc<dyn Encode>, CodecError>;
 
-/// Which codec serves which compression: a plain value, so that a program can add or leave out what it likes.
+/// The decoders and encoders by compression: a plain value, so that a program can add or leave out codecs.
 #[derive(Clone)]
 pub struct Registry {
     decoders: Vec<(Compression, Arc<dyn Decode>)>,
@@ -29,8 +29,8 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Stands in for a codec that was left out of the build, to say so.
-#[allow(dead_code)] // a build with every codec has no use for it
+/// Replaces a codec that the build left out, and fails with an error that says so.
+#[allow(dead_code)] // unused in a build with every codec
 struct NotBuilt(&'static str, &'static str);
 
 impl Decode for NotBuilt {
@@ -40,37 +40,37 @@ impl Decode for NotBuilt {
 }
 
 impl Registry {
-    /// No codec at all.
+    /// Creates a registry without codecs.
     pub fn empty() -> Self {
         Self { decoders: Vec::new(), encoders: Vec::new() }
     }
 
-    /// Adds an encoder; an earlier one for the same compression gives way.
+    /// Adds an encoder, replacing any earlier one for the same compression.
     pub fn insert_encoder(&mut self, compression: Compression, make: MakeEncoder) {
         self.encoders.retain(|(known, _)| *known != compression);
         self.encoders.push((compression, make));
     }
 
-    /// An encoder for tiles of this spec.
+    /// Creates an encoder for tiles of this spec.
     ///
     /// # Errors
-    /// When there is none, or it does not take such samples or settings.
+    /// When the registry has none, or the codec does not support such samples or settings.
     pub fn encoder(&self, spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
         let found = self.encoders.iter().find(|(known, _)| *known == spec.compression);
         let (_, make) = found.ok_or_else(|| CodecError::NoEncoder(spec.compression.to_string()))?;
         make(spec, settings)
     }
 
-    /// Adds a decoder; an earlier one for the same compression gives way.
+    /// Adds a decoder, replacing any earlier one for the same compression.
     pub fn insert(&mut self, compression: Compression, decoder: Arc<dyn Decode>) {
         self.decoders.retain(|(known, _)| *known != compression);
         self.decoders.push((compression, decoder));
     }
 
-    /// The decoder for a compression.
+    /// Returns the decoder for a compression.
     ///
     /// # Errors
-    /// When there is none, with the name of the compression.
+    /// When the registry has none; the error names the compression.
     pub fn decoder(&self, compression: Compression) -> Result<&Arc<dyn Decode>, CodecError> {
         self.decoders
             .iter()
@@ -79,10 +79,10 @@ impl Registry {
             .ok_or_else(|| CodecError::NoDecoder(compression.to_string()))
     }
 
-    /// Every codec by name, what decodes and encodes it, and whether this build has it.
+    /// Lists every codec with the libraries behind it, and whether this build has it.
     pub fn listing() -> Vec<Listing> {
         let row = |name, reads, writes, feature, built| Listing { name, reads, writes, feature, built };
-        // Writing JPEG 2000 has a feature of its own.
+        // Writing JPEG 2000 has its own feature.
         let jpeg2000 = if cfg!(feature = "jpeg2000-write") { "OpenJPEG" } else { "" };
         vec![
             row("None", "own", "own", "", true),
@@ -102,16 +102,16 @@ impl Registry {
     }
 }
 
-/// A line of [`Registry::listing`].
+/// A row of [`Registry::listing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listing {
     /// Name of the codec.
     pub name: &'static str,
-    /// What decodes it.
+    /// The decoder's library; "own" for ours.
     pub reads: &'static str,
-    /// What encodes it; empty where nothing does.
+    /// The encoder's library; empty for a codec without an encoder.
     pub writes: &'static str,
-    /// The Cargo feature it hangs on; empty when it is always there.
+    /// The Cargo feature that adds the codec; empty where every build has it.
     pub feature: &'static str,
     /// Whether this build has it.
     pub built: bool,
@@ -121,16 +121,16 @@ impl Default for Registry {
     fn default() -> Self {
         let mut registry = Self::empty();
         registry.insert(Compression::None, Arc::new(codec::none::None));
-        registry.insert(Compression::PackBits, Arc::new(adapt::PackBits));
-        registry.insert(Compression::Lzw, Arc::new(adapt::Lzw));
+        registry.insert(Compression::PackBits, Arc::new(codec::packbits::PackBits));
+        registry.insert(Compression::Lzw, Arc::new(codec::lzw::Lzw));
         registry.insert(Compression::Deflate, Arc::new(codec::deflate::Deflate));
         registry.insert(Compression::Zstd, Arc::new(codec::zstd::Zstd));
-        registry.insert(Compression::Jpeg, Arc::new(adapt::Jpeg));
-        registry.insert_encoder(Compression::Lzw, |_, _| Ok(Arc::new(adapt::Lzw)));
-        registry.insert_encoder(Compression::PackBits, |_, _| Ok(Arc::new(adapt::PackBits)));
-        registry.insert_encoder(Compression::Jpeg, adapt::JpegEncoder::make);
+        registry.insert(Compression::Jpeg, Arc::new(codec::jpeg::Jpeg));
+        registry.insert_encoder(Compression::Lzw, |_, _| Ok(Arc::new(codec::lzw::Lzw)));
+        registry.insert_encoder(Compression::PackBits, |_, _| Ok(Arc::new(codec::packbits::PackBits)));
+        registry.insert_encoder(Compression::Jpeg, codec::jpeg::JpegEncoder::make);
         for fax in [Compression::CcittRle, Compression::CcittRleWord, Compression::CcittT4, Compression::CcittT6] {
-            registry.insert(fax, Arc::new(adapt::Ccitt));
+            registry.insert(fax, Arc::new(codec::ccitt::Ccitt));
         }
         registry.insert_encoder(Compression::None, codec::none::encoder);
         registry.insert_encoder(Compression::Deflate, codec::deflate::encoder);

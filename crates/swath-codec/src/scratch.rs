@@ -1,33 +1,34 @@
-//! What one thread keeps from tile to tile.
+//! Codec contexts and buffers that a thread reuses from tile to tile.
+
+use swath_raster::memory::{Buffer, zeroed};
 
 use crate::{
-    codec::{ccitt, deflate, jpeg, lzw, lzw_encode, zstd},
+    codec::{ccitt, deflate, jpeg, lzw, zstd},
     error::CodecError,
-    memory::{Buffer, zeroed},
 };
 
-/// What one thread keeps from tile to tile: codec contexts and buffers, made on first use.
+/// Codec contexts and buffers that a thread reuses from tile to tile, created on first use.
 #[derive(Default)]
 pub struct Scratch {
     pub(crate) inflater: Option<libdeflater::Decompressor>,
     pub(crate) zstd: Option<zstd_safe::DCtx<'static>>,
     pub(crate) deflate: deflate::EncodeScratch,
     pub(crate) zstd_encoder: zstd::EncodeScratch,
-    pub(crate) lzw: lzw::LzwScratch,
-    pub(crate) lzw_encode: Option<Box<lzw_encode::LzwEncoder>>,
-    pub(crate) jpeg: jpeg::Scratch,
+    pub(crate) lzw: lzw::decode::LzwScratch,
+    pub(crate) lzw_encode: Option<Box<lzw::encode::LzwEncoder>>,
+    pub(crate) jpeg: jpeg::decode::Scratch,
     pub(crate) jpeg_encode: jpeg::encode::Scratch,
     pub(crate) fax: ccitt::FaxScratch,
-    /// Bytes of a stage in between (LERC inside Deflate, bit-reversed input …).
+    /// Bytes between two stages of a codec (a LERC blob inside Deflate, for instance).
     pub(crate) between: Vec<u8>,
-    /// A tile as it is stored, on its way to the encoder.
+    /// A tile in stored form, for the encoder.
     pub(crate) stored: Vec<u8>,
-    /// A decoded tile on its way to its place.
+    /// A decoded tile.
     pub(crate) tile: Buffer,
-    /// Native rows on their way to their place.
+    /// Rows of native samples.
     pub(crate) native: Buffer,
-    /// What was remarkable about a tile that was decoded.
-    pub(crate) remark: Option<String>,
+    /// A notice about the tile decoded last.
+    pub(crate) notice: Option<String>,
 }
 
 impl std::fmt::Debug for Scratch {
@@ -36,14 +37,14 @@ impl std::fmt::Debug for Scratch {
     }
 }
 
-/// A buffer of exactly `len` bytes whose content does not matter. Growing is the only time memory is cleared.
+/// Takes `buffer` out and returns it as `len` bytes of unspecified content. Memory is cleared only when the buffer grows.
 ///
 /// # Errors
 /// When the system has no memory for it.
 pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Result<Vec<u8>, CodecError> {
     let mut taken = std::mem::take(buffer);
     if taken.len() < len {
-        // A buffer that is extended is copied first; its old content is of no use.
+        // Extending would copy the old content, which is not needed.
         drop(taken);
         taken = zeroed(len)?;
     } else {
@@ -53,21 +54,21 @@ pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Result<Vec<u8>, CodecErr
 }
 
 impl Scratch {
-    /// What was remarkable about the tile that was decoded last, though it is no error: damage that was read past, or a stream
-    /// of which other readers make other samples.
-    pub fn take_remark(&mut self) -> Option<String> {
-        self.remark.take()
+    /// Takes the notice about the tile decoded last: damage that the decoder repaired, or a stream that other readers decode to
+    /// other samples.
+    pub fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
     }
 
-    /// Lets go of buffers longer than `keep` bytes.
-    pub fn shrink(&mut self, keep: usize) {
+    /// Frees buffers longer than `max_len` bytes.
+    pub fn shrink(&mut self, max_len: usize) {
         for buffer in [&mut self.between, &mut self.stored] {
-            if buffer.capacity() > keep {
+            if buffer.capacity() > max_len {
                 *buffer = Vec::new();
             }
         }
         for buffer in [&mut self.tile, &mut self.native] {
-            if buffer.len() > keep {
+            if buffer.len() > max_len {
                 *buffer = Buffer::default();
             }
         }

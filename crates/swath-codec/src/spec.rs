@@ -1,37 +1,36 @@
-//! Everything a codec may need to know about the tiles of one directory.
+//! The properties of a directory's tiles that codecs need.
 
 use std::sync::Arc;
 
 use swath_tiff::{
-    Compression, Limits, SampleFormat, SampleType,
+    Compression, Limits, Photometric, SampleFormat, SampleType,
     structure::{ByteOrder, Layout, Predictor, layout::YCbCr},
-    words::photometric::Photometric,
 };
 
 use crate::{codec::jpeg, error::CodecError};
 
-/// Everything a codec may need to know about the tiles of one directory. Built once per directory.
+/// The properties of a directory's tiles that codecs need. Built once per directory.
 #[derive(Debug, Clone)]
 pub struct TileSpec {
-    /// How tiles are compressed.
+    /// The compression.
     pub compression: Compression,
-    /// The number in the file for it.
+    /// The value of the tag Compression.
     pub compression_code: u16,
-    /// What was done before compression.
+    /// The predictor.
     pub predictor: Predictor,
-    /// Bits of a stored sample.
+    /// Bits per stored sample.
     pub bits: u16,
-    /// How they are read.
+    /// Number format of stored samples.
     pub format: SampleFormat,
     /// Type of a decoded sample.
     pub sample: SampleType,
-    /// Samples side by side in a tile.
+    /// Samples per pixel of a tile; 1 for separate planes.
     pub samples: u16,
     /// Columns of a tile.
     pub width: u32,
-    /// Rows of a tile, or of a strip as the file says: a last one has fewer, and the image may.
+    /// Rows of a tile, or the tag RowsPerStrip: the last strip may have fewer rows, and so may the image.
     pub height: u32,
-    /// Whether these are tiles rather than strips.
+    /// Whether the directory has tiles, not strips.
     pub tiled: bool,
     /// Whether one strip holds all rows of the image.
     pub one_strip: bool,
@@ -39,26 +38,26 @@ pub struct TileSpec {
     pub order: ByteOrder,
     /// Whether the bits of each stored byte are reversed.
     pub bits_reversed: bool,
-    /// Meaning as colour.
+    /// The tag PhotometricInterpretation.
     pub photometric: Option<Photometric>,
     /// YCbCr parameters.
     pub ycbcr: Option<YCbCr>,
-    /// Luma samples per chroma pair, where decompressed bytes are packed that way.
+    /// Luma samples per chroma pair (across, down), where decompressed bytes are packed YCbCr.
     pub packed_subsampling: Option<(u16, u16)>,
-    /// T4Options.
+    /// The tag T4Options.
     pub t4_options: u32,
-    /// LercParameters.
+    /// The tag LercParameters.
     pub lerc: Vec<u32>,
-    /// What the samples beyond the colour mean.
+    /// The tag ExtraSamples.
     pub extra_samples: Vec<u16>,
-    /// JPEGTables, parsed.
+    /// The tag JPEGTables, parsed.
     pub jpeg_tables: Option<Arc<jpeg::Tables>>,
-    /// What a tile may ask for.
+    /// Limits for the memory of a tile.
     pub limits: Limits,
 }
 
 impl TileSpec {
-    /// The spec of a directory's tiles.
+    /// Builds the spec of a directory's tiles.
     ///
     /// # Errors
     /// When JPEGTables cannot be parsed.
@@ -94,12 +93,12 @@ impl TileSpec {
         })
     }
 
-    /// Bytes of one stored row (rows of packed YCbCr excepted).
+    /// Returns the bytes of one stored row. Not for packed YCbCr, which has no rows.
     pub fn stored_row_len(&self) -> usize {
         (u64::from(self.width) * u64::from(self.bits) * u64::from(self.samples)).div_ceil(8) as usize
     }
 
-    /// Bytes of `rows` stored rows before compression.
+    /// Returns the bytes of `rows` stored rows before compression.
     pub fn stored_len(&self, rows: u32) -> usize {
         match self.packed_subsampling {
             Some((across, down)) => {
@@ -111,12 +110,12 @@ impl TileSpec {
         }
     }
 
-    /// Bytes of one decoded row: whole samples in native byte order.
+    /// Returns the bytes of one decoded row: whole samples in native byte order.
     pub fn native_row_len(&self) -> usize {
         self.width as usize * usize::from(self.samples) * self.sample.size()
     }
 
-    /// Whether a stored row, once unpredicted, is already a native row.
+    /// Whether a stored row is a native row once the predictor is undone.
     pub fn stored_is_native(&self) -> bool {
         self.packed_subsampling.is_none()
             && usize::from(self.bits) == self.sample.size() * 8

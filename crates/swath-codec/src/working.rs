@@ -1,7 +1,7 @@
-//! Memory that a codec's library takes for itself.
+//! Reserves the working memory of codec libraries before they run.
 //!
-//! Some libraries end the process where the system has no memory. So what one will take is worked out from the header of the
-//! stream, held against the limits, and asked of the system before the library is called.
+//! Some libraries abort the process when an allocation fails. So their need is estimated from the header of the stream,
+//! compared with the limits, and checked against the free memory of the system before the library is called.
 
 use std::{
     ops::RangeInclusive,
@@ -10,18 +10,21 @@ use std::{
     time::Duration,
 };
 
-use crate::{error::CodecError, memory, spec::TileSpec};
+use swath_raster::memory;
 
-/// What all threads hold: the process in the upper half, units in the lower. A forked process has none of the threads that
-/// would give back what they hold, so it begins with nothing; and it may be forked at any moment, so there is no lock.
+use crate::{error::CodecError, spec::TileSpec};
+
+/// The memory reserved by all threads: the process id in the upper half, units in the lower. A forked child has none of the
+/// threads that would release their share, so it starts at zero; the id tells it from its parent. A fork may come at any moment,
+/// so this is no lock.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of a unit.
+/// Bytes per unit.
 const UNIT: u64 = 64 << 10;
-/// How long a thread sleeps that waits for others; what they do takes far longer.
+/// Sleep of a thread that waits for others; decoding takes far longer.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Working memory of one tile, given back when dropped.
+/// The reserved memory of one tile, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Working {
     bytes: u64,
@@ -29,12 +32,12 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    /// Takes at least the first and at most the last of `bytes`, for a stream of `len` bytes. Threads that would together hold
-    /// more than the file can be worth wait for each other.
+    /// Reserves an amount within `bytes`, as much as possible, for a stream of `len` bytes. Threads wait while the total of all
+    /// threads would exceed the plausible size of the file's data.
     ///
     /// # Errors
-    /// When the limits or the system allow less.
-    pub fn take(
+    /// When the limits or the system allow less than the minimum.
+    pub fn reserve(
         codec: &'static str,
         bytes: RangeInclusive<u64>,
         spec: &TileSpec,
@@ -46,20 +49,21 @@ impl Working {
         if least > allowed {
             return Err(CodecError::Limit { codec, asked: least, allowed });
         }
-        let wanted = most.min(allowed).max(least);
-        let mut bytes = wanted;
+        let goal = most.min(allowed).max(least);
+        let mut bytes = goal;
         loop {
             let Some(others) = claim(bytes, together) else {
                 thread::sleep(NAP);
                 continue;
             };
-            let working = Self { bytes, short: bytes < wanted };
-            if memory::is_there(others.saturating_add(bytes)) {
+            let working = Self { bytes, short: bytes < goal };
+            if memory::is_available(others.saturating_add(bytes)) {
                 return Ok(working);
             }
             drop(working);
             if others > 0 {
-                // What they have not taken yet is theirs: only a thread that is alone knows how much there is.
+                // Other threads have not allocated all that they reserved. Wait until no other holds any: only then does the
+                // check measure what is free.
                 together = 0;
             } else if bytes > least {
                 bytes = (bytes - bytes / 8).max(least);
@@ -69,12 +73,12 @@ impl Working {
         }
     }
 
-    /// Whether the system had less than the limits allow.
+    /// Whether the system had less memory than the limits allow.
     pub fn is_short(&self) -> bool {
         self.short
     }
 
-    /// Bytes that were taken.
+    /// Returns the reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -86,8 +90,8 @@ impl Drop for Working {
     }
 }
 
-/// Adds to what is held and tells how much that was before; `None` where it would become more than `together`. A thread that is
-/// alone gets what it asks for.
+/// Adds `bytes` to the total of all threads and returns the total before; `None` where the sum would exceed `together`. A thread
+/// always succeeds while no other holds any.
 fn claim(bytes: u64, together: u64) -> Option<u64> {
     let fits = |held: u64| held == 0 || (held * UNIT).saturating_add(bytes) <= together;
     change(|held| fits(held).then(|| held.saturating_add(units(bytes)))).map(|held| held * UNIT)
@@ -97,7 +101,7 @@ fn units(bytes: u64) -> u64 {
     bytes.div_ceil(UNIT).min(u64::from(u32::MAX))
 }
 
-/// Changes the units that this process holds, and gives those before.
+/// Updates the units that this process holds, and returns those before.
 fn change(to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
     let own = u64::from(std::process::id()) << 32;
     let held = |word: u64| if word & !u64::from(u32::MAX) == own { word & u64::from(u32::MAX) } else { 0 };
@@ -126,14 +130,14 @@ mod tests {
     fn limits_come_before_memory() {
         let spec = spec(100 << 20);
         assert_eq!(
-            Working::take("x", 200 << 20..=300 << 20, &spec, 10).unwrap_err(),
+            Working::reserve("x", 200 << 20..=300 << 20, &spec, 10).unwrap_err(),
             CodecError::Limit { codec: "x", asked: 200 << 20, allowed: 100 << 20 }
         );
         // A longer stream may ask for more, and what is asked for beyond need is cut to what is allowed.
-        assert_eq!(Working::take("x", 20 << 20..=300 << 20, &spec, 10).unwrap().bytes(), 100 << 20);
-        assert_eq!(Working::take("x", 200 << 20..=300 << 20, &spec, 1 << 20).unwrap().bytes(), 300 << 20);
+        assert_eq!(Working::reserve("x", 20 << 20..=300 << 20, &spec, 10).unwrap().bytes(), 100 << 20);
+        assert_eq!(Working::reserve("x", 200 << 20..=300 << 20, &spec, 1 << 20).unwrap().bytes(), 300 << 20);
         let endless = TileSpec { limits: Limits::none(), ..spec };
-        assert_eq!(Working::take("x", 1 << 60..=1 << 62, &endless, 10).unwrap_err(), CodecError::NoMemory(1 << 60));
+        assert_eq!(Working::reserve("x", 1 << 60..=1 << 62, &endless, 10).unwrap_err(), CodecError::NoMemory(1 << 60));
     }
 
     #[test]
@@ -144,7 +148,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        let working = Working::take("x", 100 << 20..=100 << 20, &spec, 1).unwrap();
+                        let working = Working::reserve("x", 100 << 20..=100 << 20, &spec, 1).unwrap();
                         most.fetch_max(
                             held.fetch_add(working.bytes(), Ordering::SeqCst) + working.bytes(),
                             Ordering::SeqCst,

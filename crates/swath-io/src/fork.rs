@@ -1,10 +1,9 @@
 //! State that survives `fork`.
 //!
-//! A forked child has a copy of its parent's memory, but of its threads only the one that forked. A lock that another
-//! thread held stays locked in the child for ever, and what that thread was changing stays half changed. So nothing that
-//! threads share is taken over by a child: [`PerProcess`] gives every process a value of its own, [`Once`] hands on only
-//! what was complete, and [`Owned`] is of no use to any process but the one that made it. None of them waits for
-//! another thread's lock, and none drops what it inherited.
+//! A forked child has a copy of its parent's memory, but only the thread that forked. A lock that another thread held stays
+//! locked in the child for ever, and the data that thread was changing stays half changed. So a child inherits nothing that
+//! threads share: [`PerProcess`] gives every process its own value, [`Once`] passes on only completed values, and [`Owned`] is
+//! usable only in the process that created it. None of them waits for another thread's lock, and none drops an inherited value.
 #![allow(unsafe_code, reason = "a handler for forks, and values that are not dropped")]
 
 use std::{
@@ -18,7 +17,7 @@ use std::{
 
 use once_cell::race::OnceBox;
 
-/// How many forks lie between this process and the first: no two processes of a line have the same number.
+/// Number of forks between the first process and this one. A process and its descendants all have different numbers.
 #[cfg(unix)]
 pub fn generation() -> u64 {
     use std::{
@@ -43,10 +42,12 @@ pub fn generation() -> u64 {
     }
     unsafe extern "C" fn in_child() {
         FORKS.store(0, Ordering::SeqCst);
+        // Threads that were starting others do not exist in the child.
+        STARTS.store(0, Ordering::SeqCst);
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
-    // Threads that come here together may all register: a fork then counts several times, which does no harm. Waiting
-    // for each other would, if one forked meanwhile.
+    // Several threads may register at once. A fork then counts several times, which is harmless; waiting for each other would not
+    // be, if one of them forked meanwhile.
     if !COUNTED.load(Ordering::Relaxed) {
         // SAFETY: the handlers touch atomic numbers only, and are never unloaded before the process ends.
         let code = unsafe { pthread_atfork(Some(before), Some(after), Some(in_child)) };
@@ -55,45 +56,56 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// There are no forks here.
+/// This system has no forks.
 #[cfg(not(unix))]
 pub fn generation() -> u64 {
     0
 }
 
-/// Forks under way.
+/// Forks in progress.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// Threads that are being started.
+/// Thread starts in progress.
 static STARTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts a thread while no fork is under way; forks wait for it in turn. A new thread gets the stack of an ended one, and glibc
-/// frees what that one kept before it forgets about it: a child forked in between would free it once more.
+/// Runs `start`, which starts a thread, while no fork is in progress; forks wait until it is done. A new thread reuses the stack
+/// of a finished one, and glibc frees that thread's data before it clears the pointers to it: a child forked in between would
+/// free the data a second time.
 pub fn starting<T>(start: impl FnOnce() -> T) -> T {
-    struct Started;
-    impl Drop for Started {
-        fn drop(&mut self) {
-            STARTS.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-    // The handlers have to be there before the first thread is.
-    generation();
-    loop {
-        STARTS.fetch_add(1, Ordering::SeqCst);
-        let started = Started;
-        if FORKS.load(Ordering::SeqCst) == 0 {
-            let result = start();
-            drop(started);
-            return result;
-        }
-        drop(started);
-        while FORKS.load(Ordering::SeqCst) > 0 {
-            std::thread::yield_now();
+    let _turn = Turn::wait();
+    start()
+}
+
+/// Permission to start a thread: forks wait until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Turn(());
+
+impl Turn {
+    /// Waits until no fork is in progress.
+    pub fn wait() -> Self {
+        // The handlers must be registered before the first thread starts.
+        generation();
+        loop {
+            STARTS.fetch_add(1, Ordering::SeqCst);
+            let turn = Self(());
+            if FORKS.load(Ordering::SeqCst) == 0 {
+                return turn;
+            }
+            drop(turn);
+            while FORKS.load(Ordering::SeqCst) > 0 {
+                std::thread::yield_now();
+            }
         }
     }
 }
 
-/// A value that belongs to the process that made it. A child that was forked from that process can neither use nor drop its
-/// copy.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        STARTS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A value that belongs to the process that created it. A forked child can neither use nor drop its copy.
 #[derive(Debug)]
 pub struct Owned<T> {
     generation: u64,
@@ -119,13 +131,13 @@ impl<T> Owned<T> {
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         if self.is_ours() {
-            // SAFETY: this is the only place that drops it, and nobody can reach it afterwards.
+            // SAFETY: only this line drops the value, and nothing can reach it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
 }
 
-/// A value of which every process has its own, made when first asked for.
+/// A value of which every process has its own, created on first use.
 pub struct PerProcess<T>(OnceBox<Node<T>>);
 
 /// The value of one process, and those of its children, their children, and so on.
@@ -135,33 +147,33 @@ struct Node<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// One that no process has a value of yet.
+    /// No process has a value yet.
     pub const fn new() -> Self {
         Self(OnceBox::new())
     }
 
-    /// This process's value. Threads that are first together may all make one; one of them is taken.
+    /// This process's value. If several threads come first, each may create one; one of these is kept.
     ///
     /// # Errors
     /// As `make`.
     pub fn get_or_try<E>(&self, mut make: impl FnMut() -> Result<T, E>) -> Result<&T, E> {
-        let mut place = self;
+        let mut slot = self;
         loop {
-            match place.0.get() {
+            match slot.0.get() {
                 Some(node) => match node.own.get() {
                     Some(value) => return Ok(value),
-                    None => place = &node.next,
+                    None => slot = &node.next,
                 },
                 None => {
                     let node = Node { own: Owned::new(make()?), next: Self::new() };
-                    // Where another thread was quicker, its value is found in the next round, and this one dropped.
-                    let _ = place.0.set(Box::new(node));
+                    // If another thread was faster, the next iteration finds its value, and this one is dropped.
+                    let _ = slot.0.set(Box::new(node));
                 }
             }
         }
     }
 
-    /// As [`PerProcess::get_or_try`], of what can always be made.
+    /// As [`PerProcess::get_or_try`], for a value whose creation cannot fail.
     pub fn get_or(&self, mut make: impl FnMut() -> T) -> &T {
         match self.get_or_try(|| Ok::<T, std::convert::Infallible>(make())) {
             Ok(value) => value,
@@ -189,25 +201,25 @@ impl<T> fmt::Debug for PerProcess<T> {
     }
 }
 
-/// A value that is made once and then stays, also in forked children. Threads that want it meanwhile wait; a child whose
-/// parent was making it makes its own.
+/// A value that is created once and also serves forked children. Other threads wait while it is created; a child forked during
+/// that time creates its own.
 pub struct Once<T> {
     value: OnceBox<T>,
     making: PerProcess<Mutex<()>>,
 }
 
 impl<T> Once<T> {
-    /// One that is still to be made.
+    /// A value that has not been created yet.
     pub const fn new() -> Self {
         Self { value: OnceBox::new(), making: PerProcess::new() }
     }
 
-    /// The value, if it was made.
+    /// The value, if it has been created.
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// The value, made if it is not there yet.
+    /// The value, created if necessary.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(found) = self.value.get() {
             return found;

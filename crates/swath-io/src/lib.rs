@@ -1,15 +1,19 @@
-//! Where bytes come from and where they go: the [`Source`] and [`Sink`] seams, and what stands behind them.
+//! Where bytes come from and where they go: the traits [`Source`] and [`Sink`], and their implementations.
 
+pub mod coalesce;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod fault;
 pub mod fork;
 mod ordinary;
 mod position;
 pub mod remote;
 pub mod sink;
 pub mod source;
-pub mod wrap;
+mod traffic;
 
-pub use remote::{Origin, RemoteFault, RemoteOptions, RemoteSource, Traffic};
+pub use fault::RemoteFault;
+pub use remote::{Origin, RemoteOptions, RemoteSource};
 pub use sink::{
     Sink, SinkError,
     file::FileSink,
@@ -18,3 +22,4 @@ pub use sink::{
     stream::StreamSink,
 };
 pub use source::{Access, ReadInto, Source, SourceError, file::FileSource, memory::MemorySource};
+pub use traffic::Traffic;

@@ -1,4 +1,4 @@
-//! Opening ordinary files only: whoever opens a pipe waits for its other end, and devices do what they like.
+//! Opens regular files only. Opening a pipe would block until its other end is opened, and devices can do anything.
 
 use std::{
     fs::{self, File, FileType, OpenOptions},
@@ -6,29 +6,29 @@ use std::{
     path::Path,
 };
 
-/// Opens the file that `path` leads to for reading.
+/// Opens the file at `path` for reading; links are followed.
 ///
 /// # Errors
-/// When it is no ordinary file, or cannot be opened.
+/// When it is not a regular file, or cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     check(fs::metadata(path)?.file_type())?;
     opened(OpenOptions::new().read(true), path, false)
 }
 
-/// Opens a file whose own name is `path`, for writing where `write` says so. What links to it is refused: anybody can put a
-/// link into a folder that all may write to.
+/// Opens the file at `path` for reading, or for writing if `write` is set. Refuses links: in a shared folder, anybody can create
+/// one.
 ///
 /// # Errors
-/// When it is no ordinary file, or cannot be opened.
+/// When it is not a regular file, or cannot be opened.
 pub(crate) fn open_own(path: &Path, write: bool) -> io::Result<File> {
     check(fs::symlink_metadata(path)?.file_type())?;
     opened(OpenOptions::new().read(!write).write(write), path, true)
 }
 
-/// Another file may have taken the name since it was looked at, so what was opened is looked at again.
+/// Opens the file and checks it again, since another file may have taken the name after the first check.
 fn opened(options: &mut OpenOptions, path: &Path, own: bool) -> io::Result<File> {
     let file = match flagged(options, own, true).open(path) {
-        // A file that another process holds a lease on is worth the wait; pipes have no leases.
+        // Another process holds a lease on the file: wait for it. Pipes have no leases.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock && !own => flagged(options, own, false).open(path)?,
         result => result?,
     };
@@ -37,12 +37,12 @@ fn opened(options: &mut OpenOptions, path: &Path, own: bool) -> io::Result<File>
 }
 
 #[cfg(unix)]
-fn flagged(options: &mut OpenOptions, own: bool, at_once: bool) -> &mut OpenOptions {
+fn flagged(options: &mut OpenOptions, own: bool, nonblocking: bool) -> &mut OpenOptions {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt;
     let mut flags = OFlags::empty();
     flags.set(OFlags::NOFOLLOW, own);
-    flags.set(OFlags::NONBLOCK, at_once);
+    flags.set(OFlags::NONBLOCK, nonblocking);
     options.custom_flags(flags.bits() as i32)
 }
 
@@ -51,7 +51,7 @@ fn flagged(options: &mut OpenOptions, _: bool, _: bool) -> &mut OpenOptions {
     options
 }
 
-/// Refuses what is no ordinary file, and says what it is.
+/// Refuses anything but a regular file, with a message that names what it is.
 fn check(kind: FileType) -> io::Result<()> {
     if kind.is_file() {
         return Ok(());
@@ -81,7 +81,8 @@ fn what(_: FileType) -> &'static str {
     "this is no ordinary file"
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::{fs::symlink, net::UnixListener};

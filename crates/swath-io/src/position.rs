@@ -1,4 +1,4 @@
-//! Reads and writes of a file at a position, for systems that have them under different names.
+//! Positioned reads and writes of a file, whose names differ between systems.
 
 use std::{fs::File, io};
 

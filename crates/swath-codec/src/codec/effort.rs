@@ -1,45 +1,45 @@
-//! How hard to try: what a sample of a tile says about the rest.
+//! Chooses the fastest compression method for a tile by compressing a sample of it.
 //!
-//! A level stands for a search that pays on text. On rasters it often does not: differences between noisy neighbours
-//! hardly ever repeat, and a way that takes a fifth of the time ends with the same bytes. Which tiles are like that can be
-//! seen from a small part of them. The choice hangs on nothing but the bytes of the tile and the level.
+//! A level stands for a search that pays on text. On rasters it often does not: differences between noisy neighbours hardly
+//! ever repeat, and a method that takes a fifth of the time gives the same size. A small sample shows whether a tile is like
+//! that. The choice depends only on the bytes of the tile and the level, so files stay reproducible.
 
 use std::ops::Range;
 
-/// Pieces that a sample consists of, from all over the tile.
+/// Pieces of a sample, evenly spread over the tile.
 const PIECES: usize = 4;
-/// A sample is this part of the tile, so that looking at it costs little against what it may save ...
-const PART: usize = 24;
-/// ... but has some rows in each of its pieces, or matches with the row above would not be seen ...
+/// A sample is one part in this many of the tile, so that compressing it costs little against the time it may save ...
+const FRACTION: usize = 24;
+/// ... but each piece has several rows, or it would not show matches with the row above ...
 const LEAST: usize = 12 << 10;
-/// ... and no more than it takes to tell.
+/// ... and a sample has no more bytes than the choice needs.
 const MOST: usize = 48 << 10;
-/// What a faster way may lose against the level asked for, in parts of the size.
-const MAY_LOSE: f64 = 0.011;
-/// What the loss may grow to from the sample to the tile, by the look of it.
-const MAY_GROW_TO: f64 = 0.012;
-/// A loss that is as good as none.
-const NOTHING: f64 = 0.0005;
+/// The loss against the requested level, as a fraction of the size, that a faster method may have on the sample.
+const MAX_LOSS: f64 = 0.011;
+/// The loss that it may have on the whole tile, extrapolated from the sample.
+const MAX_TILE_LOSS: f64 = 0.012;
+/// A loss too small to extrapolate.
+const NEGLIGIBLE_LOSS: f64 = 0.0005;
 
-/// What to try instead of a level, the fastest first.
+/// The methods to try instead of a level, the fastest first.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Faster<Way: 'static> {
-    /// Hardly looks for matches.
-    pub(crate) first: Way,
-    /// For tiles that get so short that measuring would take longer than doing.
-    pub(crate) short: Option<Way>,
-    /// Look less hard; not for tiles that get very short, in which a sample does not show all that a search may find.
-    pub(crate) quick: &'static [Way],
-    /// Look otherwise, but no less hard.
-    pub(crate) thorough: &'static [Way],
-    /// How often what can be looked back at doubles from a sample to a tile.
+pub(crate) struct Faster<Method: 'static> {
+    /// Hardly searches for matches.
+    pub(crate) first: Method,
+    /// Used without further tests for tiles that compress so well that testing would take longer than compressing.
+    pub(crate) short: Option<Method>,
+    /// Search less thoroughly. Skipped for tiles that compress very well, where a sample does not show all matches of the tile.
+    pub(crate) quick: &'static [Method],
+    /// Search differently, but as thoroughly.
+    pub(crate) thorough: &'static [Method],
+    /// How many times the distance available for matches doubles from a sample to a tile.
     pub(crate) doublings: f64,
 }
 
-/// Puts a sample of `src` into `sample`; `false` where the tile is so small that there is nothing to gain from one.
+/// Copies a sample of `src` to `sample`. Returns `false` where the tile is too small for a sample to save time.
 pub(crate) fn sample(src: &[u8], sample: &mut Vec<u8>) -> bool {
     sample.clear();
-    let piece = (src.len() / PART).clamp(LEAST, MOST) / PIECES;
+    let piece = (src.len() / FRACTION).clamp(LEAST, MOST) / PIECES;
     let step = src.len() / PIECES;
     if step < 2 * piece {
         return false;
@@ -51,58 +51,58 @@ pub(crate) fn sample(src: &[u8], sample: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The fastest way that makes a tile nearly as short as `asked` does, by what it makes of a sample of `len` bytes.
-/// `measure` says how short a way makes a part of that.
-pub(crate) fn choose<Way: Copy + 'static, Error>(
-    asked: Way,
-    faster: &Faster<Way>,
+/// Returns the fastest method that compresses a sample of `len` bytes nearly as well as `requested`. `measure` returns the
+/// compressed length of a range of the sample.
+pub(crate) fn choose<Method: Copy + 'static, Error>(
+    requested: Method,
+    faster: &Faster<Method>,
     len: usize,
-    mut measure: impl FnMut(Way, Range<usize>) -> Result<usize, Error>,
-) -> Result<Way, Error> {
+    mut measure: impl FnMut(Method, Range<usize>) -> Result<usize, Error>,
+) -> Result<Method, Error> {
     let shortest = measure(faster.first, 0..len)?;
     if shortest < len / 32 {
-        return Ok(faster.short.unwrap_or(asked));
+        return Ok(faster.short.unwrap_or(requested));
     }
-    let wanted = measure(asked, 0..len)? as f64;
-    let is_short = wanted < len as f64 / 6.0;
-    if is_short && (shortest as f64) < wanted * 0.98 {
+    let target = measure(requested, 0..len)? as f64;
+    let is_short = target < len as f64 / 6.0;
+    if is_short && (shortest as f64) < target * 0.98 {
         return Ok(faster.first);
     }
     let quick = if is_short { &[] } else { faster.quick };
     let first = (!is_short).then_some(&faster.first);
-    let mut wanted_in_halves = None;
-    for way in first.into_iter().chain(quick).chain(faster.thorough) {
-        let loss = measure(*way, 0..len)? as f64 / wanted - 1.0;
-        if loss > MAY_LOSE {
+    let mut target_in_halves = None;
+    for method in first.into_iter().chain(quick).chain(faster.thorough) {
+        let loss = measure(*method, 0..len)? as f64 / target - 1.0;
+        if loss > MAX_LOSS {
             continue;
         }
-        // Noise of few values has matches too, the more of them the more of it there is to look back at. If the loss is
-        // greater on the sample as a whole than on its halves, it goes on growing from there.
-        if loss > NOTHING {
-            let mut in_halves = |way| Ok((measure(way, 0..len / 2)? + measure(way, len / 2..len)?) as f64);
-            let wanted = match wanted_in_halves {
-                Some(wanted) => wanted,
-                None => *wanted_in_halves.insert(in_halves(asked)?),
+        // Noise of few values has matches too, and more of them the longer it is. If the loss is greater on the whole sample
+        // than on its halves, it will grow further on the tile.
+        if loss > NEGLIGIBLE_LOSS {
+            let mut in_halves = |method| Ok((measure(method, 0..len / 2)? + measure(method, len / 2..len)?) as f64);
+            let target = match target_in_halves {
+                Some(target) => target,
+                None => *target_in_halves.insert(in_halves(requested)?),
             };
-            let growth = loss - (in_halves(*way)? / wanted - 1.0);
-            if loss + growth.max(0.0) * faster.doublings > MAY_GROW_TO {
+            let growth = loss - (in_halves(*method)? / target - 1.0);
+            if loss + growth.max(0.0) * faster.doublings > MAX_TILE_LOSS {
                 continue;
             }
         }
-        return Ok(*way);
+        return Ok(*method);
     }
-    Ok(asked)
+    Ok(requested)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Chooses among ways that make so many of a thousand bytes, on a sample and on its halves.
-    fn chosen(asked: usize, ways: &'static [(usize, usize)], in_halves: usize) -> (usize, usize) {
-        let (first, quick) = ways.split_first().unwrap();
+    /// Chooses among methods given as the compressed length of a thousand bytes, on a sample and on its halves.
+    fn chosen(requested: usize, methods: &'static [(usize, usize)], in_halves: usize) -> (usize, usize) {
+        let (first, quick) = methods.split_first().unwrap();
         let faster = Faster { first: *first, short: None, quick, thorough: &[], doublings: 4.0 };
-        choose::<_, ()>((asked, in_halves), &faster, 20_000, |(whole, halves), part| {
+        choose::<_, ()>((requested, in_halves), &faster, 20_000, |(whole, halves), part| {
             Ok(part.len() * if part.len() == 20_000 { whole } else { halves } / 1000)
         })
         .unwrap()

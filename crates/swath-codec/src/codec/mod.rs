@@ -1,4 +1,4 @@
-//! One file per compression.
+//! The codecs, a folder for each: `mod.rs` has the codec and its constants, `decode` reads it, `encode` writes it.
 
 pub mod ccitt;
 pub mod deflate;
@@ -15,12 +15,11 @@ pub mod lz4;
 #[cfg(feature = "lzma")]
 pub mod lzma;
 pub mod lzw;
-pub mod lzw_encode;
 pub mod none;
 pub mod packbits;
-pub mod packbits_encode;
 #[cfg(feature = "webp")]
 pub mod webp;
 pub mod zstd;
 
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) mod testing;

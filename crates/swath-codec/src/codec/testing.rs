@@ -1,11 +1,11 @@
-//! What the tests of decoders share.
+//! Helpers of codec tests.
 #![allow(dead_code)]
 
 use swath_tiff::{Compression, Limits, SampleFormat, SampleType, structure::ByteOrder, structure::Predictor};
 
 use crate::{Decode, Scratch, TileSpec};
 
-/// A plain spec for tiles of whole samples.
+/// Returns a spec for tiles of whole samples.
 pub(crate) fn spec(sample: SampleType, samples: u16, width: u32) -> TileSpec {
     use SampleType as S;
     TileSpec {
@@ -37,7 +37,7 @@ pub(crate) fn spec(sample: SampleType, samples: u16, width: u32) -> TileSpec {
     }
 }
 
-/// Bytes with some structure and some noise.
+/// Returns bytes with some structure and some noise.
 pub(crate) fn ramp(len: usize) -> Vec<u8> {
     let mut state = 1_u32;
     (0..len)
@@ -48,13 +48,13 @@ pub(crate) fn ramp(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Bytes from text of hexadecimal digits.
+/// Parses hexadecimal digits; other characters are ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Decodes a stream cut off at every length and with bytes changed: any answer will do, a panic will not.
+/// Decodes a stream truncated at every length and with changed bytes. Any result is fine, a panic is not.
 pub(crate) fn damage(decoder: &dyn Decode, spec: &TileSpec, rows: u32, stream: &[u8]) {
     let mut dst = vec![0; spec.native_row_len() * rows as usize];
     let mut scratch = Scratch::default();

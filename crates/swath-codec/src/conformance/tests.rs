@@ -1,6 +1,6 @@
 //! The codecs of this crate.
 
-use swath_tiff::words::photometric::Photometric;
+use swath_tiff::Photometric;
 
 use super::*;
 use crate::{CodecError, Form, encode::LercWrap};
@@ -45,7 +45,7 @@ fn zstd() {
 #[test]
 fn zstd_is_one_frame_with_its_length_and_no_checksum() {
     let spec = spec(Compression::Zstd, 50_000, SampleType::U8, 1, 300);
-    for (_, src) in temperaments(300 * 1000, &mut Rng(3)) {
+    for (_, src) in test_data(300 * 1000, &mut Rng(3)) {
         for nth in 1..=22 {
             let mut out = Vec::new();
             let encoder = Registry::default().encoder(&spec, &level(nth)).unwrap();
@@ -79,7 +79,7 @@ fn webp() {
     for nth in [1, 50, 75, 100] {
         for samples in [3, 4] {
             let spec = spec(Compression::WebP, 50_001, SampleType::U8, samples, 64);
-            for (_, src) in temperaments(spec.native_row_len() * 64, &mut Rng(5)) {
+            for (_, src) in test_data(spec.native_row_len() * 64, &mut Rng(5)) {
                 round_trip(&spec, &quality(nth), 64, &src, &mut Scratch::default());
             }
         }
@@ -101,7 +101,7 @@ fn jpeg2000() {
     exact(Compression::Jpeg2000, 34_712, &Settings::default(), &types, &[1, 2, 3, 4]);
     let mut colours = spec(Compression::Jpeg2000, 34_712, SampleType::U16, 4, 65);
     colours.photometric = Some(Photometric::Rgb);
-    for (_, src) in temperaments(colours.native_row_len() * 33, &mut Rng(5)) {
+    for (_, src) in test_data(colours.native_row_len() * 33, &mut Rng(5)) {
         assert!(round_trip(&colours, &Settings::default(), 33, &src, &mut Scratch::default()) == src);
     }
 }
@@ -174,7 +174,7 @@ mod lerc {
     fn integers_inside_something() {
         for settings in wraps() {
             let spec = floats_spec(SampleType::U16, 3, 31, &settings, 4);
-            for (_, src) in temperaments(spec.native_row_len() * 33, &mut Rng(5)) {
+            for (_, src) in test_data(spec.native_row_len() * 33, &mut Rng(5)) {
                 assert!(round_trip(&spec, &settings, 33, &src, &mut Scratch::default()) == src);
             }
         }
@@ -252,7 +252,7 @@ mod lerc {
         for max_z_error in [1.0, 3.9, 777.0, 1e9] {
             let settings = Settings { max_z_error, ..Settings::default() };
             let spec = spec(Compression::Lerc, 34_887, SampleType::U16, 2, 31);
-            for (name, src) in temperaments(spec.native_row_len() * 33, &mut Rng(5)) {
+            for (name, src) in test_data(spec.native_row_len() * 33, &mut Rng(5)) {
                 let back = round_trip(&spec, &settings, 33, &src, &mut Scratch::default());
                 for (want, got) in src.as_chunks().0.iter().zip(back.as_chunks().0) {
                     let (want, got) = (u16::from_ne_bytes(*want), u16::from_ne_bytes(*got));
@@ -275,7 +275,7 @@ fn ccitt() {
                 for (width, rows) in [(1, 1), (31, 33), (64, 64), (512, 512), (6000, 3)] {
                     let mut spec = spec(compression, code, SampleType::U8, 1, width);
                     (spec.bits, spec.t4_options, spec.tiled, spec.bits_reversed) = (1, options, tiled, bits_reversed);
-                    for (name, mut src) in temperaments(spec.stored_len(rows), &mut rng) {
+                    for (name, mut src) in test_data(spec.stored_len(rows), &mut rng) {
                         // Bits behind the last pixel are nobody's.
                         let used = width % 8;
                         for row in src.chunks_mut(spec.stored_row_len()).filter(|_| used != 0) {

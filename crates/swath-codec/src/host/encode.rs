@@ -1,21 +1,23 @@
-//! The CPU as a device, the other way: one tile from native samples to compressed bytes.
+//! Encodes tiles on the CPU: from native samples to compressed bytes.
 
 use std::sync::Arc;
 
 use swath_tiff::structure::Predictor;
 
+use super::swaps_native;
 use crate::{
     decode::Form,
     encode::{Encode, Settings},
     error::CodecError,
     post::unpack::swap_in_place,
-    pre::{Edge, pack, predict},
+    pre::{Edge, pack},
+    predictor::encode as predict,
     registry::Registry,
     scratch::{Scratch, take},
     spec::TileSpec,
 };
 
-/// Encodes the tiles of one directory on the CPU. Holds no state: every thread brings its own [`Scratch`].
+/// Encodes the tiles of one directory on the CPU. It has no mutable state; every thread passes its own [`Scratch`].
 #[derive(Debug, Clone)]
 pub struct HostEncoder {
     spec: Arc<TileSpec>,
@@ -23,26 +25,26 @@ pub struct HostEncoder {
 }
 
 impl HostEncoder {
-    /// An encoder for tiles of this spec.
+    /// Creates an encoder for tiles of this spec.
     ///
     /// # Errors
-    /// When no encoder takes such tiles with these settings.
+    /// When no encoder supports such tiles with these settings.
     pub fn new(spec: Arc<TileSpec>, settings: &Settings, registry: &Registry) -> Result<Self, CodecError> {
         let encoder = registry.encoder(&spec, settings)?;
         Ok(Self { spec, encoder })
     }
 
-    /// What the tiles are like.
+    /// Returns the spec of the tiles.
     pub fn spec(&self) -> &TileSpec {
         &self.spec
     }
 
-    /// What belongs into JPEGTables, for the codec that has it.
+    /// Returns the content of the tag JPEGTables; `None` for other codecs than JPEG.
     pub fn jpeg_tables(&self) -> Option<Vec<u8>> {
         self.encoder.jpeg_tables()
     }
 
-    /// What tiles should hold where they hang over the edge of the image.
+    /// Returns how to fill the part of a tile beyond the edge of the image.
     pub fn edge(&self) -> Edge {
         use swath_tiff::Compression as C;
         match (self.spec.compression, self.spec.predictor) {
@@ -52,30 +54,30 @@ impl HostEncoder {
         }
     }
 
-    /// The most bytes that a tile of `rows` rows can become.
+    /// Returns an upper bound for the compressed length of a tile of `rows` rows.
     pub fn max_encoded_len(&self, rows: u32) -> usize {
         self.encoder.max_encoded_len(&self.spec, rows)
     }
 
-    /// Bytes that encoding a tile takes beside its samples and its result.
+    /// Returns the bytes of working memory that encoding a tile needs, without its samples and its output.
     pub fn scratch_len(&self, rows: u32) -> usize {
         self.spec.stored_len(rows).max(self.spec.native_row_len() * rows as usize)
     }
 
-    /// Whether the codec takes whole native samples rather than what the file stores.
+    /// Whether the codec takes whole native samples, not the form that the file stores.
     pub fn takes_native(&self) -> bool {
         self.encoder.form() == Form::Native
     }
 
-    /// Whether a codec of whole samples is handed them swapped.
+    /// Whether a codec of native samples takes them byte-swapped.
     pub fn takes_swapped(&self) -> bool {
         self.takes_native() && self.spec.order.is_foreign() && swaps_native(&self.spec)
     }
 
-    /// Appends the compressed tile to `out`. `prepared` is `rows` rows as the codec takes them: predicted, turned and packed.
+    /// Appends the compressed tile to `out`. `prepared` is `rows` rows in the codec's form: predicted, byte-swapped and packed.
     ///
     /// # Errors
-    /// When the codec cannot take the samples.
+    /// When the codec cannot encode the samples.
     pub fn compress(
         &self,
         rows: u32,
@@ -86,10 +88,10 @@ impl HostEncoder {
         self.encoder.encode(&self.spec, rows, prepared, out, scratch)
     }
 
-    /// Appends the compressed tile to `out`. `tile` is `rows` rows of native samples, pixel by pixel; it is spoilt.
+    /// Appends the compressed tile to `out`. `tile` is `rows` rows of native samples, interleaved by pixel; encoding overwrites it.
     ///
     /// # Errors
-    /// When the codec cannot take the samples.
+    /// When the codec cannot encode the samples.
     pub fn encode(
         &self,
         rows: u32,
@@ -99,7 +101,6 @@ impl HostEncoder {
     ) -> Result<(), CodecError> {
         let spec = &*self.spec;
         if self.encoder.form() == Form::Native {
-            // libtiff swaps what these codecs hand out as if it were plain bytes, so it is swapped on the way in.
             if spec.order.is_foreign() && swaps_native(spec) {
                 swap_in_place(tile, spec.sample.word());
             }
@@ -143,10 +144,4 @@ impl HostEncoder {
             }
         }
     }
-}
-
-/// Whether a codec of native samples sees them swapped in a file of the other byte order.
-fn swaps_native(spec: &TileSpec) -> bool {
-    use swath_tiff::Compression as C;
-    matches!(spec.compression, C::Lerc | C::JpegXl)
 }

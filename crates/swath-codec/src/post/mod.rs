@@ -1,7 +1,6 @@
-//! What happens to samples after decompression: predictor, byte order, bit unpacking, and the way to their place.
+//! The steps after decompression: predictor, byte order, bit unpacking, colour, and copying samples to the output.
 
 pub mod place;
-pub mod predictor;
 pub mod unpack;
 pub mod ycbcr;
 

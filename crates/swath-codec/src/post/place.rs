@@ -1,37 +1,34 @@
-//! From decoded bytes to samples at their place.
+//! Converts decoded bytes to native samples and copies them to the output.
 //!
-//! Every loop is its own small task: one function with all of them inlined grows so large that the compiler stops
-//! turning its loops into vector code.
+//! Every loop is its own small task: with all of them inlined into one function, the compiler stops vectorising.
 
+use swath_raster::simd::{Task, widest};
 use swath_tiff::{
     SampleFormat, Window,
     structure::{ByteOrder, Predictor},
 };
 
-use super::{
-    predictor::{self, TileRows},
-    unpack,
-};
+use super::unpack;
 use crate::{
     error::CodecError,
     host::Take,
+    predictor::decode::{self as predictor, TileRows},
     scratch::Scratch,
-    simd::{Task, widest},
     spec::TileSpec,
 };
 
-/// A decoded tile on its way.
+/// A decoded tile.
 pub enum Decoded<'a> {
-    /// Whole samples in native order, pixel by pixel.
+    /// Whole samples in native byte order, interleaved by pixel.
     Native(&'a [u8]),
-    /// Bytes as they were stored; making samples of them spoils them.
+    /// Bytes in stored form; the conversion overwrites them.
     Stored(&'a mut [u8]),
 }
 
-/// Puts the part `inside` of a decoded tile into the rows of the output.
+/// Copies the part `inside` of a decoded tile to the rows of the output.
 ///
 /// # Errors
-/// When there is no memory to make samples in.
+/// When the system has no memory for the conversion.
 pub fn place(
     spec: &TileSpec,
     tile: Decoded<'_>,
@@ -50,7 +47,7 @@ pub fn place(
             if spec.stored_is_native() && spec.predictor == Predictor::None {
                 Some(&*stored)
             } else if is_straight(spec, samples) && inside.x == 0 {
-                // Samples keep their order and their neighbours: rows are made right where they belong.
+                // Samples keep their order and neighbours, so rows are converted directly into the output.
                 make_rows(spec, stored, out.iter_mut().map(|row| &mut **row));
                 return Ok(());
             } else if makes_in_place(spec) {
@@ -69,12 +66,12 @@ pub fn place(
     Ok(())
 }
 
-/// Turns a tile that was decoded in place into native samples, in place.
+/// Converts a tile in stored form to native samples in place.
 ///
 /// # Errors
-/// When there is no memory for a few rows.
+/// When the system has no memory for a few rows.
 pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) -> Result<(), CodecError> {
-    // The lone bytes of packed YCbCr have no order, and no row length either unless a predictor needs one.
+    // Packed YCbCr consists of single bytes, which have no byte order, and has no row length without a predictor.
     if (spec.stored_is_native() || spec.packed_subsampling.is_some()) && spec.predictor == Predictor::None {
         return Ok(());
     }
@@ -82,7 +79,7 @@ pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) -> 
         make_in_place(spec, tile);
         return Ok(());
     }
-    // A few rows at a time go through a buffer that stays in the second-level cache.
+    // Converts a few rows at a time, through a buffer that stays in the second-level cache.
     let row_len = spec.stored_row_len().max(1);
     let chunk = (64 << 10) / row_len * row_len;
     let chunk = chunk.max(row_len);
@@ -95,7 +92,7 @@ pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) -> 
     Ok(())
 }
 
-/// Whether the samples of a tile go side by side into rows of their own, in their own order.
+/// Whether rows of the output hold all samples of the tile in their order.
 fn is_straight(spec: &TileSpec, samples: &Take) -> bool {
     match samples {
         Take::Bands(bands) => spec.samples == 1 && bands.len() == 1,
@@ -113,7 +110,7 @@ fn tile_rows(spec: &TileSpec) -> TileRows {
     }
 }
 
-/// Whether native samples are as long as stored ones and can be made where those stand.
+/// Whether native samples are as long as stored ones, so that the conversion works in place.
 fn makes_in_place(spec: &TileSpec) -> bool {
     match spec.predictor {
         Predictor::Horizontal => true,
@@ -131,7 +128,7 @@ fn make_in_place(spec: &TileSpec, tile: &mut [u8]) {
     }
 }
 
-/// Makes native rows of stored ones. An output row may be shorter than the tile's: it gets the row's beginning.
+/// Converts stored rows to native rows. An output row may be shorter than the tile's; it receives the beginning of the row.
 fn make_rows<'r>(spec: &TileSpec, stored: &mut [u8], rows: impl IntoIterator<Item = &'r mut [u8]>) {
     let swap = spec.order.is_foreign();
     match (spec.predictor, spec.bits) {
@@ -172,7 +169,7 @@ impl Task for SwapInPlace<'_> {
     }
 }
 
-/// One row without predictor: byte order and bit depth.
+/// Converts byte order and bit depth of one row without predictor.
 struct MakeRow<'a> {
     spec: &'a TileSpec,
     row: &'a [u8],
@@ -187,7 +184,7 @@ impl Task for MakeRow<'_> {
         let Self { spec, row, out } = self;
         match (spec.bits, spec.format) {
             (24, SampleFormat::Float) => typed::<f32>(out, |out| unpack::unpack_f24(row, out, spec.order)),
-            // GDAL reads these against the byte order of the file, whichever it is, and so does everyone who checks with it.
+            // GDAL reads 24-bit integers in the opposite of the file's byte order, and so do writers that check with GDAL.
             (24, _) => typed::<u32>(out, |out| unpack::unpack_u24(row, out, spec.order.other())),
             (8 | 16 | 32 | 64 | 128, _) => unpack::swap_copy(row, out, spec.sample.word()),
             (bits @ 1..=8, _) => unpack::unpack_u8(row, out, bits.into()),
@@ -197,7 +194,7 @@ impl Task for MakeRow<'_> {
     }
 }
 
-/// Puts native rows (the first of them row `inside.y` of the tile) where their samples belong.
+/// Copies native rows, the first of which is row `inside.y` of the tile, to the output.
 fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, out: &mut [&mut [u8]]) {
     let size = spec.sample.size();
     let pixel = usize::from(spec.samples) * size;
@@ -232,7 +229,7 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
     }
 }
 
-/// Native rows, of which some columns are wanted.
+/// Some columns of native rows.
 struct Rows<'a> {
     native: &'a [u8],
     row_len: usize,
@@ -246,7 +243,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// One sample of every pixel, row by row. The common pixels have a task each: with the sizes known, it becomes shuffles.
+/// Copies one sample of every pixel, row by row. Common pixel sizes are constants, which lets the compiler use shuffles.
 fn take_band(rows: &Rows<'_>, size: usize, samples: u16, band: usize, out: &mut [&mut [u8]]) {
     match (size, samples) {
         (1, 2) => widest(TakeBand::<1, 2> { rows, band, out }),
@@ -284,7 +281,7 @@ impl<const SIZE: usize, const SAMPLES: usize> Task for TakeBand<'_, '_, SIZE, SA
     }
 }
 
-/// Any other arrangement, for one row: `size` bytes at `from` in every `step` bytes of `source`, to `at` in every
+/// Copies samples of one row in any other layout: `size` bytes at `from` in every `step` bytes of `source`, to `at` in every
 /// `out_step` bytes of `target`.
 struct Gather<'a> {
     source: &'a [u8],
@@ -334,7 +331,7 @@ fn gather_sized<const SIZE: usize>(
 fn pick<const SIZE: usize, const SAMPLES: usize>(source: &[u8], which: usize, targets: &mut [[u8; SIZE]]) {
     let (samples, _) = source.as_chunks::<SIZE>();
     let (pixels, _) = samples.as_chunks::<SAMPLES>();
-    // One copy of the loop per position: a constant offset is what makes it vectorise.
+    // One copy of the loop per position, because it vectorises only with a constant offset.
     match which {
         0 => pixels.iter().zip(targets).for_each(|(pixel, target)| *target = pixel[0]),
         1 => pixels.iter().zip(targets).for_each(|(pixel, target)| *target = pixel[1 % SAMPLES]),
@@ -343,7 +340,7 @@ fn pick<const SIZE: usize, const SAMPLES: usize>(source: &[u8], which: usize, ta
     }
 }
 
-/// Views a row as numbers. Only a caller's own buffer can be out of line; then the row takes a detour.
+/// Views a row as numbers. Only a caller's own buffer can be unaligned; its rows are copied.
 #[inline(always)]
 fn typed<T: bytemuck::Pod>(out: &mut [u8], write: impl Fn(&mut [T])) {
     if let Ok(row) = bytemuck::try_cast_slice_mut(out) {

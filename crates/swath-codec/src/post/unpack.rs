@@ -1,17 +1,17 @@
-//! Brings stored samples to whole native ones: packed bits, 24-bit numbers, foreign byte order, reversed bits.
+//! Converts stored samples to native ones: packed bits, 24-bit numbers, foreign byte order, reversed bits.
 //!
-//! Every function is a plain loop for one row, `#[inline(always)]` so that a tile's worth of them can be one
-//! [`Task`](crate::simd::Task). All stop at the shorter of the two rows.
+//! Every function is a plain loop over one row, `#[inline(always)]` so that a [`Task`](swath_raster::simd::Task) can call it for
+//! all rows of a tile. All stop at the end of the shorter row.
 
 use swath_tiff::structure::ByteOrder;
 
-/// Samples of `bits` (1 to 8) bits, most significant bit first, whatever the byte order of the file.
+/// Unpacks samples of `bits` (1 to 8) bits, most significant bit first, whatever the byte order of the file.
 #[inline(always)]
 pub fn unpack_u8(src: &[u8], dst: &mut [u8], bits: u32) {
     match bits {
         1 => {
             let done = groups(src, dst, |[byte]| {
-                // Eight copies, nine bits apart: bit 7 - k of the byte comes to the top of byte k, and no two copies touch.
+                // Eight copies, nine bits apart: bit 7 - k of the byte lands in the top bit of byte k, and no two copies overlap.
                 let spread = (u64::from(byte).wrapping_mul(0x8040_2010_0804_0201) >> 7) & 0x0101_0101_0101_0101;
                 spread.to_le_bytes()
             });
@@ -37,7 +37,7 @@ pub fn unpack_u8(src: &[u8], dst: &mut [u8], bits: u32) {
     }
 }
 
-/// Samples of `bits` (1 to 16) bits, most significant bit first, whatever the byte order of the file.
+/// Unpacks samples of `bits` (1 to 16) bits, most significant bit first, whatever the byte order of the file.
 ///
 /// 16 bits are whole bytes and so follow the file's byte order: use [`swap_copy`].
 #[inline(always)]
@@ -55,7 +55,7 @@ pub fn unpack_u16(src: &[u8], dst: &mut [u16], bits: u32) {
     }
 }
 
-/// Samples of `bits` (1 to 32) bits, most significant bit first, whatever the byte order of the file.
+/// Unpacks samples of `bits` (1 to 32) bits, most significant bit first, whatever the byte order of the file.
 ///
 /// For 24 bits, which are whole bytes and so follow the file's byte order, use [`unpack_u24`].
 #[inline(always)]
@@ -65,7 +65,7 @@ pub fn unpack_u32(src: &[u8], dst: &mut [u32], bits: u32) {
     }
 }
 
-/// Runs `each` over whole groups of `BYTES` that make `SAMPLES`; returns how many samples are done.
+/// Converts whole groups of `BYTES` bytes to `SAMPLES` samples; returns how many samples it wrote.
 #[inline(always)]
 fn groups<T, const BYTES: usize, const SAMPLES: usize>(
     src: &[u8],
@@ -79,7 +79,7 @@ fn groups<T, const BYTES: usize, const SAMPLES: usize>(
     ins.len().min(outs.len()) * SAMPLES
 }
 
-/// Samples from number `done` on, one at a time out of a word of eight bytes.
+/// Unpacks the samples from index `done` on, each from a word of eight bytes.
 #[inline(always)]
 fn any_bits<T>(src: &[u8], dst: &mut [T], done: usize, bits: u32, narrow: impl Fn(u64) -> T) {
     let width = bits as usize;
@@ -96,7 +96,7 @@ fn any_bits<T>(src: &[u8], dst: &mut [T], done: usize, bits: u32, narrow: impl F
     }
 }
 
-/// Three-byte unsigned integers in the file's byte order.
+/// Reads three-byte unsigned integers in the given byte order.
 #[inline(always)]
 pub fn unpack_u24(src: &[u8], dst: &mut [u32], order: ByteOrder) {
     match order {
@@ -105,7 +105,7 @@ pub fn unpack_u24(src: &[u8], dst: &mut [u32], order: ByteOrder) {
     };
 }
 
-/// Three-byte floats in the file's byte order, as `f32`.
+/// Reads three-byte floats in the given byte order, as `f32`.
 #[inline(always)]
 pub fn unpack_f24(src: &[u8], dst: &mut [f32], order: ByteOrder) {
     match order {
@@ -114,19 +114,19 @@ pub fn unpack_f24(src: &[u8], dst: &mut [f32], order: ByteOrder) {
     };
 }
 
-/// The `f32` of a 24-bit float: a sign, seven bits of exponent with bias 63, sixteen of mantissa.
+/// Converts a 24-bit float (a sign, seven bits of exponent with bias 63, sixteen bits of mantissa) to `f32`, exactly.
 ///
-/// All of them have an exact `f32`. As in GDAL's conversion a NaN keeps its sign and its mantissa.
+/// A NaN keeps its sign and its mantissa, as in GDAL.
 #[inline(always)]
 #[must_use]
 pub fn widen_f24(bits: u32) -> f32 {
     let sign = (bits & 0x0080_0000) << 8;
     let exponent = bits & 0x007f_0000;
     let rest = (bits & 0x007f_ffff) << 7;
-    // Without branches, so that rows become vector code.
+    // Branch-free, so that rows vectorise.
     let normal = rest + ((127 - 63) << 23);
     let infinite = rest | 0xff << 23;
-    // A subnormal is its mantissa times 2^-62 / 2^16, which `f32` has as a normal number; zero is among them.
+    // A subnormal (or zero) is its mantissa times 2^-62 / 2^16, which is a normal number in `f32`.
     let subnormal = ((bits & 0xffff) as f32 * f32::from_bits((127 - 78) << 23)).to_bits();
     let magnitude = match exponent {
         0 => subnormal,
@@ -136,7 +136,7 @@ pub fn widen_f24(bits: u32) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// Reverses the bytes of each sample of `sample_len` (2, 4 or 8) bytes; other lengths are left alone.
+/// Reverses the bytes of each sample of `sample_len` (2, 4 or 8) bytes; does nothing for other lengths.
 #[inline(always)]
 pub fn swap_in_place(row: &mut [u8], sample_len: usize) {
     match sample_len {
@@ -173,7 +173,7 @@ pub fn swap_copy(src: &[u8], dst: &mut [u8], sample_len: usize) {
     }
 }
 
-/// Undoes FillOrder 2: the lowest bit of each byte becomes its highest.
+/// Reverses the bits of each byte, for FillOrder 2.
 #[inline(always)]
 pub fn reverse_bits_in_place(bytes: &mut [u8]) {
     for byte in bytes {

@@ -1,10 +1,10 @@
-//! Packed, subsampled YCbCr to RGB (TIFF 6.0, section 21).
+//! Converts YCbCr to RGB (TIFF 6.0, section 21).
 
 use swath_tiff::structure::layout::YCbCr;
 
 use crate::spec::TileSpec;
 
-/// Conversion of one pixel, from the file's own coefficients and reference levels.
+/// Converts pixels by the file's coefficients and reference levels.
 struct Convert {
     luma: [f64; 2],
     chroma: [[f64; 2]; 2],
@@ -17,7 +17,7 @@ impl Convert {
             Some(ycbcr) => (ycbcr.coefficients, ycbcr.reference),
             None => ([0.299, 0.587, 0.114], [0.0, 255.0, 128.0, 255.0, 128.0, 255.0]),
         };
-        // A code becomes a full-range value by its black and white reference; chroma runs over half the range.
+        // Black and white reference levels scale a code to the full range; chroma covers half the range.
         let scale = |black: f64, white: f64, range: f64| {
             let span = if white == black { 1.0 } else { white - black };
             [range / span, -black * range / span]
@@ -39,8 +39,8 @@ impl Convert {
     }
 }
 
-/// Turns blocks of `across × down` luma samples and a chroma pair into RGB pixels. Both buffers have the lengths that
-/// the spec gives for `rows` rows.
+/// Converts blocks of `across × down` luma samples and a chroma pair to RGB pixels. The spec gives the lengths of both buffers
+/// for `rows` rows.
 pub(crate) fn unpack_to_rgb(spec: &TileSpec, rows: u32, packed: &[u8], rgb: &mut [u8]) {
     let Some((across, down)) = spec.packed_subsampling else { return };
     let (across, down) = (usize::from(across), usize::from(down));
@@ -63,7 +63,7 @@ pub(crate) fn unpack_to_rgb(spec: &TileSpec, rows: u32, packed: &[u8], rgb: &mut
     }
 }
 
-/// Turns pixels of luma and two chroma samples into RGB, in place.
+/// Converts pixels of one luma and two chroma samples to RGB in place.
 pub fn pixels_to_rgb(ycbcr: &YCbCr, pixels: &mut [u8]) {
     let convert = Convert::new(Some(ycbcr));
     for pixel in pixels.as_chunks_mut::<3>().0 {

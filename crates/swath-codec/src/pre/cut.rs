@@ -1,41 +1,41 @@
-//! Cuts a tile out of rows of an image, and fills what hangs over the edge.
+//! Cuts a tile out of rows of an image, and fills its part beyond the edge of the image.
 
 use std::ops::Range;
 
 use swath_tiff::Window;
 
-use crate::simd::{Task, widest};
+use swath_raster::simd::{Task, widest};
 
-/// How the samples of an image lie in memory.
+/// The layout of an image's samples in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
-    /// Every band in a plane of its own.
+    /// Each band in its own plane.
     Planes,
-    /// The samples of a pixel side by side.
+    /// The samples of a pixel interleaved.
     Pixels,
 }
 
 /// Rows of an image in memory: native samples, rows without gaps.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
-    /// The samples: a slice for each band, or one for all.
+    /// The samples: one slice per band, or one for all bands.
     pub planes: &'a [&'a [u8]],
-    /// How they lie.
+    /// The layout of the samples.
     pub arrangement: Arrangement,
     /// Bands of the image.
     pub bands: u16,
-    /// Bytes of a sample.
+    /// Bytes per sample.
     pub size: usize,
     /// Columns of the image.
     pub width: u32,
-    /// Row of the image that comes first.
+    /// Image row of the first row.
     pub first: u32,
-    /// Rows that are there.
+    /// Number of rows.
     pub count: u32,
 }
 
 impl<'a> Rows<'a> {
-    /// Part of a row: of one band, or of all where they lie side by side. Empty outside.
+    /// Returns part of a row, of one band or of all interleaved bands; empty outside the rows.
     fn row(&self, y: u32, x: u32, width: u32, band: u16) -> &'a [u8] {
         let (plane, pixel) = match self.arrangement {
             Arrangement::Planes => (self.planes.get(usize::from(band)), self.size),
@@ -47,19 +47,19 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What a tile holds where it hangs over the edge of the image.
+/// How to fill the part of a tile beyond the edge of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// The last column and row again: keeps codecs that work in frequencies from ringing.
+    /// Repeats the last column and row, which keeps transform codecs from ringing.
     Repeat,
-    /// The last column again, so that differences are zero, and below it zeros.
+    /// Repeats the last column, so that a predictor gives zeros, and fills the rows below with zeros.
     RepeatColumns,
-    /// Zeros, which cost next to nothing in codecs that look for what is the same.
+    /// Zeros, which compress to almost nothing.
     Zero,
 }
 
-/// Cuts the bands `bands` of the part `visible` of the image into `out`: a tile of `tile_width` columns, pixel by pixel, as
-/// many rows as `out` has room for.
+/// Cuts the bands `bands` of the part `visible` of the image into `out`: a tile of `tile_width` columns, interleaved by pixel, with
+/// as many rows as fit into `out`.
 pub fn cut(rows: &Rows<'_>, visible: Window, bands: Range<u16>, tile_width: u32, beyond: Edge, out: &mut [u8]) {
     let count = usize::from(bands.end.saturating_sub(bands.start));
     let pixel = rows.size * count;
@@ -107,7 +107,7 @@ fn copy(target: &mut [u8], source: &[u8]) {
     }
 }
 
-/// Takes `count` samples from `first` on out of each pixel of `bands`.
+/// Copies `count` samples from index `first` on of each pixel of `bands` samples.
 fn take_apart(source: &[u8], target: &mut [u8], size: usize, bands: usize, first: usize, count: usize) {
     match (count, size) {
         (1, 1) => take_one::<1>(source, target, bands, first),
@@ -132,7 +132,7 @@ fn take_one<const SIZE: usize>(source: &[u8], target: &mut [u8], bands: usize, f
     }
 }
 
-/// Puts samples of several rows side by side.
+/// Interleaves the samples of several rows.
 fn interleave<'a>(planes: impl ExactSizeIterator<Item = &'a [u8]> + Clone, target: &mut [u8], size: usize) {
     match size {
         1 => interleave_sized::<1>(planes, target),
@@ -165,7 +165,7 @@ fn interleave_sized<'a, const SIZE: usize>(
     }
 }
 
-/// A few planes, known in number when this is compiled.
+/// Interleaves a number of planes known at compile time.
 struct Few<'a, const SIZE: usize, const BANDS: usize> {
     planes: [&'a [[u8; SIZE]]; BANDS],
     target: &'a mut [[u8; SIZE]],
@@ -256,7 +256,7 @@ mod tests {
         let planes: [&[u8]; 1] = [&[1, 2, 3, 4]];
         let arrangement = Arrangement::Planes;
         let rows = Rows { planes: &planes, arrangement, bands: 1, size: 1, width: 2, first: 0, count: 2 };
-        for (edge, wanted) in [
+        for (edge, expected) in [
             (Edge::Repeat, [1, 2, 2, 3, 4, 4, 3, 4, 4]),
             (Edge::RepeatColumns, [1, 2, 2, 3, 4, 4, 0, 0, 0]),
             (Edge::Zero, [1, 2, 0, 3, 4, 0, 0, 0, 0]),
@@ -264,7 +264,7 @@ mod tests {
             // What a tile held before must not show.
             let mut out = [9; 9];
             cut(&rows, Window::new(0, 0, 2, 2), 0..1, 3, edge, &mut out);
-            assert_eq!(out, wanted);
+            assert_eq!(out, expected);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Packs samples of odd bit depths, and turns bytes for files of the other byte order.
+//! Packs samples of odd bit depths.
 
 use swath_tiff::SampleType;
 
-/// Packs a row of native samples into `bits` bits each, most significant first. Values that do not fit become the largest
-/// that does, as in GDAL. The row is filled up with zero bits to a whole byte.
+/// Packs a row of native samples into `bits` bits each, most significant first. Larger values are clamped, as in GDAL. Zero bits
+/// pad the row to a whole byte.
 pub fn pack_row(row: &[u8], sample: SampleType, bits: u16, out: &mut [u8]) {
     let top = (1_u64 << bits.min(63)) - 1;
     match sample {

@@ -1,19 +1,20 @@
-//! What a build without the network says.
+//! Stands in for `enabled/` in builds without the feature `remote`: every call fails.
 
-use super::{RemoteFault, RemoteOptions};
 use crate::{
-    Sink, SinkError,
+    fault::RemoteFault,
+    remote::options::RemoteOptions,
+    sink::{Sink, SinkError},
     source::{ReadInto, Source, SourceError},
 };
 
-/// A file behind a network; there is none in this build.
+/// A remote file. This build has none.
 #[derive(Debug)]
 pub struct RemoteSource(std::convert::Infallible);
 
 const DETAIL: &str = "this build has no network: it was built without feature `remote`";
 
 impl RemoteSource {
-    /// Opens nothing.
+    /// Always fails.
     ///
     /// # Errors
     /// Always.
@@ -36,10 +37,13 @@ impl Source for RemoteSource {
     }
 }
 
-/// Begins nothing.
+/// Always fails.
 ///
 /// # Errors
 /// Always.
 pub fn create_object(_: &str, _: &RemoteOptions) -> Result<Box<dyn Sink>, SinkError> {
     Err(SinkError::Remote { fault: RemoteFault::Setup, detail: DETAIL.to_owned() })
 }
+
+/// Abandons nothing: there are no uploads.
+pub fn abandon_uploads() {}

@@ -1,20 +1,20 @@
-//! How servers and stores are asked.
+//! Options for requests to servers and stores.
 
 use std::{fmt, time::Duration};
 
-/// Where an address comes from: how far it is trusted.
+/// The origin of an address, which decides how far it is trusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// From the user, who may mean a server of their own.
+    /// The user, who may name a server on a private network.
     #[default]
     User,
-    /// From inside a file, such as a VRT: never to a private address.
+    /// The content of a file, such as a VRT. Private addresses are rejected.
     File,
 }
 
-/// How servers and stores are asked. The default suits public and private stores alike: credentials are found as the
-/// stores' own tools find them.
+/// Options for requests to servers and stores. The default suits public and private stores: credentials are looked up as the
+/// stores' own tools do.
 #[derive(Clone)]
 pub struct RemoteOptions {
     pub(crate) anonymous: bool,
@@ -48,7 +48,7 @@ impl Default for RemoteOptions {
             deadline: Duration::from_secs(180),
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(30),
-            // Pauses of 52 to 106 s in all: stores that throttle do so for longer than a few seconds.
+            // The pauses add up to 52 to 106 s, since stores throttle for longer than a few seconds.
             retries: 12,
             redirects: 5,
             in_flight: 16,
@@ -72,45 +72,46 @@ macro_rules! setters {
 
 impl RemoteOptions {
     setters! {
-        /// Ask without credentials, as public buckets allow.
+        /// Send no credentials, for public buckets.
         with_anonymous(anonymous: bool) = anonymous;
-        /// The server of a store that is not its maker's own: an S3-compatible one, or an emulator.
+        /// The server of the store, if not the vendor's: an S3-compatible one, or an emulator.
         with_endpoint(endpoint: impl Into<String>) = Some(endpoint.into());
-        /// The region of a bucket, where the store wants to know.
+        /// The region of the bucket, if the store needs it.
         with_region(region: impl Into<String>) = Some(region.into());
-        /// Bytes that may come in over this handle; more is an error.
+        /// Most bytes that this handle may receive; more is an error.
         with_max_bytes(max_bytes: u64) = Some(max_bytes);
-        /// Requests that this handle may send; more is an error.
+        /// Most requests that this handle may send; more is an error.
         with_max_requests(max_requests: u64) = Some(max_requests);
-        /// Longest time that one request may take, all its attempts together; a long read is many requests. While a body goes
-        /// out, it is the longest time in which the store takes not a byte: a slow line may take as long as it needs.
+        /// Longest time that one request may take, including all attempts; a long read consists of many requests. While a body is
+        /// sent, it is the longest time without progress, so that a slow connection may take as long as it needs.
         with_deadline(deadline: Duration) = deadline;
-        /// Longest time that a connection may take to be made.
+        /// Longest time to establish a connection.
         with_connect_timeout(connect_timeout: Duration) = connect_timeout;
-        /// Longest time without a byte, in or out, before an attempt is given up.
+        /// Longest time without a byte in either direction before an attempt is abandoned.
         with_stall_timeout(stall_timeout: Duration) = stall_timeout;
-        /// How often a request that failed through no fault of ours is sent again.
+        /// How often a request that failed temporarily is retried.
         with_retries(retries: u32) = retries;
-        /// Redirects that are followed.
+        /// Most redirects to follow.
         with_redirects(redirects: u32) = redirects;
-        /// Requests that may be on their way at once.
+        /// Most requests in flight.
         with_in_flight(in_flight: usize) = in_flight.clamp(1, 1024);
-        /// Refuse private, loopback and link-local addresses, wherever the address comes from.
+        /// Reject private, loopback and link-local addresses, whatever the origin of the address.
         with_public_only(public_only: bool) = public_only;
-        /// Hosts (`name` or `name:port`) that may be asked although their addresses are private.
+        /// Hosts (`name` or `name:port`) that are allowed although their addresses are private. Where there are any, all
+        /// other private, loopback and link-local addresses are rejected; public ones are not.
         with_allowed_hosts(allowed_hosts: Vec<String>) = allowed_hosts;
-        /// Where the address comes from.
+        /// The origin of the address.
         with_origin(origin: Origin) = origin;
     }
 
-    /// A header that every request to a plain HTTP server carries; redirects to other hosts do not get it.
+    /// Adds a header to every request to a plain HTTP server. It is not sent to other hosts after a redirect.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// A setting of the store by its usual name, such as `aws_access_key_id`; it counts before the environment.
+    /// Adds a setting of the store by its usual name, such as `aws_access_key_id`. It takes precedence over the environment.
     #[must_use]
     pub fn with_setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
@@ -118,7 +119,7 @@ impl RemoteOptions {
     }
 }
 
-// Settings and headers hold secrets: only their names are shown.
+// Settings and headers hold secrets, so only their names are printed.
 impl fmt::Debug for RemoteOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |pairs: &[(String, String)]| pairs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();

@@ -1,6 +1,6 @@
-//! Which names are addresses, and how they are shown.
+//! Recognises addresses, and removes secrets from them for messages.
 
-/// Schemes that lead to a server or store.
+/// Schemes of servers and stores.
 const SCHEMES: [&str; 10] = ["http", "https", "s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss"];
 
 fn scheme(location: &str) -> Option<(&str, &str)> {
@@ -13,12 +13,12 @@ pub fn is_remote(location: &str) -> bool {
     scheme(location).is_some()
 }
 
-/// An address as messages show it: without user, password, query and fragment, which may be secrets.
+/// An address for messages: without user, password, query and fragment, which may be secrets.
 pub fn shown(location: &str) -> String {
     let Some((scheme, rest)) = location.split_once("://") else { return location.to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     if scheme.to_ascii_lowercase().starts_with("abfs") {
-        // Here the container stands before the account.
+        // In this scheme the container precedes the account, separated by an at sign.
         return format!("{scheme}://{rest}");
     }
     let (host, slash, path) = match rest.split_once('/') {
@@ -26,11 +26,11 @@ pub fn shown(location: &str) -> String {
         None => (rest, "", ""),
     };
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    // A password with a slash in it that is not escaped: everything up to the sign is its.
+    // The password contains an unescaped slash: everything up to the at sign may be part of it.
     let no_port = |port: &str| !port.bytes().all(|digit| digit.is_ascii_digit());
     if !host.starts_with('[') && host.split_once(':').is_some_and(|(_, port)| no_port(port)) {
-        let behind = rest.rsplit_once('@').map_or("…", |(_, behind)| behind);
-        return format!("{scheme}://{behind}");
+        let host_and_path = rest.rsplit_once('@').map_or("…", |(_, after)| after);
+        return format!("{scheme}://{host_and_path}");
     }
     format!("{scheme}://{host}{slash}{path}")
 }

@@ -1,11 +1,11 @@
-//! Files in memory (tmpfs): their own writes take turns, so threads that write at once copy to shared mappings.
+//! Writes to files in memory (tmpfs) through shared mappings. `pwrite` calls on such a file wait for each other; copies do not.
 //!
-//! Memory that cannot be had must be an error and not SIGBUS. So a range is populated before it is touched
-//! (`MADV_POPULATE_WRITE`, Linux 5.14): its pages then belong to the file and stay, whatever else fills the file
-//! system. What the kernel refuses is left to `pwrite`, which says why. Pages are let go after each copy: the file's
-//! memory is no part of the process's. Only a truncation between the two steps could still raise SIGBUS. This process
-//! truncates only when nobody writes, and no other has a reason to touch the file: it is locked, hidden and ours. One
-//! that truncates it all the same ends this one, and nothing else comes of it.
+//! Running out of memory must be an error and not SIGBUS. So a range is populated before it is touched (`MADV_POPULATE_WRITE`,
+//! Linux 5.14): its pages then belong to the file and stay, whatever else fills the file system. Where the kernel refuses, the
+//! bytes are written with `pwrite`, which reports why. Pages are released after each copy, so that the file does not count as
+//! memory of the process. Only a truncation between the two steps could still raise SIGBUS. This process truncates only when no
+//! thread writes, and no other process has a reason to touch the file: it is locked, hidden and ours. A process that truncates
+//! it anyway kills this one, and does no other harm.
 #![allow(unsafe_code, reason = "memory that is mapped from a file")]
 
 use std::{
@@ -26,11 +26,11 @@ use rustix::{
 
 use crate::position::write_all_at;
 
-/// What `fstatfs` calls tmpfs.
+/// The number of tmpfs in `fstatfs`.
 const TMPFS: u64 = 0x0102_1994;
-/// Bytes of the file that are mapped at once. Mapping makes all threads of a process wait, so it is done rarely.
+/// Bytes of one mapping. Mapping stalls all threads of a process, so it should be rare.
 const WINDOW: usize = 256 << 20;
-/// Windows that are kept for the next writes.
+/// Most mapped windows that are kept.
 const WINDOWS: usize = 16;
 
 /// The mappings of a file in memory.
@@ -42,14 +42,14 @@ pub(super) struct Mapped {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last one used is at the back.
+    /// The most recently used window is at the back.
     windows: VecDeque<(u64, Arc<Window>)>,
-    /// Ranges of the file that threads are at work on.
+    /// Ranges of the file that threads are copying.
     busy: Vec<Range<u64>>,
 }
 
 impl Mapped {
-    /// The mappings of `file`; `None` where it is not in memory.
+    /// The mappings of `file`; `None` if it is not on tmpfs.
     pub fn of(file: &File) -> Option<Self> {
         let kind = fstatfs(file).ok()?.f_type;
         (kind as u64 == TMPFS).then(|| Self { page: page_size(), state: Mutex::default() })
@@ -59,7 +59,7 @@ impl Mapped {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes `bytes` at `offset`. A thread that is alone is faster with an ordinary write, which clears no pages.
+    /// Writes `bytes` at `offset`. A single thread is faster with an ordinary write, which does not clear pages first.
     pub fn write(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let Some(range) = range(offset, bytes.len()) else { return write_all_at(file, bytes, offset) };
         let claim = Claim::new(self, [range]);
@@ -70,28 +70,27 @@ impl Mapped {
         }
     }
 
-    /// Copies `bytes` to the file as far as that can be done; returns how many were.
+    /// Copies as many of `bytes` as possible to the file, and returns their number.
     fn copy_in(&self, claim: &Claim<'_, 1>, file: &File, offset: u64, bytes: &[u8]) -> usize {
         let Some(range) = range(offset, bytes.len()).filter(|range| claim.holds(range)) else { return 0 };
-        // Its last byte makes the file long enough without making it shorter, whatever others write beyond it.
+        // Allocating the last byte makes the file long enough, and never shorter, whatever others write beyond it.
         if range.is_empty() || fallocate(file, FallocateFlags::empty(), range.end - 1, 1).is_err() {
             return 0;
         }
         let mut done = 0;
         while let Some(left) = bytes.get(done..).filter(|left| !left.is_empty()) {
-            let Some(place) = self.place(file, offset + done as u64) else { break };
-            let len = left.len().min(place.room());
-            let Some(target) = place.hold(len, Advice::LinuxPopulateWrite, self.page) else { break };
-            // SAFETY: `target` stands for `len` mapped bytes of the file that are populated. No other thread copies
-            // from or to them, for the claim holds them alone. Nothing refers to mapped memory, so `left` does not.
+            let Some(position) = self.locate(file, offset + done as u64) else { break };
+            let len = left.len().min(position.room());
+            let Some(target) = position.populate(len, Advice::LinuxPopulateWrite, self.page) else { break };
+            // SAFETY: `target` is `len` mapped and populated bytes of the file. No other thread copies from or to them, because the
+            // claim is exclusive. There are no references to mapped memory, so `left` does not overlap.
             unsafe { left.as_ptr().copy_to_nonoverlapping(target.start.as_ptr(), len) };
             done += len;
         }
         done
     }
 
-    /// Copies `len` bytes at `from` down to `to` as far as that can be done, from the first on; returns how many were.
-    /// The two ranges may overlap.
+    /// Copies up to `len` bytes from `from` down to `to`, starting with the first, and returns how many. The ranges may overlap.
     pub fn shift(&self, file: &File, from: u64, to: u64, len: usize) -> usize {
         let (Some(source), Some(target)) = (range(from, len), range(to, len)) else { return 0 };
         let claim = Claim::new(self, [source.clone(), target.clone()]);
@@ -100,21 +99,21 @@ impl Mapped {
         }
         let mut done = 0;
         while done < len {
-            let Some(source) = self.place(file, from + done as u64) else { break };
-            let Some(target) = self.place(file, to + done as u64) else { break };
+            let Some(source) = self.locate(file, from + done as u64) else { break };
+            let Some(target) = self.locate(file, to + done as u64) else { break };
             let step = (len - done).min(source.room()).min(target.room());
-            let Some(source) = source.hold(step, Advice::LinuxPopulateRead, self.page) else { break };
-            let Some(target) = target.hold(step, Advice::LinuxPopulateWrite, self.page) else { break };
-            // SAFETY: both stand for `step` mapped bytes of the file that are populated. No other thread copies from or
-            // to them, for the claim holds them alone. Where they overlap they lie in one window, and are seen to.
+            let Some(source) = source.populate(step, Advice::LinuxPopulateRead, self.page) else { break };
+            let Some(target) = target.populate(step, Advice::LinuxPopulateWrite, self.page) else { break };
+            // SAFETY: both are `step` mapped and populated bytes of the file. No other thread copies from or to them, because the
+            // claim is exclusive. If they overlap, they lie in one window, and `copy_to` allows overlap.
             unsafe { source.start.as_ptr().copy_to(target.start.as_ptr(), step) };
             done += step;
         }
         done
     }
 
-    /// Where `offset` of the file is in memory.
-    fn place(&self, file: &File, offset: u64) -> Option<Place> {
+    /// The mapped position of `offset`.
+    fn locate(&self, file: &File, offset: u64) -> Option<MappedPosition> {
         let (number, inside) = (offset / WINDOW as u64, (offset % WINDOW as u64) as usize);
         let mut state = self.lock();
         let known = state.windows.iter().position(|(known, _)| *known == number);
@@ -126,7 +125,7 @@ impl Mapped {
         let oldest = if state.windows.len() > WINDOWS { state.windows.pop_front() } else { None };
         drop(state);
         drop(oldest);
-        Some(Place { window, inside })
+        Some(MappedPosition { window, inside })
     }
 }
 
@@ -134,13 +133,13 @@ fn range(offset: u64, len: usize) -> Option<Range<u64>> {
     Some(offset..offset.checked_add(len as u64)?)
 }
 
-/// Ranges that a thread is at work on, as long as this lives.
+/// Ranges that a thread copies while this lives.
 struct Claim<'a, const N: usize> {
     mapped: &'a Mapped,
     ranges: [Range<u64>; N],
-    /// Nobody else is at work on any part of them.
-    alone: bool,
-    /// Somebody else is at work on other ranges.
+    /// No other thread copies any part of them.
+    exclusive: bool,
+    /// Other threads copy other ranges.
     others: bool,
 }
 
@@ -148,14 +147,14 @@ impl<'a, const N: usize> Claim<'a, N> {
     fn new(mapped: &'a Mapped, ranges: [Range<u64>; N]) -> Self {
         let mut state = mapped.lock();
         let meets = |range: &Range<u64>| state.busy.iter().any(|busy| busy.start < range.end && range.start < busy.end);
-        let (alone, others) = (!ranges.iter().any(meets), !state.busy.is_empty());
+        let (exclusive, others) = (!ranges.iter().any(meets), !state.busy.is_empty());
         state.busy.extend_from_slice(&ranges);
         drop(state);
-        Self { mapped, ranges, alone, others }
+        Self { mapped, ranges, exclusive, others }
     }
 
     fn holds(&self, range: &Range<u64>) -> bool {
-        self.alone && self.ranges.contains(range)
+        self.exclusive && self.ranges.contains(range)
     }
 }
 
@@ -170,19 +169,19 @@ impl<const N: usize> Drop for Claim<'_, N> {
     }
 }
 
-/// [`WINDOW`] bytes of a file, mapped; those beyond its end must not be touched.
+/// A mapping of [`WINDOW`] bytes of a file. Bytes beyond the end of the file must not be touched.
 #[derive(Debug)]
 struct Window(NonNull<c_void>);
 
 // SAFETY: a mapping belongs to the process, not to a thread.
 unsafe impl Send for Window {}
-// SAFETY: what is at its address is touched in `copy_in` and `shift` only, by the one thread that claimed it.
+// SAFETY: only `copy_in` and `shift` touch the mapped memory, in the one thread that claimed it.
 unsafe impl Sync for Window {}
 
 impl Window {
     /// Maps `file` from `offset`, a multiple of [`WINDOW`].
     fn new(file: &File, offset: u64) -> Option<Self> {
-        // SAFETY: the kernel chooses the address, so nothing that is mapped changes.
+        // SAFETY: the kernel chooses the address, so existing mappings stay unchanged.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -194,8 +193,8 @@ impl Window {
             )
         };
         let start = NonNull::new(start.ok()?)?;
-        // Mounts that give huge pages to those who ask give them then.
-        // SAFETY: these are the bytes that were just mapped; which pages hold them changes nothing in them.
+        // Some mounts give huge pages on request.
+        // SAFETY: these bytes were just mapped, and the kind of page does not change their content.
         let _ = unsafe { madvise(start.as_ptr(), WINDOW, Advice::LinuxHugepage) };
         Some(Self(start))
     }
@@ -203,26 +202,26 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped exactly these bytes, and whoever uses them holds the window.
+        // SAFETY: `new` mapped exactly these bytes, and every user of them holds an `Arc` of the window.
         let _ = unsafe { munmap(self.0.as_ptr(), WINDOW) };
     }
 }
 
-/// A byte of a file in memory.
-struct Place {
+/// A byte of the file in a mapping.
+struct MappedPosition {
     window: Arc<Window>,
     /// Less than [`WINDOW`].
     inside: usize,
 }
 
-impl Place {
+impl MappedPosition {
     /// Bytes from here to the end of the window.
     fn room(&self) -> usize {
         WINDOW - self.inside
     }
 
-    /// Makes sure that the pages of `len` bytes from here are there until the result is dropped.
-    fn hold(self, len: usize, populate: Advice, page: usize) -> Option<Held> {
+    /// Populates the pages of `len` bytes from here, until the result is dropped.
+    fn populate(self, len: usize, populate: Advice, page: usize) -> Option<Populated> {
         if len > self.room() {
             return None;
         }
@@ -232,29 +231,30 @@ impl Place {
         let (first, start) = unsafe { (self.window.0.byte_add(first), self.window.0.byte_add(self.inside).cast()) };
         // SAFETY: the pages lie in the window; populating them changes no byte of the file.
         unsafe { madvise(first.as_ptr(), pages, populate) }.ok()?;
-        Some(Held { first, pages, start, _window: self.window })
+        Some(Populated { first, pages, start, _window: self.window })
     }
 }
 
-/// Bytes of a file in memory whose pages are there.
-struct Held {
+/// Mapped bytes whose pages are populated.
+struct Populated {
     first: NonNull<c_void>,
     pages: usize,
     start: NonNull<u8>,
     _window: Arc<Window>,
 }
 
-impl Drop for Held {
+impl Drop for Populated {
     fn drop(&mut self) {
-        // SAFETY: the pages lie in the window that is held. In a shared mapping this takes them out of the process
-        // only: the file keeps them, and a thread at work on another part of one gets it back when it touches it.
+        // SAFETY: the pages lie in the held window. In a shared mapping this removes them only from the process: the file keeps
+        // them, and a thread that copies another part of a page gets it back when it touches it.
         let _ = unsafe { madvise(self.first.as_ptr(), self.pages, Advice::LinuxDontNeed) };
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "a claim may be of one range")]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "a claim may have one range")]
+
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
@@ -313,12 +313,12 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_meet_are_not_alone() {
+    fn claims_that_overlap_are_not_exclusive() {
         let Some((file, mapped)) = memory_file() else { return };
         let first = Claim::new(&mapped, [10..20]);
-        assert!(first.alone && !first.others);
+        assert!(first.exclusive && !first.others);
         let (apart, meets) = (Claim::new(&mapped, [0..10, 20..30]), Claim::new(&mapped, [40..50, 19..21]));
-        assert!(apart.alone && apart.others && !meets.alone);
+        assert!(apart.exclusive && apart.others && !meets.exclusive);
         assert_eq!(mapped.shift(&file, 15, 5, 3), 0);
         drop((first, apart, meets));
         assert!(mapped.lock().busy.is_empty());

@@ -1,4 +1,4 @@
-//! A file made in memory.
+//! A file written to memory.
 
 use std::{
     collections::BTreeMap,
@@ -6,12 +6,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Sink, SinkError, pieces};
+use crate::sink::{Sink, SinkError, gaps::pieces};
 
-/// Bytes of a page: only pages that were written to take memory.
+/// Bytes of a page. Only pages that are written to take memory.
 const PAGE: u64 = 64 << 10;
 
-/// A file made in memory. Its bytes are had from the [`Memory`] that came with it.
+/// A file written to memory. [`Memory`] gives access to its bytes.
 #[derive(Debug)]
 pub struct MemorySink {
     name: String,
@@ -19,7 +19,7 @@ pub struct MemorySink {
     out: Memory,
 }
 
-/// The bytes of a [`MemorySink`], once it was committed.
+/// The bytes of a [`MemorySink`], once it is committed.
 #[derive(Clone, Default)]
 pub struct Memory(Arc<Mutex<Option<Vec<u8>>>>);
 
@@ -29,20 +29,20 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// A panic elsewhere leaves bytes that are as good as any: the file is dropped then anyway.
+/// Ignores poisoning: after a panic in another thread the file is dropped anyway.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Memory {
-    /// The bytes; `None` until the sink was committed, and after they were taken.
+    /// Takes the bytes; `None` until the sink is committed, and after they were taken.
     pub fn take(&self) -> Option<Vec<u8>> {
         lock(&self.0).take()
     }
 }
 
 impl MemorySink {
-    /// A sink called `name` in messages, and where its bytes will be.
+    /// A sink called `name` in messages, and the handle to its bytes.
     pub fn new(name: impl Into<String>) -> (Self, Memory) {
         let out = Memory::default();
         (Self { name: name.into(), pages: Mutex::default(), out: out.clone() }, out)
@@ -77,7 +77,7 @@ impl Sink for MemorySink {
     fn remove(&mut self, gaps: &[Range<u64>], size: u64) -> Result<(), SinkError> {
         let mut pages = lock(&self.pages);
         let Some(first) = gaps.first().map(|gap| gap.start) else { return Ok(()) };
-        // The page in which the first gap begins stays; what is in the later ones is put where it belongs.
+        // The page in which the first gap begins stays. The bytes of later pages move to their new positions.
         let later = pages.split_off(&first.div_ceil(PAGE));
         let tail = match first % PAGE {
             0 => None,
@@ -110,7 +110,7 @@ impl Sink for MemorySink {
     }
 }
 
-/// Puts what a page holds beyond the gaps where it belongs without them.
+/// Copies the bytes of a page outside the gaps to their new positions.
 fn move_page(pages: &mut BTreeMap<u64, Vec<u8>>, number: u64, page: &[u8], gaps: &[Range<u64>], size: u64) {
     let (start, end) = (number * PAGE, (number + 1) * PAGE);
     for (piece, target) in pieces(gaps, size) {

@@ -1,4 +1,4 @@
-//! Room on disk for bytes that have to wait and that memory has no room for.
+//! Disk space for bytes that wait to be written and do not fit into memory.
 
 use std::{
     collections::BTreeMap,
@@ -6,19 +6,21 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use super::{SinkError, file::FileSink};
-use crate::position::{read_exact_at, write_all_at};
+use crate::{
+    position::{read_exact_at, write_all_at},
+    sink::{error::SinkError, temporary::Temporary},
+};
 
-/// A file without a name that holds bytes until they are taken back. The first bytes create it. It is gone when it is dropped,
-/// and on Unix also when its process is killed.
+/// A temporary file that holds bytes until they are read back. The first bytes create it. It disappears when it is dropped, and on
+/// Unix also when its process is killed.
 #[derive(Debug)]
 pub struct Spill {
     folder: PathBuf,
-    file: OnceLock<FileSink>,
+    file: OnceLock<Temporary>,
     room: Mutex<Room>,
 }
 
-/// Where the bytes of one [`Spill::put`] lie.
+/// The position of the bytes of one [`Spill::put`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Extent {
     offset: u64,
@@ -26,18 +28,18 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// How many bytes there are.
+    /// Number of bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Which parts of the file are in use.
+/// Free and used parts of the file.
 #[derive(Debug, Default)]
 struct Room {
     /// Length of each free part by its offset. No two of them touch.
@@ -46,7 +48,7 @@ struct Room {
 }
 
 impl Room {
-    /// The first free part that is long enough, or the end of the file.
+    /// Allocates the first free part that is long enough, or the end of the file.
     fn take(&mut self, len: u64) -> u64 {
         let found = self.free.iter().find(|(_, free)| **free >= len).map(|(offset, free)| (*offset, *free));
         let Some((offset, free)) = found else {
@@ -80,17 +82,17 @@ impl Room {
 }
 
 impl Spill {
-    /// One that creates its file in this folder.
+    /// Creates its file in this folder, when it is first needed.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), file: OnceLock::new(), room: Mutex::default() }
     }
 
-    fn file(&self) -> Result<&FileSink, SinkError> {
+    fn file(&self) -> Result<&Temporary, SinkError> {
         if let Some(made) = self.file.get() {
             return Ok(made);
         }
-        let made = FileSink::spool_in(&self.folder)?;
-        // Where another thread was first, its file stays and this one is dropped unused.
+        let made = Temporary::create_in(&self.folder)?;
+        // If another thread was faster, its file is kept and this one is dropped.
         Ok(self.file.get_or_init(|| made))
     }
 
@@ -98,12 +100,12 @@ impl Spill {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps bytes.
+    /// Stores bytes.
     ///
     /// # Errors
     /// When the file cannot be created, or the disk is full or fails.
     pub fn put(&self, bytes: &[u8]) -> Result<Extent, SinkError> {
-        let file = self.file()?;
+        let file = self.file()?.file();
         let len = bytes.len() as u64;
         let offset = self.lock().take(len);
         let extent = Extent { offset, len };
@@ -111,32 +113,32 @@ impl Spill {
             Ok(()) => Ok(extent),
             Err(source) => {
                 self.discard(extent);
-                let action = "cannot keep tiles that wait for their turn in a temporary file";
+                let action = "cannot store waiting tiles in a temporary file";
                 Err(SinkError::io(action, source))
             }
         }
     }
 
-    /// Brings bytes back, in place of what `bytes` held. Their room is free then.
+    /// Reads bytes back into `bytes`, replacing its content, and frees their space.
     ///
     /// # Errors
     /// When the disk fails.
     pub fn take(&self, extent: Extent, bytes: &mut Vec<u8>) -> Result<(), SinkError> {
         bytes.clear();
         bytes.resize(extent.len as usize, 0);
-        let read = read_exact_at(self.file()?.file(), bytes, extent.offset);
+        let read = read_exact_at(self.file()?.file().file(), bytes, extent.offset);
         self.discard(extent);
         read.map_err(|source| SinkError::io("cannot read tiles back from a temporary file", source))
     }
 
-    /// Forgets bytes.
+    /// Frees the space of bytes that are not needed any more.
     pub fn discard(&self, extent: Extent) {
         if extent.len > 0 {
             self.lock().give_back(extent.offset, extent.len);
         }
     }
 
-    /// Bytes of the file that are in use, and free ones between them.
+    /// Size of the file, including free parts between used ones.
     pub fn size(&self) -> u64 {
         self.lock().end
     }

@@ -1,12 +1,12 @@
-//! A pipe or device that takes bytes in order only: the file is made aside, then copied.
+//! Writes to a pipe or device, which takes bytes in order only: through a temporary file that is copied at the end.
 
 use std::{io::Write, ops::Range};
 
-use super::{Sink, SinkError, file::FileSink};
+use crate::sink::{Sink, SinkError, temporary::Temporary};
 
-/// Makes the file in the folder for temporary files and copies it to a stream at the end.
+/// Writes a temporary file and copies it to a stream at the end.
 pub struct StreamSink<W> {
-    spool: FileSink,
+    temporary: Temporary,
     name: String,
     stream: W,
 }
@@ -21,9 +21,9 @@ impl<W: Write + Send + Sync> StreamSink<W> {
     /// A sink that copies the finished file to `stream`, which is called `name` in messages.
     ///
     /// # Errors
-    /// When no temporary file can be made.
+    /// When no temporary file can be created.
     pub fn new(name: impl Into<String>, stream: W) -> Result<Self, SinkError> {
-        Ok(Self { spool: FileSink::spool()?, name: name.into(), stream })
+        Ok(Self { temporary: Temporary::create_in(&std::env::temp_dir())?, name: name.into(), stream })
     }
 }
 
@@ -33,19 +33,17 @@ impl<W: Write + Send + Sync> Sink for StreamSink<W> {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError> {
-        self.spool.write_at(offset, bytes)
-    }
-
-    fn write_chunk(&self) -> usize {
-        self.spool.write_chunk()
+        let written = self.temporary.file().put(offset, bytes);
+        written
+            .map_err(|source| SinkError::io(format!("cannot write {} bytes at offset {offset}", bytes.len()), source))
     }
 
     fn remove(&mut self, gaps: &[Range<u64>], size: u64) -> Result<(), SinkError> {
-        self.spool.remove(gaps, size)
+        self.temporary.file_mut().remove(gaps, size)
     }
 
     fn commit(mut self: Box<Self>, size: u64) -> Result<(), SinkError> {
-        let copied = self.spool.copy_to(size, &mut self.stream);
+        let copied = self.temporary.file_mut().copy_to(size, &mut self.stream);
         copied.map_err(|source| SinkError::io("cannot copy the file to the stream", source))
     }
 }
@@ -81,13 +79,5 @@ mod tests {
         sink.commit(4099).unwrap();
         let found = out.0.lock().unwrap().clone();
         assert_eq!((found.len(), &found[..5], &found[4096..]), (4099, &b"start"[..], &b"end"[..]));
-    }
-
-    /// A name that can be guessed is a name under which somebody else can put a link to a file of ours.
-    #[cfg(unix)]
-    #[test]
-    fn spool_has_no_name_that_others_could_take_or_find() {
-        let sink = StreamSink::new("pipe", Shared::default()).unwrap();
-        assert!(!std::path::Path::new(sink.spool.name()).exists());
     }
 }

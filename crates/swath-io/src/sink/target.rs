@@ -1,4 +1,4 @@
-//! What a path leads to: an ordinary file, there or not yet, or something that takes bytes in order only.
+//! Determines what a path refers to: a regular file, existing or not, or something that takes bytes in order only.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -6,14 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Something that takes bytes in order only.
+/// A pipe, device or open file, which takes bytes in order only.
 pub(super) type Stream = Box<dyn Write + Send + Sync>;
 
-/// The names of a file: the path itself, every link it leads through, and at last the file's own.
+/// The names of a file: the path itself, every link on the way, and finally the file's own name.
 pub(super) fn names(path: &Path) -> io::Result<Vec<PathBuf>> {
-    // The working folder may be another when the file is renamed.
+    // The working folder may have changed when the file is renamed.
     let mut names = vec![std::path::absolute(path)?];
-    // As many links as Linux follows.
+    // Linux follows as many links.
     for _ in 0..40 {
         let last = names.last().map_or(path, PathBuf::as_path);
         let Ok(next) = fs::read_link(last) else { return Ok(names) };
@@ -23,8 +23,8 @@ pub(super) fn names(path: &Path) -> io::Result<Vec<PathBuf>> {
     Err(io::Error::other("links lead in a circle"))
 }
 
-/// Opens what is no ordinary file to write into it: a pipe, a device, a socket, or a file that is already open
-/// (`/dev/stdout`). `None` where a file is to be made or replaced.
+/// Opens a pipe, a device, a socket or an already open file (`/dev/stdout`) for writing. `None` where a regular file is to be
+/// created or replaced.
 ///
 /// # Errors
 /// When it cannot be opened, or is a disk.
@@ -50,7 +50,7 @@ pub(super) fn stream(path: &Path) -> io::Result<Option<Stream>> {
     Ok(Some(Box::new(OpenOptions::new().write(true).open(path)?)))
 }
 
-/// The open file that a path such as `/dev/stdout` or `/proc/self/fd/3` stands for.
+/// The open file that a path such as `/dev/stdout` or `/proc/self/fd/3` refers to.
 #[cfg(unix)]
 fn opened(path: &Path) -> io::Result<Option<File>> {
     use std::os::fd::AsFd;
@@ -61,8 +61,8 @@ fn opened(path: &Path) -> io::Result<Option<File>> {
     };
     let Some((folder, name)) = names(path).unwrap_or_default().iter().find_map(is_open) else { return Ok(None) };
     let own = folder == Path::new("/dev/fd") || fs::canonicalize("/proc/self/fd").is_ok_and(|own| own == folder);
-    // What was opened to append goes on to append, and sockets cannot be opened by such a name.
-    let twin = match name.file_name().and_then(|number| number.to_str()) {
+    // A duplicated descriptor keeps appending if it was opened so, and sockets cannot be opened by such a name.
+    let duplicate = match name.file_name().and_then(|number| number.to_str()) {
         Some("1") if own => io::stdout().as_fd().try_clone_to_owned(),
         Some("2") if own => io::stderr().as_fd().try_clone_to_owned(),
         _ => {
@@ -70,7 +70,7 @@ fn opened(path: &Path) -> io::Result<Option<File>> {
             return OpenOptions::new().write(true).append(ordinary).open(&name).map(Some);
         }
     };
-    twin.map(|twin| Some(File::from(twin)))
+    duplicate.map(|duplicate| Some(File::from(duplicate)))
 }
 
 #[cfg(not(unix))]

@@ -1,8 +1,8 @@
-//! Stands for the mappings of files in memory where there are none.
+//! Replaces `mapped.rs` on systems other than Linux: no file is mapped.
 
 use std::{fs::File, io};
 
-/// There is none of these.
+/// Never created.
 #[derive(Debug)]
 pub(super) enum Mapped {}
 

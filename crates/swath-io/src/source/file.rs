@@ -6,28 +6,32 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ReadInto, Source, SourceError};
-use crate::{ordinary, position::read_exact_at, remote::RemoteFault};
+use crate::{
+    fault::RemoteFault,
+    ordinary,
+    position::read_exact_at,
+    source::{ReadInto, Source, SourceError},
+};
 
 /// A local file. Reads are positioned, so any number of threads may share it.
 #[derive(Debug)]
 pub struct FileSource {
     file: File,
     name: String,
-    /// Where it was found, whatever the working folder is by now.
+    /// Absolute path, since the working folder may change.
     path: PathBuf,
     size: u64,
-    /// As it was opened.
+    /// State when it was opened.
     state: State,
 }
 
-/// What changes when a file is written to, and what differs from file to file.
+/// Properties that change when the file is written to or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     len: u64,
     /// Nanoseconds since 1970.
     time: u128,
-    /// Number of the file system, and of the file in it.
+    /// Device and inode number.
     number: (u64, u64),
 }
 
@@ -50,10 +54,10 @@ fn number(_: &Metadata) -> (u64, u64) {
 }
 
 impl FileSource {
-    /// Opens an ordinary file: what takes bytes from elsewhere (a pipe, a socket, a device) has no size and no positions.
+    /// Opens a regular file. Pipes, sockets and devices have no size and no positions.
     ///
     /// # Errors
-    /// When it cannot be opened, or is not a file.
+    /// When it cannot be opened, or is not a regular file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SourceError> {
         let path = path.as_ref();
         let fail = |source: io::Error| SourceError::Io { action: "cannot open the file".into(), source };
@@ -103,7 +107,7 @@ impl Source for FileSource {
     }
 
     fn version(&self) -> Option<String> {
-        // The number of a file may be another on another machine.
+        // Device and inode numbers differ between machines, so they are left out.
         Some(self.state.time.to_string())
     }
 
@@ -117,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_were_written_to_or_replaced_are_told() {
+    fn changed_and_replaced_files_are_reported() {
         let folder = std::env::temp_dir().join(format!("swath-io-source-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (path, other) = (folder.join("a"), folder.join("b"));

@@ -1,10 +1,10 @@
-//! Bytes that are already in memory.
+//! A source over bytes in memory.
 
 use std::sync::Arc;
 
-use super::{ReadInto, Source, SourceError};
+use crate::source::{ReadInto, Source, SourceError};
 
-/// Bytes that are already in memory.
+/// A source over bytes in memory.
 #[derive(Clone)]
 pub struct MemorySource {
     name: String,

@@ -1,43 +1,40 @@
-//! The seam between bytes and everything that reads them.
+//! The trait of everything that bytes are read from.
 
 use std::{fmt, io};
 
-use crate::{
-    remote::{RemoteFault, Traffic},
-    wrap::coalesce::Merge,
-};
+use crate::{coalesce::Merge, fault::RemoteFault, traffic::Traffic};
 
 pub mod file;
 pub mod memory;
 
-/// Why a source could not give the bytes.
+/// Why a source could not deliver the bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("{action}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The source ended before the range did: it is shorter than it was when it was opened, or the caller asked beyond.
+    /// The range ends beyond the source: the source has become shorter since it was opened, or the caller's range is wrong.
     #[error("{len} bytes at offset {offset} are beyond the end ({size} bytes)")]
     BeyondEnd {
-        /// First byte wanted.
+        /// First byte of the range.
         offset: u64,
-        /// Bytes wanted.
+        /// Length of the range.
         len: u64,
         /// Size of the source.
         size: u64,
     },
-    /// A server or store did not give the bytes, or a file of this machine is not the one that was opened.
+    /// A server or store did not deliver the bytes, or a local file is not the one that was opened.
     #[error("{detail}")]
     Remote {
-        /// What is the matter.
+        /// The kind of failure.
         fault: RemoteFault,
-        /// What happened, in words.
+        /// What happened, in a sentence for the user.
         detail: String,
     },
 }
@@ -60,7 +57,7 @@ impl SourceError {
         }
     }
 
-    /// The operating system's number for it, where it has one.
+    /// The operating system's error number, if there is one.
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
@@ -69,41 +66,41 @@ impl SourceError {
     }
 }
 
-/// One range to read, and where to put it.
+/// One range to read, and the buffer for it.
 #[derive(Debug)]
 pub struct ReadInto<'a> {
     /// First byte.
     pub offset: u64,
-    /// Filled wholly, or the read fails.
+    /// Filled completely, or the read fails.
     pub buffer: &'a mut [u8],
 }
 
-/// How a source is best asked.
+/// How a source is best read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// When ranges are read together.
+    /// Which ranges to merge into one read.
     pub merge: Merge,
-    /// Reads that are worth having on their way at once; 1 where each is as quick as memory.
+    /// How many reads to have in flight; 1 where a read is as fast as memory.
     pub in_flight: usize,
-    /// Bytes that are worth reading around anything small that is wanted.
+    /// Bytes to read at least, where something small is needed.
     pub prefetch: u64,
 }
 
 impl Access {
-    /// A file of this machine: the next read costs little.
+    /// A local file, where another read costs little.
     pub const LOCAL: Self =
         Self { merge: Merge { gap: 16 << 10, max_len: 512 << 10, waste: 100 }, in_flight: 1, prefetch: 16 << 10 };
-    /// Anything behind a network: every request waits for its answer.
+    /// A remote file, where every request waits for its response.
     pub const REMOTE: Self =
         Self { merge: Merge { gap: 64 << 10, max_len: 8 << 20, waste: 10 }, in_flight: 16, prefetch: 32 << 10 };
 
-    /// Whether waiting is what reads cost most.
+    /// Whether reads mostly wait.
     pub fn is_remote(&self) -> bool {
         self.in_flight > 1
     }
 }
 
-/// A thing with a size that can be read at any offset by many threads at once.
+/// Something of known size that many threads can read at once, at any offset.
 pub trait Source: fmt::Debug + Send + Sync {
     /// Name for messages.
     fn name(&self) -> &str;
@@ -111,27 +108,27 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// Size in bytes.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it cannot be determined.
     fn size(&self) -> Result<u64, SourceError>;
 
-    /// Fills every buffer or fails. The caller has merged neighbouring ranges (see [`crate::wrap::coalesce`]).
+    /// Fills every buffer or fails. The caller has merged neighbouring ranges (see [`crate::coalesce`]).
     ///
     /// # Errors
-    /// When any range cannot be read wholly.
+    /// When a range cannot be read completely.
     fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError>;
 
     /// Fills one buffer or fails.
     ///
     /// # Errors
-    /// When the range cannot be read wholly.
+    /// When the range cannot be read completely.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SourceError> {
         self.read_many(&mut [ReadInto { offset, buffer }])
     }
 
-    /// As [`Source::read_many`], given up soon after `stop` says so.
+    /// As [`Source::read_many`], but stops soon after `stop` returns true.
     ///
     /// # Errors
-    /// As [`Source::read_many`], and when it was stopped.
+    /// As [`Source::read_many`], and when it is stopped.
     fn read_many_unless(
         &self,
         reads: &mut [ReadInto<'_>],
@@ -140,11 +137,11 @@ pub trait Source: fmt::Debug + Send + Sync {
         self.read_many(reads)
     }
 
-    /// Fills one buffer and, as bytes come in, shows `arrived` the part of it that is filled: work on the first bytes need not
-    /// wait for the last.
+    /// Fills one buffer. Calls `arrived` with the filled part as bytes arrive, so that work on the first bytes need not wait for the
+    /// last.
     ///
     /// # Errors
-    /// As [`Source::read_many_unless`]; what was shown before is then not to be used.
+    /// As [`Source::read_many_unless`]; the caller must then discard the bytes that `arrived` got.
     fn read_streamed(
         &self,
         offset: u64,
@@ -157,35 +154,35 @@ pub trait Source: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether the content is still the one that was opened, as far as that can be told without reading it. Cheap: every
-    /// read of pixels asks. Behind a network every answer tells, and there is nothing to ask.
+    /// Checks that the content is still the one that was opened, as far as possible without reading it. Must be cheap, since every
+    /// read of pixels calls it. Remote sources check every response instead.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the content has changed.
     fn check(&self) -> Result<(), SourceError> {
         Ok(())
     }
 
-    /// Whether the name still leads to the content that was opened. A file that was replaced stays readable as long as it
-    /// is open, but a caller that opens the name again reads another.
+    /// Checks that the name still refers to the content that was opened. A replaced file stays readable while it is open, but a
+    /// caller that opens the name again reads another file.
     ///
     /// # Errors
-    /// When it leads to another; a name that leads nowhere is no error.
+    /// When the name refers to another file. A name that no longer exists is not an error.
     fn check_name(&self) -> Result<(), SourceError> {
         self.check()
     }
 
-    /// What tells this content from another under the same name, where there is such a mark.
+    /// A mark that distinguishes this content from others under the same name, if there is one.
     fn version(&self) -> Option<String> {
         None
     }
 
-    /// How it is best asked.
+    /// How the source is best read.
     fn access(&self) -> Access {
         Access::LOCAL
     }
 
-    /// What was asked of the network so far, where there is one.
+    /// The network traffic so far; `None` for local sources.
     fn traffic(&self) -> Option<Traffic> {
         None
     }

@@ -60,9 +60,12 @@ fn a_redirect_to_a_private_address_is_refused() {
     for host in ["127.0.0.1", "2130706433", "0177.0.0.1", "0x7f.1", "localhost", "[::ffff:127.0.0.1]"] {
         let front = redirect(format!("HTTP://{host}:{}/a.tif", hidden.port));
         let strict = options().with_public_only(true).with_allowed_hosts(vec![format!("127.0.0.1:{}", front.port)]);
-        let (fault, detail) = fault(RemoteSource::open(&front.url("a.tif"), &strict));
-        assert_eq!(fault, RemoteFault::Forbidden, "{host}: {detail}");
-        assert_eq!(front.asked().len(), 1);
+        let alone = options().with_allowed_hosts(vec![format!("127.0.0.1:{}", front.port)]);
+        for options in [strict, alone] {
+            let (fault, detail) = fault(RemoteSource::open(&front.url("a.tif"), &options));
+            assert_eq!(fault, RemoteFault::Forbidden, "{host}: {detail}");
+        }
+        assert_eq!(front.asked().len(), 2);
     }
     assert!(hidden.asked().is_empty());
 }
@@ -70,7 +73,8 @@ fn a_redirect_to_a_private_address_is_refused() {
 #[test]
 fn private_addresses_are_not_asked_in_any_spelling() {
     let hidden = good();
-    for strict in [options().with_public_only(true), options().with_origin(Origin::File)] {
+    let others = options().with_allowed_hosts(vec!["tiles.example".to_owned(), "127.0.0.1:1".to_owned()]);
+    for strict in [options().with_public_only(true), options().with_origin(Origin::File), others] {
         for host in ["127.0.0.1", "2130706433", "017700000001", "0x7f000001", "127.1", "0", "[::1]", "[::ffff:7f00:1]"]
         {
             let address = format!("HTTP://{host}:{}/a.tif", hidden.port);
@@ -99,8 +103,10 @@ fn a_name_that_resolves_to_a_private_address_is_refused() {
 #[test]
 fn allowed_hosts_are_asked() {
     let server = good();
-    let strict = options().with_public_only(true).with_allowed_hosts(vec!["localhost".to_owned()]);
-    RemoteSource::open(&format!("http://localhost:{}/a.tif", server.port), &strict).unwrap();
+    let allowed = options().with_allowed_hosts(vec!["localhost".to_owned()]);
+    for options in [allowed.clone().with_public_only(true), allowed] {
+        RemoteSource::open(&format!("http://localhost:{}/a.tif", server.port), &options).unwrap();
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! The bits of a fax stream, first bit first, with libtiff's idea of where they end.
+//! Reads the bits of a fax stream, with libtiff's rules for its end.
 
-/// A reader of the stream. Copying it is how a place in the stream is remembered.
+/// A reader of the stream. A copy remembers a position.
 #[derive(Clone, Copy)]
 pub(super) struct Bits<'a> {
     src: &'a [u8],
     /// The next byte to load.
     at: usize,
-    /// The loaded bits from the top down. Below them may lie a part of the byte at `at`, which loading it writes again.
+    /// The loaded bits, from the top down. Below them may be a part of the byte at `at`, which loading overwrites.
     acc: u64,
     loaded: u32,
     order: Order,
@@ -20,11 +20,11 @@ pub(super) enum Order {
     LsbFirst,
 }
 
-/// How far ahead bytes are loaded. No caller can tell, but for [`Bits::align_to_word`].
+/// How far ahead bytes are loaded. Only [`Bits::align_to_word`] depends on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
     Words,
-    /// Only the bytes asked for, as libtiff does.
+    /// Only the needed bytes, as libtiff does.
     Bytes,
 }
 
@@ -33,8 +33,8 @@ impl<'a> Bits<'a> {
         Bits { src, at: 0, acc: 0, loaded: 0, order, load }
     }
 
-    /// Makes `n` bits ready to [`peek`](Bits::peek) at; false if there is not one. Where some are left but fewer than `n`, zeros make up the number, and count
-    /// as bits of the stream from then on. That is libtiff's rule, and which damaged strips it reads hangs on it.
+    /// Loads `n` bits for [`peek`](Bits::peek); returns `false` if none is left. If fewer than `n` are left, zeros are appended and count
+    /// as bits of the stream from then on. That is libtiff's rule, and it decides which damaged strips it reads.
     #[inline(always)]
     pub(super) fn need(&mut self, n: u32) -> bool {
         self.loaded >= n || self.refill(n)
@@ -72,13 +72,13 @@ impl<'a> Bits<'a> {
         true
     }
 
-    /// The next `n` bits, 1 to 13 of them, that [`need`](Bits::need) made ready.
+    /// Returns the next `n` bits, 1 to 13, that [`need`](Bits::need) loaded.
     #[inline(always)]
     pub(super) fn peek(&self, n: u32) -> usize {
         (self.acc >> (64 - n)) as usize
     }
 
-    /// Passes over `n` ready bits.
+    /// Skips `n` loaded bits.
     #[inline(always)]
     pub(super) fn skip(&mut self, n: u32) {
         debug_assert!(n <= self.loaded);
@@ -86,14 +86,14 @@ impl<'a> Bits<'a> {
         self.loaded = self.loaded.saturating_sub(n);
     }
 
-    /// Passes over the rest of a byte.
+    /// Skips the rest of a byte.
     pub(super) fn align_to_byte(&mut self) {
         self.skip(self.loaded & 7);
     }
 
-    /// Passes over the rest of a 16-bit word the way libtiff does: it drops loaded bits down to a multiple of 16, and a byte more if that leaves none and the
-    /// next byte is odd. The result is the word boundary only when an even number of bytes was loaded; else a word of the next row goes too. We follow, since
-    /// what libtiff shows for such files is what their readers know; hence [`Load::Bytes`].
+    /// Skips the rest of a 16-bit word as libtiff does: it drops loaded bits down to a multiple of 16, and a byte more if that leaves
+    /// none and the next byte is odd. That is the word boundary only when an even number of bytes was loaded; else it also skips a word
+    /// of the next row. We match libtiff's pixels here too, hence [`Load::Bytes`].
     pub(super) fn align_to_word(&mut self) {
         self.skip(self.loaded & 15);
         if self.loaded == 0 && self.at & 1 == 1 {

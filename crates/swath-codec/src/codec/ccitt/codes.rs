@@ -1,7 +1,7 @@
-//! The code words of T.4 tables 2, 3a, 3b and 4, as the lookup tables the decoder indexes with the next bits of the stream.
+//! The code words of T.4 tables 2, 3a, 3b and 4, as lookup tables that the decoder indexes with the next bits of the stream.
 //!
-//! Entries follow libtiff where T.4 leaves room: eleven zero bits are taken as the start of an EOL and only those eleven are used up (the fill and the final 1
-//! are the row's business), and bits that begin no code use up nothing.
+//! Entries follow libtiff where T.4 is open: eleven zero bits start an EOL and consume only those eleven (`row` handles the fill and
+//! the final 1), and invalid bits consume nothing.
 
 /// Bits that index [`WHITE`]: the longest white code.
 pub(super) const WHITE_BITS: u32 = 12;

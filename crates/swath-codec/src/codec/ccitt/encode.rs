@@ -1,10 +1,13 @@
-//! Rows of packed pixels to T.4 and T.6.
+//! Encodes rows of packed pixels by T.4 and T.6.
 
 use std::sync::Arc;
 
 use swath_tiff::Compression;
 
-use super::codes::{BLACK_MAKE_UP, BLACK_TERM, MAKE_UP, WHITE_MAKE_UP, WHITE_TERM};
+use super::{
+    NAME,
+    codes::{BLACK_MAKE_UP, BLACK_TERM, MAKE_UP, WHITE_MAKE_UP, WHITE_TERM},
+};
 use crate::{
     encode::{Encode, Settings},
     error::CodecError,
@@ -18,36 +21,36 @@ struct Encoder {
     coding: Coding,
 }
 
-/// An encoder for the coding that the spec's compression and T4Options ask for; it has no settings.
+/// Creates an encoder for the spec's compression and T4Options; it has no settings.
 ///
 /// # Errors
-/// When the samples are not one of one bit, or T4Options ask for uncompressed mode.
+/// When a pixel is not one sample of one bit, or T4Options request uncompressed mode.
 pub fn encoder(spec: &TileSpec, _settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
     if spec.bits != 1 || spec.samples != 1 {
         let detail = format!("{} samples of {} bits (it has one of one)", spec.samples, spec.bits);
-        return Err(CodecError::unsupported("CCITT", detail));
+        return Err(CodecError::unsupported(NAME, detail));
     }
     let coding = match spec.compression {
         Compression::CcittRle => Coding::Rle { align: 8 },
         Compression::CcittT4 if spec.t4_options & 2 != 0 => {
-            return Err(CodecError::unsupported("CCITT", "uncompressed mode"));
+            return Err(CodecError::unsupported(NAME, "uncompressed mode"));
         }
         Compression::CcittT4 => Coding::Group3 {
-            // T.4 wants at least every fourth row on its own at the finer of its two resolutions.
+            // T.4 requires at least every fourth row to be one-dimensional at the finer of its two resolutions.
             k: (spec.t4_options & 1 != 0).then_some(4),
             aligned: spec.t4_options & 4 != 0,
             first_eol: true,
             return_to_control: false,
         },
         Compression::CcittT6 => Coding::Group4 { end_of_block: true },
-        other => return Err(CodecError::unsupported("CCITT", format!("writing {other}"))),
+        other => return Err(CodecError::unsupported(NAME, format!("writing {other}"))),
     };
     Ok(Arc::new(Encoder { coding }))
 }
 
 impl Encode for Encoder {
-    /// No pixel takes more than the seven bits of the longest vertical mode; a row has an EOL and, where it begins black,
-    /// a run of no white pixels besides.
+    /// A pixel takes at most the seven bits of the longest vertical mode. A row also has an EOL and, where it begins black, an empty
+    /// white run.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
         rows as usize * (spec.width as usize + 8) + 64
     }
@@ -69,7 +72,7 @@ impl Encode for Encoder {
     }
 }
 
-/// How to code an image.
+/// The coding of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Coding {
     Rle { align: usize },
@@ -77,7 +80,7 @@ pub(super) enum Coding {
     Group4 { end_of_block: bool },
 }
 
-/// Appends the rows of `packed`, which each begin on a byte.
+/// Appends the encoded rows of `packed`, each of which begins on a byte.
 pub(super) fn encode(packed: &[u8], width: usize, coding: Coding, dst: &mut Vec<u8>) {
     let mut out = Writer::new(dst);
     let row_len = width.div_ceil(8).max(1);
@@ -126,7 +129,7 @@ pub(super) fn encode(packed: &[u8], width: usize, coding: Coding, dst: &mut Vec<
             out.put(EOL);
             out.put(EOL);
         }
-        // libtiff looks thirteen bits ahead for a black code, and loses a last row that is shorter than that.
+        // libtiff loads thirteen bits for a black code, and loses a last row that is shorter than that.
         Coding::Rle { .. } => out.zeros(16),
         _ => {}
     }
@@ -186,7 +189,7 @@ impl Row<'_> {
         self.bytes.get(x / 8).is_some_and(|byte| byte << (x % 8) & 0x80 != 0)
     }
 
-    /// The end of the run of `black` pixels, maybe none, at `x`.
+    /// Returns the end of the (possibly empty) run of `black` pixels at `x`.
     fn run_end(self, mut x: usize, black: bool) -> usize {
         let same = if black { u64::MAX } else { 0 };
         while x < self.width {
@@ -210,11 +213,11 @@ impl Row<'_> {
     }
 }
 
-/// Bits on their way into bytes.
+/// Writes bits to bytes.
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    /// Bits not yet in `out`, at the lower end.
+    /// Pending bits, at the lower end.
     pending: u64,
     count: u32,
 }
@@ -228,7 +231,7 @@ impl<'a> Writer<'a> {
     pub(super) fn put(&mut self, code: Code) {
         self.pending = self.pending << code.len | u64::from(code.bits);
         self.count += u32::from(code.len);
-        // A code has at most thirteen bits, so that 48 and one more fit.
+        // A code has at most thirteen bits, so it fits beside 48 pending ones.
         if self.count > 48 {
             self.flush();
         }
@@ -245,7 +248,7 @@ impl<'a> Writer<'a> {
         (0..count).for_each(|_| self.put(Code { bits: 0, len: 1 }));
     }
 
-    /// Zeros up to a place `ahead` bits before a multiple of `bits` bits.
+    /// Writes zeros up to the position `ahead` bits before a multiple of `bits` bits.
     fn align(&mut self, bits: usize, ahead: usize) {
         let at = (self.out.len() - self.start) * 8 + self.count as usize + ahead;
         self.zeros(at.next_multiple_of(bits) - at);
@@ -286,8 +289,8 @@ impl<'a> Writer<'a> {
         let mut start = true;
         while a0 < row.width {
             let a1 = row.run_end(a0, black);
-            // b1 is the first change of the row above to the other colour that lies right of a0. A row begins as if a white
-            // pixel stood before it.
+            // b1 is the first change of the row above, right of a0, to the opposite colour. A row begins as if a white pixel preceded
+            // it.
             let b1 = if start || above.is_black(a0) == black {
                 above.run_end(a0, black)
             } else {

@@ -1,24 +1,24 @@
-//! One row: from code words to run lengths, and from those to bits.
+//! Decodes one row: from code words to run lengths, and from those to bits.
 //!
-//! A row is a list of runs, white first, as libtiff keeps it, and not of changing elements: which pixels a damaged row gets depends on the order in which runs
-//! are pushed, dropped and clipped, and on the sums being allowed to disagree with the position on the way.
+//! A row is a list of runs, white first, as in libtiff, not of changing elements. The pixels of a damaged row depend on the order in
+//! which runs are added, dropped and clipped, and on sums that may temporarily differ from the position.
 
 use super::bits::Bits;
 use super::codes::{BLACK, BLACK_BITS, Code, Kind, MODE_BITS, MODES, Mode, WHITE, WHITE_BITS};
 
-/// More runs than libtiff has room for in a row of this width, which it refuses.
+/// The row has more runs than libtiff allocates for its width.
 pub(super) struct Full;
 
-/// Why the codes of a row came to an end.
+/// Why decoding of a row stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The row is full, or more than full.
     Width,
     /// The beginning of an EOL.
     Eol,
-    /// The beginning of an EOL in a place where four more zeros should follow and did not.
+    /// The beginning of an EOL without the four zeros that must follow there.
     BadEol,
-    /// Bits that are no code, or a code that makes no sense here.
+    /// An invalid code, or a code that is not allowed here.
     BadCode,
     /// The escape to uncompressed mode.
     Uncompressed,
@@ -26,24 +26,24 @@ pub(super) enum Stop {
     DataEnd,
 }
 
-/// The row in hand.
+/// The row being decoded.
 pub(super) struct Row<'a> {
     runs: &'a mut [u32],
     len: usize,
     /// The position reached; the sum of the runs and of `pending`.
     pub(super) a0: i32,
-    /// What make-up codes and passes have added to the run in hand.
+    /// Length that make-up codes and passes have added to the current run.
     pending: i32,
     width: i32,
 }
 
 impl<'a> Row<'a> {
-    /// `runs` is as long as libtiff's array, or as long as the data can make use of.
+    /// Starts a row. `runs` is as long as libtiff's array, or as long as the data can fill.
     pub(super) fn new(runs: &'a mut [u32], width: i32) -> Row<'a> {
         Row { runs, len: 0, a0: 0, pending: 0, width }
     }
 
-    /// Ends the run in hand, `x` further on.
+    /// Ends the current run, `x` further on.
     #[inline(always)]
     fn push(&mut self, x: i32) -> Result<(), Full> {
         *self.runs.get_mut(self.len).ok_or(Full)? = self.pending.wrapping_add(x) as u32;
@@ -53,21 +53,21 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    /// Carries the run in hand on.
+    /// Extends the current run.
     #[inline(always)]
     fn extend(&mut self, x: i32) {
         self.a0 = self.a0.wrapping_add(x);
         self.pending = self.pending.wrapping_add(x);
     }
 
-    /// Fills the row up in white, over whatever the list already says.
+    /// Fills the rest of the row with white, whatever the list holds.
     fn push_rest(&mut self) -> Result<(), Full> {
         *self.runs.get_mut(self.len).ok_or(Full)? = self.width.wrapping_sub(self.a0) as u32;
         self.len += 1;
         Ok(())
     }
 
-    /// Makes the runs end at the width: drops those that pass it, and what is then missing is white. Answers whether the length was wrong.
+    /// Makes the runs end at the width: drops those beyond it and fills the rest with white. Returns whether the length was wrong.
     pub(super) fn trim(&mut self) -> Result<bool, Full> {
         if self.pending != 0 {
             self.push(0)?;
@@ -92,7 +92,7 @@ impl<'a> Row<'a> {
         Ok(true)
     }
 
-    /// Writes the row's bits, black as 1, and clips the runs to the width, as the row below will read them.
+    /// Writes the row's bits, 1 for black, and clips the runs to the width, as the next row reads them.
     pub(super) fn paint(&mut self, dst: &mut [u8]) {
         dst.fill(0);
         let width = self.width as u32;
@@ -108,7 +108,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Adds the change past the end of the row that the next row's codes may refer to, and answers how many runs there are.
+    /// Adds the change past the end of the row, to which codes of the next row may refer, and returns the number of runs.
     pub(super) fn close(mut self) -> Result<usize, Full> {
         self.push(0)?;
         Ok(self.len)
@@ -138,14 +138,14 @@ impl<'a> Row<'a> {
             if self.a0 >= self.width {
                 return Ok(Stop::Width);
             }
-            // libtiff forgets an empty pair, so that a row of them cannot fill its array.
+            // libtiff drops an empty pair, so that a row of them cannot fill its array.
             if let Some(&[0, 0]) = self.runs.get(self.len - 2..self.len) {
                 self.len -= 2;
             }
         }
     }
 
-    /// One run of the colour whose table is given; an answer is why there is none.
+    /// Reads one run of the colour of the given table; returns why it stopped, if it did.
     #[inline(always)]
     fn run(&mut self, bits: &mut Bits<'_>, table: &[Code], width: u32) -> Result<Option<Stop>, Full> {
         loop {
@@ -234,7 +234,7 @@ impl<'a> Row<'a> {
             }
         }
         if self.pending != 0 {
-            // A pass that reached the end of the row leaves its run open, for a V0 to end.
+            // A pass that reached the end of the row leaves its run open; a V0 may end it.
             if self.pending.wrapping_add(self.a0) < self.width {
                 if !bits.need(1) {
                     return Ok(Stop::DataEnd);
@@ -259,13 +259,13 @@ pub(super) struct Above<'a> {
     next: usize,
     /// The sum of the runs before `next`.
     b1: i32,
-    /// The row made use of what no row has written; see [`Above::new`].
+    /// Whether the row used runs that no row has written; see [`Above::new`].
     blind: bool,
 }
 
 impl<'a> Above<'a> {
-    /// `runs` are those of the row above, and after them what rows before it left behind: codes that make no sense may lead there. They may lead beyond, too,
-    /// where libtiff meets the runs of an earlier strip, or zeros if there was none. We take zeros, and say so.
+    /// `runs` are those of the row above, followed by remains of earlier rows, to which invalid codes may lead. They may lead further,
+    /// where libtiff finds the runs of an earlier strip, or zeros for the first strip. We use zeros, and record it.
     pub(super) fn new(runs: &'a [u32], limit: usize) -> Above<'a> {
         Above { runs, limit, next: 1, b1: runs.first().map_or(0, |&run| run as i32), blind: false }
     }
@@ -274,7 +274,7 @@ impl<'a> Above<'a> {
         self.blind
     }
 
-    /// Moves b1 right of a0, by whole pairs, so that it stays a change of the colour wanted.
+    /// Moves b1 right of a0 by whole pairs, so that it remains a change to the same colour.
     #[inline(always)]
     fn pass_a0(&mut self, row: &Row<'_>) -> Result<(), Full> {
         if row.len != 0 {
@@ -296,7 +296,7 @@ impl<'a> Above<'a> {
         if self.next + 1 < self.limit { Ok(()) } else { Err(Full) }
     }
 
-    /// Moves b1 to the next change; `more` says whether the row goes on from there.
+    /// Moves b1 to the next change; `more` says whether the row continues there.
     #[inline(always)]
     fn step(&mut self, more: bool) -> Result<(), Full> {
         match self.runs.get(self.next) {
@@ -310,7 +310,7 @@ impl<'a> Above<'a> {
 
     #[inline(always)]
     fn step_back(&mut self) {
-        // `next` is 0 only where b1 is 0, and no change lies left of that.
+        // `next` is 0 only where b1 is 0, with no change to its left.
         if let Some(before) = self.next.checked_sub(1) {
             self.next = before;
             self.b1 = self.b1.wrapping_sub(self.runs.get(before).map_or(0, |&run| run as i32));

@@ -1,250 +1,190 @@
-//! JPEG (ITU-T T.81) for TIFF compression 7: baseline, extended sequential and progressive Huffman frames of 8 or 12 bits, and lossless frames.
+//! JPEG (ITU-T T.81) for TIFF compression 7.
 //!
-//! Samples are bit for bit those of libjpeg-turbo's defaults (accurate integer IDCT, fancy upsampling). Faults in the coded data do not stop the decoder:
-//! like libjpeg it carries on, and reports the first as [`Damage`].
+//! [`decode`](mod@decode) and [`encode`](mod@encode) handle streams; [`Jpeg`] and [`JpegEncoder`] apply them to tiles.
 
 #![forbid(unsafe_code)]
 
-mod baseline;
-mod bits;
-mod check;
-mod color;
+pub mod decode;
 pub mod encode;
-mod error;
-mod huffman;
-mod idct;
-mod layout;
-mod lossless;
-mod lossy;
-mod markers;
-mod progressive;
-mod sample;
-mod upsample;
+mod zigzag;
 
-pub use error::{Damage, Fault, JpegError};
-pub use markers::{Component, Header, Process, Tables};
+use std::sync::Arc;
 
-use markers::{Markers, Own, Scan};
+use swath_tiff::{Photometric, SampleType};
 
-/// Most scans a frame may have; libtiff's limit, against streams that are small but take minutes.
-pub const MAX_SCANS: usize = 100;
+pub use decode::{
+    Checked, Color, Component, Damage, Decoded, Fault, Header, JpegError, MAX_SCANS, Options, Process, Tables,
+};
 
-/// What to do with the colour of the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Color {
-    /// Components as they are stored.
-    Raw,
-    /// Three components from YCbCr to RGB.
-    YcbcrToRgb,
-}
+use crate::{
+    decode::{Decode, Fill, Form},
+    encode::{Encode, Settings},
+    error::CodecError,
+    scratch::{Scratch, take},
+    spec::TileSpec,
+};
 
-/// How to decode.
+/// Name of the codec in errors.
+const NAME: &str = "JPEG";
+
+/// The decoder of JPEG tiles, which uses the tables of the directory.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// Colour conversion.
-    pub color: Color,
-    /// Frames with more pixels are refused before memory is taken for them.
-    pub max_pixels: u64,
-}
+pub struct Jpeg;
 
-/// A decoded frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decoded {
-    /// Its headers.
-    pub header: Header,
-    /// The first fault in its coded data.
-    pub damage: Option<Damage>,
-}
-
-/// What [`check`] found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checked {
-    /// [`decode`] decodes the frame without damage. Its last scan ends at this offset of the stream; nothing behind it counts.
-    Sound(usize),
-    /// [`decode`] reports damage too.
-    Damaged(Damage),
-    /// The frame is progressive or lossless: only decoding it tells.
-    Unchecked,
-}
-
-/// Working memory that grows to the largest tile and is then used again.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    own: Own,
-    work: lossy::Work,
-    bytes: lossy::Buffers<u8>,
-    words: lossy::Buffers<u16>,
-    lossless: lossless::Rows,
-}
-
-/// Reads headers up to the first scan.
-pub fn read_header(src: &[u8]) -> Result<Header, JpegError> {
-    let mut stream = Stream::new(src)?;
-    let scan = stream.advance(None);
-    match (stream.header, scan) {
-        (Some(header), _) => Ok(header),
-        (None, Err(error)) => Err(error),
-        (None, Ok(_)) => Err(JpegError::Truncated { what: "headers: no frame", offset: src.len() as u64 }),
-    }
-}
-
-/// Decodes a frame into rows of interleaved samples `row_stride` bytes apart: bytes, or native-endian `u16` where the precision is over 8.
-///
-/// `dst` must be what the frame needs: full rows at that stride, of which the last may stop at its samples.
-pub fn decode(
-    tables: Option<&Tables>,
-    src: &[u8],
-    options: Options,
-    dst: &mut [u8],
-    row_stride: usize,
-    scratch: &mut Scratch,
-) -> Result<Decoded, JpegError> {
-    let Scratch { own, work, bytes, words, lossless } = scratch;
-    let (mut stream, scan, mut header) = begin(src, own)?;
-    check_frame(&header, options)?;
-    check_destination(&header, dst.len(), row_stride)?;
-    let target = lossy::Target { color: options.color, dst, stride: row_stride };
-    let damage = match (header.process, header.precision) {
-        (Process::Lossless, _) => lossless::decode(&stream, tables, own, &header, &scan, target, work, lossless)?,
-        (_, 8) => lossy::decode(&mut stream, tables, own, &header, scan, target, bytes, work)?,
-        _ => lossy::decode(&mut stream, tables, own, &header, scan, target, words, work)?,
-    };
-    header.adobe_transform = stream.header.and_then(|h| h.adobe_transform);
-    Ok(Decoded { header, damage })
-}
-
-/// Says what [`decode`] would say of a sequential frame, in a fraction of the time: the coded data is walked through, and nothing is
-/// made of it.
-pub fn check(
-    tables: Option<&Tables>,
-    src: &[u8],
-    options: Options,
-    scratch: &mut Scratch,
-) -> Result<Checked, JpegError> {
-    let Scratch { own, work, .. } = scratch;
-    let (mut stream, scan, header) = begin(src, own)?;
-    check_frame(&header, options)?;
-    if matches!(header.process, Process::Progressive | Process::Lossless) {
-        return Ok(Checked::Unchecked);
-    }
-    let mut check = check::Check { course: lossy::Course::new(&header, tables) };
-    let visited = lossy::visit(&mut check, &mut stream, own, scan, work)?;
-    Ok(check.course.damage.map_or(Checked::Sound(visited.end), Checked::Damaged))
-}
-
-/// Reads up to the first scan.
-fn begin<'a>(src: &'a [u8], own: &mut Own) -> Result<(Stream<'a>, Scan, Header), JpegError> {
-    own.clear();
-    let mut stream = Stream::new(src)?;
-    let scan = stream.next_scan(own)?;
-    match (scan, stream.header.clone()) {
-        (Some(scan), Some(header)) => Ok((stream, scan, header)),
-        _ => Err(JpegError::Truncated { what: "headers: no scan", offset: src.len() as u64 }),
-    }
-}
-
-fn check_frame(header: &Header, options: Options) -> Result<(), JpegError> {
-    let (width, height) = (header.width, header.height);
-    if u64::from(width) * u64::from(height) > options.max_pixels {
-        return Err(JpegError::TooLarge { width, height, max_pixels: options.max_pixels });
-    }
-    let count = header.components.len();
-    if options.color == Color::YcbcrToRgb && count != 3 {
-        return Err(JpegError::Components { have: count as u8 });
-    }
-    Ok(())
-}
-
-fn check_destination(header: &Header, have: usize, stride: usize) -> Result<(), JpegError> {
-    let sample = if header.precision > 8 { 2 } else { 1 };
-    let row = u64::from(header.width) * header.components.len() as u64 * sample;
-    let height = u64::from(header.height);
-    let need = (height - 1).checked_mul(stride as u64).and_then(|n| n.checked_add(row)).unwrap_or(u64::MAX);
-    let have = have as u64;
-    let full = height.checked_mul(stride as u64);
-    if (stride as u64) < row || (have != need && Some(have) != full) {
-        return Err(JpegError::Destination { need, have });
-    }
-    Ok(())
-}
-
-/// A stream between scans.
-struct Stream<'a> {
-    src: &'a [u8],
-    markers: Markers<'a>,
-    header: Option<Header>,
-    adobe: Option<u8>,
-    interval: u32,
-    /// Whether EOI has been met.
-    ended: bool,
-}
-
-impl<'a> Stream<'a> {
-    fn new(src: &'a [u8]) -> Result<Self, JpegError> {
-        Ok(Self { src, markers: Markers::new(src)?, header: None, adobe: None, interval: 0, ended: false })
+impl Decode for Jpeg {
+    fn form(&self, _spec: &TileSpec) -> Form {
+        Form::Native
     }
 
-    /// The next scan header, with the tables before it taken in; none at the end.
-    fn next_scan(&mut self, own: &mut Own) -> Result<Option<Scan>, JpegError> {
-        self.advance(Some(own))
-    }
-
-    fn advance(&mut self, mut own: Option<&mut Own>) -> Result<Option<Scan>, JpegError> {
-        while let Some((marker, offset)) = self.markers.next() {
-            match marker {
-                0xD9 => {
-                    self.ended = true;
-                    return Ok(None);
-                }
-                0x01 | 0xD0..=0xD8 => {}
-                0xC4 | 0xDB => {
-                    let segment = self.markers.segment(offset)?;
-                    if let Some(own) = own.as_deref_mut() {
-                        own.define(marker, segment, offset)?;
-                    }
-                }
-                0xDD => {
-                    let segment = self.markers.segment(offset)?;
-                    let &[high, low] = segment else {
-                        return Err(JpegError::Malformed { what: "DRI length is not 4", offset });
-                    };
-                    self.interval = u32::from(u16::from_be_bytes([high, low]));
-                }
-                0xEE => {
-                    self.adobe = markers::adobe(self.markers.segment(offset)?).or(self.adobe);
-                    if let Some(header) = &mut self.header {
-                        header.adobe_transform = self.adobe;
-                    }
-                }
-                0xC8 | 0xCC => {
-                    self.markers.segment(offset)?;
-                }
-                0xC0..=0xCF => {
-                    let mut header = markers::frame(marker, self.markers.segment(offset)?, offset)?;
-                    if self.header.is_some() {
-                        return Err(JpegError::Malformed { what: "second frame header", offset });
-                    }
-                    header.adobe_transform = self.adobe;
-                    self.header = Some(header);
-                }
-                0xDA => {
-                    let segment = self.markers.segment(offset)?;
-                    let Some(header) = &self.header else {
-                        return Err(JpegError::Malformed { what: "scan before a frame header", offset });
-                    };
-                    return markers::scan(segment, header, self.markers.position(), offset).map(Some);
-                }
-                _ => {
-                    self.markers.segment(offset)?;
-                }
+    fn decode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        let (header, options) = picture(spec, rows, src)?;
+        let row_len = spec.native_row_len();
+        // Like libtiff, this accepts a last strip at full height, and leaves the rest zero where a frame is too small.
+        let too_high = header.height > rows;
+        let tables = spec.jpeg_tables.as_deref();
+        let frame_len = row_len.saturating_mul(header.height as usize);
+        let outcome = if too_high {
+            let mut frame = take(&mut scratch.between, frame_len)?;
+            let outcome = decode::decode(tables, src, options, &mut frame, row_len, &mut scratch.jpeg);
+            dst.copy_from_slice(frame.get(..dst.len()).unwrap_or_default());
+            scratch.between = frame;
+            outcome
+        } else {
+            if header.height < rows || header.width < spec.width {
+                dst.fill(0);
             }
+            decode::decode(
+                tables,
+                src,
+                options,
+                dst.get_mut(..frame_len).unwrap_or_default(),
+                row_len,
+                &mut scratch.jpeg,
+            )
+        };
+        match outcome {
+            // libjpeg continues after damage and returns grey or garbage, which are not data.
+            Ok(Decoded { damage: Some(damage), .. }) => Err(corrupt(damage)),
+            Ok(_) => Ok(if too_high { Fill::Surplus } else { Fill::Exact }),
+            Err(JpegError::NoMemory { bytes }) => Err(CodecError::NoMemory(bytes)),
+            Err(error) => Err(corrupt(error)),
         }
-        Ok(None)
     }
 }
 
-#[cfg(test)]
-mod check_tests;
-#[cfg(test)]
-mod tests;
+fn corrupt(error: impl std::fmt::Display) -> CodecError {
+    CodecError::corrupt(NAME, error.to_string())
+}
+
+/// Reads the header of a JPEG tile, checks it against the directory, and returns the options for decoding.
+fn picture(spec: &TileSpec, rows: u32, src: &[u8]) -> Result<(Header, Options), CodecError> {
+    let header = decode::read_header(src).map_err(corrupt)?;
+    if header.components.len() != usize::from(spec.samples) {
+        return Err(corrupt(format!("{} components for {} samples", header.components.len(), spec.samples)));
+    }
+    if u16::from(header.precision) != spec.bits {
+        let detail = format!("{} bits a sample where the directory says {}", header.precision, spec.bits);
+        return Err(corrupt(detail));
+    }
+    if header.width > spec.width || (header.height > rows && (spec.tiled || header.width != spec.width)) {
+        let detail = format!("a picture of {}x{} in a tile of {}x{rows}", header.width, header.height, spec.width);
+        return Err(corrupt(detail));
+    }
+    let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
+    let color = if ycbcr { Color::YcbcrToRgb } else { Color::Raw };
+    Ok((header, Options { color, max_pixels: spec.limits.tile_bytes }))
+}
+
+impl Jpeg {
+    /// Checks a sequential tile without decoding it, for GPU decoders that do not report damage. It fails exactly where
+    /// [`Decode::decode`] fails. Returns the offset of the end of the last scan, after which decoders ignore the stream; `None` for
+    /// progressive and lossless tiles, which only decoding can check.
+    ///
+    /// # Errors
+    /// As [`Decode::decode`].
+    pub fn check(spec: &TileSpec, rows: u32, src: &[u8], scratch: &mut Scratch) -> Result<Option<usize>, CodecError> {
+        let (_, options) = picture(spec, rows, src)?;
+        match decode::check(spec.jpeg_tables.as_deref(), src, options, &mut scratch.jpeg).map_err(corrupt)? {
+            Checked::Sound(end) => Ok(Some(end)),
+            Checked::Damaged(damage) => Err(corrupt(damage)),
+            Checked::Unchecked => Ok(None),
+        }
+    }
+}
+
+/// The encoder of JPEG tiles, whose tables go to the tag JPEGTables.
+#[derive(Debug, Clone)]
+pub struct JpegEncoder(encode::Encoder);
+
+impl JpegEncoder {
+    /// Creates the encoder for tiles of this spec.
+    ///
+    /// # Errors
+    /// When JPEG does not support the samples or the quality.
+    pub fn make(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+        let samples = matches!((spec.sample, spec.bits), (SampleType::U8, 8) | (SampleType::U16, 12));
+        if !samples || spec.samples > 4 {
+            let detail = format!("{} samples of type {} and {} bits", spec.samples, spec.sample, spec.bits);
+            return Err(CodecError::unsupported(NAME, detail + " (it takes up to four of 8 or 12 bits)"));
+        }
+        let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
+        let color = match spec.photometric {
+            _ if ycbcr => encode::Color::YCbCr,
+            Some(Photometric::Rgb) if spec.samples == 3 => encode::Color::Rgb,
+            _ => encode::Color::Gray,
+        };
+        let subsampling = spec.ycbcr.as_ref().filter(|_| ycbcr).map_or((1, 1), |ycbcr| ycbcr.subsampling);
+        let encoder = encode::Encoder::new(encode::Settings {
+            quality: settings.quality.unwrap_or(75).min(255) as u8,
+            subsampling: (subsampling.0.min(255) as u8, subsampling.1.min(255) as u8),
+            color,
+            components: spec.samples as u8,
+            precision: spec.bits as u8,
+            // GDAL's default: a few per cent smaller than with the standard tables.
+            huffman: encode::Huffman::PerTile,
+        });
+        Ok(Arc::new(Self(encoder.map_err(|detail| CodecError::encode(NAME, detail))?)))
+    }
+}
+
+impl Encode for JpegEncoder {
+    fn form(&self) -> Form {
+        Form::Native
+    }
+
+    fn jpeg_tables(&self) -> Option<Vec<u8>> {
+        Some(self.0.tables())
+    }
+
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        // A coefficient takes at most 16 bits of code and 15 of value, and every byte may need a stuffed zero. Blocks come in whole
+        // groups of two by two.
+        let blocks = (spec.width as usize).div_ceil(16) * (rows as usize).div_ceil(16) * 4 * usize::from(spec.samples);
+        1024 + blocks * 64 * 31 / 4
+    }
+
+    fn encode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        let work = &mut scratch.jpeg_encode;
+        let done = if spec.bits == 8 {
+            self.0.encode(spec.width, rows, src, dst, work)
+        } else {
+            let words: Vec<u16> = src.as_chunks::<2>().0.iter().map(|raw| u16::from_ne_bytes(*raw)).collect();
+            self.0.encode(spec.width, rows, &words[..], dst, work)
+        };
+        done.map_err(|detail| CodecError::encode(NAME, detail))
+    }
+}

@@ -1,10 +1,10 @@
-//! JPEG 2000 as it is read.
+//! Decodes JPEG 2000.
 //!
-//! What comes out are the component values of the code stream, after its own component transform and nothing else:
-//! palettes and colour profiles of a JP2 file around it are not applied, for the TIFF around that says what samples mean.
+//! The samples are the component values of the code stream after its own component transform. Palettes and colour profiles of a JP2
+//! file around it are ignored, because the TIFF tags define the meaning of samples.
 //!
-//! hayro-jpeg2000 computes in `f32`, in which the reversible transform is exact as long as its intermediate values stay
-//! below 2^24. That is the case for components of up to 20 bits with some room to spare.
+//! hayro-jpeg2000 computes in `f32`, in which the reversible transform is exact while intermediate values stay below 2^24. That
+//! holds for components of up to 20 bits, with some margin.
 
 use hayro_jpeg2000::{DecodeSettings, DecoderContext, Image};
 use swath_tiff::SampleType;
@@ -17,7 +17,7 @@ use crate::{
     working::Working,
 };
 
-/// The most bits of a component whose lossless decoding is known to be exact.
+/// The most bits of a component for which lossless decoding is exact.
 const MAX_BITS: u8 = 20;
 
 /// JPEG 2000, as a bare code stream or as a JP2 file.
@@ -41,14 +41,14 @@ impl Decode for Jpeg2000 {
         let siz = Siz::parse(stream).ok_or_else(|| corrupt("the code stream does not begin with SOC and SIZ"))?;
         siz.check(spec, rows)?;
         let appetite = appetite(stream, &siz)?;
-        let _working = Working::take("JPEG 2000", appetite..=appetite, spec, src.len())?;
-        // Left to itself, hayro takes subsampled chroma without a JP2 around it for sYCC and makes RGB of it.
+        let _working = Working::reserve("JPEG 2000", appetite..=appetite, spec, src.len())?;
+        // By default hayro takes subsampled chroma without a JP2 file for sYCC and converts it to RGB.
         let wrapped = siz.is_subsampled().then(|| wrap(stream));
-        // Strict, as OpenJPEG is for GDAL: a cut off stream is an error, not a blurred tile.
+        // Strict, like OpenJPEG in GDAL: a truncated stream is an error, not a blurred tile.
         let settings = DecodeSettings { resolve_palette_indices: false, strict: true, target_resolution: None };
         let image = Image::new(wrapped.as_deref().unwrap_or(stream), &settings).map_err(corrupt)?;
         if (u64::from(image.width()), u64::from(image.height())) != siz.size() {
-            return Err(corrupt("two sizes for one code stream"));
+            return Err(corrupt("the JP2 file and its code stream differ in size"));
         }
         let mut context = DecoderContext::default();
         let decoded = image.decode(&mut context).map_err(corrupt)?;
@@ -85,8 +85,8 @@ struct Plane<'a> {
 }
 
 impl Plane<'_> {
-    /// hayro adds half the range to every component; a signed one has it taken off again. The bounds are those of the
-    /// component's bits, which lossy coding overshoots. Ties go to even as in OpenJPEG.
+    /// Converts values to integers. hayro adds half the range to every component; this subtracts it from signed ones. Values are
+    /// clamped to the component's bits, which lossy coding overshoots, and ties round to even, as in OpenJPEG.
     fn value(&self, at: usize) -> i32 {
         let bits = u32::from(self.component.bits);
         let value = self.samples.get(at).map_or(0, |value| value.round_ties_even() as i32);
@@ -112,7 +112,7 @@ fn interleave<const N: usize>(
     Ok(())
 }
 
-/// Aperio's 33003 holds YCbCr outside of the code stream's own component transform. Full range, as in JFIF.
+/// Converts YCbCr to RGB. Aperio's compression 33003 has full-range YCbCr, as in JFIF, without a component transform in the stream.
 fn to_rgb(planes: &[Plane<'_>], dst: &mut [u8]) -> Result<(), CodecError> {
     let count = planes.len();
     let [luma, blue, red, ..] = planes else { return Err(corrupt("components are missing")) };
@@ -121,7 +121,7 @@ fn to_rgb(planes: &[Plane<'_>], dst: &mut [u8]) -> Result<(), CodecError> {
     }
     for (at, pixel) in dst.chunks_exact_mut(count).enumerate() {
         let (y, cb, cr) = (luma.value(at), blue.value(at) - 128, red.value(at) - 128);
-        // 16 bits behind the point, rounded: 1.402, 0.344136, 0.714136, 1.772.
+        // Fixed point with 16 fractional bits, rounded: 1.402, 0.344136, 0.714136, 1.772.
         let r = y + ((91_881 * cr + 32_768) >> 16);
         let g = y - ((22_553 * cb + 46_802 * cr + 32_767) >> 16);
         let b = y + ((116_130 * cb + 32_768) >> 16);
@@ -135,7 +135,7 @@ fn to_rgb(planes: &[Plane<'_>], dst: &mut [u8]) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// The code stream of a JP2 file, or the bytes themselves where they are one.
+/// Returns the code stream of a JP2 file, or the bytes themselves if they are a code stream.
 fn code_stream(src: &[u8]) -> Result<&[u8], CodecError> {
     if src.starts_with(&[0xff, 0x4f]) {
         return Ok(src);
@@ -164,7 +164,7 @@ fn code_stream(src: &[u8]) -> Result<&[u8], CodecError> {
     Err(corrupt("the JP2 file holds no code stream"))
 }
 
-/// A code stream in the smallest JP2 file that says its components are not to be transformed.
+/// Wraps a code stream in the smallest JP2 file that declares its components as not transformed.
 fn wrap(stream: &[u8]) -> Vec<u8> {
     let mut file = Vec::with_capacity(stream.len() + 77);
     file.extend_from_slice(b"\x00\x00\x00\x0cjP  \x0d\x0a\x87\x0a");
@@ -183,7 +183,7 @@ fn be16(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u16::from_be_bytes(*word))
 }
 
-/// What the SIZ segment says of a component.
+/// A component in the SIZ segment.
 #[derive(Debug, PartialEq, Eq)]
 struct Component {
     bits: u8,
@@ -191,12 +191,12 @@ struct Component {
     steps: (u8, u8),
 }
 
-/// What the SIZ segment says of the image: read before anything is allocated, and for what hayro does not tell.
+/// The SIZ segment of the image, read before anything is allocated and for facts that hayro does not expose.
 #[derive(Debug)]
 struct Siz {
-    /// Far corner and near corner of the image on the reference grid.
+    /// Bottom right and top left corner of the image on the reference grid.
     corners: [u32; 4],
-    /// Size of the code stream's own tiles, and where their grid begins.
+    /// Size of the code stream's own tiles, and the origin of their grid.
     tiles: [u32; 4],
     components: Vec<Component>,
 }
@@ -224,7 +224,7 @@ impl Siz {
         })
     }
 
-    /// Steps that all components share, which only scale the reference grid.
+    /// Returns the steps that all components share, which only scale the reference grid.
     fn common_steps(&self) -> (u32, u32) {
         match self.components.first() {
             Some(first) if !self.is_subsampled() => (first.steps.0.max(1).into(), first.steps.1.max(1).into()),
@@ -272,17 +272,17 @@ impl Siz {
     }
 }
 
-/// Adds up what hayro takes for a code stream: values, and book-keeping, for a few bytes of header can ask for a million code
-/// blocks with 65535 quality layers each, all of them allocated ahead.
+/// Estimates the memory that hayro allocates for a code stream: values and bookkeeping. A header of a few bytes can declare a million
+/// code blocks with 65535 quality layers each, all of them allocated in advance.
 ///
 /// # Errors
-/// When a header is not of the form that tells.
+/// When a header is malformed.
 fn appetite(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
-    /// A component keeps its values; those of the tile that is being decoded are there as coefficients, as they are, and at
-    /// half the resolution, with a seam around each.
+    /// Bytes per value of a component. hayro keeps the values, and for the current tile also its coefficients, and a copy at half the
+    /// resolution with a margin.
     const PER_VALUE: u64 = 4;
     const PER_TILE_VALUE: u64 = 10;
-    /// Whatever the size.
+    /// Fixed overhead.
     const BASE: u64 = 1 << 20;
     const PER_TILE_COMPONENT: u64 = 512;
     const PER_LAYER: u64 = 24;
@@ -290,7 +290,7 @@ fn appetite(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
     let [x1, y1, ..] = siz.corners;
     let [tile_x, tile_y, grid_x, grid_y] = siz.tiles;
     if tile_x == 0 || tile_y == 0 {
-        return Err(corrupt("tiles without size"));
+        return Err(corrupt("the code stream has tiles of size zero"));
     }
     let tiles = u64::from(x1.saturating_sub(grid_x).div_ceil(tile_x))
         .saturating_mul(u64::from(y1.saturating_sub(grid_y).div_ceil(tile_y)));
@@ -318,7 +318,7 @@ fn appetite(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
             }
             _ => continue,
         };
-        // A length that does not fit would have hayro read on elsewhere than we do.
+        // With an inconsistent length hayro would continue at another position than we do.
         let (Some(style), Some([levels, across, down, _, _, precincts @ ..])) = (style, coding) else {
             return Err(corrupt("COD or COC is too short"));
         };
@@ -329,11 +329,11 @@ fn appetite(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
         for resolution in 0..=*levels {
             let shrunk = |side: u64| (side >> (levels - resolution)) + 1;
             let precinct = precincts.get(usize::from(resolution)).copied().unwrap_or(0xff);
-            // Blocks do not reach over precincts, of which a sub-band above the lowest resolution has half.
+            // Blocks do not cross precincts, which are half as large in the sub-bands above the lowest resolution.
             let half = u32::from(resolution > 0);
             let log_width = (u32::from(across & 15) + 2).min(u32::from(precinct & 15).saturating_sub(half));
             let log_height = (u32::from(down & 15) + 2).min(u32::from(precinct >> 4).saturating_sub(half));
-            // Every one of three sub-bands may begin and end with a part of a block.
+            // Each of three sub-bands may begin and end with a partial block.
             let wide = (shrunk(width.min(tile_x.into())) >> log_width) + 6;
             let high = (shrunk(height.min(tile_y.into())) >> log_height) + 6;
             blocks = blocks.saturating_add(wide.saturating_mul(high).saturating_mul(count));
@@ -353,7 +353,7 @@ fn headers(stream: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         loop {
             let (&[0xff, marker], rest) = stream.get(at..)?.split_first_chunk::<2>()? else { return None };
             match marker {
-                // SOD: on to the next tile-part, which SOT said where to find.
+                // SOD: continue at the next tile-part, whose position SOT gave.
                 0x93 => at = part.take().filter(|next| *next > at)?,
                 0xd9 => return None,
                 _ => {

@@ -1,7 +1,7 @@
-//! JPEG 2000 as it is written: one bare code stream of one tile, by OpenJPEG.
+//! Encodes JPEG 2000 with OpenJPEG: one bare code stream with one tile.
 //!
-//! The binding is ours, and like that to libwebp it keeps to one rule: what the library owns stands behind a type that
-//! frees it, and what it writes to is checked before it is written to.
+//! The binding is our own, and follows the same rule as the one to libwebp: a Rust type owns and frees everything that the library
+//! allocates, and every buffer that the library writes to is checked first.
 #![allow(unsafe_code)]
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 };
 
 use openjpeg_sys as opj;
-use swath_tiff::{SampleType, words::photometric::Photometric};
+use swath_tiff::{Photometric, SampleType};
 
 use crate::{
     decode::Form,
@@ -23,7 +23,7 @@ use crate::{
     spec::TileSpec,
 };
 
-/// More components than any raster has bands side by side; the format would go to 16384.
+/// More components than any raster has interleaved bands; the format allows 16384.
 const MAX_SAMPLES: u16 = 4096;
 
 /// JPEG 2000 of one quality.
@@ -33,11 +33,11 @@ struct Encoder {
     quality: Option<u32>,
 }
 
-/// An encoder with the 5/3 transform for `settings.lossless`, else with the 9/7 transform at `settings.quality`, 1 to 100
-/// and 75 unless set.
+/// Creates an encoder: lossless with the 5/3 transform for `settings.lossless`, else with the 9/7 transform at `settings.quality`, 1 to
+/// 100; the default is 75.
 ///
 /// # Errors
-/// When the quality is another, or the samples are not of 8 or 16 bits.
+/// When the quality is out of range, or the samples do not have 8 or 16 bits.
 pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
     use SampleType as S;
     if !matches!(spec.sample, S::U8 | S::I8 | S::U16 | S::I16) || usize::from(spec.bits) != spec.sample.size() * 8 {
@@ -62,8 +62,7 @@ impl Encode for Encoder {
         Form::Native
     }
 
-    /// The coder makes noise a few per cent longer than it is, and OpenJPEG has no bound: what is longer than this is
-    /// refused.
+    /// OpenJPEG has no bound. Noise grows by a few per cent; a stream longer than this bound is an error.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
         spec.native_row_len() * rows as usize * 2 + usize::from(spec.samples) * 64 + 4096
     }
@@ -77,12 +76,12 @@ impl Encode for Encoder {
         _scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
         if src.is_empty() || src.len() != spec.native_row_len() * rows as usize {
-            return Err(failed("the tile is of another size than it should be"));
+            return Err(failed("internal error: the tile has the wrong length"));
         }
         let mut image = Image::new(spec, rows)?;
         let range = image.fill(spec, src)?;
         let mut parameters = defaults();
-        // OpenJPEG refuses more halvings than the shorter side has.
+        // OpenJPEG rejects more resolution levels than the shorter side allows.
         parameters.numresolution = (spec.width.min(rows).ilog2() + 1).min(6) as i32;
         parameters.tcp_numlayers = 1;
         let colours = spec.photometric == Some(Photometric::Rgb) && spec.samples >= 3;
@@ -107,10 +106,10 @@ impl Encode for Encoder {
     }
 }
 
-/// The ratio of signal to noise that a quality stands for: 75 is 45 dB, where a photograph of 8 bits looks unchanged.
+/// Returns the signal-to-noise ratio of a quality: 75 is 45 dB, at which an 8-bit photograph looks unchanged.
 ///
-/// OpenJPEG takes the largest value of the component for the signal. Rasters of 16 bits seldom come near it, so the range
-/// of the tile is taken instead: reflectances up to 3000 want 27 dB more for the same picture.
+/// OpenJPEG takes the largest value of the component's type as the signal. 16-bit rasters seldom reach it, so the ratio depends on the
+/// value range of the tile: reflectances up to 3000 need 27 dB more for the same quality.
 fn decibels(quality: u32, bits: u16, range: u32) -> f32 {
     let nominal = ((1_u32 << bits) - 1) as f32;
     let usual = 22.5 + 0.3 * quality as f32;
@@ -159,7 +158,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Puts each sample of a pixel into its plane, and says how far apart the smallest and the largest value are.
+    /// Copies each sample of a pixel to its plane, and returns the difference between the smallest and the largest value.
     fn fill(&mut self, spec: &TileSpec, src: &[u8]) -> Result<u32, CodecError> {
         // SAFETY: the image lives as long as `self`, which is borrowed.
         let head = unsafe { self.0.as_ref() };
@@ -236,11 +235,11 @@ impl Codec {
     }
 }
 
-/// Where the code stream goes.
+/// The output of the encoder.
 struct Sink<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    /// Where the next byte goes: OpenJPEG may go back to fill in lengths.
+    /// Position of the next byte; OpenJPEG seeks back to fill in lengths.
     at: usize,
     limit: usize,
 }
@@ -262,7 +261,7 @@ impl Sink<'_> {
     }
 }
 
-/// A stream of OpenJPEG that ends in a [`Sink`].
+/// An OpenJPEG stream that writes to a [`Sink`].
 struct Stream<'a>(NonNull<opj::opj_stream_t>, std::marker::PhantomData<&'a mut ()>);
 
 impl Drop for Stream<'_> {
@@ -301,7 +300,7 @@ unsafe extern "C" fn write(data: *mut c_void, len: usize, user: *mut c_void) -> 
     }
     // SAFETY: OpenJPEG says how long `data` is.
     let bytes = unsafe { slice::from_raw_parts(data.cast::<u8>(), len) };
-    // All ones is its word for a failure.
+    // All ones signals a failure.
     sink.put(bytes).map_or(usize::MAX, |()| len)
 }
 

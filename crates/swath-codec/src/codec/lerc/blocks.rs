@@ -1,19 +1,18 @@
-//! Blocks of samples, as they are written.
+//! Encodes blocks of samples in the layout that [`super::fast`] reads.
 //!
-//! The layout is what [`super::fast`] reads, and the choices are mostly those of Esri's library, so that blobs have the
-//! size that GDAL's have: a block is zero, or one value, or steps above its least value in as few bits each as that takes,
-//! or the values as they are. Floats that have to stay exact know no steps.
+//! The choices are mostly those of Esri's library, so that blobs have the size of GDAL's. A block is all zero, or one value, or
+//! steps above its minimum with as few bits as possible, or stored values. Lossless floats have no steps.
 
 use bytemuck::Pod;
 use lerc::{DataType, Sample};
 
-use super::fast::MAX_BLOCK;
-use crate::simd::{Task, widest};
+use super::bitstuff::MAX_BLOCK;
+use swath_raster::simd::{Task, widest};
 
-/// The usual side of a block, and the other one.
+/// The default side of a block, and the alternative.
 pub(super) const SIDES: [usize; 2] = [8, 16];
 
-/// What is written in blocks.
+/// The values to encode, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Blocks<'a, T> {
     pub(super) cols: usize,
@@ -21,16 +20,16 @@ pub(super) struct Blocks<'a, T> {
     /// Values per pixel.
     pub(super) depth: usize,
     pub(super) values: &'a [T],
-    /// The pixels that have values, the highest bit of a byte first.
+    /// Mask of the valid pixels, the highest bit of a byte first.
     pub(super) mask: Option<&'a [u8]>,
-    /// Zero for floats that are to be exact, a half for such integers.
+    /// The tolerance: 0 for lossless floats, 0.5 for lossless integers.
     pub(super) max_error: f64,
-    /// Whether a block may hold differences to the value before in the pixel, which version 5 has, for exact integers.
+    /// Whether a block of lossless integers may hold differences from the previous value of the pixel, which version 5 supports.
     pub(super) differences: bool,
 }
 
 impl<T: Sample + Pod> Blocks<'_, T> {
-    /// Appends the blocks if they are shorter than `limit` bytes, and says how long the sides of them are.
+    /// Appends the blocks and returns the side that it chose; `None` if they are not shorter than `limit` bytes.
     pub(super) fn write(&self, limit: usize, out: &mut Vec<u8>) -> Option<usize> {
         let [usual, double] = SIDES;
         let start = out.len();
@@ -38,8 +37,8 @@ impl<T: Sample + Pod> Blocks<'_, T> {
             return None;
         }
         let len = out.len() - start;
-        // Where little is left but what every block costs, fewer blocks cost less. Above a bit and a half for each value
-        // the library does not try, and it hardly ever pays.
+        // Where the overhead per block dominates, larger blocks are shorter. Like Esri's library, this tries them only below one and
+        // a half bits per value; above, they hardly ever pay.
         let worth_a_try = len * 16 < self.cols * self.rows * self.depth * 3 && (self.cols > usual || self.rows > usual);
         if worth_a_try {
             let mut other = Vec::with_capacity(len);
@@ -52,7 +51,7 @@ impl<T: Sample + Pod> Blocks<'_, T> {
         Some(usual)
     }
 
-    /// Collects the values of a block, and how many there are.
+    /// Collects the valid values of a block, and returns their number.
     #[inline(always)]
     fn gather(&self, area: &Area, nth: usize, into: &mut [T; MAX_BLOCK]) -> usize {
         let mut room = into.iter_mut();
@@ -85,7 +84,7 @@ impl<T: Sample + Pod> Blocks<'_, T> {
     }
 }
 
-/// Where a block is.
+/// Position and size of a block.
 struct Area {
     top: usize,
     left: usize,
@@ -93,7 +92,7 @@ struct Area {
     height: usize,
 }
 
-/// Writes all blocks; `false` when they reach the limit, and `out` is then as it was.
+/// Writes all blocks. Returns `false`, with `out` unchanged, when they reach the limit.
 struct Writing<'a, 'b, T> {
     blocks: &'a Blocks<'b, T>,
     side: usize,
@@ -108,23 +107,23 @@ impl<T: Sample + Pod> Task for Writing<'_, '_, T> {
     fn run(self) -> bool {
         let Self { blocks, side, limit, out } = self;
         let start = out.len();
-        let mut plan = Plan::new();
-        let mut other = Plan::new();
+        let mut code = BlockCode::new();
+        let mut other = BlockCode::new();
         let (mut values, mut before) = ([T::default(); MAX_BLOCK], [T::default(); MAX_BLOCK]);
         for top in (0..blocks.rows).step_by(side) {
             let height = side.min(blocks.rows - top);
             for left in (0..blocks.cols).step_by(side) {
                 let area = Area { top, left, width: side.min(blocks.cols - left), height };
-                // Bits of the column, so that a reader that lost its way is sure to notice; differences take one of them.
+                // Bits of the column, by which readers detect lost synchronisation; differences use one of them.
                 let place = (left >> 3) as u8 & if blocks.differences { 14 } else { 15 };
                 for nth in 0..blocks.depth {
                     let count = blocks.gather(&area, nth, &mut values);
                     let values = values.get(..count).unwrap_or_default();
-                    plan.values(values, blocks.max_error);
-                    if blocks.differences && nth > 0 && plan.differences(values, &before, &mut other) {
+                    code.values(values, blocks.max_error);
+                    if blocks.differences && nth > 0 && code.differences(values, &before, &mut other) {
                         other.write::<T>(place << 2 | 4, &[], out);
                     } else {
-                        plan.write(place << 2, values, out);
+                        code.write(place << 2, values, out);
                     }
                     if blocks.differences
                         && let Some(before) = before.get_mut(..count)
@@ -142,36 +141,36 @@ impl<T: Sample + Pod> Task for Writing<'_, '_, T> {
     }
 }
 
-/// How a block is written.
+/// The encoding of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Encoding {
     Zero,
     Constant,
     Raw,
-    /// Steps of so many bits.
+    /// Steps of this many bits.
     Steps(u32),
-    /// The steps that occur, of so many bits, and places among them.
+    /// A table of the occurring steps, with this many bits each, and indices into it.
     Table(u32),
 }
 
-/// A block, and how it is written best.
-struct Plan {
-    way: Way,
+/// The best encoding of a block.
+struct BlockCode {
+    encoding: Encoding,
     len: usize,
-    /// The least value, and the type that holds it with its number.
+    /// The minimum, and the type (with its number) that stores it.
     offset: f64,
     offset_type: (u8, DataType),
     steps: [u32; MAX_BLOCK],
     count: usize,
-    /// The steps that occur, sorted, without the zero that always is one.
+    /// The occurring steps, sorted, without zero, which always occurs.
     table: Vec<u32>,
     seen: Seen,
 }
 
-impl Plan {
+impl BlockCode {
     fn new() -> Self {
         Self {
-            way: Way::Zero,
+            encoding: Encoding::Zero,
             len: 1,
             offset: 0.0,
             offset_type: (0, DataType::Byte),
@@ -182,12 +181,12 @@ impl Plan {
         }
     }
 
-    /// Plans a block of these values.
+    /// Chooses the encoding of these values.
     #[inline(always)]
     fn values<T: Sample>(&mut self, values: &[T], max_error: f64) {
-        (self.way, self.len) = (Way::Zero, 1);
+        (self.encoding, self.len) = (Encoding::Zero, 1);
         let Some(first) = values.first() else { return };
-        // By their bits: to a comparison the zeros of both signs are one.
+        // Compares bits, because `==` does not distinguish the signs of zeros.
         let bits = first.to_bits_u64();
         let raw_len = 1 + size_of_val(values);
         if values.iter().all(|value| value.to_bits_u64() == bits) {
@@ -197,7 +196,7 @@ impl Plan {
             }
             return;
         }
-        (self.way, self.len) = (Way::Raw, raw_len);
+        (self.encoding, self.len) = (Encoding::Raw, raw_len);
         if max_error == 0.0 {
             return;
         }
@@ -217,7 +216,7 @@ impl Plan {
             return;
         }
         if T::is_integer() && max_error == 0.5 {
-            // Whole numbers that are apart no further than fits are so in the lowest bits of them, too.
+            // For integers, the difference of the low bits is the whole difference if that fits.
             let mask = u32::MAX >> (32 - 8 * T::BYTES as u32);
             let least = least.to_bits_u64();
             for (step, value) in self.steps.iter_mut().zip(values) {
@@ -234,7 +233,7 @@ impl Plan {
         self.no_longer_than(raw_len);
     }
 
-    /// Plans the same block in differences to the values before, in `other`; whether that is shorter.
+    /// Chooses the encoding of the differences from `before` in `other`; returns whether it is shorter.
     #[inline(always)]
     fn differences<T: Sample>(&self, values: &[T], before: &[T; MAX_BLOCK], other: &mut Self) -> bool {
         if self.len <= 1 {
@@ -252,7 +251,7 @@ impl Plan {
             return false;
         }
         if least == most {
-            (other.way, other.len) = (Way::Zero, 1);
+            (other.encoding, other.len) = (Encoding::Zero, 1);
             if least != 0.0 {
                 other.constant(least, DataType::Int);
             }
@@ -270,41 +269,41 @@ impl Plan {
     fn constant(&mut self, value: f64, kind: DataType) {
         self.offset = value;
         self.offset_type = smallest(value, kind);
-        (self.way, self.len) = (Way::Constant, 1 + self.offset_type.1.byte_len());
+        (self.encoding, self.len) = (Encoding::Constant, 1 + self.offset_type.1.byte_len());
     }
 
     fn no_longer_than(&mut self, raw_len: usize) {
         if self.len >= raw_len {
-            (self.way, self.len) = (Way::Raw, raw_len);
+            (self.encoding, self.len) = (Encoding::Raw, raw_len);
         }
     }
 
-    /// Chooses between the steps as they are and a table of them.
+    /// Chooses between plain steps and a table of them.
     #[inline(always)]
     fn steps(&mut self, largest: u32, offset: f64, kind: DataType) {
         self.constant(offset, kind);
         let bits = (u32::BITS - largest.leading_zeros()) as usize;
         let count_len = if self.count < 256 { 1 } else { 2 };
         let plain = (self.count * bits).div_ceil(8);
-        self.way = Way::Steps(bits as u32);
+        self.encoding = Encoding::Steps(bits as u32);
         self.len += 1 + count_len;
         let most = self.most_entries(bits, plain);
         let steps = self.steps.get(..self.count).unwrap_or_default();
         if most > 0 && self.seen.distinct(steps, most, &mut self.table) {
             self.table.sort_unstable();
             let places = usize::BITS - self.table.len().leading_zeros();
-            self.way = Way::Table(bits as u32);
+            self.encoding = Encoding::Table(bits as u32);
             self.len += 1 + (self.table.len() * bits).div_ceil(8) + (self.count * places as usize).div_ceil(8);
         } else {
             self.len += plain;
         }
     }
 
-    /// With how many entries a table still is shorter than `plain` bytes.
+    /// Returns the most entries with which a table is shorter than `plain` bytes.
     #[inline(always)]
     fn most_entries(&self, bits: usize, plain: usize) -> usize {
         for places in (1..=8_usize).rev() {
-            // Its length takes a byte, and it is to save one.
+            // The table's length takes a byte, and the table must save at least one.
             let Some(room) = plain.checked_sub(2 + (self.count * places).div_ceil(8)) else { continue };
             let entries = (room * 8 / bits.max(1)).min((1 << places) - 1).min(254);
             if entries >> (places - 1) != 0 {
@@ -317,29 +316,29 @@ impl Plan {
     #[inline(always)]
     fn write<T: Sample + Pod>(&self, flag: u8, values: &[T], out: &mut Vec<u8>) {
         let (code, offset_type) = self.offset_type;
-        match self.way {
-            Way::Zero => out.push(flag | 2),
-            Way::Raw => {
+        match self.encoding {
+            Encoding::Zero => out.push(flag | 2),
+            Encoding::Raw => {
                 out.push(flag);
                 extend(values, out);
             }
-            Way::Constant => {
+            Encoding::Constant => {
                 out.push(flag | 3 | code << 6);
                 put_offset(self.offset, offset_type, out);
             }
-            Way::Steps(bits) => {
+            Encoding::Steps(bits) => {
                 out.push(flag | 1 | code << 6);
                 put_offset(self.offset, offset_type, out);
                 self.head(bits as u8, out);
                 stuff(self.steps.iter().take(self.count).copied(), bits, out);
             }
-            Way::Table(bits) => {
+            Encoding::Table(bits) => {
                 out.push(flag | 1 | code << 6);
                 put_offset(self.offset, offset_type, out);
                 self.head(bits as u8 | 32, out);
                 out.push(self.table.len() as u8 + 1);
                 stuff(self.table.iter().copied(), bits, out);
-                // A place in the table, of which the zero is the first.
+                // The index in the table, in which zero comes first.
                 let places = self.steps.iter().take(self.count).map(|step| match self.table.binary_search(step) {
                     Ok(at) => at as u32 + 1,
                     Err(_) => 0,
@@ -349,7 +348,7 @@ impl Plan {
         }
     }
 
-    /// The bits of a step, and how many steps there are.
+    /// Writes the bits per step and the number of steps.
     fn head(&self, bits: u8, out: &mut Vec<u8>) {
         match u8::try_from(self.count) {
             Ok(count) => out.extend_from_slice(&[bits | 2 << 6, count]),
@@ -361,7 +360,7 @@ impl Plan {
     }
 }
 
-/// Appends values in the byte order of blobs.
+/// Appends values in little-endian byte order.
 #[inline(always)]
 pub(super) fn extend<T: Sample + Pod>(values: &[T], out: &mut Vec<u8>) {
     if cfg!(target_endian = "little") {
@@ -374,7 +373,7 @@ pub(super) fn extend<T: Sample + Pod>(values: &[T], out: &mut Vec<u8>) {
 /// Appends numbers of `bits` bits each, the lowest bit first.
 #[inline(always)]
 fn stuff(numbers: impl Iterator<Item = u32>, bits: u32, out: &mut Vec<u8>) {
-    // Through a buffer, since asking a vector for room word by word takes longer than the bits do.
+    // Through a buffer, because growing a vector word by word takes longer than packing the bits.
     let mut words = [0_u8; 4 * MAX_BLOCK];
     let mut room = words.as_chunks_mut::<4>().0.iter_mut();
     let (mut pending, mut held, mut len) = (0_u64, 0, 0);
@@ -395,7 +394,7 @@ fn stuff(numbers: impl Iterator<Item = u32>, bits: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.get(..held.div_ceil(8) as usize).unwrap_or_default());
 }
 
-/// The largest step that the library makes.
+/// The largest step that Esri's library writes.
 fn most_steps(kind: DataType) -> f64 {
     match kind {
         DataType::Char | DataType::Byte | DataType::Short | DataType::UShort => f64::from((1 << 15) - 1),
@@ -403,7 +402,7 @@ fn most_steps(kind: DataType) -> f64 {
     }
 }
 
-/// The smallest type for a value among those that an offset of this kind may have, with its number.
+/// Returns the smallest type that can store an offset exactly, with its number.
 #[inline(always)]
 fn smallest(value: f64, kind: DataType) -> (u8, DataType) {
     use DataType as D;
@@ -419,7 +418,7 @@ fn smallest(value: f64, kind: DataType) -> (u8, DataType) {
     smaller.iter().copied().find(|(_, kind)| holds(value, *kind)).unwrap_or((0, kind))
 }
 
-/// Whether a value can be of that type and stay what it is, bit by bit.
+/// Whether a type can represent a value bit for bit.
 #[inline(always)]
 fn holds(value: f64, kind: DataType) -> bool {
     let back = match kind {
@@ -467,15 +466,15 @@ impl ByteLen for DataType {
 /// Slots of [`Seen`], twice as many as a block has values.
 const SLOTS: usize = 2 * MAX_BLOCK;
 
-/// Which steps of a block were met. Sorting each block to count them took five times as long as all the rest.
+/// A hash set of the steps of a block. Sorting each block to count them took five times as long as all the rest.
 struct Seen {
-    /// A step, and in which block it was met, so that nothing needs to be cleared.
+    /// A step and the number of its block, so that slots need no clearing.
     marks: [(u32, u32); SLOTS],
     mark: u32,
 }
 
 impl Seen {
-    /// Lists the steps that differ, but for zero; `false` as soon as there are more than `most` of them.
+    /// Collects the distinct non-zero steps; returns `false` once there are more than `most`.
     #[inline(always)]
     fn distinct(&mut self, steps: &[u32], most: usize, into: &mut Vec<u32>) -> bool {
         into.clear();
@@ -486,7 +485,7 @@ impl Seen {
         }
         for step in steps.iter().copied().filter(|step| *step != 0) {
             let mut at = (step.wrapping_mul(0x9e37_79b1) >> 23) as usize;
-            // There always is a free slot: half of them are more than a block needs.
+            // A free slot always exists: there are twice as many slots as values in a block.
             while let Some(slot) = self.marks.get_mut(at % SLOTS) {
                 if slot.1 != self.mark {
                     if into.len() == most {

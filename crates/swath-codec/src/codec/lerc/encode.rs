@@ -1,12 +1,11 @@
-//! LERC as it is written.
+//! Encodes LERC by the rules of libtiff's writer.
 //!
-//! The rules are those of libtiff's writer: a tile is one blob whose values per pixel are the samples. Where some samples
-//! of a pixel are NaN and others are not, no mask of the pixels can say so, and there is a blob for each sample.
+//! A tile is one blob whose values per pixel are the samples. Where only some samples of a pixel are NaN, a mask of pixels cannot
+//! express that, and the tile becomes one blob per sample.
 //!
-//! [`blocks`] does the work for integers of more than a byte and for exact floats, in version 4 as GDAL does, or in 5,
-//! which knows differences between samples. Bytes, which may get Huffman codes, and floats with a tolerance are the work
-//! of lerc-rs, and so are exact floats where LercParameters say 6: readers older than 2022 do not know that version. What
-//! gets no shorter is stored as it is.
+//! [`blocks`] encodes integers of more than a byte and lossless floats, in version 4 like GDAL, or in version 5, which has
+//! differences between samples. lerc-rs encodes bytes, which may use Huffman codes, floats with a tolerance, and lossless floats
+//! where LercParameters say version 6, which readers older than 2022 do not support. Values that do not compress are stored.
 
 use std::sync::Arc;
 
@@ -15,9 +14,10 @@ use lerc::{Image, Precision, Sample, bitmask::BitMask, checksum::fletcher32};
 use swath_tiff::SampleType;
 
 use super::{
+    NAME,
     blocks::{self, Blocks},
     data_type,
-    fast::MAGIC,
+    header::MAGIC,
 };
 use crate::{
     codec::{deflate, zstd},
@@ -28,30 +28,30 @@ use crate::{
     spec::TileSpec,
 };
 
-/// The version whose exact floats are compressed.
+/// The version that compresses lossless floats.
 const EXACT_FLOATS: u32 = 6;
 
 /// LERC with one tolerance.
 #[derive(Debug, Clone, Copy)]
 struct Encoder {
-    /// Whether floats may be written exactly in version 6.
+    /// Whether lossless floats may use version 6.
     newest: bool,
     max_z_error: f64,
     wrap: LercWrap,
-    /// Of what is around the blob.
+    /// Level of the compression around the blob.
     level: u32,
 }
 
-/// An encoder with `settings.max_z_error`, inside `settings.lerc_wrap` at `settings.level`.
+/// Creates an encoder with the tolerance `settings.max_z_error`, wrapped in `settings.lerc_wrap` at `settings.level`.
 ///
 /// # Errors
-/// When LERC has no such samples, the error is negative, the level is out of its range, or LercParameters speak of
-/// something else around the blob.
+/// When LERC does not support the samples, the tolerance is negative, the level is out of range, or LercParameters name another
+/// compression around the blob.
 pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
     data_type(spec)?;
     if !(settings.max_z_error.is_finite() && settings.max_z_error >= 0.0) {
         let detail = format!("an error of {} (it is 0 or more)", settings.max_z_error);
-        return Err(CodecError::encode("LERC", detail));
+        return Err(CodecError::encode(NAME, detail));
     }
     let (number, level) = match settings.lerc_wrap {
         LercWrap::None => (0, 0),
@@ -60,7 +60,7 @@ pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, 
     };
     if let Some(other) = spec.lerc.get(1).filter(|other| **other != number) {
         let detail = format!("LercParameters say {other} for what is around the blob, which is {number}");
-        return Err(CodecError::encode("LERC", detail));
+        return Err(CodecError::encode(NAME, detail));
     }
     let newest = spec.lerc.first().is_some_and(|version| *version >= EXACT_FLOATS);
     Ok(Arc::new(Encoder { newest, max_z_error: settings.max_z_error, wrap: settings.lerc_wrap, level }))
@@ -71,8 +71,8 @@ impl Encode for Encoder {
         Form::Native
     }
 
-    /// Whatever gets longer is stored as it is: a header, a mask, the ranges of the samples, and the samples; all of it
-    /// once for each sample where they have masks of their own.
+    /// The worst case is a stored blob: a header, a mask, the ranges of the samples, and the samples; once per sample where samples
+    /// have separate masks.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
         let pixels = spec.width as usize * rows as usize;
         let mask = pixels / 8 + pixels / 8 / 0x4000 + 16;
@@ -94,7 +94,7 @@ impl Encode for Encoder {
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
         if src.is_empty() || src.len() != spec.native_row_len() * rows as usize {
-            return Err(CodecError::encode("LERC", "the tile is of another size than it should be"));
+            return Err(CodecError::encode(NAME, "internal error: the tile has the wrong length"));
         }
         let blob = match spec.sample {
             SampleType::I8 => self.blob(spec, rows, samples::<i8>(src), |_| false),
@@ -105,7 +105,7 @@ impl Encode for Encoder {
             SampleType::U32 => self.blob(spec, rows, samples::<u32>(src), |_| false),
             SampleType::F32 => self.blob(spec, rows, samples::<f32>(src), f32::is_nan),
             SampleType::F64 => self.blob(spec, rows, samples::<f64>(src), f64::is_nan),
-            _ => return Err(CodecError::unsupported("LERC", format!("a tile of {}", spec.sample))),
+            _ => return Err(CodecError::unsupported(NAME, format!("a tile of {}", spec.sample))),
         }?;
         match self.wrap {
             LercWrap::None => {
@@ -113,8 +113,8 @@ impl Encode for Encoder {
                 Ok(())
             }
             LercWrap::Deflate => deflate::compress(self.level, &blob, dst, scratch),
-            // Floats as they are look like any other tile. Steps of few bits repeat far away or not at all, which a sample
-            // is too short to show: it lost up to 15 % against the level.
+            // Stored floats compress like any other tile. Steps of few bits repeat at long distances or not at all, which a sample
+            // is too short to show: choosing by sample lost up to 15 % against the level.
             LercWrap::Zstd if spec.sample.is_float() && self.max_z_error == 0.0 => {
                 zstd::compress(self.level, &blob, dst, scratch)
             }
@@ -135,9 +135,9 @@ fn samples<T: Pod>(src: &[u8]) -> Vec<T> {
 enum Masks {
     /// All of them.
     None,
-    /// These, with all of their samples.
+    /// These pixels, with all of their samples.
     One(Vec<u8>),
-    /// A pixel may have some of its samples and lack others.
+    /// Some pixels have values for some samples only.
     PerSample,
 }
 
@@ -160,7 +160,7 @@ impl Encoder {
                     let plane: Vec<T> = values.iter().skip(nth).step_by(depth).copied().collect();
                     let mask: Vec<u8> =
                         plane.chunks(8).map(|pixels| bits(pixels.iter().map(|value| !lacks(*value)))).collect();
-                    // One by one: given them all, lerc-rs judges the precision of the data by the first alone.
+                    // One by one, because lerc-rs derives the precision of all bands from the first.
                     blobs.extend(self.band(size, 1, plane, Some(&mask))?);
                 }
                 Ok(blobs)
@@ -168,7 +168,7 @@ impl Encoder {
         }
     }
 
-    /// The blob of a band, of `depth` values per pixel.
+    /// Encodes a band of `depth` values per pixel.
     fn band<T: Sample + Pod>(
         &self,
         (width, rows): (u32, u32),
@@ -185,11 +185,11 @@ impl Encoder {
         let mut tolerance = self.max_z_error;
         if T::is_integer() {
             tolerance = tolerance.floor().max(0.5);
-            // To the library 777 is not a number but a wish.
+            // lerc-rs treats the tolerance 777 as a special request.
             if tolerance == 777.0 {
                 tolerance = 777.5;
             }
-            // Only what may be exact bytes may have Huffman codes.
+            // Only lossless bytes can use Huffman codes, which lerc-rs has and this encoder has not.
             if T::BYTES > 1 || tolerance > 0.5 {
                 return Ok(stored.blob(&values, tolerance));
             }
@@ -207,10 +207,10 @@ impl Encoder {
             no_data_value: None,
         };
         let blob = lerc::encode(&image, Precision::Tolerance(tolerance))
-            .map_err(|error| CodecError::encode("LERC", error.to_string()))?;
+            .map_err(|error| CodecError::encode(NAME, error.to_string()))?;
         let Some(values) = image.as_typed::<T>() else { return Ok(blob) };
-        // Blocks that the library does not think of beat it on bytes that are noise in places; floats are asked after only
-        // where it has got longer than they are.
+        // Our blocks beat lerc-rs on bytes that are noisy in places. For floats they are tried only where the blob of lerc-rs is
+        // longer than stored values.
         if T::is_integer() || blob.len() > stored.len(values) {
             let own = stored.blob(values, tolerance);
             if own.len() < blob.len() {
@@ -241,17 +241,17 @@ fn masks<T: Copy>(values: &[T], depth: usize, lacks: fn(T) -> bool) -> Masks {
     Masks::One(mask)
 }
 
-/// Up to eight bits, the highest first.
+/// Packs up to eight bits, the highest first.
 fn bits(set: impl Iterator<Item = bool>) -> u8 {
     set.zip((0..8).rev()).fold(0, |byte, (set, at)| byte | u8::from(set) << at)
 }
 
-/// Bytes of a header of version 4.
+/// Length of a header of version 4.
 const HEADER_LEN: usize = 66;
-/// Where the side of a block stands in it.
+/// Offset of the block side in the header.
 const SIDE_AT: usize = 30;
 
-/// A blob in blocks, or with the values as they are where that is shorter.
+/// Writes a blob in blocks, or with stored values where that is shorter.
 struct Stored<'a> {
     size: (u32, u32),
     depth: usize,
@@ -270,7 +270,7 @@ impl Stored<'_> {
         let mut ranges = vec![(f64::INFINITY, f64::NEG_INFINITY); depth];
         for pixel in values.chunks_exact(depth) {
             for (value, (least, most)) in pixel.iter().zip(&mut ranges) {
-                // NaN is neither less nor more.
+                // Both comparisons are false for NaN.
                 let value = value.to_f64();
                 if value < *least {
                     *least = value;
@@ -284,14 +284,14 @@ impl Stored<'_> {
         if valid == 0 {
             ranges.fill((0.0, 0.0));
         } else if ranges.iter().all(|range| *range == (0.0, 0.0)) && has_both_zeros(values) {
-            // Readers take such a range for one value everywhere, and the signs of the zeros would be lost: so the range
-            // is a little larger than it is.
+            // Readers treat a range of zero as one value everywhere, which would lose the signs of zeros. So the range is enlarged
+            // by the smallest number.
             ranges.fill((-0.0, T::from_bits_u64(1).to_f64()));
         }
         Stored { size, depth, mask: mask.filter(|_| valid < pixels), valid, ranges, is_infinite }
     }
 
-    /// Bytes of the blob, or a few more.
+    /// Returns the length of the blob with stored values, or a few bytes more.
     fn len<T: Sample>(&self, values: &[T]) -> usize {
         let mask = self.mask.map_or(0, |mask| mask.len() + mask.len() / 0x4000 + 8);
         HEADER_LEN + 4 + mask + 2 * self.depth * T::BYTES + 1 + values.len() * T::BYTES
@@ -303,7 +303,7 @@ impl Stored<'_> {
         let (width, rows) = self.size;
         let differences = self.depth > 1 && T::is_integer() && max_error == 0.5;
         blob.extend_from_slice(MAGIC);
-        // The checksum and, further on, the length are filled in at the end.
+        // Checksum and length are filled in at the end.
         let side = blocks::SIDES[0] as u32;
         for word in [4, 0, rows, width, self.depth as u32, self.valid as u32, side, 0, T::DATA_TYPE as u32] {
             blob.extend_from_slice(&word.to_le_bytes());
@@ -344,11 +344,11 @@ impl Stored<'_> {
         blob
     }
 
-    /// The values, behind a byte that says how.
+    /// Writes the values after a byte for their encoding.
     fn body<T: Sample + Pod>(&self, blocks: &Blocks<'_, T>, blob: &mut Vec<u8>) {
         let flag = blob.len();
         blob.push(0);
-        // Where bytes could have Huffman codes, another byte says that they have none.
+        // Where bytes could use Huffman codes, a second byte says that they do not.
         if T::BYTES == 1 && blocks.max_error == 0.5 {
             blob.push(0);
         }
@@ -368,7 +368,7 @@ impl Stored<'_> {
         }
     }
 
-    /// The values of the pixels that have some.
+    /// Writes the values of the valid pixels.
     fn values<T: Sample + Pod>(&self, values: &[T], blob: &mut Vec<u8>) {
         let mut all = |values: &[T]| blocks::extend(values, blob);
         let Some(mask) = self.mask else { return all(values) };
@@ -397,9 +397,9 @@ fn put(blob: &mut [u8], at: usize, word: u32) {
     }
 }
 
-/// The code of masks: a count and that many bytes, or the negative of a count and one byte to repeat; then -32768.
+/// Run-length encodes a mask: a count and that many bytes, or a negated count and one byte to repeat; -32768 ends it.
 fn run_lengths(mask: &[u8]) -> Vec<u8> {
-    /// A run costs three bytes, and at most two more for the literals that it cuts in two.
+    /// A run costs three bytes, and up to two more where it splits literals.
     const WORTH: usize = 5;
     const LONGEST: usize = 0x7fff;
     let mut out = Vec::new();

@@ -1,33 +1,38 @@
-//! Bytes that LERC stores exactly: Huffman codes of the values or of their differences.
+//! Decodes lossless bytes: Huffman codes of values or of differences.
 //!
-//! Codes of near-by values are short, so that a look at eleven bits mostly shows several of them. They are decoded as
-//! many at a time as are to be seen, and differences are summed up in a second pass.
+//! Codes of frequent symbols are short, so a lookup of eleven bits usually decodes several at once. Differences are summed in a
+//! second pass.
 
-use super::fast::{Bytes, Header, MAX_BLOCK, Mask, unpack};
+use super::{
+    bitstuff::{MAX_BLOCK, unpack},
+    header::{Bytes, Header},
+    mask::Mask,
+};
 
+/// Bits of a lookup.
 const LOOK: u32 = 11;
 
-/// Codes that begin with the same bits: up to four symbols, how many they are and how many bits they take.
+/// The result of a lookup: up to four symbols, their number and their bits.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     symbols: [u8; 4],
     count: u8,
     bits: u8,
-    /// Bits of the first of them.
+    /// Bits of the first symbol.
     first: u8,
 }
 
 struct Codes {
     seen: Vec<Seen>,
-    /// Bits, code and symbol of codes that are too long to be seen.
+    /// Bits, code and symbol of codes longer than a lookup.
     long: Vec<(u32, u32, u8)>,
 }
 
 impl Codes {
-    /// Reads the table of codes, which stands before them.
+    /// Reads the code table, which precedes the codes.
     fn parse(bytes: &mut Bytes<'_>) -> Option<Self> {
         let (version, size, first, end) = (bytes.count()?, bytes.count()?, bytes.count()?, bytes.count()?);
-        // Symbols first..end, counted around the end of the alphabet.
+        // Symbols first..end, modulo the size of the alphabet.
         let used = end.checked_sub(first)?;
         if version < 2 || size == 0 || size > MAX_BLOCK || used == 0 || used > size || end > 2 * size {
             return None;
@@ -83,13 +88,13 @@ impl Codes {
         Some(Self { seen, long })
     }
 
-    /// Fills `out` with symbols.
+    /// Decodes symbols into `out`.
     fn decode(&self, reader: &mut Bits<'_>, out: &mut [u8]) -> Option<()> {
         let seen: &[Seen; 1 << LOOK] = self.seen.first_chunk()?;
         let mut at = 0;
         while let Some(room) = out.get_mut(at..).and_then(|out| out.first_chunk_mut::<8>()) {
             reader.fill();
-            // At least 32 bits are at hand, which is two looks.
+            // The reader holds at least 32 bits, enough for two lookups.
             let first = seen[reader.peek(LOOK) as usize];
             room[..4].copy_from_slice(&first.symbols);
             if first.count == 0 {
@@ -99,7 +104,7 @@ impl Codes {
             }
             reader.skip(first.bits.into());
             let second = seen[reader.peek(LOOK) as usize];
-            // A second look that shows nothing moves nothing.
+            // A second lookup without a symbol consumes no bits.
             let count = usize::from(first.count & 7);
             if let Some(room) = room.get_mut(count..count + 4) {
                 room.copy_from_slice(&second.symbols);
@@ -114,7 +119,7 @@ impl Codes {
         (!reader.is_past_end()).then_some(())
     }
 
-    /// The next symbol alone.
+    /// Decodes a single symbol.
     fn one_symbol(&self, reader: &mut Bits<'_>) -> Option<u8> {
         let seen = self.seen.get(reader.peek(LOOK) as usize)?;
         if seen.count == 0 {
@@ -133,7 +138,7 @@ impl Codes {
     }
 }
 
-/// Bits from 32-bit words, the highest first. Behind the last word come zeros.
+/// Reads bits from 32-bit words, the highest first, and zeros after the last word.
 struct Bits<'a> {
     words: &'a [[u8; 4]],
     next: usize,
@@ -146,7 +151,7 @@ impl<'a> Bits<'a> {
         Self { words: bytes.as_chunks().0, next: 0, bits: 0, len: 0 }
     }
 
-    /// Makes sure of 32 bits.
+    /// Loads bits until at least 32 are available.
     #[inline(always)]
     fn fill(&mut self) {
         if self.len < 32 {
@@ -172,14 +177,14 @@ impl<'a> Bits<'a> {
         self.words_used().is_none()
     }
 
-    /// Words of which a bit was taken, unless that is more than there are.
+    /// Returns the number of words that bits were consumed of; `None` if the data have fewer.
     fn words_used(&self) -> Option<usize> {
         let used = (self.next * 32 - self.len as usize).div_ceil(32);
         (used <= self.words.len()).then_some(used)
     }
 }
 
-/// Decodes all samples of a tile of bytes, which are differences to the sample before or the samples themselves.
+/// Decodes all samples of a tile of bytes, stored as values or as differences from a neighbour.
 pub(super) fn decode(
     mut bytes: Bytes<'_>,
     header: &Header,
@@ -190,7 +195,7 @@ pub(super) fn decode(
 ) -> Option<()> {
     let codes = Codes::parse(&mut bytes)?;
     let mut reader = Bits::new(bytes.0);
-    // Symbols of signed bytes count from -128.
+    // Symbol 0 of signed bytes is -128.
     let base = if signed { 128 } else { 0 };
     let (depth, cols) = (header.depth, header.cols);
     if !differences {
@@ -213,7 +218,7 @@ pub(super) fn decode(
         sum_up(dst, cols, base);
         return Some(());
     }
-    // Sample by sample, each for all pixels.
+    // All pixels of the first sample, then of the next.
     let pixels = header.rows * cols;
     let valid = (0..pixels).filter(|at| mask.has(*at)).count();
     let mut symbols = vec![0; valid];
@@ -230,7 +235,7 @@ pub(super) fn decode(
             if !mask.has(at) {
                 continue;
             }
-            // From the pixel on the left, else from the one above, else from the last there was.
+            // Difference from the pixel on the left, else from the one above, else from the last valid one.
             let left = at % cols > 0 && mask.has(at - 1);
             if !left && at >= cols && mask.has(at - cols) {
                 before = *dst.get((at - cols) * depth + nth)?;
@@ -242,7 +247,7 @@ pub(super) fn decode(
     Some(())
 }
 
-/// Differences to values: along the row, and from row to row in the first column.
+/// Sums differences to values: along each row, and in the first column from row to row.
 fn sum_up(values: &mut [u8], cols: usize, base: u8) {
     let mut above = 0;
     for row in values.chunks_mut(cols) {

@@ -1,10 +1,16 @@
 #![allow(clippy::unwrap_used)]
 
-use lerc::{Precision, bitmask::BitMask, encode_borrowed};
+use lerc::{Precision, Sample, bitmask::BitMask, encode_borrowed};
 
-use super::*;
+use super::{
+    decode::{NAN, UNASSOCIATED},
+    header::Header,
+    *,
+};
 use crate::{
+    Scratch,
     codec::testing::{self, hex, spec},
+    decode::{Decode, Fill},
     encode::Settings,
 };
 

@@ -1,4 +1,4 @@
-//! A body as the pieces it came in, so that it is copied once: to where it is wanted.
+//! A body as the pieces that arrived, so that it is copied only once, to its destination.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +27,7 @@ impl Pieces {
         self.len
     }
 
-    /// Fills `target` with what comes after `skip` bytes, if there is as much.
+    /// Fills `target` with the bytes after the first `skip`. Returns whether there were enough.
     pub(crate) fn copy_to(&self, mut skip: usize, mut target: &mut [u8]) -> bool {
         for piece in &self.pieces {
             let found = piece.get(skip.min(piece.len())..).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Pieces {
         target.is_empty()
     }
 
-    /// All in one; copied where it came in several pieces.
+    /// The whole body, copied if it has several pieces.
     pub(crate) fn into_bytes(mut self) -> Bytes {
         match self.pieces.len() {
             0 => Bytes::new(),

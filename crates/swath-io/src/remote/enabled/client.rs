@@ -1,4 +1,4 @@
-//! One exchange with a server, with all its policy: retries, deadline, redirects, guard, budgets, counting.
+//! Sends a request and receives its response, with the whole policy: retries, deadline, redirects, guard, budgets, counting.
 
 use std::{
     net::SocketAddr,
@@ -23,26 +23,27 @@ use tokio::{
 };
 use url::Url;
 
-pub(crate) use super::failure::Failure;
 use crate::fork::PerProcess;
 
 use super::{
-    RemoteFault, RemoteOptions, Traffic,
     body::Pieces,
-    failure::Told,
-    guard::{self, Guard, Lead, Way, is_public},
-    range::{self, Asked, Mismatch, Plan},
-    retry::Patience,
+    failure::{Failure, ServerError},
+    guard::{self, Connect, Guard, NamedBy, is_public},
+    range::{self, BodyLimits, Mismatch, RequestedRange},
+    retry::RetryBudget,
     sending::{Outgoing, Progress, within},
-    traffic::Meter,
-    transport::{Mishap, mishap, transport},
-    watch::{Seen, Watcher},
+    transport::{TransportError, transport, transport_error},
+    watch::{BodyEvent, Watcher},
 };
+use crate::fault::RemoteFault;
+use crate::remote::options::RemoteOptions;
+use crate::traffic::Meter;
+use crate::traffic::Traffic;
 
-/// Pieces of a body below this are gathered.
+/// Shorter pieces of a body are joined.
 const SMALL: usize = 16 << 10;
 
-/// Headers that go along to another host; all others may be secrets.
+/// Headers that are also sent to another host after a redirect. All others may be secrets.
 const HARMLESS: [HeaderName; 6] = [ACCEPT, ACCEPT_ENCODING, IF_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT];
 
 /// A client; clones share counters and limits.
@@ -52,56 +53,56 @@ pub(crate) struct Client(Arc<Inner>);
 struct Inner {
     guard: Guard,
     meter: Meter,
-    /// Bytes that came in, and those that were asked for and are on their way.
-    spoken_for: AtomicU64,
-    /// Whether a server has answered: one that refuses connections later may be restarting.
+    /// Bytes received, and bytes requested but not yet received.
+    reserved_bytes: AtomicU64,
+    /// Whether a server has responded. One that refuses connections later may be restarting.
     answered: AtomicBool,
     permits: PerProcess<Semaphore>,
     options: RemoteOptions,
 }
 
-/// How an exchange differs from the plain one.
+/// How to send a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Route {
-    /// Redirects are followed.
+    /// Whether redirects are followed.
     pub(crate) follow: bool,
     /// Who named the address.
-    pub(crate) lead: Lead,
-    /// The address is that of a metadata service, which answers at once or is not there; guard and proxy are passed by.
+    pub(crate) named_by: NamedBy,
+    /// Whether the address is that of a metadata service, which responds at once or does not exist. Guard and proxy are bypassed.
     pub(crate) metadata: bool,
 }
 
-/// Where an answer came from in the end; among the extensions of a response.
+/// The address that finally responded; an extension of the response.
 #[derive(Debug, Clone)]
-pub(crate) struct Landed {
+pub(crate) struct FinalUrl {
     pub(crate) url: Url,
-    pub(crate) lead: Lead,
+    pub(crate) named_by: NamedBy,
 }
 
-/// What went wrong in one attempt.
-enum Trouble {
+/// Why one attempt failed.
+enum AttemptError {
     Again {
         why: String,
         after: Option<Duration>,
-        kind: Kind,
+        kind: Transient,
     },
-    /// An answer that makes no sense. Proxies have hiccups, so it is asked for once more, and never a third time.
+    /// A response that contradicts the request. Proxies do that occasionally, so the request is retried once.
     Wrong(String),
     Final(Failure),
 }
 
-/// What kind of trouble may pass.
+/// Kinds of temporary failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// The server said so, or the connection broke.
+enum Transient {
+    /// The server reported it, or the connection broke.
     Plain,
-    /// Nothing came or went any more.
+    /// No byte was sent or received for too long.
     Stall,
-    /// The name has no address at the moment, and no server has answered yet: most likely there is no network.
-    Nameless,
+    /// The name cannot be resolved at the moment, and no server has responded yet: most likely there is no network.
+    Unresolved,
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for AttemptError {
     fn from(failure: Failure) -> Self {
         Self::Final(failure)
     }
@@ -118,7 +119,7 @@ impl Client {
         Ok(Self(Arc::new(Inner {
             guard: Guard::new(options)?,
             meter: Meter::default(),
-            spoken_for: AtomicU64::new(0),
+            reserved_bytes: AtomicU64::new(0),
             answered: AtomicBool::new(false),
             permits: PerProcess::new(),
             options: options.clone(),
@@ -129,64 +130,64 @@ impl Client {
         self.0.meter.read()
     }
 
-    /// Refuses an address that may not be asked, before anything is sent.
+    /// Rejects an address that is not allowed, before anything is sent.
     pub(crate) fn check(&self, url: &Url) -> Result<(), Failure> {
-        self.0.guard.check(url, Lead::Caller).map(|_| ())
+        self.0.guard.check(url, NamedBy::Caller).map(|_| ())
     }
 
-    /// One exchange: the last answer, whatever its status below 500.
+    /// Sends a request, and returns the final response, which has a status below 500.
     pub(crate) async fn exchange(&self, request: Request<Bytes>, route: Route) -> Result<Response<Pieces>, Failure> {
         let inner = &*self.0;
         let (mut parts, body) = request.into_parts();
         let mut url = Url::parse(&parts.uri.to_string())
             .map_err(|error| Failure::new(RemoteFault::Setup, format!("the address cannot be used: {error}")))?;
-        let mut lead = route.lead;
-        let mut way = if route.metadata { Way::METADATA } else { inner.guard.check(&url, lead)? };
-        // A range of an encoded file is of no use to anybody.
+        let mut named_by = route.named_by;
+        let mut connect = if route.metadata { Connect::METADATA } else { inner.guard.check(&url, named_by)? };
+        // A range of an encoded file is useless.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let permits = inner.permits.get_or(|| Semaphore::new(inner.options.in_flight));
         let _permit = permits.acquire().await.map_err(|_| closed())?;
-        let mut patience = match route.metadata {
-            true => Patience::new(METADATA_DEADLINE, 1),
-            false => Patience::new(inner.options.deadline, inner.options.retries),
+        let mut budget = match route.metadata {
+            true => RetryBudget::new(METADATA_DEADLINE, 1),
+            false => RetryBudget::new(inner.options.deadline, inner.options.retries),
         };
         let (mut hops, mut wrong_before, mut last) = (0, false, None::<String>);
         loop {
-            patience.progress.begin();
-            let attempt = self.attempt(&parts, &url, &body, way, &patience.progress);
-            let trouble = match within(|| patience.until(), attempt).await {
-                None => return Err(patience.timed_out(last.as_deref())),
+            budget.progress.begin();
+            let attempt = self.attempt(&parts, &url, &body, connect, &budget.progress);
+            let error = match within(|| budget.until(), attempt).await {
+                None => return Err(budget.timed_out(last.as_deref())),
                 Some(Ok((mut response, peer))) => {
                     let Some(next) = redirect(&parts.method, &url, &response).filter(|_| route.follow) else {
-                        response.extensions_mut().insert(Landed { url, lead });
+                        response.extensions_mut().insert(FinalUrl { url, named_by });
                         return Ok(response);
                     };
                     hops += 1;
-                    let public = peer.is_none_or(|peer| is_public(peer.ip())) || guard::is_hidden(&url, way);
-                    lead = if public || lead == Lead::Public { Lead::Public } else { Lead::Private };
+                    let public = peer.is_none_or(|peer| is_public(peer.ip())) || guard::is_hidden(&url, connect);
+                    named_by = if public || named_by == NamedBy::Public { NamedBy::Public } else { NamedBy::Private };
                     let next = next.and_then(|next| check_hop(&url, next, hops, inner.options.redirects))?;
-                    way = inner.guard.check(&next, lead).map_err(astray)?;
+                    connect = inner.guard.check(&next, named_by).map_err(forbidden_redirect)?;
                     if next.origin() != url.origin() {
                         parts.headers = harmless(&parts.headers);
                     }
                     url = next;
                     continue;
                 }
-                Some(Err(trouble)) => trouble,
+                Some(Err(error)) => error,
             };
-            let (why, after, wrong, kind) = match trouble {
-                Trouble::Final(failure) => return Err(failure),
-                Trouble::Again { why, after, kind } => (why, after, false, kind),
-                Trouble::Wrong(why) if wrong_before => return Err(Failure::new(RemoteFault::Protocol, why)),
-                Trouble::Wrong(why) => (why, None, true, Kind::Plain),
+            let (why, after, wrong, kind) = match error {
+                AttemptError::Final(failure) => return Err(failure),
+                AttemptError::Again { why, after, kind } => (why, after, false, kind),
+                AttemptError::Wrong(why) if wrong_before => return Err(Failure::new(RemoteFault::Protocol, why)),
+                AttemptError::Wrong(why) => (why, None, true, Transient::Plain),
             };
             wrong_before |= wrong;
             match kind {
-                Kind::Plain => patience.progress.forget(),
-                Kind::Stall => {}
-                Kind::Nameless => patience.shorten(),
+                Transient::Plain => budget.progress.forget(),
+                Transient::Stall => {}
+                Transient::Unresolved => budget.shorten(),
             }
-            let pause = patience.again(&why, after).map_err(|failure| match wrong {
+            let pause = budget.again(&why, after).map_err(|failure| match wrong {
                 true => Failure::new(RemoteFault::Protocol, why.clone()),
                 false => failure,
             })?;
@@ -201,12 +202,12 @@ impl Client {
         parts: &Parts,
         url: &Url,
         body: &Bytes,
-        way: Way,
+        connect: Connect,
         progress: &Progress,
-    ) -> Result<(Response<Pieces>, Option<SocketAddr>), Trouble> {
+    ) -> Result<(Response<Pieces>, Option<SocketAddr>), AttemptError> {
         let inner = &*self.0;
-        let asked = Asked::of(&parts.headers);
-        let mut spending = Spending::begin(inner, asked.map_or(0, Asked::len))?;
+        let asked = RequestedRange::of(&parts.headers);
+        let mut reservation = Reservation::begin(inner, asked.map_or(0, RequestedRange::len))?;
         inner.count_request(body.len() as u64, &parts.method)?;
         let host = &host(url);
         let mut request = reqwest::Request::new(parts.method.clone(), url.clone());
@@ -215,15 +216,17 @@ impl Client {
             *request.body_mut() = Some(reqwest::Body::wrap(Outgoing::new(body, progress)));
         }
         let stall = inner.options.stall_timeout;
-        let transport = transport(way, inner.options.connect_timeout, stall.min(inner.options.deadline))?;
+        let transport = transport(connect, inner.options.connect_timeout, stall.min(inner.options.deadline))?;
         let mut response = match within(|| progress.stalls_at(stall), transport.execute(request)).await {
             Some(Ok(response)) => response,
             Some(Err(error)) => {
                 let answered = inner.answered.load(Ordering::Relaxed);
-                return Err(match mishap(error, host) {
-                    Mishap::Absent(why) if answered => again(why),
-                    Mishap::Nameless(why) if !answered => Trouble::Again { why, after: None, kind: Kind::Nameless },
-                    mishap => trouble(mishap),
+                return Err(match transport_error(error, host) {
+                    TransportError::NoServer(why) if answered => again(why),
+                    TransportError::Unresolved(why) if !answered => {
+                        AttemptError::Again { why, after: None, kind: Transient::Unresolved }
+                    }
+                    transport_error => attempt_error(transport_error),
                 });
             }
             None if body.is_empty() => return Err(stalled(format!("no answer from {host} for {stall:?}"))),
@@ -231,52 +234,52 @@ impl Client {
         };
         inner.answered.store(true, Ordering::Relaxed);
         let (status, headers, peer) = (response.status(), response.headers().clone(), response.remote_addr());
-        let plan = range::plan(status, &headers, asked).map_err(|mismatch| match mismatch {
-            Mismatch::Wrong(what) => Trouble::Wrong(format!("{host} {what}")),
-            Mismatch::Ignored => Trouble::Final(Failure::new(
+        let limits = range::body_limits(status, &headers, asked).map_err(|mismatch| match mismatch {
+            Mismatch::Wrong(what) => AttemptError::Wrong(format!("{host} {what}")),
+            Mismatch::Ignored => AttemptError::Final(Failure::new(
                 RemoteFault::Protocol,
                 format!("{host} ignores byte ranges and sends the whole file; download the file first"),
             )),
         })?;
-        // Where the length is not stated, an answer that is too long shows only when it is there: nobody sees it before.
-        let stated = response.content_length().is_some() && response.content_length() == plan.exact;
+        // Without a stated length, a response that is too long is noticed only at its end, so its pieces are not shown before.
+        let stated = response.content_length().is_some() && response.content_length() == limits.exact;
         let watcher = parts.extensions.get::<Watcher>().filter(|_| status.is_success() && stated);
         if let Some(watcher) = watcher {
-            watcher.show(Seen::Head(status, headers.clone()));
+            watcher.show(BodyEvent::Head(status, headers.clone()));
         }
-        let body = match collect(&mut response, plan, stall, &mut spending, host, watcher).await {
+        let body = match collect(&mut response, limits, stall, &mut reservation, host, watcher).await {
             Ok(body) => body,
-            // What is told of an error is worth having as far as it came.
-            Err(Trouble::Again { .. } | Trouble::Wrong(_)) if plan.cut => Pieces::default(),
-            Err(trouble) => return Err(trouble),
+            // The text of an error is useful even if it is incomplete.
+            Err(AttemptError::Again { .. } | AttemptError::Wrong(_)) if limits.cut => Pieces::default(),
+            Err(error) => return Err(error),
         };
-        let (body, told) = told(parts, url, status, &headers, body);
-        if let Some(told) = &told
+        let (body, server_error) = server_error_of(parts, url, status, &headers, body);
+        if let Some(server_error) = &server_error
             && (is_transient(status) || status.is_success())
         {
-            let why = format!("the server answered {status}{}", told.words());
-            return Err(Trouble::Again { why, after: retry_after(&headers), kind: Kind::Plain });
+            let why = format!("the server answered {status}{}", server_error.words());
+            return Err(AttemptError::Again { why, after: retry_after(&headers), kind: Transient::Plain });
         }
         let mut answer = Response::new(body);
         *answer.status_mut() = status;
         *answer.headers_mut() = headers;
-        if let Some(told) = told {
-            answer.extensions_mut().insert(told);
+        if let Some(server_error) = server_error {
+            answer.extensions_mut().insert(server_error);
         }
         Ok((answer, peer))
     }
 }
 
-/// Longest time that a metadata service may take: on a machine that has none, nobody answers.
+/// Longest time for a metadata service. On a machine without one, nothing responds.
 const METADATA_DEADLINE: Duration = Duration::from_secs(3);
 
 impl Inner {
     fn count_request(&self, sent: u64, method: &Method) -> Result<(), Failure> {
-        // What was begun may always be taken back.
+        // Deleting an unfinished upload is always allowed.
         let most = self.options.max_requests.filter(|_| method != Method::DELETE).unwrap_or(u64::MAX);
         let count = |requests: u64| (requests < most).then_some(requests + 1);
         if self.meter.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_err() {
-            let detail = format!("this takes more than the {most} requests that are allowed");
+            let detail = format!("this needs more than the {most} allowed requests");
             return Err(Failure::new(RemoteFault::Budget, detail));
         }
         self.meter.sent.fetch_add(sent, Ordering::Relaxed);
@@ -284,21 +287,21 @@ impl Inner {
     }
 }
 
-/// The bytes of one attempt, spoken for before they are asked for, so that many at once keep to the budget too.
-struct Spending<'a> {
+/// The bytes of one attempt, reserved before they are requested, so that concurrent requests keep to the budget too.
+struct Reservation<'a> {
     inner: &'a Inner,
-    /// Whether a range of a file was asked for.
+    /// Whether a range of a file was requested.
     ranged: bool,
     reserved: u64,
     taken: u64,
 }
 
-impl<'a> Spending<'a> {
+impl<'a> Reservation<'a> {
     fn begin(inner: &'a Inner, reserved: u64) -> Result<Self, Failure> {
         let most = inner.options.max_bytes.unwrap_or(u64::MAX);
-        let reserve = |spoken_for: u64| spoken_for.checked_add(reserved).filter(|all| *all <= most);
-        match inner.spoken_for.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve) {
-            // Only files are budgeted: what was begun may always be ended.
+        let reserve = |reserved_bytes: u64| reserved_bytes.checked_add(reserved).filter(|all| *all <= most);
+        match inner.reserved_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve) {
+            // Only ranges of files count against the budget: an upload that has begun may always be finished.
             Err(_) if reserved == 0 => Ok(Self { inner, ranged: false, reserved, taken: 0 }),
             Ok(_) => Ok(Self { inner, ranged: reserved > 0, reserved, taken: 0 }),
             Err(_) => Err(over(most)),
@@ -311,9 +314,9 @@ impl<'a> Spending<'a> {
         let beyond = self.taken.saturating_sub(self.reserved);
         if beyond > 0 {
             self.reserved += beyond;
-            let before = self.inner.spoken_for.fetch_add(beyond, Ordering::Relaxed);
+            let before = self.inner.reserved_bytes.fetch_add(beyond, Ordering::Relaxed);
             let most = self.inner.options.max_bytes.unwrap_or(u64::MAX);
-            // Answers that are no part of a file are short, and an upload must not end on them.
+            // Other responses are short, and must not make an upload fail.
             if before.saturating_add(beyond) > most && self.ranged {
                 return Err(over(most));
             }
@@ -322,70 +325,73 @@ impl<'a> Spending<'a> {
     }
 }
 
-impl Drop for Spending<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.inner.spoken_for.fetch_sub(self.reserved.saturating_sub(self.taken), Ordering::Relaxed);
+        self.inner.reserved_bytes.fetch_sub(self.reserved.saturating_sub(self.taken), Ordering::Relaxed);
     }
 }
 
 fn over(most: u64) -> Failure {
-    Failure::new(RemoteFault::Budget, format!("this takes more than the {most} bytes that are allowed to come in"))
+    Failure::new(RemoteFault::Budget, format!("this needs more than the {most} bytes that may be received"))
 }
 
 fn closed() -> Failure {
     Failure::new(RemoteFault::Cancelled, "the client is closed")
 }
 
-fn again(why: String) -> Trouble {
-    Trouble::Again { why, after: None, kind: Kind::Plain }
+fn again(why: String) -> AttemptError {
+    AttemptError::Again { why, after: None, kind: Transient::Plain }
 }
 
-fn stalled(why: String) -> Trouble {
-    Trouble::Again { why, after: None, kind: Kind::Stall }
+fn stalled(why: String) -> AttemptError {
+    AttemptError::Again { why, after: None, kind: Transient::Stall }
 }
 
-fn trouble(mishap: Mishap) -> Trouble {
-    match mishap {
-        Mishap::Transient(why) | Mishap::Nameless(why) => again(why),
-        Mishap::Stalled(why) => stalled(why),
-        Mishap::Garbled(why) => Trouble::Wrong(why),
-        Mishap::Absent(why) => {
+fn attempt_error(transport_error: TransportError) -> AttemptError {
+    match transport_error {
+        TransportError::Transient(why) | TransportError::Unresolved(why) => again(why),
+        TransportError::Stalled(why) => stalled(why),
+        TransportError::NotHttp(why) => AttemptError::Wrong(why),
+        TransportError::NoServer(why) => {
             let detail = format!("{why}; is the server running, and is the address right?");
-            Trouble::Final(Failure::new(RemoteFault::Unavailable, detail))
+            AttemptError::Final(Failure::new(RemoteFault::Unavailable, detail))
         }
-        Mishap::Lasting(failure) => Trouble::Final(failure),
+        TransportError::Permanent(failure) => AttemptError::Final(failure),
     }
 }
 
 async fn collect(
     response: &mut reqwest::Response,
-    plan: Plan,
+    limits: BodyLimits,
     stall: Duration,
-    spending: &mut Spending<'_>,
+    reservation: &mut Reservation<'_>,
     host: &str,
     watcher: Option<&Watcher>,
-) -> Result<Pieces, Trouble> {
+) -> Result<Pieces, AttemptError> {
     let mut body = Pieces::default();
     let mut got = 0;
     let mut put = |piece: Bytes| {
         if let Some(watcher) = watcher {
-            watcher.show(Seen::Piece(piece.clone()));
+            watcher.show(BodyEvent::Piece(piece.clone()));
         }
         body.push(piece);
     };
-    // A server that sends single bytes must not cost more memory than they take.
+    // Join short pieces: a server that sends single bytes must not cost more memory than they take.
     let mut small = BytesMut::new();
     loop {
         let piece = match timeout(stall, response.chunk()).await {
             Ok(Ok(Some(piece))) => piece,
             Ok(Ok(None)) => break,
-            Ok(Err(error)) => return Err(trouble(mishap(error, host))),
+            Ok(Err(error)) => return Err(attempt_error(transport_error(error, host))),
             Err(_) => return Err(stalled(format!("{host} sent nothing for {stall:?}"))),
         };
-        spending.take(piece.len() as u64)?;
+        reservation.take(piece.len() as u64)?;
         got += piece.len() as u64;
-        if got > plan.most && !plan.cut {
-            return Err(Trouble::Wrong(format!("{host} sent more than the {} bytes that were asked for", plan.most)));
+        if got > limits.most && !limits.cut {
+            return Err(AttemptError::Wrong(format!(
+                "{host} sent more than the {} bytes that were requested",
+                limits.most
+            )));
         }
         if piece.len() < SMALL {
             small.extend_from_slice(&piece);
@@ -398,28 +404,34 @@ async fn collect(
             }
             put(piece);
         }
-        if got > plan.most {
+        if got > limits.most {
             break;
         }
     }
     if !small.is_empty() {
         put(small.freeze());
     }
-    match plan.exact {
+    match limits.exact {
         Some(exact) if got < exact => Err(again(format!("{host} ended its answer after {got} of {exact} bytes"))),
         _ => Ok(body),
     }
 }
 
 fn is_transient(status: StatusCode) -> bool {
-    let hopeless = matches!(status, StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED);
-    (status.is_server_error() && !hopeless)
+    let permanent = matches!(status, StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED);
+    (status.is_server_error() && !permanent)
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::REQUEST_TIMEOUT
 }
 
-/// What a server says of an error. S3 sends some with a status of 200, once it has begun to answer.
-fn told(parts: &Parts, url: &Url, status: StatusCode, headers: &HeaderMap, body: Pieces) -> (Pieces, Option<Told>) {
+/// The error that a response describes. S3 sends some errors with status 200, if they occur after it began to respond.
+fn server_error_of(
+    parts: &Parts,
+    url: &Url,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: Pieces,
+) -> (Pieces, Option<ServerError>) {
     if status.is_success() && parts.method != Method::POST {
         return (body, None);
     }
@@ -428,13 +440,13 @@ fn told(parts: &Parts, url: &Url, status: StatusCode, headers: &HeaderMap, body:
     let sent = url.query().into_iter().chain(private.filter_map(|(_, value)| value.to_str().ok()));
     let secrets: Vec<String> = sent.flat_map(spellings).collect();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
-    let told = Told::of(headers, &body, &secrets);
-    let in_disguise = told.code.as_deref().is_some_and(|code| matches!(code, "InternalError" | "SlowDown"));
-    let told = (!status.is_success() || in_disguise).then_some(told);
-    (body.into(), told)
+    let server_error = ServerError::of(headers, &body, &secrets);
+    let despite_success = server_error.code.as_deref().is_some_and(|code| matches!(code, "InternalError" | "SlowDown"));
+    let server_error = (!status.is_success() || despite_success).then_some(server_error);
+    (body.into(), server_error)
 }
 
-/// A secret as it was sent, and as whoever got it reads it.
+/// A secret as it was sent, and as the receiver decodes it.
 fn spellings(sent: &str) -> Vec<String> {
     let decoded = percent_decode_str(sent).decode_utf8_lossy().into_owned();
     let basic = sent.strip_prefix("Basic ").and_then(|pair| BASE64_STANDARD.decode(pair).ok());
@@ -442,7 +454,7 @@ fn spellings(sent: &str) -> Vec<String> {
     [sent.to_owned(), decoded].into_iter().chain(basic).collect()
 }
 
-/// Seconds that the server asks to be left alone. A date is not read: the pause is then our own.
+/// The pause that the server asks for, in seconds. A date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -453,15 +465,13 @@ fn host(url: &Url) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 fn redirect(method: &Method, url: &Url, response: &Response<Pieces>) -> Option<Result<Url, Failure>> {
     let moved = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location =
         response.headers().get(LOCATION).filter(|_| moved && matches!(*method, Method::GET | Method::HEAD))?;
     let next = std::str::from_utf8(location.as_bytes()).ok().and_then(|location| url.join(location).ok());
-    Some(
-        next.ok_or_else(|| Failure::new(RemoteFault::Protocol, "the server redirects to something that is no address")),
-    )
+    Some(next.ok_or_else(|| Failure::new(RemoteFault::Protocol, "the server redirects to an invalid address")))
 }
 
 fn check_hop(from: &Url, mut next: Url, hops: u32, most: u32) -> Result<Url, Failure> {
@@ -472,14 +482,14 @@ fn check_hop(from: &Url, mut next: Url, hops: u32, most: u32) -> Result<Url, Fai
         let detail = format!("{} redirects from https to http, where anybody could change the bytes", host(from));
         return Err(Failure::new(RemoteFault::Forbidden, detail));
     }
-    // Whoever redirects may not choose whom we say we are. Addresses that cannot carry a user have none to take away.
+    // A redirect must not choose the credentials we send. Addresses that cannot carry a user ignore this.
     let _ = (next.set_username(""), next.set_password(None));
     next.set_fragment(None);
     Ok(next)
 }
 
-fn astray(failure: Failure) -> Failure {
-    Failure::new(failure.fault, format!("the server redirects to where it may not: {}", failure.detail))
+fn forbidden_redirect(failure: Failure) -> Failure {
+    Failure::new(failure.fault, format!("the server redirects to a forbidden address: {}", failure.detail))
 }
 
 fn harmless(headers: &HeaderMap) -> HeaderMap {

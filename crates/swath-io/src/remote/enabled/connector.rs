@@ -1,4 +1,4 @@
-//! The way of object_store's clients to the network: they sign, [`Client`] does the rest.
+//! Connects object_store's clients to the network: they sign requests, [`Client`] sends them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,27 +13,27 @@ use object_store::{
 use url::Url;
 
 use super::{
-    RemoteFault,
     body::{Pieces, collect},
     client::{Client, Route},
-    failure::{Failure, Told},
+    failure::{Failure, ServerError},
 };
+use crate::fault::RemoteFault;
 
-/// Where machines in a cloud ask who they are.
+/// Hosts of the metadata services from which machines in a cloud get credentials.
 const METADATA: [&str; 4] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal", "[fd00:ec2::254]"];
 
 const NO_CREDENTIALS: &str = "no credentials found: set those of the store in the environment, a profile or the \
                               settings, or ask without (anonymous) if the data is public";
 
-/// Takes the answer to one request of a store's client out of its way, so that ranges of every store are judged alike
-/// and by us. It goes along as an extension of the request.
+/// Intercepts the response to one request of a store's client, so that ranges of every store are checked in the same way. It
+/// travels as an extension of the request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tap(Arc<Mutex<Option<Answer>>>);
 
 type Answer = Result<Response<Pieces>, Failure>;
 
 impl Tap {
-    /// The answer, if the request was sent at all.
+    /// The response, if the request was sent.
     pub(crate) fn take(&self) -> Option<Answer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -43,19 +43,19 @@ impl Tap {
     }
 }
 
-/// Gives object_store our client in place of its own.
+/// Replaces object_store's own HTTP client.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
     client: Client,
-    /// The host of the store where the caller names its server: whatever is asked there is asked of the store.
+    /// The host of the store, if the caller names it: every request to it is meant for the store.
     named: Option<String>,
 }
 
 impl Connector {
-    /// For a store whose server is at `endpoint`, where that is not its maker's own.
+    /// For a store whose server is `endpoint`, or the vendor's own.
     ///
     /// # Errors
-    /// When that server may not be asked. Nothing is sent, not even for credentials.
+    /// When that server is not allowed. Nothing is sent, not even to get credentials.
     pub(crate) fn new(client: &Client, endpoint: Option<&str>) -> Result<Self, Failure> {
         let endpoint = endpoint.and_then(|endpoint| Url::parse(endpoint).ok());
         if let Some(url) = &endpoint {
@@ -65,7 +65,7 @@ impl Connector {
         Ok(Self { client: client.clone(), named })
     }
 
-    /// Whether a request is one of those by which the store's client finds credentials.
+    /// Whether the store's client sends this request to get credentials.
     fn is_metadata(&self, uri: &Uri) -> bool {
         const PATHS: [&str; 5] =
             ["/latest/", "/v1/credentials", "/v2/credentials", "/computeMetadata/", "/metadata/identity"];
@@ -102,12 +102,12 @@ impl HttpService for Connector {
         }
         Err(failed(match metadata {
             true => Failure::new(RemoteFault::Denied, NO_CREDENTIALS),
-            false => Failure::of_status(status, answer.extensions().get::<Told>()),
+            false => Failure::of_status(status, answer.extensions().get::<ServerError>()),
         }))
     }
 }
 
-/// A failure on its way through object_store, whose own retries are off: [`Failure::of_store`] finds it again.
+/// Wraps a failure for object_store, whose own retries are off; [`Failure::of_store`] unwraps it.
 fn failed(failure: Failure) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, failure)
 }

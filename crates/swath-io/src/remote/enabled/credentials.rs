@@ -1,13 +1,14 @@
-//! Profiles of the AWS tools: keys, region and endpoint as those tools keep them in files.
+//! Reads profiles from the files of the AWS tools: keys, region and endpoint.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{RemoteFault, failure::Failure};
+use super::failure::Failure;
+use crate::fault::RemoteFault;
 
 /// Environment variables by name.
 pub(crate) type Environment = BTreeMap<String, String>;
 
-/// Those of this process that are text and not empty.
+/// The variables of this process that are text and not empty.
 pub(crate) fn environment() -> Environment {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok().filter(|value| !value.is_empty())?))
@@ -15,7 +16,7 @@ pub(crate) fn environment() -> Environment {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Entries that mean that keys are fetched rather than kept.
+/// Entries which say that the keys must be fetched.
 const FETCHED: [&str; 6] =
     ["sso_session", "sso_start_url", "role_arn", "credential_process", "login_session", "web_identity_token_file"];
 
@@ -26,7 +27,7 @@ pub(crate) struct Profile {
     entries: BTreeMap<String, String>,
 }
 
-/// What a profile says of who we are.
+/// The keys of a profile.
 pub(crate) struct Keys {
     pub(crate) id: String,
     pub(crate) secret: String,
@@ -34,7 +35,7 @@ pub(crate) struct Keys {
 }
 
 impl Profile {
-    /// The profile that is wanted, by the caller or the environment, or the default one.
+    /// Loads the profile that the caller or the environment names, or the default one.
     pub(crate) fn load(wanted: Option<&str>, environment: &Environment) -> Result<Self, Failure> {
         let by_environment = || environment.get("AWS_PROFILE").or_else(|| environment.get("AWS_DEFAULT_PROFILE"));
         let wanted = wanted.or_else(|| by_environment().map(String::as_str));
@@ -45,14 +46,14 @@ impl Profile {
                 Some(path) => PathBuf::from(path),
                 None => PathBuf::from(home()?).join(".aws").join(usual),
             };
-            // A file that is not there or not for us is as good as none.
+            // A missing or unreadable file counts as empty.
             std::fs::read_to_string(path).ok()
         };
         let mut entries = BTreeMap::new();
         let mut found = false;
         let config = file("AWS_CONFIG_FILE", "config").unwrap_or_default();
         for section in [format!("profile {name}"), name.to_owned()] {
-            // Only the default profile goes without the word.
+            // Only the default profile may omit the word `profile`.
             if section == *name && name != "default" {
                 continue;
             }
@@ -73,7 +74,7 @@ impl Profile {
         self.entries.get(entry).map(String::as_str)
     }
 
-    /// The keys that are kept in it, if any.
+    /// The keys that the profile holds, if any.
     pub(crate) fn keys(&self) -> Result<Option<Keys>, Failure> {
         if let (Some(id), Some(secret)) = (self.get("aws_access_key_id"), self.get("aws_secret_access_key")) {
             let token = self.get("aws_session_token").map(str::to_owned);
@@ -84,7 +85,7 @@ impl Profile {
             Some(entry) => Err(Failure::new(
                 RemoteFault::Setup,
                 format!(
-                    "profile {:?} has its keys fetched ({entry}), which swath does not do; let the AWS tools do it: \
+                    "profile {:?} must fetch its keys ({entry}), which swath does not do; let the AWS tools fetch them: \
                      eval \"$(aws configure export-credentials --profile {} --format env)\"",
                     self.name, self.name
                 ),
@@ -93,11 +94,11 @@ impl Profile {
     }
 }
 
-/// Adds the entries of one section; whether there is such a section.
+/// Adds the entries of one section, and returns whether the section exists.
 fn read_section(text: &str, wanted: &str, entries: &mut BTreeMap<String, String>) -> bool {
     let (mut found, mut inside) = (false, false);
     for line in text.lines() {
-        // What is indented belongs to the entry above, which is of no use here.
+        // Indented lines belong to the entry above, which is not used.
         if line.starts_with([' ', '\t', '#', ';']) {
             continue;
         }

@@ -1,16 +1,16 @@
-//! Why an exchange failed, in words that may be shown: no address beyond the host, no header, no query.
+//! Why a request failed, in words without secrets: no address beyond the host, no header, no query.
 
 use std::fmt;
 
 use http::{HeaderMap, StatusCode};
 
-use super::RemoteFault;
-use crate::{SinkError, SourceError};
+use crate::fault::RemoteFault;
+use crate::{sink::SinkError, source::SourceError};
 
-/// Longest piece of a server's own words that is passed on.
+/// Longest text of a server that is shown.
 const LONGEST: usize = 200;
 
-/// Why an exchange failed.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) fault: RemoteFault,
@@ -22,9 +22,9 @@ impl Failure {
         Self { fault, detail: detail.into() }
     }
 
-    /// What an answer with a status that is no success means.
-    pub(crate) fn of_status(status: StatusCode, told: Option<&Told>) -> Self {
-        let words = told.map(Told::words).unwrap_or_default();
+    /// The failure for a response with this status.
+    pub(crate) fn of_status(status: StatusCode, server_error: Option<&ServerError>) -> Self {
+        let words = server_error.map(ServerError::words).unwrap_or_default();
         let answer = format!("the server answered {status}{words}");
         let (fault, hint) = match status.as_u16() {
             404 | 410 => (RemoteFault::Missing, "; is the address right?"),
@@ -38,7 +38,7 @@ impl Failure {
             500.. | 408 | 429 => (RemoteFault::Unavailable, ""),
             _ => (RemoteFault::Protocol, ""),
         };
-        let region = told.and_then(|told| told.region.as_deref());
+        let region = server_error.and_then(|server_error| server_error.region.as_deref());
         let hint = match region {
             Some(region) => format!("; the bucket is in region {region}: give that region"),
             None => hint.to_owned(),
@@ -46,7 +46,7 @@ impl Failure {
         Self::new(fault, format!("{answer}{hint}"))
     }
 
-    /// What an error of a store means: the failure of ours inside it, where there is one.
+    /// The failure for an error of object_store: our own failure inside it, if there is one.
     pub(crate) fn of_store(error: &object_store::Error) -> Self {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
         let mut innermost = None;
@@ -91,17 +91,17 @@ impl From<Failure> for SinkError {
     }
 }
 
-/// What a server said about an error, as far as it can be passed on.
+/// A server's description of an error, as far as it may be shown.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told {
+pub(crate) struct ServerError {
     pub(crate) code: Option<String>,
     message: Option<String>,
     region: Option<String>,
 }
 
-impl Told {
-    /// The code and message of a store's error. A server may repeat what it was sent, in any spelling: where that held secrets,
-    /// only a code is passed on that is one word and part of none of them.
+impl ServerError {
+    /// Reads the code and message of a store's error. A server may repeat what it was sent, in any spelling: if that held secrets, only
+    /// a code that is one word, and part of no secret, is kept.
     pub(crate) fn of(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> Self {
         let text = String::from_utf8_lossy(body);
         let element = |name: &str| element(&text, name).map(printable).filter(|words| !words.is_empty());
@@ -117,7 +117,7 @@ impl Told {
         }
     }
 
-    /// For the end of a sentence.
+    /// The description in parentheses, for the end of a sentence.
     pub(crate) fn words(&self) -> String {
         match (&self.code, &self.message) {
             (Some(code), Some(message)) => format!(" ({code}: {message})"),
@@ -127,14 +127,13 @@ impl Told {
     }
 }
 
-/// What is inside the first XML element of a name: stores' answers are short and flat.
+/// The content of the first XML element of this name. Responses of stores are short and flat.
 pub(crate) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     Some(rest.split_once(&format!("</{name}>"))?.0)
 }
 
-/// Words without what stands between the first quote and the last: errors of parsers quote what they were given, which may be a
-/// secret and have quotes of its own.
+/// Removes the text between the first and the last quote: parsers quote their input, which may be a secret and contain quotes.
 fn unquoted(words: &str) -> String {
     const QUOTES: [char; 2] = ['"', '`'];
     match (words.find(QUOTES), words.rfind(QUOTES)) {
@@ -146,7 +145,7 @@ fn unquoted(words: &str) -> String {
     }
 }
 
-/// A stranger's words on one line, without anything that a terminal would act on.
+/// Untrusted text on one line, without control characters.
 pub(crate) fn printable(words: &str) -> String {
     let clean = words.chars().map(|letter| if letter.is_control() || letter.is_whitespace() { ' ' } else { letter });
     let short: String = clean.take(LONGEST).collect();
@@ -160,18 +159,18 @@ mod tests {
     #[test]
     fn servers_words_are_cut_and_cleaned() {
         let body = format!("<Error><Code>No\u{1b}[31m</Code><Message>\u{1b}{}</Message></Error>", "x".repeat(1000));
-        let told = Told::of(&HeaderMap::new(), body.as_bytes(), &[]);
-        assert_eq!(told.code, None, "a code is one word");
-        assert_eq!(told.message.map(|message| message.len()), Some(LONGEST - 1));
+        let server_error = ServerError::of(&HeaderMap::new(), body.as_bytes(), &[]);
+        assert_eq!(server_error.code, None, "a code is one word");
+        assert_eq!(server_error.message.map(|message| message.len()), Some(LONGEST - 1));
     }
 
     #[test]
     fn secrets_that_a_server_repeats_are_left_out() {
         let body = b"<Error><Code>Denied</Code><Message>you sent sig=abcdef</Message></Error>";
-        let told = Told::of(&HeaderMap::new(), body, &["sig=abcdef"]);
-        assert_eq!(told.words(), " (Denied)");
+        let server_error = ServerError::of(&HeaderMap::new(), body, &["sig=abcdef"]);
+        assert_eq!(server_error.words(), " (Denied)");
         for body in [&b"<Code>sig=abcdef</Code>"[..], b"<Code>abcdef</Code>", b"<Message>se=1&amp;sig</Message>"] {
-            assert_eq!(Told::of(&HeaderMap::new(), body, &["se=1&sig=abcdef"]).words(), "");
+            assert_eq!(ServerError::of(&HeaderMap::new(), body, &["se=1&sig=abcdef"]).words(), "");
         }
     }
 
@@ -188,8 +187,8 @@ mod tests {
     #[test]
     fn a_wrong_region_names_the_right_one() {
         let body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region></Error>";
-        let told = Told::of(&HeaderMap::new(), body, &[]);
-        let failure = Failure::of_status(StatusCode::BAD_REQUEST, Some(&told));
+        let server_error = ServerError::of(&HeaderMap::new(), body, &[]);
+        let failure = Failure::of_status(StatusCode::BAD_REQUEST, Some(&server_error));
         assert!(failure.detail.contains("region eu-west-3"), "{failure}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which addresses may be asked: the rules against being led to machines that only this one can reach.
+//! Decides which addresses may be contacted, so that nobody can lead us to machines that only we can reach.
 
 use std::{
     fmt, io,
@@ -8,11 +8,14 @@ use std::{
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use super::{Origin, RemoteFault, RemoteOptions, failure::Failure, names::lookup};
+use super::{failure::Failure, names::lookup};
+use crate::fault::RemoteFault;
+use crate::remote::options::Origin;
+use crate::remote::options::RemoteOptions;
 
 /// Who named an address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Lead {
+pub(crate) enum NamedBy {
     /// The caller, or a file that the caller opened.
     #[default]
     Caller,
@@ -22,31 +25,31 @@ pub(crate) enum Lead {
     Public,
 }
 
-/// Which addresses a connection may lead to. Names are checked when they are resolved for the connection, so that a name
-/// that resolves anew does not help.
+/// The addresses that a connection may use. Names are checked when they are resolved for the connection, so that a name that
+/// resolves differently the second time does not get around the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Any,
-    /// All but those of this link, where clouds keep the services that hand out credentials.
+    /// All except link-local ones, where clouds run the services that hand out credentials.
     BeyondLink,
     Public,
 }
 
-/// How a connection to a host is made.
+/// How to connect to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Way {
-    /// Through the proxy of the system where there is one. A proxy resolves names itself, out of sight, and might reach
-    /// another host of that name: its own loopback, for one.
+pub(crate) struct Connect {
+    /// Through the system's proxy, if there is one. A proxy resolves names itself, unseen, and might reach another host of that
+    /// name: its own loopback, for example.
     pub(crate) proxied: bool,
     pub(crate) reach: Reach,
 }
 
-impl Way {
-    /// To a fixed address that no caller names.
+impl Connect {
+    /// For the fixed address of a metadata service.
     pub(crate) const METADATA: Self = Self { proxied: false, reach: Reach::Any };
 }
 
-/// What a caller allows.
+/// The addresses that a caller allows.
 #[derive(Debug)]
 pub(crate) struct Guard {
     strict: bool,
@@ -61,13 +64,17 @@ impl Guard {
             })
         });
         Ok(Self {
-            strict: options.public_only || options.origin == Origin::File,
+            // A caller who names private hosts means these and no others.
+            strict: options.public_only || !options.allowed_hosts.is_empty() || options.origin == Origin::File,
             allowed: allowed.collect::<Result<_, _>>()?,
         })
     }
 
-    /// How `url` may be asked, if at all.
-    pub(crate) fn check(&self, url: &Url, lead: Lead) -> Result<Way, Failure> {
+    /// How to connect to `url`.
+    ///
+    /// # Errors
+    /// When the address is not allowed.
+    pub(crate) fn check(&self, url: &Url, named_by: NamedBy) -> Result<Connect, Failure> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(refused(format!("{}: only http and https are asked", url.scheme())));
         }
@@ -81,19 +88,19 @@ impl Guard {
             Host::Ipv4(address) => Some(IpAddr::V4(address)),
             Host::Ipv6(address) => Some(IpAddr::V6(address)),
         };
-        // No host that a caller allows makes it right that another server sends us there.
-        let beyond = if lead == Lead::Caller { Reach::Any } else { Reach::BeyondLink };
+        // Even an allowed host must not be link-local if a server redirected there.
+        let beyond = if named_by == NamedBy::Caller { Reach::Any } else { Reach::BeyondLink };
         if address.is_some_and(|address| !beyond.includes(address)) {
             return Err(beyond.refusal(&host.to_string()));
         }
         let allowed = self.allowed.iter().any(|(name, only)| *name == host && (only.is_none() || *only == port));
-        if allowed || (!self.strict && lead != Lead::Public) {
-            return Ok(Way { proxied: !(self.strict || is_loopback(&host)), reach: beyond });
+        if allowed || (!self.strict && named_by != NamedBy::Public) {
+            return Ok(Connect { proxied: !(self.strict || is_loopback(&host)), reach: beyond });
         }
         if is_loopback(&host) || address.is_some_and(|address| !is_public(address)) {
             return Err(Reach::Public.refusal(&host.to_string()));
         }
-        Ok(Way { proxied: false, reach: Reach::Public })
+        Ok(Connect { proxied: false, reach: Reach::Public })
     }
 }
 
@@ -106,7 +113,7 @@ impl Reach {
         }
     }
 
-    /// The refusal of a host that is out of reach.
+    /// The error for a host outside the reach.
     pub(crate) fn refusal(self, host: &str) -> Failure {
         refused(match self {
             Self::Any | Self::BeyondLink => {
@@ -120,7 +127,7 @@ impl Reach {
     }
 }
 
-/// Whether a host is this machine by its looks.
+/// Whether a host is visibly this machine.
 fn is_loopback(host: &Host) -> bool {
     match host {
         Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -129,8 +136,8 @@ fn is_loopback(host: &Host) -> bool {
     }
 }
 
-/// Whether a proxy may have hidden who answered: a public host has then to be supposed.
-pub(crate) fn is_hidden(url: &Url, way: Way) -> bool {
+/// Whether a proxy may have hidden the responding host, which must then be assumed to be public.
+pub(crate) fn is_hidden(url: &Url, connect: Connect) -> bool {
     const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
     let named = match url.host() {
         Some(Host::Domain(name)) => !(name == "localhost" || name.ends_with(".localhost")),
@@ -138,10 +145,10 @@ pub(crate) fn is_hidden(url: &Url, way: Way) -> bool {
         Some(Host::Ipv6(address)) => is_public(address.into()),
         None => false,
     };
-    way.proxied && named && PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|text| !text.is_empty()))
+    connect.proxied && named && PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|text| !text.is_empty()))
 }
 
-/// A name in its one spelling.
+/// Normalises the spelling of a name.
 fn plain(host: Host) -> Host {
     match host {
         Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_ascii_lowercase()),
@@ -174,7 +181,7 @@ fn refused(detail: impl Into<String>) -> Failure {
     Failure::new(RemoteFault::Forbidden, detail)
 }
 
-/// Whether an address belongs to the internet at large rather than to this machine, its networks, or nobody.
+/// Whether an address belongs to the public internet, not to this machine, its networks, or a reserved range.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -182,8 +189,8 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address is one of this link, or one of those outside of it where clouds keep the services that are elsewhere
-/// link-local: Azure's and Alibaba's, and those of AWS and Google over IPv6.
+/// Whether an address is link-local, or one of the other addresses of clouds' metadata services: Azure's and Alibaba's, and those
+/// of AWS and Google over IPv6.
 fn is_link_local(address: IpAddr) -> bool {
     let address = match address {
         IpAddr::V4(address) => address,
@@ -198,8 +205,8 @@ fn is_link_local(address: IpAddr) -> bool {
     address.is_link_local() || matches!(address.octets(), [168, 63, 129, 16] | [100, 100, 100, 200])
 }
 
-/// The IPv4 address that one of IPv6 stands for: mapped, compatible, behind NAT64 (which is how networks without IPv4 reach
-/// all of it), or 6to4.
+/// The IPv4 address that an IPv6 address embeds: mapped, compatible, NAT64 (through which networks without IPv4 reach all of it), or
+/// 6to4.
 fn embedded(parts: [u16; 8]) -> Option<Ipv4Addr> {
     let (high, low) = match parts {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => (high, low),
@@ -231,30 +238,30 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
-        // IPv4-compatible addresses are no longer anybody's.
+        // IPv4-compatible addresses are obsolete.
         [0, 0, 0, 0, 0, 0, ..] => false,
         // Teredo, benchmarks, ORCHID and the like; documentation.
         [0x2001, second, ..] if second < 0x200 || second == 0xdb8 => false,
         [0x3fff, second, ..] if second < 0x1000 => false,
         parts => match embedded(parts) {
             Some(address) => is_public_v4(address),
-            // Global unicast; all else is loopback, link-local, unique-local, multicast or unassigned.
+            // Global unicast. All others are loopback, link-local, unique-local, multicast or unassigned.
             None => address.segments()[0] & 0xe000 == 0x2000,
         },
     }
 }
 
-/// A resolver that knows addresses within reach only.
+/// A resolver that returns only addresses within reach.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names(pub(crate) Reach);
 
-/// What it says about other names.
+/// Its error for other names.
 #[derive(Debug)]
 pub(crate) struct OutOfReach(pub(crate) Reach);
 
 impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name leads to an address out of reach ({:?})", self.0)
+        write!(f, "the name resolves to an address out of reach ({:?})", self.0)
     }
 }
 
@@ -268,7 +275,7 @@ impl Resolve for Names {
             if found.is_empty() {
                 return Err(io::Error::from(io::ErrorKind::NotFound).into());
             }
-            // One such address among others is enough to refuse: which of them is tried is not ours to say.
+            // A single address out of reach is enough to fail, since we do not choose which address is tried.
             if found.iter().any(|address| !reach.includes(address.ip())) {
                 return Err(OutOfReach(reach).into());
             }
@@ -286,13 +293,13 @@ mod tests {
         Guard::new(&RemoteOptions::default().with_public_only(true).with_allowed_hosts(allowed)).unwrap()
     }
 
-    fn check(address: &str) -> Result<Way, RemoteFault> {
-        strict().check(&Url::parse(address).unwrap(), Lead::Caller).map_err(|failure| failure.fault)
+    fn check(address: &str) -> Result<Connect, RemoteFault> {
+        strict().check(&Url::parse(address).unwrap(), NamedBy::Caller).map_err(|failure| failure.fault)
     }
 
-    const OPEN: Way = Way { proxied: true, reach: Reach::Any };
-    const DIRECT: Way = Way { proxied: false, reach: Reach::Any };
-    const PUBLIC: Way = Way { proxied: false, reach: Reach::Public };
+    const OPEN: Connect = Connect { proxied: true, reach: Reach::Any };
+    const DIRECT: Connect = Connect { proxied: false, reach: Reach::Any };
+    const PUBLIC: Connect = Connect { proxied: false, reach: Reach::Public };
 
     #[test]
     fn private_addresses_are_refused_in_every_spelling() {
@@ -354,15 +361,37 @@ mod tests {
     }
 
     #[test]
+    fn naming_private_hosts_shuts_out_the_others() {
+        let options =
+            RemoteOptions::default().with_allowed_hosts(vec!["10.0.0.1".to_owned(), "nas.example".to_owned()]);
+        let guard = Guard::new(&options).unwrap();
+        let check = |address: &str, named_by| {
+            guard.check(&Url::parse(address).unwrap(), named_by).map_err(|failure| failure.fault)
+        };
+        for named_by in [NamedBy::Caller, NamedBy::Private, NamedBy::Public] {
+            for host in ["10.0.0.2", "127.0.0.1", "localhost", "169.254.169.254", "[::1]"] {
+                assert_eq!(
+                    check(&format!("http://{host}/"), named_by),
+                    Err(RemoteFault::Forbidden),
+                    "{host}, {named_by:?}"
+                );
+            }
+            assert_eq!(check("http://tiles.example/", named_by), Ok(PUBLIC));
+        }
+        assert_eq!(check("http://10.0.0.1/", NamedBy::Caller), Ok(DIRECT));
+        assert_eq!(check("http://nas.example/", NamedBy::Caller), Ok(DIRECT));
+    }
+
+    #[test]
     fn only_a_public_host_may_not_lead_to_private_ones() {
         let open = Guard::new(&RemoteOptions::default()).unwrap();
         let url = Url::parse("http://10.0.0.1/").unwrap();
-        assert_eq!(open.check(&url, Lead::Caller), Ok(OPEN));
-        assert_eq!(open.check(&url, Lead::Public).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
+        assert_eq!(open.check(&url, NamedBy::Caller), Ok(OPEN));
+        assert_eq!(open.check(&url, NamedBy::Public).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
         let here = Url::parse("http://localhost:80/").unwrap();
-        assert_eq!(open.check(&here, Lead::Caller), Ok(DIRECT), "a proxy has a loopback of its own");
+        assert_eq!(open.check(&here, NamedBy::Caller), Ok(DIRECT), "a proxy has a loopback of its own");
         let file = Url::parse("file:///etc/passwd").unwrap();
-        assert_eq!(open.check(&file, Lead::Caller).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
+        assert_eq!(open.check(&file, NamedBy::Caller).map_err(|failure| failure.fault), Err(RemoteFault::Forbidden));
     }
 
     #[test]
@@ -394,17 +423,17 @@ mod tests {
                 "100.100.100.200",
             ] {
                 let url = Url::parse(&format!("HTTP://{host}/latest/meta-data/")).unwrap();
-                for lead in [Lead::Private, Lead::Public] {
-                    let found = guard.check(&url, lead).map_err(|failure| failure.fault);
-                    assert_eq!(found, Err(RemoteFault::Forbidden), "{host}, {lead:?}");
+                for named_by in [NamedBy::Private, NamedBy::Public] {
+                    let found = guard.check(&url, named_by).map_err(|failure| failure.fault);
+                    assert_eq!(found, Err(RemoteFault::Forbidden), "{host}, {named_by:?}");
                 }
             }
             let name = Url::parse("http://metadata.google.internal/").unwrap();
-            let way = guard.check(&name, Lead::Private).unwrap();
-            assert_ne!(way.reach, Reach::Any, "the name is checked when it is resolved");
+            let connect = guard.check(&name, NamedBy::Private).unwrap();
+            assert_ne!(connect.reach, Reach::Any, "the name is checked when it is resolved");
         }
         let open = Guard::new(&RemoteOptions::default()).unwrap();
         let url = Url::parse("http://169.254.169.254/").unwrap();
-        assert_eq!(open.check(&url, Lead::Caller), Ok(OPEN), "the caller named it");
+        assert_eq!(open.check(&url, NamedBy::Caller), Ok(OPEN), "the caller named it");
     }
 }

@@ -1,4 +1,4 @@
-//! Ranges of a file on a plain HTTP server.
+//! Reads ranges of a file on a plain HTTP server.
 
 use std::{
     ops::Range,
@@ -17,16 +17,17 @@ use url::Url;
 use crate::fork::PerProcess;
 
 use super::{
-    RemoteFault, RemoteOptions,
     body::Pieces,
-    client::{Client, Landed, Route},
+    client::{Client, FinalUrl, Route},
     failure::Failure,
-    guard::Lead,
+    guard::NamedBy,
     version::Version,
     watch::Watcher,
 };
+use crate::fault::RemoteFault;
+use crate::remote::options::RemoteOptions;
 
-/// Headers that are ours to set.
+/// Headers that callers may not set.
 const OURS: [&str; 11] = [
     "accept-encoding",
     "connection",
@@ -47,8 +48,8 @@ pub(crate) struct HttpFile {
     url: Url,
     /// The caller's headers and credentials, for the host of `url` only.
     headers: HeaderMap,
-    /// Where redirects led, so that they are followed once.
-    moved: PerProcess<RwLock<Option<Landed>>>,
+    /// The target of redirects, so that they are followed only once.
+    moved: PerProcess<RwLock<Option<FinalUrl>>>,
 }
 
 impl HttpFile {
@@ -75,7 +76,7 @@ impl HttpFile {
         Ok(Self { client, url, headers, moved: PerProcess::new() })
     }
 
-    /// Asks for a range of the version given.
+    /// Requests a range of the given version.
     pub(crate) async fn get(
         &self,
         range: Range<u64>,
@@ -84,17 +85,17 @@ impl HttpFile {
     ) -> Result<Response<Pieces>, Failure> {
         let moved = self.moved.get().read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(landed) = moved {
-            let answer = self.ask(&landed.url, landed.lead, &range, version, watcher.clone()).await?;
+            let answer = self.ask(&landed.url, landed.named_by, &range, version, watcher.clone()).await?;
             let status = answer.status();
             let about_range = matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
             if !status.is_client_error() || about_range {
                 return Ok(answer);
             }
-            // Where redirects lead may hold for a while only, as signed addresses do.
+            // The target of a redirect may expire, like a signed address.
         }
-        let answer = self.ask(&self.url, Lead::Caller, &range, version, watcher).await?;
+        let answer = self.ask(&self.url, NamedBy::Caller, &range, version, watcher).await?;
         if answer.status().is_success()
-            && let Some(landed) = answer.extensions().get::<Landed>()
+            && let Some(landed) = answer.extensions().get::<FinalUrl>()
             && landed.url != self.url
         {
             *self.moved.get().write().unwrap_or_else(PoisonError::into_inner) = Some(landed.clone());
@@ -105,7 +106,7 @@ impl HttpFile {
     async fn ask(
         &self,
         url: &Url,
-        lead: Lead,
+        named_by: NamedBy,
         range: &Range<u64>,
         version: Option<&Version>,
         watcher: Option<Watcher>,
@@ -127,11 +128,11 @@ impl HttpFile {
         if url.origin() == self.url.origin() {
             request.headers_mut().extend(self.headers.clone());
         }
-        self.client.exchange(request, Route { follow: true, lead, metadata: false }).await
+        self.client.exchange(request, Route { follow: true, named_by, metadata: false }).await
     }
 }
 
-/// The user and password of an address as the header that carries them.
+/// The header for the user and password of an address.
 fn basic(url: &Url) -> Option<HeaderValue> {
     if url.username().is_empty() && url.password().is_none() {
         return None;

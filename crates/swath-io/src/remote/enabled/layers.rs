@@ -1,10 +1,12 @@
-//! Settings of stores in layers: the caller's before those of the environment, those before the ones in files.
+//! Settings of stores in layers: the caller's take precedence over the environment's, and those over the ones in files.
 
 use url::Url;
 
-use super::{RemoteFault, RemoteOptions, credentials::Environment, failure::Failure};
+use super::{credentials::Environment, failure::Failure};
+use crate::fault::RemoteFault;
+use crate::remote::options::RemoteOptions;
 
-/// Settings of which those that were added first count.
+/// Settings. Of several values for a key, the first one added counts.
 pub(crate) struct Layers<K>(pub(crate) Vec<(K, String)>);
 
 impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
@@ -18,7 +20,7 @@ impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
 
     pub(crate) fn add(&mut self, key: K, value: impl Into<String>) {
         if self.get(key).is_none() {
-            // Secrets that are mounted as files tend to end with a line.
+            // Secrets from mounted files often end with a line break.
             self.0.push((key, value.into().trim().to_owned()));
         }
     }
@@ -29,7 +31,7 @@ impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
         }
     }
 
-    /// The settings, if each is text that a request can carry.
+    /// Checks that every setting is text that a request can carry.
     pub(crate) fn checked(self) -> Result<Self, Failure>
     where
         K: AsRef<str>,
@@ -44,8 +46,8 @@ impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
         self.0.iter().any(|(key, _)| keys.contains(key))
     }
 
-    /// Adds the variables whose names begin with `prefix`. Who we are is taken from one place, as credentials of two are
-    /// none: where it is `settled`, those of the environment are left.
+    /// Adds the variables whose names begin with `prefix`. Credentials must all come from one source: if they are `settled`, those of
+    /// the environment are skipped.
     pub(crate) fn add_environment(
         &mut self,
         prefix: &str,
@@ -62,7 +64,7 @@ impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
         }
     }
 
-    /// Adds the caller's settings; those of other stores are for other addresses.
+    /// Adds the caller's settings, except those of other stores, which are for other addresses.
     pub(crate) fn add_settings(&mut self, options: &RemoteOptions, special: &[&str]) -> Result<(), Failure> {
         const STORES: [&str; 4] = ["aws_", "azure_", "google_", "gs_"];
         for (name, value) in &options.settings {
@@ -95,10 +97,10 @@ pub(crate) fn endpoint(address: &str) -> Result<String, Failure> {
     }
 }
 
-/// Names become parts of hosts and paths: nothing may be in them that ends either.
+/// Checks a name that becomes part of a host or path, so that it cannot end either.
 pub(crate) fn check_name(kind: &str, name: &str, allowed: impl Fn(char) -> bool) -> Result<(), Failure> {
     let fine = name.len() >= 2 && name.len() <= 255 && name.chars().all(allowed) && !name.contains("..");
-    if fine { Ok(()) } else { Err(setup(format!("{name:?} is no name of a {kind}"))) }
+    if fine { Ok(()) } else { Err(setup(format!("{name:?} is not a valid {kind} name"))) }
 }
 
 pub(crate) fn bucket_letter(letter: char) -> bool {

@@ -1,4 +1,4 @@
-//! Names of hosts: looked up on a thread of their own, as the system's function for it blocks.
+//! Looks up host names on separate threads, since the system's function blocks.
 
 use std::{
     io,
@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 
 use crate::fork::starting;
 
-/// The addresses of a host. The runtime's own lookup would panic, or wait for ever, where the system gives no thread; this one
-/// then holds up the requests beside it until the system has answered.
+/// The addresses of a host. If the system gives no thread, the runtime's own lookup would panic or wait for ever; this one blocks
+/// the other requests until the system responds.
 pub(super) async fn lookup(name: &str) -> io::Result<Vec<SocketAddr>> {
     let (send, found) = oneshot::channel();
     let host = name.to_owned();
-    // Nobody waits any more where the request has timed out.
+    // Sending fails if the request has timed out.
     let work = move || drop(send.send(addresses(&host)));
     if starting(|| thread::Builder::new().name("swath-names".into()).spawn(work)).is_err() {
         return addresses(name);
@@ -28,7 +28,7 @@ fn addresses(name: &str) -> io::Result<Vec<SocketAddr>> {
     Ok((name, 0).to_socket_addrs()?.collect())
 }
 
-/// A resolver that knows every name of the system.
+/// A resolver that returns all addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AllNames;
 

@@ -1,29 +1,29 @@
-//! Whether an answer is the range that was asked for.
+//! Checks that a response is the requested range.
 
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE},
 };
 
-/// Most that is taken of a body that is no range: listings, answers of stores.
+/// Longest accepted body that is not a range: listings, responses of stores.
 const WHOLE: u64 = 8 << 20;
-/// Most that is taken of a body that tells of an error.
+/// Longest accepted body that describes an error.
 const ERROR: u64 = 64 << 10;
 
-/// A range that was asked for.
+/// The range of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedRange {
     start: u64,
-    /// The last byte of it.
+    /// The last byte.
     end: u64,
 }
 
-impl Asked {
-    /// The range of a request, where it has one with both ends.
+impl RequestedRange {
+    /// The range of a request, if it has one with both ends.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let (start, end) = headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
-        let asked = Self { start: start.parse().ok()?, end: end.parse().ok()? };
-        (asked.start <= asked.end).then_some(asked)
+        let requested = Self { start: start.parse().ok()?, end: end.parse().ok()? };
+        (requested.start <= requested.end).then_some(requested)
     }
 
     pub(crate) fn len(self) -> u64 {
@@ -31,12 +31,12 @@ impl Asked {
     }
 }
 
-/// What a `Content-Range` says.
+/// A `Content-Range` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContentRange {
-    /// First and last byte; none where the range could not be had.
+    /// First and last byte; `None` if the range is not available.
     pub(crate) span: Option<(u64, u64)>,
-    /// Size of the whole, where the server tells it.
+    /// Size of the whole file, if the server states it.
     pub(crate) total: Option<u64>,
 }
 
@@ -57,37 +57,41 @@ impl ContentRange {
     }
 }
 
-/// Digits only: `parse` would also take a sign.
+/// Parses digits only; `parse` would also accept a sign.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// How much of a body is taken.
+/// How much of a body to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Plan {
-    /// It must be this long; shorter is a connection that was cut.
+pub(crate) struct BodyLimits {
+    /// Required length. A shorter body means that the connection broke.
     pub(crate) exact: Option<u64>,
-    /// Never more than this.
+    /// Greatest length.
     pub(crate) most: u64,
-    /// Whether the rest may simply be left.
+    /// Whether a longer body may be cut.
     pub(crate) cut: bool,
 }
 
-/// Why an answer is not the range.
+/// Why a response is not the requested range.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// The server gives the whole file instead; it always will.
+    /// The server ignores ranges and sends the whole file.
     Ignored,
-    /// The answer contradicts the request or itself.
+    /// The response contradicts the request or itself.
     Wrong(String),
 }
 
-/// What to take of the body of an answer, if the answer fits the request.
-pub(crate) fn plan(status: StatusCode, headers: &HeaderMap, asked: Option<Asked>) -> Result<Plan, Mismatch> {
+/// How much of a response's body to read, if the response fits the request.
+pub(crate) fn body_limits(
+    status: StatusCode,
+    headers: &HeaderMap,
+    requested: Option<RequestedRange>,
+) -> Result<BodyLimits, Mismatch> {
     if !status.is_success() {
-        return Ok(Plan { exact: None, most: ERROR, cut: true });
+        return Ok(BodyLimits { exact: None, most: ERROR, cut: true });
     }
-    let Some(asked) = asked else { return Ok(Plan { exact: None, most: WHOLE, cut: false }) };
+    let Some(requested) = requested else { return Ok(BodyLimits { exact: None, most: WHOLE, cut: false }) };
     let wrong = |what: String| Err(Mismatch::Wrong(what));
     if let Some(encoding) = headers.get(CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
@@ -103,9 +107,9 @@ pub(crate) fn plan(status: StatusCode, headers: &HeaderMap, asked: Option<Asked>
     };
     match status {
         StatusCode::PARTIAL_CONTENT => {}
-        // A whole file that is no longer than what was asked for is an answer.
-        StatusCode::OK if asked.start == 0 && length.is_none_or(|length| length <= asked.len()) => {
-            return Ok(Plan { exact: length, most: asked.len(), cut: false });
+        // A whole file that is no longer than the requested range is acceptable.
+        StatusCode::OK if requested.start == 0 && length.is_none_or(|length| length <= requested.len()) => {
+            return Ok(BodyLimits { exact: length, most: requested.len(), cut: false });
         }
         StatusCode::OK => return Err(Mismatch::Ignored),
         other => return wrong(format!("answered {other} to a request for a range")),
@@ -115,12 +119,12 @@ pub(crate) fn plan(status: StatusCode, headers: &HeaderMap, asked: Option<Asked>
         return wrong("sent a part without saying which (Content-Range)".to_owned());
     };
     if multipart {
-        return wrong("sent several parts where one was asked for".to_owned());
+        return wrong("sent several parts where one was requested".to_owned());
     }
-    let last = total.map_or(asked.end, |total| asked.end.min(total.saturating_sub(1)));
-    if start != asked.start || end != last || end < start {
-        let Asked { start: from, end: to } = asked;
-        return wrong(format!("sent bytes {start} to {end} where {from} to {to} were asked for"));
+    let last = total.map_or(requested.end, |total| requested.end.min(total.saturating_sub(1)));
+    if start != requested.start || end != last || end < start {
+        let RequestedRange { start: from, end: to } = requested;
+        return wrong(format!("sent bytes {start} to {end} where {from} to {to} were requested"));
     }
     let len = end - start + 1;
     if let Some(length) = length
@@ -128,7 +132,7 @@ pub(crate) fn plan(status: StatusCode, headers: &HeaderMap, asked: Option<Asked>
     {
         return wrong(format!("sent {length} bytes (Content-Length) as a range of {len}"));
     }
-    Ok(Plan { exact: Some(len), most: len, cut: false })
+    Ok(BodyLimits { exact: Some(len), most: len, cut: false })
 }
 
 #[cfg(test)]
@@ -139,9 +143,9 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
-    fn ask(status: u16, pairs: &[(&'static str, &str)]) -> Result<Plan, Mismatch> {
-        let asked = Asked::of(&headers(&[("range", "bytes=0-99")]));
-        plan(StatusCode::from_u16(status).unwrap(), &headers(pairs), asked)
+    fn ask(status: u16, pairs: &[(&'static str, &str)]) -> Result<BodyLimits, Mismatch> {
+        let requested = RequestedRange::of(&headers(&[("range", "bytes=0-99")]));
+        body_limits(StatusCode::from_u16(status).unwrap(), &headers(pairs), requested)
     }
 
     #[test]
@@ -150,7 +154,7 @@ mod tests {
         assert_eq!(ask(206, &[("content-range", "bytes 0-99/*"), ("content-length", "100")]).unwrap().exact, Some(100));
         assert_eq!(ask(206, &[("content-range", "bytes 0-41/42")]).unwrap().exact, Some(42), "cut at the end");
         assert_eq!(ask(200, &[("content-length", "100")]).unwrap().exact, Some(100), "a small file, whole");
-        assert_eq!(ask(200, &[]).unwrap(), Plan { exact: None, most: 100, cut: false });
+        assert_eq!(ask(200, &[]).unwrap(), BodyLimits { exact: None, most: 100, cut: false });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How long and how often a request is tried.
+//! How long and how often a request is retried.
 
 use std::{
     collections::hash_map::RandomState,
@@ -8,34 +8,37 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{RemoteFault, failure::Failure, sending::Progress};
+use super::{failure::Failure, sending::Progress};
+use crate::fault::RemoteFault;
 
+/// First pause between attempts.
 const FIRST: Duration = Duration::from_millis(100);
+/// Longest pause between attempts.
 const LONGEST: Duration = Duration::from_secs(20);
-/// Attempts after a fault that most likely will not pass.
+/// Most retries after a failure that is probably permanent.
 const FEW: u32 = 4;
 
-/// What is left of one exchange's time and attempts.
+/// The remaining time and attempts of one request.
 #[derive(Debug)]
-pub(crate) struct Patience {
-    /// Longest time for all attempts, or since the body last got on.
+pub(crate) struct RetryBudget {
+    /// Longest time for all attempts, or since the body last made progress.
     allowed: Duration,
     pub(crate) progress: Progress,
     retries: u32,
     tried: u32,
 }
 
-impl Patience {
+impl RetryBudget {
     pub(crate) fn new(deadline: Duration, retries: u32) -> Self {
         Self { allowed: deadline, progress: Progress::new(), retries, tried: 0 }
     }
 
-    /// When the exchange ends, unless its body gets on.
+    /// When the request times out, unless its body makes progress.
     pub(crate) fn until(&self) -> Instant {
         self.progress.ends_at(self.allowed)
     }
 
-    /// Little is tried after a fault that is not likely to pass.
+    /// Allows only few retries, after a failure that is probably permanent.
     pub(crate) fn shorten(&mut self) {
         self.retries = self.retries.min(FEW);
     }
@@ -44,7 +47,7 @@ impl Patience {
         let last = last.map(|why| format!("; before that: {why}")).unwrap_or_default();
         Failure::new(
             RemoteFault::TimedOut,
-            format!("no whole answer within {:?}, the deadline, in {}{last}", self.allowed, self.attempts()),
+            format!("no complete response within the deadline of {:?}, in {}{last}", self.allowed, self.attempts()),
         )
     }
 
@@ -52,7 +55,7 @@ impl Patience {
         if self.tried == 0 { "1 attempt".to_owned() } else { format!("{} attempts", self.tried + 1) }
     }
 
-    /// How long to wait before the next attempt, or why there is none. `after` is what the server asked for.
+    /// How long to wait before the next attempt, or why there is none. `after` is the pause that the server asked for.
     pub(crate) fn again(&mut self, why: &str, after: Option<Duration>) -> Result<Duration, Failure> {
         if self.progress.is_over(self.allowed) {
             return Err(self.timed_out(Some(why)));
@@ -66,7 +69,7 @@ impl Patience {
             return Err(match after {
                 Some(after) => Failure::new(
                     RemoteFault::Unavailable,
-                    format!("{why}; the server wants {after:?} of rest, which is more than the deadline leaves"),
+                    format!("{why}; the server asks for a pause of {after:?}, which exceeds the deadline"),
                 ),
                 None => self.timed_out(Some(why)),
             });
@@ -76,8 +79,8 @@ impl Patience {
     }
 }
 
-/// A time that doubles with every attempt, and of that between half and all at random, so that many clients that failed
-/// together do not come back together, and none comes back at once to a server that has too much to do.
+/// A pause that doubles with every attempt, of which between half and all is used, at random. So clients that failed together do not
+/// return together, and none returns at once to an overloaded server.
 fn backoff(tried: u32) -> Duration {
     let most = FIRST.saturating_mul(1 << tried.min(20)).min(LONGEST);
     let random = RandomState::new().build_hasher().finish();
@@ -101,29 +104,29 @@ mod tests {
 
     #[test]
     fn attempts_and_time_are_bounded() {
-        let mut patience = Patience::new(Duration::from_secs(60), 2);
-        assert!(patience.again("a", None).is_ok() && patience.again("a", None).is_ok());
-        assert_eq!(patience.again("a", None).map_err(|failure| failure.fault), Err(RemoteFault::Unavailable));
-        let mut patience = Patience::new(Duration::from_secs(1), 9);
+        let mut budget = RetryBudget::new(Duration::from_secs(60), 2);
+        assert!(budget.again("a", None).is_ok() && budget.again("a", None).is_ok());
+        assert_eq!(budget.again("a", None).map_err(|failure| failure.fault), Err(RemoteFault::Unavailable));
+        let mut budget = RetryBudget::new(Duration::from_secs(1), 9);
         let asked = Some(Duration::from_secs(100));
-        assert_eq!(patience.again("a", asked).map_err(|failure| failure.fault), Err(RemoteFault::Unavailable));
-        assert!(Patience::new(Duration::MAX, 1).again("a", asked).is_ok());
+        assert_eq!(budget.again("a", asked).map_err(|failure| failure.fault), Err(RemoteFault::Unavailable));
+        assert!(RetryBudget::new(Duration::MAX, 1).again("a", asked).is_ok());
     }
 
     #[test]
     fn a_server_that_has_too_much_to_do_is_waited_for_by_default() {
         let options = crate::remote::RemoteOptions::default();
         for _ in 0..20 {
-            let mut patience = Patience::new(options.deadline, options.retries);
+            let mut budget = RetryBudget::new(options.deadline, options.retries);
             let mut waited = Duration::ZERO;
-            while let Ok(pause) = patience.again("503", None) {
+            while let Ok(pause) = budget.again("503", None) {
                 waited += pause;
             }
             assert!(waited > Duration::from_secs(50) && waited < options.deadline, "{waited:?}");
         }
-        let mut patience = Patience::new(options.deadline, options.retries);
-        patience.shorten();
-        let pauses: Vec<_> = std::iter::from_fn(|| patience.again("no name", None).ok()).collect();
+        let mut budget = RetryBudget::new(options.deadline, options.retries);
+        budget.shorten();
+        let pauses: Vec<_> = std::iter::from_fn(|| budget.again("no name", None).ok()).collect();
         assert!(pauses.len() == FEW as usize && pauses.iter().sum::<Duration>() < Duration::from_secs(2));
     }
 }

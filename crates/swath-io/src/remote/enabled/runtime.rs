@@ -1,4 +1,4 @@
-//! The threads that wait for the network: few, made on first use, and made anew in a forked child.
+//! The threads that wait for the network: few, started on first use, and started anew in a forked child.
 
 use std::{
     future::Future,
@@ -16,21 +16,22 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{RemoteFault, failure::Failure};
+use super::failure::Failure;
+use crate::fault::RemoteFault;
 use crate::fork::{PerProcess, starting};
 
-/// Threads that carry bytes; decoding is done elsewhere.
+/// Number of threads. They only transfer bytes; decoding happens elsewhere.
 const THREADS: usize = 2;
 
-/// How often a caller that may stop is asked.
+/// How often a waiting caller checks whether it is cancelled.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The threads of a process. Each has a runtime of its own: one runtime for several threads would panic where the system
-/// gives no thread, and wait for ever where it gives too few.
+/// The threads of a process. Each has its own runtime: a runtime with several threads would panic if the system gave no thread, and
+/// wait for ever if it gave too few.
 struct Threads {
     handles: Vec<Handle>,
     next: AtomicUsize,
-    /// A thread ends when its end of this is dropped.
+    /// A thread ends when its sender is dropped.
     _running: Vec<oneshot::Sender<()>>,
 }
 
@@ -44,14 +45,14 @@ impl Threads {
                     running.push(end);
                 }
                 Err(error) if handles.is_empty() => return Err(error),
-                // Those that are there do the work.
+                // The threads that were started do the work.
                 Err(_) => break,
             }
         }
         Ok(Self { handles, next: AtomicUsize::new(0), _running: running })
     }
 
-    /// The threads take turns.
+    /// The runtime of the next thread, in turn.
     fn handle(&self) -> io::Result<Handle> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len().max(1);
         self.handles.get(turn).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -63,7 +64,7 @@ fn start_thread() -> io::Result<(Handle, oneshot::Sender<()>)> {
     let handle = runtime.handle().clone();
     let (running, end) = oneshot::channel::<()>();
     let work = move || {
-        // Only the end of the channel is waited for: nothing is sent.
+        // Nothing is ever sent: this waits until the sender is dropped.
         let _ = runtime.block_on(end);
     };
     starting(|| thread::Builder::new().name("swath-remote".into()).spawn(work))?;
@@ -76,7 +77,7 @@ fn runtime() -> io::Result<Handle> {
     THREADS_OF_PROCESS.get_or_try(Threads::start)?.handle()
 }
 
-/// As [`runtime`], with a failure that says what was wanted.
+/// As [`runtime`], with an error message for the user.
 pub(crate) fn handle() -> Result<Handle, Failure> {
     runtime().map_err(|error| {
         let detail = format!(
@@ -87,7 +88,7 @@ pub(crate) fn handle() -> Result<Handle, Failure> {
     })
 }
 
-/// Work on the runtime that ends with whoever waits for it.
+/// Tasks on the runtime, which are aborted when this is dropped.
 pub(crate) struct Tasks(Vec<tokio::task::AbortHandle>);
 
 impl Drop for Tasks {
@@ -98,8 +99,8 @@ impl Drop for Tasks {
     }
 }
 
-/// Runs every future on the runtime, all at once, and hands on what each gives, as it comes, with its number. The
-/// calling thread only waits on a channel, so that it may belong to any runtime or none.
+/// Runs all futures on the runtime at once, and passes each result with its index to `take` as it arrives. The calling thread only
+/// waits on a channel, so it may belong to any runtime or none.
 pub(crate) fn each<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     futures: impl Iterator<Item = F>,
     stop: Option<&(dyn Fn() -> bool + Sync)>,
@@ -110,7 +111,7 @@ pub(crate) fn each<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     for (number, future) in futures.enumerate() {
         let sender = sender.clone();
         let task = handle()?.spawn(async move {
-            // Nobody listens any more when another one has failed.
+            // Sending fails if another future has failed.
             let _ = sender.send((number, future.await));
         });
         tasks.0.push(task.abort_handle());
@@ -123,7 +124,7 @@ pub(crate) fn each<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     Ok(())
 }
 
-/// Runs one future on the runtime and hands on what is seen of its work, until it ends.
+/// Runs one future on the runtime, and passes its events to `take` until it ends.
 pub(crate) fn watched<T: Send + 'static, E>(
     future: impl Future<Output = T> + Send + 'static,
     seen: &mpsc::Receiver<E>,
@@ -135,7 +136,7 @@ pub(crate) fn watched<T: Send + 'static, E>(
         let _ = sender.send(future.await);
     });
     let _tasks = Tasks(vec![task.abort_handle()]);
-    // What is shown comes to an end when the future does, and drops the other end.
+    // The events end when the future does and drops the sender.
     loop {
         match seen.recv_timeout(POLL) {
             Ok(found) => take(found),

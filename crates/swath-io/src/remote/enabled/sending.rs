@@ -1,4 +1,4 @@
-//! A body on its way out, and how far it came: a slow line is no stall, and a store that takes nothing is one.
+//! Sends a body and tracks its progress, to distinguish a slow connection from a stalled one.
 
 use std::{
     pin::{Pin, pin},
@@ -11,18 +11,18 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
-/// Bytes that are handed to a connection at a time.
+/// Bytes that are given to a connection at a time.
 const PIECE: usize = 64 << 10;
-/// Bytes that systems keep on their way: handed over, and perhaps not yet sent.
+/// Bytes that systems buffer: accepted, but perhaps not yet sent.
 const BUFFERED: u64 = 4 << 20;
-/// Bytes a second at which those leave on a slow line, and on one that took all of a body at once.
+/// Bytes per second at which the buffer empties on a slow connection, and on one that accepted a whole body at once.
 const SLOWEST: u64 = 64 << 10;
 const USUAL: u64 = 256 << 10;
-/// Longest time in which a slow line takes nothing more: a system takes bytes again when a third of its buffer is empty. Where
-/// nothing leaves that buffer, the system itself ends the connection, which it alone can tell.
+/// Longest time in which a slow connection accepts no bytes: a system accepts bytes again when a third of its buffer is empty. If
+/// nothing leaves that buffer, the system itself ends the connection; only it can know.
 const GRAIN: Duration = Duration::from_secs(BUFFERED / 3 / SLOWEST);
 
-/// How far the body of a request came, in all attempts together.
+/// Progress of the body of a request, over all attempts.
 #[derive(Debug, Clone)]
 pub(crate) struct Progress(Arc<Mutex<State>>);
 
@@ -30,12 +30,12 @@ pub(crate) struct Progress(Arc<Mutex<State>>);
 struct State {
     /// When this attempt began.
     begun: Instant,
-    /// When the connection last took bytes.
+    /// When the connection last accepted bytes.
     moved: Instant,
-    /// When it last took bytes that no attempt sent before.
+    /// When it last accepted bytes that no earlier attempt had sent.
     gained: Instant,
     furthest: u64,
-    /// Time beyond the stall and beyond the deadline in which bytes that were taken may still be leaving.
+    /// Extra time, beyond the stall timeout and beyond the deadline, in which buffered bytes may still be sent.
     leaving: (Duration, Duration),
 }
 
@@ -50,14 +50,14 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt begins.
+    /// Starts an attempt.
     pub(crate) fn begin(&self) {
         let now = Instant::now();
         let mut state = self.state();
         (state.begun, state.moved, state.leaving) = (now, now, (Duration::ZERO, Duration::ZERO));
     }
 
-    /// The server did take what it was sent, or the connection broke: the next attempt gains from its first byte on.
+    /// Resets the progress, after a response or a broken connection: the next attempt makes progress from its first byte on.
     pub(crate) fn forget(&self) {
         self.state().furthest = 0;
     }
@@ -72,7 +72,7 @@ impl Progress {
         state.leaving = if whole {
             let buffered = sent.min(BUFFERED);
             let slowest = Duration::from_secs(buffered.div_ceil(SLOWEST));
-            // A line that was slow so far is slow to the end.
+            // A connection that was slow so far stays slow.
             let slow = slowest.min(now.saturating_duration_since(state.begun).saturating_mul(4));
             (slowest, slow.max(Duration::from_secs(buffered.div_ceil(USUAL))))
         } else {
@@ -80,30 +80,30 @@ impl Progress {
         };
     }
 
-    /// When this attempt has stalled, unless it gets on.
+    /// When this attempt counts as stalled, unless it makes progress.
     pub(crate) fn stalls_at(&self, stall: Duration) -> Instant {
         let state = *self.state();
         later(state.moved, stall.saturating_add(state.leaving.0))
     }
 
-    /// When the deadline passes, unless the body gets on.
+    /// When the deadline passes, unless the body makes progress.
     pub(crate) fn ends_at(&self, deadline: Duration) -> Instant {
         let state = *self.state();
         later(state.gained, deadline.saturating_add(state.leaving.1))
     }
 
-    /// Whether nothing was gained for as long as the deadline says.
+    /// Whether there was no progress for the duration of the deadline.
     pub(crate) fn is_over(&self, deadline: Duration) -> bool {
         later(self.state().gained, deadline) <= Instant::now()
     }
 }
 
-/// A time beyond the clock is a wish for none; a century is none.
+/// `start + wait`. A duration that overflows the clock means no limit, for which a century will do.
 fn later(start: Instant, wait: Duration) -> Instant {
     start.checked_add(wait).unwrap_or_else(|| start + Duration::from_secs(3_000_000_000))
 }
 
-/// The bytes of a body in pieces.
+/// A body that is sent in pieces.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     rest: Bytes,
@@ -141,7 +141,7 @@ impl Body for Outgoing {
     }
 }
 
-/// What `work` gives, or nothing once it is `until`, which may move on meanwhile.
+/// Runs `work` until the time that `until` returns, which may advance meanwhile; `None` on timeout.
 pub(crate) async fn within<T>(until: impl Fn() -> Instant, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     loop {

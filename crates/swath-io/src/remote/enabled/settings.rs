@@ -1,4 +1,4 @@
-//! What each store is told: where it is, who we are, and under which names callers and environments say so.
+//! The settings of each store: its address and credentials, under the names that callers and environments use.
 
 use object_store::{
     aws::AmazonS3ConfigKey as S3Key, azure::AzureConfigKey as AzureKey, gcp::GoogleConfigKey as GcsKey,
@@ -6,11 +6,11 @@ use object_store::{
 use url::{Host, Url};
 
 use super::{
-    RemoteOptions,
     credentials::{Environment, Profile},
     failure::Failure,
     layers::{Layers, bucket_letter, check_name, endpoint, setting, setup, truthy},
 };
+use crate::remote::options::RemoteOptions;
 
 pub(crate) fn s3_layers(
     bucket: &str,
@@ -31,11 +31,11 @@ pub(crate) fn s3_layers(
     layers.add_settings(options, &["aws_no_sign_request", "no_sign_request", "aws_profile", "profile"])?;
     let profile = setting(options, &["aws_profile", "profile"]);
     let variable = |name: &str| environment.get(name).map(String::as_str);
-    // Whoever names a profile or gives keys has said who asks.
+    // A caller who names a profile or keys has chosen the credentials.
     let settled = profile.is_some() || layers.has_any(&CREDENTIALS);
     layers.add_some(S3Key::Endpoint, variable("AWS_ENDPOINT_URL_S3"));
     layers.add_environment("AWS_", environment, &CREDENTIALS, settled);
-    // GDAL's names for the same.
+    // GDAL's names for the same settings.
     if let Some(host) = variable("AWS_S3_ENDPOINT") {
         let plain = variable("AWS_HTTPS").is_some_and(|value| !truthy(value));
         let scheme = if host.contains("://") {
@@ -56,7 +56,7 @@ pub(crate) fn s3_layers(
     check_name("region", layers.get(S3Key::Region).unwrap_or_default(), |letter| {
         letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_')
     })?;
-    // Two settings mean the endpoint, and the one that was found first counts.
+    // Two settings mean the endpoint; the first one found counts.
     layers.0.retain(|(key, _)| !matches!(key, S3Key::S3Endpoint | S3Key::DefaultRegion));
     for (key, value) in &mut layers.0 {
         match key {
@@ -73,7 +73,7 @@ fn add_profile(layers: &mut Layers<S3Key>, wanted: Option<&str>, environment: &E
     let known = layers.has_any(&[S3Key::AccessKeyId, S3Key::SecretAccessKey, S3Key::WebIdentityTokenFile]);
     let settled = known || layers.is_set(S3Key::SkipSignature);
     let profile = match Profile::load(wanted, environment) {
-        // A profile that is not needed need not be there.
+        // A profile that is not needed may be missing.
         Err(_) if settled && wanted.is_none() => return Ok(()),
         profile => profile?,
     };
@@ -125,7 +125,7 @@ pub(crate) fn gcs_layers(
     layers.checked()
 }
 
-/// Clouds whose hosts may follow the account in an `abfs` address, with the host of their blobs.
+/// Host suffixes of Azure's clouds in an `abfs` address, and those of their blob service.
 const AZURE_CLOUDS: [(&str, &str); 6] = [
     (".dfs.core.windows.net", ".blob.core.windows.net"),
     (".blob.core.windows.net", ".blob.core.windows.net"),
@@ -213,7 +213,7 @@ fn finish_azure(mut layers: Layers<AzureKey>) -> Result<Layers<AzureKey>, Failur
     layers.checked()
 }
 
-/// The endpoint of an account. Emulators have no name for each account: there it is the first part of the path.
+/// The endpoint of an account. Emulators have no host per account; there the account is the first part of the path.
 fn azure_endpoint(address: &str, account: &str) -> Result<String, Failure> {
     let address = endpoint(address)?;
     let local = |url: &Url| match url.host() {

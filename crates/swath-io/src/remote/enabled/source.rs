@@ -1,4 +1,4 @@
-//! Ranges of a file behind a network as a [`Source`].
+//! A remote file as a [`Source`].
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -7,29 +7,30 @@ use http::{HeaderMap, Response, StatusCode};
 use object_store::{GetOptions, GetRange, ObjectStore, path::Path};
 
 use super::{
-    RemoteFault, RemoteOptions, Traffic,
     body::Pieces,
     client::Client,
     connector::Tap,
-    failure::{Failure, Told},
+    failure::{Failure, ServerError},
     http::HttpFile,
     range::ContentRange,
     runtime,
     store::Store,
-    url::shown,
     version::{Version, changed},
-    watch::{Seen, Watcher},
+    watch::{BodyEvent, Watcher},
 };
+use crate::fault::RemoteFault;
+use crate::remote::{options::RemoteOptions, url::shown};
+use crate::traffic::Traffic;
 use crate::{
+    coalesce::coalesce,
     fork::PerProcess,
     source::{Access, ReadInto, Source, SourceError},
-    wrap::coalesce::coalesce,
 };
 
-/// A longer range is asked for in pieces of this, so that a lost connection costs one of them.
+/// A longer range is requested in pieces of this length, so that a lost connection costs only one of them.
 const PIECE: usize = 16 << 20;
 
-/// A file behind a network. Its first bytes came with its size, in one request; ranges are asked for as they are read.
+/// A remote file. One request brings its first bytes and its size; later reads request ranges.
 pub struct RemoteSource {
     name: String,
     client: Client,
@@ -44,7 +45,7 @@ enum File {
     Object(Box<Object>),
 }
 
-/// An object of a store. Every process has a store of its own: it may be getting credentials when another is forked.
+/// An object of a store. Every process has its own store, which may be fetching credentials during a fork.
 struct Object {
     address: String,
     options: RemoteOptions,
@@ -59,10 +60,10 @@ impl Object {
 }
 
 impl RemoteSource {
-    /// Opens the file behind an address, with one request.
+    /// Opens the file at an address, with one request.
     ///
     /// # Errors
-    /// When the address or the settings cannot be used, or the server does not give the file's beginning.
+    /// When the address or the settings cannot be used, or the server does not deliver the beginning of the file.
     pub fn open(address: &str, options: &RemoteOptions) -> Result<Self, SourceError> {
         Ok(Self::begin(address, options)?)
     }
@@ -82,10 +83,10 @@ impl RemoteSource {
         let file = Arc::new(file);
         let prefetch = Access::REMOTE.prefetch.min(options.max_bytes.unwrap_or(u64::MAX));
         if prefetch == 0 {
-            return Err(Failure::new(RemoteFault::Budget, "not one byte is allowed to come in"));
+            return Err(Failure::new(RemoteFault::Budget, "the options allow no bytes to be received"));
         }
-        let asked = Arc::clone(&file);
-        let answer = runtime::wait(async move { asked.get(0..prefetch, None, None).await })??;
+        let request = Arc::clone(&file);
+        let answer = runtime::wait(async move { request.get(0..prefetch, None, None).await })??;
         let (version, head) = first(answer)?;
         Ok(Self { name: shown(address), client, file, version: Arc::new(version), head, in_flight: options.in_flight })
     }
@@ -98,21 +99,21 @@ impl RemoteSource {
                 return Err(SourceError::BeyondEnd { offset: read.offset, len, size });
             }
         }
-        let mut wanted: Vec<(u64, &mut [u8])> = Vec::new();
+        let mut missing: Vec<(u64, &mut [u8])> = Vec::new();
         for read in reads {
             let (offset, rest) = self.fill_from_head(read.offset, read.buffer);
             let starts = (offset..).step_by(PIECE);
-            wanted.extend(starts.zip(rest.chunks_mut(PIECE)));
+            missing.extend(starts.zip(rest.chunks_mut(PIECE)));
         }
-        let ranges: Vec<Range<u64>> = wanted.iter().map(|(at, buffer)| *at..at + buffer.len() as u64).collect();
-        // Neighbours come in one answer, which is dealt out to where each belongs.
+        let ranges: Vec<Range<u64>> = missing.iter().map(|(at, buffer)| *at..at + buffer.len() as u64).collect();
+        // Neighbouring ranges come in one response, which is copied to their buffers.
         let merged = coalesce(&ranges, self.access().merge);
         let gets = merged.iter().map(|read| self.get(read.range.clone(), None));
         runtime::each(gets, stop, |number, body| {
             let body = body?;
             let Some(read) = merged.get(number) else { return Err(changed()) };
             for member in &read.members {
-                let Some((at, buffer)) = wanted.get_mut(*member) else { continue };
+                let Some((at, buffer)) = missing.get_mut(*member) else { continue };
                 if !body.copy_to((*at - read.range.start) as usize, buffer) {
                     return Err(changed());
                 }
@@ -122,7 +123,7 @@ impl RemoteSource {
         Ok(())
     }
 
-    /// Asks for a range of the version that was opened.
+    /// Requests a range of the version that was opened.
     fn get(
         &self,
         range: Range<u64>,
@@ -132,13 +133,13 @@ impl RemoteSource {
         async move { later(file.get(range, Some(&version), watcher).await?, &version) }
     }
 
-    /// Whether the answer that begins is a part of the version that was opened.
+    /// Whether the response that begins belongs to the version that was opened.
     fn belongs(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let total = ContentRange::of(headers).and_then(|range| range.total);
         status == StatusCode::PARTIAL_CONTENT && self.version.check(headers, total).is_ok()
     }
 
-    /// Fills what the first request brought along; gives the rest and where it begins.
+    /// Copies the bytes that the first request brought; returns the unfilled rest and its offset.
     fn fill_from_head<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> (u64, &'a mut [u8]) {
         let known = usize::try_from(offset).ok().and_then(|offset| self.head.get(offset..)).unwrap_or_default();
         let (front, rest) = buffer.split_at_mut(known.len().min(buffer.len()));
@@ -150,7 +151,7 @@ impl RemoteSource {
 }
 
 impl File {
-    /// Asks for a range of the version given.
+    /// Requests a range of the given version.
     async fn get(
         &self,
         range: Range<u64>,
@@ -184,7 +185,7 @@ impl File {
         match answer.status() {
             StatusCode::RANGE_NOT_SATISFIABLE => Ok(answer),
             status if status.is_success() => Ok(answer),
-            status => Err(Failure::of_status(status, answer.extensions().get::<Told>())),
+            status => Err(Failure::of_status(status, answer.extensions().get::<ServerError>())),
         }
     }
 }
@@ -194,12 +195,12 @@ fn contradicted() -> Failure {
     Failure::new(RemoteFault::Protocol, detail)
 }
 
-/// The version and the first bytes, out of the first answer.
+/// The version and the first bytes, from the first response.
 fn first(answer: Response<Pieces>) -> Result<(Version, Bytes), Failure> {
     let range = ContentRange::of(answer.headers());
     let size = match answer.status() {
         StatusCode::OK => Some(answer.body().len()),
-        // There is no first byte: the file is empty. Some servers do not say so.
+        // There is no first byte, so the file is empty. Some servers do not state that.
         StatusCode::RANGE_NOT_SATISFIABLE => range.map_or(Some(0), |range| range.total),
         _ => range.and_then(|range| range.total),
     };
@@ -217,7 +218,7 @@ fn first(answer: Response<Pieces>) -> Result<(Version, Bytes), Failure> {
     Ok((version, answer.into_body().into_bytes()))
 }
 
-/// The bytes of a later answer.
+/// The bytes of a later response.
 fn later(answer: Response<Pieces>, version: &Version) -> Result<Pieces, Failure> {
     if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE {
         return Err(changed());
@@ -278,26 +279,26 @@ impl Source for RemoteSource {
         let known = (at - offset) as usize;
         let (watcher, seen) = Watcher::new();
         let get = self.get(at..offset + len, Some(watcher));
-        // Bytes up to `shown` were shown, and may have been worked on: another answer must not say otherwise.
+        // The caller has seen the bytes up to `shown` and may have used them: a retry must deliver the same bytes.
         let (mut filled, mut shown, mut belongs, mut same) = (known, known, false, true);
         let body = runtime::watched(get, &seen, stop, |seen| match seen {
-            Seen::Head(status, headers) => (filled, belongs) = (known, self.belongs(status, &headers)),
-            Seen::Piece(piece) if belongs => {
+            BodyEvent::Head(status, headers) => (filled, belongs) = (known, self.belongs(status, &headers)),
+            BodyEvent::Piece(piece) if belongs => {
                 let end = filled + piece.len();
                 let (old, new) = piece.split_at(piece.len().min(shown.saturating_sub(filled)));
                 same &= buffer.get(filled..filled + old.len()) == Some(old);
-                if let Some(place) = buffer.get_mut(filled + old.len()..end).filter(|_| same) {
-                    place.copy_from_slice(new);
+                if let Some(target) = buffer.get_mut(filled + old.len()..end).filter(|_| same) {
+                    target.copy_from_slice(new);
                     (filled, shown) = (end, shown.max(end));
                     arrived(buffer.get(..filled).unwrap_or_default());
                 }
             }
-            Seen::Piece(_) => {}
+            BodyEvent::Piece(_) => {}
         })??;
         if !same {
             return Err(contradicted().into());
         }
-        // What could not be shown while it came is whole and sound now.
+        // Bytes that could not be shown while they arrived are complete and checked now.
         if filled < buffer.len() {
             let mut whole = vec![0; buffer.len() - known];
             let before = buffer.get(known..shown).unwrap_or_default();

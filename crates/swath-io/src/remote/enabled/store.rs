@@ -1,9 +1,8 @@
-//! Object stores by their addresses, and with what settings each is asked.
+//! Opens object stores by their addresses, with their settings.
 
 use std::sync::Arc;
 
 use super::{
-    RemoteOptions,
     client::Client,
     connector::Connector,
     credentials::environment,
@@ -11,6 +10,7 @@ use super::{
     layers::setup,
     settings::{azure_layers, gcs_layers, s3_layers},
 };
+use crate::remote::options::RemoteOptions;
 use object_store::{
     ClientOptions, RetryConfig, StaticCredentialProvider,
     aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey as S3Key},
@@ -19,7 +19,7 @@ use object_store::{
     path::Path,
 };
 
-/// A store that can be asked.
+/// An opened store.
 #[derive(Debug, Clone)]
 pub(crate) enum Store {
     S3(Arc<AmazonS3>),
@@ -27,17 +27,17 @@ pub(crate) enum Store {
     Azure(Arc<MicrosoftAzure>),
 }
 
-/// Where S3 or GCS keeps an object, for requests that object_store has no words for.
+/// The location of an object in S3 or GCS, for requests that object_store does not offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Site {
-    /// Of the bucket, without a slash at its end.
+    /// Address of the bucket, without a final slash.
     pub(crate) bucket_url: String,
     pub(crate) region: String,
-    /// Whether requests carry a signature.
+    /// Whether requests are signed.
     pub(crate) signed: bool,
-    /// Whether who asks pays.
+    /// Whether the requester pays.
     pub(crate) payer: bool,
-    /// Why objects cannot be made of parts with numbers and lengths of their own.
+    /// The name of a service that accepts only consecutive parts of equal length.
     pub(crate) even_parts: Option<&'static str>,
 }
 
@@ -49,7 +49,7 @@ impl Store {
         if path.as_ref() != key {
             return Err(setup("keys neither begin nor end with a slash"));
         }
-        // Retries are the client's: two layers of them would multiply.
+        // Our client retries; retries of two layers would multiply.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let built = match scheme.as_str() {
             "s3" | "s3a" => {
@@ -68,7 +68,7 @@ impl Store {
                 let connector = Connector::new(client, layers.get(GcsKey::BaseUrl))?;
                 let mut builder = GoogleCloudStorageBuilder::new().with_client_options(content_types());
                 if layers.is_set(GcsKey::SkipSignature) {
-                    // Without this a broken file of default credentials would stand in the way of asking without any.
+                    // Otherwise a broken file of default credentials would prevent requests without credentials.
                     let nobody = GcpCredential { bearer: String::new() };
                     builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(nobody)));
                 }
@@ -94,7 +94,7 @@ impl Store {
         Ok((built.map_err(|error| Failure::of_store(&error))?, path))
     }
 
-    /// Where the bucket of an `s3://` or `gs://` address is.
+    /// The location of the bucket of an `s3://` or `gs://` address.
     pub(crate) fn site(address: &str, options: &RemoteOptions) -> Result<Site, Failure> {
         let (scheme, bucket, _) = split(address)?;
         if matches!(scheme.as_str(), "gs" | "gcs") {
@@ -124,7 +124,7 @@ impl Store {
     }
 }
 
-/// Scheme, bucket and key of an address. The key is what is written there: nothing in it is decoded.
+/// Splits an address into scheme, bucket and key. The key is used as written; nothing is decoded.
 fn split(address: &str) -> Result<(String, &str, &str), Failure> {
     let (scheme, rest) = address.split_once("://").ok_or_else(|| setup("the address has no scheme"))?;
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -134,7 +134,7 @@ fn split(address: &str) -> Result<(String, &str, &str), Failure> {
     Ok((scheme.to_ascii_lowercase(), bucket, key))
 }
 
-/// What objects are said to hold, by their names.
+/// The content types of objects, by suffix.
 fn content_types() -> ClientOptions {
     ["tif", "tiff", "TIF", "TIFF"]
         .into_iter()

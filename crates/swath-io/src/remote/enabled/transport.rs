@@ -1,4 +1,4 @@
-//! Connections: shared by all handles of a process, so that the next file on a host costs no handshake.
+//! Connections, which all handles of a process share, so that the next file on a host needs no handshake.
 
 use std::{
     error::Error,
@@ -12,33 +12,37 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use crate::fork::PerProcess;
 
 use super::{
-    RemoteFault,
     failure::{Failure, printable},
-    guard::{Names, OutOfReach, Reach, Way},
+    guard::{Connect, Names, OutOfReach, Reach},
     names::AllNames,
 };
+use crate::fault::RemoteFault;
 
-/// Kinds of connections that are kept; callers rarely use more than two.
+/// Most kinds of connections that are kept. Callers rarely use more than two.
 const KINDS: usize = 16;
 
-/// Headers of one answer; stores send some thirty.
+/// Most headers of a response. Stores send about thirty.
 const HEADERS: usize = 128;
 
-type Kind = (Way, Duration, Duration);
+type Kind = (Connect, Duration, Duration);
 
 static CLIENTS: PerProcess<Mutex<Vec<(Kind, reqwest::Client)>>> = PerProcess::new();
 
-/// The connections of one kind. Of bytes that the other side's system does not take for as long as `stall` says, ours gives up
-/// the connection, where it can: nothing else tells what became of bytes that were handed over.
-pub(crate) fn transport(way: Way, connect_timeout: Duration, stall: Duration) -> Result<reqwest::Client, Failure> {
+/// The connections of one kind. Where the system supports it, it ends a connection whose sent bytes are not acknowledged for the
+/// time `stall`: nothing else shows whether bytes that the system accepted have arrived.
+pub(crate) fn transport(
+    connect: Connect,
+    connect_timeout: Duration,
+    stall: Duration,
+) -> Result<reqwest::Client, Failure> {
     let failed = |error: String| Failure::new(RemoteFault::Setup, format!("cannot set up connections: {error}"));
     let mut clients = CLIENTS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let kind = (way, connect_timeout, stall);
+    let kind = (connect, connect_timeout, stall);
     if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
         return Ok(client.clone());
     }
     let tls = tls().map_err(|error| failed(error.to_string()))?;
-    // Redirects, retries and decoding are decided where they are counted: not here.
+    // The client above handles redirects, retries and encodings, since it counts them.
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
         .redirect(reqwest::redirect::Policy::none())
@@ -52,10 +56,10 @@ pub(crate) fn transport(way: Way, connect_timeout: Duration, stall: Duration) ->
     {
         builder = builder.tcp_user_timeout(stall);
     }
-    if !way.proxied {
+    if !connect.proxied {
         builder = builder.no_proxy();
     }
-    builder = match way.reach {
+    builder = match connect.reach {
         Reach::Any => builder.dns_resolver(AllNames),
         reach => builder.dns_resolver(Names(reach)),
     };
@@ -73,29 +77,29 @@ fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
         || rustls::ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
     Ok(match builder()?.with_platform_verifier() {
         Ok(builder) => builder.with_no_client_auth(),
-        // A machine without certificates can still ask over http; https then says that nobody vouches for the server.
+        // A machine without certificates can still use http. With https, every server is then untrusted.
         Err(_) => builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth(),
     })
 }
 
-/// What a failed attempt means.
-pub(crate) enum Mishap {
-    /// The same request may do better next time.
+/// Why an attempt failed, by what to do next.
+pub(crate) enum TransportError {
+    /// A retry may succeed.
     Transient(String),
-    /// Neither side's system took or gave anything for too long.
+    /// No bytes were sent or received for too long.
     Stalled(String),
     /// The name could not be resolved.
-    Nameless(String),
-    /// There is no server to talk to. One that has answered before may be starting again; any other will not come.
-    Absent(String),
-    /// The answer cannot be read as HTTP.
-    Garbled(String),
-    /// It will fail again.
-    Lasting(Failure),
+    Unresolved(String),
+    /// No server listens there. One that has responded before may be restarting; any other failure is permanent.
+    NoServer(String),
+    /// The response is not HTTP.
+    NotHttp(String),
+    /// A retry would fail too.
+    Permanent(Failure),
 }
 
-/// What an error of the transport means; `host` is whom we asked.
-pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
+/// Classifies an error of the transport; `host` is the server.
+pub(crate) fn transport_error(error: reqwest::Error, host: &str) -> TransportError {
     let error = error.without_url();
     let (is_dns, is_connect) = (error.is_dns(), error.is_connect());
     let (mut absent, mut stalled) = (false, false);
@@ -103,13 +107,13 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
     let mut innermost = String::new();
     while let Some(found) = cause {
         if let Some(OutOfReach(reach)) = found.downcast_ref() {
-            return Mishap::Lasting(reach.refusal(host));
+            return TransportError::Permanent(reach.refusal(host));
         }
         if found.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
-            return Mishap::Garbled(format!("{host} answered with something that is not HTTP: {found}"));
+            return TransportError::NotHttp(format!("{host} answered with something that is not HTTP: {found}"));
         }
         if let Some(rustls::Error::InvalidCertificate(reason)) = found.downcast_ref::<rustls::Error>() {
-            return Mishap::Lasting(Failure::new(
+            return TransportError::Permanent(Failure::new(
                 RemoteFault::Unavailable,
                 format!(
                     "the certificate of {host} is not trusted ({reason}); if it is signed by an authority of your own, \
@@ -117,8 +121,8 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
                 ),
             ));
         }
-        if is_connect && found.downcast_ref::<rustls::Error>().is_some_and(will_not_agree) {
-            return Mishap::Lasting(Failure::new(
+        if is_connect && found.downcast_ref::<rustls::Error>().is_some_and(is_permanent) {
+            return TransportError::Permanent(Failure::new(
                 RemoteFault::Unavailable,
                 format!("no secure connection to {host}: {found}; is it a server for https, and is the port right?"),
             ));
@@ -126,27 +130,30 @@ pub(crate) fn mishap(error: reqwest::Error, host: &str) -> Mishap {
         absent |= is_connect && found.downcast_ref::<io::Error>().is_some_and(is_absent);
         stalled |= found.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
         innermost = printable(&found.to_string());
-        // An I/O error hides the error inside it from `source`, which gives the source of that one.
+        // `source` of an I/O error skips the error inside it and returns that error's source.
         cause = match found.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inner) => Some(inner),
             None => found.source(),
         };
     }
     if is_dns && ["not known", "No address", "nodename"].iter().any(|words| innermost.contains(words)) {
-        return Mishap::Lasting(Failure::new(RemoteFault::Missing, format!("there is no host {host}: {innermost}")));
+        return TransportError::Permanent(Failure::new(
+            RemoteFault::Missing,
+            format!("there is no host {host}: {innermost}"),
+        ));
     }
     if absent {
-        return Mishap::Absent(format!("no connection to {host}: {innermost}"));
+        return TransportError::NoServer(format!("no connection to {host}: {innermost}"));
     }
     match (is_dns, is_connect) {
-        (true, _) => Mishap::Nameless(format!("the name {host} could not be resolved: {innermost}")),
-        (_, true) => Mishap::Transient(format!("no connection to {host}: {innermost}")),
-        _ if stalled => Mishap::Stalled(format!("the connection to {host} stalled: {innermost}")),
-        _ => Mishap::Transient(format!("the connection to {host} failed: {innermost}")),
+        (true, _) => TransportError::Unresolved(format!("the name {host} could not be resolved: {innermost}")),
+        (_, true) => TransportError::Transient(format!("no connection to {host}: {innermost}")),
+        _ if stalled => TransportError::Stalled(format!("the connection to {host} stalled: {innermost}")),
+        _ => TransportError::Transient(format!("the connection to {host} failed: {innermost}")),
     }
 }
 
-/// Whether the system reports at once that no server listens there. A timeout does not tell.
+/// Whether the system reports that no server listens there. A timeout does not show that.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -154,9 +161,9 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Whether two sides that failed to agree on a secure connection will fail again: one of them does not speak TLS, or not one
-/// that the other knows. An alert about an error inside the server may pass.
-fn will_not_agree(error: &rustls::Error) -> bool {
+/// Whether a failed TLS handshake would fail again: one side does not speak TLS, or no version that the other knows. An alert about
+/// an internal error of the server may be temporary.
+fn is_permanent(error: &rustls::Error) -> bool {
     match error {
         rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_) => true,
         rustls::Error::AlertReceived(alert) => *alert != rustls::AlertDescription::InternalError,

@@ -1,13 +1,14 @@
-//! Which version of a file was opened, and whether an answer still belongs to it.
+//! Identifies the version of a file that was opened, and checks that responses belong to it.
 
 use http::{
     HeaderMap,
     header::{ETAG, LAST_MODIFIED},
 };
 
-use super::{RemoteFault, failure::Failure};
+use super::failure::Failure;
+use crate::fault::RemoteFault;
 
-/// What a server says of a file's version.
+/// The version of a file, as stated by the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version {
     etag: Option<String>,
@@ -21,26 +22,26 @@ impl Version {
         Self { etag: text(ETAG), modified: text(LAST_MODIFIED), size }
     }
 
-    /// All of it in one line, for those who compare files.
+    /// The version as one line, for comparing files.
     pub(crate) fn mark(&self) -> String {
         let tag = self.etag.as_deref().or(self.modified.as_deref()).unwrap_or_default();
         format!("{tag} {}", self.size)
     }
 
-    /// The tag that a server compares byte by byte; a weak one would never match.
+    /// The ETag, if the server compares it byte by byte. A weak one would never match.
     pub(crate) fn strong_etag(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| etag.starts_with('"'))
     }
 
-    /// The date, where there is nothing better.
+    /// The modification date, if there is no ETag.
     pub(crate) fn only_modified(&self) -> Option<&str> {
         self.modified.as_deref().filter(|_| self.etag.is_none())
     }
 
-    /// Whether an answer belongs to this version. Servers may ignore conditions, so every answer is looked at.
+    /// Checks that a response belongs to this version. Servers may ignore conditions, so every response is checked.
     pub(crate) fn check(&self, headers: &HeaderMap, total: Option<u64>) -> Result<(), Failure> {
         let now = Self::of(headers, total.unwrap_or(self.size));
-        // A date beside a tag says less than the tag: copies of a file have one each.
+        // A date beside an ETag is ignored: replicas of a file have different dates.
         let same = match (&self.etag, &now.etag) {
             (None, None) => self.modified == now.modified,
             (before, now) => before == now,

@@ -1,31 +1,31 @@
-//! A body seen while it comes in, so that work on its first bytes need not wait for the last.
+//! Reports a body while it arrives, so that work on its first bytes need not wait for the last.
 
 use std::sync::mpsc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-/// What is seen of an answer.
+/// An event of a response.
 #[derive(Debug)]
-pub(crate) enum Seen {
-    /// An answer that fits its request begins; where there was one before, it failed, and this one begins anew.
+pub(crate) enum BodyEvent {
+    /// A response that fits its request begins. An earlier one, if any, has failed.
     Head(StatusCode, HeaderMap),
     /// The next piece of its body.
     Piece(Bytes),
 }
 
-/// Shows whoever reads the other end what comes in. It goes along as an extension of the request.
+/// Sends the events of a response to a channel. It travels as an extension of the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Watcher(mpsc::Sender<Seen>);
+pub(crate) struct Watcher(mpsc::Sender<BodyEvent>);
 
 impl Watcher {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Seen>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<BodyEvent>) {
         let (sender, receiver) = mpsc::channel();
         (Self(sender), receiver)
     }
 
-    /// Nobody looks any more where the read was given up.
-    pub(crate) fn show(&self, seen: Seen) {
+    /// Sends an event. It is lost if the read was abandoned.
+    pub(crate) fn show(&self, seen: BodyEvent) {
         let _ = self.0.send(seen);
     }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Mutex;
 
-use super::{
-    super::part::{PART, mark},
-    *,
+use super::*;
+use crate::sink::{
+    local::{CHUNK, LONG, STEP, waves},
+    temporary::Temporary,
+    unfinished::{PART, TEMPORARY, mark},
 };
 
 fn folder(name: &str) -> PathBuf {
@@ -64,7 +66,7 @@ fn what_is_no_leftover_of_ours_stays_and_keeps_no_writer_waiting() {
     let other = folder.join("other");
     fs::write(&other, b"x").unwrap();
     let mut planted = vec![other.clone()];
-    for mark in [mark(&path).as_str(), SPOOL] {
+    for mark in [mark(&path).as_str(), TEMPORARY] {
         let (pipe, link, foreign) = (named(mark, 1), named(mark, 2), named(mark, 3));
         mknodat(CWD, &pipe, FileType::Fifo, 0o666.into(), 0).unwrap();
         std::os::unix::fs::symlink(&other, &link).unwrap();
@@ -78,7 +80,7 @@ fn what_is_no_leftover_of_ours_stays_and_keeps_no_writer_waiting() {
         }
     }
     fs::write(named(&mark(&path), 4), b"half").unwrap();
-    drop(FileSink::spool_in(&folder).unwrap());
+    drop(Temporary::create_in(&folder).unwrap());
     let sink = Box::new(FileSink::create(&path).unwrap());
     sink.write_at(0, b"new").unwrap();
     sink.commit(3).unwrap();
@@ -261,7 +263,7 @@ fn gaps_of_every_size_are_taken_out() {
             for gap in gaps.iter().rev() {
                 bytes.drain(gap.start as usize..gap.end as usize);
             }
-            assert_eq!(sink.file.metadata().unwrap().len(), bytes.len() as u64);
+            assert_eq!(sink.file.file().metadata().unwrap().len(), bytes.len() as u64);
             sink.commit(bytes.len() as u64).unwrap();
             assert!(fs::read(&path).unwrap() == bytes, "{gaps:?} in {}", folder.display());
         }

@@ -1,9 +1,9 @@
-//! Huffman coding of quantised blocks: the part that no vector helps, so it looks only at coefficients that are not zero.
+//! Huffman codes quantised blocks. Vectors do not help here, so it visits only non-zero coefficients.
 
 use super::fdct::{Group, LANES};
 use super::layout::{Layout, MAX_COMPONENTS};
 use super::tables::{CHROMA, Codes, DC};
-use crate::simd::Task;
+use swath_raster::simd::Task;
 
 /// Bytes collected before they are appended to the output.
 const BUFFER: usize = 1 << 15;
@@ -25,8 +25,8 @@ impl Blocks {
     /// Makes room for an MCU row of this layout.
     pub fn fit(&mut self, layout: &Layout) {
         for ((coefs, masks), part) in self.coefs.iter_mut().zip(&mut self.masks).zip(layout.parts()) {
-            coefs.resize(part.band(), 0);
-            masks.resize(part.band() / 64, 0);
+            coefs.resize(part.mcu_row_len(), 0);
+            masks.resize(part.mcu_row_len() / 64, 0);
         }
     }
 }
@@ -39,7 +39,7 @@ pub(super) trait Sink {
     fn end_mcu(&mut self);
 }
 
-/// Turns the blocks of an MCU row into symbols. Gives back the sink, which goes by value so that its fields can live in registers.
+/// Converts the blocks of an MCU row to symbols. Takes and returns the sink by value, so that its fields stay in registers.
 pub(super) struct Walk<'t, T> {
     pub layout: &'t Layout,
     pub mcu_row: usize,
@@ -112,7 +112,7 @@ fn block(to: &mut impl Sink, set: u32, group: &Group<i16>, lane: usize, mask: u6
     }
 }
 
-/// Size category of a value and the bits that tell it from others of that size: negative ones are counted from the lowest.
+/// Returns the size category of a value and its extra bits; negative values count from the lowest of the category.
 #[inline(always)]
 fn category(value: i32) -> (u32, u32) {
     let sign = value >> 31;
@@ -225,7 +225,7 @@ impl Sink for Writer<'_> {
     }
 }
 
-/// Symbols of a tile that wait for its codes: looking at the coefficients again would take longer, and most of them are zero.
+/// The symbols of a tile, stored until its codes are known: visiting the coefficients again, most of which are zero, would take longer.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     /// Each with its place in the low [`PLACE_BITS`] bits and those that follow its code above. Longer than what is used of it, so that it is not
@@ -237,7 +237,7 @@ pub(super) struct Tokens {
 const PLACE_BITS: u32 = Codes::COUNT.trailing_zeros();
 
 impl Tokens {
-    /// Forgets the tile before.
+    /// Clears the symbols of the previous tile.
     pub fn clear(&mut self) {
         self.used = 0;
     }
@@ -264,7 +264,7 @@ impl Tokens {
 /// How often each symbol occurs, by its place in [`Codes`].
 pub(super) type Counts = [u64; Codes::COUNT];
 
-/// Counts symbols and puts them aside.
+/// Counts symbols and stores them for later.
 pub(super) struct Collector<'t> {
     list: &'t mut [u32],
     pub at: usize,
@@ -285,7 +285,7 @@ impl Sink for Collector<'_> {
     fn end_mcu(&mut self) {}
 }
 
-/// Writes symbols that were put aside.
+/// Writes stored symbols.
 pub(super) struct Emit<'t> {
     pub tokens: &'t [u32],
     pub to: Writer<'t>,

@@ -4,9 +4,9 @@
 //! so only the samples are ever transposed.
 
 use super::sample::Sample;
-use super::standard::ZIGZAG;
 use super::tables::Quant;
-use crate::simd::Task;
+use crate::codec::jpeg::zigzag::ZIGZAG;
+use swath_raster::simd::Task;
 
 /// Blocks in a group.
 pub(super) const LANES: usize = 8;
@@ -18,7 +18,7 @@ const CONST_BITS: u32 = 13;
 
 /// One-dimensional transform, in which the sums without a factor are `plain` and the others are shifted down by `shift`, rounded.
 ///
-/// The arithmetic wraps because 12-bit sums pass through 32 bits; what comes out fits again.
+/// The arithmetic wraps, because intermediate 12-bit sums exceed 32 bits; the results fit.
 #[inline(always)]
 fn transform(s: [i32; 8], plain: impl Fn(i32) -> i32, shift: u32) -> [i32; 8] {
     let mul = |a: i32, k: i32| a.wrapping_mul(k);
@@ -64,7 +64,7 @@ pub(super) fn quantise(value: i32, reciprocal: f32) -> i16 {
     (whole ^ sign).wrapping_sub(sign) as i16
 }
 
-/// Where each coefficient of a block goes in the scan.
+/// Position of each coefficient of a block in the scan.
 const PLACES: [usize; 64] = {
     let mut places = [0; 64];
     let mut n = 0;

@@ -1,4 +1,4 @@
-//! Where blocks and samples lie, worked out once per image so that the loops after it need no questions answered.
+//! The layout of blocks and samples, computed once per image.
 
 use super::fdct::LANES;
 
@@ -22,7 +22,7 @@ pub(super) struct Part {
 
 impl Part {
     /// Samples in the part of its plane that an MCU row covers.
-    pub fn band(&self) -> usize {
+    pub fn mcu_row_len(&self) -> usize {
         self.stride * 8 * self.down
     }
 

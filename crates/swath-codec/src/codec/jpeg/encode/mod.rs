@@ -1,7 +1,7 @@
-//! The JPEG encoder for TIFF compression 7, written so that tiles come out as GDAL and libtiff would have written them: baseline frames of 8 bits,
-//! extended sequential ones of 12, as abbreviated streams that share the tables of the `JPEGTables` field.
+//! Encodes JPEG tiles with exactly the bytes that GDAL and libtiff write: baseline frames of 8 bits and extended sequential ones of 12
+//! bits, as abbreviated streams that share the tables of the tag `JPEGTables`.
 //!
-//! Transform, rounding, subsampling, edges and the choice of codes are libjpeg's to the bit, so a tile is the same whichever of the two wrote it.
+//! Transform, rounding, subsampling, edges and the choice of codes match libjpeg bit for bit.
 
 #![forbid(unsafe_code)]
 
@@ -14,24 +14,24 @@ mod sample;
 mod standard;
 mod tables;
 
-use crate::simd::widest;
 use entropy::{Blocks, Counts, Emit, State, Tokens, Walk, Writer};
 use fdct::Transform;
 use layout::{Layout, MAX_COMPONENTS};
-use planes::{Band, Fill};
+use planes::{Fill, McuRow};
 use sample::Sample;
+use swath_raster::simd::widest;
 use tables::{CHROMA, Codes, DC, Quant, Table};
 
 /// Most columns or rows: libjpeg's limit, a little under what the frame header can say.
 pub const MAX_SIDE: u32 = 65500;
 
-/// What the components are.
+/// The meaning of the components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Color {
-    /// One to four independent components, written as they are.
+    /// One to four independent components, not converted.
     Gray,
-    /// Red, green and blue, written as they are (`PhotometricInterpretation` 2).
+    /// Red, green and blue, not converted (`PhotometricInterpretation` 2).
     Rgb,
     /// Red, green and blue, written as full-range BT.601 YCbCr (`PhotometricInterpretation` 6).
     YCbCr,
@@ -41,9 +41,9 @@ pub enum Color {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Huffman {
-    /// Fixed ones, which are part of `JPEGTables` (`JPEGTABLESMODE=3` of GDAL). The faster way.
+    /// Fixed tables, stored in `JPEGTables` (`JPEGTABLESMODE=3` of GDAL). Faster.
     Standard,
-    /// The best for each tile, which are part of it (GDAL's default). The smaller way.
+    /// Optimal tables for each tile, stored in the tile (GDAL's default). Smaller.
     PerTile,
 }
 
@@ -86,21 +86,21 @@ impl<'t> From<&'t [u16]> for Samples<'t> {
     }
 }
 
-/// Working memory that grows to an MCU row of the widest tile and is then used again. With [`Huffman::PerTile`] it also grows to the coefficients of the
-/// largest tile that are not zero, four bytes each.
+/// Working memory, which grows to an MCU row of the widest tile and is then reused. With [`Huffman::PerTile`] it also holds the non-zero
+/// coefficients of the largest tile, four bytes each.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    bytes: Band<u8>,
-    words: Band<u16>,
+    bytes: McuRow<u8>,
+    words: McuRow<u16>,
     work: Work,
 }
 
-/// What does not depend on the width of samples.
+/// Working memory that does not depend on the sample width.
 #[derive(Debug, Default)]
 struct Work {
     blocks: Blocks,
     tokens: Tokens,
-    /// Coded data on its way out.
+    /// Output buffer of the entropy coder.
     buffer: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Checks the settings and makes the tables.
+    /// Checks the settings and computes the tables.
     pub fn new(settings: Settings) -> Result<Self, String> {
         let Settings { quality, subsampling, color, components, precision, huffman } = settings;
         if !(1..=100).contains(&quality) {
@@ -206,7 +206,7 @@ impl Encoder {
         self.quants.get(..self.used_sets().len()).unwrap_or_default()
     }
 
-    /// The identifiers libjpeg gives the components, which nothing in a TIFF file depends on.
+    /// Returns the component identifiers that libjpeg uses; nothing in a TIFF file depends on them.
     fn ids(&self) -> [u8; MAX_COMPONENTS] {
         match (self.settings.color, self.settings.components) {
             (Color::YCbCr, _) | (Color::Gray, 1) => [1, 2, 3, 4],
@@ -239,21 +239,28 @@ impl Encoder {
     }
 
     /// Appends the whole stream.
-    fn stream<S: Sample>(&self, layout: &Layout, src: &[S], band: &mut Band<S>, work: &mut Work, dst: &mut Vec<u8>) {
+    fn stream<S: Sample>(
+        &self,
+        layout: &Layout,
+        src: &[S],
+        mcu_row_planes: &mut McuRow<S>,
+        work: &mut Work,
+        dst: &mut Vec<u8>,
+    ) {
         let Work { blocks, tokens, buffer } = work;
         let mut state = State::new();
         let mut before = [0; MAX_COMPONENTS];
         self.frame_header(layout, dst);
         if let Some(codes) = &self.codes {
             self.scan_header(layout, dst);
-            self.rows(layout, src, band, blocks, |mcu_row, blocks| {
+            self.rows(layout, src, mcu_row_planes, blocks, |mcu_row, blocks| {
                 let to = Writer::new(state, codes, buffer, dst);
                 state = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).pause();
             });
         } else {
             let mut counts: Counts = [0; Codes::COUNT];
             tokens.clear();
-            self.rows(layout, src, band, blocks, |mcu_row, blocks| {
+            self.rows(layout, src, mcu_row_planes, blocks, |mcu_row, blocks| {
                 let to = tokens.row(layout, &mut counts);
                 let count = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).at;
                 tokens.keep(count);
@@ -267,7 +274,7 @@ impl Encoder {
         dst.extend([0xFF, 0xD9]);
     }
 
-    /// The shortest codes for a tile with these symbols; appends their tables.
+    /// Computes the optimal codes for a tile with these symbols, and appends their tables.
     fn best_codes(&self, counts: &Counts, dst: &mut Vec<u8>) -> Codes {
         let sets = counts.chunks_exact(CHROMA as usize).zip(self.used_sets());
         let tables: Vec<[Table; 2]> = sets
@@ -281,23 +288,23 @@ impl Encoder {
         Codes::new(&tables)
     }
 
-    /// Quantises an MCU row at a time and hands it on, so that its planes and coefficients stay in the cache.
+    /// Quantises one MCU row at a time and passes it on, so that its planes and coefficients stay in the cache.
     fn rows<S: Sample>(
         &self,
         layout: &Layout,
         src: &[S],
-        band: &mut Band<S>,
+        mcu_row_planes: &mut McuRow<S>,
         blocks: &mut Blocks,
         mut each: impl FnMut(usize, &Blocks),
     ) {
-        band.fit(layout);
+        mcu_row_planes.fit(layout);
         blocks.fit(layout);
         let [luma, chroma] = &self.quants;
         let rows = layout.width * layout.parts().len() * layout.down * 8;
         for (mcu_row, src) in src.chunks(rows.max(1)).enumerate().take(layout.mcu_rows) {
-            widest(Fill { layout, convert: self.settings.color == Color::YCbCr, src, band });
+            widest(Fill { layout, convert: self.settings.color == Color::YCbCr, src, mcu_row_planes });
             let outputs = blocks.coefs.iter_mut().zip(&mut blocks.masks);
-            for ((part, plane), (coefs, masks)) in layout.parts().iter().zip(&band.planes).zip(outputs) {
+            for ((part, plane), (coefs, masks)) in layout.parts().iter().zip(&mcu_row_planes.planes).zip(outputs) {
                 let quant = if part.chroma { chroma } else { luma };
                 widest(Transform { plane, stride: part.stride, quant, coefs, masks });
             }

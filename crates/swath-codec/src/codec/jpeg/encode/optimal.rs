@@ -1,4 +1,4 @@
-//! Huffman tables made for a tile: those of T.81 Annex K.2 with the ties broken as libjpeg does, so that its tables come out.
+//! Computes optimal Huffman tables for a tile by T.81 Annex K.2, with ties broken like libjpeg, so that the tables are equal.
 
 use super::tables::Table;
 use std::cmp::Reverse;
@@ -7,10 +7,10 @@ use std::collections::BinaryHeap;
 /// Longest code.
 const LONGEST: usize = 16;
 
-/// Stands for the code of all ones, which JPEG forbids, and is taken out again in the end.
+/// A symbol that reserves the code of all ones, which JPEG forbids; it is removed at the end.
 const RESERVED: usize = 256;
 
-/// The shortest codes for symbols that occur as often as `counts` says. What does not occur gets none.
+/// Computes the optimal codes for symbols with these counts. Symbols that do not occur get none.
 pub(super) fn table(counts: &[u64]) -> Table {
     let sizes = sizes(counts);
     let mut lengths = [0u32; RESERVED + 1];
@@ -31,7 +31,7 @@ pub(super) fn table(counts: &[u64]) -> Table {
 
 /// Bits each symbol has in a Huffman code without a limit; the last one is the reserved one.
 fn sizes(counts: &[u64]) -> [u16; RESERVED + 1] {
-    // Rarest first, and of equals the largest symbol: one number that sorts that way. A merged pair goes by the symbol it was begun with.
+    // One number that sorts the rarest first, and of equals the largest symbol. A merged pair is sorted by its first symbol.
     let key = |count: u64, symbol: usize| Reverse(count << 9 | (RESERVED - symbol) as u64);
     let occurring = counts.iter().copied().take(RESERVED).enumerate().filter(|&(_, count)| count > 0);
     let mut rarest: BinaryHeap<_> = occurring.chain([(RESERVED, 1)]).map(|(s, count)| key(count, s)).collect();
@@ -52,7 +52,7 @@ fn sizes(counts: &[u64]) -> [u16; RESERVED + 1] {
         *top = key((first >> 9) + (second >> 9), symbols[0]);
     }
 
-    // Parents have the higher numbers, so going down meets them first. The root and symbols that do not occur have none.
+    // Parents have higher numbers, so descending order visits them first. The root and symbols that do not occur have none.
     let mut depths = [0u16; 2 * (RESERVED + 1)];
     for node in (0..RESERVED + 1 + pairs).rev() {
         if parents[node] != 0 {
@@ -62,8 +62,8 @@ fn sizes(counts: &[u64]) -> [u16; RESERVED + 1] {
     std::array::from_fn(|symbol| depths[symbol])
 }
 
-/// Rearranges the code so that none is longer than [`LONGEST`], after Figure K.3: of two codes of the greatest length, one takes the place of what they
-/// share, and the other is put beside a shorter code, which both then extend.
+/// Limits codes to [`LONGEST`] bits by Figure K.3: of two codes of the greatest length, one takes their common prefix, and the other
+/// joins a shorter code, which both then extend.
 fn shorten(lengths: &mut [u32; RESERVED + 1]) {
     for long in (LONGEST + 1..lengths.len()).rev() {
         while lengths[long] > 1 {

@@ -3,23 +3,23 @@
 
 use super::layout::{Layout, MAX_COMPONENTS};
 use super::sample::Sample;
-use crate::simd::Task;
+use swath_raster::simd::Task;
 
-/// The planes of one MCU row, kept between tiles.
+/// The planes of one MCU row, reused between tiles.
 #[derive(Debug, Default)]
-pub(super) struct Band<S> {
+pub(super) struct McuRow<S> {
     pub planes: [Vec<S>; MAX_COMPONENTS],
-    /// A row's red, green and blue. Taking the pixels apart first leaves two simple loops where one would not become vector code.
+    /// A row's red, green and blue. Splitting pixels first gives two simple loops that vectorise, where a single one would not.
     apart: [Vec<S>; 3],
     /// Rows of chrominance before they are subsampled.
     full: [Vec<S>; 2],
 }
 
-impl<S: Sample> Band<S> {
-    /// Makes room for a band of this layout.
+impl<S: Sample> McuRow<S> {
+    /// Makes room for the planes of an MCU row of this layout.
     pub fn fit(&mut self, layout: &Layout) {
         for (plane, part) in self.planes.iter_mut().zip(layout.parts()) {
-            plane.resize(part.band(), S::default());
+            plane.resize(part.mcu_row_len(), S::default());
         }
         let luma = layout.parts().first().map_or(0, |part| part.stride);
         for row in &mut self.apart {
@@ -31,13 +31,13 @@ impl<S: Sample> Band<S> {
     }
 }
 
-/// Fills a band from at most as many rows as an MCU has.
+/// Fills the planes from at most as many rows as an MCU has.
 pub(super) struct Fill<'t, S> {
     pub layout: &'t Layout,
     /// Whether to convert RGB to YCbCr.
     pub convert: bool,
     pub src: &'t [S],
-    pub band: &'t mut Band<S>,
+    pub mcu_row_planes: &'t mut McuRow<S>,
 }
 
 impl<S: Sample> Task for Fill<'_, S> {
@@ -45,29 +45,29 @@ impl<S: Sample> Task for Fill<'_, S> {
 
     #[inline(always)]
     fn run(self) {
-        let Self { layout, convert, src, band } = self;
+        let Self { layout, convert, src, mcu_row_planes } = self;
         let count = layout.parts().len();
         let mut filled = 0;
         for (y, row) in src.chunks_exact((layout.width * count).max(1)).enumerate() {
             match count {
-                3 if convert => ycbcr(layout, row, y, band),
-                1 => split::<S, 1>(layout, row, y, band),
-                2 => split::<S, 2>(layout, row, y, band),
-                3 => split::<S, 3>(layout, row, y, band),
-                _ => split::<S, 4>(layout, row, y, band),
+                3 if convert => ycbcr(layout, row, y, mcu_row_planes),
+                1 => split::<S, 1>(layout, row, y, mcu_row_planes),
+                2 => split::<S, 2>(layout, row, y, mcu_row_planes),
+                3 => split::<S, 3>(layout, row, y, mcu_row_planes),
+                _ => split::<S, 4>(layout, row, y, mcu_row_planes),
             }
             filled = y + 1;
         }
         if convert && !filled.is_multiple_of(layout.down) {
             // An odd last row is its own partner.
-            for rows in &mut band.full {
+            for rows in &mut mcu_row_planes.full {
                 let half = rows.len() / 2;
                 rows.copy_within(..half, half);
             }
-            subsample(layout, filled / layout.down, band);
+            subsample(layout, filled / layout.down, mcu_row_planes);
         }
-        for (part, plane) in layout.parts().iter().zip(&mut band.planes) {
-            // Counted after subsampling: drawing out the rows before it would average other samples.
+        for (part, plane) in layout.parts().iter().zip(&mut mcu_row_planes.planes) {
+            // Counted after subsampling: repeating rows before it would average other samples.
             let rows = (filled * part.down).div_ceil(layout.down);
             let Some(last) = rows.checked_sub(1).map(|y| y * part.stride) else { return };
             for y in rows..8 * part.down {
@@ -77,11 +77,11 @@ impl<S: Sample> Task for Fill<'_, S> {
     }
 }
 
-/// The components of a row as they are.
+/// Splits the components of a row.
 #[inline(always)]
-fn split<S: Sample, const N: usize>(layout: &Layout, row: &[S], y: usize, band: &mut Band<S>) {
+fn split<S: Sample, const N: usize>(layout: &Layout, row: &[S], y: usize, mcu_row_planes: &mut McuRow<S>) {
     let (pixels, _) = row.as_chunks::<N>();
-    for ((n, part), plane) in layout.parts().iter().enumerate().zip(&mut band.planes).take(N) {
+    for ((n, part), plane) in layout.parts().iter().enumerate().zip(&mut mcu_row_planes.planes).take(N) {
         let Some(to) = plane.get_mut(y * part.stride..(y + 1) * part.stride) else { return };
         for (to, pixel) in to.iter_mut().zip(pixels) {
             *to = pixel[n];
@@ -90,13 +90,13 @@ fn split<S: Sample, const N: usize>(layout: &Layout, row: &[S], y: usize, band: 
     }
 }
 
-/// A row of RGB into luminance and chrominance.
+/// Converts a row of RGB to luminance and chrominance.
 #[inline(always)]
-fn ycbcr<S: Sample>(layout: &Layout, row: &[S], y: usize, band: &mut Band<S>) {
+fn ycbcr<S: Sample>(layout: &Layout, row: &[S], y: usize, mcu_row_planes: &mut McuRow<S>) {
     let &[luma, chroma, ..] = layout.parts() else { return };
     let subsampled = layout.across > 1;
-    let [planes_y, planes_cb, planes_cr, _] = &mut band.planes;
-    let [full_cb, full_cr] = &mut band.full;
+    let [planes_y, planes_cb, planes_cr, _] = &mut mcu_row_planes.planes;
+    let [full_cb, full_cr] = &mut mcu_row_planes.full;
     let (cb, cr, at) = if subsampled {
         (full_cb, full_cr, y % layout.down * luma.stride)
     } else {
@@ -111,12 +111,12 @@ fn ycbcr<S: Sample>(layout: &Layout, row: &[S], y: usize, band: &mut Band<S>) {
         return;
     };
     let (pixels, _) = row.as_chunks::<3>();
-    for (n, to) in band.apart.iter_mut().enumerate() {
+    for (n, to) in mcu_row_planes.apart.iter_mut().enumerate() {
         for (to, pixel) in to.iter_mut().zip(pixels) {
             *to = pixel[n];
         }
     }
-    let [r, g, b] = &band.apart;
+    let [r, g, b] = &mcu_row_planes.apart;
     let rgb = r.iter().zip(g).zip(b);
     for ((((&r, &g), &b), y), (cb, cr)) in rgb.zip(to_y.iter_mut()).zip(to_cb.iter_mut().zip(to_cr.iter_mut())) {
         [*y, *cb, *cr] = S::ycbcr([r, g, b]);
@@ -126,7 +126,7 @@ fn ycbcr<S: Sample>(layout: &Layout, row: &[S], y: usize, band: &mut Band<S>) {
     draw_out(to_cb, layout.width, chroma_width);
     draw_out(to_cr, layout.width, chroma_width);
     if subsampled && (y + 1).is_multiple_of(layout.down) {
-        subsample(layout, y / layout.down, band);
+        subsample(layout, y / layout.down, mcu_row_planes);
     }
 }
 
@@ -139,11 +139,11 @@ fn draw_out<S: Sample>(row: &mut [S], width: usize, to: usize) {
     }
 }
 
-/// Averages full rows into row `y` of the chrominance planes. The sums are rounded down and up by turns, so that the whole is not biased.
+/// Averages full rows into row `y` of the chrominance planes. Sums are alternately rounded down and up, which avoids bias.
 #[inline(always)]
-fn subsample<S: Sample>(layout: &Layout, y: usize, band: &mut Band<S>) {
+fn subsample<S: Sample>(layout: &Layout, y: usize, mcu_row_planes: &mut McuRow<S>) {
     let Some(part) = layout.parts().get(1) else { return };
-    for (plane, rows) in band.planes.iter_mut().skip(1).zip(&band.full) {
+    for (plane, rows) in mcu_row_planes.planes.iter_mut().skip(1).zip(&mcu_row_planes.full) {
         let Some(to) = plane.get_mut(y * part.stride..(y + 1) * part.stride) else { return };
         let (upper, lower) = rows.split_at(rows.len() / layout.down);
         let (upper, _) = upper.as_chunks::<2>();

@@ -1,18 +1,18 @@
-//! What differs between the two sample widths, so that everything else is written once.
+//! The code that differs between the two sample widths.
 
 use super::fdct::{Group, LANES};
 
 /// A sample: `u8` in 8-bit frames, `u16` in 12-bit ones.
 pub(super) trait Sample: Copy + Default + Send + Sync + 'static {
-    /// Precision the first pass of the transform keeps; fewer where wider samples need the room.
+    /// Fractional bits that the first pass of the transform keeps; fewer for wider samples.
     const PASS1_BITS: u32;
     /// Mid grey.
     const CENTRE: i32;
 
-    /// As a number the frame can hold.
+    /// Converts to a number that the frame can hold.
     fn wide(self) -> i32;
     fn narrow(value: i32) -> Self;
-    /// Blocks of a row, from a plane (64 columns, 8 rows) into the order of a group.
+    /// Copies blocks of a plane (64 columns, 8 rows) into the order of a group.
     fn gather(plane: &[Self], at: usize, stride: usize, group: &mut Group<Self>);
 
     /// Full-range BT.601 in libjpeg's 16-bit fixed point. Chrominance is rounded by a hair less than a
@@ -92,7 +92,7 @@ impl Sample for u16 {
     const PASS1_BITS: u32 = 1;
     const CENTRE: i32 = 2048;
 
-    /// Clamped: a raster of 16-bit words may well hold more than the 12 bits it promises.
+    /// Clamped, because a raster of 16-bit words may hold values beyond 12 bits.
     #[inline(always)]
     fn wide(self) -> i32 {
         i32::from(self.min(4095))

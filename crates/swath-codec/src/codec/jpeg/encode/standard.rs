@@ -1,11 +1,4 @@
-//! The fixed tables, kept apart because they are data: those of T.81 Annex K, and Huffman tables for 12 bits, which Annex K has none of.
-
-/// Where the n-th coefficient of a scan lies in its block, by rows.
-pub(super) const ZIGZAG: [u8; 64] = [
-    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21,
-    28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
-    47, 55, 62, 63,
-];
+//! The fixed tables: those of T.81 Annex K, and Huffman tables for 12 bits, which Annex K lacks.
 
 /// Tables K.1 and K.2 (luminance, chrominance), in scan order.
 pub(super) const QUANT: [[u8; 64]; 2] = [

@@ -1,6 +1,7 @@
-//! Turns tables and a quality into what the loops look up and what the segments of the stream say.
+//! Computes lookup tables and stream segments from the standard tables and a quality.
 
-use super::standard::{BITS_8, BITS_12, QUANT, Spec, ZIGZAG};
+use super::standard::{BITS_8, BITS_12, QUANT, Spec};
+use crate::codec::jpeg::zigzag::ZIGZAG;
 
 /// A quantisation table.
 #[derive(Debug, Clone)]

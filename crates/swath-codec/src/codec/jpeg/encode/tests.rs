@@ -42,7 +42,7 @@ fn encoded(encoder: &Encoder, width: u32, height: u32, samples: &[u16], scratch:
 
 fn decoded(encoder: &Encoder, tile: &[u8]) -> Vec<u16> {
     let tables = decoder::Tables::parse(&encoder.tables()).unwrap();
-    let header = decoder::read_header(tile).unwrap();
+    let header = decoder::decode::read_header(tile).unwrap();
     assert_eq!(header.precision, encoder.settings.precision);
     let bytes = if header.precision > 8 { 2 } else { 1 };
     let stride = header.width as usize * header.components.len() * bytes;
@@ -52,7 +52,14 @@ fn decoded(encoder: &Encoder, tile: &[u8]) -> Vec<u16> {
         _ => decoder::Color::Raw,
     };
     let options = decoder::Options { color, max_pixels: 1 << 24 };
-    let result = decoder::decode(Some(&tables), tile, options, &mut dst, stride, &mut decoder::Scratch::default());
+    let result = decoder::decode::decode(
+        Some(&tables),
+        tile,
+        options,
+        &mut dst,
+        stride,
+        &mut decoder::decode::Scratch::default(),
+    );
     assert_eq!(result.unwrap().damage, None);
     dst.chunks_exact(bytes).map(|s| if let &[a, b] = s { u16::from_ne_bytes([a, b]) } else { s[0].into() }).collect()
 }

@@ -1,0 +1,127 @@
+//! Reads zlib streams: by libdeflate where a tile is decoded whole, by zlib-rs where it is decoded step by step.
+
+use flate2::{Decompress, FlushDecompress, Status};
+use libdeflater::DecompressionError;
+use swath_raster::memory::is_available;
+
+use super::{Deflate, NAME};
+use crate::{
+    decode::{Decode, Fill, Step, Stream},
+    error::CodecError,
+    scratch::Scratch,
+    spec::TileSpec,
+};
+
+impl Decode for Deflate {
+    fn decode(
+        &self,
+        spec: &TileSpec,
+        _rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        let full = (spec.stored_row_len() as u64).saturating_mul(spec.height.into());
+        inflate(src, dst, full, scratch)
+    }
+
+    fn stream(&self) -> Option<Box<dyn Stream>> {
+        Some(Box::new(Inflating(Decompress::new(true))))
+    }
+}
+
+/// Decodes a zlib stream step by step.
+struct Inflating(Decompress);
+
+impl Stream for Inflating {
+    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError> {
+        let before = (self.0.total_in(), self.0.total_out());
+        let status = self.0.decompress(src, dst, FlushDecompress::None).map_err(|error| {
+            let detail = format!("{error} near byte {} of the tile ({} bytes decoded)", before.0, before.1);
+            CodecError::corrupt(NAME, detail)
+        })?;
+        let (read, made) = (self.0.total_in() - before.0, self.0.total_out() - before.1);
+        Ok(Step { read: read as usize, made: made as usize, ended: status == Status::StreamEnd })
+    }
+}
+
+/// Size of libdeflate's decompressor, rounded up.
+const INFLATER: u64 = 64 << 10;
+
+/// Returns the thread's decompressor.
+///
+/// # Errors
+/// When the system has no memory for one; the binding would panic.
+pub(crate) fn inflater(scratch: &mut Scratch) -> Result<&mut libdeflater::Decompressor, CodecError> {
+    if scratch.inflater.is_none() && !is_available(INFLATER) {
+        return Err(CodecError::NoMemory(INFLATER));
+    }
+    Ok(scratch.inflater.get_or_insert_with(libdeflater::Decompressor::new))
+}
+
+/// Decodes a zlib stream of the length of `dst`, or of `full` bytes, into `dst` and verifies its checksum.
+pub(crate) fn inflate(src: &[u8], dst: &mut [u8], full: u64, scratch: &mut Scratch) -> Result<Fill, CodecError> {
+    match inflater(scratch)?.zlib_decompress(src, dst) {
+        Ok(len) if len == dst.len() => Ok(Fill::Exact),
+        Ok(len) => Err(CodecError::Short { codec: NAME, got: len as u64, expected: dst.len() as u64 }),
+        Err(DecompressionError::BadData) => Err(CodecError::corrupt(NAME, damage(src, dst.len()))),
+        // A last strip may have its full height although the image has fewer rows left. libdeflate does not promise to fill a
+        // buffer that is too small, so the stream is decoded again step by step.
+        Err(DecompressionError::InsufficientSpace) => match inflate_longer(src, dst, full)? {
+            len if len == full => Ok(Fill::Surplus),
+            len => Err(CodecError::corrupt(
+                NAME,
+                format!("the stream holds {len} bytes or more, the tile has {}", dst.len()),
+            )),
+        },
+    }
+}
+
+/// Fills `dst` from a stream that holds more, and returns the length of its content. It decodes to the end, because only the
+/// checksum there tells a long strip from a corrupt one.
+fn inflate_longer(src: &[u8], dst: &mut [u8], full: u64) -> Result<u64, CodecError> {
+    let mut stream = Decompress::new(true);
+    let mut sink = [0; 16 << 10];
+    loop {
+        let before = (stream.total_in(), stream.total_out());
+        let rest = src.get(before.0 as usize..).unwrap_or_default();
+        let out = match dst.get_mut(before.1 as usize..) {
+            Some(out) if !out.is_empty() => out,
+            _ => &mut sink[..],
+        };
+        let status = stream.decompress(rest, out, FlushDecompress::None);
+        let status =
+            status.map_err(|error| CodecError::corrupt(NAME, format!("{error} in a stream longer than the tile")))?;
+        // Longer than a full strip: corrupt, or a decompression bomb that must not run on.
+        if status == Status::StreamEnd || stream.total_out() > full {
+            return Ok(stream.total_out());
+        }
+        if before == (stream.total_in(), stream.total_out()) {
+            return Err(CodecError::corrupt(NAME, "the stream is longer than the tile and cut off"));
+        }
+    }
+}
+
+/// Describes the damage in a stream that libdeflate rejected, for the error message.
+fn damage(src: &[u8], len: usize) -> String {
+    let Some(&[cmf, flg]) = src.first_chunk::<2>() else { return "the tile is too short for a zlib header".into() };
+    if cmf & 15 != 8 || (u16::from(cmf) << 8 | u16::from(flg)) % 31 != 0 {
+        return format!("the tile begins with {cmf:#04x} {flg:#04x}, which is no zlib header");
+    }
+    let mut stream = Decompress::new(true);
+    let mut sink = [0; 16 << 10];
+    loop {
+        let before = (stream.total_in(), stream.total_out());
+        let rest = src.get(before.0 as usize..).unwrap_or_default();
+        let (read, made) = (stream.total_in(), stream.total_out());
+        match stream.decompress(rest, &mut sink, FlushDecompress::None) {
+            Ok(Status::StreamEnd) => return "the stream is corrupt".into(),
+            Ok(_) if made > len as u64 => return "the stream is corrupt".into(),
+            Ok(_) if before == (stream.total_in(), stream.total_out()) => {
+                return format!("the stream is cut off after {} of its bytes ({made} decoded)", src.len());
+            }
+            Ok(_) => {}
+            Err(error) => return format!("{error} near byte {read} of the tile ({made} bytes decoded)"),
+        }
+    }
+}

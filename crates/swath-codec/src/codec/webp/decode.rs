@@ -1,0 +1,134 @@
+//! Reads WebP by two calls into libwebp: one for the header, one for the pixels.
+#![allow(unsafe_code)]
+
+use libwebp_sys::{
+    VP8StatusCode, WEBP_DECODER_ABI_VERSION, WebPBitstreamFeatures, WebPDecodeRGBAInto, WebPDecodeRGBInto,
+    WebPGetFeaturesInternal,
+};
+use swath_raster::memory::is_available;
+use swath_tiff::SampleType;
+
+use super::{NAME, WebP};
+use crate::{
+    decode::{Decode, Fill, Form},
+    error::CodecError,
+    scratch::Scratch,
+    spec::TileSpec,
+};
+
+impl Decode for WebP {
+    fn form(&self, _spec: &TileSpec) -> Form {
+        Form::Native
+    }
+
+    fn decode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut [u8],
+        _scratch: &mut Scratch,
+    ) -> Result<Fill, CodecError> {
+        if spec.sample != SampleType::U8 || !matches!(spec.samples, 3 | 4) {
+            let detail = format!("a tile of {} {} samples per pixel", spec.samples, spec.sample);
+            return Err(CodecError::unsupported(NAME, detail));
+        }
+        let features = features(src)?;
+        let (width, height) = (features.width as u32, features.height as u32);
+        if (width, height) != (spec.width, rows) {
+            let detail = format!("the stream is {width} x {height}, the tile {} x {rows}", spec.width);
+            return Err(CodecError::corrupt(NAME, detail));
+        }
+        // Encoders drop an alpha channel that is opaque everywhere, so three channels decode to four samples. The reverse would
+        // lose a channel, and libtiff rejects it too.
+        if features.has_alpha != 0 && spec.samples == 3 {
+            return Err(CodecError::corrupt(NAME, "the stream has alpha, the tile has three samples per pixel"));
+        }
+        let stride = spec.native_row_len();
+        let needed = stride.checked_mul(rows as usize);
+        let (Some(needed), Ok(stride)) = (needed, i32::try_from(stride)) else {
+            return Err(CodecError::unsupported(NAME, format!("a row of {stride} bytes")));
+        };
+        if dst.len() != needed {
+            return Err(CodecError::Short { codec: NAME, got: dst.len() as u64, expected: needed as u64 });
+        }
+        let into = if spec.samples == 4 { WebPDecodeRGBAInto } else { WebPDecodeRGBInto };
+        // SAFETY: `src` and `dst` are slices, so their pointers are valid for their lengths and do not overlap. libwebp
+        // reads at most `src.len()` bytes, and checks that rows of `stride` bytes fit in `dst.len()` before it writes.
+        let end = unsafe { into(src.as_ptr(), src.len(), dst.as_mut_ptr(), dst.len(), stride) };
+        if end.is_null() {
+            // libwebp gives no reason. It works with words of four bytes, plus tables.
+            if !is_available((needed as u64).saturating_mul(2).saturating_add(4 << 20)) {
+                return Err(CodecError::LibraryMemory { codec: NAME });
+            }
+            return Err(CodecError::corrupt(NAME, "the stream is corrupt or truncated"));
+        }
+        Ok(Fill::Exact)
+    }
+}
+
+fn features(src: &[u8]) -> Result<WebPBitstreamFeatures, CodecError> {
+    let mut features =
+        WebPBitstreamFeatures { width: 0, height: 0, has_alpha: 0, has_animation: 0, format: 0, pad: [0; 5] };
+    // SAFETY: `src` is a slice, read within its length; `features` is owned here and has the layout that the ABI version,
+    // which libwebp checks, stands for.
+    let status =
+        unsafe { WebPGetFeaturesInternal(src.as_ptr(), src.len(), &raw mut features, WEBP_DECODER_ABI_VERSION as i32) };
+    if status != VP8StatusCode::VP8_STATUS_OK {
+        return Err(CodecError::corrupt(NAME, format!("the tile does not begin with a WebP header ({status:?})")));
+    }
+    Ok(features)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::testing::{self, hex, spec};
+
+    /// Lossless, 6 x 5: red 40 x, green 50 y, blue 10 x y; then with alpha 255 - 20 x.
+    const RGB: &str = "5249464630000000574542505650384c240000002f05000100b93244f43f7651fce87f4041db364c30953fbbb741\
+        1894518809007681fe01";
+    const RGBA: &str = "5249464632000000574542505650384c250000002f05000110b93244f43f7651fce87f4041db364c30953fbbb741\
+        18945118f60900dc05e41f00";
+
+    fn run(samples: u16, width: u32, rows: u32, stream: &str) -> Result<Vec<u8>, CodecError> {
+        let spec = spec(SampleType::U8, samples, width);
+        let mut dst = vec![0; spec.native_row_len() * rows as usize];
+        WebP.decode(&spec, rows, &hex(stream), &mut dst, &mut Scratch::default()).map(|_| dst)
+    }
+
+    fn want(samples: u16, opaque: bool) -> Vec<u8> {
+        let pixel =
+            |at: u8| [at % 6 * 40, at / 6 * 50, at % 6 * (at / 6) * 10, if opaque { 255 } else { 255 - at % 6 * 20 }];
+        (0..30).flat_map(|at| pixel(at).into_iter().take(samples.into())).collect()
+    }
+
+    #[test]
+    fn colours_with_and_without_alpha() {
+        assert_eq!(run(3, 6, 5, RGB), Ok(want(3, true)));
+        assert_eq!(run(4, 6, 5, RGBA), Ok(want(4, false)));
+        // What libtiff allows too: an encoder leaves out alpha that is opaque everywhere.
+        assert_eq!(run(4, 6, 5, RGB), Ok(want(4, true)));
+    }
+
+    #[test]
+    fn refuses_alpha_without_a_sample_for_it() {
+        assert!(matches!(run(3, 6, 5, RGBA), Err(CodecError::Corrupt { .. })));
+    }
+
+    #[test]
+    fn refuses_another_size_or_sample() {
+        assert!(matches!(run(3, 5, 6, RGB), Err(CodecError::Corrupt { .. })));
+        assert!(matches!(run(3, 6, 4, RGB), Err(CodecError::Corrupt { .. })));
+        assert!(matches!(run(1, 6, 5, RGB), Err(CodecError::Unsupported { .. })));
+        let spec = spec(SampleType::U8, 3, 6);
+        let short = WebP.decode(&spec, 5, &hex(RGB), &mut [0; 10], &mut Scratch::default());
+        assert!(matches!(short, Err(CodecError::Short { .. })), "{short:?}");
+    }
+
+    #[test]
+    fn survives_damage() {
+        testing::damage(&WebP, &spec(SampleType::U8, 3, 6), 5, &hex(RGB));
+        testing::damage(&WebP, &spec(SampleType::U8, 4, 6), 5, &hex(RGBA));
+    }
+}

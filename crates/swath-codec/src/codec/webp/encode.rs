@@ -1,0 +1,139 @@
+//! Writes WebP: copies a tile into a picture that libwebp owns and takes the output piece by piece.
+#![allow(unsafe_code)]
+
+use std::{ffi::c_int, slice, sync::Arc};
+
+use libwebp_sys::{WebPConfig, WebPEncode, WebPPicture, WebPPictureFree, WebPPictureImportRGB, WebPPictureImportRGBA};
+use swath_tiff::SampleType;
+
+use super::NAME;
+use crate::{
+    decode::Form,
+    encode::{Encode, Settings, within},
+    error::CodecError,
+    scratch::Scratch,
+    spec::TileSpec,
+};
+
+/// The longest side of a picture, a limit of the format (14 bits).
+const MAX_SIDE: u32 = 16383;
+
+/// WebP of one quality.
+#[derive(Debug, Clone, Copy)]
+struct Encoder {
+    quality: u32,
+    lossless: bool,
+}
+
+/// Creates an encoder at `settings.quality`, 1 to 100; the default is 75. In lossless mode the quality is libwebp's effort.
+///
+/// # Errors
+/// When the quality is out of range, or the samples are not three or four bytes.
+pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
+    if spec.sample != SampleType::U8 || spec.bits != 8 || !matches!(spec.samples, 3 | 4) {
+        let detail = format!("a tile of {} {} samples per pixel (it has 3 or 4 of uint8)", spec.samples, spec.sample);
+        return Err(CodecError::unsupported(NAME, detail));
+    }
+    if spec.width > MAX_SIDE {
+        let detail = format!("a tile of {} columns (the most is {MAX_SIDE})", spec.width);
+        return Err(CodecError::unsupported(NAME, detail));
+    }
+    let quality = within(NAME, "quality", settings.quality, 75, 1..=100)?;
+    Ok(Arc::new(Encoder { quality, lossless: settings.lossless }))
+}
+
+impl Encode for Encoder {
+    fn form(&self) -> Form {
+        Form::Native
+    }
+
+    /// WebP has no stored form, and libwebp no bound. Noise grows by a few per cent; a stream longer than this bound is an error.
+    fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        spec.native_row_len() * rows as usize * 2 + 4096
+    }
+
+    fn encode(
+        &self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        dst: &mut Vec<u8>,
+        _scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        let failed = |what: &str| CodecError::encode(NAME, what);
+        let stride = spec.native_row_len();
+        if src.len() != stride * rows as usize {
+            return Err(failed("internal error: the tile has the wrong length"));
+        }
+        if rows > MAX_SIDE || spec.width > MAX_SIDE || stride != spec.width as usize * usize::from(spec.samples) {
+            return Err(failed("the tile is larger than the format allows"));
+        }
+        let mut config = WebPConfig::new().map_err(|()| failed("libwebp has an incompatible version"))?;
+        config.quality = self.quality as f32;
+        config.lossless = self.lossless.into();
+        // Keeps the colours under transparent pixels. GDAL sets it too.
+        config.exact = 1;
+        let picture = WebPPicture::new().map_err(|()| failed("libwebp has an incompatible version"))?;
+        let mut sink = Sink { start: dst.len(), limit: self.max_encoded_len(spec, rows), out: dst };
+        let mut picture = Picture(picture);
+        picture.0.use_argb = self.lossless.into();
+        picture.0.width = spec.width as c_int;
+        picture.0.height = rows as c_int;
+        picture.0.writer = Some(write);
+        picture.0.custom_ptr = (&raw mut sink).cast();
+        let import = if spec.samples == 4 { WebPPictureImportRGBA } else { WebPPictureImportRGB };
+        // SAFETY: `src` was checked to hold `rows` rows of `stride` bytes, each of them `width` pixels of three or four
+        // bytes, which is all that is read. The picture was initialised, and owns what it is copied to.
+        let imported = unsafe { import(&raw mut picture.0, src.as_ptr(), stride as c_int) };
+        if imported == 0 {
+            return Err(failed("there is not enough memory for the picture"));
+        }
+        // SAFETY: `config` and the picture were initialised by the library and are borrowed for the call. `custom_ptr`
+        // points at `sink`, which nothing else uses until the call returns.
+        let encoded = unsafe { WebPEncode(&raw const config, &raw mut picture.0) };
+        if encoded == 0 {
+            let reason = format!("{:?}", picture.0.error_code);
+            sink.out.truncate(sink.start);
+            return Err(failed(&reason));
+        }
+        Ok(())
+    }
+}
+
+/// A picture and the memory that libwebp allocated for it.
+struct Picture(WebPPicture);
+
+impl Drop for Picture {
+    fn drop(&mut self) {
+        // SAFETY: the picture was initialised by the library, and is freed here alone.
+        unsafe { WebPPictureFree(&raw mut self.0) }
+    }
+}
+
+/// The output of the encoder.
+struct Sink<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    limit: usize,
+}
+
+/// Receives a piece of the stream; 0 means failure.
+///
+/// # Safety
+/// `data` is valid for `len` bytes, and `picture` one whose `custom_ptr` is an exclusive pointer to a [`Sink`].
+unsafe extern "C" fn write(data: *const u8, len: usize, picture: *const WebPPicture) -> c_int {
+    if len == 0 {
+        return 1;
+    }
+    // SAFETY: the caller, libwebp, passes the picture that it was given.
+    let sink = unsafe { (*picture).custom_ptr };
+    // SAFETY: `encode` set the pointer to its own sink, and does not touch that while the library runs.
+    let sink = unsafe { &mut *sink.cast::<Sink<'_>>() };
+    // SAFETY: the caller says how long `data` is.
+    let piece = unsafe { slice::from_raw_parts(data, len) };
+    if sink.out.len() - sink.start + len > sink.limit {
+        return 0;
+    }
+    sink.out.extend_from_slice(piece);
+    1
+}

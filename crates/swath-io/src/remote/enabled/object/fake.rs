@@ -1,0 +1,142 @@
+//! A store in memory that enforces a store's rules, and fails on demand.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+
+use super::super::failure::Failure;
+use super::{parts::Limits, upload::Upload};
+use crate::{fault::RemoteFault, traffic::Traffic};
+
+/// Calls of the store that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Begin,
+    /// The part that comes so many after the first.
+    Part(usize),
+    Complete,
+    Whole,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) object: Option<Vec<u8>>,
+    pub(super) parts: BTreeMap<u32, Vec<u8>>,
+    pub(super) begun: bool,
+    pub(super) aborted: usize,
+    pub(super) puts: usize,
+    pub(super) in_flight: usize,
+    pub(super) most_in_flight: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Fake {
+    limits: Limits,
+    fails: Option<Call>,
+    held: Arc<Mutex<Held>>,
+}
+
+impl Fake {
+    pub(super) fn new(limits: Limits, fails: Option<Call>) -> Self {
+        Self { limits, fails, held: Arc::default() }
+    }
+
+    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, call: Call) -> Result<(), Failure> {
+        match self.fails {
+            Some(fails) if fails == call => {
+                Err(Failure::new(RemoteFault::Unavailable, format!("{call:?} was to fail")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A part on its way, which may also be stopped there.
+struct UnderWay<'a>(&'a Fake);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.held().in_flight -= 1;
+    }
+}
+
+fn tag(bytes: &[u8]) -> String {
+    format!("{}-{}", bytes.len(), bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>())
+}
+
+impl Upload for Fake {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    async fn begin(&self) -> Result<String, Failure> {
+        tokio::task::yield_now().await;
+        self.fail(Call::Begin)?;
+        assert!(!std::mem::replace(&mut self.held().begun, true), "begun twice");
+        Ok("upload".to_owned())
+    }
+
+    async fn put_part(&self, upload: &str, number: u32, bytes: Bytes) -> Result<String, Failure> {
+        assert_eq!(upload, "upload");
+        let order = {
+            let mut held = self.held();
+            held.puts += 1;
+            held.in_flight += 1;
+            held.most_in_flight = held.most_in_flight.max(held.in_flight);
+            held.puts - 1
+        };
+        let under_way = UnderWay(self);
+        for _ in 0..number % 5 {
+            tokio::task::yield_now().await;
+        }
+        drop(under_way);
+        let mut held = self.held();
+        self.fail(Call::Part(order))?;
+        assert!((1..=self.limits.numbers).contains(&number.into()), "number {number}");
+        assert!(bytes.len() as u64 <= self.limits.max, "{} bytes", bytes.len());
+        let tag = tag(&bytes);
+        assert!(held.parts.insert(number, bytes.to_vec()).is_none(), "part {number} was sent twice");
+        Ok(tag)
+    }
+
+    async fn complete(&self, upload: &str, parts: &[(u32, String)], size: u64) -> Result<(), Failure> {
+        assert_eq!(upload, "upload");
+        self.fail(Call::Complete)?;
+        let mut held = self.held();
+        let stored: Vec<_> = held.parts.iter().map(|(number, bytes)| (*number, tag(bytes))).collect();
+        assert_eq!(stored, parts);
+        for (number, bytes) in held.parts.iter().rev().skip(1) {
+            assert!(bytes.len() as u64 >= self.limits.min, "part {number} has {} bytes", bytes.len());
+        }
+        let object: Vec<u8> = std::mem::take(&mut held.parts).into_values().flatten().collect();
+        assert_eq!(object.len() as u64, size);
+        held.object = Some(object);
+        Ok(())
+    }
+
+    async fn put_whole(&self, bytes: Bytes) -> Result<(), Failure> {
+        self.fail(Call::Whole)?;
+        assert!(bytes.len() as u64 <= self.limits.whole);
+        self.held().object = Some(bytes.to_vec());
+        Ok(())
+    }
+
+    async fn abort(&self, upload: &str) -> Result<(), Failure> {
+        assert_eq!(upload, "upload");
+        let mut held = self.held();
+        held.aborted += 1;
+        held.parts.clear();
+        Ok(())
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+}
