@@ -1,15 +1,16 @@
-//! Zstd streams through the engine's own decoder, without a file around them.
+//! Compressed tiles through the engine's GPU decoder, without a file around them.
 
 use std::sync::Arc;
 
-use swath::{Compression, DeviceError, Gpu, SampleType, TileStatus};
-use swath_codec::{TileSpec, conformance};
+use swath::{DeviceError, Gpu, TileStatus};
+use swath_codec::TileSpec;
 use swath_cuda::{
-    CHUNK,
-    band::{Band, Footprint, Placement},
-    decode::{Decoder, Plan, to_host},
-    rule::{Output, Way},
+    CHUNK_LEN,
+    decode::{DecodeBatch, DecodePath, DecodePlan, Decoder, Footprint, Output, Placement},
+    transfer::to_host,
 };
+
+use crate::stock::Codec;
 
 /// Copies that keep the device busy while kernels are queued behind them: so the clock, which is the device's, sees
 /// none of the host's calls. What kernels read is out of the cache after them.
@@ -30,9 +31,9 @@ pub struct Decoded {
 /// Decodes streams of tiles of `len` bytes, as one batch.
 ///
 /// # Errors
-/// When the device fails. What it says of tiles is no error.
-pub fn decode(gpu: &Arc<Gpu>, streams: &[&[u8]], len: usize) -> Result<Decoded, DeviceError> {
-    let (decoder, statuses, temporary) = run(gpu, streams, len, false)?;
+/// When the device fails. A tile that it refuses is not an error.
+pub fn decode(gpu: &Arc<Gpu>, codec: Codec, streams: &[&[u8]], len: usize) -> Result<Decoded, DeviceError> {
+    let (decoder, statuses, temporary) = run(gpu, codec, streams, len, false)?;
     let peak = decoder.counters().peak_bytes;
     let (buffer, ..) = decoder.into_output()?;
     let mut bytes = vec![0; buffer.len()];
@@ -44,13 +45,14 @@ pub fn decode(gpu: &Arc<Gpu>, streams: &[&[u8]], len: usize) -> Result<Decoded, 
 ///
 /// # Errors
 /// As [`decode`].
-pub fn time(gpu: &Arc<Gpu>, streams: &[&[u8]], len: usize) -> Result<f32, DeviceError> {
-    Ok(run(gpu, streams, len, true)?.0.times()?.decode_ms)
+pub fn time(gpu: &Arc<Gpu>, codec: Codec, streams: &[&[u8]], len: usize) -> Result<f32, DeviceError> {
+    Ok(run(gpu, codec, streams, len, true)?.0.times()?.decode_ms)
 }
 
 /// The decoder after a batch, what it says of the tiles, and what it had for itself.
 fn run(
     gpu: &Arc<Gpu>,
+    codec: Codec,
     streams: &[&[u8]],
     len: usize,
     timed: bool,
@@ -58,9 +60,9 @@ fn run(
     let too_large = |_| DeviceError::Usage("such a batch is larger than a raster can be".into());
     let width = u32::try_from(len).map_err(too_large)?;
     let height = u32::try_from(streams.len()).map_err(too_large)?;
-    let spec = spec(width);
-    let plan = Plan {
-        way: Way::on_device(&spec)?,
+    let spec: TileSpec = codec.spec(width);
+    let plan = DecodePlan {
+        path: DecodePath::for_spec(&spec)?,
         spec: Arc::new(spec),
         output: Output { width, height, bands: 1, sample_len: 1, pixel_interleaved: false },
         samples: vec![0],
@@ -68,19 +70,19 @@ fn run(
         largest: len,
         timed,
     };
-    let mut band = Band::new(&plan, 0);
+    let mut band = DecodeBatch::new(&plan, 0);
     let mut room = Footprint::default();
     let mut places = Vec::with_capacity(streams.len());
     for (row, stream) in (0..).zip(streams) {
         places.push(band.tile(stream.len(), len));
         band.place(&Placement { from: (0, 0), size: (width, 1), to: (0, row), slot: 0 });
-        room = room.plus(Footprint::of_tile(plan.way, stream.len() as u64, len as u64, 1));
-        room = room.plus(Footprint::of_scratch(plan.way, len));
+        room = room.plus(Footprint::of_tile(plan.path, stream.len() as u64, len as u64, 1));
+        room = room.plus(Footprint::of_scratch(plan.path, len));
     }
     let group = band.end_group();
     let end = room.compressed as usize;
     if timed {
-        room.compressed += (BUSY_COPIES * CHUNK) as u64;
+        room.compressed += (BUSY_COPIES * CHUNK_LEN) as u64;
     }
     let decoder = Decoder::new(gpu, plan, streams.len(), room, 1)?;
     decoder.begin(0, &band)?;
@@ -88,7 +90,7 @@ fn run(
     if timed {
         let uploader = decoder.uploader();
         for number in 0..BUSY_COPIES {
-            uploader.upload(0, uploader.chunk()?, CHUNK, end + number * CHUNK)?;
+            uploader.upload(0, uploader.chunk()?, CHUNK_LEN, end + number * CHUNK_LEN)?;
         }
     }
     if let Some(group) = group {
@@ -99,19 +101,14 @@ fn run(
     Ok((decoder, statuses, room.temporary))
 }
 
-/// A tile is a row of bytes, so that it may have any length and comes out as the codec left it.
-fn spec(width: u32) -> TileSpec {
-    TileSpec { height: 1, ..conformance::spec(Compression::Zstd, 50000, SampleType::U8, 1, width) }
-}
-
 /// Copies the streams to their places, as many at once as a pinned chunk holds.
 fn upload(decoder: &Decoder, places: &[usize], streams: &[&[u8]]) -> Result<(), DeviceError> {
     let uploader = decoder.uploader();
     let (mut chunk, mut start, mut end) = (uploader.chunk()?, 0, 0);
     for (place, stream) in places.iter().zip(streams) {
-        for (number, piece) in stream.chunks(CHUNK).enumerate() {
-            let at = place + number * CHUNK;
-            if at + piece.len() > start + CHUNK {
+        for (number, piece) in stream.chunks(CHUNK_LEN).enumerate() {
+            let at = place + number * CHUNK_LEN;
+            if at + piece.len() > start + CHUNK_LEN {
                 uploader.upload(0, chunk, end - start, start)?;
                 (chunk, start) = (uploader.chunk()?, at);
             }

@@ -6,7 +6,8 @@
 //! | `swath-gpu write FILE --out FILE [--repeat N] [--compress C] [--tile N] [--cog] [--level N] [--nvcomp] [--batch ROWS] [--max-device-memory B] [--device cuda\|auto\|cpu]` | writes from the device what it read there, prints one line of JSON |
 //! | `swath-gpu convert FILE --out FILE [--repeat N] …` | the same from file to file |
 //! | `swath-gpu zstd FILE [--counts N,N…] [--repeat N]` | times the Zstd decoder alone on so many tiles of a file, all of them for 0 |
-//! | `swath-gpu corrupt [--count N] [--threads N] [--keep DIR] [--json FILE]` | throws damaged Zstd tiles at the device |
+//! | `swath-gpu corrupt [--codec C] [--count N] [--threads N] [--keep DIR] [--json FILE]` | gives the device damaged tiles |
+//! | `swath-gpu kill [--count N] [--dir DIR] [--json FILE]` | kills processes that write from the device |
 //! | `swath-gpu cold [--size N] [--repeat N] [--dir DIR] [--json FILE]` | times first calls in fresh processes |
 //! | `swath-gpu test [--small] [--only WORD] [--corpus DIR] [--json FILE]` | runs the checks |
 //! | `swath-gpu devices` | prints what was found |
@@ -14,6 +15,7 @@
 mod batch;
 mod cold;
 mod corrupt;
+mod kill;
 mod stock;
 mod strict;
 mod test;
@@ -38,12 +40,14 @@ fn main() -> ExitCode {
         "test" => test::run(&words),
         "zstd" => zstd::run(&words),
         "corrupt" => corrupt::run(&words),
+        "kill" => kill::run(&words),
+        "kill-case" => kill::case(&words),
         "cold" => cold::run(&words),
         "cold-case" => cold::case(&words),
         "write" => write::write(&words),
         "convert" => write::convert(&words),
         _ => Err("usage: swath-gpu read FILE … | write FILE --out FILE … | convert FILE --out FILE … | zstd FILE … | \
-                  corrupt … | cold … | test … | devices"
+                  corrupt … | kill … | cold … | test … | devices"
             .into()),
     };
     match result {

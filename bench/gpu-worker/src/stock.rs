@@ -1,16 +1,63 @@
-//! Sound Zstd streams of many kinds, and what damage makes of them.
+//! Sound compressed tiles of each codec that our kernels decode, and damaged copies of them.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
+use swath::{Compression, SampleType};
+use swath_codec::{Registry, Scratch, TileSpec, conformance, encode::Settings};
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective as End};
 
 use crate::{strict::anatomy, test::cases::Rng};
+
+/// A codec that kernels of ours decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    Deflate,
+    Lzw,
+    PackBits,
+    Zstd,
+}
+
+impl Codec {
+    pub const ALL: [Self; 4] = [Self::Deflate, Self::Lzw, Self::PackBits, Self::Zstd];
+
+    /// The codec of this name, as [`fmt::Display`] prints it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codec| codec.to_string() == name)
+    }
+
+    /// The compression and its number in a file.
+    fn compression(self) -> (Compression, u16) {
+        match self {
+            Self::Deflate => (Compression::Deflate, 8),
+            Self::Lzw => (Compression::Lzw, 5),
+            Self::PackBits => (Compression::PackBits, 32773),
+            Self::Zstd => (Compression::Zstd, 50000),
+        }
+    }
+
+    /// Describes a tile that is one row of bytes, so that it may have any length and no predictor changes it.
+    pub fn spec(self, width: u32) -> TileSpec {
+        let (compression, code) = self.compression();
+        TileSpec { height: 1, ..conformance::spec(compression, code, SampleType::U8, 1, width) }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deflate => "deflate",
+            Self::Lzw => "lzw",
+            Self::PackBits => "packbits",
+            Self::Zstd => "zstd",
+        })
+    }
+}
 
 /// A stream, what it decodes to, and where its blocks are.
 pub struct Sound {
     pub stream: Vec<u8>,
     pub content: Vec<u8>,
-    /// Each with its header of three bytes.
+    /// Zstd's blocks with their headers; for other codecs, quarters of the stream.
     blocks: Vec<Range<usize>>,
 }
 
@@ -23,15 +70,17 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// `count` streams, the same for the same length every time.
+    /// Makes `count` streams, the same ones each time for the same codec and length.
     ///
     /// # Errors
-    /// What libzstd said against its own work.
-    pub fn make(len: usize, count: u64) -> Result<Self, String> {
+    /// When an encoder fails.
+    pub fn make(codec: Codec, len: usize, count: u64) -> Result<Self, String> {
         let mut rng = Rng::new(len as u64);
-        let sound = (0..count).map(|_| Sound::make(len, &mut rng)).collect::<Result<_, _>>()?;
-        let lens = [len - 1, len + 1, len / 2, len + 4096, 0];
-        let others: Result<_, String> = lens.iter().map(|len| Ok(Sound::make(*len, &mut rng)?.stream)).collect();
+        let sound = (0..count).map(|_| Sound::make(codec, len, &mut rng)).collect::<Result<_, _>>()?;
+        // Only Zstd has a stream for an empty tile.
+        let shortest = usize::from(codec != Codec::Zstd);
+        let lens = [len - 1, len + 1, len / 2, len + 4096, shortest];
+        let others: Result<_, String> = lens.iter().map(|len| Ok(Sound::make(codec, *len, &mut rng)?.stream)).collect();
         Ok(Self { len, sound, others: others? })
     }
 
@@ -106,8 +155,32 @@ fn set(bytes: &mut [u8], at: usize, value: u8) {
 }
 
 impl Sound {
-    fn make(len: usize, rng: &mut Rng) -> Result<Self, String> {
+    fn make(codec: Codec, len: usize, rng: &mut Rng) -> Result<Self, String> {
         let content = content(len, rng);
+        match codec {
+            Codec::Zstd => Self::make_zstd(content, rng),
+            _ => Self::encode(codec, content, rng),
+        }
+    }
+
+    /// Encodes as the CPU encodes tiles of a file, with a level drawn for it.
+    fn encode(codec: Codec, content: Vec<u8>, rng: &mut Rng) -> Result<Self, String> {
+        let mut settings = Settings::default();
+        if codec == Codec::Deflate {
+            settings.level = Some(rng.within(1..13));
+        }
+        let spec = codec.spec(content.len() as u32);
+        let encoder = Registry::default().encoder(&spec, &settings).map_err(|error| error.to_string())?;
+        let mut stream = Vec::new();
+        let encoded = encoder.encode(&spec, 1, &content, &mut stream, &mut Scratch::default());
+        encoded.map_err(|error| error.to_string())?;
+        let quarter = stream.len().div_ceil(4).max(1);
+        let blocks = (0..stream.len()).step_by(quarter).map(|at| at..(at + quarter).min(stream.len())).collect();
+        Ok(Self { stream, content, blocks })
+    }
+
+    fn make_zstd(content: Vec<u8>, rng: &mut Rng) -> Result<Self, String> {
+        let len = content.len();
         let mut stream = Vec::new();
         // Several frames are one stream.
         let frames = if rng.chance(12) { 2 } else { 1 };

@@ -25,7 +25,7 @@ use swath::{
     OpenOptions, ReadOptions, SampleType, Shape, Window, WriteOptions,
 };
 
-use crate::{Fault, corrupt, flag, option};
+use crate::{Fault, corrupt, flag, option, stock::Codec};
 use cases::{Case, ON_DEVICE, Rng};
 
 /// Failures of a group that are told in full.
@@ -37,7 +37,7 @@ struct Scale {
     written: u64,
     /// Files of 64 tiles that are damaged, for each codec.
     batches: u64,
-    /// Zstd tiles that are damaged, each compared with what libzstd makes of it.
+    /// Tiles of each codec that are damaged without a file around them.
     corrupted: u64,
     large_side: u32,
     sparse_windows: u32,
@@ -198,7 +198,9 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
         group(&format!("damaged {compression}"), &|tally| damaged(tally, &gpu, compression, scale.batches));
     }
-    group("corrupted Zstd", &|tally| corrupted(tally, &gpu, scale.corrupted));
+    for codec in Codec::ALL {
+        group(&format!("corrupted {codec}"), &|tally| corrupted(tally, &gpu, codec, scale.corrupted));
+    }
     group("written", &|tally| written::matrix(&gpu, 77, scale.written, |found| tally.check(found)));
     group("written large", &|tally| written_large(tally, &gpu, scale.large_side));
     group("written capped", &|tally| written_capped(tally, &gpu, scale.large_side));
@@ -473,10 +475,10 @@ fn damaged(tally: &mut Tally, gpu: &Arc<Gpu>, compression: Compression, batches:
     }
 }
 
-/// Damaged tiles without a file around them: every status and every byte beside libzstd's.
-fn corrupted(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
+/// Damaged tiles without a file around them: every status and every byte is compared with the CPU's.
+fn corrupted(tally: &mut Tally, gpu: &Arc<Gpu>, codec: Codec, count: u64) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    match corrupt::throw(gpu, count, threads, false) {
+    match corrupt::throw(gpu, codec, count, threads, false) {
         Ok(found) => {
             tally.cases += found.cases();
             tally.faults.extend(found.faults());

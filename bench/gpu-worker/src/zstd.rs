@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use serde_json::{Value, json};
 use swath::{Gpu, GpuOptions, TileStatus};
 
-use crate::{Fault, batch, checksum, option, test::cases};
+use crate::{Fault, batch, checksum, option, stock::Codec, test::cases};
 
 /// `zstd FILE --counts N,N… --repeat N`: that many tiles out of the middle of the file, or all where N is 0.
 pub fn run(words: &[String]) -> Result<Value, Fault> {
@@ -35,14 +35,14 @@ fn middle(all: usize, count: usize) -> Range<usize> {
 }
 
 fn time(gpu: &Arc<Gpu>, streams: &[&[u8]], len: usize, repeat: usize) -> Result<Value, Fault> {
-    let decoded = batch::decode(gpu, streams, len)?;
+    let decoded = batch::decode(gpu, Codec::Zstd, streams, len)?;
     if let Some(status) = decoded.statuses.iter().find(|status| **status != TileStatus::Ok) {
         return Err(format!("a sound tile was refused: {status}").into());
     }
     let mut decode_ms = Vec::new();
     // The first round fills the pools.
     for _ in 0..=repeat {
-        decode_ms.push(batch::time(gpu, streams, len)?);
+        decode_ms.push(batch::time(gpu, Codec::Zstd, streams, len)?);
     }
     decode_ms.remove(0);
     Ok(json!({

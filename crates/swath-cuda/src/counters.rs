@@ -1,4 +1,4 @@
-//! What a read cost: every call that matters is counted where it is made.
+//! What a read or a write cost: each call counts itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     /// Device buffers the read took, new or from the pool.
     pub buffers: u64,
-    /// Of these, how many the driver had to allocate.
+    /// Buffers among these that the driver had to allocate.
     pub allocations: u64,
     /// Bytes the driver had to allocate for them.
     pub allocated_bytes: u64,
@@ -16,22 +16,22 @@ pub struct Counters {
     pub pinned_allocations: u64,
     /// Copies to the device.
     pub uploads: u64,
-    /// Their bytes.
+    /// Bytes of these copies.
     pub uploaded_bytes: u64,
     /// Copies from the device.
     pub downloads: u64,
-    /// Their bytes.
+    /// Bytes of these copies.
     pub downloaded_bytes: u64,
-    /// Kernels launched, those of libraries not among them.
+    /// Kernels launched, without those of libraries.
     pub launches: u64,
     /// Times the host waited for the device.
     pub synchronisations: u64,
-    /// Times a thread of the host waited until a library's state was free for the next pictures. The device kept working
+    /// Times that a thread waited until a library's state was free for the next tiles. The device kept working
     /// meanwhile.
     pub library_waits: u64,
-    /// Copies that were under way or done when the host waited for the first time.
+    /// Copies that were started before the host waited for the first time.
     pub uploads_before_first_wait: u64,
-    /// Most device memory the read held at once, its result included.
+    /// Most device memory that the read held at once, including its result.
     pub peak_bytes: u64,
     /// Reads that the engine submitted to cuFile.
     pub storage_reads: u64,
@@ -41,7 +41,7 @@ pub struct Counters {
     pub storage_bytes: u64,
 }
 
-/// Counts as they grow, shared by the threads of one read.
+/// Counters that the threads of one read share and add to.
 #[derive(Debug, Default)]
 pub struct Meter {
     buffers: AtomicU64,
@@ -119,7 +119,7 @@ impl Meter {
         self.library_waits.fetch_add(1, Relaxed);
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counters(&self) -> Counters {
         let get = |count: &AtomicU64| count.load(Relaxed);
         let uploads = get(&self.uploads);

@@ -1,57 +1,57 @@
-//! What can go wrong on the way to a device and on it.
+//! The errors of this crate: no GPU, tiles it declines, too little memory, and calls that failed.
 
 use thiserror::Error;
 
-/// Why there is no GPU, or why it did not do what it was asked.
+/// Why there is no GPU, or why it did not do its work.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// There is no usable GPU.
     #[error("no CUDA device: {0}")]
     Absent(String),
-    /// The device does not take tiles of this kind.
+    /// The GPU does not decode or encode such tiles.
     #[error("{0}")]
     Declined(String),
-    /// The work does not fit in the memory it may use.
+    /// The work does not fit in the memory that it may use.
     #[error("{what} needs {required} bytes of device memory and {available} may be used{hint}")]
     Memory {
-        /// What needs it.
+        /// The work that needs the memory.
         what: String,
-        /// Bytes it needs at least.
+        /// The least bytes it needs.
         required: u64,
-        /// Bytes it may use.
+        /// The bytes it may use.
         available: u64,
-        /// What to do.
+        /// What the user can do, appended to the message.
         hint: &'static str,
     },
     /// A call of the driver or of a library failed.
     #[error("{call}: {text}")]
     Call {
-        /// The call, with what it was asked.
+        /// The call and its arguments.
         call: String,
-        /// The driver's number for the failure.
+        /// The driver's error code, or -1 where a library failed.
         code: i32,
-        /// The driver's words for it.
+        /// The error as the driver or the library words it.
         text: String,
     },
-    /// A caller of this crate asked for what cannot be.
+    /// A caller of this crate broke its contract.
     #[error("{0}")]
     Usage(String),
-    /// Any of these, at some stage of the work.
+    /// Another error, and the stage of the work that it ended.
     #[error("{stage}: {error}")]
     During {
-        /// What was being done.
+        /// The stage.
         stage: &'static str,
-        /// What went wrong.
+        /// The error.
         error: Box<DeviceError>,
     },
 }
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
-const OUT_OF_MEMORY: i32 = 2;
+pub(crate) const OUT_OF_MEMORY: i32 = 2;
 
 impl DeviceError {
-    /// Whether less work at once might succeed.
+    /// Whether the work might succeed with less at once.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
             Self::During { error, .. } => error.is_out_of_memory(),
@@ -59,7 +59,7 @@ impl DeviceError {
         }
     }
 
-    /// The same, with the stage of the work that it came at. The innermost stage stays.
+    /// Adds the stage of the work that the error ended. An error that names a stage keeps it.
     pub fn during(self, stage: &'static str) -> Self {
         match self {
             Self::During { .. } => self,
@@ -67,7 +67,7 @@ impl DeviceError {
         }
     }
 
-    /// What a process meets that was forked after the GPU was opened.
+    /// Returns the error of a process that was forked after the GPU was opened.
     pub fn forked() -> Self {
         Self::Absent(
             "the process was forked after the GPU was opened, and a CUDA context does not survive that; start workers with \

@@ -1,43 +1,39 @@
-//! Everything in swath that knows CUDA. It links to nothing: the driver, the libraries and the device are looked for when the
-//! program runs, and each that is missing is a reason a person can read.
+//! Everything in swath that knows CUDA. The crate links to no CUDA library: it looks for the driver, the libraries and
+//! the device at run time. Each one that is missing becomes an error with a reason that users can read.
 //!
-//! Device code sees batches of tiles, never files: [`decode::Decoder`] is handed compressed tiles and placements, and leaves
-//! samples in one device buffer.
+//! Device code sees batches of tiles, never files: the caller gives [`decode::Decoder`] compressed tiles and
+//! placements, and the decoder leaves the samples in one device buffer.
 
-pub mod band;
-mod code;
 pub mod counters;
 pub mod decode;
+mod driver;
 pub mod encode;
 pub mod error;
-mod ffi;
 pub mod gpu;
-mod nvcomp_bench;
-mod pictures;
-pub mod press;
+mod kernel_code;
 pub mod probe;
-mod ring;
-pub mod rule;
-mod shrink;
-pub mod status;
-pub mod upload;
+mod threads;
+pub mod transfer;
 
-pub use code::KernelCode;
 pub use counters::{Counters, Meter};
-pub use error::DeviceError;
-pub use ffi::{
+pub use decode::TileStatus;
+pub use driver::{
+    cuda::{DeviceFacts, Driver},
     dlpack,
-    driver::{DeviceFacts, Driver},
-    encoding::DeviceRows,
     foreign::{Axes, ForeignArray},
-    landing::{Landed, Landing},
-    library::offer_libraries,
-    memory::{Chunk, DeviceBuffer},
-    storage::{FilePart, Flight, Missed, StorageWay, Submission},
-    streams::{HostTile, Mark},
+    launch::take::DeviceRows,
+    libraries::{cufile::FileRead, load::offer_libraries},
+    memory::{
+        pool::{DeviceBuffer, PinnedChunk},
+        readback::{PinnedBytes, Readback},
+        streams::{Event, HostTile},
+    },
+    storage::{FailedRead, ReadsInFlight, StorageMethod, Submission},
 };
+pub use error::DeviceError;
 pub use gpu::{Gpu, GpuOptions};
-pub use status::TileStatus;
+pub use kernel_code::KernelCode;
+pub use threads::start_threads_in;
 
-/// Bytes of a pinned chunk.
-pub const CHUNK: usize = ffi::memory::CHUNK;
+/// Bytes of a [`PinnedChunk`].
+pub const CHUNK_LEN: usize = driver::memory::pool::CHUNK_LEN;

@@ -1,17 +1,20 @@
-//! What was found on this machine, what was not, and why: `swath devices`.
+//! A survey of this machine for `swath devices`: the driver, the devices and the libraries, or why they are missing.
 
 use crate::{
-    code::KernelCode,
-    error::DeviceError,
-    ffi::{
-        cufile::{CuFile, Mode},
-        driver::{Context, DeviceFacts, Driver},
-        library::{Absent, Search},
-        nvcomp::Nvcomp,
-        nvjpeg::Jpeg,
-        nvjpeg2k::Jpeg2000,
+    driver::{
+        context::Context,
+        cuda::{DeviceFacts, Driver},
+        libraries::{
+            cufile::{CuFile, Mode},
+            load::{Absent, Search},
+            nvcomp::Nvcomp,
+            nvjpeg::decode::JpegDecoder,
+            nvjpeg2k::decode::Jpeg2000Decoder,
+        },
     },
+    error::DeviceError,
     gpu::GpuOptions,
+    kernel_code::KernelCode,
 };
 
 /// The driver, its devices, and the optional libraries.
@@ -20,9 +23,9 @@ use crate::{
 pub struct Survey {
     /// The driver, or why there is none.
     pub driver: Result<DriverFacts, DeviceError>,
-    /// Every device the driver sees.
+    /// Every device that the driver sees.
     pub devices: Vec<DeviceSurvey>,
-    /// Every library that could be used.
+    /// Every library that swath can use.
     pub libraries: Vec<LibrarySurvey>,
 }
 
@@ -30,9 +33,9 @@ pub struct Survey {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DriverFacts {
-    /// The newest CUDA it knows.
+    /// The newest CUDA version that the driver supports.
     pub version: String,
-    /// The file it was loaded from, or the name it was found by.
+    /// The file that it was loaded from, or the name that the loader found it by.
     pub path: String,
 }
 
@@ -40,7 +43,7 @@ pub struct DriverFacts {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeviceSurvey {
-    /// What it is.
+    /// What the device is.
     pub facts: DeviceFacts,
     /// Free bytes of its memory, or why it cannot be used.
     pub free: Result<u64, DeviceError>,
@@ -54,7 +57,7 @@ pub struct DeviceSurvey {
 pub struct LibrarySurvey {
     /// Its name.
     pub name: &'static str,
-    /// What it serves.
+    /// What swath uses it for.
     pub purpose: &'static str,
     /// Its version and file, or why it is not used.
     pub found: Result<LibraryFacts, String>,
@@ -68,11 +71,11 @@ pub struct LibraryFacts {
     pub version: String,
     /// Its file.
     pub path: String,
-    /// How it works here, where that is not plain.
+    /// How it works on this machine, where that needs saying.
     pub note: Option<String>,
 }
 
-/// Looks for everything. Never fails: what is missing is part of the answer.
+/// Looks for everything. Never fails: a missing part is reported in the survey.
 pub fn survey(options: &GpuOptions) -> Survey {
     let search = Search { folders: options.libraries.clone() };
     let mut devices = Vec::new();
@@ -103,18 +106,22 @@ pub fn survey(options: &GpuOptions) -> Survey {
         LibrarySurvey {
             name: "nvJPEG",
             purpose: "JPEG",
-            found: Jpeg::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
+            found: JpegDecoder::load(&search)
+                .map(|library| facts(library.version(), library.path(), None))
+                .map_err(why),
         },
         LibrarySurvey {
             name: "nvJPEG2000",
             purpose: "JPEG 2000",
-            found: Jpeg2000::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
+            found: Jpeg2000Decoder::load(&search)
+                .map(|library| facts(library.version(), library.path(), None))
+                .map_err(why),
         },
         LibrarySurvey {
             name: "cuFile",
             purpose: "reads from storage straight to the GPU (GPUDirect)",
             found: CuFile::load(&search).map_err(why).map(|library| {
-                // Without a driver cuFile complains on standard error by itself.
+                // Without a driver, cuFile writes complaints to standard error.
                 let note = usable.then(|| match CuFile::survey(&search) {
                     (Mode::Direct, detail) => format!("GPUDirect: {detail}"),
                     (Mode::Compatibility, detail) => format!("compatibility mode, not used: {detail}"),

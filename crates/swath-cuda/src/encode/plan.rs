@@ -1,40 +1,48 @@
-//! What a write on the device is to be, and what memory that takes.
+//! The plan of a write on the device, and the memory that it takes.
 
 use std::sync::Arc;
 
-use swath_codec::shrink::Shrink;
+use swath_raster::shrink::Shrink;
 use swath_tiff::SampleType;
 
-use super::bench::Bench;
 use crate::{
-    band::held, error::DeviceError, ffi::encoding::RawMoments, gpu::Gpu, press::TileRule, ring::Ring,
-    shrink::DeviceShrink,
+    driver::{
+        launch::moments::RawMoments,
+        memory::{pool::held, row_ring::RowRing},
+    },
+    encode::{
+        overview::DeviceShrink,
+        tile_format::TileFormat,
+        tile_slots::{FactOffsets, TileSlots},
+    },
+    error::DeviceError,
+    gpu::Gpu,
 };
 
-/// Batches whose bytes can be on the device: one that leaves and one that is made.
+/// Parcels (packed batches) on the device: one is copied to the host while the next is made.
 pub(super) const PARCELS: usize = 2;
-/// Bytes of rows on their way from the host, at a time.
+/// Bytes of rows that are uploaded at a time.
 const STAGING: usize = 16 << 20;
 
 /// One level of the image: the image itself, or an overview.
 #[derive(Debug, Clone)]
-pub struct LevelRule {
+pub struct LevelSpec {
     /// Columns and rows.
     pub size: (u32, u32),
     /// Columns and rows of a tile.
     pub tile: (u32, u32),
-    /// Rows that are on the device at once.
+    /// Rows that the ring holds.
     pub capacity: u32,
-    /// How the next level is made of this one.
+    /// How the next level is made from this one.
     pub shrink: Option<Shrinks>,
 }
 
-/// How the next level is made: samples, and the mask or the alpha band.
+/// How the next level is made.
 #[derive(Debug, Clone)]
 pub struct Shrinks {
-    /// Of the bands.
+    /// The step for the bands.
     pub samples: Shrink,
-    /// Of the mask, and of alpha.
+    /// The step for the mask and for alpha.
     pub mask: Shrink,
 }
 
@@ -42,75 +50,49 @@ pub struct Shrinks {
 #[derive(Debug, Clone)]
 pub struct EncodePlan {
     /// The image, then overviews from the largest.
-    pub levels: Vec<LevelRule>,
-    /// Bands of the image, and their type.
+    pub levels: Vec<LevelSpec>,
+    /// Number of bands.
     pub bands: u16,
-    /// Their type.
+    /// Type of the samples.
     pub sample: SampleType,
-    /// The tiles of the image and its overviews.
-    pub image: TileRule,
+    /// Format of the tiles of the image and its overviews.
+    pub image: TileFormat,
     /// Planes that have tiles of their own.
     pub planes: u32,
-    /// The tiles of the masks, where there are any.
-    pub mask: Option<TileRule>,
-    /// The band whose bytes say how opaque the others are.
+    /// Format of the tiles of masks, where there are masks.
+    pub mask: Option<TileFormat>,
+    /// The alpha band.
     pub alpha: Option<u16>,
-    /// Whether alpha says which samples count when overviews are made.
+    /// Whether alpha decides which samples count in overviews.
     pub alpha_counts: bool,
-    /// Whether statistics of the image's tiles are wanted; the sample that is no data.
+    /// Whether to compute statistics of the image's tiles, and the nodata sample.
     pub statistics: Option<Option<Vec<u8>>>,
-    /// What samples that are not a number become.
+    /// The sample that replaces NaN.
     pub replace_nan: Option<Vec<u8>>,
 }
 
-/// What a batch can hold, in slots for tiles of the image and for tiles of masks.
+/// The slots of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
-    /// For tiles of the image and its overviews.
+    /// Slots for tiles of the image and its overviews.
     pub image: u32,
-    /// For tiles of their masks.
+    /// Slots for tiles of masks.
     pub mask: u32,
 }
 
-/// Where the facts about the tiles of a bench stand in the buffer of all facts.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct FactsAt {
-    pub(super) lens: usize,
-    pub(super) sizes: usize,
-    pub(super) checks: usize,
-    pub(super) wholes: usize,
-    pub(super) offsets: usize,
-    pub(super) end: usize,
-}
-
-impl FactsAt {
-    fn new(start: usize, slots: u32, pieces: u32) -> Self {
-        let slots = slots as usize;
-        let mut at = start;
-        let mut next = |len: usize| {
-            let start = at;
-            at = (at + len).next_multiple_of(16);
-            start
-        };
-        let (lens, sizes) = (next(slots * 4), next(slots * 4 * pieces as usize));
-        let (checks, wholes, offsets) = (next(slots * 4), next(slots * 4), next(slots * 8));
-        Self { lens, sizes, checks, wholes, offsets, end: at }
-    }
-}
-
 impl EncodePlan {
-    pub(super) fn ring_bytes(&self, level: &LevelRule) -> Result<[usize; 2], DeviceError> {
+    pub(super) fn ring_bytes(&self, level: &LevelSpec) -> Result<[usize; 2], DeviceError> {
         let too_much = || DeviceError::Usage("the rows of a level are larger than memory".into());
         let (width, rows) = (level.size.0, level.capacity);
-        let samples = Ring::bytes(self.bands, width, rows, self.sample.size()).ok_or_else(too_much)?;
+        let samples = RowRing::bytes(self.bands, width, rows, self.sample.size()).ok_or_else(too_much)?;
         let mask = match self.mask {
-            Some(_) => Ring::bytes(1, width, rows, 1).ok_or_else(too_much)?,
+            Some(_) => RowRing::bytes(1, width, rows, 1).ok_or_else(too_much)?,
             None => 0,
         };
         Ok([samples, mask])
     }
 
-    /// Room for rows on their way from the host: one at the least.
+    /// Returns the bytes of the buffer for uploaded rows: room for one row at least.
     pub(super) fn staging_len(&self) -> usize {
         let width = self.levels.first().map_or(0, |level| level.size.0) as usize;
         STAGING.max(width * usize::from(self.bands) * self.sample.size())
@@ -124,19 +106,21 @@ impl EncodePlan {
         self.moments_room(slots) as usize * usize::from(self.bands) * size_of::<RawMoments>()
     }
 
-    /// Bytes that all slots can become, at most.
+    /// Returns the most bytes that the tiles of all slots can become.
     pub fn parcel_len(&self, slots: Slots) -> usize {
-        let of = |rule: &TileRule, slots: u32| match rule.press.is_picture() {
+        let of = |format: &TileFormat, slots: u32| match format.path.uses_image_library() {
             true => 0,
-            false => rule.max_whole().saturating_mul(slots as usize),
+            false => format.max_whole().saturating_mul(slots as usize),
         };
-        of(&self.image, slots.image).saturating_add(self.mask.as_ref().map_or(0, |rule| of(rule, slots.mask))).max(16)
+        of(&self.image, slots.image)
+            .saturating_add(self.mask.as_ref().map_or(0, |format| of(format, slots.mask)))
+            .max(16)
     }
 
-    /// Device memory that a write takes with so many slots.
+    /// Returns the device memory that a write takes with these slots.
     ///
     /// # Errors
-    /// When a library that is needed does not say.
+    /// When a library fails to report what it needs.
     pub fn device_bytes(&self, gpu: &Arc<Gpu>, slots: Slots, host_rows: bool) -> Result<u64, DeviceError> {
         let mut sum = 0_u64;
         let mut add = |len: usize| sum = sum.saturating_add(held(len as u64));
@@ -147,13 +131,13 @@ impl EncodePlan {
                 add(DeviceShrink::bytes(&shrink.mask).unwrap_or(0));
             }
         }
-        for (rule, count) in [(Some(&self.image), slots.image), (self.mask.as_ref(), slots.mask)] {
-            let Some(rule) = rule else { continue };
-            for len in Bench::buffers(gpu, rule, count)? {
+        for (format, count) in [(Some(&self.image), slots.image), (self.mask.as_ref(), slots.mask)] {
+            let Some(format) = format else { continue };
+            for len in TileSlots::buffers(gpu, format, count)? {
                 add(len);
             }
         }
-        add(self.image.press.picture_memory(self.image.tile_len()));
+        add(self.image.path.image_library_memory(self.image.tile_len()));
         add(self.facts_len(slots));
         for _ in 0..PARCELS {
             add(self.parcel_len(slots));
@@ -164,11 +148,11 @@ impl EncodePlan {
         Ok(sum)
     }
 
-    pub(super) fn facts_at(&self, slots: Slots) -> (FactsAt, FactsAt, usize) {
-        let image = FactsAt::new(16, slots.image, self.image.pieces());
+    pub(super) fn facts_at(&self, slots: Slots) -> (FactOffsets, FactOffsets, usize) {
+        let image = FactOffsets::new(16, slots.image, self.image.pieces());
         let mask = match &self.mask {
-            Some(rule) => FactsAt::new(image.end, slots.mask, rule.pieces()),
-            None => FactsAt { end: image.end, ..FactsAt::default() },
+            Some(format) => FactOffsets::new(image.end, slots.mask, format.pieces()),
+            None => FactOffsets { end: image.end, ..FactOffsets::default() },
         };
         let moments = mask.end;
         (image, mask, moments)
@@ -183,10 +167,10 @@ impl EncodePlan {
         moments + self.moments_len(slots)
     }
 
-    /// Room for the range of samples of each tile, where a codec needs that.
+    /// Returns the bytes for the value range of each tile, where a codec needs it.
     fn ranges_len(&self, slots: Slots) -> usize {
         let positions = slots.image as usize / self.planes.max(1) as usize + 1;
         let of_one = usize::from(self.bands) * size_of::<RawMoments>();
-        if self.image.press.needs_ranges() { positions * of_one } else { 0 }
+        if self.image.path.needs_ranges() { positions * of_one } else { 0 }
     }
 }

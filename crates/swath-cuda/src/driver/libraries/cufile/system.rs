@@ -1,0 +1,64 @@
+//! What the system says about direct reads: NVIDIA's kernel module and cuFile's configuration; and how to open files
+//! for them.
+
+use std::{
+    fs::File,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+};
+
+/// Whether the system has what direct reads need. Does not load the library.
+pub(crate) fn may_be_direct() -> bool {
+    has_kernel_module() || configured("use_pci_p2pdma") == Some(true)
+}
+
+/// Returns the same file for cuFile to own. For direct reads it is opened again without the page cache, where the file
+/// system supports that.
+pub fn for_reading(file: &File, direct: bool) -> Result<File, String> {
+    use std::os::unix::fs::OpenOptionsExt;
+    /// `O_DIRECT`.
+    const UNCACHED: i32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm")) { 0x10000 } else { 0x4000 };
+    if direct {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if let Ok(uncached) = std::fs::OpenOptions::new().read(true).custom_flags(UNCACHED).open(path) {
+            return Ok(uncached);
+        }
+    }
+    file.try_clone().map_err(|error| error.to_string())
+}
+
+pub(super) fn has_kernel_module() -> bool {
+    Path::new("/proc/driver/nvidia-fs").exists()
+}
+
+/// Returns a setting of cuFile's configuration, if it is there.
+pub(super) fn configured(key: &str) -> Option<bool> {
+    let path = std::env::var_os("CUFILE_ENV_PATH_JSON");
+    let path = path.map_or_else(|| PathBuf::from("/etc/cufile.json"), PathBuf::from);
+    setting(&std::fs::read_to_string(path).ok()?, key)
+}
+
+/// Returns a boolean setting. The file is JSON with `//` comments that often contain the same words. Reading line by
+/// line is enough, since no decision rests on this alone.
+fn setting(config: &str, key: &str) -> Option<bool> {
+    let lines = config.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let key = format!("\"{key}\"");
+    let value = lines.filter_map(|line| line.split_once(&key)).map(|(_, value)| value).next()?;
+    let value = value.trim_start_matches([' ', '\t', ':']);
+    [("true", true), ("false", false)].into_iter().find(|(word, _)| value.starts_with(word)).map(|(_, is_on)| is_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_read_past_its_comments() {
+        let config =
+            "{\n // \"allow_compat_mode\": true,\n \"properties\": {\n  \"allow_compat_mode\" : false, // why\n }\n}";
+        assert_eq!(setting(config, "allow_compat_mode"), Some(false));
+        assert_eq!(setting("{\"allow_compat_mode\": true}", "allow_compat_mode"), Some(true));
+        assert_eq!(setting("{}", "allow_compat_mode"), None);
+        assert_eq!(setting(config, "use_pci_p2pdma"), None);
+    }
+}

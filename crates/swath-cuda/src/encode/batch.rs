@@ -1,0 +1,272 @@
+//! The batch of a write: tiles are cut into it, encoded together, and copied to the host.
+
+use swath_raster::moments::Moments;
+
+use crate::{
+    driver::{
+        launch::{
+            cut::{GridTiles, launch_cut},
+            moments::{MomentsParams, RawMoments, launch_moments, sample_kind},
+            slice::BufferSlice,
+        },
+        memory::readback::PinnedBuffer,
+    },
+    encode::{
+        encoded::{EncodedBatch, EncodedTile, PendingTiles},
+        encoder::{Encoder, READBACK_STREAM},
+        image_library::encode_images,
+        path::EncodePath,
+        plan::{LevelSpec, PARCELS, Slots},
+        tile_slots::{TileSlots, WORK_STREAM, read_u32},
+    },
+    error::DeviceError,
+};
+
+impl Encoder {
+    /// Returns the free slots of the batch, for tiles of the image and of masks.
+    pub fn free(&self) -> Slots {
+        let mask = self.mask.as_ref().map_or(u32::MAX, |slots| slots.slots - slots.used);
+        Slots { image: self.image.slots - self.image.used, mask }
+    }
+
+    /// Whether the batch has no tile.
+    pub fn is_empty(&self) -> bool {
+        self.image.used == 0 && self.mask.as_ref().is_none_or(|slots| slots.used == 0)
+    }
+
+    fn grid(&self, level: &LevelSpec, planes: u32, tile_row: u32, skip: u32, count: u32) -> GridTiles {
+        GridTiles {
+            height: level.size.1,
+            tile_width: level.tile.0,
+            tile_height: level.tile.1,
+            across: level.size.0.div_ceil(level.tile.0.max(1)),
+            planes,
+            first_row: tile_row,
+            skip,
+            count,
+        }
+    }
+
+    /// Cuts `count` positions of a level's grid into the batch, from position `skip` of row `tile_row` on: all planes
+    /// of each position, and its mask. The rows that the tiles cover are in the ring.
+    ///
+    /// # Errors
+    /// When the batch has too few slots, or a call fails.
+    pub fn cut(&mut self, index: usize, tile_row: u32, skip: u32, count: u32) -> Result<(), DeviceError> {
+        let level_spec =
+            self.plan.levels.get(index).ok_or_else(|| DeviceError::Usage(format!("there is no level {index}")))?;
+        let planes = self.plan.planes;
+        let free = self.free();
+        if u64::from(count) * u64::from(planes) > free.image.into() || count > free.mask {
+            return Err(DeviceError::Usage("more tiles than the batch has slots".into()));
+        }
+        let tiles = self.grid(level_spec, planes, tile_row, skip * planes, count * planes);
+        let positions = self.grid(level_spec, 1, tile_row, skip, count);
+        let level = self.level(index)?;
+        let slots = &self.image;
+        let lens = slots.facts_slice(&self.facts, slots.facts.lens, 4);
+        let cut_params = slots.format.cut_params(tiles.tile_width);
+        launch_cut(
+            &self.streams,
+            WORK_STREAM,
+            &cut_params,
+            &level.samples,
+            &tiles,
+            &slots.tiles,
+            slots.stride,
+            slots.used,
+            lens,
+        )?;
+        if let (0, Some(params)) = (index, &self.moments_params) {
+            let out = BufferSlice {
+                buffer: &self.facts,
+                offset: self.moments_at,
+                len: self.moments_room as usize * usize::from(params.bands) * size_of::<RawMoments>(),
+            };
+            launch_moments(
+                &self.streams,
+                WORK_STREAM,
+                params,
+                &level.samples,
+                level.mask.as_ref(),
+                &positions,
+                self.moments_used,
+                out,
+            )?;
+            self.moments_used += count;
+        }
+        if let (Some(offset), Some(kind)) = (self.ranges_at, sample_kind(self.plan.sample)) {
+            let out = BufferSlice { buffer: &self.facts, offset, len: self.facts.len() - offset };
+            let params = MomentsParams { kind, bands: self.plan.bands, nodata: None };
+            let first = self.image.used / planes.max(1);
+            launch_moments(
+                &self.streams,
+                WORK_STREAM,
+                &params,
+                &self.level(index)?.samples,
+                None,
+                &positions,
+                first,
+                out,
+            )?;
+        }
+        if let (Some(slots), Some(ring)) = (&self.mask, self.level(index)?.mask.as_ref()) {
+            let lens = slots.facts_slice(&self.facts, slots.facts.lens, 4);
+            let cut_params = slots.format.cut_params(positions.tile_width);
+            launch_cut(
+                &self.streams,
+                WORK_STREAM,
+                &cut_params,
+                ring,
+                &positions,
+                &slots.tiles,
+                slots.stride,
+                slots.used,
+                lens,
+            )?;
+        }
+        self.image.used += count * planes;
+        if let Some(slots) = &mut self.mask {
+            slots.used += count;
+        }
+        Ok(())
+    }
+
+    /// Encodes the tiles that were cut, waits for their lengths, and starts the copy of their bytes. The batch is empty
+    /// then, but [`Encoder::tile_bytes`] returns its tiles until the next tile is cut.
+    ///
+    /// # Errors
+    /// When a call fails, or pinned memory cannot be allocated.
+    pub fn submit(&mut self) -> Result<EncodedBatch, DeviceError> {
+        let batch = self.compress()?;
+        self.clear_facts()?;
+        self.image.used = 0;
+        if let Some(slots) = &mut self.mask {
+            slots.used = 0;
+        }
+        self.moments_used = 0;
+        Ok(batch)
+    }
+
+    /// Returns what is known of the tiles of a batch that could not be submitted.
+    ///
+    /// # Errors
+    /// When the copy fails.
+    pub fn pending(&self) -> Result<PendingTiles, DeviceError> {
+        let mut facts = vec![0; self.facts.len()];
+        self.streams.fetch(&self.facts, 0, &mut facts)?;
+        let used = |slots: &TileSlots| {
+            (0..slots.used as usize).map(|slot| read_u32(&facts, slots.facts.lens + slot * 4) > 0).collect()
+        };
+        Ok(PendingTiles {
+            image: used(&self.image),
+            mask: self.mask.as_ref().map_or_else(Vec::new, used),
+            moments: self.moments(&facts),
+        })
+    }
+
+    fn moments(&self, facts: &[u8]) -> Vec<Moments> {
+        let count = self.moments_used as usize * usize::from(self.plan.bands);
+        let read = |at: usize| {
+            let start = self.moments_at + at * size_of::<RawMoments>();
+            let raw: RawMoments = facts
+                .get(start..start + size_of::<RawMoments>())
+                .map_or_else(RawMoments::default, bytemuck::pod_read_unaligned);
+            let RawMoments { count, all, min, max, mean, squares } = raw;
+            Moments { count, all, min, max, mean, squares }
+        };
+        (0..count).map(read).collect()
+    }
+
+    fn compress(&mut self) -> Result<EncodedBatch, DeviceError> {
+        self.parcel = (self.parcel + 1) % PARCELS;
+        let packed = self.parcels.get(self.parcel).ok_or_else(|| DeviceError::Usage("no parcel".into()))?;
+        // The bytes of the batch before last must have left this buffer.
+        if let Some(event) = self.parcel_free.get_mut(self.parcel).and_then(Option::take) {
+            self.streams.wait(WORK_STREAM, &event)?;
+        }
+        let by_image_library = self.image.format.path.uses_image_library();
+        let all_slots = std::iter::once(&self.image).filter(|_| !by_image_library).chain(&self.mask);
+        for slots in all_slots.clone().filter(|slots| slots.used > 0) {
+            slots.run(&self.streams, &self.facts, packed)?;
+        }
+        let mut facts = vec![0; self.facts.len()];
+        self.streams.fetch(&self.facts, 0, &mut facts)?;
+        let image = if by_image_library { self.encode_images(&facts)? } else { self.image.results(&facts) };
+        let mask = self.mask.as_ref().map_or_else(Vec::new, |slots| slots.results(&facts));
+        let end = image.iter().chain(&mask).filter_map(|tile| match tile {
+            EncodedTile::Packed(range) => Some(range.end),
+            _ => None,
+        });
+        let len = end.max().unwrap_or(0);
+        let readback = match len {
+            0 => None,
+            len => {
+                let pinned = PinnedBuffer::new(&self.gpu.memory, packed.len(), &self.meter)?;
+                let readback = self.streams.read_back(READBACK_STREAM, packed, len, pinned)?;
+                if let Some(free_event) = self.parcel_free.get_mut(self.parcel) {
+                    *free_event = Some(self.streams.record(READBACK_STREAM)?);
+                }
+                Some(readback)
+            }
+        };
+        let slots = &self.image;
+        let count = slots.used as usize * self.pieces() as usize;
+        let pieces = (0..count).map(|piece| read_u32(&facts, slots.facts.sizes + piece * 4)).collect();
+        let moments = self.moments(&facts);
+        Ok(EncodedBatch { image, mask, pieces, moments, readback })
+    }
+
+    /// Encodes the tiles of the image with a library. The tiles are cut: the copy of the facts waited for that.
+    fn encode_images(&self, facts: &[u8]) -> Result<Vec<EncodedTile>, DeviceError> {
+        let slots = &self.image;
+        let lens: Vec<usize> =
+            (0..slots.used as usize).map(|slot| read_u32(facts, slots.facts.lens + slot * 4) as usize).collect();
+        let ranges: Vec<u8> = match self.ranges_at {
+            Some(start) => (0..lens.len()).map(|slot| self.range_of(facts, start, slot)).collect(),
+            None => Vec::new(),
+        };
+        let over = READBACK_STREAM..READBACK_STREAM + slots.format.path.image_streams().max(1);
+        encode_images(&self.streams, over, &slots.format, &slots.tiles, slots.stride, &lens, &ranges)
+    }
+
+    /// Returns the value range of the tile in a slot.
+    fn range_of(&self, facts: &[u8], start: usize, slot: usize) -> u8 {
+        let (planes, bands) = (self.plan.planes.max(1) as usize, usize::from(self.plan.bands));
+        let (position, plane) = (slot / planes, slot % planes);
+        let of = if planes > 1 { plane..plane + 1 } else { 0..bands };
+        let spread = |band: usize| {
+            let at = start + (position * bands + band) * size_of::<RawMoments>();
+            let found = facts.get(at..at + size_of::<RawMoments>());
+            let found: RawMoments = found.map_or_else(RawMoments::default, bytemuck::pod_read_unaligned);
+            found.max - found.min
+        };
+        of.map(spread).fold(0.0, f64::max).clamp(0.0, 255.0) as u8
+    }
+
+    /// Returns the stored bytes of a tile of the last batch, of `width` columns and `rows` rows, from a slot of the
+    /// image or of masks.
+    ///
+    /// # Errors
+    /// When the copy fails.
+    pub fn tile_bytes(&self, mask: bool, slot: u32, width: u32, rows: u32) -> Result<Vec<u8>, DeviceError> {
+        let slots = match (&self.mask, mask) {
+            (Some(slots), true) => slots,
+            _ => &self.image,
+        };
+        let len = slots.format.cut_params(width).stored_row as usize * rows as usize;
+        let mut bytes = vec![0; len];
+        self.streams.fetch(&slots.tiles, slot as usize * slots.stride, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Returns how many pieces a tile of the image has, where readers can find the pieces; else 0.
+    pub fn pieces(&self) -> u32 {
+        if self.image.format.path.has_pieces() && self.image.pieces > 1 { self.image.pieces } else { 0 }
+    }
+
+    /// Returns how tiles of the image are encoded.
+    pub fn path(&self) -> EncodePath {
+        self.image.format.path
+    }
+}

@@ -1,6 +1,0 @@
-//! Tables of the functions we call, one file for each library.
-
-pub mod cufile;
-pub mod nvcomp;
-pub mod nvjpeg;
-pub mod nvjpeg2k;
