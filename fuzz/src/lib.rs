@@ -7,6 +7,7 @@
 pub mod files;
 pub mod foreign;
 pub mod kernels;
+pub mod options;
 pub mod remote;
 pub mod structure;
 pub mod tiles;
@@ -37,6 +38,8 @@ pub enum Seeds {
     Samples,
     /// Nothing but numbers.
     Numbers,
+    /// Command lines, one argument a line.
+    CommandLines,
 }
 
 /// Everything that can be fuzzed.
@@ -50,6 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "encode", run: tiles::encode, seeds: Seeds::Samples },
     Target { name: "read", run: files::read, seeds: Seeds::Files(8) },
     Target { name: "convert", run: files::convert, seeds: Seeds::Files(8) },
+    Target { name: "options", run: options::options, seeds: Seeds::CommandLines },
     Target { name: "remote", run: remote::remote, seeds: Seeds::Files(8) },
     Target { name: "kernels", run: kernels::kernels, seeds: Seeds::Tiles },
     Target { name: "foreign", run: foreign::foreign, seeds: Seeds::Numbers },

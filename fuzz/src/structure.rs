@@ -1,15 +1,14 @@
 //! Directories, tags and what they say, as pure functions over bytes.
 
 use swath_tiff::{
-    Window,
-    geo::{Crs, GeoKeys, Nodata, Rpc, gdal_xml, pam, parse_user, wkt, world, xml},
-    plan::Grid,
+    Grid, Window,
+    geo::{GeoKeys, Nodata, Rpc, gdal_xml, pam, parse_user, wkt, world, xml},
     structure::{
         Bytes, Header, Ifd, Layout, Table,
         chain::{Chain, Visited, sub_ifds},
         ghost::Ghost,
-        tag,
     },
+    tag,
 };
 
 use crate::{Input, limits};
@@ -90,7 +89,7 @@ pub fn plan(data: &[u8]) {
 pub fn text(data: &[u8]) {
     let bounds = xml::Bounds { bytes: 1 << 20, depth: 64, nodes: 1 << 16 };
     if let Ok(metadata) = gdal_xml::parse(data, bounds) {
-        let written = swath_tiff::geo::emit::metadata::write(&metadata);
+        let written = gdal_xml::write(&metadata);
         let _ = gdal_xml::parse(written.as_bytes(), bounds).expect("what we write can be read");
     }
     let _ = pam::parse(data, bounds);
@@ -111,5 +110,5 @@ pub fn geokeys(data: &[u8]) {
     let directory: Vec<u16> = (0..shorts).map(|_| input.u16()).collect();
     let doubles: Vec<f64> = (0..doubles).map(|_| f64::from_bits(input.u64())).collect();
     let keys = GeoKeys::parse(&directory, &doubles, input.0);
-    let _ = Crs::from_keys(&keys);
+    let _ = keys.crs();
 }

@@ -4,9 +4,8 @@ use std::{cell::RefCell, sync::Arc};
 
 use swath_codec::{Form, Registry, Scratch, TileSpec, codec::jpeg, conformance, encode::Settings, host::Host};
 use swath_tiff::{
-    Compression, SampleType,
+    Compression, Photometric, SampleType,
     structure::{ByteOrder, Predictor},
-    words::photometric::Photometric,
 };
 
 use crate::{Input, limits};

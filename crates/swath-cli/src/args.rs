@@ -1,28 +1,26 @@
-//! What the command line may say.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-use crate::remote::Remote;
-
 /// GeoTIFF and COG at the speed of the hardware.
 #[derive(Debug, Parser)]
 #[command(name = "swath", version, about)]
 pub struct Args {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what a file is: size, bands, georeferencing, layout, metadata.
+    /// Describe a file: size, bands, georeferencing, layout, metadata.
     Info(Info),
     /// Make a picture of a file.
     Preview(Preview),
-    /// Minimum, maximum, mean and standard deviation of every band.
+    /// Compute minimum, maximum, mean and standard deviation of every band.
     Stats(Stats),
     /// Compare two files: exit status 0 when equal, 1 when different, 2 on an error.
     Compare(Compare),
@@ -32,7 +30,7 @@ pub enum Command {
     Convert(Box<Convert>),
     /// Write decoded samples to a file: bands × rows × columns, native byte order.
     Dump(Dump),
-    /// Show the GPUs there are, the driver, and each optional library, or why it is not used.
+    /// List the GPUs, the driver, and each optional library, or why it is not used.
     Devices(Devices),
 }
 
@@ -43,33 +41,33 @@ impl Command {
     }
 }
 
-/// Who decodes.
+/// The device that decodes and encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Decoder {
-    /// A GPU where there is one and it can, else the CPU; which is said.
+pub enum DeviceChoice {
+    /// A GPU where there is one that supports the work, otherwise the CPU, with a note.
     Auto,
     /// The CPU.
     #[default]
     Cpu,
-    /// A CUDA GPU, or an error that says why not.
+    /// A CUDA GPU; an error where it cannot do the work.
     Cuda,
 }
 
-/// Work by way of a GPU.
+/// Options of work on a GPU.
 #[derive(Debug, Clone, Default, ClapArgs)]
 #[command(next_help_heading = "GPU")]
 pub struct Device {
-    /// Who works on tiles: the CPU, a CUDA GPU, or whichever there is.
+    /// Device that decodes and encodes tiles: the CPU, a CUDA GPU, or a GPU only where there is one.
     #[arg(long, value_enum, value_name = "auto | cpu | cuda", default_value_t)]
-    pub device: Decoder,
-    /// Device memory that may be used, as in 512M or 8G; 80 % of what is free unless said otherwise.
+    pub device: DeviceChoice,
+    /// Device memory to use at most, as in 512M or 8G; by default 80 % of the free memory.
     #[arg(long, value_name = "BYTES")]
     pub max_device_memory: Option<String>,
-    /// Say that the file is sound, so that NVIDIA's decoder of LZ4 may be used, which damaged files can hang.
+    /// Trust the file: allows NVIDIA's decoder of LZ4, which a damaged file can hang.
     #[arg(long)]
     pub trust_input: bool,
-    /// Show on standard error what the GPU did (allocations, copies, launches, synchronisations, memory), and what was asked
-    /// of servers and stores.
+    /// Show on standard error what the GPU did (allocations, copies, launches, synchronisations, memory), and the requests to
+    /// servers and stores.
     #[arg(long = "stats")]
     pub show_stats: bool,
 }
@@ -91,13 +89,13 @@ pub struct Info {
     /// Print JSON; docs/cli-json.md lists its keys.
     #[arg(long)]
     pub json: bool,
-    /// List every tag of every directory as it stands.
+    /// List every tag of every directory.
     #[arg(long)]
     pub tags: bool,
-    /// List the compressions this build can decode, and what is missing.
+    /// List the compressions that this build can decode and encode, and those that are missing.
     #[arg(long, conflicts_with_all = ["file", "tags"])]
     pub codecs: bool,
-    /// How servers and stores are asked.
+    /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
 }
@@ -116,27 +114,27 @@ pub struct Preview {
     /// One band, or three for red, green and blue, counted from 1.
     #[arg(long, value_name = "B | R,G,B")]
     pub bands: Option<String>,
-    /// Percentiles that become black and white (2,98), `minmax`, or `none`. Without this, 2,98; 8-bit colour stays as it is.
+    /// Percentiles that become black and white (2,98), `minmax`, or `none`. By default 2,98, and none for 8-bit colour.
     #[arg(long, value_name = "P0,P1 | minmax | none")]
     pub stretch: Option<String>,
-    /// Colours of a single band.
+    /// Colour map of a single band.
     #[arg(long, value_enum, value_name = "NAME")]
     pub colormap: Option<Colormap>,
-    /// Threads to use; all cores unless said otherwise.
+    /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Read a file that asks for more memory than a file of its size should: only for files you trust.
+    /// Read a file that needs more memory than a file of its size should: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
-    /// Who decodes.
+    /// Device that decodes.
     #[command(flatten)]
     pub device: Device,
-    /// How servers and stores are asked.
+    /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
 }
 
-/// Colours of a single band.
+/// Colour maps of a single band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[allow(missing_docs)]
 pub enum Colormap {
@@ -160,16 +158,16 @@ pub struct Stats {
     /// Bands, counted from 1, as in 3,2,1.
     #[arg(long, value_name = "B,…")]
     pub bands: Option<String>,
-    /// Threads to use; all cores unless said otherwise.
+    /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Read a file that asks for more memory than a file of its size should: only for files you trust.
+    /// Read a file that needs more memory than a file of its size should: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
-    /// Who decodes.
+    /// Device that decodes.
     #[command(flatten)]
     pub device: Device,
-    /// How servers and stores are asked.
+    /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
 }
@@ -177,29 +175,29 @@ pub struct Stats {
 /// `swath compare`.
 #[derive(Debug, ClapArgs)]
 pub struct Compare {
-    /// One raster.
+    /// The first raster.
     pub a: PathBuf,
-    /// The other.
+    /// The second raster.
     pub b: PathBuf,
     /// Largest difference between samples that still counts as equal.
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub tolerance: f64,
-    /// Compare size, type and samples, but no metadata.
+    /// Compare size, type and samples, but not the metadata.
     #[arg(long)]
     pub pixels_only: bool,
     /// Print JSON; docs/cli-json.md lists its keys.
     #[arg(long)]
     pub json: bool,
-    /// Threads to use; all cores unless said otherwise.
+    /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Read a file that asks for more memory than a file of its size should: only for files you trust.
+    /// Read a file that needs more memory than a file of its size should: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
-    /// Who decodes.
+    /// Device that decodes.
     #[command(flatten)]
     pub device: Device,
-    /// How servers and stores are asked.
+    /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
 }
@@ -209,24 +207,24 @@ pub struct Compare {
 pub struct Validate {
     /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
-    /// Take warnings for errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     pub strict: bool,
-    /// Look at every block too: leader and trailer bytes, order, masks, overlaps, the end of the file.
+    /// Check every block too: leader and trailer bytes, order, masks, overlaps, the end of the file.
     #[arg(long)]
     pub full: bool,
     /// Print JSON; docs/cli-json.md lists its keys.
     #[arg(long)]
     pub json: bool,
-    /// Show on standard error what was asked of a server or store.
+    /// Show on standard error the requests to servers and stores.
     #[arg(long = "stats")]
     pub show_stats: bool,
-    /// How servers and stores are asked.
+    /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
 }
 
-/// Which pixels.
+/// Which pixels to read.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct Selection {
     /// Window as column,row,width,height.
@@ -238,10 +236,10 @@ pub struct Selection {
     /// Overview level; 0 is the largest.
     #[arg(long, value_name = "N")]
     pub overview: Option<usize>,
-    /// Directory of the file instead of the first image.
+    /// Directory to read instead of the first image, counted from 0.
     #[arg(long, value_name = "N")]
     pub ifd: Option<usize>,
-    /// Threads to use; all cores unless said otherwise.
+    /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
 }
@@ -251,88 +249,89 @@ pub struct Selection {
 pub struct Dump {
     /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
-    /// Where to write: `.npy` for NumPy, anything else for bare samples.
+    /// The file to write: `.npy` for NumPy, any other name for bare samples.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Write the mask instead of samples: 255 for data, 0 for none, or between them where a mask or alpha band has eight bits.
+    /// Write the mask instead of samples: 255 for valid pixels, 0 for hidden ones, and values between them from an 8-bit mask
+    /// or alpha band.
     #[arg(long)]
     pub mask: bool,
-    /// Turn the picture upright as its Orientation tag says.
+    /// Rotate or mirror the image upright, as its Orientation tag says.
     #[arg(long)]
     pub upright: bool,
-    /// Leave CMYK inks as they are stored instead of showing them as RGBA.
+    /// Write CMYK inks as stored instead of converting them to RGBA.
     #[arg(long)]
     pub stored: bool,
-    /// Read a file that asks for more memory than a file of its size should: only for files you trust.
+    /// Read a file that needs more memory than a file of its size should: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
-    /// Which pixels.
+    /// Which pixels to read.
     #[command(flatten)]
     pub selection: Selection,
-    /// Who decodes.
+    /// Device that decodes.
     #[command(flatten)]
     pub device: Device,
-    /// How servers and stores are asked.
+    /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
 }
 
-/// `swath convert`. GDAL's habits are understood too: `-of COG`, `-co COMPRESS=ZSTD`, `-srcwin`, `-projwin`, `-b`,
+/// `swath convert`. It also takes options of gdal_translate: `-of COG`, `-co COMPRESS=ZSTD`, `-srcwin`, `-projwin`, `-b`,
 /// `-a_nodata`, `-a_srs`, `-ot`, `-scale`, `-r`, `-q`.
 #[derive(Debug, ClapArgs)]
 #[command(
     args_override_self = true,
-    after_help = "gdal_translate's options are understood too: -of COG, -co COMPRESS=ZSTD and most other creation options, \
+    after_help = "Options of gdal_translate work too: -of COG, -co COMPRESS=ZSTD and most other creation options, \
                   -srcwin, -projwin, -b, -a_nodata, -a_srs, -ot, -scale, -r, -ovr, -q."
 )]
 pub struct Convert {
     /// The raster to read: a path, or an address (https://, s3://, gs://, az://).
     pub input: PathBuf,
-    /// The file to write, or an address in a store (s3://, gs://, az://); what is there is replaced once the new file is
-    /// whole. `-` writes to standard output.
+    /// The file to write, or an address in a store (s3://, gs://, az://); an existing file is replaced when the new one is
+    /// complete. `-` writes to standard output.
     pub output: PathBuf,
-    /// Write a Cloud Optimized GeoTIFF: overviews, directories first, statistics.
+    /// Write a Cloud Optimized GeoTIFF: all directories first, with overviews and statistics.
     #[arg(long)]
     pub cog: bool,
-    /// none, packbits, lzw, deflate, zstd, lzma, lerc, lerc_deflate, lerc_zstd, jpeg, webp, jpeg2000, lz4, ccittfax4 …
+    /// Compression: none, packbits, lzw, deflate, zstd, lzma, lerc, lerc_deflate, lerc_zstd, jpeg, webp, jpeg2000, lz4, ccittfax4 …
     #[arg(long, value_name = "CODEC", default_value = "deflate")]
     pub compress: String,
-    /// Effort: deflate 1 to 12, zstd 1 to 22, lzma 0 to 9.
+    /// Compression level: deflate 1 to 12, zstd 1 to 22, lzma 0 to 9.
     #[arg(long, value_name = "N")]
     pub level: Option<u32>,
     /// Quality of jpeg, webp and jpeg2000, 1 to 100; webp and jpeg2000 are lossless without it.
     #[arg(long, value_name = "N")]
     pub quality: Option<u32>,
-    /// Keep every sample of webp and jpeg2000 in spite of a quality, which then says how hard to try.
+    /// Keep every sample of webp and jpeg2000 even with a quality, which then sets the effort.
     #[arg(long)]
     pub lossless: bool,
     /// Largest error that lerc may make.
     #[arg(long, value_name = "E", default_value_t = 0.0)]
     pub max_z_error: f64,
-    /// auto (by sample type), none (1), horizontal (2) or float (3).
+    /// Predictor: auto (by sample type), none (1), horizontal (2) or float (3).
     #[arg(long, value_name = "P", default_value = "auto")]
     pub predictor: String,
-    /// Tiles of N x N pixels, or W,H.
+    /// Size of a tile in pixels: N for N x N, or W,H.
     #[arg(long, value_name = "N | W,H", default_value = "512")]
     pub tile: String,
-    /// Strips of so many rows instead of tiles; 0 for about 64 KiB each.
+    /// Write strips of this many rows instead of tiles; 0 for strips of about 64 KiB.
     #[arg(long, value_name = "ROWS", conflicts_with = "tile")]
     pub strips: Option<u32>,
-    /// auto (for a COG until one tile is left), none, a number of levels, or factors as in 2,4,8.
+    /// Overviews: auto (for a COG, until one tile holds the image), none, a number of levels, or factors as in 2,4,8.
     #[arg(long, value_name = "auto | none | N | F,…", default_value = "auto")]
     pub overviews: String,
-    /// How overviews are made: nearest, average, bilinear, cubic, lanczos, mode, min, max, median, rms. Without this average,
+    /// Resampling of overviews: nearest, average, bilinear, cubic, lanczos, mode, min, max, median, rms. By default average,
     /// for palettes nearest.
     #[arg(long, value_name = "NAME")]
     pub resampling: Option<String>,
-    /// Whether offsets have 64 bits: auto, yes, no.
+    /// Whether file offsets have 64 bits: auto, yes, no.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub bigtiff: String,
-    /// Nodata value of the output, or none. With --dtype or --scale, samples that were nodata become it, and so does NaN
-    /// where the type has none.
+    /// Nodata value of the output, or none. With --dtype or --scale, samples that were nodata get this value, and so does NaN
+    /// where the type has no NaN.
     #[arg(long, value_name = "V | none", allow_hyphen_values = true)]
     pub nodata: Option<String>,
-    /// Reference system of the output (pixels stay where they are): EPSG:32633, EPSG:32633+5773, WKT, or a file of WKT.
+    /// Reference system of the output, without reprojection: EPSG:32633, EPSG:32633+5773, WKT, or a file of WKT.
     #[arg(long, value_name = "CRS")]
     pub crs: Option<String>,
     /// Bands, counted from 1, as in 3,2,1.
@@ -341,66 +340,107 @@ pub struct Convert {
     /// Window as column,row,width,height.
     #[arg(long, value_name = "X,Y,W,H", conflicts_with = "bbox")]
     pub window: Option<String>,
-    /// Window as west,south,east,north in the raster's own coordinates; pixels it touches are taken.
+    /// Window as west,south,east,north in the raster's own coordinates; includes every pixel that it touches.
     #[arg(long, value_name = "W,S,E,N", allow_hyphen_values = true)]
     pub bbox: Option<String>,
-    /// An overview instead of the image; 0 is the largest.
+    /// Convert an overview instead of the image; 0 is the largest.
     #[arg(long, value_name = "N")]
     pub overview: Option<usize>,
-    /// Sample type of the output: uint8, int16, float32 …; values are rounded and kept inside its range. NaN in integers
-    /// needs a nodata value to become.
+    /// Sample type of the output: uint8, int16, float32 …; values are rounded and clamped to its range. For integers, NaN needs
+    /// a nodata value.
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<String>,
-    /// Stretch values: LOW,HIGH become the range of the output type, or LOW,HIGH,TO_LOW,TO_HIGH; auto instead of LOW,HIGH
-    /// takes the raster's own smallest and largest value.
+    /// Scale values: LOW,HIGH become the range of the output type, or with LOW,HIGH,TO_LOW,TO_HIGH the range TO_LOW to
+    /// TO_HIGH; auto instead of LOW,HIGH takes the raster's own smallest and largest value.
     #[arg(long, value_name = "auto | L,H[,TL,TH]", allow_hyphen_values = true)]
     pub scale: Option<String>,
-    /// pixel (samples of a pixel together) or band (tiles for every band).
+    /// Interleaving: pixel (a tile holds all bands) or band (each band has its own tiles).
     #[arg(long, value_name = "HOW", default_value = "pixel")]
     pub interleave: String,
-    /// Bits of a stored sample, where they are fewer than the type has.
+    /// Bits of a stored sample, where fewer than those of its type are enough.
     #[arg(long, value_name = "N")]
     pub nbits: Option<u16>,
-    /// Meaning as colour: minisblack, miniswhite, rgb, ycbcr, palette, cmyk.
+    /// Photometric interpretation: minisblack, miniswhite, rgb, ycbcr, palette, cmyk.
     #[arg(long, value_name = "NAME")]
     pub photometric: Option<String>,
-    /// Chroma of jpeg: 420, 422 or 444.
-    #[arg(long, value_name = "S", default_value = "420")]
-    pub subsampling: String,
-    /// Leave out tiles that hold nothing but nodata; not of CMYK and Lab of eight bits, which GDAL could not read then.
+    /// Chroma subsampling of jpeg: 420 (the default), 422 or 444.
+    #[arg(long, value_name = "S")]
+    pub subsampling: Option<String>,
+    /// Leave out tiles that hold only nodata; except in 8-bit CMYK and Lab, which GDAL could not read then.
     #[arg(long)]
     pub sparse: bool,
-    /// Write big-endian.
+    /// Write a big-endian file.
     #[arg(long)]
     pub big_endian: bool,
-    /// Put statistics of each band into the file: auto (COGs), yes, no.
+    /// Store statistics of each band: auto (in a COG), yes, no.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub statistics: String,
-    /// Memory to use, as in 256M or 2G.
+    /// Memory to use at most, as in 256M or 2G.
     #[arg(long, value_name = "BYTES", default_value = "256M")]
     pub max_memory: String,
-    /// Threads to use; all cores unless said otherwise.
+    /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Show progress even where standard error is no terminal.
+    /// Show progress even where standard error is not a terminal.
     #[arg(long, conflicts_with = "quiet")]
     pub progress: bool,
     /// Show no progress and no notes.
     #[arg(long, short)]
     pub quiet: bool,
-    /// Read a file that asks for more than a file of its size should: only for files you trust.
+    /// Read a file that needs more memory than a file of its size should: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
-    /// Write nodata where floats are not a number.
+    /// Write NaN as nodata.
     #[arg(long)]
     pub nan_to_nodata: bool,
-    /// Who decodes, shrinks and compresses.
+    /// Device that decodes, makes overviews and compresses.
     #[command(flatten)]
     pub device: Device,
-    /// On a GPU, compress deflate and zstd by NVIDIA's nvCOMP instead of our kernels: more memory, other sizes.
+    /// On a GPU, compress deflate and zstd with NVIDIA's nvCOMP instead of swath's kernels: needs more memory, and files get
+    /// other sizes.
     #[arg(long, help_heading = "GPU")]
     pub nvcomp: bool,
-    /// How servers and stores are asked.
+    /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
+}
+
+/// Options for files on servers and in stores.
+#[derive(Debug, Clone, Default, ClapArgs)]
+#[command(next_help_heading = "Remote")]
+pub struct Remote {
+    /// Send requests to stores without credentials, for public buckets.
+    #[arg(long, alias = "no-sign-request")]
+    pub anonymous: bool,
+    /// Server of the store, where it is not the provider's own: an S3-compatible one, or an emulator.
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// Region of the bucket, where the store needs it.
+    #[arg(long, value_name = "NAME")]
+    pub region: Option<String>,
+    /// Header for every request to a plain HTTP server, as in 'Name: value'; may be repeated.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// Setting of the store by its usual name, as in aws_profile=dev; may be repeated.
+    #[arg(long = "remote-option", value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+    /// Most bytes to receive for each raster, as in 64M; more is an error.
+    #[arg(long, value_name = "BYTES")]
+    pub max_remote_bytes: Option<String>,
+    /// Most requests to send for each raster; more is an error.
+    #[arg(long, value_name = "N")]
+    pub max_remote_requests: Option<u64>,
+    /// Longest time for one request with all its retries; for an upload, longest time without progress.
+    #[arg(long, value_name = "SECONDS")]
+    pub remote_timeout: Option<f64>,
+    /// Number of retries of a request that failed because of the server or the network.
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Reject private, loopback and link-local addresses, also of endpoints.
+    #[arg(long)]
+    pub public_only: bool,
+    /// Host to permit although its address is private, as in name or name:port; may be repeated. All other private
+    /// addresses are then refused, as with --public-only.
+    #[arg(long = "allow-host", value_name = "HOST")]
+    pub allowed_hosts: Vec<String>,
 }

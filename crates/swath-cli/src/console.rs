@@ -1,4 +1,4 @@
-//! Standard output that may be a closed pipe, text that is fit for it, and a progress line that only a person sees.
+//! Output on the terminal: text that is safe to show, and a progress line.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},
@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Writes to standard output. A reader that has seen enough (`swath info … | head`) is not an error.
+/// Writes to standard output. A closed pipe (`swath info … | head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -16,23 +16,23 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Writes JSON to standard output, indented, with a line feed at its end.
+/// Writes indented JSON and a line feed to standard output.
 pub fn print_json(value: &serde_json::Value) -> Result<()> {
     print(&format!("{value:#}\n"))
 }
 
-/// Text from a file, safe to show: a terminal must not obey what a stranger wrote into a tag.
+/// Returns text from a file with control characters escaped: a terminal must not obey what a stranger wrote into a tag.
 pub fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
-        // Direction marks reorder what stands around them, which hides as well as control characters do.
+        // Direction marks reorder the text around them, which can hide it as control characters can.
         let hides = char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if hides { safe.extend(char.escape_default()) } else { safe.push(char) }
     }
     safe
 }
 
-/// At most `len` characters of a text, safe to show.
+/// Returns at most `len` characters of a text, safe to show.
 pub fn short(text: &str, len: usize) -> String {
     let mut chars = text.chars();
     let head: String = chars.by_ref().take(len).collect();
@@ -40,7 +40,7 @@ pub fn short(text: &str, len: usize) -> String {
     if rest == 0 { safe(&head) } else { format!("{}… ({rest} more characters)", safe(&head)) }
 }
 
-/// A size in bytes, in the unit that suits it.
+/// Returns a size in bytes with a readable unit.
 pub fn bytes(len: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut size = len as f64;
@@ -55,7 +55,7 @@ pub fn bytes(len: u64) -> String {
     if unit == "bytes" { format!("{len} bytes") } else { format!("{size:.1} {unit} ({len} bytes)") }
 }
 
-/// How far long work has come: a line on standard error, where that is a terminal.
+/// A progress line on standard error, where that is a terminal.
 pub struct Progress {
     label: String,
     total: u64,
@@ -66,7 +66,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Work of `total` steps.
+    /// Starts work of `total` steps.
     pub fn new(label: impl Into<String>, total: u64) -> Self {
         Self {
             label: label.into(),
@@ -78,15 +78,15 @@ impl Progress {
         }
     }
 
-    /// Some steps more are done.
+    /// Reports `steps` more steps.
     pub fn add(&mut self, steps: u64) {
         self.reach(self.done.saturating_add(steps));
     }
 
-    /// So many steps are done by now.
+    /// Reports that `done` steps are done in total.
     pub fn reach(&mut self, done: u64) {
         self.done = done;
-        // Short work shows nothing: a line that flashes by only disturbs.
+        // Short work shows nothing: a line that only flashes is a distraction.
         if !self.terminal || self.started.elapsed() < Duration::from_millis(700) {
             return;
         }

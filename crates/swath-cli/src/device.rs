@@ -1,4 +1,4 @@
-//! What a GPU did for a command, told once.
+//! Reports on standard error what a GPU did for a command.
 
 use std::io::{self, Write};
 
@@ -6,26 +6,25 @@ use swath::{Dataset, DeviceReport};
 
 use crate::{args::Device, console, traffic::Cost};
 
-/// Says on standard error what was done otherwise than asked, and, where that was wanted, what the GPU did and what was asked
-/// of servers and stores.
-pub fn tell<const N: usize>(args: &Device, datasets: [&Dataset; N]) {
+/// Writes notices to standard error, and with `--stats` what the GPU did and the requests to servers and stores.
+pub fn report<const N: usize>(args: &Device, datasets: [&Dataset; N]) {
     let mut report = DeviceReport::default();
     for dataset in datasets {
         report.add(&dataset.device_report());
         warn(dataset);
     }
-    tell_report(args, &report, Cost::of(datasets), false);
+    write_report(args, &report, Cost::of(datasets), false);
 }
 
-/// Says on standard error what reads met that is no error.
+/// Writes the warnings of a dataset's reads to standard error.
 pub fn warn(dataset: &Dataset) {
     for warning in dataset.take_warnings() {
         let _ = writeln!(io::stderr(), "warning: {}", console::safe(&warning));
     }
 }
 
-/// The same of one report; `quiet` leaves out what nobody asked for.
-pub fn tell_report(args: &Device, report: &DeviceReport, cost: Option<Cost>, quiet: bool) {
+/// Writes one report; `quiet` leaves out the notices.
+pub fn write_report(args: &Device, report: &DeviceReport, cost: Option<Cost>, quiet: bool) {
     let mut out = io::stderr().lock();
     for notice in report.notices.iter().filter(|_| !quiet) {
         let _ = writeln!(out, "note: {}", console::safe(notice));
@@ -43,7 +42,7 @@ fn waits(counters: &swath::Counters) -> String {
     }
 }
 
-/// The counters, one line each.
+/// Returns the counters, one line each.
 fn figures(report: &DeviceReport) -> String {
     let counters = &report.counters;
     let device = if report.device.is_empty() { "none used" } else { &report.device };
@@ -80,13 +79,13 @@ fn figures(report: &DeviceReport) -> String {
     rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
 }
 
-/// How the file's bytes got to the device, and what cuFile did for that.
+/// Returns how the file's bytes reached the device, and what cuFile did for that.
 fn storage(report: &DeviceReport) -> String {
     let counters = &report.counters;
-    let way = if report.storage.is_empty() { "none" } else { report.storage };
+    let path = if report.storage.is_empty() { "none" } else { report.storage };
     if counters.storage_reads == 0 {
-        return way.to_owned();
+        return path.to_owned();
     }
     let bytes = console::bytes(counters.storage_bytes);
-    format!("{way}; {} reads by cuFile, {bytes}, {} waits", counters.storage_reads, counters.storage_waits)
+    format!("{path}; {} reads by cuFile, {bytes}, {} waits", counters.storage_reads, counters.storage_waits)
 }

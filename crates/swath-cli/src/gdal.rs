@@ -1,10 +1,10 @@
-//! Lets `swath convert` be called as `gdal_translate` is: its options are turned into ours before they are parsed.
+//! Translates options of `gdal_translate` to those of `swath convert`, before they are parsed.
 
 use std::ffi::OsString;
 
 use anyhow::{Context, Result, bail};
 
-/// Our arguments for a command line that may hold GDAL's.
+/// Returns swath's arguments for a command line that may have GDAL's.
 pub fn translate(args: Vec<OsString>) -> Result<Vec<OsString>> {
     if args.get(1).is_none_or(|command| command != "convert") {
         return Ok(args);
@@ -12,7 +12,7 @@ pub fn translate(args: Vec<OsString>) -> Result<Vec<OsString>> {
     let mut args = args.into_iter();
     let mut out: Vec<OsString> = args.by_ref().take(2).collect();
     let mut bands: Vec<String> = Vec::new();
-    // Columns and rows of tiles come apart; GDAL's own are 256 a side.
+    // Width and height of tiles are separate options; GDAL's default is 256.
     let mut tile = (None, None);
     let mut args = args.peekable();
     while let Some(arg) = args.next() {
@@ -46,7 +46,7 @@ pub fn translate(args: Vec<OsString>) -> Result<Vec<OsString>> {
             "-r" => put("resampling", values(1)?.concat()),
             "-ovr" => put("overview", values(1)?.concat()),
             "-scale" => {
-                // GDAL takes no, two or four numbers here.
+                // GDAL takes zero, two or four numbers here.
                 let mut numbers = Vec::new();
                 while numbers.len() < 4
                     && args.peek().and_then(|next| next.to_str()).is_some_and(|next| next.parse::<f64>().is_ok())
@@ -56,7 +56,7 @@ pub fn translate(args: Vec<OsString>) -> Result<Vec<OsString>> {
                 if numbers.is_empty() {
                     numbers.push("auto".to_owned());
                 }
-                // GDAL stretches to this whatever the output type.
+                // GDAL scales to this range for every output type.
                 if numbers.len() < 4 {
                     numbers.extend(["0".to_owned(), "255.999".to_owned()]);
                 }
@@ -78,7 +78,7 @@ pub fn translate(args: Vec<OsString>) -> Result<Vec<OsString>> {
     Ok(out)
 }
 
-/// A creation option of GDAL's GTiff or COG driver.
+/// Translates a creation option of GDAL's GTiff or COG driver.
 fn creation_option(text: &str, tile: &mut (Option<String>, Option<String>), out: &mut Vec<OsString>) -> Result<()> {
     let (key, value) = text.split_once('=').with_context(|| format!("-co {text}: an option is KEY=VALUE"))?;
     let lower = value.to_lowercase();
@@ -89,7 +89,7 @@ fn creation_option(text: &str, tile: &mut (Option<String>, Option<String>), out:
         "LEVEL" | "ZLEVEL" | "ZSTD_LEVEL" | "LZMA_PRESET" => put("level", value),
         "QUALITY" | "JPEG_QUALITY" | "WEBP_LEVEL" => put("quality", value),
         "WEBP_LOSSLESS" if yes => out.push("--lossless".into()),
-        // GDAL's usual quality, unless one is given.
+        // GDAL's default quality; it comes first, so that a quality given elsewhere overrides it.
         "WEBP_LOSSLESS" => out.insert(2, "--quality=75".into()),
         "NUM_THREADS" if lower == "all_cpus" => {}
         "NUM_THREADS" => put("threads", value),
@@ -113,7 +113,9 @@ fn creation_option(text: &str, tile: &mut (Option<String>, Option<String>), out:
         "OVERVIEWS" => match lower.as_str() {
             "none" => put("overviews", "none"),
             "auto" | "ignore_existing" => put("overviews", "auto"),
-            other => bail!("-co OVERVIEWS={other}: overviews of the source are not copied, they are made anew"),
+            other => {
+                bail!("-co OVERVIEWS={other}: swath does not copy the overviews of the source, it computes new ones")
+            }
         },
         "OVERVIEW_COUNT" => put("overviews", value),
         "OVERVIEW_RESAMPLING" | "RESAMPLING" => put("resampling", &lower),
@@ -134,7 +136,7 @@ fn creation_option(text: &str, tile: &mut (Option<String>, Option<String>), out:
                 "no"
             },
         ),
-        _ => bail!("-co {key}: this option is not known to swath"),
+        _ => bail!("-co {key}: swath does not know this option"),
     }
     Ok(())
 }
@@ -168,7 +170,7 @@ mod tests {
     fn webp_is_lossless_or_of_the_quality_asked_for() {
         let co = |options: &str| translated(&format!("swath convert {options} a b"));
         assert_eq!(co("-co WEBP_LOSSLESS=YES -co WEBP_LEVEL=90"), "swath convert --lossless --quality=90 a b");
-        // The last one counts.
+        // The last one wins.
         assert_eq!(co("-co WEBP_LEVEL=90 -co WEBP_LOSSLESS=NO"), "swath convert --quality=75 --quality=90 a b");
     }
 

@@ -1,4 +1,4 @@
-//! What the arguments mean.
+//! Turns arguments into options of the engine.
 
 use std::{
     io::{self, Write},
@@ -9,27 +9,12 @@ use anyhow::{Context, Result, bail};
 use swath::{Dataset, Limits, Mode, OpenOptions, ReadOptions, Window};
 
 use crate::{
-    args::{Decoder, Device, Selection},
-    console,
-    remote::{self, Remote},
+    args::{Device, DeviceChoice, Remote, Selection},
+    console, numbers, remote,
 };
 
-/// Numbers between commas.
-pub fn numbers<const N: usize>(text: &str, what: &str) -> Result<[u32; N]> {
-    let list = list(text, what)?;
-    <[u32; N]>::try_from(list)
-        .map_err(|list: Vec<u32>| anyhow::anyhow!("{what} takes {N} numbers, not {}: {text}", list.len()))
-}
-
-/// Any number of numbers between commas.
-pub fn list(text: &str, what: &str) -> Result<Vec<u32>> {
-    text.split(',')
-        .map(|part| part.trim().parse().with_context(|| format!("{what}: {part:?} is not a whole number")))
-        .collect()
-}
-
-/// Opens a file to be read once from end to end. The engine keeps tiles of which a window took only a part; here these are
-/// the padded tiles at the edges, which nobody asks for again, so `cache` bytes may be 0.
+/// Opens a file to read it once from end to end. The engine caches tiles that a window uses only in part; here these are the
+/// padded tiles at the edges, which are not needed again, so `cache` bytes may be 0.
 pub fn open(
     path: &Path,
     threads: Option<usize>,
@@ -45,7 +30,7 @@ pub fn open(
     open_as(options, path, remote)
 }
 
-/// How much a file may ask for.
+/// Returns the limits on what a file may demand.
 pub fn limits(unlimited: bool) -> Limits {
     if unlimited { Limits::none() } else { Limits::default() }
 }
@@ -60,7 +45,7 @@ pub fn open_as(options: OpenOptions, path: &Path, remote: &Remote) -> Result<Dat
     Ok(dataset)
 }
 
-/// Options for files whose tiles are decoded by whoever was asked for.
+/// Adds the device options to those of opening a file.
 pub fn on_device(options: OpenOptions, device: &Device) -> Result<OpenOptions> {
     let options = options.with_device(mode(device)).with_trust_input(device.trust_input);
     Ok(match device_memory(device)? {
@@ -69,40 +54,22 @@ pub fn on_device(options: OpenOptions, device: &Device) -> Result<OpenOptions> {
     })
 }
 
-/// Who was asked for.
+/// Returns the requested device mode.
 pub fn mode(device: &Device) -> Mode {
     match device.device {
-        Decoder::Auto => Mode::Auto,
-        Decoder::Cpu => Mode::Cpu,
-        Decoder::Cuda => Mode::Cuda,
+        DeviceChoice::Auto => Mode::Auto,
+        DeviceChoice::Cpu => Mode::Cpu,
+        DeviceChoice::Cuda => Mode::Cuda,
     }
 }
 
-/// Device memory that may be used.
+/// Returns the most device memory to use, in bytes.
 pub fn device_memory(device: &Device) -> Result<Option<u64>> {
     let text = device.max_device_memory.as_deref();
-    text.map(|text| Ok(bytes(text, "--max-device-memory")? as u64)).transpose()
+    text.map(|text| Ok(numbers::bytes(text, "--max-device-memory")? as u64)).transpose()
 }
 
-/// A number of bytes, as in 1000000, 256M or 2G.
-pub fn bytes(text: &str, what: &str) -> Result<usize> {
-    let wrong = || format!("{what}: {text:?} is no number of bytes, as in 256M");
-    let trimmed = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
-    let (digits, shift) = match trimmed.char_indices().next_back().with_context(wrong)? {
-        (at, 'k' | 'K') => (&trimmed[..at], 10),
-        (at, 'm' | 'M') => (&trimmed[..at], 20),
-        (at, 'g' | 'G') => (&trimmed[..at], 30),
-        _ => (trimmed, 0),
-    };
-    let number: f64 = digits.trim().parse().with_context(wrong)?;
-    let bytes = number * f64::from(1_u32 << shift);
-    if !(bytes.is_finite() && bytes >= 0.0) {
-        bail!(wrong());
-    }
-    Ok(bytes as usize)
-}
-
-/// Has Ctrl-C leave nothing behind of a file that is not whole yet.
+/// Makes Ctrl-C remove incomplete files before the process exits.
 pub fn clear_up_on_interrupt() {
     on_interrupt(|| {
         swath::abandon_unfinished();
@@ -110,24 +77,25 @@ pub fn clear_up_on_interrupt() {
     });
 }
 
-/// Has Ctrl-C do this, on a thread of its own. Where the system starts no thread Ctrl-C ends the process as usual, and the next
-/// write removes what is left: a handler without its thread would swallow the signal.
+/// Makes Ctrl-C run `work`, on a thread of its own. Where the system starts no more threads, Ctrl-C ends the process as usual,
+/// and the next write removes the leftovers: a handler without its thread would swallow the signal.
 pub fn on_interrupt(work: impl FnMut() + Send + 'static) {
-    if std::thread::Builder::new().spawn(|| {}).is_ok_and(|thread| thread.join().is_ok()) {
-        // A second handler in one process fails, and there is none.
+    let thread = swath::fork::starting(|| std::thread::Builder::new().spawn(|| {}));
+    if thread.is_ok_and(|thread| thread.join().is_ok()) {
+        // Setting a second handler would fail, and this is the only one.
         let _ = ctrlc::set_handler(work);
     }
 }
 
-/// The read that a selection asks for.
+/// Returns the read options of a selection.
 pub fn read_options(selection: &Selection) -> Result<ReadOptions> {
     let mut options = ReadOptions::default();
     if let Some(text) = &selection.window {
-        let [x, y, width, height] = numbers(text, "--window")?;
+        let [x, y, width, height] = numbers::exactly(text, "--window")?;
         options = options.with_window(Window::new(x, y, width, height));
     }
     if let Some(text) = &selection.bands {
-        options = options.with_bands(list(text, "--bands")?);
+        options = options.with_bands(numbers::list(text, "--bands")?);
     }
     if let Some(level) = selection.overview {
         options = options.with_overview(level);
@@ -144,19 +112,19 @@ pub fn read_options(selection: &Selection) -> Result<ReadOptions> {
     Ok(options)
 }
 
-/// How sample values become brightness.
+/// How sample values are mapped to brightness.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stretch {
     /// Values at these percentiles become black and white.
     Percentiles(f64, f64),
-    /// The smallest and largest value do.
+    /// The smallest and largest value become black and white.
     MinMax,
-    /// The range of the sample type does.
+    /// The ends of the range of the sample type become black and white.
     None,
 }
 
 impl Stretch {
-    /// From `2,98`, `minmax` or `none`.
+    /// Parses `2,98`, `minmax` or `none`.
     pub fn parse(text: &str) -> Result<Self> {
         match text.trim().to_lowercase().as_str() {
             "minmax" => return Ok(Self::MinMax),
@@ -168,16 +136,16 @@ impl Stretch {
         let low: f64 = low.trim().parse().with_context(wrong)?;
         let high: f64 = high.trim().parse().with_context(wrong)?;
         if !(0.0 <= low && low < high && high <= 100.0) {
-            bail!("--stretch: percentiles rise from 0 to 100, unlike {low},{high}");
+            bail!("--stretch: percentiles must increase and lie between 0 and 100, unlike {low},{high}");
         }
         Ok(Self::Percentiles(low, high))
     }
 }
 
-/// The bands of a list, or all; each checked against how many there are.
+/// Returns the bands of a list, or all bands; checks each against the number of bands.
 pub fn bands(text: Option<&str>, count: u32) -> Result<Vec<u32>> {
     let Some(text) = text else { return Ok((1..=count).collect()) };
-    let bands = list(text, "--bands")?;
+    let bands = numbers::list(text, "--bands")?;
     match bands.iter().find(|band| **band == 0 || **band > count) {
         Some(band) => bail!("--bands: there is no band {band}; the image has bands 1 to {count}"),
         None => Ok(bands),
@@ -203,16 +171,6 @@ mod tests {
         assert_eq!(bands(Some("3, 1"), 3).ok(), Some(vec![3, 1]));
         for wrong in ["0", "4", "x", ""] {
             assert!(bands(Some(wrong), 3).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_read_with_their_units() {
-        for (text, value) in [("256M", 256 << 20), ("2GiB", 2 << 30), ("1.5k", 1536), ("77", 77), ("1 MB", 1 << 20)] {
-            assert_eq!(bytes(text, "--max-memory").ok(), Some(value), "{text}");
-        }
-        for wrong in ["", "M", "-1", "x", "nan"] {
-            assert!(bytes(wrong, "--max-memory").is_err(), "{wrong}");
         }
     }
 }

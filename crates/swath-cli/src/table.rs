@@ -1,4 +1,4 @@
-//! Columns that line up.
+//! Tables of text with aligned columns.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Returns a table that has only a heading.
     pub fn new(heading: &[&str]) -> Self {
         Self { rows: vec![heading.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
@@ -19,7 +19,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Whether there is only the heading.
+    /// Whether the table has only the heading.
     pub fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
@@ -37,7 +37,7 @@ impl Table {
         self
     }
 
-    /// The table as text. Columns of numbers stand to the right.
+    /// Returns the table as text. Columns of numbers are aligned to the right.
     pub fn text(&self, indent: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let shape: Vec<(usize, bool)> = (0..columns)

@@ -1,19 +1,19 @@
-//! What servers and stores were asked for a command, told once.
+//! Requests and bytes that a command exchanged with servers and stores.
 
 use serde_json::{Value, json};
 use swath::{Dataset, Traffic};
 
 use crate::console;
 
-/// What rasters behind a network cost.
+/// Traffic of remote rasters, and how often the tile cache avoided some.
 pub struct Cost {
     traffic: Traffic,
-    /// Tiles that were kept from an earlier read.
+    /// Tiles that the cache held from an earlier read.
     hits: u64,
 }
 
 impl Cost {
-    /// Of some rasters together, if any of them is behind a network.
+    /// Returns the sum over some rasters, if any of them is remote.
     pub fn of<'a>(datasets: impl IntoIterator<Item = &'a Dataset>) -> Option<Self> {
         let costs = datasets.into_iter().filter_map(|dataset| {
             let traffic = dataset.traffic()?;
@@ -22,7 +22,7 @@ impl Cost {
         costs.reduce(Self::plus)
     }
 
-    /// With what a written file cost, where that went behind a network.
+    /// Adds the traffic of a written file, if that is remote.
     pub fn with_written(cost: Option<Self>, written: Option<Traffic>) -> Option<Self> {
         let written = written.map(|traffic| Self { traffic, hits: 0 });
         cost.into_iter().chain(written).reduce(Self::plus)
@@ -37,7 +37,7 @@ impl Cost {
         self
     }
 
-    /// In one line.
+    /// Returns one line for people.
     pub fn line(&self) -> String {
         let Traffic { requests, retries, received, .. } = self.traffic;
         let plural = if requests == 1 { "request" } else { "requests" };
@@ -45,13 +45,13 @@ impl Cost {
         format!("Remote: {requests} {plural}{again}, {received} bytes\n")
     }
 
-    /// For programs.
+    /// Returns JSON for programs.
     pub fn document(&self) -> Value {
         let Traffic { requests, retries, received, sent, .. } = self.traffic;
         json!({ "requests": requests, "retries": retries, "received": received, "sent": sent })
     }
 
-    /// The counters, one line each.
+    /// Returns the counters, one line each.
     pub fn figures(&self) -> String {
         let rows = [
             ("requests", self.traffic.requests.to_string()),

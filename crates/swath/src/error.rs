@@ -1,4 +1,4 @@
-//! The one error users meet.
+//! The one error type of the crate.
 
 use std::{fmt, sync::Arc};
 
@@ -28,10 +28,13 @@ pub enum ErrorKind {
     /// The file or the caller asks for more than the limits allow.
     #[error("{0}")]
     Limit(String),
-    /// The caller asked for something the file does not have.
+    /// The system has no memory for the request.
+    #[error("{0}")]
+    Memory(String),
+    /// The caller made a mistake: it asked for something the file does not have, or gave values that do not fit together.
     #[error("{0}")]
     Usage(String),
-    /// The bytes could not be had.
+    /// The bytes could not be read.
     #[error("{0}")]
     Source(SourceError),
     /// The bytes could not be written.
@@ -43,9 +46,12 @@ pub enum ErrorKind {
     /// There is no GPU, it cannot do this, or it failed.
     #[error("{0}")]
     Device(DeviceError),
-    /// The caller cancelled the read.
+    /// The caller cancelled the read or the write.
     #[error("cancelled")]
     Cancelled,
+    /// A broken invariant: a fault in swath itself. Please report it.
+    #[error("internal error: {0}")]
+    Internal(String),
 }
 
 impl Error {
@@ -56,6 +62,21 @@ impl Error {
 
     pub(crate) fn usage(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Usage(detail.into()))
+    }
+
+    /// A broken invariant of our own code. It must never turn into a hole in a file.
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal(detail.into()))
+    }
+
+    /// Memory that the system did not give.
+    pub(crate) fn memory(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Memory(detail.into()))
+    }
+
+    /// `len` bytes of memory that the system did not give.
+    pub(crate) fn no_memory(len: impl std::fmt::Display) -> Self {
+        Self::memory(format!("there is no memory for {len} bytes"))
     }
 
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
@@ -72,14 +93,14 @@ impl Error {
         &self.place
     }
 
-    /// The field of [`Limits`](swath_tiff::Limits) that stands in the way, where one does; `max_memory` for that of a write.
+    /// The field of [`Limits`](swath_tiff::Limits) that was exceeded, if one was; `max_memory` for the memory limit of a write.
     pub fn limit(&self) -> Option<&'static str> {
         self.limit
     }
 
-    /// The message of an interface of its own: `advice` says, for what [`limit`](Self::limit) gives, what a caller of that
-    /// interface gives to lift it.
-    pub fn told(&self, advice: impl FnOnce(&'static str) -> Option<String>) -> String {
+    /// Returns the message for another interface, such as Python's: `advice` says how a caller of that interface raises the
+    /// given [`limit`](Self::limit).
+    pub fn message_with(&self, advice: impl FnOnce(&'static str) -> Option<String>) -> String {
         let advice = self.limit.and_then(advice).map(|advice| format!(" ({advice})")).unwrap_or_default();
         if self.place.is_empty() {
             format!("{}{advice}", self.kind)
@@ -92,12 +113,12 @@ impl Error {
         Self { limit: Some(limit), ..Self::new(ErrorKind::Limit(detail.into())) }
     }
 
-    /// Whether a GPU is at fault, not the file.
+    /// Whether a GPU caused the error, not the file.
     pub(crate) fn is_device(&self) -> bool {
         matches!(*self.kind, ErrorKind::Device(_))
     }
 
-    /// Whether it is a GPU, or memory that only a GPU asks for, that stands in the way.
+    /// Whether a GPU caused the error, or a memory limit that the CPU's write may not exceed.
     pub(crate) fn is_about_device(&self) -> bool {
         matches!(*self.kind, ErrorKind::Device(_) | ErrorKind::Limit(_))
     }
@@ -119,7 +140,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(|field| {
+        f.write_str(&self.message_with(|field| {
             Some(match field {
                 "max_memory" => "or raise max_memory".to_owned(),
                 field => format!("raise Limits::{field} to read it"),
@@ -128,8 +149,17 @@ impl fmt::Display for Error {
     }
 }
 
-// The message already says everything the inner error says, so there is no `source` to repeat it.
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.kind {
+            ErrorKind::Source(error) => Some(error),
+            ErrorKind::Sink(error) => Some(error),
+            ErrorKind::Codec(error) => Some(error),
+            ErrorKind::Device(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<TiffError> for Error {
     fn from(error: TiffError) -> Self {
@@ -173,6 +203,7 @@ impl From<CodecError> for Error {
         match error {
             // What a codec takes for itself counts as what its tile becomes.
             CodecError::Limit { .. } | CodecError::OverLimit { .. } => Self::over("expansion", error.to_string()),
+            CodecError::NoMemory(_) | CodecError::LibraryMemory { .. } => Self::memory(error.to_string()),
             error => Self::new(ErrorKind::Codec(error)),
         }
     }

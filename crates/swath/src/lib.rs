@@ -12,70 +12,61 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod arriving;
-mod assemble;
-mod backing;
-mod cache;
-mod camera;
-mod cast;
-mod color;
+mod cancel;
 mod convert;
-mod dataset;
 mod describe;
 mod device;
 mod error;
-mod extent;
-mod image;
-mod job;
-mod location;
-mod mask;
+mod fetch;
 mod metadata;
 pub mod names;
 mod open;
 mod raster;
 mod read;
-mod remarks;
-mod schedule;
-mod sidecar;
+mod state;
 mod statistics;
-mod strip;
-mod tables;
+mod threads;
 mod validate;
-mod windows;
 mod write;
 
-pub use cast::Scale;
-pub use color::ColorView;
-pub use convert::{ConvertOptions, Converted};
-pub use dataset::{Dataset, Overview};
+pub use cancel::Cancel;
+pub use convert::{ConvertOptions, Converted, cast::Scale};
 pub use describe::{describe, describe_devices, facts, mask::MaskKind, number};
-pub use device::{CudaArray, DeviceRaster, DeviceReport, Mode, default_gpu};
+pub use device::{DeviceReport, Mode, default_gpu};
 pub use error::{Error, ErrorKind};
-pub use image::{Image, Role};
 pub use metadata::{Band, Georeference, Metadata};
-pub use open::OpenOptions;
-pub use raster::{Interleave, Raster};
-pub use read::{Cancel, ReadOptions};
+pub use open::{
+    OpenOptions,
+    dataset::{Dataset, Overview},
+    image::{Image, Role},
+};
+pub use raster::{
+    Interleave, Raster,
+    device::{CudaArray, DeviceRaster},
+};
+pub use read::{ColorView, ReadOptions};
 pub use statistics::{BandStatistics, OnSamples, Statistics, StatisticsOptions, pieces, samples, statistics};
+pub use swath_codec::encode::LercWrap;
 pub use swath_codec::registry::{Listing, Registry};
-pub use swath_codec::{encode::LercWrap, memory::Buffer, shrink::Resampling};
 pub use swath_cuda::{
     Axes, Counters, DeviceBuffer, DeviceError, DeviceFacts, DeviceRows, Driver, ForeignArray, Gpu, GpuOptions,
-    KernelCode, StorageWay, TileStatus,
+    KernelCode, StorageMethod, TileStatus,
     decode::KernelTimes,
     dlpack, offer_libraries,
     probe::{Survey, survey},
 };
-pub use swath_io::sink::{file::write as write_file, object::abandon_uploads, part::abandon_unfinished};
+pub use swath_io::remote::abandon_uploads;
+pub use swath_io::sink::{path::write as write_file, unfinished::abandon_unfinished};
 pub use swath_io::{
     Access, FileSink, FileSource, Memory, MemorySink, MemorySource, Origin, ReadInto, RemoteFault, RemoteOptions,
     RemoteSource, Sink, SinkError, Source, SourceError, StreamSink, Traffic, fork, remote,
 };
+pub use swath_raster::{memory::Buffer, shrink::Resampling};
 pub use swath_tiff::{
-    Compression, Limits, Place, SampleFormat, SampleType, TiffError, Window, geo, plan, structure, words,
+    Compression, Grid, Limits, Photometric, Place, SampleFormat, SampleType, TiffError, Window, geo, structure, tag,
 };
 pub use validate::{BlockSummary, Check, Level, Report, validate};
 pub use write::{
-    Alpha, BandEncoder, BigTiff, Blocks, DeviceSamples, EncodedBand, OnProgress, Overviews, Progress, Rows, Shape,
-    WriteOptions, Writer, Written,
+    Alpha, BigTiff, Blocks, DeviceSamples, EncodedTileRows, OnProgress, Overviews, Progress, Rows, Shape,
+    TileRowEncoder, WriteOptions, Writer, Written,
 };

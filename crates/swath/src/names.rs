@@ -1,7 +1,9 @@
-//! Words for what users choose, read in one place so that every front end knows the same ones.
+//! Parses the names of options in one place, so that every front end knows the same ones.
+
+use std::ops::RangeInclusive;
 
 use swath_codec::encode::LercWrap;
-use swath_tiff::{Compression, SampleType, structure::Predictor, words::photometric::Photometric};
+use swath_tiff::{Compression, Photometric, SampleType, structure::Predictor};
 
 use crate::error::Error;
 
@@ -35,6 +37,51 @@ pub fn compression(name: &str) -> Result<(Compression, LercWrap), Error> {
     }
 }
 
+/// The options that a codec has. Any other option does nothing with it, so that giving one is an error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CodecOptions {
+    /// The levels of effort.
+    pub levels: Option<RangeInclusive<u32>>,
+    /// Whether it has a quality, 1 to 100.
+    pub quality: bool,
+    /// Whether it can keep every sample and can also be lossy.
+    pub lossless: bool,
+    /// Whether it takes a largest error.
+    pub max_z_error: bool,
+}
+
+/// Returns the options that a codec has.
+pub fn codec_options(compression: Compression, wrap: LercWrap) -> CodecOptions {
+    let none = CodecOptions::default();
+    match (compression, wrap) {
+        (Compression::Deflate, _) => CodecOptions { levels: Some(1..=12), ..none },
+        (Compression::Zstd, _) => CodecOptions { levels: Some(1..=22), ..none },
+        (Compression::Lzma, _) => CodecOptions { levels: Some(0..=9), ..none },
+        (Compression::Lerc, LercWrap::None) => CodecOptions { max_z_error: true, ..none },
+        (Compression::Lerc, LercWrap::Deflate) => CodecOptions { levels: Some(1..=12), max_z_error: true, ..none },
+        (Compression::Lerc, LercWrap::Zstd) => CodecOptions { levels: Some(1..=22), max_z_error: true, ..none },
+        (Compression::Jpeg, _) => CodecOptions { quality: true, ..none },
+        (Compression::WebP | Compression::Jpeg2000, _) => CodecOptions { quality: true, lossless: true, ..none },
+        _ => none,
+    }
+}
+
+/// Returns the ending of a file name that belongs to another format than TIFF, such as `png`.
+pub fn other_format(name: &str) -> Option<String> {
+    const OTHERS: [&str; 45] = [
+        "png", "jpg", "jpeg", "jp2", "j2k", "webp", "gif", "bmp", "svg", "pdf", "vrt", "img", "hdr", "asc", "xml",
+        "nc", "nc4", "h5", "hdf", "hdf5", "he5", "zarr", "grib", "grb", "grib2", "grb2", "npy", "npz", "parquet",
+        "csv", "json", "geojson", "gpkg", "mbtiles", "shp", "kml", "kmz", "dem", "dt0", "dt1", "dt2", "ntf", "ecw",
+        "jxl", "fgb",
+    ];
+    // An address may have a query after its path.
+    let path = if name.contains("://") { name.split('?').next().unwrap_or(name) } else { name };
+    let (_, ending) = path.rsplit(['/', '\\']).next()?.rsplit_once('.')?;
+    let ending = ending.to_lowercase();
+    OTHERS.contains(&ending.as_str()).then_some(ending)
+}
+
 /// A predictor by name or by its number in the file; `None` for `auto`, the one that suits the sample type.
 ///
 /// # Errors
@@ -51,7 +98,7 @@ pub fn predictor(name: &str) -> Result<Option<Predictor>, Error> {
     })
 }
 
-/// A meaning of samples as colour, by GDAL's names.
+/// A photometric interpretation by GDAL's name.
 ///
 /// # Errors
 /// When there is no such name; the message lists those there are.

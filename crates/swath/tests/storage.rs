@@ -17,7 +17,7 @@ use std::{
 
 use swath::{
     Blocks, Cancel, Compression, Dataset, DeviceError, DeviceReport, Error, ErrorKind, Gpu, GpuOptions, MemorySink,
-    Metadata, Mode, OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, StorageWay, WriteOptions, Writer,
+    Metadata, Mode, OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, StorageMethod, WriteOptions, Writer,
 };
 
 /// Everything, as a recent cuFile has it.
@@ -62,7 +62,7 @@ fn built() -> bool {
 #[allow(unsafe_code)]
 impl Bench {
     /// `None` where there is no compiler.
-    fn new(form: &str, driver_script: &str, script: &str, way: Option<StorageWay>) -> Option<Self> {
+    fn new(form: &str, driver_script: &str, script: &str, way: Option<StorageMethod>) -> Option<Self> {
         let fake = driver::fake()?;
         built();
         // SAFETY: our own library, whose start-up code does nothing.
@@ -79,7 +79,7 @@ impl Bench {
         fake.script(driver_script);
         let library = Library { script: set, count, log };
         let options = options_for(form).with_cufile(true);
-        let options = way.map_or(options.clone(), |way| options.with_storage_way(way));
+        let options = way.map_or(options.clone(), |way| options.with_storage_method(way));
         let bench = Self { fake, library, gpu: Gpu::open(&options).unwrap() };
         bench.script(script);
         Some(bench)
@@ -298,7 +298,7 @@ struct Expected {
 #[test]
 fn whatever_cufile_refuses_or_loses_the_pixels_are_right_and_one_notice_says_so() {
     let io = Some("I/O error");
-    let less = Some("less than was asked for");
+    let less = Some("fewer bytes than requested");
     let case = |what, storage, missed, notice| Expected { what, storage, missed, notice };
     let no_batch = Some("instead of batches");
     let blocking = Some("blocking calls were used");
@@ -418,7 +418,7 @@ fn reads_of_a_batch_wait_together_and_not_for_each_other() {
     let file = TestFile::new("latency", small, &options);
     let dataset = file.open();
     let mut best = Vec::new();
-    for way in [StorageWay::Serial, StorageWay::Batch] {
+    for way in [StorageMethod::Serial, StorageMethod::Batch] {
         let Some(bench) = Bench::new(WHOLE, "async=1 seed=1", "", Some(way)) else { return };
         // The first read loads kernels and takes memory.
         assert!(bench.read(&dataset).unwrap().bytes() == samples(small), "{way:?}");
@@ -431,7 +431,7 @@ fn reads_of_a_batch_wait_together_and_not_for_each_other() {
             assert!(raster.bytes() == samples(small), "{way:?}");
             let report = report(&raster);
             assert!(report.notices.is_empty() && report.storage == DIRECT, "{report:?}");
-            let at_once = if way == StorageWay::Serial { 1 } else { TILES };
+            let at_once = if way == StorageMethod::Serial { 1 } else { TILES };
             assert_eq!((bench.count("reads"), bench.count("most_under_way")), (TILES, at_once), "{way:?}");
         }
         best.push(took.into_iter().min().unwrap());

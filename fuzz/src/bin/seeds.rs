@@ -10,7 +10,7 @@ use std::{
 
 use swath::{Dataset, OpenOptions};
 use swath_codec::TileSpec;
-use swath_fuzz::{Seeds, TARGETS, limits, tiles::Head};
+use swath_fuzz::{Seeds, TARGETS, limits, options, tiles::Head};
 
 /// The longest input that is worth mutating.
 const LONGEST: usize = 48 << 10;
@@ -44,6 +44,11 @@ fn main() {
     }
     for target in TARGETS.iter().filter(|target| target.seeds == Seeds::Numbers) {
         write(&folder.join(target.name), &(0..=255).collect::<Vec<u8>>());
+    }
+    for target in TARGETS.iter().filter(|target| target.seeds == Seeds::CommandLines) {
+        for line in options::EXAMPLES {
+            write(&folder.join(target.name), line.replace(' ', "\n").as_bytes());
+        }
     }
 }
 

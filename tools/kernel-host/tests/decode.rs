@@ -5,7 +5,7 @@ use std::{iter, sync::Arc};
 
 use swath_codec::{
     Decode, Registry, Scratch, TileSpec,
-    conformance::{self, Rng, temperaments},
+    conformance::{self, Rng, test_data},
     encode::Settings,
     host::{Host, encode::HostEncoder},
 };
@@ -117,7 +117,7 @@ fn whole_tile(host: &mut KernelHost, lanes: u32, codec: Option<Codec>, spec: Til
     let encoder = HostEncoder::new(spec.clone(), &Settings::default(), &registry).unwrap();
     let cpu = Host::new(spec.clone(), &registry).unwrap();
     let mut scratch = Scratch::default();
-    let (_, native) = temperaments(cpu.native_len(spec.height), rng).swap_remove(3);
+    let (_, native) = test_data(cpu.native_len(spec.height), rng).swap_remove(3);
     let mut stream = Vec::new();
     encoder.encode(spec.height, &mut native.clone(), &mut stream, &mut scratch).unwrap();
     let mut want = vec![0; native.len()];
@@ -195,7 +195,7 @@ fn streams(codec: Codec, largest: u64, rng: &mut Rng) -> Vec<(Vec<u8>, TileSpec)
         let width = 1 + rng.next() % 64;
         let mut spec = conformance::spec(compression, code, S::U8, 1, width as u32);
         spec.height = (1 + rng.next() % largest.div_ceil(width)) as u32;
-        for (_, bytes) in temperaments(spec.stored_len(spec.height), rng) {
+        for (_, bytes) in test_data(spec.stored_len(spec.height), rng) {
             let settings = match compression {
                 Compression::Deflate | Compression::Zstd => level(1 + nth % 12),
                 _ => Settings::default(),

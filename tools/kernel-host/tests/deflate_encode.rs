@@ -4,7 +4,7 @@
 
 use swath_codec::{
     Registry, Scratch,
-    conformance::{self, Rng, temperaments},
+    conformance::{self, Rng, test_data},
 };
 use swath_kernel_host::{
     Argument, Build, KernelHost,
@@ -171,7 +171,7 @@ fn steep(len: usize) -> Vec<u8> {
 }
 
 fn kinds(len: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = temperaments(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
+    let mut all: Vec<Vec<u8>> = test_data(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
     all.extend([terrain(len, rng), classes(len, rng), text(len, rng), steep(len)]);
     all.push((0..len).map(|_| (rng.next() % 2) as u8).collect());
     all
@@ -263,7 +263,7 @@ fn lanes_and_blocks_make_no_difference() {
 fn what_does_not_fit_is_told() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
     let mut rng = Rng(10);
-    let noise = temperaments(4000, &mut rng).pop().unwrap().1;
+    let noise = test_data(4000, &mut rng).pop().unwrap().1;
     let job = job(vec![noise, vec![7; 4000]], 4000, 2);
     let made = launch(&mut host, 1, 1, &job, 4000);
     assert_eq!(made[0], [None]);

@@ -6,11 +6,11 @@ mod encoding;
 
 use encoding::{Job, classes, encode, src_stride, terrain};
 use swath_codec::{
-    codec::{
-        lzw::{self, LzwEnd, LzwScratch},
-        lzw_encode::{self, LzwEncoder},
+    codec::lzw::{
+        decode::{self as lzw, LzwEnd, LzwScratch},
+        encode::{self as lzw_encode, LzwEncoder},
     },
-    conformance::{Rng, temperaments},
+    conformance::{Rng, test_data},
 };
 use swath_kernel_host::{Build, KernelHost};
 
@@ -63,7 +63,7 @@ fn well_formed(stream: &[u8]) {
 }
 
 fn kinds(len: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = temperaments(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
+    let mut all: Vec<Vec<u8>> = test_data(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
     all.extend([terrain(len, rng), classes(len, rng)]);
     all
 }

@@ -6,11 +6,11 @@ mod encoding;
 
 use encoding::{Job, classes, encode, src_stride, terrain};
 use swath_codec::{
-    codec::{
-        packbits::{self, PackBitsEnd},
-        packbits_encode,
+    codec::packbits::{
+        decode::{self as packbits, PackBitsEnd},
+        encode as packbits_encode,
     },
-    conformance::{Rng, temperaments},
+    conformance::{Rng, test_data},
 };
 use swath_kernel_host::{Build, KernelHost};
 
@@ -51,7 +51,7 @@ fn round_trips(host: &mut KernelHost, blocks: u32, lanes: u32, tiles: &[Vec<u8>]
 }
 
 fn kinds(len: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = temperaments(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
+    let mut all: Vec<Vec<u8>> = test_data(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
     all.extend([terrain(len, rng), classes(len, rng)]);
     all.push((0..len).map(|at| (at / 2 % 3) as u8).collect());
     all.push((0..len).map(|_| (rng.next() % 2) as u8).collect());

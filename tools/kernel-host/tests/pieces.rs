@@ -3,7 +3,7 @@
 
 use swath_codec::{
     Registry, Scratch,
-    conformance::{self, Rng, temperaments},
+    conformance::{self, Rng, test_data},
 };
 use swath_kernel_host::{Argument, Build, KernelHost, server::Buffer};
 use swath_tiff::{Compression, SampleType};
@@ -181,10 +181,8 @@ fn whole(tile: &Tile) -> Option<Vec<u8>> {
 fn tiles(host: &mut KernelHost, longest: u64, rng: &mut Rng) -> Vec<(Tile, Vec<u8>)> {
     let mut made = Vec::new();
     for piece_len in [256, 1024, 4096] {
-        let bytes: Vec<Vec<u8>> = (0..3)
-            .flat_map(|_| temperaments(1 + (rng.next() % longest) as usize, rng))
-            .map(|(_, bytes)| bytes)
-            .collect();
+        let bytes: Vec<Vec<u8>> =
+            (0..3).flat_map(|_| test_data(1 + (rng.next() % longest) as usize, rng)).map(|(_, bytes)| bytes).collect();
         made.extend(encode(host, &bytes, piece_len).into_iter().zip(bytes));
     }
     made

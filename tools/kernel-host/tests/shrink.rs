@@ -3,11 +3,9 @@
 
 use std::ops::Range;
 
-use swath_codec::{
-    conformance::Rng,
-    shrink::{Resampling, Shrink, ShrinkScratch, Tables, levels},
-};
+use swath_codec::conformance::Rng;
 use swath_kernel_host::{Argument, Build, KernelHost, server::Buffer};
+use swath_raster::shrink::{Resampling, Shrink, ShrinkScratch, Tables, levels};
 use swath_tiff::SampleType;
 
 const TYPES: [SampleType; 16] = [
@@ -65,7 +63,7 @@ fn from_number(sample: SampleType, number: f64) -> Vec<u8> {
         S::I32 | S::CI32 => (number as i32).to_ne_bytes().to_vec(),
         S::U64 => (number as u64).to_ne_bytes().to_vec(),
         S::I64 => (number as i64).to_ne_bytes().to_vec(),
-        S::F16 | S::CF16 => swath_codec::shrink::half::narrow(number).to_ne_bytes().to_vec(),
+        S::F16 | S::CF16 => swath_raster::half::narrow(number).to_ne_bytes().to_vec(),
         S::F32 | S::CF32 => (number as f32).to_ne_bytes().to_vec(),
         _ => number.to_ne_bytes().to_vec(),
     }

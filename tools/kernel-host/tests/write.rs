@@ -8,12 +8,13 @@ use swath_codec::{
     conformance::Rng,
     encode::Settings,
     host::encode::HostEncoder,
-    pre::{Arrangement, Edge, Rows, cut, moments::TileBand},
+    pre::{Arrangement, Edge, Rows, cut},
 };
 use swath_kernel_host::{
     Build, KernelHost,
     server::{Argument, Buffer},
 };
+use swath_raster::moments::TileBand;
 use swath_tiff::{
     Compression, SampleFormat as F, SampleType as S, Window,
     structure::{ByteOrder, Predictor},
@@ -538,7 +539,7 @@ fn native(kind: S, value: f64) -> Vec<u8> {
         S::I32 => (value as i32).to_le_bytes().into(),
         S::U64 => (value as u64).to_le_bytes().into(),
         S::I64 => (value as i64).to_le_bytes().into(),
-        S::F16 => swath_codec::shrink::half::narrow(value).to_le_bytes().into(),
+        S::F16 => swath_raster::half::narrow(value).to_le_bytes().into(),
         S::F32 => (value as f32).to_le_bytes().into(),
         _ => value.to_le_bytes().into(),
     }

@@ -195,7 +195,7 @@ fn sequences(len: usize, rng: &mut Rng) -> Vec<u8> {
 }
 
 fn kinds(len: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = conformance::temperaments(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
+    let mut all: Vec<Vec<u8>> = conformance::test_data(len, rng).into_iter().map(|(_, bytes)| bytes).collect();
     all.extend([terrain(len, rng), classes(len, rng), text(len), sequences(len, rng)]);
     // Bell-shaped: 256 symbols with lengths of all sorts.
     all.push((0..len).map(|_| (0..6).map(|_| below(rng, 43) as u8).sum()).collect());

@@ -17,7 +17,7 @@ use crate::{
     ptx::{Digest, find_in_venv, one, read, write},
 };
 
-/// The chips that get machine code; `crates/swath-cuda/src/code.rs` says which others run it. Those of 8.9 have none of
+/// The chips that get machine code; `crates/swath-cuda/src/kernel_code.rs` says which others run it. Those of 8.9 have none of
 /// their own: it would differ from that of 8.6 in three of 47 kernels, and there hardly.
 const CHIPS: [&str; 6] = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"];
 /// The assembler's version. Its major decides which drivers load the code: all of CUDA 12.0 or newer.
@@ -187,7 +187,7 @@ fn assemble(assembler: &Path, kernels: &Path, chip: &str, name: &str) -> Result<
     made.map_err(|error| format!("{name} for {chip}: {error}"))
 }
 
-/// An archive before compression, as `crates/swath-cuda/src/code.rs` reads it: lines of names and lengths, an empty line, then
+/// An archive before compression, as `crates/swath-cuda/src/kernel_code.rs` reads it: lines of names and lengths, an empty line, then
 /// the modules in that order, each at a multiple of eight bytes.
 fn pack(modules: &Modules) -> Vec<u8> {
     let mut archive = Vec::new();

@@ -4,18 +4,28 @@ mod cubin;
 mod deps;
 mod graph;
 mod licences;
+mod modules;
 mod ptx;
 mod sbom;
 
-use std::process::ExitCode;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 const USAGE: &str = "usage: cargo xtask <task>
 
-  deps       fail on an arrow between workspace crates that the architecture does not draw
+  deps       fail on an arrow between workspace crates that the architecture does not draw, and on an import cycle between
+             the modules of a crate
   licences   fail on a package whose licence or origin is not allowed
   sbom       write a bill of materials to target/sbom.cdx.json; with --check, fail where C sources are not listed in it
   ptx        compile the GPU kernels to crates/swath-cuda/kernels/ptx/ and assemble them for the chips in use to
              kernels/cubin/; with --check, fail where that would change them";
+
+/// The root of the workspace.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_path_buf()
+}
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
@@ -30,7 +40,10 @@ fn main() -> ExitCode {
         };
     }
     let outcome = match task.as_str() {
-        "deps" => graph::load().and_then(|graph| deps::check(&graph)),
+        "deps" => graph::load().and_then(|graph| {
+            let crates = deps::check(&graph)?;
+            Ok(format!("{crates}; {}", modules::check(&workspace())?))
+        }),
         "licences" => graph::load().and_then(|graph| licences::check(&graph)),
         "sbom" if option.is_empty() => graph::load().and_then(|graph| sbom::write(&graph)),
         "sbom" if option == "--check" => graph::load().and_then(|graph| sbom::check(&graph)),

@@ -1,4 +1,4 @@
-//! `swath compare`: whether two rasters are equal, and where and by how much they are not.
+//! `swath compare`: compares two rasters, and reports where and by how much they differ.
 
 mod metadata;
 mod pixels;
@@ -12,27 +12,27 @@ use swath::{Dataset, number};
 use crate::{args::Compare, console, device, job};
 use pixels::Pixels;
 
-/// A fact in which two files differ.
+/// A property in which two files differ.
 pub struct Difference {
-    /// Which fact.
+    /// Name of the property.
     pub what: String,
-    /// What one file says; `None` for nothing.
+    /// Its value in the first file; `None` where it has none.
     pub a: Option<String>,
-    /// What the other says.
+    /// Its value in the second file.
     pub b: Option<String>,
 }
 
 /// Runs `swath compare`.
 pub fn run(args: &Compare) -> Result<ExitCode> {
     if args.tolerance.is_nan() || args.tolerance < 0.0 {
-        bail!("--tolerance takes a number that is not negative, unlike {}", args.tolerance);
+        bail!("--tolerance must not be negative, unlike {}", args.tolerance);
     }
     let a = job::open(&args.a, args.threads, 0, args.unlimited, &args.device, &args.remote)?;
-    // Pieces follow the tiles of the first file and may split those of the second.
+    // Pieces follow the tiles of the first file and may split those of the second, which then need a cache.
     let b = job::open(&args.b, args.threads, 16 << 20, args.unlimited, &args.device, &args.remote)?;
     let mut differences = metadata::shape(&a, &b);
     if !args.pixels_only {
-        differences.extend(metadata::rest(&a, &b));
+        differences.extend(metadata::meaning(&a, &b));
     }
     let comparable = (a.width(), a.height()) == (b.width(), b.height())
         && a.sample().is_complex() == b.sample().is_complex()
@@ -41,8 +41,8 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     let pixels = if comparable { Some(pixels::compare(&a, &b, args.tolerance)?) } else { None };
     let masked = if comparable { pixels::compare_masks(&a, &b)? } else { 0 };
     if masked > 0 {
-        let say = |text: &str| Some(text.to_owned());
-        differences.push(Difference { what: format!("mask of {masked} pixels"), a: say("differs"), b: say("differs") });
+        let differs = || Some("differs".to_owned());
+        differences.push(Difference { what: format!("mask of {masked} pixels"), a: differs(), b: differs() });
     }
     let equal =
         differences.is_empty() && pixels.as_ref().is_some_and(|pixels| pixels.iter().all(|band| band.differing == 0));
@@ -51,7 +51,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     } else {
         console::print(&report(&a, equal, &differences, pixels.as_deref(), args))?;
     }
-    device::tell(&args.device, [&a, &b]);
+    device::report(&args.device, [&a, &b]);
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -137,8 +137,8 @@ fn report(a: &Dataset, equal: bool, differences: &[Difference], pixels: Option<&
             let _ = writeln!(out, "  by band: {}", each.join(", "));
         }
         if let Some(first) = &total.first {
-            let place = format!("band {}, column {}, row {}", first.band, first.column, first.row);
-            let _ = writeln!(out, "  first: {place}: {} | {}", first.a, first.b);
+            let location = format!("band {}, column {}, row {}", first.band, first.column, first.row);
+            let _ = writeln!(out, "  first: {location}: {} | {}", first.a, first.b);
         }
         if total.nan > 0 {
             let _ = writeln!(out, "  NaN against a number: {}", total.nan);

@@ -1,4 +1,4 @@
-//! `swath convert`: a raster as another file.
+//! `swath convert`: writes a raster as another file.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -11,14 +11,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use swath::{
-    BigTiff, Blocks, Cancel, ConvertOptions, Dataset, OpenOptions, Overviews, Progress, Resampling, SampleType, Scale,
-    StreamSink, Window, WriteOptions, Written,
+    BigTiff, Blocks, Cancel, Compression, ConvertOptions, Dataset, LercWrap, OpenOptions, Overviews, Progress,
+    Resampling, SampleType, Scale, StreamSink, Window, WriteOptions, Written,
     geo::{self, Nodata, nodata::nodata_text},
     names, pieces,
     structure::{ByteOrder, Planar},
 };
 
-use crate::{args::Convert, cmd::stats, device, job, remote, traffic::Cost};
+use crate::{args::Convert, cmd::stats, device, job, numbers, remote, traffic::Cost};
 
 /// Runs `swath convert`.
 pub fn run(args: &Convert) -> Result<ExitCode> {
@@ -28,15 +28,15 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         open = open.with_threads(threads);
     }
     remote::check_scheme(&args.output)?;
+    check_target(&args.output)?;
     let dataset = job::open_as(open, &args.input, &args.remote)?;
     pieces::check_size(&dataset)?;
-    let convert = convert_options(args, &dataset)?;
+    let (convert, write) = options(args, &dataset)?;
     let cancel = Cancel::new();
     stop_on_interrupt(&cancel);
     let bar = Bar::new(args, &dataset);
     let shown = bar.clone();
-    let write =
-        write_options(args)?.with_cancel(cancel.clone()).with_progress(Arc::new(move |progress| shown.show(progress)));
+    let write = write.with_cancel(cancel.clone()).with_progress(Arc::new(move |progress| shown.show(progress)));
     let converted = if args.output.as_os_str() == "-" {
         let sink = || Ok(Box::new(StreamSink::new("standard output", io::stdout())?) as Box<dyn swath::Sink>);
         dataset.convert_to(sink, &convert, &write)
@@ -45,10 +45,10 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     };
     bar.clear();
     let converted = match converted {
-        // What fails after an interrupt fails because of it; what is complete in spite of it is complete.
+        // An error after an interrupt is its consequence. A file that was completed in spite of it counts as written.
         Err(_) if cancel.is_cancelled() => {
-            let whole = if swath::remote::is_remote(&args.output.to_string_lossy()) { ", or whole" } else { "" };
-            eprintln!("interrupted: {} is as it was{whole}", remote::shown(&args.output));
+            let complete = if swath::remote::is_remote(&args.output.to_string_lossy()) { ", or complete" } else { "" };
+            eprintln!("interrupted: {} is as it was{complete}", remote::shown(&args.output));
             return Ok(ExitCode::from(130));
         }
         other => other?,
@@ -61,14 +61,19 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         bar.finish(&converted.written, &args.output);
     }
     let cost = Cost::with_written(Cost::of([&dataset]), converted.written.traffic);
-    device::tell_report(&args.device, &converted.written.device, cost, args.quiet);
+    device::write_report(&args.device, &converted.written.device, cost, args.quiet);
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long tiles that are being compressed may hold up an interrupt.
+/// Returns the engine's options that the arguments mean for this file.
+pub fn options(args: &Convert, dataset: &Dataset) -> Result<(ConvertOptions, WriteOptions)> {
+    Ok((convert_options(args, dataset)?, write_options(args)?))
+}
+
+/// How long an interrupt waits for the tiles that are being compressed.
 const GRACE: Duration = Duration::from_millis(600);
 
-/// Ctrl-C ends the write in an orderly way. The slowest codecs take many seconds for a tile; they are not waited for.
+/// Makes Ctrl-C end the write in an orderly way, but without waiting for the slowest codecs, which take seconds for a tile.
 fn stop_on_interrupt(cancel: &Cancel) {
     let cancel = cancel.clone();
     job::on_interrupt(move || {
@@ -80,7 +85,7 @@ fn stop_on_interrupt(cancel: &Cancel) {
     });
 }
 
-/// A bar with rate and time left, where a person looks at standard error.
+/// A progress bar with rate and time left, where standard error is a terminal.
 #[derive(Clone)]
 struct Bar {
     shown: Arc<Mutex<Option<Instant>>>,
@@ -127,7 +132,7 @@ impl Bar {
         }
     }
 
-    /// One line at the end, for a person only.
+    /// Prints one line about the written file, where the bar is shown.
     fn finish(&self, written: &Written, path: &Path) {
         if !self.on || self.quiet {
             return;
@@ -151,7 +156,7 @@ fn clock(seconds: f64) -> String {
 fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> {
     let mut options = ConvertOptions::default();
     if let Some(text) = &args.window {
-        let [x, y, width, height] = job::numbers(text, "--window")?;
+        let [x, y, width, height] = numbers::exactly(text, "--window")?;
         options = options.with_window(Window::new(x, y, width, height));
     }
     if let Some(text) = &args.bbox {
@@ -186,19 +191,21 @@ fn convert_options(args: &Convert, dataset: &Dataset) -> Result<ConvertOptions> 
     Ok(options)
 }
 
-/// Whole numbers keep every digit.
+/// Parses a nodata value; integers keep every digit.
 fn nodata(text: &str) -> Result<Nodata> {
     let number = match text.trim().parse::<i128>() {
         Ok(whole) => whole.to_string(),
-        Err(_) => nodata_text(text.trim().parse::<f64>().with_context(|| format!("--nodata: {text:?} is no number"))?),
+        Err(_) => {
+            nodata_text(text.trim().parse::<f64>().with_context(|| format!("--nodata: {text:?} is not a number"))?)
+        }
     };
-    Nodata::parse(number.as_bytes()).with_context(|| format!("--nodata: {text:?} is no number"))
+    Nodata::parse(number.as_bytes()).with_context(|| format!("--nodata: {text:?} is not a number"))
 }
 
 fn bbox(text: &str) -> Result<[f64; 4]> {
     let numbers: Vec<f64> = text
         .split(',')
-        .map(|part| part.trim().parse().with_context(|| format!("--bbox: {part:?} is no number")))
+        .map(|part| part.trim().parse().with_context(|| format!("--bbox: {part:?} is not a number")))
         .collect::<Result<_>>()?;
     <[f64; 4]>::try_from(numbers).map_err(|_| anyhow::anyhow!("--bbox takes west,south,east,north: {text}"))
 }
@@ -210,25 +217,25 @@ fn scale(text: &str, args: &Convert, dataset: &Dataset, sample: SampleType) -> R
         let bands = job::bands(args.bands.as_deref(), dataset.bands())?;
         let range = stats::summarise(dataset, bands)?.range();
         let (low, high) =
-            range.with_context(|| format!("{}: there is no valid pixel to take a range from", dataset.name()))?;
+            range.with_context(|| format!("{}: there is no valid pixel to take the range from", dataset.name()))?;
         numbers.extend([low, high]);
     }
     for part in parts {
-        numbers.push(part.parse().with_context(|| format!("--scale: {part:?} is no number"))?);
+        numbers.push(part.parse().with_context(|| format!("--scale: {part:?} is not a number"))?);
     }
     let (from, to) = match numbers[..] {
-        [low, high] => ((low, high), ends(sample)),
+        [low, high] => ((low, high), default_range(sample)),
         [low, high, to_low, to_high] => ((low, high), (to_low, to_high)),
-        _ => bail!("--scale takes auto or two numbers, and perhaps two more: {text}"),
+        _ => bail!("--scale takes auto or two numbers, and optionally two more: {text}"),
     };
     if !numbers.iter().all(|number| number.is_finite()) || from.0 == from.1 {
-        bail!("--scale: {text} gives no line to stretch values along");
+        bail!("--scale: {text} does not define a range to scale from");
     }
     Ok(Scale { from, to })
 }
 
-/// What a stretch goes to, where nobody says: the ends of the type, and of a byte for types that have no ends.
-fn ends(sample: SampleType) -> (f64, f64) {
+/// Returns the default output range of a scale: that of the type, or 0 to 255 for 64-bit integers and floats.
+fn default_range(sample: SampleType) -> (f64, f64) {
     match sample {
         SampleType::U16 => (0.0, 65535.0),
         SampleType::I8 => (-128.0, 127.0),
@@ -239,15 +246,66 @@ fn ends(sample: SampleType) -> (f64, f64) {
     }
 }
 
+/// Refuses options that do nothing with the codec.
+fn check_codec_options(args: &Convert, compression: Compression, wrap: LercWrap) -> Result<()> {
+    let (has, codec) = (names::codec_options(compression, wrap), &args.compress);
+    match (args.level, has.levels) {
+        (Some(level), None) => bail!("--level {level}: {codec} has no levels; leave --level out"),
+        (Some(level), Some(levels)) if !levels.contains(&level) => {
+            bail!("--level {level}: {codec} has levels from {} to {}", levels.start(), levels.end())
+        }
+        _ => {}
+    }
+    match args.quality {
+        Some(quality) if !has.quality => {
+            bail!(
+                "--quality {quality}: {codec} has no quality; leave it out, or give --compress jpeg, webp or jpeg2000"
+            )
+        }
+        Some(quality) if !(1..=100).contains(&quality) => bail!("--quality {quality}: give a number from 1 to 100"),
+        _ => {}
+    }
+    if args.lossless && !has.lossless {
+        let always = compression != Compression::Jpeg && !has.max_z_error;
+        let fact = if always { "keeps every sample in any case" } else { "has no such choice" };
+        bail!("--lossless: {codec} {fact}; leave it out, or give --compress webp or jpeg2000");
+    }
+    if args.max_z_error > 0.0 && !has.max_z_error {
+        let error = args.max_z_error;
+        bail!("--max-z-error {error}: {codec} keeps no error; leave it out, or give --compress lerc");
+    }
+    if args.subsampling.is_some() && compression != Compression::Jpeg {
+        bail!("--subsampling: {codec} has no chroma subsampling; leave it out, or give --compress jpeg");
+    }
+    Ok(())
+}
+
+/// Refuses a target whose name has the ending of another format.
+fn check_target(output: &Path) -> Result<()> {
+    match names::other_format(&output.to_string_lossy()) {
+        Some(ending) => bail!(
+            "{}: convert writes GeoTIFF and COG, not .{ending}: give a name that ends in .tif{}",
+            remote::shown(output),
+            if matches!(ending.as_str(), "png" | "jpg" | "jpeg") {
+                ", or use `swath preview` for a picture"
+            } else {
+                ""
+            }
+        ),
+        None => Ok(()),
+    }
+}
+
 fn write_options(args: &Convert) -> Result<WriteOptions> {
     let (compression, wrap) = names::compression(&args.compress).context("--compress")?;
+    check_codec_options(args, compression, wrap)?;
     let mut options = WriteOptions::default()
         .with_cog(args.cog)
         .with_compression(compression)
         .with_lerc_wrap(wrap)
         .with_max_z_error(args.max_z_error)
         .with_sparse(args.sparse)
-        .with_max_memory(job::bytes(&args.max_memory, "--max-memory")?);
+        .with_max_memory(numbers::bytes(&args.max_memory, "--max-memory")?);
     if let Some(level) = args.level {
         options = options.with_level(level);
     }
@@ -262,7 +320,7 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     }
     options = options.with_blocks(match args.strips {
         Some(rows) => Blocks::Strips(NonZeroU32::new(rows)),
-        None => match job::list(&args.tile, "--tile")?[..] {
+        None => match numbers::list(&args.tile, "--tile")?[..] {
             [side] => Blocks::Tiles(side, side),
             [width, height] => Blocks::Tiles(width, height),
             _ => bail!("--tile takes N or W,H: {}", args.tile),
@@ -271,7 +329,7 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     options = options.with_overviews(match args.overviews.to_lowercase().as_str() {
         "auto" => Overviews::Auto,
         "none" => Overviews::None,
-        text => match job::list(text, "--overviews")?[..] {
+        text => match numbers::list(text, "--overviews")?[..] {
             [count] if !text.contains(',') => Overviews::Levels(count),
             ref factors => Overviews::Factors(factors.to_vec()),
         },
@@ -298,12 +356,14 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     if let Some(name) = &args.photometric {
         options = options.with_photometric(names::photometric(name).context("--photometric")?);
     }
-    options = options.with_subsampling(match args.subsampling.as_str() {
-        "420" => (2, 2),
-        "422" => (2, 1),
-        "444" => (1, 1),
-        other => bail!("--subsampling: {other:?} is not 420, 422 or 444"),
-    });
+    if let Some(name) = &args.subsampling {
+        options = options.with_subsampling(match name.as_str() {
+            "420" => (2, 2),
+            "422" => (2, 1),
+            "444" => (1, 1),
+            other => bail!("--subsampling: {other:?} is not 420, 422 or 444"),
+        });
+    }
     options = match args.statistics.to_lowercase().as_str() {
         "auto" => options,
         "yes" => options.with_statistics(true),

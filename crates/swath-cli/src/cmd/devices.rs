@@ -1,4 +1,4 @@
-//! `swath devices`: the GPUs there are and what can be done with them, or why not.
+//! `swath devices`: lists GPUs, the driver and optional libraries, or why they cannot be used.
 
 use std::{fmt::Write, process::ExitCode};
 
@@ -7,7 +7,7 @@ use swath::{GpuOptions, Survey, survey};
 
 use crate::{args::Devices, console};
 
-/// Runs `swath devices`. What is missing is an answer, not an error.
+/// Runs `swath devices`. A missing GPU is a result, not an error.
 pub fn run(args: &Devices) -> Result<ExitCode> {
     let found = survey(&GpuOptions::default());
     if args.json {

@@ -1,4 +1,4 @@
-//! `swath dump`: decoded samples to a file.
+//! `swath dump`: writes decoded samples to a file.
 
 use std::{
     io::{self, Write},
@@ -27,12 +27,11 @@ pub fn run(args: &Dump) -> Result<ExitCode> {
         samples.write(out)
     });
     written.with_context(|| args.out.display().to_string())?;
-    device::tell(&args.device, [&dataset]);
+    device::report(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Samples as NumPy has them: it has no complex integers and no complex halves, and the pairs become complex64, as in
-/// rasterio.
+/// Samples in a type that NumPy has: complex integers and complex half floats become complex64, as in rasterio.
 enum Samples<'a> {
     Plain(&'a [u8]),
     Short(&'a [i16]),
@@ -85,7 +84,7 @@ fn npy_header(raster: &Raster) -> Vec<u8> {
     let [first, second, third] = raster.shape();
     let mut text =
         format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({first}, {second}, {third}), }}");
-    // The format wants the data to start on a multiple of 64.
+    // In this format, the data start at a multiple of 64 bytes.
     const FIXED: usize = 10;
     let padding = (FIXED + text.len() + 1).next_multiple_of(64) - FIXED - text.len() - 1;
     text.extend(std::iter::repeat_n(' ', padding));

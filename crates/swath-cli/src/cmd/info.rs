@@ -1,4 +1,4 @@
-//! `swath info`: what a file is.
+//! `swath info`: describes a file.
 
 mod raw;
 mod report;
@@ -17,7 +17,7 @@ pub fn run(args: &Info) -> Result<ExitCode> {
         codecs(args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let file = args.file.as_ref().context("a file is needed")?;
+    let file = args.file.as_ref().context("give a file")?;
     let dataset = job::open_as(OpenOptions::default(), file, &args.remote)?;
     if args.json {
         let mut document = swath::describe(&dataset, args.tags)?;
@@ -31,14 +31,14 @@ pub fn run(args: &Info) -> Result<ExitCode> {
         if args.tags {
             raw::append_text(&facts, &mut text);
         }
-        // What it took to say all this.
+        // The requests that this report took.
         text.extend(Cost::of([&dataset]).as_ref().map(Cost::line));
         console::print(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What this build decodes and encodes.
+/// Lists what this build decodes and encodes.
 fn codecs(as_json: bool) -> Result<()> {
     let listing = Registry::listing();
     if as_json {

@@ -1,4 +1,4 @@
-//! What the commands do.
+//! The commands.
 
 pub mod compare;
 pub mod convert;

@@ -1,9 +1,9 @@
-//! `swath preview`: a picture of a file.
+//! `swath preview`: makes a picture of a file.
 
+mod bands;
 mod colour;
 mod paint;
 mod picture;
-mod plan;
 mod shrink;
 mod stretch;
 
@@ -26,10 +26,10 @@ use crate::{
     job::{self, Stretch},
     remote,
 };
-use plan::{Alpha, Plan};
+use bands::{Alpha, ShownBands};
 use shrink::{Method, Shrink};
 
-/// Samples that become doubles at once: they stay in the second-level cache.
+/// Number of samples converted to doubles at once: they stay in the second-level cache.
 const GROUP: usize = 32 << 10;
 
 /// Runs `swath preview`.
@@ -38,20 +38,20 @@ pub fn run(args: &Preview) -> Result<ExitCode> {
     job::clear_up_on_interrupt();
     let stretch = args.stretch.as_deref().map(Stretch::parse).transpose()?;
     let dataset = job::open(&args.file, args.threads, 0, args.unlimited, &args.device, &args.remote)?;
-    let plan = Plan::new(&dataset, args.bands.as_deref(), args.colormap)?;
+    let bands = ShownBands::choose(&dataset, args.bands.as_deref(), args.colormap)?;
     let target = target_size(dataset.width(), dataset.height(), args.size);
-    let channels = read(&dataset, &plan, target)?;
-    let picture = paint::paint(&dataset, &plan, &channels, target, stretch);
-    // A map is upright as it is stored; a photo may have been taken sideways.
+    let channels = read(&dataset, &bands, target)?;
+    let picture = paint::paint(&dataset, &bands, &channels, target, stretch);
+    // A map is stored upright; a photo may have been taken sideways.
     let orientation = dataset.main().layout().orientation;
     let picture =
         if dataset.metadata().georeference.transform.is_none() { picture.upright(orientation) } else { picture };
     picture.write(&args.out).with_context(|| args.out.display().to_string())?;
-    device::tell(&args.device, [&dataset]);
+    device::report(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The size of the picture: as large as wanted, never larger than the image.
+/// Returns the size of the picture: as large as requested, but never larger than the image.
 fn target_size(width: u32, height: u32, longest: u32) -> (u32, u32) {
     let side = width.max(height).max(1);
     if side <= longest {
@@ -64,16 +64,16 @@ fn target_size(width: u32, height: u32, longest: u32) -> (u32, u32) {
     (scaled(width), scaled(height))
 }
 
-/// What is shown of the image, shrunk: colour channels, then opacity (0 to 1) if there is any.
+/// The bands of the image at the size of the picture: colour channels, and opacity (0 to 1) if there is any.
 pub struct Channels {
-    /// NaN where there is no data.
+    /// Values of each channel, NaN where there is no data.
     pub colour: Vec<Vec<f32>>,
-    /// How opaque each pixel is.
+    /// Opacity of each pixel.
     pub opacity: Option<Vec<f32>>,
 }
 
-/// Reads the smallest overview that is large enough, or else the image itself piece by piece.
-fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> {
+/// Reads the smallest overview that is large enough, or otherwise the image itself, piece by piece.
+fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Channels> {
     let overviews = dataset.overviews()?;
     let level = dataset.best_overview(target.0, target.1)?;
     let overview = level.and_then(|level| overviews.get(level));
@@ -93,10 +93,10 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
         level.map_or(options.clone(), |level| options.with_overview(level))
     };
     let sample = dataset.sample();
-    let method = if plan.is_palette() { Method::Nearest } else { Method::Average };
-    let bands: Vec<u32> = plan.bands.iter().copied().chain(plan.alpha_band()).collect();
+    let method = if shown.is_palette() { Method::Nearest } else { Method::Average };
+    let bands: Vec<u32> = shown.bands.iter().copied().chain(shown.alpha_band()).collect();
     let mut shrinks: Vec<Shrink> = bands.iter().map(|_| Shrink::new(size, target, method)).collect();
-    let mut mask = (plan.alpha == Alpha::Mask).then(|| Shrink::new(size, target, Method::Average));
+    let mut mask = (shown.alpha == Alpha::Mask).then(|| Shrink::new(size, target, Method::Average));
     let mut progress = Progress::new("reading", u64::from(size.0) * u64::from(size.1) * bands.len() as u64);
     let mut buffer = Vec::new();
     for piece in cut.pieces(&bands, sample, BUDGET / 2) {
@@ -110,14 +110,14 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
         let next = || planes.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
             while let Some(((plane, shrink), band)) = next() {
-                let nodata = plan.nodata(dataset, *band);
+                let nodata = shown.nodata(dataset, *band);
                 add(shrink, &piece.window, sample, plane, nodata.as_deref());
             }
         };
         std::thread::scope(|scope| {
             for _ in 1..piece.bands.len() {
-                // Where the system gives no more threads, those that are there do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                // Where the system starts no more threads, the existing ones do the work.
+                if swath::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
                 }
             }
@@ -130,7 +130,7 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
         progress.add(piece.window.pixels() * piece.bands.len() as u64);
     }
     let mut colour: Vec<Vec<f32>> = shrinks.into_iter().map(Shrink::finish).collect();
-    let opacity = match plan.alpha {
+    let opacity = match shown.alpha {
         Alpha::None => None,
         Alpha::Mask => mask.map(|mask| opacity(mask.finish(), 255.0)),
         Alpha::Band(_) => colour.pop().map(|alpha| opacity(alpha, stretch::type_range(dataset.main()).1 as f32)),
@@ -138,7 +138,7 @@ fn read(dataset: &Dataset, plan: &Plan, target: (u32, u32)) -> Result<Channels> 
     Ok(Channels { colour, opacity })
 }
 
-/// Hands a piece on, a few rows at a time.
+/// Adds a piece to the smaller image, a few rows at a time.
 fn add(shrink: &mut Shrink, window: &Window, sample: SampleType, plane: &[u8], nodata: Option<&[u8]>) {
     let width = (window.width as usize).max(1);
     let rows = (GROUP / width).max(1);
@@ -151,7 +151,7 @@ fn add(shrink: &mut Shrink, window: &Window, sample: SampleType, plane: &[u8], n
     }
 }
 
-/// Opacity from 0 to 1, where `full` is opaque.
+/// Returns opacity from 0 to 1, where `full` is opaque.
 fn opacity(mut values: Vec<f32>, full: f32) -> Vec<f32> {
     values.iter_mut().for_each(|value| *value = (*value / full).clamp(0.0, 1.0));
     values

@@ -1,4 +1,4 @@
-//! `swath stats`: minimum, maximum, mean and standard deviation of every band.
+//! `swath stats`: computes minimum, maximum, mean and standard deviation of every band.
 
 use std::{
     process::ExitCode,
@@ -27,11 +27,11 @@ pub fn run(args: &Stats) -> Result<ExitCode> {
     } else {
         console::print(&report(&dataset, &found))?;
     }
-    device::tell(&args.device, [&dataset]);
+    device::report(&args.device, [&dataset]);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Statistics of some bands, with a progress line while they are read.
+/// Computes statistics of some bands, and shows a progress line meanwhile.
 pub fn summarise(dataset: &Dataset, bands: Vec<u32>) -> Result<Statistics> {
     let pixels = u64::from(dataset.width()) * u64::from(dataset.height());
     let progress = Mutex::new(Progress::new("reading", pixels.saturating_mul(bands.len() as u64)));

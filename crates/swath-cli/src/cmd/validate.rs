@@ -1,4 +1,4 @@
-//! `swath validate`: whether a file is a valid cloud optimized GeoTIFF, and if not, why.
+//! `swath validate`: checks whether a file is a valid cloud optimized GeoTIFF.
 
 use std::{fmt::Write, process::ExitCode};
 
@@ -7,7 +7,7 @@ use swath::{Check, Dataset, OpenOptions, Report};
 
 use crate::{args::Validate, console, job, table::Table, traffic::Cost};
 
-/// Levels that are listed one by one: no sound file has as many.
+/// Most levels to list: no valid file has as many.
 const MAX_LEVELS: usize = 64;
 
 /// Runs `swath validate`.
@@ -85,9 +85,9 @@ fn levels(report: &Report) -> Table {
         Table::new(&["Level", "Size", "Blocks", "Decimation", "IFD", "IFD offset", "First block", "Mask IFD"]);
     for (name, level) in report.named_levels().take(MAX_LEVELS) {
         let kind = if level.tiled { "" } else { " strips" };
-        let place = if level.external { " (.ovr)" } else { "" };
+        let external = if level.external { " (.ovr)" } else { "" };
         table.row([
-            format!("{name}{place}"),
+            format!("{name}{external}"),
             format!("{}x{}", level.width, level.height),
             format!("{}x{}{kind}", level.tile_width, level.tile_height),
             level.decimation.to_string(),

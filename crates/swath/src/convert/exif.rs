@@ -1,11 +1,11 @@
-//! The directories of camera data (EXIF, GPS) that hang off an image, as tags to write again.
+//! Copies the directories of camera data (EXIF, GPS) of an image, as tags to write.
 
 use swath_tiff::{
     TiffError,
     structure::{Entry, FieldType, Ifd, Value, emit::Field},
 };
 
-use crate::{dataset::Dataset, error::Error};
+use crate::{error::Error, open::dataset::Dataset};
 
 const EXIF: u16 = 34665;
 const GPS: u16 = 34853;
@@ -16,7 +16,7 @@ const SIZE: [u16; 2] = [40962, 40963];
 /// Bytes of all values together: entries may overlap, so that a small file can ask for more than fits into memory.
 const MOST: u64 = 4 << 20;
 
-/// Copies the directories; those that cannot be read are named in `notes`. `resized`: the target has other pixels.
+/// Copies the directories; `notes` names those that cannot be read. `resized` says that the target has other pixels.
 pub(super) fn fields(dataset: &Dataset, resized: bool, notes: &mut Vec<String>) -> Vec<Field> {
     let mut found = Vec::new();
     for (number, name) in [(EXIF, "EXIF"), (GPS, "GPS")] {
@@ -51,7 +51,7 @@ fn directory(dataset: &Dataset, pointer: Option<&Entry>, below: &[u16], left: &m
             fields.extend((!inner.is_empty()).then(|| Field::directory(entry.tag, inner)));
             continue;
         }
-        // Offsets lead nowhere in another file, and other types are for BigTIFF or unknown.
+        // Offsets mean nothing in another file, and other types are for BigTIFF or unknown.
         let plain = !matches!(
             entry.kind,
             FieldType::Ifd | FieldType::Ifd8 | FieldType::Long8 | FieldType::SLong8 | FieldType::Unknown(_)

@@ -1,13 +1,18 @@
-//! What a conversion keeps of the file it reads, beside its pixels.
+//! What a conversion keeps of its source, besides pixels.
 
 use swath_tiff::{
-    Compression, Window,
+    Compression, Photometric, Window,
     geo::GeoTransform,
-    structure::{Layout, emit::Field, tag},
-    words::photometric::Photometric,
+    structure::{Layout, emit::Field},
+    tag,
 };
 
-use crate::{dataset::Dataset, error::Error, image::Role, metadata::Metadata, write::WriteOptions};
+use crate::{
+    error::Error,
+    metadata::Metadata,
+    open::{dataset::Dataset, image::Role},
+    write::WriteOptions,
+};
 
 /// Metadata of the bands and pixels that are taken.
 pub(super) fn selected(
@@ -45,7 +50,7 @@ pub(super) fn selected(
     metadata
 }
 
-/// What the source says about its samples and the options do not.
+/// Options that the source sets where the caller does not.
 pub(super) fn inherited(
     layout: &Layout,
     options: &WriteOptions,
@@ -69,14 +74,14 @@ pub(super) fn inherited(
     {
         options.bits = Some(layout.bits);
     }
-    // Colours of a palette tell more than the grey beside them.
+    // A palette says more than the grey photometric next to it.
     if options.compression != Compression::Jpeg && !palette {
         options.source_photometric = layout.photometric.filter(|photometric| {
             matches!(photometric, Photometric::MinIsWhite | Photometric::Separated | Photometric::CieLab)
         });
     }
     options.extra_samples.clone_from(&layout.extra_samples);
-    // Colour profile, XMP and IPTC: what they say stays true.
+    // Colour profile, XMP and IPTC stay valid.
     for number in [700, 33723, 34675] {
         let known = options.tags.iter().any(|field| field.tag == number);
         let entry = dataset.main().ifd.entry(number);
@@ -92,7 +97,7 @@ pub(super) fn inherited(
     options
 }
 
-/// Says that colours are lost, where indices are taken without them; then nothing calls them indices any more.
+/// Notes that colours are lost, where indices are converted without them, and drops the palette interpretation.
 pub(super) fn note_on_palette(before: &Metadata, after: &mut Metadata) -> Option<String> {
     if before.palette.is_empty() || !after.palette.is_empty() {
         return None;
@@ -105,7 +110,7 @@ pub(super) fn note_on_palette(before: &Metadata, after: &mut Metadata) -> Option
     lost.then(|| note.to_owned())
 }
 
-/// Says which images of the file are not converted.
+/// Notes which images of the file are not converted.
 pub(super) fn note_on_pages(dataset: &Dataset) -> Result<Option<String>, Error> {
     const NAMED: usize = 5;
     let pages: Vec<u32> =

@@ -1,4 +1,4 @@
-//! Which nodata value a converted file has: never one that its samples cannot have, and never none where the source has one.
+//! Chooses the nodata value of a converted file: one that its samples can hold, and never none where the source has one.
 
 use swath_tiff::{SampleType, geo::Nodata};
 
@@ -23,7 +23,7 @@ pub(super) fn chosen(
             wider(asked, to).map_or_else(String::new, |wide| format!(", or a type that has it (--dtype {wide})"))
         ))),
         (Some(asked), _) => Ok(asked.clone()),
-        // Pixels stay what they are, and so does a value that none of them has.
+        // Pixels of the same type keep their values, and so does a nodata value that none of them has.
         (None, Some(before)) if from != to && !fits(before) => Err(Error::usage(format!(
             "the nodata value {} of the source is no {to}: give the value that it becomes (--nodata {}), or --nodata none",
             before.text,
@@ -41,7 +41,7 @@ pub(super) fn no_nan(to: SampleType, band: u32, column: usize, row: usize) -> Er
     ))
 }
 
-/// Whether both say the same of samples of this type.
+/// Whether both values mean the same for samples of this type.
 pub(super) fn same(a: Option<&Nodata>, b: Option<&Nodata>, sample: SampleType) -> bool {
     let bytes = |nodata: Option<&Nodata>| nodata.and_then(|nodata| nodata.for_dtype(sample));
     bytes(a) == bytes(b)
@@ -62,7 +62,7 @@ fn range(sample: SampleType) -> Option<(i128, i128)> {
     })
 }
 
-/// A value that data rarely have: the end of the type.
+/// A value that data rarely have: the smallest or largest of the type.
 fn spare(sample: SampleType) -> i128 {
     range(sample).map_or(0, |(low, high)| if low < 0 { low } else { high })
 }

@@ -1,9 +1,9 @@
-//! The GPUs there are and what can be done with them, or why not, as JSON.
+//! Describes the GPUs, what they can do, or why they cannot be used, as JSON.
 
 use serde_json::{Value, json};
 use swath_cuda::probe::Survey;
 
-/// What `swath devices --json` prints of what [`crate::survey`] found. docs/cli-json.md lists its keys.
+/// Describes the result of [`crate::survey`]: what `swath devices --json` prints. docs/cli-json.md lists its keys.
 pub fn describe_devices(found: &Survey) -> Value {
     let driver = match &found.driver {
         Ok(driver) => json!({ "found": true, "cuda": driver.version, "path": driver.path }),

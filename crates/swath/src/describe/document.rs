@@ -10,7 +10,7 @@ use super::{
     facts::{self, Facts},
     number, tags,
 };
-use crate::{
+use crate::open::{
     dataset::Overview,
     image::{Image, Role},
 };
@@ -185,7 +185,7 @@ fn palette(facts: &Facts<'_>) -> Value {
     if facts.metadata.palette.is_empty() {
         return Value::Null;
     }
-    // 16 bits, as stored: what a reader makes of them is its own affair.
+    // 16 bits, as stored.
     facts.metadata.palette.iter().map(|color| Value::from(&color[..])).collect()
 }
 

@@ -1,24 +1,26 @@
-//! What the descriptions of a file are made of, in rasterio's and GDAL's words.
+//! The facts that describe a file, in rasterio's and GDAL's words.
 
 use swath_tiff::{
-    Compression, SampleFormat, SampleType,
+    Compression, Photometric, SampleFormat, SampleType,
     geo::{Crs, CrsKind, GeoTransform, Nodata, NodataValue},
-    structure::{Entry, Planar, Predictor, ghost::Ghost, tag},
-    words::photometric::Photometric,
+    structure::{Entry, Planar, Predictor, ghost::Ghost},
+    tag,
 };
 
 use super::{mask::MaskKind, number::Exact};
 use crate::{
-    dataset::{Dataset, Overview},
     error::Error,
-    image::{Image, Role},
     metadata::{Band, Metadata},
+    open::{
+        dataset::{Dataset, Overview},
+        image::{Image, Role},
+    },
 };
 
 /// Longest value that is read to be shown.
 const MAX_LEN: u64 = 1 << 20;
 
-/// What is known of a file without looking at a tile or a table of tiles.
+/// Facts about a file that need no tile and no table of tiles.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Facts<'a> {
@@ -32,17 +34,17 @@ pub struct Facts<'a> {
     pub overviews: Vec<Overview>,
     /// GDAL's notes on the layout.
     pub ghost: Option<Ghost>,
-    /// What tells data from nodata in each band.
+    /// How each band marks nodata.
     pub masks: Vec<MaskKind>,
-    /// What is wrong with the file, though it can be read.
+    /// Faults of the file that leave it readable.
     pub problems: Vec<String>,
 }
 
 impl<'a> Facts<'a> {
-    /// Reads what there is to know.
+    /// Reads the facts.
     ///
     /// # Errors
-    /// When bytes cannot be had.
+    /// When bytes cannot be read.
     pub fn gather(dataset: &'a Dataset) -> Result<Self, Error> {
         let metadata = dataset.metadata();
         let images: Vec<(&Image, Role)> = dataset.images()?.collect();
@@ -63,7 +65,7 @@ impl<'a> Facts<'a> {
     /// The reference system that GDAL would report.
     pub fn crs(&self) -> Option<&Crs> {
         let georeference = &self.metadata.georeference;
-        georeference.crs.as_ref().map(|crs| crs.as_gdal_reports(&georeference.keys))
+        georeference.crs.as_ref().map(|crs| georeference.keys.crs_as_gdal_reports(crs))
     }
 
     /// The transform; the identity where there is none, as in rasterio.
@@ -119,7 +121,7 @@ impl<'a> Facts<'a> {
         if !in_order {
             reasons.push("directories are not in order of falling size".to_owned());
         }
-        // Only the tables of tiles could prove more, and they stay unread here.
+        // Only the tables of tiles could prove more, and this does not read them.
         let before =
             self.ghost.as_ref().and_then(|ghost| ghost.get("LAYOUT")).map(|layout| layout == "IFDS_BEFORE_DATA");
         let edited = self.ghost.as_ref().is_some_and(|ghost| ghost.get("KNOWN_INCOMPATIBLE_EDITION") == Some("YES"));
@@ -143,7 +145,7 @@ impl<'a> Facts<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cog {
-    /// Whether all that can be told without the tables of tiles says so.
+    /// Whether the file looks like a COG, as far as can be known without the tables of tiles.
     pub is_cog: bool,
     /// Whether directories come before pixels; `None` where the file does not say.
     pub ifds_before_data: Option<bool>,
@@ -264,7 +266,7 @@ pub fn stated_statistics(band: &Band) -> Option<[f64; 4]> {
     ])
 }
 
-/// Why the value of a tag is left where it is: tables of tiles may have gigabytes. `None` for one that may be shown.
+/// Returns why the value of a tag is not shown: tables of tiles may have gigabytes. `None` for one that may be shown.
 pub fn left_out(entry: &Entry) -> Option<&'static str> {
     const TABLES: [u16; 4] = [tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS, tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS];
     if TABLES.contains(&entry.tag) {

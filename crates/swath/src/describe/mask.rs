@@ -1,14 +1,18 @@
-//! What tells data from nodata.
+//! How bands mark nodata.
 
 use swath_tiff::SampleType;
 
-use crate::{dataset::Dataset, error::Error, image::Role, metadata::Band};
+use crate::{
+    error::Error,
+    metadata::Band,
+    open::{dataset::Dataset, image::Role},
+};
 
-/// What tells data from nodata in a band, by GDAL's rules.
+/// How a band marks nodata, by GDAL's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MaskKind {
-    /// Nothing does: all pixels are data.
+    /// Not at all: all pixels are data.
     AllValid,
     /// A mask in or beside the file.
     PerDataset,
@@ -19,10 +23,10 @@ pub enum MaskKind {
 }
 
 impl MaskKind {
-    /// Of every band of the first image. In GDAL's order: a mask counts before nodata, nodata before alpha.
+    /// Returns the kind of every band of the first image. In GDAL's order, a mask counts before nodata, nodata before alpha.
     ///
     /// # Errors
-    /// When bytes cannot be had.
+    /// When bytes cannot be read.
     pub fn of_bands(dataset: &Dataset) -> Result<Vec<Self>, Error> {
         let metadata = dataset.metadata();
         let (width, height) = (dataset.width(), dataset.height());

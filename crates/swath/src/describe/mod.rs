@@ -1,4 +1,4 @@
-//! What a file, a check or a machine is, as JSON documents that every front end gives alike.
+//! Describes files, checks and devices as JSON documents, the same for every front end.
 
 mod devices;
 mod document;
@@ -10,15 +10,15 @@ mod validation;
 
 use serde_json::Value;
 
-use crate::{dataset::Dataset, error::Error};
+use crate::{error::Error, open::dataset::Dataset};
 pub use devices::describe_devices;
 use facts::Facts;
 
-/// What a file is: what `swath info --json` prints, with every tag of every directory where that is wanted.
-/// docs/cli-json.md lists its keys. No tile and no table of tiles is read.
+/// Describes a file: what `swath info --json` prints, with every tag of every directory if requested. docs/cli-json.md lists its keys.
+/// It reads no tile and no table of tiles.
 ///
 /// # Errors
-/// When bytes cannot be had.
+/// When bytes cannot be read.
 pub fn describe(dataset: &Dataset, with_tags: bool) -> Result<Value, Error> {
     Ok(document::document(&Facts::gather(dataset)?, with_tags))
 }

@@ -1,7 +1,7 @@
 //! Every tag of every directory, as it stands.
 
 use serde_json::{Value, json};
-use swath_tiff::structure::{Value as TagValue, tag};
+use swath_tiff::{structure::Value as TagValue, tag};
 
 use super::{
     facts::{self, Facts},

@@ -1,4 +1,4 @@
-//! What a check of a file found, as JSON.
+//! Describes the result of a check as JSON.
 
 use serde_json::{Map, Value, json};
 

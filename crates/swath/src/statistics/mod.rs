@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use swath_tiff::{SampleType, Window};
 
 use crate::{
-    dataset::Dataset,
+    cancel::Cancel,
     describe::{
         mask::MaskKind,
         number::{self, Exact},
     },
     error::{Error, ErrorKind},
-    read::{Cancel, ReadOptions},
+    open::dataset::Dataset,
+    read::ReadOptions,
 };
 use pieces::{BUDGET, Cut, Piece};
 use summary::{Summarise, Summary};
@@ -24,7 +25,7 @@ use summary::{Summarise, Summary};
 /// Called after every piece, from the thread that asked, with how many samples are done and how many there are.
 pub type OnSamples = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// What to sum up, and how. The default is every band, all cores.
+/// Options of [`statistics`]. The default is every band, all cores.
 #[derive(Clone, Default)]
 pub struct StatisticsOptions {
     bands: Option<Vec<u32>>,
@@ -46,13 +47,13 @@ impl StatisticsOptions {
         self
     }
 
-    /// Threads to use; those that the file was opened with unless said otherwise. Results do not depend on it.
+    /// Threads to use; by default those that the file was opened with. Results do not depend on it.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads.max(1));
         self
     }
 
-    /// Whom to tell how far the work has come.
+    /// Called with the progress of the work.
     pub fn with_progress(mut self, progress: OnSamples) -> Self {
         self.progress = Some(progress);
         self
@@ -155,17 +156,17 @@ impl Statistics {
     }
 }
 
-/// Sums up the samples of the first image. They are decoded by the CPU or a GPU as the file was opened for, a piece of
-/// the image at a time, so memory does not grow with the image.
+/// Computes statistics of the first image. The CPU or a GPU decodes it, as set when the file was opened, a piece at a time, so memory
+/// does not grow with the image.
 ///
 /// # Errors
-/// When a band does not exist, the image is larger than its file can hold, bytes cannot be had, a tile is damaged, or
+/// When a band does not exist, the image is larger than its file can hold, bytes cannot be read, a tile is corrupt, or
 /// the work is cancelled.
 pub fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statistics, Error> {
     pieces::check_size(dataset)?;
     let sample = dataset.sample();
     let bands = options.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());
-    // Bands that do not exist are told before the first of many pieces is read.
+    // Report bands that do not exist before the first of many pieces is read.
     dataset.read_len(&ReadOptions::default().with_window(Window::new(0, 0, 1, 1)).with_bands(bands.clone()))?;
     let masks = MaskKind::of_bands(dataset)?;
     let about = |band: u32| (band as usize).checked_sub(1);

@@ -2,7 +2,10 @@
 
 use swath_tiff::{Compression, SampleType, Window, structure::Planar};
 
-use crate::{dataset::Dataset, error::Error, image::Image};
+use crate::{
+    error::Error,
+    open::{dataset::Dataset, image::Image},
+};
 
 /// Samples of a piece, in bytes. Large enough that all cores have tiles to decode; with codec scratch and
 /// read-ahead the whole command stays near 64 MiB.
@@ -26,7 +29,7 @@ pub struct Cut {
     height: u32,
     tile_width: u32,
     tile_height: u32,
-    /// Whether a part of a tile costs no more than its share.
+    /// Whether reading a part of a tile costs only its share.
     divisible: bool,
     separate: bool,
 }
@@ -113,7 +116,7 @@ pub fn check_size(dataset: &Dataset) -> Result<(), Error> {
     let plausible = dataset
         .plausible(image, &window, &planes.collect::<Vec<_>>(), asked)
         .map_err(|error| error.in_ifd(image.index()).in_source(&dataset.name))?;
-    // Without limits nothing is refused, whatever it comes to.
+    // Without limits nothing is refused.
     if asked <= plausible {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Decoded samples as numbers, whatever their type.
 
-use swath_codec::shrink::half;
+use swath_raster::half;
 use swath_tiff::SampleType;
 
 use crate::describe::number::Exact;
@@ -29,9 +29,9 @@ numbers!(u8, i8, u16, i16, u32, i32, u64, i64; f32, f64);
 
 /// Work on samples of any type.
 pub trait Visit {
-    /// What comes of it.
+    /// The result.
     type Out;
-    /// Does the work: `samples` are native bytes, `read` makes a number of each.
+    /// Does the work: `samples` are native bytes, `read` converts each to a number.
     fn visit<const N: usize, T: Number>(
         self,
         samples: &[[u8; N]],

@@ -16,7 +16,7 @@ pub(super) struct Summary {
     extremes: Option<(Exact, Exact)>,
     valid: u64,
     missing: u64,
-    /// The sum, and what rounding has cut off it: a mean is then right to its last digit.
+    /// The sum and its rounding error, so that the mean is right to its last digit.
     sum: (f64, f64),
     /// Sum of squared distances from the mean.
     spread: f64,
@@ -53,8 +53,8 @@ impl Summary {
         self.missing
     }
 
-    /// Takes in what is known of other samples (Chan, Golub and LeVeque 1979). Sums of squares would lose every digit
-    /// on large values that differ little.
+    /// Adds the statistics of other samples (Chan, Golub and LeVeque 1979). Sums of squares would lose every digit on large values that
+    /// differ little.
     pub(super) fn merge(&mut self, other: &Self) {
         self.missing += other.missing;
         if other.valid == 0 {
@@ -74,7 +74,7 @@ impl Summary {
     }
 }
 
-/// Adds and keeps what is rounded off (Neumaier 1974).
+/// Adds a value and keeps the rounding error (Neumaier 1974).
 fn add((sum, lost): (f64, f64), value: f64) -> (f64, f64) {
     let total = sum + value;
     if !total.is_finite() {
@@ -140,7 +140,7 @@ impl Visit for Summarise<'_> {
             };
             std::thread::scope(|scope| {
                 for _ in 1..threads {
-                    // A system that gives no more threads gives slower statistics, not failed ones.
+                    // If the system has no more threads, this is slower but does not fail.
                     if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                         break;
                     }

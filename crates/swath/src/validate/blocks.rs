@@ -1,4 +1,4 @@
-//! Every block: where the tables say it is, and what stands around it.
+//! Checks every block: its place according to the tables, and the bytes around it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,14 +7,17 @@ use std::{
 
 use swath_io::{
     ReadInto,
-    wrap::coalesce::{Merge, coalesce},
+    coalesce::{Merge, coalesce},
 };
 
 use super::{
     BlockSummary, Budget, Report, SLICE, extents,
     findings::{Fault, Findings},
 };
-use crate::{dataset::Dataset, error::Error, image::Image};
+use crate::{
+    error::Error,
+    open::{dataset::Dataset, image::Image},
+};
 
 /// Leaders and trailers this close are read together: a block's trailer and the next one's leader touch.
 const MERGE: Merge = Merge { gap: 64, max_len: 64 << 10, waste: 100 };
@@ -29,7 +32,7 @@ pub(super) struct Slot<'a> {
     mask: Option<&'a Image>,
 }
 
-/// What a directory is to the pyramid. What the ghost area says does not hold for others.
+/// The role of a directory in the pyramid. The ghost area describes the pyramid only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Level,
@@ -37,7 +40,7 @@ enum Kind {
     Other,
 }
 
-/// What the ghost area says about blocks.
+/// The statements of the ghost area about blocks.
 #[derive(Clone, Copy)]
 struct Claims {
     row_major: bool,
@@ -46,7 +49,7 @@ struct Claims {
     mask: bool,
 }
 
-/// Looks at every block of every directory of the file.
+/// Checks every block of every directory of the file.
 pub(super) fn check<'a>(
     dataset: &'a Dataset,
     report: &Report,
@@ -76,7 +79,7 @@ pub(super) fn check<'a>(
             findings.error(format!("{}: {}", slot.name, error.kind()));
         } else if !budget.take(count) {
             findings
-                .error(format!("{}: its table of blocks lies on another directory's; it was not looked at", slot.name));
+                .error(format!("{}: its table of blocks overlaps another directory's; it was not checked", slot.name));
         } else {
             walk(dataset, &slot, claims, &mut found, findings)?;
             readable.push(slot);
@@ -118,7 +121,7 @@ fn slots<'a>(
     Ok(slots)
 }
 
-/// Where masks are said to lie between the blocks of their image, finds the mask for each level.
+/// Finds the mask of each level, where the file says that masks lie between the blocks of their image.
 fn pair_masks<'a>(slots: &mut [Slot<'a>], masks: &HashMap<(u32, u32), &'a Image>, findings: &mut Findings) {
     for slot in slots.iter_mut().filter(|slot| slot.kind == Kind::Level) {
         let grid = &slot.image.grid;
@@ -222,7 +225,7 @@ fn order(slot: &Slot<'_>, claims: Claims, first: u64, blocks: &[Stated], last: &
     }
 }
 
-/// Which bytes around a block are wanted, and of which block.
+/// The bytes around a block to read.
 struct Wanted {
     block: u64,
     len: u64,
@@ -247,7 +250,7 @@ fn surroundings(
             ranges.push(start..offset);
             wanted.push(Wanted { block, len, leader: true });
         }
-        // A block that ends beyond the file was told already.
+        // Blocks that end beyond the file are reported elsewhere.
         let Some(end) = offset.checked_add(len).filter(|end| claims.trailer && len >= 4 && *end <= size) else {
             continue;
         };

@@ -1,18 +1,18 @@
-//! Which bytes of the file belong to what: blocks on each other, on the directories, or before them.
+//! Finds blocks that overlap each other or the directories, or lie before them.
 
-use swath_tiff::structure::tag;
+use swath_tiff::tag;
 
 use super::{
     BlockSummary, Report, SLICE,
     blocks::{Slot, block_name},
     findings::{Fault, Findings},
 };
-use crate::{dataset::Dataset, error::Error};
+use crate::{error::Error, open::dataset::Dataset};
 
-/// BlockSummary that are sorted together: twice as many are held, 32 bytes each.
+/// Blocks that are sorted together: memory holds twice as many, 32 bytes each.
 const BATCH: usize = 1 << 19;
-/// Entries of tables that may be read again and again when there are more blocks than a batch. A batch takes one walk over
-/// all tables, so sixteen million blocks are within this; beyond that only the first blocks of the file are compared.
+/// Most table entries that are read again where there are more blocks than a batch. Each batch walks over all tables, so sixteen
+/// million blocks are within this limit; beyond it only the first blocks of the file are compared.
 const WORK: u64 = 1 << 29;
 
 /// A block and the bytes it takes.
@@ -85,7 +85,7 @@ fn parts(dataset: &Dataset, report: &Report, findings: &mut Findings) -> Result<
             }
             let part = Part { start: entry.offset, end: entry.offset.saturating_add(len), ifd, tag: Some(entry.tag) };
             if part.end > dataset.size() {
-                // Readers leave such a tag aside; tables of blocks are looked at on their own.
+                // Readers ignore such a tag; tables of blocks are checked elsewhere.
                 findings.warning(format!("{} runs beyond the end of the file", part.name()));
             } else {
                 parts.push(part);
@@ -96,7 +96,7 @@ fn parts(dataset: &Dataset, report: &Report, findings: &mut Findings) -> Result<
     Ok(parts)
 }
 
-/// Parts that lie on each other become one, so that those a block meets can be found by bisection.
+/// Joins parts that overlap, so that bisection finds those that a block overlaps.
 fn merged(parts: Vec<Part>) -> Vec<Part> {
     let mut merged: Vec<Part> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -108,7 +108,7 @@ fn merged(parts: Vec<Part>) -> Vec<Part> {
     merged
 }
 
-/// What the sweep over the sorted blocks has seen.
+/// State of the sweep over the sorted blocks.
 #[derive(Default)]
 struct Sweep {
     /// The block that reaches furthest.
@@ -152,7 +152,7 @@ fn batch(dataset: &Dataset, slots: &[Slot<'_>], from: Option<Span>) -> Result<(V
             let end = count.min(at + SLICE);
             let blocks = slot.image.stated(at..end, &dataset.fetch)?;
             for (index, block) in (at..end).zip(blocks) {
-                // What lies beyond the file was told already.
+                // Blocks beyond the file are reported elsewhere.
                 let Some((start, len)) = block else { continue };
                 let Some(end) = start.checked_add(len).filter(|end| *end <= dataset.size()) else { continue };
                 let span = Span { start, end, slot: number, index };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-/// Messages of a list that are kept.
+/// Most messages of a list that are kept.
 const MAX_MESSAGES: usize = 2048;
-/// BlockSummary of one directory with the same fault that are told one by one.
+/// Most blocks of one directory with the same fault that are reported one by one.
 const MAX_BLOCKS: u64 = 10;
 
 /// What can be wrong with a block.
@@ -71,7 +71,7 @@ impl Findings {
         self.warnings.push(message.into());
     }
 
-    /// An error of one block of a directory; the words are made only while they are kept.
+    /// Adds an error of one block of a directory; builds the message only if it is kept.
     pub(super) fn block(&mut self, directory: &str, fault: Fault, message: impl FnOnce() -> String) {
         // A directory is named once for all its blocks; looking up by a borrowed name would need a second map.
         let seen = self.blocks.entry((directory.to_owned(), fault)).or_default();
@@ -81,7 +81,7 @@ impl Findings {
         }
     }
 
-    /// Errors and warnings, each list with a last word on what was counted only.
+    /// Returns errors and warnings, each list with a last message that counts the others.
     pub(super) fn into_lists(mut self) -> (Vec<String>, Vec<String>) {
         for ((directory, fault), seen) in &self.blocks {
             if *seen > MAX_BLOCKS {

@@ -1,55 +1,45 @@
 //! Writes an image from blocks, rectangles of it that come in any order, in memory that does not grow with its width.
 //!
-//! Tiles are encoded as soon as their pixels are there. A file has its tiles in the order of rows, so tiles that come before
-//! their turn wait, in memory or on disk ([`Waiting`]); so do pixels of tiles that are not complete ([`Canvas`]). The file is
-//! the one that rows would have given, byte for byte.
+//! The writer encodes a tile as soon as its pixels are there. The file holds tiles in row order, so tiles that come before their turn
+//! wait in memory or on disk ([`Waiting`]), and so do pixels of incomplete tiles ([`Canvas`]). The file has the bytes that the same rows
+//! would have given.
 
 use std::{path::Path, sync::Arc};
 
-use swath_codec::pre::{Arrangement, moments::Moments};
-use swath_cuda::{DeviceError, Gpu};
-use swath_io::{Sink, Spill};
+use swath_codec::pre::Arrangement;
+use swath_cuda::DeviceError;
+use swath_io::Sink;
+use swath_raster::moments::Moments;
 use swath_tiff::Window;
 
 use super::{
-    BATCH, DeviceSamples, Level, Memory, Rows, SharedSink, Writer,
-    bands::BandEncoder,
     canvas::{At, Canvas, Piece, area, split},
-    device::DeviceSide,
-    encoded::EncodedBand,
-    lane::{Encoded, Waiting},
-    nodata_of,
+    device::{DeviceSide, samples::DeviceSamples},
+    encoded::EncodedTileRows,
+    input::{Pushed, Rows},
+    level_writer::{Encoded, LevelWriter, Waiting},
+    memory::{BATCH, Memory},
     options::{Progress, Shape, WriteOptions},
     plan::{LevelPlan, Plan},
-    pushed::Pushed,
-    rows::RowStore,
+    row_store::RowStore,
+    shared_sink::SharedSink,
+    shrinks::steps,
     step::copy_rows,
+    tile_rows::TileRowEncoder,
+    writer::{FromBlocks, Level, Side, Writer, changes, nodata_of},
 };
 use crate::{
+    cancel::cancelled,
     device::Mode,
     error::{Error, ErrorKind},
     metadata::Metadata,
-    schedule::{cancelled, cores},
+    threads::cores,
 };
 
-/// Target columns at which all kernels that make overviews can begin anew: they take at most so many at a time.
+/// Target columns after which every overview kernel can start anew: it takes at most so many at a time.
 const LANES: u32 = 32;
-/// Cells that must fit into memory for each level, or every pixel would go by the disk.
+/// Least cells of each level in memory: with fewer, every pixel would go through the disk.
 const LEAST_CELLS: u64 = 4;
-
-/// What a file that is made of blocks has in flight.
-#[derive(Debug)]
-pub(super) struct FromBlocks {
-    pub(super) canvases: Vec<Canvas>,
-    pub(super) spill: Arc<Spill>,
-    /// Bytes of pixels that may be in memory.
-    pub(super) budget: u64,
-    /// Counts what was done, to tell what was not used for long.
-    pub(super) now: u64,
-    pub(super) gpu: Option<Arc<Gpu>>,
-    /// Pixels of the image that were pushed.
-    pixels: u64,
-}
 
 /// Memory of a write from blocks.
 struct Shares {
@@ -76,7 +66,7 @@ impl Shares {
         let [always, thread, cells] = Self::costs(plan);
         let least = Self::least(plan);
         if least > budget {
-            let (width, height) = plan.levels.first().map_or((0, 0), |main| (main.layout.width, main.layout.height));
+            let (width, height) = (plan.levels.main.layout.width, plan.levels.main.layout.height);
             return Err(Error::over(
                 "max_memory",
                 format!(
@@ -87,7 +77,7 @@ impl Shares {
         }
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let left = budget - always - cells;
-        // Half of what is left for threads at most: pixels and tiles that wait need room too.
+        // At most half of the rest for threads: waiting pixels and tiles need room too.
         let threads = usize::try_from(left / 2 / thread.max(1)).unwrap_or(usize::MAX).clamp(1, wish);
         let left = left.saturating_sub(thread * threads as u64);
         Ok(Self { threads, cells: cells + left / 2, waiting: left / 2 })
@@ -122,17 +112,17 @@ impl Writer {
         let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
         let shares = Shares::fit(&plan, options)?;
         let nodata = nodata_of(metadata, shape);
-        let steps = super::steps(&plan, shape.sample, nodata.as_deref())?;
-        let canvases = plan.levels.iter().zip(steps).map(|(level, step)| Canvas::new(level, step)).collect();
+        let steps = steps(&plan, shape.sample, nodata.as_deref())?;
+        let canvases = plan.levels.try_map(|index, level| Ok(Canvas::new(level, steps.at(index)?.clone())))?;
         let memory = Memory { threads: shares.threads, batch: 1 };
         let spill = Arc::new(sink.spill());
-        let levels = plan.levels.iter().map(|_| Level::default()).collect();
+        let levels = plan.levels.map(|_| Level::default());
         let sink = Arc::new(SharedSink(sink));
         let mut writer = Self::with_levels(plan, sink, shape, options, memory, nodata, levels);
         let waiting = Arc::new(Waiting::new(spill.clone(), shares.waiting));
-        let mut lanes = writer.plan.lanes();
-        lanes.iter_mut().for_each(|lane| lane.wait_in(&waiting));
-        writer.lanes = Arc::new(lanes);
+        let mut level_writers = writer.plan.level_writers();
+        level_writers.iter_mut().for_each(|level| level.wait_in(&waiting));
+        writer.level_writers = Arc::new(level_writers);
         writer.report.notices.extend(missing.map(|error| format!("the CPU writes: {error}")));
         let of_level = |level: &LevelPlan| {
             let each = if level.pieces > 1 { level.pieces as usize } else { 0 };
@@ -142,7 +132,7 @@ impl Writer {
             writer.pieces = writer.plan.levels.iter().map(of_level).collect();
         }
         let blocks = FromBlocks { canvases, spill, budget: shares.cells, now: 0, gpu, pixels: 0 };
-        writer.blocks = Some(Box::new(blocks));
+        writer.side = Side::Blocks(Box::new(blocks));
         Ok(writer)
     }
 
@@ -198,7 +188,10 @@ impl Writer {
     /// As [`Writer::push_block`], and when the device fails.
     pub fn push_block_device(&mut self, part: Window, samples: &DeviceSamples<'_>) -> Result<(), Error> {
         let shape = self.check_block(part)?;
-        let gpu = self.blocks.as_ref().and_then(|blocks| blocks.gpu.clone());
+        let gpu = match &self.side {
+            Side::Blocks(blocks) => blocks.gpu.clone(),
+            _ => None,
+        };
         samples.check(shape, self.is_masked(), gpu.as_ref())?;
         if samples.count() != part.height {
             return Err(Error::usage(format!("{} rows were pushed as a block of {}", samples.count(), part.height)));
@@ -212,17 +205,17 @@ impl Writer {
         if self.failed {
             return Err(Error::usage("nothing can be pushed after an error"));
         }
-        let Some(blocks) = &self.blocks else {
+        let Side::Blocks(blocks) = &self.side else {
             return Err(Error::usage("begin the file with create_from_blocks to push blocks"));
         };
-        blocks.canvases.first().map_or(Ok(()), |canvas| canvas.check(part))?;
+        blocks.canvases.main.check(part)?;
         Ok(Shape { width: part.width, height: part.height, ..self.shape })
     }
 
     fn take_block(&mut self, part: Window, pushed: &Pushed<'_>) -> Result<(), Error> {
         let shape = Shape { width: part.width, height: part.height, ..self.shape };
         self.take_slices(part, |writer, blocks, slice| {
-            let rows = pushed.part(slice.y - part.y..slice.y + slice.height - part.y, shape);
+            let rows = pushed.part(slice.y - part.y..slice.y + slice.height - part.y, shape)?;
             if writer.is_aligned(blocks, slice) {
                 return writer.encode_slice(blocks, slice, |encoder, tile_rows| encoder.encode_rows(tile_rows, &rows));
             }
@@ -250,22 +243,20 @@ impl Writer {
         part: Window,
         mut take: impl FnMut(&mut Self, &mut FromBlocks, Window) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let Some(mut blocks) = self.blocks.take() else { return Ok(()) };
+        let Some(mut blocks) = self.detach_blocks() else {
+            return Err(Error::internal("the file is not written from blocks"));
+        };
         let result = self.slices(part).into_iter().try_for_each(|slice| take(self, &mut blocks, slice));
         blocks.pixels += area(part);
-        self.blocks = Some(blocks);
+        self.side = Side::Blocks(blocks);
         result?;
-        self.tell_blocks();
+        self.report_block_progress();
         Ok(())
-    }
-
-    fn is_masked(&self) -> bool {
-        self.plan.levels.first().is_some_and(|level| level.mask.is_some())
     }
 
     /// Cuts a block where tile rows end, into slices of a size that is worked on at a time.
     fn slices(&self, part: Window) -> Vec<Window> {
-        let Some(main) = self.plan.levels.first() else { return Vec::new() };
+        let main = &self.plan.levels.main;
         let tile_height = main.layout.tile_height;
         let row = (main.row_len() as u64 * u64::from(part.width) / u64::from(self.shape.width.max(1))).max(1);
         let tile_rows = (BATCH as u64 / (row * u64::from(tile_height))).clamp(1, 1 << 20) as u32;
@@ -290,7 +281,7 @@ impl Writer {
 
     /// Whether a part of the image holds whole tiles, and the pixels of the first overview that it makes need no others.
     fn is_aligned(&self, blocks: &FromBlocks, part: Window) -> bool {
-        let (Some(main), Some(canvas)) = (self.plan.levels.first(), blocks.canvases.first()) else { return false };
+        let (main, canvas) = (&self.plan.levels.main, &blocks.canvases.main);
         let Shape { width, height, .. } = self.shape;
         let (x_end, y_end) = (part.x + part.width, part.y + part.height);
         let whole = part.x.is_multiple_of(main.layout.tile_width)
@@ -310,14 +301,14 @@ impl Writer {
         &mut self,
         blocks: &mut FromBlocks,
         part: Window,
-        encode: impl FnOnce(&BandEncoder, std::ops::Range<u32>) -> Result<EncodedBand, Error>,
+        encode: impl FnOnce(&TileRowEncoder, std::ops::Range<u32>) -> Result<EncodedTileRows, Error>,
     ) -> Result<(), Error> {
         self.stop_if_cancelled()?;
         let size = (part.width, part.height);
-        let encoder = self.part_encoder(blocks, 0, size, blocks.canvases.len() > 1)?;
+        let encoder = self.part_encoder(blocks, 0, size, blocks.canvases.has_overviews())?;
         let encoded = encode(&encoder, 0..encoder.tile_rows())?;
         self.report.add(&encoder.device_report());
-        let Some(main) = self.plan.levels.first() else { return Ok(()) };
+        let main = &self.plan.levels.main;
         let corner = (part.x / main.layout.tile_width, part.y / main.layout.tile_height);
         let across = part.width.div_ceil(main.layout.tile_width);
         let down = part.height.div_ceil(main.layout.tile_height);
@@ -327,14 +318,13 @@ impl Writer {
         blocks.now += 1;
         let now = blocks.now;
         let mut complete = Vec::new();
-        let [image, rest @ ..] = &mut blocks.canvases[..] else { return Ok(()) };
-        if let Some(below) = rest.first_mut() {
+        if let Some(below) = blocks.canvases.overviews.first_mut() {
             let target = Window::new(part.x / 2, part.y / 2, part.width / 2, part.height / 2);
-            let planes = split(&encoded.overview, below.planes(), area(target));
+            let planes = split(&encoded.overview, below.planes(), area(target))?;
             complete = below.put(&Piece { part: target, planes }, &blocks.spill, now)?;
         }
         for at in cells {
-            image.set_done(at);
+            blocks.canvases.main.set_done(at);
         }
         self.work(blocks, complete.into_iter().map(|at| (1, at)).collect())
     }
@@ -346,16 +336,17 @@ impl Writer {
         level: usize,
         size: (u32, u32),
         with_overview: bool,
-    ) -> Result<BandEncoder, Error> {
+    ) -> Result<TileRowEncoder, Error> {
         let mut options = self.options.clone();
         options.threads = Some(self.threads);
         let plan = self.plan.of_part(level, size, with_overview, &options)?;
-        BandEncoder::of_plan(plan, self.shape, size, options, self.nodata.clone(), blocks.gpu.clone())
+        TileRowEncoder::of_plan(plan, self.shape, size, options, self.nodata.clone(), blocks.gpu.clone())
     }
 
     /// Brings encoded tiles to the places of these cells.
-    pub(super) fn place(&mut self, index: usize, cells: &[At], encoded: &EncodedBand) -> Result<(), Error> {
-        let (Some(level), Some(lane)) = (self.plan.levels.get(index), self.lanes.get(index)) else { return Ok(()) };
+    pub(super) fn place(&mut self, index: usize, cells: &[At], encoded: &EncodedTileRows) -> Result<(), Error> {
+        let (level, writer) = (self.plan.levels.at(index)?, self.level_writers.at(index)?);
+        let missing = || Error::internal("an encoder returned fewer tiles than cells");
         let parts = level.parts() as usize;
         let mut rest = &encoded.bytes[..];
         let mut lens = encoded.lens.chunks(parts.max(1));
@@ -367,13 +358,12 @@ impl Writer {
         for (column, row) in cells {
             let position = u64::from(*row) * u64::from(level.grid.across) + u64::from(*column);
             let statistics: &[Moments] = if index == 0 { moments.next().unwrap_or_default() } else { &[] };
-            for (part, len) in (0..).zip(lens.next().unwrap_or_default()) {
-                let missing = || Error::usage("an encoded tile is shorter than it says; this is a fault in swath");
+            for (part, len) in (0..).zip(lens.next().ok_or_else(missing)?) {
                 let (bytes, later) = rest.split_at_checked(*len as usize).ok_or_else(missing)?;
                 rest = later;
                 let moments = if part == 0 { (0..).zip(statistics.iter().copied()).collect() } else { Vec::new() };
                 let tile = Encoded { bytes: bytes.to_vec(), moments };
-                lane.put(position * parts as u64 + part, tile, &*self.sink.0, &mut spare)?;
+                writer.put(position * parts as u64 + part, tile, &*self.sink.0, &mut spare)?;
             }
             if each > 0
                 && let (Some(list), Some(sizes)) = (self.pieces.get_mut(index), pieces.next())
@@ -389,9 +379,9 @@ impl Writer {
 
     /// Copies pixels to their cells, and works on those that are complete.
     fn copy_slice(&mut self, blocks: &mut FromBlocks, part: Window, pushed: &Pushed<'_>) -> Result<(), Error> {
-        let Some(canvas) = blocks.canvases.first_mut() else { return Ok(()) };
+        let canvas = &mut blocks.canvases.main;
         blocks.now += 1;
-        let changed = super::changes(&self.options, self.shape, self.nodata.as_deref());
+        let changed = changes(&self.options, self.shape, self.nodata.as_deref());
         let complete = if pushed.arrangement == Arrangement::Planes && !changed {
             canvas.put(&Piece { part, planes: pushed.planes.clone() }, &blocks.spill, blocks.now)?
         } else {
@@ -399,7 +389,7 @@ impl Writer {
             let mut store = RowStore::new(planes, part.height)?;
             let nodata = self.nodata.as_deref().filter(|_| self.options.nan_to_nodata);
             let Shape { bands, sample, .. } = self.shape;
-            copy_rows(pushed, 0..part.height, part.width, bands, sample, nodata, &mut store);
+            copy_rows(pushed, 0..part.height, part.width, bands, sample, nodata, &mut store)?;
             store.grow(part.height);
             canvas.put(&Piece { part, planes: store.split().0 }, &blocks.spill, blocks.now)?
         };
@@ -412,11 +402,9 @@ impl Writer {
 
     /// Whether every pixel came, and the tiles of all levels are made.
     pub(super) fn finish_blocks(&mut self) -> Result<(), Error> {
-        let Some(blocks) = self.blocks.take() else { return Ok(()) };
+        let Some(blocks) = self.detach_blocks() else { return Ok(()) };
         let Some(canvas) = blocks.canvases.iter().find(|canvas| !canvas.is_done()) else {
-            for (level, plan) in self.levels.iter_mut().zip(&self.plan.levels) {
-                level.tile_rows = plan.grid.down;
-            }
+            self.set_all_encoded();
             return Ok(());
         };
         let (x, y) = canvas.first_missing();
@@ -427,11 +415,11 @@ impl Writer {
         )))
     }
 
-    fn tell_blocks(&self) {
-        if let (Some(report), Some(blocks)) = (&self.options.progress, &self.blocks) {
+    fn report_block_progress(&self) {
+        if let (Some(report), Side::Blocks(blocks)) = (&self.options.progress, &self.side) {
             let of = self.shape.height;
             let rows = (blocks.pixels / u64::from(self.shape.width.max(1))) as u32;
-            let bytes = self.lanes.iter().map(super::lane::Lane::len).sum();
+            let bytes = self.level_writers.iter().map(LevelWriter::len).sum();
             report(Progress { rows: rows.min(of), of, bytes });
         }
     }

@@ -1,15 +1,14 @@
-//! The pixels of one level that are still needed, in cells of one tile each.
+//! Holds the pixels of one level that are still needed, in cells of one tile each.
 //!
-//! Pixels come in rectangles, in any order. A cell is complete when all its pixels are there. It is forgotten once its tile is
-//! encoded and every pixel of the next level that is made of it is made. Cells that memory has no room for wait on disk.
+//! Pixels come in rectangles, in any order. A cell is complete when all its pixels are there. It is dropped once its tile is encoded
+//! and all pixels of the next level that need it are made. Cells wait on disk where memory has no room for them.
 
 use std::{collections::HashMap, ops::Range};
 
-use swath_codec::shrink::{ColumnShrink, ShrinkError};
 use swath_io::{Extent, Spill};
-use swath_tiff::{Window, plan::Grid};
+use swath_tiff::{Grid, Window};
 
-use super::{Shrinks, plan::LevelPlan};
+use super::{plan::LevelPlan, shrinks::Step};
 use crate::error::Error;
 
 /// Column and row of a cell in the grid of its level.
@@ -32,20 +31,7 @@ pub(super) struct Canvas {
     held: u64,
 }
 
-/// How the next level is made: samples, and the mask or the alpha band.
-#[derive(Debug, Clone)]
-pub(super) struct Step {
-    pub samples: ColumnShrink,
-    pub mask: ColumnShrink,
-}
-
 impl Step {
-    /// The step for some target columns, of rows that hold the source columns `source` alone.
-    pub(super) fn columns(&self, columns: Range<u32>, source: &Range<u32>) -> Result<Shrinks, ShrinkError> {
-        let samples = self.samples.columns(columns.clone(), source)?;
-        Ok(Shrinks { samples, mask: self.mask.columns(columns, source)? })
-    }
-
     /// The source pixels that target pixels are made of.
     fn needed(&self, target: Window) -> Window {
         let (across, down) =
@@ -218,8 +204,8 @@ impl Canvas {
                 Cell { part, filled: Vec::new(), missing: area(part), pixels, used: now }
             });
             cell.used = now;
-            let Pixels::Memory(memory) = &mut cell.pixels else { continue };
-            copy_planes(piece, memory, part, shared, planes);
+            let Pixels::Memory(memory) = &mut cell.pixels else { return Err(not_in_memory()) };
+            copy_planes(piece, memory, part, shared, planes)?;
             cell.filled.push(shared);
             cell.missing = cell.missing.saturating_sub(area(shared));
             if cell.missing == 0 {
@@ -242,7 +228,7 @@ impl Canvas {
         first(start)..first(start + u64::from(tile))
     }
 
-    /// The patch of the next level that belongs to a cell; `None` where it has no pixel or there is no next level.
+    /// The patch of the next level that belongs to a cell; `None` where it has no pixels or there is no next level.
     fn patch(&self, home: At) -> Option<Patch> {
         let (columns, rows) = (self.targets(Axis::X, home.0), self.targets(Axis::Y, home.1));
         if columns.is_empty() || rows.is_empty() {
@@ -256,7 +242,7 @@ impl Canvas {
     fn waiting_patches(&self, at: At) -> Vec<Patch> {
         let Some(step) = &self.step else { return Vec::new() };
         let part = self.cell_part(at);
-        // Sources lie in the order of their homes along both axes, so the homes that want this cell are a rectangle.
+        // Sources have the order of their home cells along both axes, so the homes that need this cell form a rectangle.
         let across =
             homes(step, Axis::X, at.0, self.grid.across, &columns_of(part), |place| self.targets(Axis::X, place));
         let down = homes(step, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| self.targets(Axis::Y, place));
@@ -317,7 +303,7 @@ impl Canvas {
                     }
                 }
             }
-            // Copying pays where most of it goes.
+            // Copying pays off where most of the cell is dropped.
             Some(needed) if area(needed) * 2 <= area(part) => self.crop(at, needed, spill)?,
             Some(_) => {}
         }
@@ -326,10 +312,10 @@ impl Canvas {
 
     fn crop(&mut self, at: At, needed: Window, spill: &Spill) -> Result<(), Error> {
         self.load(at, spill)?;
-        let Some(piece) = self.piece(at) else { return Ok(()) };
+        let piece = self.piece(at)?;
         let pixel: usize = self.planes.iter().sum();
         let mut cropped = vec![0; area(needed) as usize * pixel];
-        copy_planes(&piece, &mut cropped, needed, needed, &self.planes);
+        copy_planes(&piece, &mut cropped, needed, needed, &self.planes)?;
         self.held -= (area(piece.part) - area(needed)) * pixel as u64;
         if let Some(cell) = self.cells.get_mut(&at) {
             (cell.part, cell.pixels) = (needed, Pixels::Memory(cropped));
@@ -375,30 +361,31 @@ impl Canvas {
     }
 
     /// The pixels of a cell that is in memory.
-    pub(super) fn piece(&self, at: At) -> Option<Piece<'_>> {
-        let cell = self.cells.get(&at)?;
-        let Pixels::Memory(memory) = &cell.pixels else { return None };
-        Some(Piece { part: cell.part, planes: split(memory, &self.planes, area(cell.part)) })
+    pub(super) fn piece(&self, at: At) -> Result<Piece<'_>, Error> {
+        let Some(Cell { part, pixels: Pixels::Memory(memory), .. }) = self.cells.get(&at) else {
+            return Err(not_in_memory());
+        };
+        Ok(Piece { part: *part, planes: split(memory, &self.planes, area(*part))? })
     }
 
     /// The pixels that a patch is made of: where they lie, or put together in `room`.
-    pub(super) fn source<'a>(&'a self, patch: &Patch, room: &'a mut Vec<u8>) -> Option<Piece<'a>> {
+    pub(super) fn source<'a>(&'a self, patch: &Patch, room: &'a mut Vec<u8>) -> Result<Piece<'a>, Error> {
         let mut cells = self.touched(patch.source);
-        let first = cells.next()?;
-        if cells.next().is_none()
-            && let Some(piece) = self.piece(first).filter(|piece| piece.part == patch.source)
-        {
-            return Some(piece);
+        if let (Some(only), None) = (cells.next(), cells.next()) {
+            let piece = self.piece(only)?;
+            if piece.part == patch.source {
+                return Ok(piece);
+            }
         }
         let pixel: usize = self.planes.iter().sum();
         room.clear();
         room.resize(area(patch.source) as usize * pixel, 0);
         for at in self.touched(patch.source) {
             let piece = self.piece(at)?;
-            let shared = overlap(piece.part, patch.source)?;
-            copy_planes(&piece, room, patch.source, shared, &self.planes);
+            let shared = overlap(piece.part, patch.source).ok_or_else(not_in_memory)?;
+            copy_planes(&piece, room, patch.source, shared, &self.planes)?;
         }
-        Some(Piece { part: patch.source, planes: split(room, &self.planes, area(patch.source)) })
+        Ok(Piece { part: patch.source, planes: split(room, &self.planes, area(patch.source))? })
     }
 }
 
@@ -425,39 +412,55 @@ fn homes(
 }
 
 /// Cuts plane after plane.
-pub(super) fn split<'a>(bytes: &'a [u8], planes: &[usize], pixels: u64) -> Vec<&'a [u8]> {
+pub(super) fn split<'a>(bytes: &'a [u8], planes: &[usize], pixels: u64) -> Result<Vec<&'a [u8]>, Error> {
     let mut rest = bytes;
     let mut found = Vec::with_capacity(planes.len());
     for size in planes {
-        let Some((own, later)) = rest.split_at_checked(pixels as usize * size) else { break };
+        let (own, later) = rest.split_at_checked(pixels as usize * size).ok_or_else(too_short)?;
         found.push(own);
         rest = later;
     }
-    found
+    Ok(found)
 }
 
 /// Copies the pixels `shared` of all planes to memory that covers `target`, plane after plane; `sizes` are the bytes of a sample of
 /// each.
-fn copy_planes(from: &Piece<'_>, to: &mut [u8], target: Window, shared: Window, sizes: &[usize]) {
+fn copy_planes(from: &Piece<'_>, to: &mut [u8], target: Window, shared: Window, sizes: &[usize]) -> Result<(), Error> {
     let mut rest = to;
     for (size, plane) in sizes.iter().zip(&from.planes) {
-        let Some((own, later)) = rest.split_at_mut_checked(area(target) as usize * size) else { break };
-        copy_part(plane, from.part, own, target, shared, *size);
+        let (own, later) = rest.split_at_mut_checked(area(target) as usize * size).ok_or_else(too_short)?;
+        copy_part(plane, from.part, own, target, shared, *size)?;
         rest = later;
     }
+    Ok(())
+}
+
+fn too_short() -> Error {
+    Error::internal("the pixels of a cell are shorter than planned")
+}
+
+fn not_in_memory() -> Error {
+    Error::internal("a cell is not in memory")
 }
 
 /// Copies the pixels `shared` from a plane that covers `source` to one that covers `target`.
-fn copy_part(from: &[u8], source: Window, to: &mut [u8], target: Window, shared: Window, size: usize) {
+fn copy_part(
+    from: &[u8],
+    source: Window,
+    to: &mut [u8],
+    target: Window,
+    shared: Window,
+    size: usize,
+) -> Result<(), Error> {
     let start =
         |part: Window, row: u32| ((row - part.y) as usize * part.width as usize + (shared.x - part.x) as usize) * size;
     let len = shared.width as usize * size;
     for row in shared.y..shared.y + shared.height {
         let (read, write) = (start(source, row), start(target, row));
-        if let (Some(from), Some(to)) = (from.get(read..read + len), to.get_mut(write..write + len)) {
-            to.copy_from_slice(from);
-        }
+        let (from, to) = from.get(read..read + len).zip(to.get_mut(write..write + len)).ok_or_else(too_short)?;
+        to.copy_from_slice(from);
     }
+    Ok(())
 }
 
 pub(super) fn area(part: Window) -> u64 {

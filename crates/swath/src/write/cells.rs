@@ -1,28 +1,27 @@
-//! Works on the complete cells of a file that is made of blocks: tiles are encoded, and the pixels of the next level that can be
-//! made are made, level after level.
+//! Works on the complete cells of a file that is written from blocks: encodes their tiles and makes pixels of the next level, level
+//! after level.
 
 use std::{
     collections::HashSet,
     sync::{Mutex, PoisonError},
 };
 
-use swath_codec::{pre::Arrangement, shrink::ShrinkError};
+use swath_codec::pre::Arrangement;
+use swath_raster::shrink::ShrinkError;
 use swath_tiff::Window;
 
 use super::{
-    Writer,
-    blocks::FromBlocks,
     canvas::{At, Canvas, Patch, Piece, area, split},
-    plan::LevelPlan,
-    pushed::Pushed,
-    step::{AtHand, Crew, Worker, shrink_plane},
+    input::Pushed,
+    step::{AtHand, StepContext, Worker, shrink_plane},
+    writer::{FromBlocks, Writer},
 };
 use crate::error::Error;
 
 /// Jobs that are handed out to each thread at a time.
 const JOBS: usize = 8;
 
-/// What can be done with the pixels that are there.
+/// Work that the pixels in memory allow.
 #[derive(Debug, Clone, Copy)]
 enum Job {
     Tile(usize, At),
@@ -33,7 +32,7 @@ enum Job {
 type Made = (usize, Patch, Vec<u8>);
 
 impl Writer {
-    /// Encodes the tiles of complete cells and makes what pixels of the next level can be made of them, level after level.
+    /// Encodes the tiles of complete cells and makes the pixels of the next level that need no others, level after level.
     pub(super) fn work(&mut self, blocks: &mut FromBlocks, complete: Vec<(usize, At)>) -> Result<(), Error> {
         let mut complete = complete;
         while !complete.is_empty() {
@@ -41,7 +40,7 @@ impl Writer {
             let mut known = HashSet::new();
             for (level, at) in complete.drain(..) {
                 jobs.push(Job::Tile(level, at));
-                let Some(canvas) = blocks.canvases.get(level) else { continue };
+                let canvas = blocks.canvases.at(level)?;
                 let patches = canvas.ready_patches(at).into_iter().filter(|patch| known.insert((level, patch.home)));
                 jobs.extend(patches.map(|patch| Job::Patch(level, patch)));
             }
@@ -59,7 +58,7 @@ impl Writer {
         blocks.now += 1;
         for job in jobs {
             let (Job::Tile(level, _) | Job::Patch(level, _)) = job;
-            let Some(canvas) = blocks.canvases.get_mut(*level) else { continue };
+            let canvas = blocks.canvases.at_mut(*level)?;
             match job {
                 Job::Tile(_, at) => canvas.load(*at, &blocks.spill)?,
                 Job::Patch(_, patch) => canvas.load_source(patch, &blocks.spill)?,
@@ -71,21 +70,16 @@ impl Writer {
         let made = self.run_by_threads(blocks, jobs)?;
         let mut complete = Vec::new();
         for job in jobs {
-            if let Job::Tile(level, at) = job
-                && let Some(canvas) = blocks.canvases.get_mut(*level)
-            {
-                canvas.set_encoded(*at, &blocks.spill)?;
+            if let Job::Tile(level, at) = job {
+                blocks.canvases.at_mut(*level)?.set_encoded(*at, &blocks.spill)?;
             }
         }
         for (level, patch, pixels) in made {
-            if let Some(below) = blocks.canvases.get_mut(level + 1) {
-                let planes = split(&pixels, below.planes(), area(patch.target));
-                let found = below.put(&Piece { part: patch.target, planes }, &blocks.spill, blocks.now)?;
-                complete.extend(found.into_iter().map(|at| (level + 1, at)));
-            }
-            if let Some(canvas) = blocks.canvases.get_mut(level) {
-                canvas.set_shrunk(&patch, &blocks.spill)?;
-            }
+            let below = blocks.canvases.at_mut(level + 1)?;
+            let planes = split(&pixels, below.planes(), area(patch.target))?;
+            let found = below.put(&Piece { part: patch.target, planes }, &blocks.spill, blocks.now)?;
+            complete.extend(found.into_iter().map(|at| (level + 1, at)));
+            blocks.canvases.at_mut(level)?.set_shrunk(&patch, &blocks.spill)?;
         }
         Ok(complete)
     }
@@ -96,9 +90,9 @@ impl Writer {
         let mine = jobs.iter().copied().filter(|job| !(by_device && matches!(job, Job::Tile(..))));
         let queue = Mutex::new(mine.collect::<Vec<_>>().into_iter());
         let done: Mutex<Result<Vec<Made>, Error>> = Mutex::new(Ok(Vec::new()));
-        let crew = Crew {
+        let context = StepContext {
             plan: &self.plan,
-            lanes: &self.lanes,
+            level_writers: Some(&self.level_writers),
             sink: &*self.sink.0,
             above: 0,
             at_hand: &[],
@@ -114,7 +108,7 @@ impl Writer {
                 let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(job) = job else { break };
                 let made = match job {
-                    Job::Tile(level, at) => self.encode_cell(&crew, blocks, level, at, &mut worker).map(|()| None),
+                    Job::Tile(level, at) => self.encode_cell(&context, blocks, level, at, &mut worker).map(|()| None),
                     Job::Patch(level, patch) => {
                         self.shrink_patch(blocks, level, &patch, &mut worker).map(|pixels| Some((level, patch, pixels)))
                     }
@@ -123,7 +117,7 @@ impl Writer {
                 match (&mut *done, made) {
                     (Ok(all), Ok(made)) => all.extend(made),
                     (Ok(_), Err(error)) => *done = Err(error),
-                    // Nothing comes of the rest.
+                    // Another job failed.
                     (Err(_), _) => break,
                 }
             }
@@ -131,7 +125,7 @@ impl Writer {
         };
         std::thread::scope(|scope| {
             for _ in 1..self.threads.min(jobs.len()) {
-                // Where the system has no further thread, those that are there do the work.
+                // If the system has no more threads, the others do the work.
                 if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
                 }
@@ -143,14 +137,13 @@ impl Writer {
 
     fn encode_cell(
         &self,
-        crew: &Crew<'_>,
+        context: &StepContext<'_>,
         blocks: &FromBlocks,
         level: usize,
         at: At,
         worker: &mut Worker,
     ) -> Result<(), Error> {
-        let lost = || Error::usage("a cell is not in memory; this is a fault in swath");
-        let piece = blocks.canvases.get(level).and_then(|canvas| canvas.piece(at)).ok_or_else(lost)?;
+        let piece = blocks.canvases.at(level)?.piece(at)?;
         let at_hand = AtHand {
             planes: piece.planes,
             arrangement: Arrangement::Planes,
@@ -158,8 +151,8 @@ impl Writer {
             first_column: piece.part.x,
             width: piece.part.width,
         };
-        let parts = self.plan.levels.get(level).map_or(0, LevelPlan::parts);
-        (0..parts).try_for_each(|part| crew.encode_tile(level, at, part, &at_hand, worker))
+        let parts = self.plan.levels.at(level)?.parts();
+        (0..parts).try_for_each(|part| context.encode_tile(level, at, part, &at_hand, worker))
     }
 
     fn shrink_patch(
@@ -169,14 +162,14 @@ impl Writer {
         patch: &Patch,
         worker: &mut Worker,
     ) -> Result<Vec<u8>, Error> {
-        let lost = || Error::usage("cells of an overview are not in memory; this is a fault in swath");
-        let canvas = blocks.canvases.get(level).ok_or_else(lost)?;
-        let (Some(step), Some(plan)) = (canvas.step(), self.plan.levels.get(level)) else { return Err(lost()) };
+        let (canvas, plan) = (blocks.canvases.at(level)?, self.plan.levels.at(level)?);
+        let lost = || Error::internal(format!("overview {} has no room", level + 1));
+        let step = canvas.step().ok_or_else(|| Error::internal(format!("there is no overview {}", level + 1)))?;
         let mut room = Vec::new();
-        let source = canvas.source(patch, &mut room).ok_or_else(lost)?;
+        let source = canvas.source(patch, &mut room)?;
         let Window { x, y, width, height } = patch.target;
         let columns = patch.source.x..patch.source.x + patch.source.width;
-        let failed = |error: ShrinkError| Error::usage(format!("overview {}: {error}", level + 1));
+        let failed = |error: ShrinkError| Error::internal(format!("overview {}: {error}", level + 1));
         let shrinks = step.columns(x..x + width, &columns).map_err(failed)?;
         let mut out = vec![0; area(patch.target) as usize * canvas.planes().iter().sum::<usize>()];
         let mut rest = &mut out[..];
@@ -196,7 +189,7 @@ impl Writer {
         let mut groups: Vec<(usize, (u32, u32), Vec<At>)> = Vec::new();
         for job in jobs {
             let Job::Tile(level, at) = job else { continue };
-            let Some(part) = blocks.canvases.get(*level).map(|canvas| canvas.cell_part(*at)) else { continue };
+            let part = blocks.canvases.at(*level)?.cell_part(*at);
             let size = (part.width, part.height);
             match groups.iter_mut().find(|(other, of, _)| other == level && *of == size) {
                 Some((_, _, cells)) => cells.push(*at),
@@ -204,7 +197,7 @@ impl Writer {
             }
         }
         for (level, (width, height), cells) in groups {
-            let Some(layout) = self.plan.levels.get(level).map(|plan| plan.layout.clone()) else { continue };
+            let layout = self.plan.levels.at(level)?.layout.clone();
             // Tiles that hang over the right edge do so in the image they are put into, below each other; others stand side
             // by side, so that those at the lower edge hang over it. A strip, which is its own width, stands alone.
             let beside = width == layout.tile_width;
@@ -214,8 +207,8 @@ impl Writer {
                 let count = cells.len() as u32;
                 let size = if beside { (width * count, height) } else { (width, height * count) };
                 let bytes = side_by_side(blocks, level, cells, beside)?;
-                let planes = blocks.canvases.get(level).map_or(&[][..], Canvas::planes);
-                let planes = split(&bytes, planes, u64::from(size.0) * u64::from(size.1));
+                let planes = blocks.canvases.at(level)?.planes();
+                let planes = split(&bytes, planes, u64::from(size.0) * u64::from(size.1))?;
                 let pushed = Pushed { planes, arrangement: Arrangement::Planes, rows: size.1 };
                 let encoder = self.part_encoder(blocks, level, size, false)?;
                 let encoded = encoder.encode_rows(0..encoder.tile_rows(), &pushed)?;
@@ -242,9 +235,7 @@ impl Writer {
             if surplus == 0 {
                 break;
             }
-            if let Some(canvas) = blocks.canvases.get_mut(level) {
-                canvas.unload(at, &blocks.spill)?;
-            }
+            blocks.canvases.at_mut(level)?.unload(at, &blocks.spill)?;
             surplus = surplus.saturating_sub(len);
         }
         Ok(())
@@ -253,13 +244,13 @@ impl Writer {
 
 /// The pixels of cells of one size as one image, plane after plane: side by side, or below each other.
 fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -> Result<Vec<u8>, Error> {
-    let lost = || Error::usage("a cell is not in memory; this is a fault in swath");
-    let canvas = blocks.canvases.get(level).ok_or_else(lost)?;
-    let pieces: Vec<Piece<'_>> = cells.iter().map(|at| canvas.piece(*at).ok_or_else(lost)).collect::<Result<_, _>>()?;
+    let lost = || Error::internal("the pixels of a cell are shorter than planned");
+    let canvas = blocks.canvases.at(level)?;
+    let pieces: Vec<Piece<'_>> = cells.iter().map(|at| canvas.piece(*at)).collect::<Result<_, _>>()?;
     let mut bytes = Vec::new();
     for (plane, size) in canvas.planes().iter().enumerate() {
-        let planes: Vec<&[u8]> =
-            pieces.iter().map(|piece| piece.planes.get(plane).copied().unwrap_or_default()).collect();
+        let planes = pieces.iter().map(|piece| piece.planes.get(plane).copied().ok_or_else(lost));
+        let planes = planes.collect::<Result<Vec<&[u8]>, Error>>()?;
         let row = pieces.first().map_or(0, |piece| piece.part.width as usize * size).max(1);
         match beside {
             false => planes.iter().for_each(|plane| bytes.extend_from_slice(plane)),
@@ -267,7 +258,7 @@ fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -
                 let rows = pieces.first().map_or(0, |piece| piece.part.height as usize);
                 for y in 0..rows {
                     for plane in &planes {
-                        bytes.extend_from_slice(plane.get(y * row..(y + 1) * row).unwrap_or_default());
+                        bytes.extend_from_slice(plane.get(y * row..(y + 1) * row).ok_or_else(lost)?);
                     }
                 }
             }

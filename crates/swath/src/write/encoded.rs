@@ -1,12 +1,12 @@
-//! A band of a file as another process hands it over: tiles that are ready, and the overview rows that belong to them.
+//! Encoded tile rows as they travel between processes: tiles that are ready, and the overview rows that belong to them.
 
 use std::ops::Range;
 
-use swath_codec::pre::moments::Moments;
+use swath_raster::moments::Moments;
 
 use crate::error::Error;
 
-/// What the bytes begin with.
+/// The first bytes.
 const MAGIC: [u8; 8] = *b"swathbnd";
 /// Another version is another format.
 const VERSION: u32 = 1;
@@ -17,20 +17,20 @@ const TAIL: usize = 8;
 /// Two counts and four floats.
 const MOMENTS: usize = 6 * 8;
 
-/// Tile rows of a file that a [`BandEncoder`](crate::BandEncoder) made, for
+/// Tile rows of a file that a [`TileRowEncoder`](crate::TileRowEncoder) made, for
 /// [`Writer::push_encoded`](crate::Writer::push_encoded).
 #[derive(Debug, Clone, PartialEq)]
-pub struct EncodedBand {
-    /// Stands for everything about the file that the band depends on.
+pub struct EncodedTileRows {
+    /// Digest of everything about the file that the tile rows depend on.
     pub(super) plan: u64,
     pub(super) tile_rows: Range<u32>,
     /// Rows of the first overview that are here.
     pub(super) overview_rows: Range<u32>,
     /// Bytes of each tile as it shall be in the file, frame included, in order; 0 for one that is left out.
     pub(super) lens: Vec<u32>,
-    /// Sizes of the pieces of each tile, where the file says them.
+    /// Sizes of the pieces of each tile, where the file notes them.
     pub(super) pieces: Vec<u32>,
-    /// What the samples of each position are like, band by band, where the file has statistics.
+    /// Statistics of each position, band by band, where the file has statistics.
     pub(super) moments: Vec<Moments>,
     /// The overview's rows: each band by itself, then the mask; native samples.
     pub(super) overview: Vec<u8>,
@@ -38,19 +38,19 @@ pub struct EncodedBand {
     pub(super) bytes: Vec<u8>,
 }
 
-impl EncodedBand {
+impl EncodedTileRows {
     /// The tile rows that these are.
     pub fn tile_rows(&self) -> Range<u32> {
         self.tile_rows.clone()
     }
 
-    /// Bytes of [`EncodedBand::to_bytes`], which is what the band takes in memory too.
+    /// Length of [`EncodedTileRows::to_bytes`], which is also what the tile rows take in memory.
     pub fn byte_len(&self) -> usize {
         let small = (self.lens.len() + self.pieces.len()) * 4 + self.moments.len() * MOMENTS;
         HEAD + small + self.overview.len() + self.bytes.len() + TAIL
     }
 
-    /// The band as bytes that can travel between processes: little-endian but for the overview's samples, which are as
+    /// The tile rows as bytes that can travel between processes: little-endian but for the overview's samples, which are as
     /// the machine has them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.byte_len());
@@ -74,12 +74,13 @@ impl EncodedBand {
         out
     }
 
-    /// The band that became these bytes.
+    /// Reads what [`EncodedTileRows::to_bytes`] wrote.
     ///
     /// # Errors
-    /// When they are no band, of another version of swath, or not what they were.
+    /// When the bytes are no encoded tile rows, come from another version of swath, or were changed.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let broken = |why: &str| Error::malformed(format!("these {} bytes are no encoded band: {why}", bytes.len()));
+        let broken =
+            |why: &str| Error::malformed(format!("these {} bytes are no encoded tile rows: {why}", bytes.len()));
         let short = || broken("they end too soon");
         let mut head = Parts(bytes);
         if head.take(MAGIC.len()) != Some(&MAGIC[..]) {
@@ -153,7 +154,7 @@ fn read_moments(raw: &[u8]) -> Option<Moments> {
     Some(Moments { count, all, min: float()?, max: float()?, mean: float()?, squares: float()? })
 }
 
-/// A number that any change of a single word changes: what is done with each word can be undone.
+/// A checksum that any change of a single word changes, because each step is invertible.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (whole, rest) = bytes.as_chunks::<8>();
@@ -170,9 +171,9 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn band() -> EncodedBand {
+    fn tile_rows() -> EncodedTileRows {
         let moments = Moments { count: 3, all: 4, min: -1.5, max: 2.0, mean: 0.25, squares: 7.0 };
-        EncodedBand {
+        EncodedTileRows {
             plan: 77,
             tile_rows: 2..3,
             overview_rows: 5..6,
@@ -185,31 +186,31 @@ mod tests {
     }
 
     #[test]
-    fn a_band_survives_the_way() {
-        let bytes = band().to_bytes();
-        assert_eq!(bytes.len(), band().byte_len());
-        assert_eq!(EncodedBand::from_bytes(&bytes).unwrap(), band());
+    fn tile_rows_survive_the_way() {
+        let bytes = tile_rows().to_bytes();
+        assert_eq!(bytes.len(), tile_rows().byte_len());
+        assert_eq!(EncodedTileRows::from_bytes(&bytes).unwrap(), tile_rows());
     }
 
     #[test]
     fn cut_or_changed_bytes_are_refused() {
-        let bytes = band().to_bytes();
+        let bytes = tile_rows().to_bytes();
         for len in 0..bytes.len() {
-            EncodedBand::from_bytes(&bytes[..len]).unwrap_err();
+            EncodedTileRows::from_bytes(&bytes[..len]).unwrap_err();
         }
-        EncodedBand::from_bytes(&[&bytes[..], &[0]].concat()).unwrap_err();
+        EncodedTileRows::from_bytes(&[&bytes[..], &[0]].concat()).unwrap_err();
         for at in 0..bytes.len() {
             for flip in [1, 0x80, 0xff] {
                 let mut other = bytes.clone();
                 other[at] ^= flip;
-                EncodedBand::from_bytes(&other).unwrap_err();
+                EncodedTileRows::from_bytes(&other).unwrap_err();
             }
         }
     }
 
     #[test]
     fn lengths_are_not_believed_even_where_the_sum_is_right() {
-        let bytes = band().to_bytes();
+        let bytes = tile_rows().to_bytes();
         let mut refused = 0;
         // Each count in turn, and the lengths of tiles.
         for at in (HEAD - 40..HEAD).step_by(8).chain([HEAD]) {
@@ -219,7 +220,7 @@ mod tests {
                 let end = other.len() - TAIL;
                 let right = sum(&other[..end]).to_le_bytes();
                 other[end..].copy_from_slice(&right);
-                EncodedBand::from_bytes(&other).unwrap_err();
+                EncodedTileRows::from_bytes(&other).unwrap_err();
                 refused += 1;
             }
         }

@@ -1,46 +1,42 @@
-//! Puts a file together from bands that were encoded elsewhere.
+//! Puts a file together from tile rows that were encoded elsewhere.
 
 use std::{path::Path, sync::Arc};
 
-use swath_codec::pre::moments::Moments;
 use swath_io::Sink;
+use swath_raster::moments::Moments;
 
 use super::{
-    Memory, SharedSink, Writer, bands,
-    encoded::EncodedBand,
-    nodata_of,
+    encoded::EncodedTileRows,
+    memory::Memory,
     options::{Shape, WriteOptions},
-    plan::Plan,
-    store_planes,
+    plan::{LevelPlan, Plan},
+    shared_sink::SharedSink,
+    tile_rows,
+    writer::{Side, Writer, nodata_of},
 };
-use crate::{
-    device::Mode,
-    error::{Error, ErrorKind},
-    metadata::Metadata,
-    read::Cancel,
-};
+use crate::{cancel::cancelled, device::Mode, error::Error, metadata::Metadata};
 
 impl Writer {
-    /// Begins a file that is put together from bands of a [`BandEncoder`](crate::BandEncoder) with the same shape,
-    /// metadata and options. No GPU is used here: with [`Mode::Cuda`] there need not be one (with [`Mode::Auto`] bands
-    /// are taken to be a GPU's where one can be opened), and overviews are compressed by the CPU.
+    /// Begins a file that is put together from tile rows of a [`TileRowEncoder`](crate::TileRowEncoder) with the same
+    /// shape, metadata and options. It uses no GPU, and needs none with [`Mode::Cuda`]; with [`Mode::Auto`] it expects tile rows of
+    /// a GPU where one can be opened. The CPU compresses the overviews.
     ///
     /// # Errors
     /// As [`Writer::create`].
-    pub fn create_from_bands(
+    pub fn create_from_tile_rows(
         path: impl AsRef<Path>,
         shape: Shape,
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        Self::at_path(path.as_ref(), options, |sink| Self::to_sink_from_bands(sink, shape, metadata, options))
+        Self::at_path(path.as_ref(), options, |sink| Self::to_sink_from_tile_rows(sink, shape, metadata, options))
     }
 
     /// The same, in any sink.
     ///
     /// # Errors
     /// As [`Writer::create`].
-    pub fn to_sink_from_bands(
+    pub fn to_sink_from_tile_rows(
         sink: Box<dyn Sink>,
         shape: Shape,
         metadata: &Metadata,
@@ -56,121 +52,133 @@ impl Writer {
         let nodata = nodata_of(metadata, shape);
         let mut writer = Self::with(plan, Arc::new(SharedSink(sink)), shape, options, memory, nodata)?;
         writer.make_stores(&memory)?;
-        writer.from_bands = true;
+        writer.side = Side::Encoded;
         Ok(writer)
     }
 
-    /// Adds a band below those that were added before. A file takes either rows or bands.
+    /// Adds tile rows below those that were added before. A file takes either rows or encoded tile rows.
     ///
     /// # Errors
-    /// When it is no band of this file or another one is next, which leaves the file as it was; or when it cannot be
+    /// When they are no tile rows of this file or others are next, which leaves the file as it was; or when they cannot be
     /// written, after which the file can only be dropped.
-    pub fn push_encoded(&mut self, band: &EncodedBand) -> Result<(), Error> {
-        self.check_band(band)?;
-        self.from_bands = true;
-        let result = self.take_band(band);
+    pub fn push_encoded(&mut self, encoded: &EncodedTileRows) -> Result<(), Error> {
+        self.check_encoded(encoded)?;
+        self.side = Side::Encoded;
+        let result = self.take_encoded(encoded);
         self.named(result)
     }
 
-    fn check_band(&self, band: &EncodedBand) -> Result<(), Error> {
+    fn check_encoded(&self, encoded: &EncodedTileRows) -> Result<(), Error> {
         if self.failed {
             return Err(Error::usage("nothing can be pushed after an error"));
         }
-        if self.device.is_some() {
-            let detail = "a GPU writes this file; begin it with create_from_bands to put it together from bands";
-            return Err(Error::usage(detail));
+        let pushed = match &self.side {
+            Side::Device(_) => {
+                let detail =
+                    "a GPU writes this file; begin it with create_from_tile_rows to put it together from tile rows";
+                return Err(Error::usage(detail));
+            }
+            Side::Blocks(_) => true,
+            Side::Encoded => false,
+            Side::Host => self.rows() > 0 || self.tile_row.is_some(),
+        };
+        if pushed {
+            return Err(Error::usage("rows were pushed before: a file takes either rows or encoded tile rows"));
         }
-        if self.blocks.is_some() || !self.from_bands && (self.rows() > 0 || self.tiles.is_some()) {
-            return Err(Error::usage("rows were pushed before: a file takes either rows or encoded bands"));
-        }
-        if band.plan != bands::digest(&self.plan, self.shape, &self.options, self.nodata.as_deref()) {
+        if encoded.plan != tile_rows::digest(&self.plan, self.shape, &self.options, self.nodata.as_deref()) {
             return Err(Error::usage(
-                "the band was encoded for another file: shape, nodata, options and version of swath have to be the \
+                "the tile rows were encoded for another file: shape, nodata, options and version of swath have to be the \
                  same (with the device `auto`, so has whether there is a GPU: say `cuda` or `cpu`)",
             ));
         }
-        let (Some(plan), Some(level)) = (self.plan.levels.first(), self.levels.first()) else { return Ok(()) };
-        let (tile_rows, next, down) = (&band.tile_rows, level.tile_rows, plan.grid.down);
-        if tile_rows.start != next || tile_rows.is_empty() || tile_rows.end > down {
-            return Err(Error::usage(format!("tile rows {tile_rows:?} were pushed where {next} of {down} is next")));
+        let plan = &self.plan.levels.main;
+        let (rows, next, down) = (&encoded.tile_rows, self.levels.main.progress.tile_row, plan.grid.down);
+        if rows.start != next || rows.is_empty() || rows.end > down {
+            return Err(Error::usage(format!("tile rows {rows:?} were pushed where {next} of {down} is next")));
         }
-        let positions = tile_rows.len() as u64 * u64::from(plan.grid.across);
+        let positions = rows.len() as u64 * u64::from(plan.grid.across);
         let bands_summed = if self.plan.statistics { u64::from(plan.layout.samples) } else { 0 };
-        let overview = bands::overview_rows(&self.plan, tile_rows);
-        let overview_len = store_planes(&self.plan, 1).iter().sum::<usize>() * overview.len();
+        let overview = tile_rows::overview_rows(&self.plan, rows);
+        let overview_len = self.overview_row_lens().iter().sum::<usize>() * overview.len();
         let parts = plan.parts();
         let [image, mask] = plan.worst_tiles(self.plan.frame);
         let fits = |(part, len): (u32, &u32)| {
             let most = if part < plan.grid.planes { image } else { mask };
             *len == 0 || (self.plan.frame..=most).contains(&u64::from(*len))
         };
-        let whole = band.lens.len() as u64 == positions * u64::from(parts)
-            && band.moments.len() as u64 == positions * bands_summed
-            && band.pieces.len() == bands::pieces_in(plan, tile_rows)
-            && (&band.overview_rows, band.overview.len()) == (&overview, overview_len)
-            && (0..parts).cycle().zip(&band.lens).all(fits)
-            && band.lens.iter().map(|len| u64::from(*len)).sum::<u64>() == band.bytes.len() as u64;
+        let whole = encoded.lens.len() as u64 == positions * u64::from(parts)
+            && encoded.moments.len() as u64 == positions * bands_summed
+            && encoded.pieces.len() == tile_rows::pieces_in(plan, rows)
+            && (&encoded.overview_rows, encoded.overview.len()) == (&overview, overview_len)
+            && (0..parts).cycle().zip(&encoded.lens).all(fits)
+            && encoded.lens.iter().map(|len| u64::from(*len)).sum::<u64>() == encoded.bytes.len() as u64;
         if !whole {
-            return Err(Error::malformed(format!("the band of tile rows {tile_rows:?} is not what its head says")));
+            return Err(Error::malformed(format!("the encoded tile rows {rows:?} contradict their own head")));
         }
         Ok(())
     }
 
-    fn take_band(&mut self, band: &EncodedBand) -> Result<(), Error> {
-        if self.options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
-            return Err(Error::new(ErrorKind::Cancelled));
+    fn take_encoded(&mut self, encoded: &EncodedTileRows) -> Result<(), Error> {
+        if let Some(error) = cancelled(self.options.cancel.as_ref()) {
+            return Err(error);
         }
-        let (Some(plan), Some(lane)) = (self.plan.levels.first(), self.lanes.first()) else { return Ok(()) };
-        let start = lane.len();
-        let mut moments = band.moments.chunks(usize::from(plan.layout.samples).max(1));
-        for (part, len) in (0..plan.parts()).cycle().zip(&band.lens) {
+        let (plan, level) = (&self.plan.levels.main, &self.level_writers.main);
+        let start = level.len();
+        let mut moments = encoded.moments.chunks(usize::from(plan.layout.samples).max(1));
+        for (part, len) in (0..plan.parts()).cycle().zip(&encoded.lens) {
             // Those of all bands come with the first.
             let statistics: &[Moments] = if part == 0 { moments.next().unwrap_or_default() } else { &[] };
-            lane.admit(u64::from(*len), statistics);
+            level.admit(u64::from(*len), statistics);
         }
-        if lane.is_held() {
-            lane.keep(start, &band.bytes);
+        if level.is_held() {
+            level.keep(start, &encoded.bytes);
         } else {
-            let mut offset = lane.start() + start;
-            for chunk in band.bytes.chunks(self.sink.0.write_chunk().max(1)) {
+            let mut offset = level.start() + start;
+            for chunk in encoded.bytes.chunks(self.sink.0.write_chunk().max(1)) {
                 self.sink.0.write_at(offset, chunk)?;
                 offset += chunk.len() as u64;
             }
         }
         self.pieces.resize_with(self.levels.len(), Vec::new);
         if let Some(pieces) = self.pieces.first_mut() {
-            pieces.extend_from_slice(&band.pieces);
+            pieces.extend_from_slice(&encoded.pieces);
         }
-        let rows = bands::rows_of(&self.plan, &band.tile_rows);
-        if let Some(level) = self.levels.first_mut() {
-            // The image's rows are elsewhere: what is made of them comes with them.
-            level.shrink = None;
-            (level.tile_rows, level.shrunk, level.store.first) = (band.tile_rows.end, band.overview_rows.end, rows.end);
-        }
-        self.take_overview(band)?;
-        self.tell();
+        let level = &mut self.levels.main;
+        // The image's rows are elsewhere: the overview rows come with the tiles.
+        level.shrink = None;
+        level.progress.rows = tile_rows::rows_of(&self.plan, &encoded.tile_rows).end;
+        level.progress.encode_tile_rows(encoded.tile_rows.end);
+        level.progress.shrunk = encoded.overview_rows.end;
+        self.take_overview(encoded)?;
+        self.report_progress();
         Ok(())
     }
 
-    /// Goes on from the rows of the first overview.
-    fn take_overview(&mut self, band: &EncodedBand) -> Result<(), Error> {
-        let (count, row_lens) = (band.overview_rows.len(), store_planes(&self.plan, 1));
+    /// Bytes of a row of each plane of the first overview; none without overviews.
+    fn overview_row_lens(&self) -> Vec<usize> {
+        self.plan.levels.overviews.first().map_or_else(Vec::new, LevelPlan::plane_row_lens)
+    }
+
+    /// Takes the rows of the first overview, and makes the later overviews of them.
+    fn take_overview(&mut self, encoded: &EncodedTileRows) -> Result<(), Error> {
+        let (count, row_lens) = (encoded.overview_rows.len(), self.overview_row_lens());
+        let too_short = || Error::internal("the rows of an overview do not fit into the memory for them");
         let mut done = 0;
         while done < count {
-            let Some(level) = self.levels.get_mut(1) else { return Ok(()) };
+            let level = self.levels.at_mut(1)?;
             let rows = (level.store.room() as usize).min(count - done);
-            let mut rest = &band.overview[..];
+            let mut rest = &encoded.overview[..];
             for (room, row_len) in level.store.split().1.into_iter().zip(&row_lens) {
-                let Some((plane, later)) = rest.split_at_checked(row_len * count) else { break };
+                let (plane, later) = rest.split_at_checked(row_len * count).ok_or_else(too_short)?;
                 rest = later;
                 let from = plane.get(done * row_len..(done + rows) * row_len);
-                if let (Some(from), Some(room)) = (from, room.get_mut(..rows * row_len)) {
-                    room.copy_from_slice(from);
-                }
+                let (from, room) = from.zip(room.get_mut(..rows * row_len)).ok_or_else(too_short)?;
+                room.copy_from_slice(from);
             }
             level.store.grow(rows as u32);
+            level.progress.rows += rows as u32;
             done += rows;
-            while self.is_overview_ready(done < count) {
+            while self.is_overview_ready(done < count)? {
                 self.step(None)?;
             }
         }
@@ -178,9 +186,9 @@ impl Writer {
     }
 
     /// Whether a step is due before more rows of overviews are taken, of which `more` says whether there are any.
-    fn is_overview_ready(&self, more: bool) -> bool {
-        let full = self.levels.get(1).is_some_and(|level| level.store.room() == 0);
-        (more && full) || self.due(None).iter().any(|due| !due.tile_rows.is_empty())
+    fn is_overview_ready(&self, more: bool) -> Result<bool, Error> {
+        let full = self.levels.at(1)?.store.room() == 0;
+        Ok((more && full) || self.due()?.iter().any(|due| !due.tile_rows.is_empty()))
     }
 }
 
@@ -190,17 +198,20 @@ mod tests {
     use swath_tiff::SampleType;
 
     use super::*;
-    use crate::write::{BandEncoder, Rows};
+    use crate::{
+        error::ErrorKind,
+        write::{Rows, TileRowEncoder},
+    };
 
     #[test]
     fn a_band_that_contradicts_its_file_is_refused() {
         let shape = Shape { width: 40, height: 40, bands: 2, sample: SampleType::U8 };
         let (metadata, options) = (Metadata::default(), WriteOptions::cog().with_blocks(crate::Blocks::Tiles(16, 16)));
-        let encoder = BandEncoder::new(shape, &metadata, &options).unwrap();
+        let encoder = TileRowEncoder::new(shape, &metadata, &options).unwrap();
         let good = encoder.encode(0..2, 0, &Rows::pixels(&[9; 40 * 40 * 2])).unwrap();
         let (sink, _) = MemorySink::new("memory");
-        let mut writer = Writer::to_sink_from_bands(Box::new(sink), shape, &metadata, &options).unwrap();
-        let changes: [fn(&mut EncodedBand); 9] = [
+        let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, &metadata, &options).unwrap();
+        let changes: [fn(&mut EncodedTileRows); 9] = [
             |band| band.lens.truncate(1),
             |band| band.lens[0] += 1,
             // Shorter than leader and trailer, and longer than any tile can be.
@@ -221,7 +232,7 @@ mod tests {
             assert!(matches!(error.kind(), ErrorKind::Malformed(_)), "{number}: {error}");
         }
         for tile_rows in [0..0, 0..4, 1..2] {
-            let error = writer.push_encoded(&EncodedBand { tile_rows, ..good.clone() }).unwrap_err();
+            let error = writer.push_encoded(&EncodedTileRows { tile_rows, ..good.clone() }).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Usage(_)), "{error}");
         }
         writer.push_encoded(&good).unwrap();

@@ -2,9 +2,8 @@
 
 use swath_codec::encode::LercWrap;
 use swath_tiff::{
-    Compression, SampleFormat, SampleType,
+    Compression, Photometric, SampleFormat, SampleType,
     structure::{ByteOrder, Layout, Planar, Predictor, layout::YCbCr},
-    words::photometric::Photometric,
 };
 
 use super::options::{Alpha, Blocks, Shape, WriteOptions};

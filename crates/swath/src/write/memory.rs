@@ -1,12 +1,12 @@
-//! How much memory a write takes, and how many threads and rows at a time fit into what it may take.
+//! How much memory a write takes, and how many threads and rows at a time fit into its limit.
 
 use super::{
     options::{Shape, WriteOptions},
     plan::Plan,
 };
-use crate::{error::Error, metadata::Metadata, schedule::cores};
+use crate::{error::Error, metadata::Metadata, threads::cores};
 
-/// What fits into the memory that may be used.
+/// The threads and rows that fit into the memory limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Memory {
     pub threads: usize,
@@ -26,22 +26,22 @@ pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOpt
 }
 
 impl Memory {
-    /// A row of tiles at a time by all threads: where others do the work, and the CPU only should they fail.
+    /// All threads and one tile row at a time, without measuring: for a CPU that only works if the GPU fails.
     pub(super) fn unmeasured(plan: &Plan, options: &WriteOptions) -> Self {
         Self { threads: options.threads.unwrap_or_else(cores).max(1), batch: batch_rows(plan, 1) }
     }
 
-    /// Bytes that are there whatever is worked on: tables of tiles, the head of the file.
+    /// Bytes that every write needs: the tables of tiles and the head of the file.
     pub(super) fn always(plan: &Plan) -> u64 {
         let tables: u64 = plan.levels.iter().map(|level| level.grid.count() * 48).sum();
         tables + plan.head_len() * 2 + (8 << 20)
     }
 
-    /// Bytes for so many rows of tiles at a time and everything that is always there; and for each thread.
+    /// Returns the bytes for a number of tile rows at a time, fixed memory included, and the bytes for each thread.
     pub(super) fn costs(plan: &Plan) -> (impl Fn(u32) -> u64, u64) {
         let always = Self::always(plan);
         // A thread holds a tile, what it becomes, and one that waits for its turn.
-        let thread = plan.levels.first().map_or(0, |main| main.thread_len() as u64 * 2);
+        let thread = plan.levels.main.thread_len() as u64 * 2;
         let with_rows = move |tile_rows: u32| {
             let of = |index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index);
             (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
@@ -49,9 +49,9 @@ impl Memory {
         (with_rows, thread)
     }
 
-    /// As many threads, and as many rows at a time, as fit.
+    /// Finds the most threads and rows at a time that fit.
     pub(super) fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
-        let Some(main) = plan.levels.first() else { return Err(Error::usage("there is no image to write")) };
+        let main = &plan.levels.main;
         let budget = options.max_memory as u64;
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let tile_row = (main.row_len() as u64 * u64::from(main.layout.tile_height)).max(1);
@@ -68,7 +68,7 @@ impl Memory {
                 ),
             ));
         }
-        // One row of tiles fits; the most that do are found by halving, as callers may ask for any number.
+        // One tile row fits. Bisection finds the most, because callers may ask for any number.
         let (mut tile_rows, mut too_many) = (1, asked.saturating_add(1));
         while too_many - tile_rows > 1 {
             let middle = tile_rows + (too_many - tile_rows) / 2;
@@ -85,20 +85,20 @@ pub(super) fn row_len(plan: &Plan, index: usize) -> u64 {
 }
 
 fn batch_rows(plan: &Plan, tile_rows: u32) -> u32 {
-    let Some(main) = plan.levels.first() else { return 1 };
+    let main = &plan.levels.main;
     let height = main.layout.height;
     main.layout.tile_height.saturating_mul(tile_rows).min(height.max(1))
 }
 
-/// Rows of a level that can be in memory at once: a tile row that is not complete, what came in last and is being worked
-/// on, what comes in meanwhile, and rows that overviews still look back to.
+/// Rows of a level that can be in memory at once: an incomplete tile row, the rows being worked on, the rows that arrive meanwhile, and
+/// those that overviews still need.
 pub(super) fn capacity(plan: &Plan, index: usize, batch: u32) -> u32 {
     let Some(level) = plan.levels.get(index) else { return 0 };
     let height = level.layout.height;
     if index == 0 {
         return batch.saturating_add(look_back(plan, index)).min(height);
     }
-    let full = plan.levels.first().map_or(1, |main| main.layout.height.max(1));
+    let full = plan.levels.main.layout.height.max(1);
     let incoming = (u64::from(batch) * u64::from(height)).div_ceil(full.into()) + 1;
     let rows = u64::from(level.layout.tile_height) + 2 * incoming + u64::from(look_back(plan, index));
     rows.min(height.into()) as u32

@@ -1,24 +1,25 @@
-//! What a file to be written shall be like.
+//! The options of a write.
 
 use std::{num::NonZeroU32, sync::Arc};
 
 use swath_codec::{
     Registry,
     encode::{LercWrap, Settings},
-    shrink::Resampling,
 };
 use swath_io::RemoteOptions;
+use swath_raster::shrink::Resampling;
 use swath_tiff::{
-    Compression, SampleType,
+    Compression, Photometric, SampleType,
     structure::{ByteOrder, Planar, Predictor, emit::Field},
-    words::photometric::Photometric,
 };
 
 use swath_cuda::Gpu;
 
 use crate::{
+    cancel::Cancel,
     device::{DeviceOptions, Mode},
-    read::Cancel,
+    error::Error,
+    names,
 };
 
 /// Size and type of a raster to be written.
@@ -48,12 +49,12 @@ pub enum Blocks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum BigTiff {
-    /// Where the file could become larger than 4 GiB, whatever its samples.
+    /// Where the file could become larger than 4 GiB.
     #[default]
     Auto,
     /// Always.
     Always,
-    /// Never: what could become larger than 4 GiB is refused before anything is written.
+    /// Never: the writer refuses a file that could become larger than 4 GiB, before it writes anything.
     Never,
 }
 
@@ -96,7 +97,7 @@ pub struct Progress {
 /// Called now and then, from the thread that writes.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// What a file to be written shall be like. The default is a tiled TIFF of 512² pixels, Deflate, predictor by sample type.
+/// The options of a write. The default is a TIFF in tiles of 512² pixels, Deflate, with a predictor that suits the sample type.
 #[derive(Clone)]
 pub struct WriteOptions {
     pub(crate) compression: Compression,
@@ -200,12 +201,12 @@ impl WriteOptions {
     }
 
     setters! {
-        /// How a store is asked, where the file goes to one.
+        /// How to access an object store, where the file goes to one.
         with_remote: remote = RemoteOptions;
         /// How tiles are compressed.
         with_compression: compression = Compression;
-        /// What is done before compression; without this, by sample type (differences for integers, split bytes for
-        /// floats, nothing for palettes and for codecs that take none).
+        /// The predictor; by default it depends on the sample type (differences for integers, split bytes for floats, none for palettes
+        /// and for codecs that take none).
         with_predictor: predictor = Predictor;
         /// How the image is cut.
         with_blocks: blocks = Blocks;
@@ -215,7 +216,7 @@ impl WriteOptions {
         with_bits: bits = u16;
         /// Meaning as colour, whatever the bands' metadata call them; without this, from the bands' colours and number.
         with_photometric: photometric = Photometric;
-        /// Luma samples for each chroma sample of JPEG in YCbCr: (2, 2) unless said otherwise.
+        /// Luma samples for each chroma sample of JPEG in YCbCr; (2, 2) by default.
         with_subsampling: subsampling = (u16, u16);
         /// Declares the last band to be alpha.
         with_alpha: alpha = Alpha;
@@ -242,13 +243,13 @@ impl WriteOptions {
         with_tags: tags = Vec<Field>;
         /// Bytes of memory the writer may hold.
         with_max_memory: max_memory = usize;
-        /// Threads that compress; all cores unless said otherwise.
+        /// Threads that compress; all cores by default.
         with_threads: threads = usize;
-        /// Rows of tiles that are worked on at a time; chosen by size unless said. The file does not depend on it.
+        /// Tile rows that are worked on at a time; chosen by size by default. The file does not depend on it.
         with_batch: batch = u32;
         /// Stops the write from another thread.
         with_cancel: cancel = Cancel;
-        /// Told now and then how far the write has come.
+        /// Called now and then with the progress of the write.
         with_progress: progress = OnProgress;
         /// Which codecs there are.
         with_registry: registry = Arc<Registry>;
@@ -259,14 +260,14 @@ impl WriteOptions {
         with_nvcomp: nvcomp = bool;
     }
 
-    /// Who cuts, shrinks and compresses: the CPU unless said otherwise.
+    /// The device that cuts, shrinks and compresses; the CPU by default.
     #[must_use]
     pub fn with_device(mut self, mode: Mode) -> Self {
         self.device.mode = Some(mode);
         self
     }
 
-    /// The GPU to use; the first one unless said otherwise.
+    /// The GPU to use; the first by default.
     #[must_use]
     pub fn with_gpu(mut self, gpu: Arc<Gpu>) -> Self {
         self.device.gpu = Some(gpu);
@@ -314,6 +315,28 @@ impl WriteOptions {
     pub fn with_lerc_wrap(mut self, wrap: LercWrap) -> Self {
         self.settings.lerc_wrap = wrap;
         self
+    }
+
+    /// Refuses settings that the codec does not have, and values outside their range.
+    pub(crate) fn check_settings(&self) -> Result<(), Error> {
+        let Settings { level, quality, max_z_error, lerc_wrap, .. } = &self.settings;
+        let has = names::codec_options(self.compression, *lerc_wrap);
+        let name = self.compression;
+        let detail = match (*level, *quality, has.levels) {
+            (Some(level), _, None) => format!("level {level}: {name} has no levels; leave it out"),
+            (Some(level), _, Some(levels)) if !levels.contains(&level) => {
+                format!("level {level}: {name} has levels from {} to {}", levels.start(), levels.end())
+            }
+            (_, Some(quality), _) if !has.quality => format!("quality {quality}: {name} has no quality; leave it out"),
+            (_, Some(quality), _) if !(1..=100).contains(&quality) => {
+                format!("quality {quality}: give a number from 1 to 100")
+            }
+            _ if *max_z_error > 0.0 && !has.max_z_error => {
+                format!("an error of up to {max_z_error}: {name} takes none; leave it out, or use LERC")
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::usage(detail))
     }
 
     /// Whether statistics are wanted.

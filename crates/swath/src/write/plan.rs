@@ -1,26 +1,26 @@
-//! From shape, metadata and options to the layout of every level: what is decided before the first byte is written.
+//! Plans a file from shape, metadata and options, before the first byte is written.
 
 use std::sync::Arc;
 
-use swath_codec::{TileSpec, encode::Settings, host::encode::HostEncoder, pre::moments::Moments, shrink};
+use swath_codec::{TileSpec, encode::Settings, host::encode::HostEncoder};
+use swath_cuda::encode::{Edge, EncodePath, TileFormat, choose_encode_path};
 use swath_io::sink::BLOCK;
+use swath_raster::{moments::Moments, shrink};
 use swath_tiff::{
-    Compression, Limits, SampleFormat, SampleType,
+    Compression, Grid, Limits, Photometric, SampleFormat, SampleType,
     geo::Nodata,
-    plan::Grid,
     structure::{
         Layout, Planar, Predictor,
         emit::{self, Directory, Field, Style, Values},
-        tag,
         value::FieldType,
     },
-    words::photometric::Photometric,
+    tag,
 };
 
 use super::{
-    device_plan,
-    lane::Lane,
     layout::main_layout,
+    level_writer::LevelWriter,
+    levels::Levels,
     options::{BigTiff, Blocks, Overviews, Shape, WriteOptions},
     tags,
 };
@@ -29,10 +29,10 @@ use crate::{
     metadata::Metadata,
 };
 
-/// Levels that are surely no larger than this together are kept in memory until the end: they lie without gaps, and a small
-/// file is written in one go.
+/// Levels that together cannot become larger than this are kept in memory until the end. They lie without gaps, and a small file is
+/// written at once.
 const HELD: u64 = 16 << 20;
-/// Offsets of a classic TIFF file end here.
+/// Largest offset of a classic TIFF file.
 const CLASSIC: u64 = u32::MAX as u64;
 
 /// One level of a file: the image or an overview, and its mask.
@@ -42,11 +42,11 @@ pub(super) struct LevelPlan {
     pub grid: Grid,
     pub host: HostEncoder,
     pub mask: Option<(Layout, HostEncoder)>,
-    /// Bytes that a tile cannot exceed where a GPU compresses it, all that stands around it included.
+    /// Most bytes of a tile that a GPU compresses, its frame included.
     pub device_whole: u64,
-    /// The same of a tile of its mask.
+    /// The same for a tile of its mask.
     pub device_mask_whole: u64,
-    /// Pieces that a GPU cuts its tiles into, where their sizes are noted; else 0.
+    /// Pieces that a GPU cuts its tiles into, where the file notes their sizes; else 0.
     pub pieces: u32,
 }
 
@@ -62,14 +62,24 @@ impl LevelPlan {
         samples + if self.mask.is_some() { self.layout.width as usize } else { 0 }
     }
 
-    /// Bytes that its tiles, each with a frame of `frame` bytes, cannot exceed.
+    /// Bytes of a row of each plane in memory: its bands, then its mask.
+    pub fn plane_row_lens(&self) -> Vec<usize> {
+        let width = self.layout.width as usize;
+        let mut planes = vec![width * self.layout.sample.size(); self.layout.samples.into()];
+        if self.mask.is_some() {
+            planes.push(width);
+        }
+        planes
+    }
+
+    /// Most bytes of all its tiles, each with a frame of `frame` bytes.
     fn worst(&self, frame: u64) -> u64 {
         let positions = u64::from(self.grid.across) * u64::from(self.grid.down);
         let [tile, mask] = self.worst_tiles(frame);
         positions.saturating_mul(tile * u64::from(self.grid.planes) + mask)
     }
 
-    /// Bytes that a tile of the image, and one of its mask, cannot exceed.
+    /// Most bytes of a tile of the image, and of a tile of its mask.
     pub fn worst_tiles(&self, frame: u64) -> [u64; 2] {
         let rows = self.layout.tile_height;
         let tile = (self.host.max_encoded_len(rows) as u64 + frame).max(self.device_whole);
@@ -85,12 +95,11 @@ impl LevelPlan {
     }
 }
 
-/// Everything that is decided before the first byte is written.
+/// Everything that is planned before the first byte is written.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The image, then overviews from the largest.
-    pub levels: Vec<LevelPlan>,
-    /// Whether the file has overviews, though the plan of some of its rows has none.
+    pub levels: Levels<LevelPlan>,
+    /// Whether the whole file has overviews, even where this plan of some of its rows has none.
     pub with_overviews: bool,
     /// Whether a GPU makes the tiles.
     pub on_device: bool,
@@ -101,38 +110,40 @@ pub(super) struct Plan {
     ghost: Option<String>,
     /// Tags of the first directory that do not describe its layout.
     fields: Vec<Field>,
-    /// Room for what is known at the end only.
+    /// Room for metadata that is known only at the end.
     metadata_reserve: u64,
     pub statistics: bool,
     nodata: Option<Field>,
-    /// The sample that readers put where a tile was left out.
+    /// The sample that readers use for a tile that is left out.
     pub fill: Vec<u8>,
-    /// Whether tiles that hold nothing but that sample are left out.
+    /// Whether the file leaves out tiles that hold only that sample.
     pub sparse: bool,
 }
 
 impl Plan {
-    /// `on_device`: a GPU makes the tiles.
+    /// Plans a file; `on_device` says that a GPU makes the tiles.
     pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions, on_device: bool) -> Result<Self, Error> {
         check_shape(shape)?;
+        options.check_settings()?;
         let statistics = options.wants_statistics() && !shape.sample.is_complex();
         let main = main_layout(shape, metadata, options)?;
-        let mut levels = vec![level(main.clone(), options, on_device)?];
+        let mut levels = Levels { main: level(main.clone(), options, on_device)?, overviews: Vec::new() };
         for (width, height) in overview_sizes(shape, options)? {
             let mut layout = Layout { width, height, subfile_type: 1, ..main.clone() };
             if !layout.tiled {
                 layout.tile_width = width;
                 layout.tile_height = layout.tile_height.min(height);
             }
-            levels.push(level(layout, options, on_device)?);
+            levels.overviews.push(level(layout, options, on_device)?);
         }
         let palette = main.photometric == Some(Photometric::Palette);
         let usual = if palette { shrink::Resampling::Nearest } else { shrink::Resampling::Average };
-        let resampling = options.resampling.unwrap_or(usual);
-        let with_overviews = levels.len() > 1;
+        // Indices of a palette have no mean.
+        let resampling = options.resampling.filter(|asked| !(palette && asked.mixes())).unwrap_or(usual);
+        let with_overviews = levels.has_overviews();
         let text = tags::Text { metadata, options, layout: &main, resampling: with_overviews.then_some(resampling) };
         let mut fields = text.fields()?;
-        // Room is ours to keep: a caller's tag has its length.
+        // Only our own tags reserve room.
         fields.extend(options.tags.iter().cloned().map(|field| field.with_reserve(0)));
         tags::check(&fields)?;
         check_tables(&levels, options)?;
@@ -166,8 +177,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan of an image of its own with the tiles of level `index`, and with a first overview of half its size where that
-    /// is asked for: its tiles come out as those of a part of the whole.
+    /// Plans an image of its own with the tiles of level `index`, and with a first overview of half its size where `with_overview` says
+    /// so. Its tiles have the bytes of the same part of the whole file.
     pub fn of_part(
         &self,
         index: usize,
@@ -175,13 +186,12 @@ impl Plan {
         with_overview: bool,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let missing = || Error::usage("there is no such level to write");
-        let main = self.levels.get(index).ok_or_else(missing)?;
-        let mut levels = vec![level(Layout { width, height, ..main.layout.clone() }, options, self.on_device)?];
+        let main = Layout { width, height, ..self.levels.at(index)?.layout.clone() };
+        let mut levels = Levels { main: level(main, options, self.on_device)?, overviews: Vec::new() };
         if with_overview {
-            let below = self.levels.get(index + 1).ok_or_else(missing)?;
+            let below = self.levels.at(index + 1)?;
             let layout = Layout { width: width / 2, height: height / 2, ..below.layout.clone() };
-            levels.push(level(layout, options, self.on_device)?);
+            levels.overviews.push(level(layout, options, self.on_device)?);
         }
         Ok(Self {
             levels,
@@ -200,13 +210,13 @@ impl Plan {
         })
     }
 
-    /// What GDAL's readers may rely on.
+    /// The layout guarantees for GDAL's readers.
     fn ghost_text(&self) -> String {
-        let main = self.levels.first();
-        let planes = main.map_or(1, |level| level.grid.planes);
+        let main = &self.levels.main;
+        let planes = main.grid.planes;
         let interleave = if planes > 1 { "INTERLEAVE=BAND\n" } else { "" };
         // With tiles of each band the mask follows the last one, which is not what GDAL means by this.
-        let mask = main.is_some_and(|level| level.mask.is_some()) && planes == 1;
+        let mask = main.mask.is_some() && planes == 1;
         emit::ghost_text(&format!(
             "LAYOUT=IFDS_BEFORE_DATA\nBLOCK_ORDER=ROW_MAJOR\nBLOCK_LEADER=SIZE_AS_UINT4\n\
              BLOCK_TRAILER=LAST_4_BYTES_REPEATED\n{interleave}KNOWN_INCOMPATIBLE_EDITION=NO\n {}",
@@ -214,7 +224,7 @@ impl Plan {
         ))
     }
 
-    /// Classic offsets only where the largest file that could come of this has them.
+    /// Chooses classic offsets only if the largest possible file fits them.
     fn choose_offsets(&mut self, wish: BigTiff) -> Result<(), Error> {
         let worst = |plan: &Self| -> u64 {
             let levels = plan.levels.iter().map(|level| level.worst(plan.frame).saturating_add(BLOCK));
@@ -238,7 +248,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Puts what `write` appends to `bytes`, which are empty, between leader and trailer where the file has them.
+    /// Clears `bytes`, lets `write` append a tile, and adds leader and trailer where the file has them.
     pub fn framed(
         &self,
         bytes: &mut Vec<u8>,
@@ -259,44 +269,64 @@ impl Plan {
         Ok(())
     }
 
-    /// Where every level's tiles are streamed to: `None` of them moves while the file is written.
-    pub fn lanes(&self) -> Vec<Lane> {
-        let mut room = HELD;
-        let mut position = self.head_len();
-        let mut lanes = Vec::new();
-        for (index, level) in self.levels.iter().enumerate().rev() {
+    /// Where the tiles of each level are written. No tile moves while the file is written.
+    pub fn level_writers(&self) -> Levels<LevelWriter> {
+        let (mut room, mut position, mut all_held) = (HELD, self.head_len(), true);
+        let mut place = |level: &LevelPlan, bands: u16| {
             let worst = level.worst(self.frame);
-            let held = worst <= room && lanes.iter().all(Lane::is_held);
+            all_held = worst <= room && all_held;
             room = room.saturating_sub(worst);
-            let bands = if index == 0 && self.statistics { level.layout.samples } else { 0 };
             // A single level needs no gap before it.
-            if !held && self.levels.len() > 1 {
+            if !all_held && self.levels.has_overviews() {
                 position = position.next_multiple_of(BLOCK);
             }
-            lanes.push(Lane::new(position, self.frame, held, bands));
+            let writer = LevelWriter::new(position, self.frame, all_held, bands);
             position = position.saturating_add(worst);
-        }
-        lanes.reverse();
-        lanes
+            writer
+        };
+        // The smallest overview lies first in the file, the image last.
+        let mut overviews: Vec<LevelWriter> = self.levels.overviews.iter().rev().map(|level| place(level, 0)).collect();
+        overviews.reverse();
+        let bands = if self.statistics { self.levels.main.layout.samples } else { 0 };
+        Levels { main: place(&self.levels.main, bands), overviews }
     }
 
     /// The first byte that no tile can reach, were none to shrink. The image lies last.
-    pub fn reach(&self, lanes: &[Lane]) -> u64 {
-        let main = lanes.first().map_or(0, Lane::start);
-        self.levels.first().map_or(main, |level| main.saturating_add(level.worst(self.frame)))
+    pub fn reach(&self, writers: &Levels<LevelWriter>) -> u64 {
+        writers.main.start().saturating_add(self.levels.main.worst(self.frame))
     }
 
     /// Length of the head.
     pub fn head_len(&self) -> u64 {
-        let empty: Vec<Vec<(u64, u32)>> = self.levels.iter().map(|_| Vec::new()).collect();
-        self.head(&empty, &[], &[]).len() as u64
+        self.head_of(None, &[], &[]).len() as u64
     }
 
     /// The head, with the tiles of each level, and the sizes of their pieces, in the order they were numbered.
-    pub fn head(&self, tiles: &[Vec<(u64, u32)>], pieces: &[Vec<u32>], moments: &[Moments]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// When a level has not all its tiles, which is a fault of the writer.
+    pub fn head(
+        &self,
+        tiles: &Levels<Vec<(u64, u32)>>,
+        pieces: &[Vec<u32>],
+        moments: &[Moments],
+    ) -> Result<Vec<u8>, Error> {
+        for (index, (level, tiles)) in self.levels.iter().zip(tiles.iter()).enumerate() {
+            let expected = u64::from(level.grid.across) * u64::from(level.grid.down) * u64::from(level.parts());
+            if tiles.len() as u64 != expected {
+                let detail = format!("{} of {expected} tiles of level {index} were written", tiles.len());
+                return Err(Error::internal(detail));
+            }
+        }
+        Ok(self.head_of(Some(tiles), pieces, moments))
+    }
+
+    /// The head; without tiles, one of the same length.
+    fn head_of(&self, tiles: Option<&Levels<Vec<(u64, u32)>>>, pieces: &[Vec<u32>], moments: &[Moments]) -> Vec<u8> {
         let mut images = Vec::new();
         let mut masks = Vec::new();
-        for (index, (level, tiles)) in self.levels.iter().zip(tiles).enumerate() {
+        for (index, level) in self.levels.iter().enumerate() {
+            let tiles = tiles.and_then(|tiles| tiles.get(index)).map_or(&[][..], Vec::as_slice);
             let parts = level.parts() as usize;
             let planes = level.grid.planes as usize;
             let positions = level.grid.across as usize * level.grid.down as usize;
@@ -308,7 +338,7 @@ impl Plan {
                     _ => field,
                 }));
             } else {
-                // Who opens an overview alone has to know what its holes hold.
+                // A reader that opens an overview alone has to know the value of its holes.
                 fields.extend(self.nodata.clone());
                 fields.extend(self.fields.iter().find(|field| field.tag == tag::COLOR_MAP).cloned());
             }
@@ -361,10 +391,10 @@ impl Plan {
     }
 }
 
-/// How the tiles of a level are cut into pieces that stand for themselves: the bytes of a piece before compression, then for
-/// each tile the bytes of its pieces but the last, or zeros where it has none.
+/// The tag that says how the tiles of a level are cut into independent pieces: the length of a piece before compression, then for each
+/// tile the compressed lengths of all pieces but the last, or zeros where it has none.
 fn pieces_field(each: usize, sizes: &[u32], order: impl Iterator<Item = usize>) -> Field {
-    let mut values = vec![swath_cuda::press::PIECE as u32];
+    let mut values = vec![swath_cuda::encode::PIECE_LEN as u32];
     for tile in order {
         let found = sizes.get(tile * each..(tile + 1) * each).unwrap_or_default();
         values.extend((0..each - 1).map(|piece| found.get(piece).copied().unwrap_or(0)));
@@ -372,7 +402,7 @@ fn pieces_field(each: usize, sizes: &[u32], order: impl Iterator<Item = usize>) 
     Field::long(tag::SWATH_PIECES, values)
 }
 
-/// What readers make of the nodata tag, which is not always a value that the type has: 300 among bytes becomes 255.
+/// Returns the sample that readers derive from the nodata tag, whose value need not fit the type: 300 among bytes becomes 255.
 fn fill(nodata: Option<&Field>, sample: SampleType) -> Vec<u8> {
     let mut bytes = match nodata.map(|field| &field.values) {
         Some(Values::Bytes(text)) => {
@@ -384,14 +414,7 @@ fn fill(nodata: Option<&Field>, sample: SampleType) -> Vec<u8> {
     bytes
 }
 
-impl super::Writer {
-    /// Whether tiles that hold nothing are left out.
-    pub(crate) fn is_sparse(&self) -> bool {
-        self.plan.sparse
-    }
-}
-
-/// Whether libtiff makes colours of these samples for GDAL, which it cannot where tiles are left out.
+/// Whether libtiff converts these samples to colours for GDAL, which fails where tiles are left out.
 fn is_whole_only(layout: &Layout) -> bool {
     matches!(layout.photometric, Some(Photometric::Separated | Photometric::CieLab)) && layout.bits == 8
 }
@@ -408,8 +431,8 @@ fn check_shape(shape: Shape) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where tiles are is kept in memory, several times over; this is known before the first of these tables is made.
-fn check_tables(levels: &[LevelPlan], options: &WriteOptions) -> Result<(), Error> {
+/// Checks that the tables of tiles, which memory holds several times, fit into the limit.
+fn check_tables(levels: &Levels<LevelPlan>, options: &WriteOptions) -> Result<(), Error> {
     let tiles: u64 = levels.iter().map(|level| level.grid.count()).sum();
     let (needed, budget) = (tiles.saturating_mul(48), options.max_memory);
     if needed > budget as u64 {
@@ -448,7 +471,7 @@ fn overview_sizes(shape: Shape, options: &WriteOptions) -> Result<Vec<(u32, u32)
     })
 }
 
-/// Sizes for factors that rise, each a multiple of the one before; those that would leave nothing more to halve are cut.
+/// Sizes for rising factors, each a multiple of the one before. Factors that would not reduce the image further are dropped.
 fn sizes_by_factor(width: u32, height: u32, factors: &[u32]) -> Result<Vec<(u32, u32)>, Error> {
     let befores = std::iter::once(&1).chain(factors);
     if factors.iter().zip(befores).any(|(factor, before)| factor <= before || factor % before != 0) {
@@ -475,12 +498,12 @@ fn level(mut layout: Layout, options: &WriteOptions, on_device: bool) -> Result<
     let mask = options.mask.then(|| mask_level(&layout, options)).transpose()?;
     let mut level = LevelPlan { layout, grid, host, mask, device_whole: 0, device_mask_whole: 0, pieces: 0 };
     if on_device {
-        device_plan::set_bounds(&mut level, options);
+        set_device_bounds(&mut level, options);
     }
     Ok(level)
 }
 
-/// The mask of a level: one bit a pixel, or eight where it is soft, Deflate, cut like the image.
+/// Plans the mask of a level: Deflate, cut like the image, one bit a pixel, or eight for a soft mask.
 fn mask_level(image: &Layout, options: &WriteOptions) -> Result<(Layout, HostEncoder), Error> {
     let layout = Layout {
         bits: if options.soft_mask { 8 } else { 1 },
@@ -509,4 +532,27 @@ fn layout_tile_len(layout: &Layout) -> u64 {
         .saturating_mul(layout.tile_height.into())
         .saturating_mul(layout.samples_per_tile().into())
         .saturating_mul(layout.sample.size() as u64)
+}
+
+/// Sets how large a level's tiles can become where a GPU compresses them, and how many pieces they have.
+fn set_device_bounds(level: &mut LevelPlan, options: &WriteOptions) {
+    let spec = level.host.spec();
+    let path = choose_encode_path(spec, &options.settings, options.nvcomp).unwrap_or(EncodePath::Host);
+    let format = |host: &HostEncoder, path: EncodePath, rows: u32| TileFormat {
+        spec: host.spec().clone(),
+        path,
+        edge: Edge::Zero,
+        fill: None,
+        frame: true,
+        rows,
+        native: host.takes_native(),
+        native_swapped: false,
+    };
+    let image = format(&level.host, path, level.layout.tile_height);
+    level.device_whole = image.max_whole() as u64;
+    level.pieces = if path.has_pieces() { image.pieces() } else { 0 };
+    level.device_mask_whole = level
+        .mask
+        .as_ref()
+        .map_or(0, |(layout, host)| format(host, EncodePath::Deflate(2), layout.tile_height).max_whole() as u64);
 }

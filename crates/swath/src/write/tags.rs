@@ -1,19 +1,20 @@
 //! The tags that say what pixels mean: georeferencing, nodata, colours, GDAL's metadata.
 
-use swath_codec::{pre::moments::Moments, shrink::Resampling};
+use swath_raster::{moments::Moments, shrink::Resampling};
 use swath_tiff::{
+    Photometric,
     geo::{
         KeyTags,
-        emit::{self, Reference, metadata::write as write_xml, number::g17},
-        gdal_xml::{BandMetadata, Domain, GdalMetadata},
+        emit::{self, Reference},
+        gdal_xml::{BandMetadata, Domain, GdalMetadata, write as write_xml},
+        printf::g17,
     },
     structure::{
         ByteOrder, Layout,
         emit::{Field, Values},
-        tag,
         value::FieldType,
     },
-    words::photometric::Photometric,
+    tag,
 };
 
 use super::options::WriteOptions;

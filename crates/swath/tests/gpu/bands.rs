@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use swath::{
-    BandEncoder, Blocks, Compression, DeviceReport, DeviceSamples, EncodedBand, Error, Gpu, Interleave, MemorySink,
-    Metadata, Mode, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions, Writer,
-    structure::{Planar, tag},
+    Blocks, Compression, DeviceReport, DeviceSamples, EncodedTileRows, Error, Gpu, Interleave, MemorySink, Metadata,
+    Mode, ReadOptions, Rows, SampleType, Shape, TileRowEncoder, Window, WriteOptions, Writer, structure::Planar, tag,
 };
 
 use crate::{
@@ -18,11 +17,11 @@ use crate::{
 /// Encodes rows of the case from where they are: on the host, or on the device.
 fn encode(
     case: &WriteCase,
-    encoder: &BandEncoder,
+    encoder: &TileRowEncoder,
     gpu: &Arc<Gpu>,
     tile_rows: std::ops::Range<u32>,
     on_device: Option<Interleave>,
-) -> Result<EncodedBand, Error> {
+) -> Result<EncodedTileRows, Error> {
     let Shape { width, height, sample, .. } = case.shape;
     let rows = encoder.needed(tile_rows.clone());
     let Some(interleave) = on_device else {
@@ -55,7 +54,7 @@ fn encode(
 
 /// The file by way of bands of random heights, the last one encoded first.
 fn by_bands(case: &WriteCase, gpu: &Arc<Gpu>, mode: Mode, rng: &mut Rng) -> Result<(Arc<[u8]>, DeviceReport), Error> {
-    let encoder = BandEncoder::new(case.shape, &case.metadata, &case.on(gpu, mode))?;
+    let encoder = TileRowEncoder::new(case.shape, &case.metadata, &case.on(gpu, mode))?;
     let (mut bands, mut end) = (Vec::new(), encoder.tile_rows());
     while end > 0 {
         let start = end.saturating_sub(rng.within(1..5));
@@ -69,9 +68,9 @@ fn by_bands(case: &WriteCase, gpu: &Arc<Gpu>, mode: Mode, rng: &mut Rng) -> Resu
         mode => case.on(gpu, mode),
     };
     let (sink, memory) = MemorySink::new("memory");
-    let mut writer = Writer::to_sink_from_bands(Box::new(sink), case.shape, &case.metadata, &options)?;
+    let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), case.shape, &case.metadata, &options)?;
     for band in bands.iter().rev() {
-        writer.push_encoded(&EncodedBand::from_bytes(band)?)?;
+        writer.push_encoded(&EncodedTileRows::from_bytes(band)?)?;
     }
     writer.finish()?;
     Ok((memory.take().unwrap_or_default().into(), encoder.device_report()))
@@ -144,7 +143,7 @@ fn rows_on_the_device_stay_there() {
         let shape = Shape { width: 600, height: 900, bands: 1, sample: SampleType::U16 };
         let options = WriteOptions::cog().with_blocks(Blocks::Tiles(64, 64)).with_compression(Compression::Deflate);
         let case = written::large(shape, options, "7");
-        let encoder = BandEncoder::new(shape, &case.metadata, &case.on(gpu, Mode::Cuda)).unwrap();
+        let encoder = TileRowEncoder::new(shape, &case.metadata, &case.on(gpu, Mode::Cuda)).unwrap();
         let mut left = 0;
         for start in (0..encoder.tile_rows()).step_by(5) {
             let tile_rows = start..(start + 5).min(encoder.tile_rows());
@@ -169,16 +168,16 @@ fn bands_of_a_cpu_and_of_a_gpu_do_not_go_together() {
     fake.with("", |gpu| {
         let shape = Shape { width: 64, height: 64, bands: 1, sample: SampleType::U8 };
         let case = written::large(shape, WriteOptions::default().with_blocks(Blocks::Tiles(32, 32)), "");
-        let encoder = BandEncoder::new(shape, &case.metadata, &case.options).unwrap();
+        let encoder = TileRowEncoder::new(shape, &case.metadata, &case.options).unwrap();
         let band = encode(&case, &encoder, gpu, 0..1, None).unwrap();
         let (sink, _) = MemorySink::new("memory");
         let options = case.on(gpu, Mode::Cuda);
-        let mut writer = Writer::to_sink_from_bands(Box::new(sink), shape, &case.metadata, &options).unwrap();
+        let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, &case.metadata, &options).unwrap();
         let error = writer.push_encoded(&band).unwrap_err();
         assert!(error.to_string().contains("say `cuda` or `cpu`"), "{error}");
         let (sink, _) = MemorySink::new("memory");
         let mut writer = Writer::to_sink(Box::new(sink), shape, &case.metadata, &options).unwrap();
         let error = writer.push_encoded(&band).unwrap_err();
-        assert!(error.to_string().contains("create_from_bands"), "{error}");
+        assert!(error.to_string().contains("create_from_tile_rows"), "{error}");
     });
 }

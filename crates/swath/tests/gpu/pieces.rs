@@ -5,7 +5,8 @@ use std::{num::NonZeroU32, sync::Arc};
 use swath::{
     Blocks, Compression, DeviceError, DeviceReport, ErrorKind, Gpu, Mode, Overviews, ReadOptions, SampleType, Shape,
     Window, WriteOptions,
-    structure::{ByteOrder, Planar, tag},
+    structure::{ByteOrder, Planar},
+    tag,
 };
 
 use crate::{

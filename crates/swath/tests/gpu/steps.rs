@@ -272,7 +272,7 @@ fn without_a_usable_gpu_the_cpu_reads_and_says_why() {
         ("empty", library("empty"), "", "no CUDA device: the driver has no cuDriverGetVersion; it is too old"),
         ("init", library(""), "init=999", "no CUDA device: cuInit: CUDA_ERROR_UNKNOWN"),
         ("no device", library(""), "devices=0", "no CUDA device: cuInit: CUDA_ERROR_NO_DEVICE"),
-        ("old version", library(""), "version=11040", "no CUDA device: the driver knows CUDA 11.4; CUDA 12.0"),
+        ("old version", library(""), "version=11040", "no CUDA device: the driver supports CUDA 11.4; CUDA 12.0"),
         ("old chip", library(""), "capability=61", "has compute capability 6.1; 7.0 (Volta) or newer is needed"),
         ("module", library(""), "fail_module=1", "cuModuleLoadData("),
         ("lost", library(""), "lose_after=30", "cu"),

@@ -134,12 +134,12 @@ fn what_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
     let whole = strip(1, STRIP.1);
     let surplus = [&whole[..], &[1, 2, 3]].concat();
     let cases: [(&str, Vec<u8>, &str); 4] = [
-        ("before", [skippable(9), frame(&whole, true)].concat(), "left to the CPU"),
-        ("behind", [frame(&whole, false), skippable(0)].concat(), "left to the CPU"),
+        ("before", [skippable(9), frame(&whole, true)].concat(), "only the CPU decodes such a stream"),
+        ("behind", [frame(&whole, false), skippable(0)].concat(), "only the CPU decodes such a stream"),
         (
             "between",
             [frame(&whole[..99], false), skippable(255), frame(&whole[99..], true)].concat(),
-            "left to the CPU",
+            "only the CPU decodes such a stream",
         ),
         ("longer", frame(&surplus, false), "holds more than the tile"),
     ];

@@ -3,8 +3,8 @@
 use std::{ops::Range, sync::Mutex};
 
 use swath::{
-    Band, BandEncoder, BigTiff, Blocks, Compression, EncodedBand, Error, ErrorKind, Interleave, MemorySink, Metadata,
-    Overviews, Resampling, Rows, SampleType, WriteOptions, Writer,
+    Band, BigTiff, Blocks, Compression, EncodedTileRows, Error, ErrorKind, Interleave, MemorySink, Metadata, Overviews,
+    Resampling, Rows, SampleType, TileRowEncoder, WriteOptions, Writer,
     geo::Nodata,
     structure::{ByteOrder, Predictor},
 };
@@ -21,11 +21,11 @@ fn nodata(text: &str) -> Metadata {
 
 fn encode(
     scene: &Scene,
-    encoder: &BandEncoder,
+    encoder: &TileRowEncoder,
     tile_rows: Range<u32>,
     given: Range<u32>,
     interleave: Interleave,
-) -> Result<EncodedBand, Error> {
+) -> Result<EncodedTileRows, Error> {
     let samples = scene.rows(given.clone(), interleave);
     let rows = if interleave == Interleave::Band { Rows::bands(&samples) } else { Rows::pixels(&samples) };
     let width = scene.shape.width as usize;
@@ -38,9 +38,9 @@ fn encode(
     }
 }
 
-fn put_together(scene: &Scene, options: &WriteOptions, bands: &[EncodedBand]) -> Result<Vec<u8>, Error> {
+fn put_together(scene: &Scene, options: &WriteOptions, bands: &[EncodedTileRows]) -> Result<Vec<u8>, Error> {
     let (sink, memory) = MemorySink::new("memory");
-    let mut writer = Writer::to_sink_from_bands(Box::new(sink), scene.shape, &scene.metadata, options)?;
+    let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), scene.shape, &scene.metadata, options)?;
     for band in bands {
         writer.push_encoded(band)?;
     }
@@ -50,7 +50,7 @@ fn put_together(scene: &Scene, options: &WriteOptions, bands: &[EncodedBand]) ->
 
 /// The file by way of bands of random heights, encoded in any order by two threads, each twice.
 fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
-    let encoder = BandEncoder::new(scene.shape, &scene.metadata, options).unwrap();
+    let encoder = TileRowEncoder::new(scene.shape, &scene.metadata, options).unwrap();
     let mut bands = Vec::new();
     let most = rng.within(1..6);
     while let start = bands.last().map_or(0, |band: &Range<u32>| band.end)
@@ -95,7 +95,7 @@ fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
         }
     });
     let done = done.into_inner().unwrap();
-    let bands: Vec<_> = done.iter().map(|band| EncodedBand::from_bytes(band.as_ref().unwrap()).unwrap()).collect();
+    let bands: Vec<_> = done.iter().map(|band| EncodedTileRows::from_bytes(band.as_ref().unwrap()).unwrap()).collect();
     put_together(scene, options, &bands).unwrap()
 }
 
@@ -135,10 +135,10 @@ fn bands_become_the_file_whatever_its_form() {
     check(&same::forms(), 4);
 }
 
-fn small() -> (Scene, WriteOptions, Vec<EncodedBand>) {
+fn small() -> (Scene, WriteOptions, Vec<EncodedTileRows>) {
     let scene = Scene::new(shape(40, 60, 1, SampleType::U16), 1);
     let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_resampling(Resampling::Cubic);
-    let encoder = BandEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
+    let encoder = TileRowEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
     assert_eq!(encoder.tile_rows(), 4);
     let bands = (0..4)
         .map(|row| encode(&scene, &encoder, row..row + 1, encoder.needed(row..row + 1), Interleave::Band).unwrap());
@@ -163,7 +163,7 @@ fn bands_have_their_place() {
     assert_eq!(writer.rows(), 16);
     usage(&writer.push_encoded(&bands[0]).unwrap_err());
     let error = writer.push(&Rows::pixels(&[0; 80])).unwrap_err();
-    assert!(usage(&error).contains("encoded bands"), "{error}");
+    assert!(usage(&error).contains("encoded tile rows"), "{error}");
     usage(&writer.push_tile(&[0; 512]).unwrap_err());
     for band in &bands[1..] {
         writer.push_encoded(band).unwrap();
@@ -179,7 +179,7 @@ fn bands_have_their_place() {
     let mut writer = begin();
     writer.push(&Rows::pixels(&scene.samples[..80 * 16])).unwrap();
     let error = writer.push_encoded(&bands[1]).unwrap_err();
-    assert!(usage(&error).contains("either rows or encoded bands"), "{error}");
+    assert!(usage(&error).contains("either rows or encoded tile rows"), "{error}");
     let mut writer = begin();
     writer.push_tile(&[0; 512]).unwrap();
     usage(&writer.push_encoded(&bands[0]).unwrap_err());
@@ -194,7 +194,7 @@ fn bands_of_other_files_are_refused() {
     let (scene, options, bands) = small();
     let refused = |shape, metadata: &Metadata, options: &WriteOptions| {
         let (sink, _) = MemorySink::new("memory");
-        let mut writer = Writer::to_sink_from_bands(Box::new(sink), shape, metadata, options).unwrap();
+        let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, metadata, options).unwrap();
         let error = writer.push_encoded(&bands[0]).unwrap_err();
         assert!(usage(&error).contains("for another file"), "{error}");
     };
@@ -226,7 +226,7 @@ fn bands_of_other_files_are_refused() {
 #[test]
 fn rows_that_are_missing_are_asked_for() {
     let (scene, options, _) = small();
-    let encoder = BandEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
+    let encoder = TileRowEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
     let needed = encoder.needed(1..2);
     assert!(needed.start < 16 && needed.end > 32, "a cubic looks around: {needed:?}");
     assert_eq!((encoder.rows_of(1..2), encoder.overview_rows(1..2)), (16..32, 8..16));
@@ -247,15 +247,15 @@ fn rows_that_are_missing_are_asked_for() {
 fn hostile_bytes_are_no_bands() {
     let (_, _, bands) = small();
     let bytes = bands[1].to_bytes();
-    assert_eq!(EncodedBand::from_bytes(&bytes).unwrap(), bands[1]);
+    assert_eq!(EncodedTileRows::from_bytes(&bytes).unwrap(), bands[1]);
     for len in 0..bytes.len() {
-        let error = EncodedBand::from_bytes(&bytes[..len]).unwrap_err();
-        assert!(error.to_string().contains("no encoded band"), "{error}");
+        let error = EncodedTileRows::from_bytes(&bytes[..len]).unwrap_err();
+        assert!(error.to_string().contains("no encoded tile rows"), "{error}");
     }
     for at in 0..bytes.len() {
         let mut other = bytes.clone();
         other[at] ^= 1 << (at % 8);
-        EncodedBand::from_bytes(&other).unwrap_err();
+        EncodedTileRows::from_bytes(&other).unwrap_err();
     }
 }
 

@@ -302,7 +302,7 @@ fn rows_of_uncompressed_tiles_and_planes_of_tiles_come_together() {
             }
             // The source merges what it is asked for at once; of this one each range counts.
             let asked = far.take();
-            let merged = swath_io::wrap::coalesce::coalesce(&asked, Access::REMOTE.merge);
+            let merged = swath_io::coalesce::coalesce(&asked, Access::REMOTE.merge);
             let rows = dataset.main().grid().span(&window).1.len();
             let most = if planar == Planar::Separate { 3 * rows } else { rows };
             assert!(merged.len() <= most, "{planar:?} {compression} {interleave:?}: {merged:?}");

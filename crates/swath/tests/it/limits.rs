@@ -29,7 +29,7 @@ fn tiny_file_that_declares_billions_of_pixels_fails_at_once() {
     assert!(matches!(error.kind(), ErrorKind::Limit(_)), "{error}");
     assert_eq!(error.limit(), Some("expansion"));
     assert!(error.to_string().contains("raise Limits::expansion"), "the error must say what to raise: {error}");
-    let told = error.told(|field| Some(format!("give --{field}")));
+    let told = error.message_with(|field| Some(format!("give --{field}")));
     assert!(told.ends_with("(give --expansion)") && !told.contains("Limits"), "{told}");
     assert!(started.elapsed().as_secs() < 5);
     // Lifted limits lead to the next truth: the bytes are not there.

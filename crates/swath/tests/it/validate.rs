@@ -267,7 +267,7 @@ fn directories_that_share_one_long_table_are_not_searched_for_ever() {
     let started = Instant::now();
     let report = full(bytes);
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
-    assert!(report.errors.iter().any(|error| error.contains("lies on another directory's")), "{:?}", report.errors);
+    assert!(report.errors.iter().any(|error| error.contains("overlaps another directory's")), "{:?}", report.errors);
 }
 
 #[test]

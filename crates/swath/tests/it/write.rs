@@ -8,13 +8,12 @@ use std::{
 
 use swath::{
     Alpha, Band, BigTiff, Blocks, Compression, ErrorKind, FileSink, Interleave, LercWrap, MemorySink, Metadata,
-    Overviews, Resampling, Rows, SampleType, Shape, WriteOptions, Writer,
+    Overviews, Photometric, Resampling, Rows, SampleType, Shape, WriteOptions, Writer,
     geo::{GeoTransform, Nodata, gdal_xml::Domain},
     structure::{
         ByteOrder, Planar, Predictor,
         emit::{Field, Values},
     },
-    words::photometric::Photometric,
 };
 
 use crate::scene::{Feed, Rng, Scene, open, shape};

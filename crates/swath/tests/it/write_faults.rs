@@ -13,7 +13,7 @@ use swath::{
     Blocks, Cancel, Compression, ErrorKind, FileSink, MemorySink, Metadata, Progress, Rows, SampleType, Sink,
     SinkError, WriteOptions, Writer,
 };
-use swath_io::sink::fault::Faulty;
+use swath_io::conformance::faulty::Faulty;
 
 use crate::{
     scene::{Feed, Rng, Scene, shape},

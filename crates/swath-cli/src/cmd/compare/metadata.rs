@@ -1,4 +1,4 @@
-//! Facts about two files, side by side.
+//! Compares the metadata of two files.
 
 use swath::{
     Dataset,
@@ -8,6 +8,7 @@ use swath::{
 
 use super::Difference;
 
+/// Adds a difference where two values are not equal.
 fn differ<T: PartialEq>(
     found: &mut Vec<Difference>,
     what: impl Into<String>,
@@ -20,7 +21,7 @@ fn differ<T: PartialEq>(
     }
 }
 
-/// What samples cannot be compared without, or not be equal without.
+/// Returns the differences in size, bands and type, without which samples cannot be equal.
 pub fn shape(a: &Dataset, b: &Dataset) -> Vec<Difference> {
     let mut found = Vec::new();
     let size = |dataset: &Dataset| format!("{} × {}", dataset.width(), dataset.height());
@@ -30,8 +31,8 @@ pub fn shape(a: &Dataset, b: &Dataset) -> Vec<Difference> {
     found
 }
 
-/// Everything else that gives samples a meaning.
-pub fn rest(a: &Dataset, b: &Dataset) -> Vec<Difference> {
+/// Returns the differences in georeference and metadata of bands.
+pub fn meaning(a: &Dataset, b: &Dataset) -> Vec<Difference> {
     let mut found = Vec::new();
     let (one, other) = (a.metadata(), b.metadata());
     let (here, there) = (&one.georeference, &other.georeference);
@@ -51,7 +52,7 @@ pub fn rest(a: &Dataset, b: &Dataset) -> Vec<Difference> {
         let of = |what: &str| format!("{what} of band {}", index + 1);
         let nodata = |band: &swath::Band, dataset: &Dataset| {
             let value = band.nodata.as_ref()?;
-            // Spellings of one value are equal; a value that no sample can have is not the same as none.
+            // Different spellings of one value are equal. A value that no sample can have differs from no value.
             let text = number::text(value.as_f64());
             Some(if value.for_dtype(dataset.sample()).is_some() {
                 text
@@ -71,14 +72,14 @@ pub fn rest(a: &Dataset, b: &Dataset) -> Vec<Difference> {
     found
 }
 
-/// A code says all there is to say; definitions without one are compared as text.
+/// Returns the code of a reference system, which identifies it; without one its definition, as text to compare.
 fn crs(crs: Option<&Crs>) -> Option<String> {
     let crs = crs?;
     crs.code().or_else(|| crs.wkt2.clone()).or_else(|| Some(crs.name.clone()))
 }
 
 fn transform(transform: Option<GeoTransform>) -> Option<String> {
-    // Shortest round-trip text is equal exactly when the numbers are.
+    // The shortest text that round-trips is equal exactly if the numbers are.
     let terms = transform?.to_affine().map(number::text);
     Some(terms.join(", "))
 }

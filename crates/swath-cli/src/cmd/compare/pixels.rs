@@ -1,36 +1,35 @@
-//! Samples of two files, side by side, piece by piece.
+//! Compares the samples of two files, piece by piece.
 
 use anyhow::Result;
 use swath::{
-    ColorView, Dataset, MaskKind, ReadOptions, SampleType, Window,
+    ColorView, Dataset, MaskKind, Photometric, ReadOptions, SampleType, Window,
     number::Exact,
     pieces::{self, BUDGET, Cut},
     samples::{self, Number, ToFloats, Visit},
     structure::Planar,
-    words::photometric::Photometric,
 };
 
 use crate::console::Progress;
 
-/// How the samples of a band compare.
+/// Result of comparing the samples of a band.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pixels {
-    /// Samples that were compared; the two parts of a complex sample count apart.
+    /// Number of compared samples; the two parts of a complex sample count separately.
     pub compared: u64,
-    /// Those that differ by more than the tolerance.
+    /// Number of samples that differ by more than the tolerance.
     pub differing: u64,
-    /// Those of them where only one is NaN.
+    /// Number of these where only one is NaN.
     pub nan: u64,
-    /// Largest difference, tolerated ones included.
+    /// Largest difference, including those within the tolerance.
     pub max: f64,
     sum: f64,
-    /// The first that differs.
-    pub first: Option<First>,
+    /// The first sample that differs.
+    pub first: Option<FirstDifference>,
 }
 
 /// A sample that differs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct First {
+pub struct FirstDifference {
     /// Its band, from 1.
     pub band: u32,
     /// Its row.
@@ -43,14 +42,14 @@ pub struct First {
     pub b: String,
 }
 
-impl First {
+impl FirstDifference {
     fn order(&self) -> (u32, u32, u32) {
         (self.band, self.row, self.column)
     }
 }
 
 impl Pixels {
-    /// Mean difference of all samples that are numbers in both files.
+    /// Returns the mean difference of all samples that are numbers in both files.
     pub fn mean(&self) -> f64 {
         self.sum / (self.compared - self.nan).max(1) as f64
     }
@@ -61,7 +60,7 @@ impl Pixels {
         self.nan += other.nan;
         self.max = self.max.max(other.max);
         self.sum += other.sum;
-        // Pieces come tile by tile, and the first difference is the first in reading order.
+        // Pieces come tile by tile, but the first difference is the first in reading order.
         if let Some(first) = &other.first
             && self.first.as_ref().is_none_or(|known| first.order() < known.order())
         {
@@ -69,7 +68,7 @@ impl Pixels {
         }
     }
 
-    /// All bands together.
+    /// Returns the sum over all bands.
     pub fn total(bands: &[Self]) -> Self {
         let mut total = Self::default();
         bands.iter().for_each(|band| total.merge(band));
@@ -79,11 +78,11 @@ impl Pixels {
 
 /// Whether samples of this type can be compared here.
 pub fn is_known(dataset: &Dataset) -> bool {
-    samples::visit(part(dataset.sample()).0, &[], ToFloats { nodata: None, out: &mut Vec::new() }).is_some()
+    samples::visit(parts_of(dataset.sample()).0, &[], ToFloats { nodata: None, out: &mut Vec::new() }).is_some()
 }
 
-/// The parts of a sample: two for a pair.
-fn part(sample: SampleType) -> (SampleType, usize) {
+/// Returns the type and the number of the parts of a sample: two parts for a complex one.
+fn parts_of(sample: SampleType) -> (SampleType, usize) {
     match sample {
         SampleType::CI16 => (SampleType::I16, 2),
         SampleType::CI32 => (SampleType::I32, 2),
@@ -94,7 +93,7 @@ fn part(sample: SampleType) -> (SampleType, usize) {
     }
 }
 
-/// Reads samples. Planes of luma and colour differences are compared as the colours they mean, like those that lie together.
+/// Reads samples. YCbCr in separate planes is converted to RGB, as the engine does for interleaved YCbCr.
 fn read(dataset: &Dataset, options: &ReadOptions, buffer: &mut Vec<u8>) -> Result<()> {
     let layout = dataset.main().layout();
     if layout.photometric == Some(Photometric::YCbCr) && layout.planar == Planar::Separate {
@@ -126,42 +125,43 @@ pub fn compare(a: &Dataset, b: &Dataset, tolerance: f64) -> Result<Vec<Pixels>> 
         let len = |dataset: &Dataset| (piece.window.pixels() as usize * dataset.sample().size()).max(1);
         let planes = here.chunks_exact(len(a)).zip(there.chunks_exact(len(b))).zip(&piece.bands);
         for (((a_plane, b_plane), band), total) in planes.zip(found.iter_mut().skip(piece.first)) {
-            let place = Place { band: *band, window: piece.window, tolerance };
-            total.merge(&plane(place, (a.sample(), a_plane), (b.sample(), b_plane)));
+            let context = PlaneContext { band: *band, window: piece.window, tolerance };
+            total.merge(&plane(context, (a.sample(), a_plane), (b.sample(), b_plane)));
         }
         progress.add(piece.window.pixels().saturating_mul(piece.bands.len() as u64));
     }
     Ok(found)
 }
 
+/// What the comparison of a plane needs beside the samples.
 #[derive(Clone, Copy)]
-struct Place {
+struct PlaneContext {
     band: u32,
     window: Window,
     tolerance: f64,
 }
 
-fn plane(place: Place, a: (SampleType, &[u8]), b: (SampleType, &[u8])) -> Pixels {
-    let (kind, parts) = part(a.0);
+fn plane(context: PlaneContext, a: (SampleType, &[u8]), b: (SampleType, &[u8])) -> Pixels {
+    let (kind, parts) = parts_of(a.0);
     if a.0 == b.0 {
         if a.1 == b.1 {
             return Pixels { compared: (a.1.len() / kind.size()) as u64, ..Pixels::default() };
         }
-        return samples::visit(kind, a.1, Pair { place, other: b.1, parts }).unwrap_or_default();
+        return samples::visit(kind, a.1, Pair { context, other: b.1, parts }).unwrap_or_default();
     }
-    // Types differ: doubles are the common ground. NaN stays NaN.
+    // The types differ: both are converted to doubles. NaN stays NaN.
     let floats = |(sample, bytes): (SampleType, &[u8])| -> Vec<u8> {
         let mut out = Vec::new();
-        samples::visit(part(sample).0, bytes, ToFloats { nodata: None, out: &mut out });
+        samples::visit(parts_of(sample).0, bytes, ToFloats { nodata: None, out: &mut out });
         out.iter().flat_map(|value| value.to_ne_bytes()).collect()
     };
     let (a, b) = (floats(a), floats(b));
-    samples::visit(SampleType::F64, &a, Pair { place, other: &b, parts }).unwrap_or_default()
+    samples::visit(SampleType::F64, &a, Pair { context, other: &b, parts }).unwrap_or_default()
 }
 
 /// Compares samples with others of the same type.
 struct Pair<'a> {
-    place: Place,
+    context: PlaneContext,
     other: &'a [u8],
     parts: usize,
 }
@@ -174,10 +174,10 @@ impl Visit for Pair<'_> {
         samples: &[[u8; N]],
         read: impl Fn([u8; N]) -> T + Copy + Sync,
     ) -> Pixels {
-        let Place { band, window, tolerance } = self.place;
+        let PlaneContext { band, window, tolerance } = self.context;
         let mut found = Pixels { compared: samples.len() as u64, ..Pixels::default() };
         for (index, (raw_a, raw_b)) in samples.iter().zip(self.other.as_chunks::<N>().0).enumerate() {
-            // Equal bytes are equal values, a NaN and its twin included.
+            // Equal bytes are equal values, including NaN.
             if raw_a == raw_b {
                 continue;
             }
@@ -203,7 +203,7 @@ impl Visit for Pair<'_> {
                     (2, _) => " (imaginary part)",
                     _ => "",
                 };
-                found.first = Some(First {
+                found.first = Some(FirstDifference {
                     band,
                     row: window.y + pixel / width,
                     column: window.x + pixel % width,
@@ -225,7 +225,7 @@ enum Distance {
 fn distance(a: Exact, b: Exact) -> Distance {
     match (a, b) {
         (Exact::Int(a), Exact::Int(b)) if a == b => Distance::None,
-        // Whole numbers are subtracted as such: doubles take 2⁶³ and 2⁶³ - 1 for one number.
+        // Integers are subtracted as integers: as doubles, 2⁶³ and 2⁶³ - 1 would be equal.
         (Exact::Int(a), Exact::Int(b)) => Distance::Of(a.abs_diff(b) as f64),
         (a, b) => {
             let (a, b) = (a.to_f64(), b.to_f64());
@@ -239,7 +239,7 @@ fn distance(a: Exact, b: Exact) -> Distance {
     }
 }
 
-/// Pixels whose masks differ, where a file has a mask.
+/// Returns the number of pixels whose masks differ, where one of the files has a mask.
 pub fn compare_masks(a: &Dataset, b: &Dataset) -> Result<u64> {
     let masked =
         |dataset: &Dataset| -> Result<bool> { Ok(MaskKind::of_bands(dataset)?.first() == Some(&MaskKind::PerDataset)) };
@@ -261,8 +261,8 @@ mod tests {
 
     fn floats(a: &[f32], b: &[f32], tolerance: f64) -> Pixels {
         let bytes = |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|value| value.to_ne_bytes()).collect() };
-        let place = Place { band: 2, window: Window::new(10, 20, 2, 2), tolerance };
-        plane(place, (SampleType::F32, &bytes(a)), (SampleType::F32, &bytes(b)))
+        let context = PlaneContext { band: 2, window: Window::new(10, 20, 2, 2), tolerance };
+        plane(context, (SampleType::F32, &bytes(a)), (SampleType::F32, &bytes(b)))
     }
 
     #[test]
@@ -290,14 +290,14 @@ mod tests {
     #[test]
     fn neighbours_among_64_bit_integers_differ() {
         let (a, b) = (u64::MAX.to_ne_bytes(), (u64::MAX - 1).to_ne_bytes());
-        let place = Place { band: 1, window: Window::new(0, 0, 1, 1), tolerance: 0.0 };
-        let found = plane(place, (SampleType::U64, &a), (SampleType::U64, &b));
+        let context = PlaneContext { band: 1, window: Window::new(0, 0, 1, 1), tolerance: 0.0 };
+        let found = plane(context, (SampleType::U64, &a), (SampleType::U64, &b));
         assert_eq!((found.differing, found.max), (1, 1.0));
     }
 
     #[test]
     fn first_difference_is_the_first_in_reading_order() {
-        let first = |row, column| First { band: 1, row, column, a: String::new(), b: String::new() };
+        let first = |row, column| FirstDifference { band: 1, row, column, a: String::new(), b: String::new() };
         let mut total = Pixels { first: Some(first(5, 0)), ..Pixels::default() };
         total.merge(&Pixels { first: Some(first(3, 400)), ..Pixels::default() });
         assert_eq!(total.first, Some(first(3, 400)));

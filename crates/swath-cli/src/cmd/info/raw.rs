@@ -1,13 +1,13 @@
-//! Every tag of every directory, as it stands.
+//! The list of every tag of every directory.
 
 use swath::{
     facts::{self, Facts},
-    structure::tag,
+    tag,
 };
 
 use crate::{console, table::Table};
 
-/// Adds the listing for people.
+/// Appends the list as text.
 pub fn append_text(facts: &Facts<'_>, text: &mut String) {
     for (image, _) in &facts.images {
         text.push_str(&format!("\nTags of IFD {} at byte {}\n", image.index(), image.ifd().offset));

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report of `swath info` as text.
 
 use std::fmt::Write;
 
@@ -14,14 +14,14 @@ use crate::{
     table::Table,
 };
 
-/// Directories that are listed one by one: a stack of thousands of pages is a list for `--json`.
+/// Most directories to list: `--json` lists all pages of a stack of thousands.
 const MAX_IFDS: usize = 64;
-/// Bands that are listed one by one.
+/// Most bands to list.
 const MAX_BANDS: usize = 64;
-/// Characters of a metadata value.
+/// Most characters of a metadata value.
 const MAX_VALUE: usize = 160;
 
-/// The whole report.
+/// Returns the report.
 pub fn text(facts: &Facts<'_>) -> String {
     let mut out = format!("{}\n", safe(facts.dataset.name()));
     for (label, value) in head(facts) {
@@ -67,7 +67,7 @@ fn join(values: &[f64]) -> String {
     values.iter().map(|value| number::text(*value)).collect::<Vec<_>>().join(", ")
 }
 
-/// The lines at the top.
+/// Returns the labelled lines at the top.
 fn head(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
     let (dataset, georeference) = (facts.dataset, &facts.metadata.georeference);
     let (header, main) = (dataset.header(), dataset.main());
@@ -111,7 +111,10 @@ fn head(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
             lines.push(("Centre", format!("{} (longitude, latitude)", join(&lnglat))));
         }
         if georeference.pixel_is_point {
-            lines.push(("Pixel is", "a point (the transform is of the corner, half a pixel off)".to_owned()));
+            lines.push((
+                "Pixel is",
+                "a point (the transform refers to the pixel's corner, half a pixel off)".to_owned(),
+            ));
         }
     } else {
         lines.push(("Transform", "none".to_owned()));
@@ -181,8 +184,8 @@ fn overviews(facts: &Facts<'_>) -> String {
         return "none".to_owned();
     }
     let sizes: Vec<String> = facts.overviews.iter().map(|level| format!("{}×{}", level.width, level.height)).collect();
-    let beside = if facts.overviews.iter().any(|level| level.external) { " (in the .ovr file)" } else { "" };
-    format!("{}{beside}", sizes.join(", "))
+    let external = if facts.overviews.iter().any(|level| level.external) { " (in the .ovr file)" } else { "" };
+    format!("{}{external}", sizes.join(", "))
 }
 
 fn cog(facts: &Facts<'_>) -> String {

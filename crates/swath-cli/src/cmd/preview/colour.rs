@@ -1,4 +1,4 @@
-//! Colour maps, as a few colours at even distances.
+//! Colour maps, each defined by a few evenly spaced colours.
 
 use crate::args::Colormap;
 
@@ -11,12 +11,12 @@ const MAGMA: [u32; 9] = [0x000004, 0x1d1147, 0x51127c, 0x822681, 0xb63679, 0xe65
 const INFERNO: [u32; 9] = [0x000004, 0x210c4a, 0x56106e, 0x89226a, 0xbb3754, 0xe35932, 0xf98c0a, 0xf9c932, 0xfcffa4];
 const TURBO: [u32; 10] =
     [0x30123b, 0x4662d7, 0x36aaf9, 0x1ae4b6, 0x72fe5e, 0xc7ef34, 0xfaba39, 0xf66b19, 0xcb2a04, 0x7a0403];
-/// Lowland green to rock to snow: for heights on land, without the sea that blue would promise.
+/// From lowland green to rock to snow: for heights on land, without blue, which would suggest the sea.
 const TERRAIN: [u32; 6] = [0x2e6b3e, 0x7fae5a, 0xe6dc98, 0xc29a5b, 0x8c6b52, 0xffffff];
 const COOLWARM: [u32; 5] = [0x3b4cc0, 0x8db0fe, 0xdddcdc, 0xf4987a, 0xb40426];
 const GRAY: [u32; 2] = [0x000000, 0xffffff];
 
-/// All 256 colours of a map.
+/// Returns all 256 colours of a map.
 pub fn table(map: Colormap) -> Vec<Rgb> {
     let anchors: &[u32] = match map {
         Colormap::Gray => &GRAY,
@@ -30,8 +30,8 @@ pub fn table(map: Colormap) -> Vec<Rgb> {
     (0..=255).map(|level| between(anchors, f64::from(level) / 255.0)).collect()
 }
 
-fn between(anchors: &[u32], place: f64) -> Rgb {
-    let scaled = place * (anchors.len().saturating_sub(1)) as f64;
+fn between(anchors: &[u32], position: f64) -> Rgb {
+    let scaled = position * (anchors.len().saturating_sub(1)) as f64;
     let index = scaled.floor() as usize;
     let channels = |index: usize| {
         let [_, r, g, b] = anchors.get(index).or(anchors.last()).copied().unwrap_or_default().to_be_bytes();
@@ -45,7 +45,7 @@ fn between(anchors: &[u32], place: f64) -> Rgb {
     mixed
 }
 
-/// Inks to light, without a profile: what is not printed is reflected.
+/// Converts inks to light without a colour profile: paper reflects what no ink absorbs.
 pub fn cmyk([cyan, magenta, yellow, black]: [f32; 4]) -> [f32; 3] {
     [cyan, magenta, yellow].map(|ink| (1.0 - ink) * (1.0 - black))
 }

@@ -1,4 +1,4 @@
-//! A picture in memory, and its way to a PNG file.
+//! A picture in memory that is written as PNG.
 
 use std::{
     io::{self, Write},
@@ -16,17 +16,17 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// An empty picture; `gray` promises that red, green and blue will be equal.
+    /// Returns an empty picture; `gray` promises that red, green and blue will be equal.
     pub fn new(width: u32, height: u32, gray: bool) -> Self {
         Self { width, height, gray, pixels: vec![[0; 4]; width as usize * height as usize] }
     }
 
-    /// The pixels, row by row.
+    /// Returns the pixels, row by row.
     pub fn pixels_mut(&mut self) -> &mut [[u8; 4]] {
         &mut self.pixels
     }
 
-    /// Turned as the Orientation tag says.
+    /// Returns the picture rotated or mirrored as the Orientation tag says.
     pub fn upright(self, orientation: u16) -> Self {
         if !(2..=8).contains(&orientation) {
             return self;
@@ -35,7 +35,7 @@ impl Picture {
         let (new_width, new_height) = if orientation >= 5 { (height, width) } else { (width, height) };
         let pixel = |index: usize| {
             let (x, y) = (index % new_width.max(1), index / new_width.max(1));
-            // Where the upright pixel stands in the stored picture.
+            // Position of the upright pixel in the stored picture.
             let (from_x, from_y) = match orientation {
                 2 => (width - 1 - x, y),
                 3 => (width - 1 - x, height - 1 - y),

@@ -1,4 +1,4 @@
-//! Makes an image smaller while it streams by.
+//! Shrinks an image that arrives piece by piece.
 
 use std::collections::VecDeque;
 
@@ -9,20 +9,19 @@ use swath::Window;
 pub enum Method {
     /// Their mean, by area; pixels without data do not count.
     Average,
-    /// The one in the middle: for indices, of which there is no mean.
+    /// The one in the middle: for palette indices, which have no mean.
     Nearest,
 }
 
-/// One band of an image on its way to fewer pixels. Pieces come row by row; only the rows that are not finished are
-/// kept as sums.
+/// Shrinks one band of an image. Pieces arrive row by row; only unfinished rows are kept, as sums.
 #[derive(Debug)]
 pub struct Shrink {
     source: (u64, u64),
     target: (u64, u64),
     method: Method,
-    open: VecDeque<Row>,
-    /// Number of the first open row.
-    first_open: u64,
+    unfinished: VecDeque<Row>,
+    /// Index of the first unfinished row.
+    first_unfinished: u64,
     out: Vec<f32>,
 }
 
@@ -32,7 +31,7 @@ struct Row {
     weights: Vec<f64>,
 }
 
-/// The share of a pixel that falls on target `at`, and on the next one.
+/// The share of a source pixel that falls on target pixel `at`, and on the next one.
 #[derive(Clone, Copy)]
 struct Share {
     at: u64,
@@ -40,7 +39,8 @@ struct Share {
     next: f64,
 }
 
-/// Exact: the pixel covers `index·target .. (index + 1)·target` of a line on which targets are `source` long.
+/// Returns the exact share: on a line where target pixels are `source` long, source pixel `index` covers
+/// `index·target .. (index + 1)·target`.
 fn share(index: u64, source: u64, target: u64) -> Share {
     let start = index * target;
     let at = start / source;
@@ -49,23 +49,25 @@ fn share(index: u64, source: u64, target: u64) -> Share {
 }
 
 impl Shrink {
-    /// From a size to another that is not larger.
+    /// Starts shrinking from a size to another that is not larger.
     pub fn new(source: (u32, u32), target: (u32, u32), method: Method) -> Self {
         let out = vec![f32::NAN; target.0 as usize * target.1 as usize];
         let wide = |size: (u32, u32)| (u64::from(size.0.max(1)), u64::from(size.1.max(1)));
         let (source, target) = (wide(source), wide(target));
         let target = (target.0.min(source.0), target.1.min(source.1));
-        Self { source, target, method, open: VecDeque::new(), first_open: 0, out }
+        Self { source, target, method, unfinished: VecDeque::new(), first_unfinished: 0, out }
     }
 
-    /// Says that pieces which begin at row `y` come next, and none that begins above.
+    /// Announces pieces that begin at row `y`: none that begins above follows.
     pub fn start(&mut self, y: u32) {
-        while self.method == Method::Average && (self.first_open + 1) * self.source.1 <= u64::from(y) * self.target.1 {
-            self.close_first();
+        while self.method == Method::Average
+            && (self.first_unfinished + 1) * self.source.1 <= u64::from(y) * self.target.1
+        {
+            self.finish_first();
         }
     }
 
-    /// Takes in a piece. NaN is no data.
+    /// Adds a piece. NaN means no data.
     pub fn add(&mut self, window: &Window, values: &[f64]) {
         match self.method {
             Method::Average => self.average(window, values),
@@ -77,7 +79,7 @@ impl Shrink {
         let columns: Vec<Share> =
             (window.x..).take(window.width as usize).map(|x| share(x.into(), self.source.0, self.target.0)).collect();
         let Some(left) = columns.first().map(|share| share.at) else { return };
-        // The last column may touch one target more, on which its share is then 0.
+        // The last column may touch one more target pixel, with a share of 0.
         let span = columns.last().map_or(0, |share| share.at + 2 - left) as usize;
         let (mut sums, mut weights) = (vec![0f64; span], vec![0f64; span]);
         for (y, line) in (u64::from(window.y)..).zip(values.chunks_exact((window.width as usize).max(1))) {
@@ -111,28 +113,29 @@ impl Shrink {
 
     fn row(&mut self, number: u64) -> &mut Row {
         let width = self.target.0 as usize;
-        let index = number.saturating_sub(self.first_open) as usize;
-        while self.open.len() <= index {
-            self.open.push_back(Row { sums: vec![0.0; width], weights: vec![0.0; width] });
+        let index = number.saturating_sub(self.first_unfinished) as usize;
+        while self.unfinished.len() <= index {
+            self.unfinished.push_back(Row { sums: vec![0.0; width], weights: vec![0.0; width] });
         }
-        // The loop has just made it.
-        &mut self.open[index]
+        // The loop has just created it.
+        &mut self.unfinished[index]
     }
 
-    fn close_first(&mut self) {
-        let start = self.first_open as usize * self.target.0 as usize;
-        if let (Some(row), Some(out)) = (self.open.pop_front(), self.out.get_mut(start..start + self.target.0 as usize))
+    fn finish_first(&mut self) {
+        let start = self.first_unfinished as usize * self.target.0 as usize;
+        if let (Some(row), Some(out)) =
+            (self.unfinished.pop_front(), self.out.get_mut(start..start + self.target.0 as usize))
         {
             for ((out, sum), weight) in out.iter_mut().zip(row.sums).zip(row.weights) {
                 *out = if weight > 0.0 { (sum / weight) as f32 } else { f32::NAN };
             }
         }
-        self.first_open += 1;
+        self.first_unfinished += 1;
     }
 
     fn nearest(&mut self, window: &Window, values: &[f64]) {
         let middle = |index: u64, source: u64, target: u64| (2 * index + 1) * source / (2 * target);
-        // Targets whose middle may lie in the piece.
+        // Target pixels whose middle may be in the piece.
         let touched = |start: u32, len: u32, source: u64, target: u64| {
             let end = (u64::from(start) + u64::from(len)) * target / source + 1;
             u64::from(start) * target / source..end.min(target)
@@ -155,10 +158,10 @@ impl Shrink {
         }
     }
 
-    /// The smaller image; NaN where there is no data.
+    /// Returns the smaller image; NaN where there is no data.
     pub fn finish(mut self) -> Vec<f32> {
-        while !self.open.is_empty() {
-            self.close_first();
+        while !self.unfinished.is_empty() {
+            self.finish_first();
         }
         self.out
     }

@@ -1,33 +1,33 @@
-//! From sample values to brightness.
+//! Maps sample values to brightness.
 
 use swath::{Image, SampleType};
 
 use crate::job::Stretch;
 
-/// Values that percentiles are taken from: more would not move them by a visible step.
+/// Most values to take percentiles from: more would not change them visibly.
 const MAX_VALUES: usize = 4 << 20;
 
-/// The values that become black and white.
+/// Returns the values that become black and white.
 pub fn limits(values: &[f32], stretch: Stretch, image: &Image) -> (f32, f32) {
     let (low, high) = match stretch {
         Stretch::None => type_range(image),
         Stretch::MinMax => percentiles(values, 0.0, 100.0),
         Stretch::Percentiles(low, high) => match percentiles(values, low, high) {
-            // Most of the image has one value, as in a mask or a sparse map: the rest is still worth seeing.
+            // Most of the image has one value, as in a mask or a sparse map: show the full range instead.
             (low, high) if low == high => percentiles(values, 0.0, 100.0),
             found => found,
         },
     };
-    // One value alone is neither black nor white.
+    // A single value becomes a medium brightness.
     if low == high { ((low - 0.5) as f32, (high + 0.5) as f32) } else { (low as f32, high as f32) }
 }
 
-/// Values at two percentiles, by rank; 0 and 1 where there are no values.
+/// Returns the values at two percentiles, by rank; 0 and 1 where there are no values.
 fn percentiles(values: &[f32], low: f64, high: f64) -> (f64, f64) {
     let step = values.len().div_ceil(MAX_VALUES).max(1);
     let mut finite: Vec<f32> = values.iter().copied().filter(|value| value.is_finite()).step_by(step).collect();
     if low == 0.0 && high == 100.0 {
-        // The ends are rare by nature, and a sample would miss them.
+        // A subset would miss the extremes: examine all values.
         let all = || values.iter().copied().filter(|value| value.is_finite());
         let ends =
             all().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
@@ -42,7 +42,7 @@ fn percentiles(values: &[f32], low: f64, high: f64) -> (f64, f64) {
     (at(low), at(high))
 }
 
-/// The values of a sample type that are black and white by themselves.
+/// Returns the values of a sample type that are black and white without a stretch.
 pub fn type_range(image: &Image) -> (f64, f64) {
     let bits = image.layout().bits.min(64);
     match image.sample() {
@@ -51,12 +51,12 @@ pub fn type_range(image: &Image) -> (f64, f64) {
             let half = 2f64.powi(i32::from(bits) - 1);
             (-half, half - 1.0)
         }
-        // Floats have no range of their own; 0 to 1 is the habit.
+        // Floats have no range of their own; 0 to 1 is customary.
         _ => (0.0, 1.0),
     }
 }
 
-/// Brightness of a value.
+/// Returns the brightness of a value, from 0 to 1.
 pub fn brightness(value: f32, (low, high): (f32, f32)) -> f32 {
     ((value - low) / (high - low)).clamp(0.0, 1.0)
 }

@@ -1,0 +1,102 @@
+//! Cuts the output into the slices that tiles are decoded into.
+//!
+//! Every slice is safe and exclusive. Cutting 8192² pixels of 256² tiles takes a quarter of a million splits, well
+//! under a millisecond, so there is no need for shared pointers.
+
+use swath_codec::host::Target;
+
+/// The rest of the output: one strand for each band, or a single one for pixels.
+#[derive(Debug)]
+pub(crate) struct Canvas<'a> {
+    strands: Vec<&'a mut [u8]>,
+    row_len: usize,
+}
+
+impl<'a> Canvas<'a> {
+    /// Cuts `out` into `strands` equal parts with rows of `row_len` bytes.
+    pub(crate) fn new(out: &'a mut [u8], strands: usize, row_len: usize) -> Self {
+        let len = (out.len() / strands.max(1)).max(1);
+        Self { strands: out.chunks_exact_mut(len).collect(), row_len }
+    }
+
+    pub(crate) fn strands(&self) -> usize {
+        self.strands.len()
+    }
+
+    /// Takes the next `rows` rows of every strand.
+    pub(crate) fn take_rows(&mut self, rows: usize) -> Vec<&'a mut [u8]> {
+        let len = rows * self.row_len;
+        self.strands
+            .iter_mut()
+            .map(|strand| {
+                let (head, tail) = std::mem::take(strand).split_at_mut_checked(len).unwrap_or_default();
+                *strand = tail;
+                head
+            })
+            .collect()
+    }
+
+    /// Cuts each row of `bands` (as [`Canvas::take_rows`] gave them) into cells of these widths in bytes. A cell's slices
+    /// are all rows of the first band, then of the next.
+    pub(crate) fn cut(&self, bands: Vec<&'a mut [u8]>, widths: &[usize]) -> Vec<Vec<&'a mut [u8]>> {
+        let rows = bands.first().map_or(0, |band| band.len() / self.row_len.max(1));
+        let mut cells: Vec<Vec<&'a mut [u8]>> = widths.iter().map(|_| Vec::with_capacity(rows * bands.len())).collect();
+        for band in bands {
+            for mut row in band.chunks_exact_mut(self.row_len.max(1)) {
+                for (cell, width) in cells.iter_mut().zip(widths) {
+                    let (head, tail) = row.split_at_mut_checked(*width).unwrap_or_default();
+                    cell.push(head);
+                    row = tail;
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// Writes the fill value to a target: `size` bytes at `at` in every `step` bytes.
+pub(crate) fn fill(target: &mut Target<'_>, sample: &[u8], at: usize, step: usize) {
+    let fill_row = |row: &mut [u8]| {
+        if sample.len() == 1 && step == 1 {
+            row.fill(sample.first().copied().unwrap_or(0));
+            return;
+        }
+        for pixel in row.chunks_exact_mut(step.max(1)) {
+            if let Some(place) = pixel.get_mut(at..at + sample.len()) {
+                place.copy_from_slice(sample);
+            }
+        }
+    };
+    match target {
+        Target::Whole(row) => fill_row(row),
+        Target::Rows(rows) => rows.iter_mut().for_each(|row| fill_row(row)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_handed_out_exactly_once() {
+        let mut out = vec![0u8; 2 * 5 * 7];
+        let mut canvas = Canvas::new(&mut out, 2, 7);
+        for rows in [2, 3] {
+            let bands = canvas.take_rows(rows);
+            for cell in canvas.cut(bands, &[4, 3]) {
+                assert_eq!(cell.len(), rows * 2);
+                for row in cell {
+                    row.iter_mut().for_each(|byte| *byte += 1);
+                }
+            }
+        }
+        assert!(out.iter().all(|byte| *byte == 1));
+    }
+
+    #[test]
+    fn asking_for_too_many_rows_gives_nothing_instead_of_a_panic() {
+        let mut out = vec![0u8; 4];
+        let mut canvas = Canvas::new(&mut out, 1, 2);
+        assert_eq!(canvas.take_rows(3)[0].len(), 0);
+    }
+}

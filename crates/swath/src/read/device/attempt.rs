@@ -1,0 +1,368 @@
+//! Decodes on a GPU by the best decode path, and by the next one where that declines or refuses tiles.
+
+use std::{fs::File, sync::Arc};
+
+use swath_codec::TileSpec;
+use swath_cuda::{
+    DeviceError, Gpu,
+    decode::{self, DecodePath, DecodePlan, Decoder, Output},
+};
+use swath_tiff::{Place, Window};
+
+use super::{
+    cuts::Cuts,
+    plan::{self, TileSelection},
+    run::{self, Refused},
+    storage::{Direct, PINNED},
+    worker,
+};
+use crate::{
+    cancel::cancelled,
+    device::{DeviceOptions, DeviceReport, Mode},
+    error::Error,
+    open::image::Image,
+    raster::{Interleave, device::DeviceRaster},
+    read::{options::ReadOptions, request::Request},
+    threads::cores,
+};
+
+/// Share of the free memory that a read may use by default. The rest is for other users of the GPU.
+const SHARE: (u64, u64) = (4, 5);
+/// How often a read that the device has no room for is tried again with half the memory.
+const RETRIES: u32 = 4;
+/// Most tiles that the CPU decodes one by one after the GPU refused them. With more, the CPU decodes all tiles.
+const MOST_HELPED: usize = 8;
+
+/// Returns why a path cannot decode the selected tiles, or `None` where it can.
+type Decline = fn(&TileSelection<'_>, &[plan::Row]) -> Result<Option<&'static str>, Error>;
+
+/// What the engine knows about a decode path beyond what the path itself says. A new path adds its facts to [`facts`].
+#[derive(Default)]
+struct PathFacts {
+    /// Checks the tiles of a read.
+    decline: Option<Decline>,
+    /// Returns the segments that each tile needs to be a stream of its own.
+    tables: Option<fn(&Image) -> Vec<u8>>,
+    /// The path that decodes the whole read again where this one refuses a tile.
+    instead: Option<DecodePath>,
+    /// Notice for samples that may differ from the CPU's.
+    notice: Option<&'static str>,
+}
+
+/// Returns the facts about a decode path.
+fn facts(path: DecodePath) -> PathFacts {
+    match path {
+        DecodePath::Lz4 => PathFacts { decline: Some(decline_lz4_frames), ..PathFacts::default() },
+        DecodePath::Zstd => PathFacts { decline: Some(decline_large_zstd), ..PathFacts::default() },
+        // A program that changes one of our files without knowing the tag of pieces leaves sound tiles behind. Only a tile that
+        // is refused whole is corrupt or unusual.
+        DecodePath::DeflatePieces => PathFacts { instead: Some(DecodePath::Deflate), ..PathFacts::default() },
+        DecodePath::Jpeg => PathFacts {
+            tables: Some(|image| image.layout.jpeg_tables.as_deref().map_or_else(Vec::new, worker::table_segments)),
+            notice: Some("JPEG tiles are decoded by nvJPEG, whose samples may differ from the CPU's by up to 2"),
+            ..PathFacts::default()
+        },
+        _ => PathFacts::default(),
+    }
+}
+
+/// Declines LZ4 frames: the first stored tile tells, because all tiles of a file are written alike.
+fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::Row]) -> Result<Option<&'static str>, Error> {
+    const FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
+    let mut start = [0; 4];
+    let first = rows.iter().flat_map(|row| &row.units).find(|unit| unit.stream_len() >= FRAME.len() as u64);
+    if let Some(unit) = first {
+        tiles.fetch.source.read_at(unit.range.start, &mut start)?;
+    }
+    Ok((start == FRAME).then_some("tiles are LZ4 frames, and nvCOMP reads bare blocks"))
+}
+
+fn decline_large_zstd(tiles: &TileSelection<'_>, _: &[plan::Row]) -> Result<Option<&'static str>, Error> {
+    let large = DecodePath::Zstd.max_tile_len().is_some_and(|most| tiles.largest() > most);
+    Ok(large.then_some("Zstd tiles of more than 1 GiB are not decoded on the GPU"))
+}
+
+/// How one attempt ended.
+enum Outcome {
+    Done(DeviceRaster),
+    /// The read has to be tried again by another path, with these notices; `spent` is what this attempt cost.
+    Retry {
+        path: DecodePath,
+        notices: Vec<String>,
+        spent: DeviceReport,
+    },
+}
+
+impl Request<'_> {
+    /// Reads windows of one size, which lie below each other in the result.
+    pub(super) fn read_device(
+        &self,
+        options: &ReadOptions,
+        gpu: &Arc<Gpu>,
+        windows: &[Window],
+    ) -> Result<DeviceRaster, Error> {
+        let mut budget = match self.device.max_memory {
+            Some(bytes) => bytes.min(gpu.available()?),
+            None => gpu.available()? / SHARE.1 * SHARE.0,
+        };
+        for _ in 0..RETRIES {
+            match self.try_paths(options, gpu, windows, budget) {
+                // The driver may have less than it said: other processes use the GPU too.
+                Err(error) if error.is_driver_out_of_memory() => budget /= 2,
+                result => return result,
+            }
+        }
+        self.try_paths(options, gpu, windows, budget)
+    }
+
+    /// Tries one decode path after the other, within `budget` bytes of device memory.
+    fn try_paths(
+        &self,
+        options: &ReadOptions,
+        gpu: &Arc<Gpu>,
+        windows: &[Window],
+        budget: u64,
+    ) -> Result<DeviceRaster, Error> {
+        let host = self.image.host(&self.dataset.registry, &self.dataset.limits)?;
+        let mut notices = Vec::new();
+        let mut path = match choose_path(host.spec(), gpu, &self.device, &mut notices)? {
+            DecodePath::Deflate => DecodePath::DeflatePieces,
+            path => path,
+        };
+        let mut spent_before = DeviceReport::default();
+        loop {
+            match self.attempt(options, gpu, windows, budget, path, notices)? {
+                Outcome::Done(mut raster) => {
+                    raster.report.add(&spent_before);
+                    return Ok(raster);
+                }
+                Outcome::Retry { path: next, notices: kept, spent } => {
+                    spent_before.add(&spent);
+                    (path, notices) = (next, kept);
+                }
+            }
+        }
+    }
+
+    /// Columns and rows of windows below each other.
+    fn output_size(&self, windows: &[Window]) -> Result<(u32, u32), Error> {
+        let (width, height) = windows.first().map_or((0, 0), |window| (window.width, window.height));
+        let rows = u32::try_from(windows.len()).ok().and_then(|count| count.checked_mul(height));
+        let detail = || format!("{} windows of {height} rows are more rows than a raster has", windows.len());
+        Ok((width, rows.ok_or_else(|| Error::usage(detail()))?))
+    }
+
+    /// Whether the CPU may decode tiles that the GPU does not.
+    fn cpu_may_help(&self) -> bool {
+        self.device.mode.unwrap_or(Mode::Cuda) != Mode::Cuda || self.device.cpu_decode.unwrap_or(false)
+    }
+
+    /// Decodes the windows by one path.
+    fn attempt(
+        &self,
+        options: &ReadOptions,
+        gpu: &Arc<Gpu>,
+        windows: &[Window],
+        budget: u64,
+        path: DecodePath,
+        mut notices: Vec<String>,
+    ) -> Result<Outcome, Error> {
+        let (dataset, image) = (self.dataset, self.image);
+        let host = image.host(&dataset.registry, &dataset.limits)?;
+        let (width, height) = self.output_size(windows)?;
+        let cuts = (path == DecodePath::DeflatePieces)
+            .then(|| Cuts::find(image, plan::runs(image, windows, &self.bands), &dataset.fetch))
+            .flatten();
+        let path = if path == DecodePath::DeflatePieces && cuts.is_none() { DecodePath::Deflate } else { path };
+        let facts = facts(path);
+        let notices_before = notices.len();
+        let selection = TileSelection {
+            image,
+            host,
+            fetch: &dataset.fetch,
+            windows,
+            bands: &self.bands,
+            path,
+            cuts: cuts.as_ref(),
+        };
+        let rows = selection.rows()?;
+        let declined = facts.decline.map(|decline| decline(&selection, &rows)).transpose()?.flatten();
+        if let Some(reason) = declined {
+            if !self.cpu_may_help() {
+                let detail = format!("{reason}; the device auto lets the CPU decode them");
+                return Err(DeviceError::Declined(detail).into());
+            }
+            notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
+            return Ok(Outcome::Retry { path: DecodePath::Host, notices, spent: DeviceReport::default() });
+        }
+        let columns = rows.iter().flat_map(plan::Row::placements).map(|place| place.from.0 + place.size.0).max();
+        decode::check_columns(host.spec(), columns.unwrap_or(0))?;
+        let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
+        let plan = DecodePlan {
+            spec: Arc::new(host.spec().clone()),
+            path,
+            output: Output {
+                width,
+                height,
+                bands: self.bands.len() as u32,
+                sample_len: image.layout.sample.size(),
+                pixel_interleaved: options.interleave == Interleave::Pixel,
+            },
+            samples: selection.samples(),
+            fill: dataset.fill_sample(image)?,
+            largest: selection.largest(),
+            timed: self.device.timed.unwrap_or(false),
+        };
+        let fixed = Decoder::fixed_bytes(&plan, tiles as u64);
+        let batches = plan::batches(&rows, budget, fixed)?;
+        let decoder = Decoder::new(gpu, plan.clone(), tiles, batches.room, batches.halves)?;
+        let direct =
+            if path.uploads_streams() { direct(dataset.fetch.source.as_file(), gpu, &mut notices) } else { None };
+        let job = run::Job {
+            fetch: &dataset.fetch,
+            image,
+            host,
+            threads: options.threads.or(dataset.threads).unwrap_or_else(cores),
+            cancel: options.cancel.as_ref(),
+            remarks: &dataset.remarks,
+            direct: direct.as_ref(),
+            jpeg_tables: facts.tables.map_or_else(Vec::new, |tables| tables(image)),
+        };
+        let refused = run::run(&job, &decoder, &plan, &rows, &batches)?;
+        let spent = || DeviceReport { counters: decoder.counters(), ..DeviceReport::default() };
+        if let (Some(path), false) = (facts.instead, refused.is_empty()) {
+            notices.truncate(notices_before);
+            return Ok(Outcome::Retry { path, notices, spent: spent() });
+        }
+        if let (true, Some(first)) = (self.cpu_may_help(), refused.get(MOST_HELPED)) {
+            // All threads at once are faster than one tile after the other. If the file is corrupt, one of the first tiles
+            // fails on the CPU too, with the error to report.
+            for tile in refused.iter().take(MOST_HELPED + 1) {
+                worker::decode_refused(&job, tile)?;
+            }
+            notices.push(format!(
+                "tiles are decoded by the CPU into pinned memory: the GPU's decoder refused many ({})",
+                first.reason
+            ));
+            return Ok(Outcome::Retry { path: DecodePath::Host, notices, spent: spent() });
+        }
+        let helped = self.patch_refused(&job, &decoder, &refused, &mut notices)?;
+        if helped < tiles as u64 {
+            notices.extend(facts.notice.map(str::to_owned));
+        }
+        if decoder.has_loss() {
+            let detail = "JPEG 2000 tiles are stored with loss, and nvJPEG2000 may round them otherwise than the CPU";
+            notices.push(detail.into());
+        }
+        let storage = match &direct {
+            _ if path.decodes_from_host() => "host memory",
+            Some(direct) => direct.storage(),
+            None => PINNED,
+        };
+        notices.extend(direct.as_ref().and_then(Direct::notice));
+        notices.extend(gpu.take_notice());
+        let kernels = if plan.timed { Some(decoder.times()?) } else { None };
+        let (buffer, ready, counters) = decoder.into_output()?;
+        let host_tiles = if path == DecodePath::Host { tiles as u64 } else { helped };
+        Ok(Outcome::Done(DeviceRaster {
+            gpu: gpu.clone(),
+            buffer,
+            ready,
+            sample: image.layout.sample,
+            width,
+            height,
+            bands: self.bands.len() as u32,
+            interleave: options.interleave,
+            report: DeviceReport {
+                device: gpu.facts().name.clone(),
+                counters,
+                device_tiles: tiles as u64 - host_tiles,
+                host_tiles,
+                pieces: rows.iter().flat_map(|row| &row.units).map(|unit| unit.pieces() as u64).sum(),
+                bands: batches.ranges.len() as u32,
+                storage,
+                notices,
+                kernels,
+            },
+        }))
+    }
+
+    /// Has the CPU decode the tiles that the GPU refused, and puts their samples into the result. Returns how many there were.
+    fn patch_refused(
+        &self,
+        job: &run::Job<'_>,
+        decoder: &Decoder,
+        refused: &[Refused<'_>],
+        notices: &mut Vec<String>,
+    ) -> Result<u64, Error> {
+        for tile in refused {
+            if let Some(error) = cancelled(job.cancel) {
+                return Err(error);
+            }
+            // The CPU words the error where there is one, so users meet one set of messages.
+            let samples = worker::decode_refused(job, tile)?;
+            if !self.cpu_may_help() {
+                let place = self.image.place_of(tile.unit.index);
+                return Err(refusal(tile).at(&Place { offset: Some(tile.unit.range.start), ..place }));
+            }
+            decoder.patch(&samples, &tile.unit.placements)?;
+        }
+        if let Some(first) = refused.iter().find(|tile| !tile.damaged) {
+            notices
+                .push(format!("some tiles were decoded by the CPU: the GPU's decoder refused them ({})", first.reason));
+        }
+        let damaged = refused.iter().filter(|tile| tile.damaged).count();
+        if damaged > 0 {
+            notices.push(format!(
+                "{damaged} tiles are damaged, which the CPU's decoder, that read them, does not notice: their samples \
+                 are most likely wrong"
+            ));
+        }
+        Ok(refused.len() as u64)
+    }
+}
+
+/// Opens the file for cuFile, where that is faster or the caller asked for it.
+fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<Direct> {
+    match gpu.direct_file(file?) {
+        Ok(file) => Some(Direct::new(file?)),
+        Err(error) => {
+            notices.push(format!("cuFile was asked for and is not used: {error}"));
+            None
+        }
+    }
+}
+
+/// The error of a tile that the GPU refuses and the CPU decodes.
+fn refusal(tile: &Refused<'_>) -> Error {
+    let reason = &tile.reason;
+    Error::from(DeviceError::Declined(if tile.damaged {
+        "this tile is damaged, which the CPU's decoder does not notice: get the file again; with the device auto, the CPU \
+         gives samples that are most likely wrong"
+            .into()
+    } else {
+        format!("the GPU's decoder refused this tile ({reason}), and the CPU's reads it: the device auto lets it help")
+    }))
+}
+
+/// Chooses the path of tiles to the device: decoded by a kernel or a library of the GPU, or, where that is allowed, by the CPU.
+fn choose_path(
+    spec: &TileSpec,
+    gpu: &Gpu,
+    device: &DeviceOptions,
+    notices: &mut Vec<String>,
+) -> Result<DecodePath, DeviceError> {
+    let mode = device.mode.unwrap_or(Mode::Cuda);
+    if mode == Mode::Cpu {
+        return Ok(DecodePath::Host);
+    }
+    let declined = match DecodePath::choose(spec, gpu, device.trust_input.unwrap_or(false)) {
+        Err(DeviceError::Declined(reason)) => reason,
+        result => return result,
+    };
+    if mode == Mode::Cuda && !device.cpu_decode.unwrap_or(false) {
+        return Err(DeviceError::Declined(format!("{declined}; the device auto lets the CPU decode it")));
+    }
+    notices.push(format!("tiles are decoded by the CPU into pinned memory: {declined}"));
+    Ok(DecodePath::Host)
+}

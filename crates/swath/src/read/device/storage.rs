@@ -1,0 +1,202 @@
+//! Has cuFile read the tiles of a batch from the file to the device. One thread submits all reads before it waits for the first.
+//! The engine reads tiles that do not come whole again, one by one, through pinned memory.
+
+use std::{
+    ops::Range,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use swath_cuda::{FileRead, ReadsInFlight, decode::Uploader, gpu::DirectFile};
+
+use super::{
+    board::{Board, Task},
+    plan::Unit,
+    run::Job,
+    worker::Worker,
+};
+use crate::{cancel::cancelled, error::Error};
+
+/// How a report names the usual path of bytes to the device.
+pub(super) const PINNED: &str = "pinned copies";
+/// After this many failures without a success the engine stops using cuFile for the read.
+const MOST_IN_VAIN: u64 = 8;
+
+/// A file that cuFile reads.
+pub(super) struct Direct {
+    file: DirectFile,
+    log: Mutex<ReadLog>,
+}
+
+/// The results of its reads.
+#[derive(Default)]
+struct ReadLog {
+    came: u64,
+    missed: u64,
+    /// Why the first of the missed reads failed.
+    reason: Option<String>,
+    /// Why cuFile's best calls were not used.
+    refused: Option<String>,
+}
+
+impl Direct {
+    pub(super) fn new(file: DirectFile) -> Self {
+        Self { file, log: Mutex::default() }
+    }
+
+    fn log(&self) -> MutexGuard<'_, ReadLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn came(&self, reads: u64) {
+        self.log().came += reads;
+    }
+
+    fn missed(&self, reason: String) {
+        let mut log = self.log();
+        log.missed += 1;
+        log.reason.get_or_insert(reason);
+    }
+
+    /// Whether to stop using cuFile: all reads so far failed, and there were enough of them.
+    fn is_hopeless(&self) -> bool {
+        let log = self.log();
+        log.came == 0 && log.missed >= MOST_IN_VAIN
+    }
+
+    /// How the file's bytes got to the device.
+    pub(super) fn storage(&self) -> &'static str {
+        let log = self.log();
+        if log.came == 0 && log.missed > 0 { PINNED } else { self.file.storage() }
+    }
+
+    /// One notice for the whole read, where cuFile did not do all of it in the best way.
+    pub(super) fn notice(&self) -> Option<String> {
+        let log = self.log();
+        let missed = log.reason.as_ref().map(|reason| {
+            let which = if log.came > 0 { "some tiles" } else { "the tiles" };
+            format!("the engine read {which} through pinned memory instead of cuFile: {reason}")
+        });
+        let refused = log.refused.as_ref().map(|refused| format!("cuFile: {refused}"));
+        match (missed, refused) {
+            (Some(missed), Some(refused)) => Some(format!("{missed}; {refused}")),
+            (missed, refused) => missed.or(refused),
+        }
+    }
+
+    /// Reads one tile, or a part of a large one, and waits for it; returns whether it came whole.
+    pub(super) fn read(&self, uploader: Uploader<'_>, half: usize, range: &Range<u64>, at: usize) -> bool {
+        if self.is_hopeless() {
+            return false;
+        }
+        match uploader.read(half, &self.file, &FileRead { range: range.clone(), at }) {
+            Ok(()) => self.came(1),
+            Err(error) => {
+                self.missed(error.to_string());
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Reads the tiles of a batch. When this returns, every task is done or back on the board for other threads.
+pub(super) fn read_batch(
+    job: &Job<'_>,
+    direct: &Direct,
+    uploader: Uploader<'_>,
+    units: &[&Unit],
+    board: &Board,
+    worker: &mut Worker,
+    tasks: Vec<Task>,
+) {
+    if direct.is_hopeless() {
+        board.hand_back(tasks);
+        return;
+    }
+    let fail = |task: &Task, error: Error| {
+        let first = units.get(task.first_unit()).map_or(0, |unit| unit.index);
+        board.done(task.group, Err((first, error)));
+    };
+    let Some(half) = tasks.first().map(|task| task.half) else { return };
+    let (parts, groups) = parts_of(&tasks);
+    let submission = match uploader.submit(half, &direct.file, parts, groups) {
+        Ok(submission) => submission,
+        Err(error) => {
+            if let Some(task) = tasks.first() {
+                fail(task, error.into());
+            }
+            return;
+        }
+    };
+    if let Some(refused) = submission.refused {
+        direct.log().refused.get_or_insert(refused);
+    }
+    let Some(mut flight) = submission.flight else {
+        let tasks = tasks.into_iter().map(Task::by_blocking_reads);
+        if !direct.file.is_serial() {
+            board.hand_back(tasks.collect());
+            return;
+        }
+        for task in tasks {
+            let group = task.group;
+            board.done(group, worker.run(job, uploader, units, task));
+        }
+        return;
+    };
+    let mut part = 0;
+    for (group, members) in tasks.chunk_by(|a, b| a.group == b.group).enumerate() {
+        let Some(first) = members.first() else { continue };
+        // cuFile cannot cancel its reads: dropping the flight waits for them.
+        if let Some(error) = cancelled(job.cancel) {
+            fail(first, error);
+            return;
+        }
+        if let Err(error) = take_group(direct, board, &mut flight, group, members, &mut part) {
+            fail(first, error);
+            return;
+        }
+    }
+}
+
+/// Waits for the reads of a group, and puts those that did not come whole back on the board.
+fn take_group(
+    direct: &Direct,
+    board: &Board,
+    flight: &mut ReadsInFlight,
+    group: usize,
+    members: &[Task],
+    part: &mut usize,
+) -> Result<(), Error> {
+    let missed = flight.wait(group)?;
+    let mut missing = missed.iter().peekable();
+    for task in members {
+        let mut again = Vec::new();
+        for read in task.reads() {
+            match missing.next_if(|missed| missed.part == *part) {
+                Some(missed) => {
+                    direct.missed(missed.reason.clone());
+                    again.push(task.only(read));
+                }
+                None => direct.came(1),
+            }
+            *part += 1;
+        }
+        // Add the new tasks first: a group without open tasks counts as complete.
+        board.add_again(again);
+        board.done(task.group, Ok(Vec::new()));
+    }
+    Ok(())
+}
+
+/// The reads of all tasks, and which of them belong to a group.
+fn parts_of(tasks: &[Task]) -> (Vec<FileRead>, Vec<Range<usize>>) {
+    let (mut parts, mut groups) = (Vec::new(), Vec::new());
+    for members in tasks.chunk_by(|a, b| a.group == b.group) {
+        let start = parts.len();
+        for task in members {
+            parts.extend(task.reads().iter().map(|(_, range, at)| FileRead { range: range.clone(), at: task.at + at }));
+        }
+        groups.push(start..parts.len());
+    }
+    (parts, groups)
+}

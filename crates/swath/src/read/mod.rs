@@ -1,0 +1,20 @@
+//! Reading windows.
+
+mod arriving;
+mod assemble;
+mod backing;
+mod color;
+mod context;
+mod device;
+mod extent;
+mod job;
+mod mask;
+mod options;
+mod plan;
+mod request;
+mod schedule;
+mod strip;
+mod task;
+mod windows;
+
+pub use options::{ColorView, ReadOptions};

@@ -1,0 +1,57 @@
+//! Tasks of a read: tiles, where their bytes are, and where their samples go.
+
+use std::{ops::Range, sync::Arc};
+
+use swath_codec::host::{Take, Target};
+use swath_raster::memory::Buffer;
+use swath_tiff::Window;
+
+/// One tile of one plane.
+pub(crate) struct TilePart {
+    pub(crate) index: u64,
+    pub(crate) bytes: TileBytes,
+    pub(crate) take: Arc<Take>,
+}
+
+/// Where a tile's samples come from.
+#[derive(Clone)]
+pub(crate) enum TileBytes {
+    /// The tile is sparse.
+    Sparse,
+    /// A range of the file; with `keep`, the decoded tile is kept.
+    At { range: Range<u64>, keep: bool },
+    /// A range of the file that is decoded only as far as the window.
+    InSteps(Range<u64>),
+    /// The cache.
+    Cached(Arc<Buffer>),
+}
+
+impl TilePart {
+    pub(crate) fn range(&self) -> Option<&Range<u64>> {
+        match &self.bytes {
+            TileBytes::At { range, .. } => Some(range),
+            _ => None,
+        }
+    }
+}
+
+/// One rectangle of the output and the tiles that fill it.
+pub(crate) struct Task<'a> {
+    pub(crate) parts: Vec<TilePart>,
+    pub(crate) rows: u32,
+    pub(crate) inside: Window,
+    pub(crate) target: Target<'a>,
+}
+
+impl Task<'_> {
+    pub(crate) fn tiles_to_decode(&self) -> u64 {
+        let is_decoded = |part: &&TilePart| matches!(part.bytes, TileBytes::At { .. } | TileBytes::InSteps(_));
+        self.parts.iter().filter(is_decoded).count() as u64
+    }
+}
+
+/// Reads of the file, and the tasks that use their bytes. Tasks of one part share one read; a task of several parts has a read for each.
+pub(crate) struct Job<'a> {
+    pub(crate) reads: Vec<Range<u64>>,
+    pub(crate) tasks: Vec<Task<'a>>,
+}

@@ -1,0 +1,7 @@
+//! What an open file keeps between reads.
+
+pub(crate) mod arriving;
+pub(crate) mod cache;
+pub(crate) mod positions;
+pub(crate) mod remarks;
+pub(crate) mod scratch;

@@ -1,0 +1,303 @@
+//! Writes the tiles of one level in order, each as soon as all earlier ones are there.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use swath_io::{Extent, Sink, Spill};
+use swath_raster::moments::Moments;
+
+use crate::error::Error;
+
+/// Number of buffers that a thread keeps for the next tiles.
+const SPARE: usize = 2;
+
+/// A tile on its way to the file.
+#[derive(Debug, Default)]
+pub(super) struct Encoded {
+    /// Its bytes, with leader and trailer where the file has them; empty for a tile that is left out.
+    pub bytes: Vec<u8>,
+    /// Statistics of its samples, for each band it holds.
+    pub moments: Vec<(u16, Moments)>,
+}
+
+/// Room for tiles that come long before their turn, shared by all levels: memory up to a limit, then disk.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    spill: Arc<Spill>,
+    limit: u64,
+    held: AtomicU64,
+}
+
+impl Waiting {
+    pub(super) fn new(spill: Arc<Spill>, limit: u64) -> Self {
+        Self { spill, limit, held: AtomicU64::new(0) }
+    }
+}
+
+/// A tile that waits for its turn.
+#[derive(Debug)]
+enum Held {
+    Memory(Encoded),
+    Disk(Extent, Vec<(u16, Moments)>),
+}
+
+/// Writes the tiles of one level in order.
+#[derive(Debug)]
+pub(super) struct LevelWriter {
+    /// Bytes before and after each tile that its count leaves out.
+    frame: u64,
+    /// Kept in memory until the end rather than written at once.
+    held: bool,
+    start: u64,
+    state: Mutex<State>,
+    /// Where tiles wait that come long before their turn; in memory where this is `None`.
+    waiting: Option<Arc<Waiting>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    waiting: BTreeMap<u64, Held>,
+    len: u64,
+    /// Start of each tile within the level's own bytes, frame included; `None` for one that was left out.
+    tiles: Vec<Option<(u64, u32)>>,
+    moments: Vec<Moments>,
+    /// Statistics of each tile, where the tiles are taken elsewhere.
+    each: Option<Vec<Moments>>,
+    kept: Vec<u8>,
+}
+
+impl State {
+    fn sum(&mut self, band: usize, moments: &Moments) {
+        if let Some(sum) = self.moments.get_mut(band) {
+            sum.add(moments);
+        }
+        if let Some(each) = &mut self.each {
+            each.push(*moments);
+        }
+    }
+}
+
+/// Tiles that were kept for another file.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Bytes of each tile, frame included; 0 for one that was left out.
+    pub lens: Vec<u32>,
+    pub bytes: Vec<u8>,
+    /// Statistics of each position, band by band.
+    pub moments: Vec<Moments>,
+}
+
+impl LevelWriter {
+    /// A writer without a file: it keeps everything for [`LevelWriter::into_kept`].
+    pub(super) fn kept(frame: u64) -> Self {
+        let state = State { each: Some(Vec::new()), ..State::default() };
+        Self { frame, held: true, start: 0, state: Mutex::new(state), waiting: None }
+    }
+
+    pub(super) fn new(start: u64, frame: u64, held: bool, bands: u16) -> Self {
+        let moments = vec![Moments::default(); bands.into()];
+        Self { frame, held, start, state: Mutex::new(State { moments, ..State::default() }), waiting: None }
+    }
+
+    /// Lets tiles wait on disk where memory has no room for them. A level that is held stays in memory.
+    pub(super) fn wait_in(&mut self, waiting: &Arc<Waiting>) {
+        self.waiting = (!self.held).then(|| waiting.clone());
+    }
+
+    /// Decides where a tile waits: in memory, or on disk where memory is full.
+    fn set_aside(&self, number: u64, tile: Encoded) -> Result<Held, Error> {
+        let Some(waiting) = &self.waiting else { return Ok(Held::Memory(tile)) };
+        let len = tile.bytes.len() as u64;
+        if number == self.lock().next || len == 0 {
+            return Ok(Held::Memory(tile));
+        }
+        if waiting.held.load(Ordering::Relaxed) + len > waiting.limit {
+            return Ok(Held::Disk(waiting.spill.put(&tile.bytes)?, tile.moments));
+        }
+        Ok(Held::Memory(tile))
+    }
+
+    /// Updates the bytes of tiles that wait in memory.
+    fn count(&self, more: u64, less: u64) {
+        if let Some(waiting) = &self.waiting {
+            waiting.held.fetch_add(more, Ordering::Relaxed);
+            waiting.held.fetch_sub(less, Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes tile number `number`. The caller whose tile other tiles wait for writes those too, and keeps their buffers.
+    pub(super) fn put(
+        &self,
+        number: u64,
+        tile: Encoded,
+        sink: &dyn Sink,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let tile = self.set_aside(number, tile)?;
+        let mut ready = Vec::new();
+        let (mut more, mut less) = (0, 0);
+        {
+            let mut state = self.lock();
+            if let Held::Memory(tile) = &tile {
+                more += tile.bytes.len() as u64;
+            }
+            state.waiting.insert(number, tile);
+            loop {
+                let next = state.next;
+                let Some(tile) = state.waiting.remove(&next) else { break };
+                state.next += 1;
+                let (len, moments) = match &tile {
+                    Held::Memory(tile) => (tile.bytes.len() as u64, &tile.moments),
+                    Held::Disk(extent, moments) => (extent.len(), moments),
+                };
+                for (band, moments) in moments {
+                    state.sum(usize::from(*band), moments);
+                }
+                if len == 0 {
+                    state.tiles.push(None);
+                    continue;
+                }
+                let offset = state.len;
+                state.len += len;
+                state.tiles.push(Some((offset, (len - self.frame) as u32)));
+                if let Held::Memory(tile) = &tile {
+                    less += len;
+                    if self.held {
+                        state.kept.extend_from_slice(&tile.bytes);
+                    }
+                }
+                ready.push((self.start + offset, tile));
+            }
+        }
+        self.count(more, less);
+        for (offset, tile) in ready {
+            let bytes = match (tile, &self.waiting) {
+                (Held::Memory(tile), _) => tile.bytes,
+                (Held::Disk(extent, _), Some(waiting)) => {
+                    let mut bytes = spare.pop().unwrap_or_default();
+                    waiting.spill.take(extent, &mut bytes)?;
+                    bytes
+                }
+                (Held::Disk(..), None) => {
+                    return Err(Error::internal("a tile waits on disk, but there is no spill file"));
+                }
+            };
+            if !self.held {
+                sink.write_at(offset, &bytes)?;
+            }
+            spare.push(bytes);
+        }
+        spare.truncate(SPARE);
+        Ok(())
+    }
+
+    /// Notes the next tile, whose `len` bytes (frame included; 0 if it is left out) the caller writes to the file, or passes to
+    /// [`LevelWriter::keep`]. Returns their offset within the level.
+    pub(super) fn admit(&self, len: u64, moments: &[Moments]) -> u64 {
+        let mut state = self.lock();
+        state.next += 1;
+        for (band, moments) in moments.iter().enumerate() {
+            state.sum(band, moments);
+        }
+        let offset = state.len;
+        let place = (len > 0).then(|| (offset, len.saturating_sub(self.frame) as u32));
+        state.tiles.push(place);
+        state.len += len;
+        offset
+    }
+
+    /// Keeps bytes of a level that is held.
+    pub(super) fn keep(&self, offset: u64, bytes: &[u8]) {
+        let mut state = self.lock();
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        if state.kept.len() < end {
+            state.kept.resize(end, 0);
+        }
+        if let Some(place) = state.kept.get_mut(start..end) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Bytes of the level so far.
+    pub(super) fn len(&self) -> u64 {
+        self.lock().len
+    }
+
+    /// Whether its bytes are in memory until the end.
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Offset of the level's bytes while the file is written.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The bytes of a level that was held.
+    pub(super) fn take_kept(&self) -> Vec<u8> {
+        std::mem::take(&mut self.lock().kept)
+    }
+
+    /// Everything that was kept.
+    pub(super) fn into_kept(self) -> Kept {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let len = |tile: &Option<(u64, u32)>| tile.map_or(0, |(_, len)| len + self.frame as u32);
+        let lens = state.tiles.iter().map(len).collect();
+        Kept { lens, bytes: state.kept, moments: state.each.unwrap_or_default() }
+    }
+
+    /// Statistics of each band.
+    pub(super) fn moments(&self) -> Vec<Moments> {
+        self.lock().moments.clone()
+    }
+
+    /// Offset and length of each tile in the order they were numbered, once the level begins at `start`.
+    pub(super) fn tiles(&self, start: u64) -> Vec<(u64, u32)> {
+        let leader = self.frame / 2;
+        let place = |tile: &Option<(u64, u32)>| match tile {
+            Some((offset, len)) => (start + offset + leader, *len),
+            None => (0, 0),
+        };
+        self.lock().tiles.iter().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swath_io::MemorySink;
+
+    fn tile(byte: u8, len: usize) -> Encoded {
+        Encoded { bytes: vec![byte; len], moments: Vec::new() }
+    }
+
+    #[test]
+    fn tiles_lie_in_order_however_they_come() {
+        let (sink, memory) = MemorySink::new("memory");
+        let level = LevelWriter::new(10, 0, false, 0);
+        for (number, encoded) in [(2, tile(3, 1)), (1, tile(0, 0)), (0, tile(1, 2)), (3, tile(4, 3))] {
+            level.put(number, encoded, &sink, &mut Vec::new()).unwrap();
+        }
+        assert_eq!(level.tiles(100), [(100, 2), (0, 0), (102, 1), (103, 3)]);
+        Box::new(sink).commit(16).unwrap();
+        assert_eq!(memory.take().unwrap()[10..], [1, 1, 3, 4, 4, 4]);
+    }
+
+    #[test]
+    fn leader_and_trailer_do_not_count() {
+        let (sink, _) = MemorySink::new("memory");
+        let level = LevelWriter::new(0, 8, true, 0);
+        level.put(0, tile(1, 20), &sink, &mut Vec::new()).unwrap();
+        assert_eq!((level.tiles(0), level.take_kept().len()), (vec![(4, 12)], 20));
+    }
+}
