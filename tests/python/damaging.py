@@ -29,6 +29,8 @@ MEMORY = 2 << 30
 def changed(content: bytes, tries: int) -> Iterator[tuple[int, int, bytes]]:
     """Every byte becomes 0, 255 and its opposite; or of these so many tries, if there are more."""
     step = max(1, len(content) * 3 // tries)
+    # A multiple of three would find one of the three values only.
+    step += step % 3 == 0
     for number, (at, value) in enumerate((at, value) for at in range(len(content)) for value in (0, 255, None)):
         wanted = content[at] ^ 255 if value is None else value
         if number % step == 0 and wanted != content[at]:

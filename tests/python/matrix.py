@@ -341,7 +341,7 @@ class Recorder:
     @classmethod
     @contextmanager
     def listening(cls) -> Iterator[None]:
-        native = _write.Job._write
+        native = _write.PreparedWrite._write
 
         def recorded(*words: Any) -> dict[str, Any]:
             cls.report = {}
@@ -349,11 +349,11 @@ class Recorder:
             cls.report = done["device"]
             return done
 
-        _write.Job._write = recorded  # type: ignore[method-assign]
+        _write.PreparedWrite._write = recorded  # type: ignore[method-assign]
         try:
             yield
         finally:
-            _write.Job._write = native  # type: ignore[method-assign]
+            _write.PreparedWrite._write = native  # type: ignore[method-assign]
 
 
 @dataclass
@@ -982,7 +982,7 @@ def refusals(lab: Lab) -> None:
         ("no rows", holes[:0], {}, swath.UsageError, "is empty"),
         ("NaN as integers", holes, {"dtype": "int16"}, swath.UsageError, "give nodata="),
         ("large values", holes * 1000, {"dtype": "int16", "nodata": -1}, swath.UsageError, "do not fit int16"),
-        ("complex as floats", holes.astype("c8"), {"dtype": "f4"}, swath.UsageError, "imaginary parts"),
+        ("complex as floats", holes.astype("c8"), {"dtype": "f4"}, swath.UsageError, "imaginary part"),
         ("another count", holes, {"count": 3}, swath.UsageError, "but the data have 1"),
         ("nodata out of range", np.isnan(holes).astype("u1"), {"nodata": -1}, swath.UsageError, "cannot be a sample"),
         ("an unknown word", holes, {"compresion": "lzw"}, swath.UsageError, "did you mean compression"),

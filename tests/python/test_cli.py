@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import zlib
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
-from harness import CORPUS, Swath
+from harness import CORPUS, ROOT, Swath
 
 GOOD = CORPUS / "good"
 
@@ -211,6 +212,17 @@ def test_wrong_usage_exits_2(swath: Swath, arguments: tuple[str, ...]) -> None:
 def test_help_and_version(swath: Swath) -> None:
     assert "dump" in swath.run("--help").stdout
     assert swath.run("--version").stdout.split()[0] == "swath"
+
+
+def test_pages_name_options_that_exist(swath: Swath) -> None:
+    commands = ("info", "preview", "stats", "compare", "validate", "convert", "dump", "devices")
+    helped = "\n".join(swath.run(*command, "--help").stdout for command in ((), *((name,) for name in commands)))
+    known = set(re.findall(r"--[a-z][a-z-]*", helped))
+    # Options of cargo xtask, which the same pages name.
+    others = {"--check"}
+    for page in ("SECURITY.md", "PLATFORM.md", "docs/cli-json.md"):
+        named = set(re.findall(r"--[a-z][a-z-]*", (ROOT / page).read_text()))
+        assert named <= known | others, f"{page}: {sorted(named - known - others)}"
 
 
 def test_error_names_ifd_tile_and_byte(swath: Swath, folder: Path) -> None:

@@ -548,6 +548,51 @@ def test_webp_keeps_samples_or_not(swath: Swath, folder: Path, options: tuple[ob
     assert np.array_equal(by_gdal(folder / "t.tif"), array) == exact
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--compress", "zstd", "--quality", 50), "--quality 50: zstd has no quality"),
+        (("--compress", "zstd", "--max-z-error", 0.1), "--max-z-error 0.1"),
+        (("--compress", "lz4", "--level", 99), "--level 99: lz4 has no levels"),
+        (("--compress", "none", "--level", 9), "--level 9: none has no levels"),
+        (("--compress", "lzw", "--level", 9), "--level 9: lzw has no levels"),
+        (("--compress", "lerc", "--level", 9), "--level 9: lerc has no levels"),
+        (("--compress", "deflate", "--level", 13), "levels from 1 to 12"),
+        (("--compress", "jpeg", "--lossless"), "--lossless: jpeg has no such choice"),
+        (("--compress", "zstd", "--lossless"), "--lossless: zstd keeps every sample"),
+        (("--compress", "jpeg", "--quality", 500), "--quality 500: give a number from 1 to 100"),
+        (("--compress", "deflate", "--subsampling", "444"), "--subsampling: deflate has no chroma subsampling"),
+        (("-co", "COMPRESS=LZW", "-co", "JPEG_QUALITY=50"), "--quality 50: lzw has no quality"),
+    ],
+)
+def test_options_that_do_nothing_are_refused(
+    swath: Swath, folder: Path, options: tuple[object, ...], named: str
+) -> None:
+    source = write(folder / "s.tif", pixels((3, 64, 64), "uint8", 3))
+    run = swath.run("convert", source, folder / "t.tif", *options)
+    assert named in run.check_refusal(), run.stderr
+    assert not (folder / "t.tif").exists()
+
+
+@pytest.mark.parametrize("name", ["t.png", "t.vrt", "t.JP2", "t.nc"])
+def test_names_of_other_formats_are_refused(swath: Swath, folder: Path, name: str) -> None:
+    source = write(folder / "s.tif", pixels((1, 64, 64), "uint8", 3))
+    line = swath.run("convert", source, folder / name).check_refusal(folder / name)
+    assert f"not {Path(name).suffix.lower()}" in line and ".tif" in line
+    assert not (folder / name).exists()
+
+
+def test_indices_of_a_palette_are_not_averaged(swath: Swath, folder: Path) -> None:
+    values = np.where(np.indices((1, 256, 256)).sum(axis=0) % 3 == 0, 10, 200).astype("uint8")
+    source = write(folder / "s.tif", values, photometric="palette")
+    with rasterio.open(source, "r+") as dataset:
+        dataset.write_colormap(1, {10: (255, 0, 0, 255), 200: (0, 0, 255, 255)})
+    run = swath.run("convert", source, folder / "t.tif", "--cog", "--tile", 64, "--resampling", "average")
+    assert run.ok and "nearest" in run.stderr, run.stderr
+    with rasterio.open(folder / "t.tif", overview_level=0) as dataset:
+        assert set(np.unique(dataset.read())) <= {10, 200}
+
+
 def test_unlimited(swath: Swath, folder: Path) -> None:
     """A few bytes that say they are a gigabyte of zeros: not without being told to."""
     source = folder / "s.tif"

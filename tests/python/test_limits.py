@@ -77,6 +77,15 @@ def test_what_is_absurd_is_refused_in_the_words_of_python(absurd: Path) -> None:
             attempt()
         assert "Limits" not in str(refused.value)
     assert sw.Dataset(absurd, max_pixels=40_000**2).read().shape == (1, 40_000, 40_000)
+    window = (0, 0, 100, 100)
+    assert sw.read(absurd, 1, window, max_pixels=40_000**2).shape == (100, 100)
+    with pytest.raises(sw.LimitError, match="max_pixels allows 1000"):
+        sw.read(absurd, 1, window, max_pixels=1000)
+    assert sw.stats(absurd, max_pixels=40_000**2)["bands"][0]["valid"] == 40_000**2
+    assert sw.info(absurd, max_pixels=1000)["width"] == 40_000
+    assert sw.validate(absurd, full=True, max_pixels=40_000**2)["errors"] is not None
+    with pytest.raises(sw.UsageError, match="open already: give max_pixels where"):
+        sw.stats(sw.Dataset(absurd), max_pixels=1000)
     with pytest.raises(sw.LimitError, match="max_pixels allows 1000"):
         sw.Dataset(absurd, max_pixels=1000).read()
 

@@ -69,6 +69,20 @@ def test_python_warns(folder: Path, number: int) -> None:
     assert found.encoding.get("_FillValue") is None
 
 
+def test_python_warns_at_each_read(folder: Path) -> None:
+    """`swath.read` keeps the file open, and says again what is wrong with it."""
+    path = lost(folder / "a.tif", 42113)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            sw.read(path)
+    assert len(caught) == 3 and {warning.filename for warning in caught} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(sw.SwathWarning, match="beyond the end"):
+            sw.read(path)
+
+
 def test_sparse_tiles_are_zero_without_nodata(swath: Swath, folder: Path) -> None:
     path = folder / "s.tif"
     with rasterio.open(path, "w", driver="GTiff", dtype="int16", count=1, height=32, width=32, nodata=-9999, tiled=True,

@@ -349,8 +349,8 @@ def test_masked_reads_hide_nodata_and_what_the_mask_hides(files: dict[str, Path]
     dataset = sw.Dataset(files["dem"])
     assert (dataset.read(1, masked=True, fill_value=-1).filled()[20:40, 30:60] == -1).all()
     for words, message in (
-        ({"masked": True, "out": np.zeros((1, 200, 180), "f4")}, "leave out="),
-        ({"fill_value": 3}, "masked=True and boundless=True"),
+        ({"masked": True, "out": np.zeros((1, 200, 180), "f4")}, "leave out out="),
+        ({"fill_value": 3}, "masked=True or boundless=True"),
         ({"ifd": 0, "masked": True}, "another ifd"),
     ):
         with pytest.raises(sw.UsageError, match=message):

@@ -52,6 +52,8 @@ WAYS: dict[str, Callable[[Path], None]] = {"in place": in_place, "cut": cut, "re
 LAZY: dict[str, Callable[[Path], xr.DataArray]] = {
     "dask": lambda path: swath.open_geotiff(path, chunks=256),
     "dask masked": lambda path: swath.open_geotiff(path, chunks=256, masked=True),
+    "lazy": lambda path: swath.open_geotiff(path, lazy=True),
+    "not cached": lambda path: swath.open_geotiff(path, cache=False),
     "xarray": lambda path: xr.open_dataset(path, engine="swath")["band_data"],
     "xarray chunks": lambda path: xr.open_dataset(path, engine="swath", chunks={})["band_data"],
 }

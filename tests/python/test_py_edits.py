@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import rioxarray  # noqa: F401 - gives arrays their `.rio`
+import rioxarray
 import swath
 import xarray as xr
 from affine import Affine
@@ -85,11 +85,108 @@ def test_attributes_that_are_edited_by_hand_win(path: Path) -> None:
 
 def test_attributes_do_not_outlive_a_selection(path: Path) -> None:
     part = swath.open_geotiff(path).isel(x=slice(1, None), y=slice(2, None))
-    assert part.attrs["transform"] == UTM
+    assert "transform" not in part.attrs
+    assert part.swath.transform == (10.0, 0.0, 500010.0, 0.0, -10.0, 4999980.0)
     assert written(part)[1] == (10.0, 0.0, 500010.0, 0.0, -10.0, 4999980.0)
     assert written(part * 2)[1] == (10.0, 0.0, 500010.0, 0.0, -10.0, 4999980.0)
     part = part.rio.write_transform()
     assert written(part)[1] == (10.0, 0.0, 500010.0, 0.0, -10.0, 4999980.0)
+
+
+def test_pixels_of_an_unknown_place_are_refused(path: Path, folder: Path) -> None:
+    bare = swath.open_geotiff(path, parse_coordinates=False)
+    assert written(bare)[1] == UTM
+    part = bare.isel(x=slice(1, None), y=slice(1, None))
+    with pytest.raises(swath.UsageError, match=r"2 x 3 pixels of the 3 x 4 that were read.* give transform="):
+        swath.to_geotiff(part, folder / "b.tif")
+    assert not (folder / "b.tif").exists()
+    assert written(part, transform=MOVED)[1] == MOVED
+    part.attrs["transform"] = MOVED
+    assert written(part)[1] == MOVED
+    # Coordinates that were dropped leave the same doubt.
+    with pytest.raises(swath.UsageError, match="give transform="):
+        written(swath.open_geotiff(path).isel(x=slice(1, None)).drop_vars(["x", "y"]))
+
+
+def test_an_edited_transform_of_all_pixels_is_not_that_of_a_part(path: Path) -> None:
+    data = swath.open_geotiff(path)
+    data.attrs["transform"] = MOVED
+    with pytest.warns(swath.SwathWarning, match=r"600000.*which is written, and the coordinates .* say otherwise"):
+        swath.to_geotiff(data.isel(x=slice(1, None)), None)
+
+
+def test_control_points_of_all_pixels_are_not_those_of_a_part(folder: Path) -> None:
+    points = [{"row": row, "col": col, "x": 500000 + col, "y": 5000000 - row} for row in (0, 3) for col in (0, 4)]
+    path = swath.to_geotiff(np.zeros((3, 4), "uint8"), folder / "g.tif", gcps=points, crs=32633)
+    data = swath.open_geotiff(path)
+    written(data)
+    with pytest.warns(swath.SwathWarning, match="control points.* read the part with window="):
+        swath.to_geotiff(data.isel(x=slice(1, None)), None)
+
+
+def test_edits_after_arithmetic_are_reported(path: Path) -> None:
+    """Arithmetic drops the encoding, so that nobody can know which of two values was edited."""
+    computed = swath.open_geotiff(path) * 2
+    assert written(computed) == (32633, UTM, -1)
+    computed.attrs["nodata"] = 5
+    with pytest.warns(
+        swath.SwathWarning, match=r"attrs\['nodata'\] is 5, and attrs\['_FillValue'\] is -1: -1 is written"
+    ):
+        swath.to_geotiff(computed, None)
+    assert written(computed, nodata=5)[2] == 5
+    del computed.attrs["_FillValue"]
+    assert written(computed)[2] == 5
+    read = rioxarray.open_rasterio(path, masked=True)
+    read.attrs["nodata"] = 5
+    with pytest.warns(swath.SwathWarning, match=r"encoding\['_FillValue'\] is -1"):
+        swath.to_geotiff(read, None)
+
+
+LOCAL = (
+    'PROJCS["mine",GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],'
+    'UNIT["degree",0.0174532925199433]],PROJECTION["Transverse_Mercator"],PARAMETER["latitude_of_origin",0],'
+    'PARAMETER["central_meridian",14],PARAMETER["scale_factor",1],PARAMETER["false_easting",0],'
+    'PARAMETER["false_northing",0],UNIT["metre",1]]'
+)
+
+
+def test_reference_systems_without_a_code_are_compared(path: Path) -> None:
+    computed = swath.open_geotiff(path) * 2
+    computed.attrs["crs"] = LOCAL
+    with pytest.warns(swath.SwathWarning, match=r"attrs\['crs'\] is mine, .*UTM zone 33N, which is written"):
+        assert swath.Dataset(swath.to_geotiff(computed, None)).metadata()["crs"]["epsg"] == 32633
+    # What a file without a code says is the same in the attribute and in the coordinate.
+    own = swath.open_geotiff(swath.to_geotiff(computed, None, crs=LOCAL))
+    assert written(own * 2) == (None, UTM, -1)
+    # The attribute has the code of the horizontal part.
+    deep = swath.open_geotiff(swath.to_geotiff(computed, None, crs="EPSG:32633+5773"))
+    written(deep * 2)
+
+
+def test_the_reference_system_of_a_dataset(path: Path) -> None:
+    dataset = swath.open_geotiff(path, band=1).to_dataset(name="a")
+    dataset.attrs["crs"] = 3857
+    with pytest.warns(swath.SwathWarning, match=r"dataset is EPSG:3857, and its variables have EPSG:32633"):
+        swath.to_geotiff(dataset, None)
+    assert written(dataset, crs=3857)[0] == 3857
+    dataset.attrs["crs"] = "EPSG:32633"
+    assert written(dataset)[0] == 32633
+    bare = xr.Dataset({"a": (("y", "x"), np.zeros((3, 4)))}, attrs={"crs": 3857})
+    assert written(bare)[0] == 3857
+
+
+def test_attributes_in_the_order_of_gdal_are_refused(path: Path) -> None:
+    numbers = (600000, 10, 0, 5000000, 0, -10)
+    for data in (
+        swath.open_geotiff(path),
+        swath.open_geotiff(path) * 2,
+        xr.DataArray(np.zeros((3, 4)), dims=("y", "x")),
+    ):
+        data.attrs["transform"] = numbers
+        with pytest.raises(
+            swath.UsageError, match=r"attrs\['transform'\]=.*GDAL's order .*give \(10, 0, 600000, 0, -10"
+        ):
+            swath.to_geotiff(data, None)
 
 
 def test_contradictions_that_cannot_be_decided_are_reported(path: Path) -> None:

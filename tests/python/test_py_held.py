@@ -11,7 +11,7 @@ import swath
 import xarray as xr
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from swath._raster import Raster, Unread, of
-from swath._write import DEFAULTS
+from swath._write_options import WriteOptions
 
 
 class OnDevice(NDArrayOperatorsMixin):
@@ -47,7 +47,7 @@ def _inside(values: Any) -> list[Any]:
 
 
 def planned(data: Any, **words: Any) -> Raster:
-    return of(data, {**DEFAULTS, **words})
+    return of(data, WriteOptions(**words))
 
 
 def heights() -> np.ndarray:

@@ -61,7 +61,7 @@ def test_a_page_is_described_by_its_own_directory(pages: Path) -> None:
     assert second.attrs["_FillValue"] == -5 and "_FillValue" not in first.attrs
     assert second.x[0] == 500_005 and first.x[0] == 0.5
     with rasterio.open(f"GTIFF_DIR:2:{pages}") as theirs:
-        assert second.attrs["transform"] == tuple(theirs.transform)[:6] and theirs.nodata == -5
+        assert second.swath.transform == tuple(theirs.transform)[:6] and theirs.nodata == -5
 
 
 def test_a_page_has_the_overviews_below_it(pages: Path) -> None:

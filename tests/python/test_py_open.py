@@ -138,7 +138,7 @@ def test_a_window_is_a_part_of_the_whole(path: Path, window: Any, chunks: Any) -
     for axis in ("x", "y"):
         assert part[axis].values.tobytes() == whole[axis].values.tobytes()
     assert part.rio.transform() == GRID @ Affine.translation(10, 5)
-    assert part.attrs["transform"] == tuple(GRID @ Affine.translation(10, 5))[:6]
+    assert part.swath.transform == tuple(GRID @ Affine.translation(10, 5))[:6]
 
 
 def test_a_box_takes_the_pixels_it_touches(path: Path) -> None:
@@ -200,7 +200,7 @@ def test_type_of_the_result(path: Path) -> None:
     assert masked.dtype == "float64" and np.isnan(masked.values).sum() == (ARRAY == 11).sum()
     with pytest.raises(swath.UsageError, match="fractions"):
         swath.open_geotiff(path, dtype="int32", masked=True)
-    with pytest.raises(swath.UsageError, match="type of numbers"):
+    with pytest.raises(swath.UsageError, match="numeric type"):
         swath.open_geotiff(path, dtype="U5")
 
 
@@ -248,7 +248,7 @@ def test_names_and_coordinates_can_be_chosen(path: Path) -> None:
 def test_words_of_xrspatial_are_there(path: Path) -> None:
     attrs = swath.open_geotiff(path).attrs
     assert attrs["crs"] == 32633 and attrs["nodata"] == 11
-    assert attrs["transform"] == (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_500_000.0)
+    assert "transform" not in attrs, "isel would not update it"
 
 
 def test_what_is_computed_of_masked_samples_forgets_their_nodata(tmp_path: Path) -> None:
@@ -361,9 +361,9 @@ def test_without_cupy_the_gpu_is_refused_or_left(path: Path) -> None:
     with pytest.warns(swath.DeviceWarning, match="CuPy"):
         array = swath.open_geotiff(path, gpu=True, on_gpu_failure="auto")
     np.testing.assert_array_equal(array.values, ARRAY)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert isinstance(swath.open_geotiff(path, device="auto").data, np.ndarray)
+    with pytest.warns(swath.DeviceWarning, match="decoded by the CPU, not by the GPU: .*CuPy"):
+        array = swath.open_geotiff(path, device="auto")
+    assert isinstance(array.data, np.ndarray)
 
 
 class WithoutGpu:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 import swath
 import swath._errors
 import xarray as xr
+from obstore.store import MemoryStore
+from swath._engine_options import EngineOptions
+from swath._write_options import WriteOptions
 
 DATA = np.arange(1200, dtype="uint8").reshape(30, 40)
 
@@ -73,6 +80,18 @@ def test_coordinates_that_are_not_to_be_decoded(folder: Path, file: bytes) -> No
         ({"threads": -1}, "threads=-1"),
         ({"max_memory": -1}, "max_memory=-1"),
         ({"overview_levels": -1}, "overview_levels=-1"),
+        ({"lossless": True, "compression": "jpeg"}, "lossless=True: jpeg always loses detail"),
+        ({"lossless": "YES", "compress": "JPEG"}, "lossless=True: jpeg always loses detail"),
+        ({"lossless": True, "compression": "lerc", "max_z_error": 0.5}, "contradict each other"),
+        ({"subsampling": "420"}, "subsampling='420': zstd has none; leave it out, or give compression=\"jpeg\""),
+        ({"tile_size": 256, "tiled": False}, "tile_size=256: tiled=False stores strips"),
+        ({"alpha": True}, "alpha=True: the only band"),
+        ({"photometric": "rgba"}, 'photometric="rgba": the only band'),
+        ({"quality": True, "compression": "jpeg"}, "quality=True is not a number"),
+        ({"compression_level": True}, "compression_level=True is not a number"),
+        ({"compression_level": 3.7}, "compression_level=3.7: give a whole number"),
+        ({"tile_size": 256.5}, "tile_size=256.5: give a whole number"),
+        ({"threads": float("inf")}, "threads=inf is not a number"),
         ({"endianness": "middle"}, "'little' or 'big'"),
         ({"colormap": {0: "red"}}, "(r, g, b)"),
         ({"colormap": {-1: (1, 2, 3)}}, "(r, g, b)"),
@@ -118,6 +137,19 @@ def test_names_of_other_formats(folder: Path, name: str) -> None:
         assert swath.Dataset(swath.to_geotiff(DATA, target, driver="GTiff")).count == 1
 
 
+def test_names_of_other_formats_in_stores(folder: Path) -> None:
+    for target in (fsspec.open(str(folder / "z.png"), "wb"), (MemoryStore(), "z.png")):
+        with pytest.raises(swath.UsageError, match=r"z\.png: .* a name that ends in \.tif"):
+            swath.to_geotiff(DATA, target)
+        swath.to_geotiff(DATA, target, driver="GTiff")
+
+
+def test_numbers_of_profiles() -> None:
+    """Text and whole floats are numbers, and strips take the rows that a profile of rasterio names."""
+    file = swath.to_geotiff(DATA, None, compress="deflate", zlevel="9", tiled=False, blockxsize=40, blockysize=8.0)
+    assert swath.Dataset(file).block_shape == (8, 40)
+
+
 def test_schemes_that_are_not_known() -> None:
     with pytest.raises(swath.UsageError, match=r"wild://a/b\.tif: neither swath nor fsspec"):
         swath.to_geotiff(DATA, "wild://a/b.tif")
@@ -137,6 +169,47 @@ def test_every_keyword_is_documented(function: Any) -> None:
     heads = [line.partition(":")[0] for line in listed[1].splitlines() if line and not line.startswith(" ")]
     documented = {name.strip().lstrip("*") for head in heads for name in head.split(",")}
     assert documented == set(inspect.signature(function).parameters)
+
+
+def test_the_signature_and_the_dataclass_agree() -> None:
+    keywords = {
+        name: (keyword.annotation, keyword.default)
+        for name, keyword in inspect.signature(swath.to_geotiff).parameters.items()
+        if keyword.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    options = {field.name: (field.type, field.default) for field in fields(WriteOptions)}
+    assert {name: options[name] for name in keywords} == keywords
+    # The other fields are set by GDAL's and rasterio's names alone.
+    assert all(options[name] == ("Any", None) for name in set(options) - set(keywords))
+
+
+@pytest.mark.parametrize("options", [WriteOptions, EngineOptions])
+def test_every_field_is_documented(options: type) -> None:
+    body = ast.parse(textwrap.dedent(inspect.getsource(options))).body[0].body  # type: ignore[attr-defined]
+    undocumented = [
+        node.target.id
+        for node, following in zip(body, [*body[1:], None])
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
+    ]
+    assert len(fields(options)) > 20 and undocumented == []
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [("compresion", "compression"), ("BLOCKXSIZ", "blockxsize"), ("zstdlevel", "zstd_level"), ("no_data", "nodata")],
+)
+def test_misspelt_keywords_name_the_nearest(word: str, nearest: str) -> None:
+    with pytest.raises(swath.UsageError, match=f"to_geotiff has no option '{word}'; did you mean .*{nearest}"):
+        swath.to_geotiff(DATA, None, **{word: 1})
+
+
+def test_the_engine_takes_the_fields_of_the_dataclass_and_no_others() -> None:
+    options = EngineOptions().native()
+    swath._swath.Writer(None, (1, 4, 4), "uint8", {}, options).abort()
+    with pytest.raises(swath.UsageError, match="compresion: there is no such option"):
+        swath._swath.Writer(None, (1, 4, 4), "uint8", {}, {**options, "compresion": None})
 
 
 def test_every_error_is_exported() -> None:
@@ -160,6 +233,7 @@ def test_auto_without_a_gpu_warns_however_the_samples_are_read(tmp_path: Path) -
         lambda: dataset.read(device="auto", out=np.empty((1, 8, 8), "uint8")),
         lambda: dataset.read_windows(windows, device="auto"),
         lambda: dataset.read_windows(windows, device="auto", out=out),
+        lambda: swath.open_geotiff(path, device="auto"),
     ):
         with pytest.warns(swath.DeviceWarning, match="decoded by the CPU") as caught:
             read()

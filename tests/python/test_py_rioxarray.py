@@ -37,7 +37,6 @@ WAYS: dict[str, dict[str, bool]] = {
 # Differences that every file may have, with the reason.
 EVERYWHERE = {
     "attrs[crs]": "xrspatial's word: scripts written for it find the EPSG number here",
-    "attrs[transform]": "xrspatial's word: the six numbers of the transform",
     "attrs[nodata]": "xrspatial's word: the file's nodata, where it is not masked",
     "attrs[colormap]": "xrspatial's word: the palette, so that classes that are written again keep their colours",
     "attrs[raster_type]": "xrspatial's word: only of files whose pixels are points",

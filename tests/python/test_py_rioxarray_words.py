@@ -65,7 +65,7 @@ def test_warns_of_a_file_without_a_place(path: Path, placeless: Path) -> None:
     with pytest.warns(NotGeoreferencedWarning, match="count pixels") as caught:
         array = open_rasterio(placeless)
     assert caught[0].filename == __file__
-    with pytest.warns(NotGeoreferencedWarning, match="where it lies") as caught:
+    with pytest.warns(NotGeoreferencedWarning, match="gets no georeference") as caught:
         to_raster(array, None)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():

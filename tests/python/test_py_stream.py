@@ -275,7 +275,7 @@ def test_a_task_that_fails_leaves_the_old_file(folder: Path, error: type[BaseExc
 def test_chunks_of_another_shape_or_kind_are_refused() -> None:
     chunked = da.from_array(raster(), chunks=(3, 24, 90))
     lying = chunked.map_blocks(lambda block: block[:, :-1], dtype="float32", meta=np.empty((0, 0, 0), "f4"))
-    with pytest.raises(ValueError, match="chunk row 0, column 0 came as float32 "):
+    with pytest.raises(ValueError, match="chunk row 0, column 0 is float32 "):
         swath.to_geotiff(lying, None)
     lying = chunked.map_blocks(lambda block: block + 1j, dtype="float32", meta=np.empty((0, 0, 0), "f4"))
     with pytest.raises(ValueError, match="complex64"):

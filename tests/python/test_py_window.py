@@ -89,8 +89,8 @@ def test_bounds_that_are_off_by_rounding_are_those_pixels(path: Path) -> None:
         (RioWindow(-0.7, 0, 10, 10), "columns -1 to 9 .* not inside"),
         ((0, 0, math.nan, 5), "finite"),
         ((0, 0, math.inf, 5), "finite"),
-        ("abcd", "is no window"),
-        ((None, 0, 1, 1), "is no window"),
+        ("abcd", "is not a window"),
+        ((None, 0, 1, 1), "is not a window"),
         (sw.Window(0, 0, 0, 5), "no whole pixel"),
     ],
 )
@@ -131,7 +131,7 @@ def test_boxes_come_as_numbers_shapes_tables_and_datasets(path: Path) -> None:
     assert np.array_equal(whole.read(bbox=whole), truth(path))
     level = whole.read(1, bbox=BOX, overview_level=0)
     assert np.array_equal(level, whole.read(1, overview_level=0)[5:15, 5:15])
-    assert sw.open_geotiff(path, bbox=Shape(BOX)).attrs["transform"][2::3] == (400100.0, 4999900.0)
+    assert sw.open_geotiff(path, bbox=Shape(BOX)).swath.transform[2::3] == (400100.0, 4999900.0)
 
 
 def test_boxes_of_other_reference_systems_are_followed_along_their_edges(path: Path) -> None:
@@ -164,8 +164,8 @@ def test_boxes_of_other_reference_systems_are_followed_along_their_edges(path: P
         ({"bbox": BOX, "window": (0, 0, 1, 1)}, "both say what to read"),
         ({"bbox_crs": 4326}, "there is no bbox"),
         ({"bbox": BOX, "bbox_crs": "EPSG:999999"}, "EPSG:999999"),
-        ({"bbox": BOX, "bbox_crs": ""}, "no reference system"),
-        ({"bbox": (0, 0, 1e30, 1e30), "bbox_crs": 4326}, "no place in the file's system|finite"),
+        ({"bbox": BOX, "bbox_crs": ""}, "not a reference system"),
+        ({"bbox": (0, 0, 1e30, 1e30), "bbox_crs": 4326}, "cannot be transformed to the file's system|finite"),
         ({"window": Shape(BOX)}, "give it as bbox="),
     ],
 )

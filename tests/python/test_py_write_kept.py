@@ -154,7 +154,7 @@ def test_colours_for_qgis(folder: Path, words: dict[str, Any], limits: tuple[flo
         (DATA[0], {"color_ramp": "wild"}, "viridis"),
         (DATA, {"color_ramp": True}, "the raster has 2"),
         (DATA[0], {"color_ramp_range": (0, 1)}, "without color_ramp"),
-        (DATA[0], {"color_ramp": True, "color_ramp_range": (1, 0)}, "(least, largest)"),
+        (DATA[0], {"color_ramp": True, "color_ramp_range": (1, 0)}, "(smallest, largest)"),
     ],
 )
 def test_colours_that_there_are_not(folder: Path, data: np.ndarray, words: dict[str, Any], told: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 import rasterio
 import rioxarray
 import swath
+import swath.rioxarray
+import swath.xrspatial
 import xarray as xr
 from affine import Affine
 
@@ -68,6 +70,56 @@ def test_samples_that_were_unpacked_may_have_fractions(heights: Path) -> None:
     assert opened_by_rasterio(swath.to_geotiff(unpacked, None))[0] == "int16"
 
 
+@pytest.fixture
+def packed(folder: Path) -> Path:
+    """Every integer of 16 bits, with scales and offsets."""
+    data = np.arange(-32768, 32768).astype("int16").reshape(1, 256, 256)
+    data = np.concatenate([data, data])
+    return swath.to_geotiff(
+        data, folder / "packed.tif", scales=[0.1, 0.0003], offsets=[5, -273.15], nodata=-32768, crs=32633, transform=UTM
+    )
+
+
+@pytest.mark.parametrize("opener", [swath.open_geotiff, rioxarray.open_rasterio])
+@pytest.mark.parametrize("chunks", [None, 100])
+@pytest.mark.filterwarnings("error::swath.SwathWarning")
+def test_samples_that_were_unpacked_are_packed_again(packed: Path, opener: Any, chunks: int | None) -> None:
+    unpacked = opener(packed, mask_and_scale=True, chunks=chunks)
+    again = swath.Dataset(swath.to_geotiff(unpacked, None))
+    assert again.dtype == "int16" and again.scales == (0.1, 0.0003)
+    np.testing.assert_array_equal(again.read(), swath.Dataset(packed).read())
+
+
+@pytest.mark.parametrize("band", [None, 1])
+def test_unpacked_samples_that_were_changed_are_kept(packed: Path, folder: Path, band: int | None) -> None:
+    unpacked = swath.open_geotiff(packed, mask_and_scale=True, band=band)
+    changed = unpacked.copy(data=unpacked.data / 1000)
+    with pytest.warns(swath.SwathWarning, match='scale and offset are undone; give dtype="float32" to keep them'):
+        file = swath.to_geotiff(changed, None)
+    dtype, nodata, samples = opened_by_rasterio(file)
+    assert dtype == "float32" and np.isnan(nodata)
+    np.testing.assert_array_equal(samples, changed.values.reshape(-1, 256, 256)[0])
+    assert swath.Dataset(file).scales[0] == 1.0
+    chunked = changed.chunk(100)
+    with pytest.raises(swath.UsageError, match=r'offset .* in their file: give dtype="float32" to keep them'):
+        swath.to_geotiff(chunked, folder / "b.tif")
+    assert not (folder / "b.tif").exists()
+    # Who asks for integers gets them, where they fit; the second band has an offset that these do not.
+    if band is None:
+        return
+    for words in ({"dtype": "int16"}, {"pack": True}):
+        for data in (changed, chunked):
+            assert opened_by_rasterio(swath.to_geotiff(data, None, **words))[0] == "int16"
+
+
+def test_packing_that_a_caller_chooses_rounds() -> None:
+    data = xr.DataArray(np.linspace(0, 1, 12).reshape(3, 4), dims=("y", "x"))
+    data.encoding.update(dtype="int16", scale_factor=0.01)
+    file = swath.to_geotiff(data, None)
+    assert swath.Dataset(file).scales == (0.01,)
+    np.testing.assert_array_equal(opened_by_rasterio(file)[2], np.rint(data.values * 100))
+
+
 @pytest.mark.parametrize("dtype", ["complex_int16", "complex_int32"])
 @pytest.mark.parametrize("chunks", [None, 2])
 def test_complex_integers_round_trip(folder: Path, dtype: str, chunks: int | None) -> None:
@@ -82,6 +134,35 @@ def test_complex_integers_round_trip(folder: Path, dtype: str, chunks: int | Non
         swath.to_geotiff(data * 1e12, None, dtype=dtype)
     with pytest.raises(swath.UsageError, match=dtype):
         swath.to_geotiff(data.real, None, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        lambda path: swath.open_geotiff(path, masked=True),
+        lambda path: swath.open_geotiff(path, mask_and_scale=True, chunks=2),
+        lambda path: xr.open_dataset(path, engine="swath"),
+        lambda path: swath.rioxarray.open_rasterio(path, masked=True),
+    ],
+    ids=["masked", "scaled", "engine", "rioxarray"],
+)
+@pytest.mark.parametrize("nodata", [None, -1])
+@pytest.mark.filterwarnings("error::swath.SwathWarning")
+def test_complex_integers_that_were_masked_round_trip(folder: Path, opened: Any, nodata: int | None) -> None:
+    data = (np.arange(12).reshape(3, 4) * (1 - 2j)).astype("complex64")
+    data[1, 1] = -1
+    swath.to_geotiff(data, folder / "a.tif", dtype="complex_int16", nodata=nodata, crs=32633, transform=UTM)
+    swath.to_geotiff(opened(folder / "a.tif"), folder / "b.tif")
+    again = swath.Dataset(folder / "b.tif")
+    assert (again.stored_dtype, again.nodata) == ("complex_int16", nodata)
+    np.testing.assert_array_equal(np.asarray(again.read())[0], data)
+
+
+def test_complex_integers_round_trip_as_xarray_spatial_has_them(folder: Path) -> None:
+    data = (np.arange(12).reshape(3, 4) * (1 - 2j)).astype("complex64")
+    swath.to_geotiff(data, folder / "a.tif", dtype="complex_int16", crs=32633, transform=UTM)
+    swath.xrspatial.to_geotiff(swath.xrspatial.open_geotiff(folder / "a.tif"), folder / "b.tif")
+    assert swath.Dataset(folder / "b.tif").stored_dtype == "complex_int16"
 
 
 def test_complex_integers_with_fractions_become_floats(folder: Path) -> None:

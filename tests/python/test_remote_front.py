@@ -349,9 +349,7 @@ def test_the_tool_keeps_budgets_and_secrets(server: Server, tool: Any, folder: P
         assert number < 2 or done.stderr.startswith("error: "), done.stderr
     assert "Authorization" in server.traffic.requests[0][1]
     assert not (folder / "a.npy").exists()
-    for done, words in zip(
-        runs[-4:], ("ftp:// is no scheme", "of this machine only", "unexpected", "ftp:// is no scheme")
-    ):
+    for done, words in zip(runs[-4:], ("the scheme ftp://", "local files only", "unexpected", "the scheme ftp://")):
         assert words in done.stderr
 
 

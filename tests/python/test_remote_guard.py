@@ -79,7 +79,7 @@ def bypasses(server: Files, path: Path) -> list[Any]:
 @pytest.mark.parametrize("guard", GUARDS)
 def test_nothing_is_opened_past_the_guard(server: Files, path: Path, guard: str) -> None:
     for source in bypasses(server, path):
-        with pytest.raises(swath.DeniedError, match="addresses that swath asks itself") as raised:
+        with pytest.raises(swath.DeniedError, match="addresses of swath's own client") as raised:
             swath.read(source, storage_options=GUARDS[guard])
         assert isinstance(raised.value, PermissionError)
         assert "https://" in str(raised.value) and "leave" in str(raised.value)
@@ -94,6 +94,30 @@ def test_every_way_in_is_guarded(server: Files, path: Path, name: str) -> None:
     assert server.connections == 0
 
 
+def test_naming_hosts_refuses_all_other_private_ones(server: Files, request: pytest.FixtureRequest) -> None:
+    """Also without `public_only`: whoever names one private host does not mean the others."""
+    tool: Swath = request.getfixturevalue("swath")
+    url, own = f"{server.url}/file.tif", f"127.0.0.1:{server.port}"
+    for hosts in (["tiles.example"], ["127.0.0.1:1"], ["10.0.0.1", "localhost"]):
+        with pytest.raises(swath.DeniedError, match="not a public address"):
+            swath.read(url, storage_options={"allowed_hosts": hosts})
+        options = {"allowed_hosts": hosts, "endpoint": server.url, "anonymous": True}
+        with pytest.raises(swath.WriteDeniedError, match="not a public address"):
+            swath.to_geotiff(PIXELS, "s3://bucket/written.tif", storage_options=options)
+        run = tool.run("info", url, *(word for host in hosts for word in ("--allow-host", host)))
+        assert run.code == 2 and "not a public address" in run.stderr, run.stderr
+    assert server.connections == 0
+    for hosts in (["127.0.0.1"], [own], ["tiles.example", own]):
+        np.testing.assert_array_equal(np.asarray(swath.read(url, 1, storage_options={"allowed_hosts": hosts})), PIXELS)
+    # A host that is named may not send us to another that is not.
+    with direct(), Files({}) as front:
+        front.script = lambda _: redirect(url)
+        server.forget()
+        with pytest.raises(swath.DeniedError, match="not a public address"):
+            swath.read(f"{front.url}/file.tif", storage_options={"allowed_hosts": [f"127.0.0.1:{front.port}"]})
+    assert not server.requests
+
+
 def test_writers_are_guarded(server: Files, tmp_path: Path) -> None:
     targets = (
         "memory://guard/written.tif",
@@ -104,7 +128,7 @@ def test_writers_are_guarded(server: Files, tmp_path: Path) -> None:
     )
     for target in targets:
         for guard in GUARDS.values():
-            with pytest.raises(swath.WriteDeniedError, match="addresses that swath asks itself") as raised:
+            with pytest.raises(swath.WriteDeniedError, match="addresses of swath's own client") as raised:
                 swath.to_geotiff(PIXELS, target, storage_options=guard)
             assert isinstance(raised.value, PermissionError)
     with pytest.raises(swath.WriteDeniedError, match="not a public address"):
@@ -181,7 +205,7 @@ LINK = [
 ]
 
 
-@pytest.mark.parametrize("options", [{}, {"allowed_hosts": ["169.254.169.254"]}], ids=["plain", "allowed"])
+@pytest.mark.parametrize("options", [{}, {"allowed_hosts": ["127.0.0.1", "169.254.169.254"]}], ids=["plain", "allowed"])
 def test_no_redirect_leads_to_the_metadata_services(server: Files, options: dict[str, Any]) -> None:
     for host in LINK:
         for hops in (1, 3):

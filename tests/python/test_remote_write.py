@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -17,8 +18,8 @@ import dask.array as da
 import numpy as np
 import pytest
 import swath
-from harness import MIB, Swath
-from remote import Answer, Fault, Request
+from harness import MIB, Swath, record, torture
+from remote import Answer, Fault, Request, Respond
 from remote_faults import after, first, silent, status
 from remote_readers import equal_pixels
 from remote_stores import Proxy, Store
@@ -379,3 +380,108 @@ def slow_parts(request: Request) -> Fault | None:
     if "partNumber" in request.query:
         time.sleep(2)
     return None
+
+
+# -------------------------------------------------------------------------------------------------------------- killed
+
+
+def commanded(tool: Swath, source: Path, store: Store, options: dict[str, Any], key: str) -> list[str]:
+    """The command that uploads a file."""
+    settings = [f"--remote-option={name}={value}" for name, value in options.items() if "_" in name]
+    if "region" in options:
+        settings.append(f"--region={options['region']}")
+    flags = ["--compress", "none", f"--endpoint={options['endpoint']}", *settings]
+    return [str(tool.binary), "convert", str(source), store.address(key), *flags]
+
+
+@pytest.mark.parametrize("name", ["s3", "azure", "gcs"])
+def test_an_upload_that_is_killed_is_never_half_visible(
+    name: str, request: pytest.FixtureRequest, folder: Path
+) -> None:
+    """W8: SIGKILL at each request, before the store gets it or while it does: the object is the old one, or none, and
+    the new one only where the store was told to complete it."""
+    store, tool = request.getfixturevalue(name), request.getfixturevalue("swath")
+    source, want = folder / "source.tif", folder / "want.tif"
+    swath.to_geotiff(noise(), source, compression="none")
+    assert tool.run("convert", source, want, "--compress", "none").ok
+    store.forget_uploads()
+    with Proxy(store.url) as proxy:
+        options = {**store.at(proxy.url), "retries": 3}
+        sound = subprocess.run(commanded(tool, source, store, options, "killed.tif"), capture_output=True, text=True)
+        assert sound.returncode == 0, sound.stderr
+        same_bytes(store.get("killed.tif"), want.read_bytes())
+        # Some more or less in other runs: how many parts there are depends on how fast they go out.
+        count = sum(sent.method in ("PUT", "POST") for sent in proxy.requests)
+        assert count >= 4, f"{count} requests: the file is too small to go in parts"
+        tries = lost = whole = 0
+        for turn in range(torture()):
+            # By turns both ways, and with and without an object of that name; both ways where the upload is completed.
+            places = [(at, (at + turn) % 2 == 0) for at in range(1, count)] + [(1000, False), (1000, True)]
+            for at, taken in places:
+                tries += 1
+                old = b"what was there" if (at // 2 + turn) % 2 else None
+                key = f"killed {turn} {at} {taken}.tif"
+                if old:
+                    store.put(key, old)
+                found, completed = killed_at(proxy, commanded(tool, source, store, options, key), at, taken)
+                got = store.get(key)
+                whole += got == want.read_bytes()
+                fine = got == old or (completed and got == want.read_bytes())
+                lost += not fine
+                assert fine, f"{found}, taken {taken}: {len(got or b'')} bytes"
+                store.forget_uploads()
+    record("W8", f"uploads to {store.scheme}:// killed at a request", tries, tries - lost, lost)
+    assert whole >= torture(), "an upload that the store was told to complete is there"
+    # The store serves on, and the name can be written again.
+    send("small COG", store.address("killed 0 1 False.tif"), store.options)
+    same_bytes(store.get("killed 0 1 False.tif"), local("small COG"))
+
+
+def completes(request: Request) -> bool:
+    return "comp=blocklist" in request.query or (request.method == "POST" and "uploadId" in request.query)
+
+
+def killed_at(proxy: Proxy, command: list[str], at: int, taken: bool) -> tuple[str, bool]:
+    """Kills a command at its `at`-th request that changes something, or at the one that completes the upload; the store
+    takes it all the same or never gets it. What that request was, and whether the store was told to complete."""
+    proxy.forget()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    turn, over = threading.Lock(), threading.Event()
+    seen = 0
+    told: list[Request] = []
+
+    def script(request: Request) -> Fault | None:
+        nonlocal seen
+        if request.method not in ("PUT", "POST"):
+            return None
+        with turn:
+            seen += 1
+            number, ended = seen, bool(told)
+            if (number >= at or completes(request)) and not ended:
+                told.append(request)
+        if number < at and not completes(request):
+            return None
+        if ended:
+            # Whatever comes after the kill came too late.
+            return silent("close")
+
+        def kill(request: Request, respond: Respond) -> Answer:
+            process.kill()
+            process.wait(timeout=30)
+            answer = respond() if taken else silent("close")(request, respond)
+            over.set()
+            return answer
+
+        return kill
+
+    proxy.script = script
+    try:
+        assert over.wait(60), f"request {at} never came: {process.poll()}"
+    finally:
+        process.kill()
+        process.wait(timeout=30)
+        proxy.script = None
+    # Requests that were on their way end before the store is looked at.
+    time.sleep(0.05)
+    last = told[0]
+    return f"{last.method} {last.target}", taken and completes(last)

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import dask.array
+import fsspec
 import numpy as np
 import pytest
 import rasterio
 import swath
 import xarray as xr
 from harness import Swath, scratch
+from obstore.store import LocalStore
 from rasterio.enums import Resampling
 from rasterio.transform import from_origin
 
@@ -127,10 +129,25 @@ def by_blocks(_: Swath, __: Path, path: Path) -> None:
     swath.to_geotiff(xr.DataArray(chunks, dims=("y", "x")), path)
 
 
+def into_file(_: Swath, __: Path, path: Path) -> None:
+    with path.open("wb") as file:
+        swath.to_geotiff(fresh(), file)
+
+
+def into_fsspec(_: Swath, __: Path, path: Path) -> None:
+    with fsspec.open(str(path), "wb") as file:
+        swath.to_geotiff(fresh(), file)
+
+
 WAYS: dict[str, Callable[[Swath, Path, Path], Any]] = {
     "convert": by_command,
     "array": lambda _, __, path: swath.to_geotiff(fresh(), path),
     "dask": by_blocks,
+    "file-object": into_file,
+    "fsspec-file": into_fsspec,
+    "fsspec-open-file": lambda _, __, path: swath.to_geotiff(fresh(), fsspec.open(str(path), "wb")),
+    "obstore": lambda _, __, path: swath.to_geotiff(fresh(), (LocalStore(path.parent), path.name)),
+    "obstore-root": lambda _, __, path: swath.to_geotiff(fresh(), (LocalStore(), str(path))),
     "file-url": lambda _, __, path: swath.to_geotiff(fresh(), f"file://{path}"),
 }
 
@@ -148,6 +165,37 @@ def test_side_files_go_with_what_they_describe(swath: Swath, folder: Path, sourc
     assert seen(path) == "new"
     with rasterio.open(path) as file:
         assert file.overviews(1) == [] and file.tags().get("of") is None and file.dataset_mask().min() == 255
+
+
+def test_side_files_stay_where_a_file_object_is_not_the_file(folder: Path) -> None:
+    """One whose name is another file's by now, and one in which the raster is not at the start."""
+    path = folder / "a.tif"
+    old(path)
+    with path.open("rb+") as file:
+        path.rename(folder / "source-moved.tif")
+        (folder / "a.tif").write_bytes(b"another's")
+        swath.to_geotiff(fresh(), file)
+    assert names(folder) == sorted(["a.tif", *SIDES])
+    with path.open("ab") as file:
+        swath.to_geotiff(fresh(), file)
+    assert names(folder) == sorted(["a.tif", *SIDES])
+
+
+def test_obstore_makes_folders(folder: Path) -> None:
+    swath.to_geotiff(fresh(), (LocalStore(folder), "one/two/a.tif"))
+    assert seen(folder / "one" / "two" / "a.tif") == "new"
+
+
+def test_colours_go_with_the_raster_that_had_them(folder: Path) -> None:
+    path, style = folder / "a.tif", folder / "a.qml"
+    swath.to_geotiff(fresh(), path, color_ramp="viridis", color_ramp_range=(0, 1))
+    assert style.exists()
+    swath.to_geotiff(fresh(), path)
+    assert not style.exists()
+    # What QGIS or anyone else wrote stays.
+    style.write_text("<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n<qgis version='3.34.1-Prizren'/>")
+    swath.to_geotiff(fresh(), path)
+    assert style.exists()
 
 
 def test_side_files_stay_when_the_write_fails(swath: Swath, folder: Path, source: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damaging import changed
 from harness import CORPUS, record, torture
 
 GOOD = CORPUS / "good"
@@ -51,6 +52,15 @@ def damaged(folder: Path, how: str, tries: int, names: tuple[str, ...]) -> list[
     slow = [each for each in found if each["slowest"] > SECONDS]
     assert not slow, slow
     return found
+
+
+def test_a_draw_has_all_three_values() -> None:
+    for length in (300, 999, 1350, 2700, 5000):
+        content = bytes(17 + at % 200 for at in range(length))
+        for tries in (150, 300, 10**9):
+            made = list(changed(content, tries))
+            kinds = {value if value in (0, 255) else "opposite" for _, value, _ in made}
+            assert kinds == {0, 255, "opposite"} and len(made) > min(tries, length) // 2, (length, tries, kinds)
 
 
 def test_every_byte(folder: Path) -> None:

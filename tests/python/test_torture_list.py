@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -28,10 +29,17 @@ SCENARIOS = RUNNER.scenarios()
 
 def test_scenarios_name_what_exists() -> None:
     assert len({scenario["id"] for scenario in SCENARIOS}) == len(SCENARIOS) > 30
+    named = " ".join(command for scenario in SCENARIOS for command in scenario.get("run", []))
+    # Whatever tells figures or meets faults at length has a place in the list.
+    telling = [path.name for path in (ROOT / "tests" / "python").glob("test_*.py") if "record(" in path.read_text()]
+    # The short form of a run that the list names, and this file.
+    others = {"test_torture_differential.py", Path(__file__).name}
+    for file in {*telling, *(path.name for path in (ROOT / "tests" / "python").glob("test_torture_*.py"))} - others:
+        assert file in named, f"no scenario runs {file}"
     for scenario in SCENARIOS:
         assert scenario["what"] and ("needs" in scenario) != bool(scenario.get("run")), scenario
-        if "last" in scenario:
-            assert "no result" not in RUNNER.last_result(scenario)
+        if "device" in scenario:
+            assert RUNNER.device_rows(scenario), scenario
         for command in scenario.get("run", []):
             files = [word for word in shlex.split(command) if word.endswith(".py")]
             assert files or command.startswith("cargo "), command
@@ -48,7 +56,49 @@ def test_figures_go_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     state = {"W1": {"commit": "abc", "date": "2026-01-02", "seconds": 60, "rows": rows, "fault": None}}
     page = RUNNER.page(SCENARIOS, state)
     assert "| plain | 15 | 14 | 1 |" in page and "15 tries, 1 lost" in page and "Run 2026-01-02 at abc" in page
-    assert "needs a GPU: `make gpu-bundle`; last result: NVIDIA" in page and "not run yet" in page
+    assert "not run yet" in page and "tests on an NVIDIA" in page
+
+
+def test_results_belong_to_one_state_of_the_code(tmp_path: Path) -> None:
+    """A commit, and each state of changed files, is another: what was tried with one says nothing of the next."""
+    tool = sys.modules["revision"]
+    tree = tmp_path / "tree"
+    tree.mkdir()
+
+    def git(*words: str) -> None:
+        person = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *person, *words], cwd=tree, check=True, capture_output=True)
+
+    git("init", "-q")
+    (tree / "a.txt").write_text("1")
+    (tree / "docs").mkdir()
+    page = tree / "docs" / "reliability.md"
+    page.write_text("1")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    seen = [tool.revision(root=tree)]
+    assert "changes" not in seen[0]
+    for text in ("2", "3"):
+        (tree / "a.txt").write_text(text)
+        seen.append(tool.revision(root=tree))
+        assert "with changes" in seen[-1]
+    (tree / "new.txt").write_text("1")
+    seen.append(tool.revision(root=tree))
+    (tree / "a.txt").write_text("1")
+    (tree / "new.txt").unlink()
+    assert tool.revision(root=tree) == seen[0]
+    page.write_text("2")
+    assert tool.revision(root=tree) == seen[0], "results do not count"
+    git("commit", "-q", "-a", "-m", "two")
+    seen.append(tool.revision(root=tree))
+    assert len(set(seen)) == len(seen), seen
+    state = tmp_path / "state.json"
+    assert tool.kept(state, seen[0]) == {}
+    state.write_text(json.dumps({"revision": seen[0], "done": {"damaged": 40000}}))
+    assert tool.kept(state, seen[0])["done"] == {"damaged": 40000}
+    assert tool.kept(state, seen[1]) == {}
+    state.write_text(json.dumps({"done": {"damaged": 40000}}))
+    assert tool.kept(state, seen[0]) == {}, "of before revisions were kept"
 
 
 def test_tests_are_counted_where_no_figure_is_told() -> None:

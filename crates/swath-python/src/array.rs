@@ -1,4 +1,4 @@
-//! Samples in host or GPU memory, which other libraries take without a copy.
+//! Samples in host or GPU memory that other libraries use without a copy.
 
 use std::{ffi::c_int, sync::Arc};
 
@@ -11,7 +11,7 @@ use pyo3::{
 use swath::{DeviceRaster, Raster, SampleFormat, SampleType, dlpack};
 
 use crate::{
-    convert, errors,
+    complex_samples, errors,
     errors::OrRaise,
     ffi::{
         capsule::{self, Tensor},
@@ -30,7 +30,7 @@ enum Samples {
     Device(Arc<DeviceRaster>),
 }
 
-/// Samples in host or GPU memory. NumPy, CuPy, torch and others take it without a copy.
+/// Samples in host or GPU memory. NumPy, CuPy, torch and others use them without a copy.
 #[pyclass(frozen, module = "swath")]
 pub struct Array {
     samples: Samples,
@@ -41,6 +41,7 @@ pub struct Array {
     report: Option<Py<PyAny>>,
 }
 
+/// Returns the strides in bytes of an array in C order.
 fn c_order(shape: &[isize], size: usize) -> Vec<isize> {
     let mut step = size as isize;
     let mut strides: Vec<isize> = shape
@@ -62,21 +63,21 @@ impl Array {
         Self { samples, sample, shape, strides, report }
     }
 
-    /// A raster in host memory.
+    /// Returns an array over a raster in host memory.
     pub fn of_host(py: Python<'_>, raster: Raster) -> PyResult<Self> {
         let shape = raster.shape().map(|len| len as isize).to_vec();
         let report = raster.report().map(|report| metadata::report_to_dict(py, report)).transpose()?;
-        let (memory, sample) = convert::host(py, raster)?;
+        let (memory, sample) = complex_samples::host(py, raster)?;
         Ok(Self::new(Samples::Host(Arc::new(memory)), sample, shape, report))
     }
 
-    /// Host memory of these axes.
+    /// Returns an array of this shape over host memory.
     pub fn of_memory(memory: HostMemory, sample: SampleType, shape: &[usize]) -> Self {
         let shape = shape.iter().map(|len| *len as isize).collect();
         Self::new(Samples::Host(Arc::new(memory)), sample, shape, None)
     }
 
-    /// A raster on a GPU.
+    /// Returns an array over a raster in GPU memory.
     pub fn of_device(py: Python<'_>, raster: DeviceRaster) -> PyResult<Self> {
         let report = Some(metadata::report_to_dict(py, raster.report())?);
         let shape = raster.shape().map(|len| len as isize).to_vec();
@@ -84,7 +85,8 @@ impl Array {
         Ok(Self::new(Samples::Device(Arc::new(raster)), sample, shape, report))
     }
 
-    /// A raster on a GPU whose rows are windows of `height` rows below each other, as an array of windows.
+    /// Returns an array with an axis of windows over a raster in GPU memory, which holds windows of `height` rows below each
+    /// other.
     pub fn of_windows(py: Python<'_>, raster: DeviceRaster, height: u32) -> PyResult<Self> {
         let mut array = Self::of_device(py, raster)?;
         let height = (height as isize).max(1);
@@ -173,7 +175,7 @@ impl Array {
         self.shape.len()
     }
 
-    /// Samples of all axes together.
+    /// Number of samples.
     #[getter]
     fn size(&self) -> isize {
         self.shape.iter().product()
@@ -193,20 +195,20 @@ impl Array {
         }
     }
 
-    /// What a GPU did for the read and what it cost; `None` where only the CPU was asked.
+    /// Reports what a GPU did for the read; `None` where the caller asked for no GPU.
     #[getter]
     fn report(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.report.as_ref().map(|report| report.clone_ref(py))
     }
 
-    /// A copy in host memory; the array itself where it is there already.
+    /// Returns a copy in host memory, or the array itself if it is there already.
     fn to_host(slf: Bound<'_, Self>) -> PyResult<Py<Self>> {
         let py = slf.py();
         let array = slf.get();
         let Samples::Device(raster) = &array.samples else { return Ok(slf.unbind()) };
         let host = py.detach(|| raster.to_host()).or_raise(py)?;
         let mut copy = Self::of_host(py, host)?;
-        // Windows on a device lie band by band; on the host they are handed out the same way.
+        // Windows in GPU memory are ordered by band first; the copy keeps that order, and so these strides.
         copy.shape.clone_from(&array.shape);
         copy.strides.clone_from(&array.strides);
         if copy.sample != array.sample {
@@ -216,11 +218,11 @@ impl Array {
         Py::new(py, copy)
     }
 
-    /// The same samples with axes of other lengths.
+    /// Returns the same samples with another shape.
     fn reshape(&self, py: Python<'_>, shape: Vec<isize>) -> PyResult<Self> {
         let fits = shape.iter().try_fold(1_isize, |size, len| size.checked_mul(*len)) == Some(self.size());
         if !fits || shape.iter().any(|len| *len < 0) || !self.is_c_order() {
-            let detail = format!("an array of {:?} cannot become one of {shape:?}", self.shape);
+            let detail = format!("an array of shape {:?} cannot take the shape {shape:?}", self.shape);
             return Err(errors::usage(py, &detail));
         }
         let report = self.report.as_ref().map(|report| report.clone_ref(py));
@@ -243,7 +245,7 @@ impl Array {
         let array = array.get();
         let Samples::Host(memory) = &array.samples else {
             return Err(PyBufferError::new_err(
-                "the array is on a GPU: take it by __dlpack__ or __cuda_array_interface__, or call to_host()",
+                "the array is on a GPU: use __dlpack__ or __cuda_array_interface__, or call to_host()",
             ));
         };
         // SAFETY: Python's view; the array keeps memory, shape and strides and never changes them.
@@ -258,7 +260,7 @@ impl Array {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         if matches!(slf.get().samples, Samples::Device(_)) {
-            let detail = "the array is on a GPU and does not become a NumPy array by itself: call to_host()";
+            let detail = "the array is on a GPU and is not converted to NumPy implicitly: call to_host()";
             return Err(PyTypeError::new_err(detail));
         }
         let options = PyDict::new(py);
@@ -280,7 +282,7 @@ impl Array {
         interface.set_item("data", (found.address, false))?;
         let strides = if self.is_c_order() { None } else { Some(PyTuple::new(py, &self.strides)?) };
         interface.set_item("strides", strides)?;
-        // The read is done: there is nothing to wait for.
+        // The read is complete: there is nothing to wait for.
         interface.set_item("stream", py.None())?;
         interface.set_item("version", 3)?;
         Ok(interface)
@@ -294,21 +296,24 @@ impl Array {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // The read is done, so whichever stream the receiver works in need not wait.
+        // The read is complete, so the receiver's stream need not wait.
         drop(stream);
         let py = slf.py();
         let array = slf.get();
         if copy == Some(true) {
-            return Err(PyBufferError::new_err("copies are not made here: copy the result"));
+            return Err(PyBufferError::new_err("__dlpack__ makes no copies here: copy the result"));
         }
         let (kind, ordinal) = array.__dlpack_device__();
-        let wanted = dl_device.unwrap_or((kind, ordinal));
-        let array = if wanted == (kind, ordinal) {
+        let requested = dl_device.unwrap_or((kind, ordinal));
+        let array = if requested == (kind, ordinal) {
             slf.unbind()
-        } else if wanted.0 == ON_CPU && copy != Some(false) {
+        } else if requested.0 == ON_CPU && copy != Some(false) {
             Self::to_host(slf)?
         } else {
-            return Err(PyBufferError::new_err(format!("the array is on {}, and stays there", array.device())));
+            return Err(PyBufferError::new_err(format!(
+                "the array is on {} and cannot be exported to another device",
+                array.device()
+            )));
         };
         let versioned = max_version.is_some_and(|(major, _)| major >= 1);
         capsule::of(py, array.get().tensor(versioned)?)

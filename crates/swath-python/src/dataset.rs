@@ -1,4 +1,4 @@
-//! An open file.
+//! An open file, as Python sees it.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -7,28 +7,28 @@ use swath::{Cancel, Check, DeviceReport, Mode, ReadOptions, SampleType, Statisti
 
 use crate::{
     array::Array,
-    convert,
+    complex_samples,
     errors::{self, OrRaise},
     ffi::export::HostMemory,
-    fill, interrupt, metadata,
+    interrupt, metadata,
     options::{self, Opening, Reading},
-    remote,
+    out_buffer, remote,
     source::{self, Opened},
 };
 
-/// An open file: cheap to make, read from by any number of threads.
+/// An open file, from which any number of threads may read.
 #[pyclass(subclass, frozen, module = "swath")]
 pub struct Dataset {
-    /// `None` once it is closed. It is locked only by those who hold the interpreter, and so does whoever forks: no child
+    /// `None` once it is closed. Only threads that hold the GIL lock it, and `fork` needs the GIL too: a child process never
     /// finds it locked.
     dataset: RwLock<Option<Arc<swath::Dataset>>>,
     facts: Facts,
     max_pixels: Option<u64>,
-    /// Whether a server or store is asked, which may keep a caller waiting.
+    /// Whether the file is on a server or in a store, whose answers may take long.
     remote: bool,
 }
 
-/// What a closed dataset still knows.
+/// The properties that a dataset keeps after it is closed.
 struct Facts {
     name: String,
     file_size: u64,
@@ -56,7 +56,7 @@ impl Facts {
     }
 }
 
-/// Stops a read that is under way in another thread.
+/// Stops a read that runs in another thread.
 #[pyclass(name = "Cancel", frozen, module = "swath._swath")]
 pub struct CancelHandle {
     cancel: Cancel,
@@ -69,25 +69,24 @@ impl CancelHandle {
         Self { cancel: Cancel::new() }
     }
 
-    /// The read raises `CancelledError` soon.
+    /// Makes the read raise `CancelledError` soon.
     fn cancel(&self) {
         self.cancel.cancel();
     }
 }
 
-/// Where samples are to be.
-enum Place {
+/// Which memory receives the samples of a read.
+enum Destination {
     Host,
     Gpu,
-    /// On a GPU where there is one.
+    /// GPU memory where there is a GPU.
     GpuOrHost,
 }
 
-impl Place {
-    /// A result is on the GPU where the caller named one; memory that is to be filled is where it is.
-    fn of(mode: Option<Mode>, filled: bool) -> Self {
+impl Destination {
+    /// Returns GPU memory only where the caller names a device for this read.
+    fn of(mode: Option<Mode>) -> Self {
         match mode {
-            _ if filled => Self::Host,
             Some(Mode::Cuda) => Self::Gpu,
             Some(Mode::Auto) => Self::GpuOrHost,
             _ => Self::Host,
@@ -96,13 +95,13 @@ impl Place {
 }
 
 impl Dataset {
-    /// The open file. A read that has it goes on when the dataset is closed meanwhile.
+    /// Returns the open file. A read that has it goes on when another thread closes the dataset.
     fn opened(&self, py: Python<'_>) -> PyResult<Arc<swath::Dataset>> {
         let held = self.dataset.read().unwrap_or_else(PoisonError::into_inner).clone();
         held.ok_or_else(|| errors::usage(py, &format!("{}: the dataset is closed: open it again", self.facts.name)))
     }
 
-    /// Looks into the file. A source of Python's needs the interpreter for that: whoever waits for it must not hold it.
+    /// Runs `look` on the file without the GIL, which a source written in Python needs.
     fn look<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -112,10 +111,10 @@ impl Dataset {
         if !self.remote {
             return py.detach(|| look(&dataset)).or_raise(py);
         }
-        interrupt::leave(py, move || look(&dataset))
+        interrupt::run_detached(py, move || look(&dataset))
     }
 
-    /// Bytes and type of what a read gives, if it is not too much.
+    /// Returns bytes and sample type of a read, or an error where the read exceeds `max_pixels`.
     fn measure(&self, py: Python<'_>, options: &ReadOptions, windows: u64) -> PyResult<(u64, SampleType)> {
         let (options, max_pixels) = (options.clone(), self.max_pixels);
         self.look(py, move |dataset| {
@@ -127,13 +126,13 @@ impl Dataset {
         })
     }
 
-    /// Whether a read of so many bytes may take so long that somebody wants to stop it.
+    /// Whether a read of this many bytes may take so long that somebody wants to stop it.
     fn is_long(&self, len: u64) -> bool {
         self.remote || len >= interrupt::LONG
     }
 }
 
-/// Warns, at the line that called the package, of what was met that is no error.
+/// Issues warnings at the line that called the package.
 fn warn(py: Python<'_>, warnings: &[String]) -> PyResult<()> {
     for warning in warnings {
         py.import("swath._errors")?.call_method1("warn", (warning,))?;
@@ -141,7 +140,7 @@ fn warn(py: Python<'_>, warnings: &[String]) -> PyResult<()> {
     Ok(())
 }
 
-/// Warns of what a GPU did not do, where the caller left it to us whether to use one.
+/// Issues the notices of a read as warnings, where the caller left the choice of the device to swath.
 fn warn_of_device(py: Python<'_>, mode: Option<Mode>, report: Option<&DeviceReport>) -> PyResult<()> {
     if mode != Some(Mode::Auto) {
         return Ok(());
@@ -153,7 +152,7 @@ fn warn_of_device(py: Python<'_>, mode: Option<Mode>, report: Option<&DeviceRepo
     Ok(())
 }
 
-/// A document as Python's dictionary.
+/// Returns a JSON document as a Python dictionary.
 fn of_json<'py>(py: Python<'py>, document: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (document,))
 }
@@ -187,7 +186,7 @@ impl Dataset {
             options = options.with_remote(remote::options(remote)?);
         }
         let dataset = match source::open(source)? {
-            Opened::Address(address) => interrupt::leave(py, move || options.open(address))?,
+            Opened::Address(address) => interrupt::run_detached(py, move || options.open(address))?,
             Opened::Path(path) => py.detach(|| options.open(path)).or_raise(py)?,
             Opened::Source(source) => py.detach(|| options.open_source(source)).or_raise(py)?,
         };
@@ -198,41 +197,41 @@ impl Dataset {
         Ok(Self { dataset: RwLock::new(Some(Arc::new(dataset))), facts, max_pixels, remote })
     }
 
-    /// Lets the file go: reads that are under way end, others are refused.
+    /// Closes the file: reads that run already finish, later ones raise.
     fn close(&self, py: Python<'_>) {
         let held = self.dataset.write().unwrap_or_else(PoisonError::into_inner).take();
-        // A source of Python's may run code of its own when it is dropped.
+        // Dropping a source written in Python may run Python code, which needs the GIL.
         py.detach(|| drop(held));
     }
 
-    /// Whether the file was let go.
+    /// Whether the dataset is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.dataset.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Name for messages.
+    /// Name of the file in messages.
     #[getter]
     fn name(&self) -> &str {
         &self.facts.name
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     #[getter]
     fn file_size(&self) -> u64 {
         self.facts.file_size
     }
 
-    /// What tells the file from others that have its name earlier or later: its time of change, or what its server says.
+    /// Identifies this version of the file among others of the same name: by its time of change, or by its server's ETag.
     #[getter]
     fn version(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(self.opened(py)?.version())
     }
 
-    /// Raises `ChangedError` where the name leads to another file by now, or the file was written to.
+    /// Raises `ChangedError` where the path now names another file, or the file was written to.
     fn check_current(&self, py: Python<'_>) -> PyResult<()> {
         if self.remote {
-            // Every answer tells.
+            // The client compares the version in every answer of the server.
             return Ok(());
         }
         self.look(py, swath::Dataset::check_current)
@@ -262,13 +261,13 @@ impl Dataset {
         (self.count(), self.height(), self.width())
     }
 
-    /// NumPy's type of the samples that a read gives.
+    /// NumPy's type of the samples that a read returns.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("numpy")?.getattr("dtype")?.call1((convert::seen(self.facts.sample).name(),))
+        py.import("numpy")?.getattr("dtype")?.call1((complex_samples::seen(self.facts.sample).name(),))
     }
 
-    /// The name of the type that the file stores: `complex_int16` where `dtype` is `complex64`, for example.
+    /// Name of the sample type in the file: for example `complex_int16` where `dtype` is `complex64`.
     #[getter]
     fn stored_dtype(&self) -> &'static str {
         self.facts.sample.name()
@@ -298,13 +297,13 @@ impl Dataset {
         self.look(py, move |dataset| dataset.overview_block(overview))
     }
 
-    /// Everything the file says about its pixels.
+    /// Returns all metadata of the file.
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let masks = self.look(py, metadata::fetch)?;
         metadata::to_dict(py, &*self.opened(py)?, &masks)
     }
 
-    /// The pixels (x, y, width, height) that a rectangle of coordinates touches.
+    /// Returns the window (x, y, width, height) of the pixels that a box of coordinates touches.
     fn window_of(
         &self,
         py: Python<'_>,
@@ -345,7 +344,7 @@ impl Dataset {
         let (len, sample) = self.measure(py, &options, 1)?;
         let long = self.is_long(len);
         if let Some(out) = out {
-            let mut held = fill::held(&out, len, sample)?;
+            let mut held = out_buffer::held(&out, len, sample)?;
             let report = interrupt::run(py, long, &cancel, || dataset.read_into(&options, held.bytes_mut()))?;
             warn(py, &dataset.take_warnings())?;
             warn_of_device(py, mode, report.as_ref())?;
@@ -356,10 +355,10 @@ impl Dataset {
             warn(py, &dataset.take_warnings())?;
             Array::of_host(py, raster).map(Some)
         };
-        match Place::of(mode, false) {
-            Place::Host => host(&options),
-            Place::GpuOrHost if !has_gpu(py) => host(&options),
-            Place::Gpu | Place::GpuOrHost => {
+        match Destination::of(mode) {
+            Destination::Host => host(&options),
+            Destination::GpuOrHost if !has_gpu(py) => host(&options),
+            Destination::Gpu | Destination::GpuOrHost => {
                 let raster = interrupt::run(py, long, &cancel, || dataset.read_device(&options))?;
                 warn(py, &dataset.take_warnings())?;
                 Array::of_device(py, raster).map(Some)
@@ -367,7 +366,7 @@ impl Dataset {
         }
     }
 
-    /// 255 where there is data, 0 where there is none; a mask of eight bits or an alpha band may lie between.
+    /// Reads the mask: 255 for valid pixels, 0 for hidden ones, and values between them from an 8-bit mask or alpha band.
     #[pyo3(signature = (window=None, overview=None, *, threads=None))]
     fn read_mask(
         &self,
@@ -428,21 +427,21 @@ impl Dataset {
             swath::Interleave::Pixel => [windows.len(), height, width, count],
         };
         if let Some(out) = out {
-            let mut held = fill::held(&out, all, sample)?;
+            let mut held = out_buffer::held(&out, all, sample)?;
             let read = || dataset.read_windows_into(&options, &windows, held.bytes_mut());
             let report = interrupt::run(py, long, &cancel, read)?;
             warn(py, &dataset.take_warnings())?;
             warn_of_device(py, mode, report.as_ref())?;
             return Ok(None);
         }
-        let place = Place::of(mode, false);
-        if matches!(place, Place::Gpu) || (matches!(place, Place::GpuOrHost) && has_gpu(py)) {
+        let destination = Destination::of(mode);
+        if matches!(destination, Destination::Gpu) || (matches!(destination, Destination::GpuOrHost) && has_gpu(py)) {
             let read = || dataset.read_windows_device(&options, &windows);
             let raster = interrupt::run(py, long, &cancel, read)?;
             warn(py, &dataset.take_warnings())?;
             return Array::of_windows(py, raster, first.height).map(Some);
         }
-        let no_memory = || errors::usage(py, &format!("there is no memory for {all} bytes"));
+        let no_memory = || errors::allocation(py, all);
         let len = usize::try_from(all).map_err(|_| no_memory())?;
         let read = || {
             let mut report = None;
@@ -456,26 +455,26 @@ impl Dataset {
         let memory = memory.ok_or_else(no_memory)?;
         warn(py, &dataset.take_warnings())?;
         warn_of_device(py, mode, report.as_ref())?;
-        let seen = convert::seen(sample);
+        let seen = complex_samples::seen(sample);
         if seen == sample {
             return Ok(Some(Array::of_memory(memory, sample, &shape)));
         }
         let wider = memory.len() / sample.size() * seen.size();
         let converted = HostMemory::filled(wider, |out| {
-            convert::widen(sample, memory.bytes(), out);
+            complex_samples::widen(sample, memory.bytes(), out);
             Ok::<(), PyErr>(())
         })?;
         Ok(Some(Array::of_memory(converted.ok_or_else(no_memory)?, seen, &shape)))
     }
 
-    /// What the file is.
+    /// Describes the file.
     #[pyo3(signature = (tags=false))]
     fn describe<'py>(&self, py: Python<'py>, tags: bool) -> PyResult<Bound<'py, PyAny>> {
         let document = self.look(py, move |dataset| swath::describe(dataset, tags))?;
         of_json(py, &document.to_string())
     }
 
-    /// Smallest and largest value, mean and standard deviation of bands.
+    /// Computes smallest and largest value, mean and standard deviation of bands.
     #[pyo3(signature = (bands=None, *, threads=None, progress=None))]
     fn statistics<'py>(
         &self,
@@ -516,7 +515,7 @@ impl Dataset {
         }
     }
 
-    /// Whether the file is a sound COG.
+    /// Checks whether the file is a valid COG.
     #[pyo3(signature = (full=false, strict=false))]
     fn validate<'py>(&self, py: Python<'py>, full: bool, strict: bool) -> PyResult<Bound<'py, PyAny>> {
         let check = if full { Check::Full } else { Check::Structure };
@@ -524,7 +523,7 @@ impl Dataset {
         of_json(py, &report.document(&self.facts.name, strict).to_string())
     }
 
-    /// What was asked of a server or store over this handle so far; None for what Python reads, and for local files.
+    /// Requests and bytes that this handle has cost so far; None for local files and for sources that Python reads.
     #[getter]
     fn remote_stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let dataset = self.opened(py)?;
@@ -538,7 +537,7 @@ impl Dataset {
         Ok(Some(dict))
     }
 
-    /// What GPUs did for all reads of this handle so far.
+    /// Reports what GPUs did for all reads of this handle so far.
     fn device_report(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         metadata::report_to_dict(py, &self.opened(py)?.device_report())
     }

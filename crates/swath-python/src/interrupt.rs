@@ -1,4 +1,4 @@
-//! Long work that Ctrl-C ends.
+//! Runs long work so that Ctrl-C can stop it.
 
 use std::{
     sync::{
@@ -14,32 +14,32 @@ use swath::{Cancel, Error, fork::starting};
 
 use crate::errors::{self, OrRaise};
 
-/// A read of less than so many bytes is done before a person could want to stop it.
+/// Bytes above which a read counts as long: shorter reads end before a person could want to stop them.
 pub const LONG: u64 = 64 << 20;
-/// The same for a write: codecs such as LZMA take a second for two megabytes.
+/// Bytes above which a write counts as long: codecs such as LZMA take a second for two megabytes.
 pub const LONG_WRITE: u64 = 1 << 20;
-/// How often Python is asked whether somebody pressed Ctrl-C.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the waiting thread asks Python for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why there is no result.
+/// Why work ended without a result.
 enum Ended {
-    /// Somebody pressed Ctrl-C.
+    /// A signal such as Ctrl-C arrived.
     Signal(PyErr),
-    /// There is no thread that works.
-    Unable(String),
+    /// The thread that worked ended without a result.
+    Lost(String),
 }
 
 impl Ended {
     fn into_exception(self, py: Python<'_>) -> PyErr {
         match self {
             Self::Signal(signal) => signal,
-            Self::Unable(detail) => errors::usage(py, &detail),
+            Self::Lost(detail) => errors::internal(py, &detail),
         }
     }
 }
 
-/// Runs `work` without the interpreter's lock. Where it is `long` it runs beside this thread, which meanwhile looks for
-/// signals: only the main thread sees any.
+/// Runs `work` without the GIL. `long` work called from the main thread runs in a second thread, while the main thread, the only
+/// one that sees signals, checks for them; a signal cancels the work.
 pub fn run<T: Send>(
     py: Python<'_>,
     long: bool,
@@ -51,13 +51,13 @@ pub fn run<T: Send>(
     }
     let found = py.detach(|| {
         let (send, receive) = mpsc::channel();
-        let left = &Left::new(work);
-        // The other end notices when the thread ends without a result: the sender goes with it.
-        let beside = move || left.run().map(|found| send.send(found));
-        // The scope ends when the thread does, which a cancelled one does soon.
+        let task = &Task::new(work);
+        // The thread owns the sender, so the receiver notices when the thread ends without a result.
+        let in_thread = move || task.run().map(|found| send.send(found));
+        // The scope waits for the thread, which ends soon after it is cancelled.
         thread::scope(|scope| {
-            if starting(|| thread::Builder::new().spawn_scoped(scope, beside)).is_err() {
-                return left.run().ok_or_else(lost);
+            if starting(|| thread::Builder::new().spawn_scoped(scope, in_thread)).is_err() {
+                return task.run().ok_or_else(lost);
             }
             let found = wait(&receive);
             if found.is_err() {
@@ -69,9 +69,9 @@ pub fn run<T: Send>(
     found.map_err(|ended| ended.into_exception(py))?.or_raise(py)
 }
 
-/// Runs `work` that nothing can stop but its own deadline, such as a server's answer. Ctrl-C does not wait for it: it is left
-/// to itself, and what it finds is dropped.
-pub fn leave<T: Send + 'static>(
+/// Runs `work` that cannot be cancelled, such as waiting for a server's answer. After Ctrl-C its thread runs on in the
+/// background, and its result is dropped.
+pub fn run_detached<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
@@ -80,21 +80,21 @@ pub fn leave<T: Send + 'static>(
     }
     let found = py.detach(|| {
         let (send, receive) = mpsc::channel();
-        let left = Arc::new(Left::new(work));
-        let beside = left.clone();
-        let work = move || beside.run().map(|found| send.send(found));
+        let task = Arc::new(Task::new(work));
+        let shared = task.clone();
+        let work = move || shared.run().map(|found| send.send(found));
         if starting(|| thread::Builder::new().spawn(work)).is_err() {
-            return left.run().ok_or_else(lost);
+            return task.run().ok_or_else(lost);
         }
         wait(&receive)
     });
     found.map_err(|ended| ended.into_exception(py))?.or_raise(py)
 }
 
-/// What the thread sends, or the first signal.
+/// Returns what the thread sends, or the first signal.
 fn wait<T>(receive: &Receiver<T>) -> Result<T, Ended> {
     loop {
-        match receive.recv_timeout(LOOK) {
+        match receive.recv_timeout(SIGNAL_INTERVAL) {
             Ok(found) => return Ok(found),
             Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals()).map_err(Ended::Signal)?,
             Err(RecvTimeoutError::Disconnected) => return Err(lost()),
@@ -103,19 +103,19 @@ fn wait<T>(receive: &Receiver<T>) -> Result<T, Ended> {
 }
 
 fn lost() -> Ended {
-    Ended::Unable("the thread that worked has ended without a result".to_owned())
+    Ended::Lost("the thread that did the work ended without a result".to_owned())
 }
 
-/// Work that is left to a thread. A system that gives no more threads gives work that Ctrl-C does not end, not work that
-/// fails: then it is done where it was asked for.
-struct Left<F>(Mutex<Option<F>>);
+/// Work that runs once, in a second thread or, where the system starts no more threads, in the calling one. There Ctrl-C
+/// cannot stop it, which is better than failing.
+struct Task<F>(Mutex<Option<F>>);
 
-impl<T, F: FnOnce() -> T> Left<F> {
+impl<T, F: FnOnce() -> T> Task<F> {
     fn new(work: F) -> Self {
         Self(Mutex::new(Some(work)))
     }
 
-    /// What comes of it, the first time.
+    /// Runs the work and returns its result; `None` if it ran before.
     fn run(&self) -> Option<T> {
         let work = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         work.map(|work| work())

@@ -1,43 +1,42 @@
-//! swath for Python: thin classes over the engine. What makes them pleasant (sources, xarray, dask) is Python's part of the
-//! package.
+//! swath for Python: thin classes over the engine. Sources, xarray and dask are handled by the Python part of the package.
 
 mod array;
-mod convert;
+mod complex_samples;
 mod dataset;
 mod encoder;
 mod errors;
 mod ffi;
-mod fill;
 mod interrupt;
 mod metadata;
 mod options;
+mod out_buffer;
 mod remote;
-mod sink;
 mod source;
+mod target;
 mod writer;
 
 use pyo3::prelude::*;
 
-/// The reference system that a text names, as `Dataset.metadata()["crs"]` has it.
+/// Returns the reference system that a text names, in the form of `Dataset.metadata()["crs"]`.
 #[pyfunction]
 fn crs_of<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let crs = py.detach(|| swath::geo::parse_user(text)).map_err(|detail| errors::usage(py, &detail))?;
     metadata::crs_to_dict(py, &crs).map(Bound::into_any)
 }
 
-/// What there is of GPUs, drivers and libraries, as JSON.
+/// Returns the GPUs, the driver and the libraries that were found, as JSON.
 #[pyfunction]
 fn describe_devices(py: Python<'_>) -> String {
     py.detach(|| swath::describe_devices(&swath::survey(&swath::GpuOptions::default())).to_string())
 }
 
-/// Folders in which NVIDIA's optional libraries are looked for.
+/// Adds folders to search for NVIDIA's optional libraries.
 #[pyfunction]
 fn add_library_folders(folders: Vec<std::path::PathBuf>) {
     swath::offer_libraries(folders);
 }
 
-/// Takes unfinished files away; for a process that is about to end.
+/// Removes unfinished files and uploads; for a process that is about to end.
 #[pyfunction]
 fn abandon_unfinished(py: Python<'_>) {
     py.detach(|| {
@@ -54,7 +53,7 @@ fn _swath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::Dataset>()?;
     module.add_class::<dataset::CancelHandle>()?;
     module.add_class::<writer::Writer>()?;
-    module.add_class::<encoder::BandEncoder>()?;
+    module.add_class::<encoder::TileRowEncoder>()?;
     module.add_function(wrap_pyfunction!(crs_of, module)?)?;
     module.add_function(wrap_pyfunction!(describe_devices, module)?)?;
     module.add_function(wrap_pyfunction!(add_library_folders, module)?)?;

@@ -1,4 +1,4 @@
-//! Metadata of a file as Python's dictionaries, and back.
+//! Converts metadata of a file to Python dictionaries, and back.
 
 use pyo3::{
     prelude::*,
@@ -12,7 +12,7 @@ use swath::{
 
 use crate::{errors, options::text};
 
-/// A reference system.
+/// Returns a reference system as a dictionary.
 pub fn crs_to_dict<'py>(py: Python<'py>, crs: &Crs) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("wkt", crs.wkt2.as_deref())?;
@@ -94,19 +94,19 @@ fn gcps<'py>(py: Python<'py>, found: &[Gcp]) -> PyResult<Bound<'py, PyList>> {
     Ok(list)
 }
 
-/// Reads what [`to_dict`] tells; the dataset keeps its metadata.
+/// Reads from the file what [`to_dict`] needs; the dataset caches its metadata.
 pub fn fetch(dataset: &Dataset) -> Result<Vec<MaskKind>, Error> {
     dataset.metadata();
     MaskKind::of_bands(dataset)
 }
 
-/// Everything a reader wants to know of a file, once it was fetched.
+/// Returns the metadata of a file as a dictionary; [`fetch`] comes first.
 pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset, masks: &[MaskKind]) -> PyResult<Bound<'py, PyDict>> {
     let metadata = dataset.metadata();
     let Georeference { crs, transform, gcps: points, gcp_crs, rpc, keys, .. } = &metadata.georeference;
     let (sample, main) = (dataset.sample(), dataset.main());
     let dict = PyDict::new(py);
-    let shown = crs.as_ref().map(|crs| crs_to_dict(py, crs.as_gdal_reports(keys))).transpose()?;
+    let shown = crs.as_ref().map(|crs| crs_to_dict(py, keys.crs_as_gdal_reports(crs))).transpose()?;
     dict.set_item("crs", shown)?;
     dict.set_item("transform", transform.map(|transform| PyTuple::new(py, transform.to_affine())).transpose()?)?;
     let stated = metadata.domains.iter().find(|domain| domain.name.is_empty());
@@ -138,7 +138,7 @@ pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset, masks: &[MaskKind]) -> P
     Ok(dict)
 }
 
-/// What a GPU did and what it cost.
+/// Returns the report of a GPU as a dictionary.
 pub fn report_to_dict(py: Python<'_>, report: &DeviceReport) -> PyResult<Py<PyAny>> {
     let dict = PyDict::new(py);
     let counters = &report.counters;
@@ -171,7 +171,7 @@ pub fn report_to_dict(py: Python<'_>, report: &DeviceReport) -> PyResult<Py<PyAn
     Ok(dict.into_any().unbind())
 }
 
-/// An item that is there and not `None`.
+/// Returns an item that exists and is not `None`.
 fn item<'py>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     Ok(dict.get_item(key)?.filter(|value| !value.is_none()))
 }
@@ -217,12 +217,12 @@ fn rpc_of(dict: &Bound<'_, PyDict>) -> PyResult<Rpc> {
     let py = dict.py();
     let one = |key: &str| -> PyResult<f64> {
         let default = if key.starts_with("err_") { Some(-1.0) } else { None };
-        value(dict, key)?.or(default).ok_or_else(|| errors::usage(py, &format!("rpcs: there is no {key}")))
+        value(dict, key)?.or(default).ok_or_else(|| errors::usage(py, &format!("rpcs: {key} is missing")))
     };
     let many = |key: &str| -> PyResult<[f64; 20]> {
         let found: Vec<f64> = value(dict, key)?.unwrap_or_default();
         <[f64; 20]>::try_from(found)
-            .map_err(|found| errors::usage(py, &format!("rpcs: {key} has {} terms where 20 belong", found.len())))
+            .map_err(|found| errors::usage(py, &format!("rpcs: {key} has {} terms instead of 20", found.len())))
     };
     Ok(Rpc {
         err_bias: one("err_bias")?,
@@ -244,21 +244,21 @@ fn rpc_of(dict: &Bound<'_, PyDict>) -> PyResult<Rpc> {
     })
 }
 
-/// A nodata value, if samples of this type can have it.
+/// Returns a nodata value if samples of this type can have it.
 fn nodata_of(given: &Bound<'_, PyAny>, sample: SampleType) -> PyResult<Nodata> {
     let py = given.py();
-    // Whole numbers keep every digit; everything else is a float to Python as well.
+    // Integers keep every digit; other numbers are floats in Python too.
     let text = match given.extract::<i128>() {
         Ok(whole) => whole.to_string(),
         Err(_) => nodata_text(given.extract::<f64>()?),
     };
     let nodata = Nodata::parse(text.as_bytes());
     nodata.filter(|nodata| nodata.for_dtype(sample).is_some()).ok_or_else(|| {
-        errors::usage(py, &format!("nodata {text} is no value of {sample}; choose one, or another dtype"))
+        errors::usage(py, &format!("nodata {text} is not a value of {sample}; choose one, or another dtype"))
     })
 }
 
-/// Metadata for a file that is written, from the words that `_swath.pyi` lists.
+/// Returns the metadata of a file to write, from the dictionary that `Found.native` in `_metadata.py` makes.
 pub fn of_dict(given: &Bound<'_, PyDict>, count: u16, sample: SampleType) -> PyResult<Metadata> {
     let py = given.py();
     let mut metadata = Metadata::default();

@@ -1,4 +1,4 @@
-//! What Python's keywords mean to the engine.
+//! Turns the options that Python passes into the engine's.
 
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ use swath::{
 
 use crate::errors::{self, OrRaise};
 
-/// Who decodes or encodes.
+/// Returns the device that a word names.
 pub fn mode(py: Python<'_>, word: &str) -> PyResult<Mode> {
     match word {
         "cpu" => Ok(Mode::Cpu),
@@ -21,7 +21,7 @@ pub fn mode(py: Python<'_>, word: &str) -> PyResult<Mode> {
     }
 }
 
-/// How bands lie in memory.
+/// Returns the order of bands in memory that a word names.
 pub fn interleave(py: Python<'_>, word: &str) -> PyResult<Interleave> {
     match word {
         "band" => Ok(Interleave::Band),
@@ -30,8 +30,8 @@ pub fn interleave(py: Python<'_>, word: &str) -> PyResult<Interleave> {
     }
 }
 
-/// How a file is opened.
-#[derive(FromPyObject, Default)]
+/// The options of opening a file.
+#[derive(Default)]
 pub struct Opening {
     pub threads: Option<usize>,
     pub tile_cache: Option<usize>,
@@ -59,8 +59,8 @@ impl Opening {
         if let Some(index) = self.ifd {
             options = options.with_ifd(index);
         }
-        // A caller who says how many samples may be read has thought about it: our own guesses about bytes are left aside. A
-        // tile may be as large as that many of the largest samples.
+        // A caller's own limit replaces the engine's guesses about a plausible number of bytes. A tile may be as large as
+        // that many samples of the largest type, which has 16 bytes.
         if let Some(samples) = self.max_pixels {
             let limits = Limits::default();
             let tile_bytes = limits.tile_bytes.max(samples.saturating_mul(16));
@@ -71,7 +71,7 @@ impl Opening {
     }
 }
 
-/// What is read.
+/// The options of a read.
 #[derive(Default)]
 pub struct Reading {
     pub window: Option<(u32, u32, u32, u32)>,
@@ -118,136 +118,183 @@ impl Reading {
     }
 }
 
-/// A value that Python gave for a word: text, a number, or a sequence of numbers.
-#[derive(FromPyObject)]
-enum Choice {
-    Flag(bool),
-    Number(u32),
-    Numbers(Vec<u32>),
-    Word(String),
-}
-
-/// A value as text. Python handles signals in `str()`; unlike `to_string`, this passes a Ctrl-C on as an error.
-pub fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
-    value.str()?.extract()
-}
-
-/// From a dictionary of the words that `_swath.pyi` lists.
+/// Reads the options of a write, which `EngineOptions` in `_engine_options.py` documents: the same names, and no others.
 pub fn write_options(given: &Bound<'_, PyDict>) -> PyResult<WriteOptions> {
-    let py = given.py();
-    let mut options = WriteOptions::default();
-    for (key, value) in given.iter() {
-        if value.is_none() {
-            continue;
-        }
-        let key = text(&key)?;
-        options = write_option(py, options, &key, &value).map_err(|error| named(py, &key, error))?;
-    }
-    Ok(options)
+    Keywords::of(given)
+        .set("cog", extract, WriteOptions::with_cog)?
+        .set(
+            "compression",
+            |value| by_name(value, names::compression),
+            |options, (codec, wrap)| options.with_compression(codec).with_lerc_wrap(wrap),
+        )?
+        .set("level", extract, WriteOptions::with_level)?
+        // A quality turns lossless encoding off, so `lossless` comes after it.
+        .set("quality", extract, WriteOptions::with_quality)?
+        .set("lossless", extract, WriteOptions::with_lossless)?
+        .set("max_z_error", extract, WriteOptions::with_max_z_error)?
+        .set(
+            "predictor",
+            |value| by_name(value, names::predictor),
+            // `auto` is no predictor: the engine chooses one by the sample type.
+            |options, chosen| match chosen {
+                Some(predictor) => options.with_predictor(predictor),
+                None => options,
+            },
+        )?
+        .set("tile", extract, |options, (width, height)| options.with_blocks(Blocks::Tiles(width, height)))?
+        .set("strips", extract, |options, rows| options.with_blocks(Blocks::Strips(NonZeroU32::new(rows))))?
+        .set("interleave", planar, WriteOptions::with_planar)?
+        .set("nbits", extract, WriteOptions::with_bits)?
+        .set("photometric", |value| by_name(value, names::photometric), WriteOptions::with_photometric)?
+        .set("alpha", alpha, WriteOptions::with_alpha)?
+        .set("subsampling", subsampling, WriteOptions::with_subsampling)?
+        .set("big_endian", extract, |options, big| {
+            options.with_order(if big { ByteOrder::Big } else { ByteOrder::Little })
+        })?
+        .set("bigtiff", bigtiff, WriteOptions::with_bigtiff)?
+        .set("sparse", extract, WriteOptions::with_sparse)?
+        .set("mask", extract, WriteOptions::with_mask)?
+        .set("overviews", overviews, WriteOptions::with_overviews)?
+        .set("resampling", resampling, WriteOptions::with_resampling)?
+        .set("statistics", extract, WriteOptions::with_statistics)?
+        .set("nan_to_nodata", extract, WriteOptions::with_nan_to_nodata)?
+        .set("extra_tags", extra_tags, WriteOptions::with_tags)?
+        .set("device", |value| mode(value.py(), &text(value)?), WriteOptions::with_device)?
+        .set("nvcomp", extract, WriteOptions::with_nvcomp)?
+        .set("threads", extract, WriteOptions::with_threads)?
+        .set("max_memory", extract, WriteOptions::with_max_memory)?
+        .set("max_device_memory", extract, WriteOptions::with_max_device_memory)?
+        .finish()
 }
 
-/// An error that says which word was wrong; an interrupt stays one.
-fn named(py: Python<'_>, key: &str, error: PyErr) -> PyErr {
+/// A dictionary of options, and the engine's options that are set from it one by one.
+struct Keywords<'a, 'py> {
+    given: &'a Bound<'py, PyDict>,
+    known: Vec<&'static str>,
+    options: WriteOptions,
+}
+
+impl<'a, 'py> Keywords<'a, 'py> {
+    fn of(given: &'a Bound<'py, PyDict>) -> Self {
+        Self { given, known: Vec::new(), options: WriteOptions::default() }
+    }
+
+    /// Reads one option and sets it; one that is missing or `None` keeps the engine's default.
+    fn set<T>(
+        mut self,
+        name: &'static str,
+        read: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>,
+        with: impl FnOnce(WriteOptions, T) -> WriteOptions,
+    ) -> PyResult<Self> {
+        self.known.push(name);
+        if let Some(value) = self.given.get_item(name)?.filter(|value| !value.is_none()) {
+            let value = read(&value).map_err(|error| named(self.given.py(), name, error))?;
+            self.options = with(self.options, value);
+        }
+        Ok(self)
+    }
+
+    /// Returns the options, unless the dictionary has a name that none of them has.
+    fn finish(self) -> PyResult<WriteOptions> {
+        for key in self.given.keys() {
+            let key = text(&key)?;
+            if !self.known.contains(&key.as_str()) {
+                return Err(errors::usage(self.given.py(), &format!("{key}: there is no such option")));
+            }
+        }
+        Ok(self.options)
+    }
+}
+
+/// Returns an error that names the option; an interrupt stays an interrupt.
+fn named(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
     match text(error.value(py)) {
-        Ok(detail) => errors::usage(py, &format!("{key}: {detail}")),
+        Ok(detail) => errors::usage(py, &format!("{name}: {detail}")),
         Err(interrupt) => interrupt,
     }
 }
 
-fn write_option(py: Python<'_>, options: WriteOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResult<WriteOptions> {
-    let word = || text(value);
-    let wrong = |what: &str| match word() {
-        Ok(word) => errors::usage(py, &format!("{word} is not {what}")),
-        Err(interrupt) => interrupt,
-    };
-    Ok(match key {
-        "compression" => {
-            let (compression, wrap) = names::compression(&word()?).or_raise(py)?;
-            options.with_compression(compression).with_lerc_wrap(wrap)
-        }
-        "level" => options.with_level(value.extract()?),
-        "quality" => options.with_quality(value.extract()?),
-        "lossless" => options.with_lossless(value.extract()?),
-        "max_z_error" => options.with_max_z_error(value.extract()?),
-        "predictor" => match names::predictor(&word()?).or_raise(py)? {
-            Some(predictor) => options.with_predictor(predictor),
-            None => options,
-        },
-        "tile" => {
-            let (width, height) = value.extract()?;
-            options.with_blocks(Blocks::Tiles(width, height))
-        }
-        "strips" => options.with_blocks(Blocks::Strips(NonZeroU32::new(value.extract()?))),
-        "interleave" => match word()?.to_lowercase().as_str() {
-            "pixel" => options.with_planar(Planar::Contig),
-            "band" | "tile" => options.with_planar(Planar::Separate),
-            _ => return Err(wrong("pixel or band")),
-        },
-        "nbits" => options.with_bits(value.extract::<u16>()?),
-        "photometric" => options.with_photometric(names::photometric(&word()?).or_raise(py)?),
-        "subsampling" => options.with_subsampling(match word()?.as_str() {
-            "420" => (2, 2),
-            "422" => (2, 1),
-            "444" => (1, 1),
-            _ => return Err(wrong("420, 422 or 444")),
-        }),
-        "alpha" => options.with_alpha(match word()?.as_str() {
-            "unassociated" => Alpha::Unassociated,
-            "premultiplied" => Alpha::Premultiplied,
-            _ => return Err(wrong("unassociated or premultiplied")),
-        }),
-        "big_endian" => options.with_order(if value.extract()? { ByteOrder::Big } else { ByteOrder::Little }),
-        "bigtiff" => options.with_bigtiff(match word()?.to_lowercase().as_str() {
-            "auto" => BigTiff::Auto,
-            "yes" => BigTiff::Always,
-            "no" => BigTiff::Never,
-            _ => return Err(wrong("auto, yes or no")),
-        }),
-        "mask" => options.with_mask(value.extract::<bool>()?),
-        "sparse" => options.with_sparse(value.extract::<bool>()?),
-        "cog" => options.with_cog(value.extract::<bool>()?),
-        "overviews" => options.with_overviews(match value.extract::<Choice>()? {
-            Choice::Flag(true) => Overviews::Auto,
-            Choice::Flag(false) => Overviews::None,
-            Choice::Number(count) => Overviews::Levels(count),
-            Choice::Numbers(factors) => Overviews::Factors(factors),
-            Choice::Word(word) => match word.to_lowercase().as_str() {
-                "auto" => Overviews::Auto,
-                "none" => Overviews::None,
-                _ => return Err(wrong("auto, none, a number of levels or a list of factors")),
-            },
-        }),
-        "resampling" => {
-            let found: Result<Resampling, _> = word()?.to_lowercase().parse();
-            options.with_resampling(found.map_err(|error| errors::usage(py, &format!("{error}")))?)
-        }
-        "statistics" => options.with_statistics(value.extract::<bool>()?),
-        "extra_tags" => {
-            let tags: Vec<(u16, u16, Vec<u8>)> = value.extract()?;
-            let field = |(tag, kind, bytes): (u16, u16, Vec<u8>)| {
-                Field::raw(tag, FieldType::from_code(kind), ByteOrder::Little, &bytes)
-            };
-            options.with_tags(tags.into_iter().map(field).collect::<Vec<_>>())
-        }
-        "max_memory" => options.with_max_memory(value.extract::<usize>()?),
-        "threads" => options.with_threads(value.extract::<usize>()?),
-        "batch" => options.with_batch(value.extract::<u32>()?),
-        "device" => options.with_device(mode(py, &word()?)?),
-        "max_device_memory" => options.with_max_device_memory(value.extract()?),
-        "nvcomp" => options.with_nvcomp(value.extract::<bool>()?),
-        "nan_to_nodata" => options.with_nan_to_nodata(value.extract::<bool>()?),
-        _ => return Err(errors::usage(py, "there is no such option")),
-    })
+/// Returns a value as text. Python handles signals in `str()`; unlike `to_string`, this passes a Ctrl-C on as an error.
+pub fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value.str()?.extract()
 }
 
-/// Refuses a read of more pixels than the caller allows, before memory is taken.
+fn extract<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(value: &Bound<'py, PyAny>) -> PyResult<T> {
+    value.extract()
+}
+
+/// Returns what a word of any case stands for; the error lists the words.
+fn one_of<T: Copy>(value: &Bound<'_, PyAny>, choices: &[(&str, T)], listed: &str) -> PyResult<T> {
+    let word = text(value)?;
+    let found = choices.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
+    found.map(|(_, choice)| *choice).ok_or_else(|| errors::usage(value.py(), &format!("{word} is not {listed}")))
+}
+
+/// Returns what the engine knows by a name.
+fn by_name<T>(value: &Bound<'_, PyAny>, find: impl FnOnce(&str) -> Result<T, Error>) -> PyResult<T> {
+    find(&text(value)?).or_raise(value.py())
+}
+
+fn planar(value: &Bound<'_, PyAny>) -> PyResult<Planar> {
+    let choices = [("pixel", Planar::Contig), ("band", Planar::Separate), ("tile", Planar::Separate)];
+    one_of(value, &choices, "pixel or band")
+}
+
+fn alpha(value: &Bound<'_, PyAny>) -> PyResult<Alpha> {
+    let choices = [("unassociated", Alpha::Unassociated), ("premultiplied", Alpha::Premultiplied)];
+    one_of(value, &choices, "unassociated or premultiplied")
+}
+
+fn subsampling(value: &Bound<'_, PyAny>) -> PyResult<(u16, u16)> {
+    one_of(value, &[("420", (2, 2)), ("422", (2, 1)), ("444", (1, 1))], "420, 422 or 444")
+}
+
+fn bigtiff(value: &Bound<'_, PyAny>) -> PyResult<BigTiff> {
+    let choices = [("auto", BigTiff::Auto), ("yes", BigTiff::Always), ("no", BigTiff::Never)];
+    one_of(value, &choices, "auto, yes or no")
+}
+
+/// Reads `auto`, `none`, a number of levels, or a list of factors.
+fn overviews(value: &Bound<'_, PyAny>) -> PyResult<Overviews> {
+    if let Ok(count) = value.extract() {
+        return Ok(Overviews::Levels(count));
+    }
+    if let Ok(factors) = value.extract() {
+        return Ok(Overviews::Factors(factors));
+    }
+    let word = text(value)?;
+    match word.to_lowercase().as_str() {
+        "auto" => Ok(Overviews::Auto),
+        "none" => Ok(Overviews::None),
+        _ => {
+            let detail = format!("{word} is not auto, none, a number of levels or a list of factors");
+            Err(errors::usage(value.py(), &detail))
+        }
+    }
+}
+
+fn resampling(value: &Bound<'_, PyAny>) -> PyResult<Resampling> {
+    let found: Result<Resampling, _> = text(value)?.to_lowercase().parse();
+    found.map_err(|error| errors::usage(value.py(), &format!("{error}")))
+}
+
+/// Reads tags: number, type code, little-endian bytes.
+fn extra_tags(value: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
+    let tags: Vec<(u16, u16, Vec<u8>)> = value.extract()?;
+    let field = |(tag, kind, bytes): (u16, u16, Vec<u8>)| {
+        Field::raw(tag, FieldType::from_code(kind), ByteOrder::Little, &bytes)
+    };
+    Ok(tags.into_iter().map(field).collect())
+}
+
+/// Returns an error for a read of more samples than the caller allows, before memory is allocated.
 pub fn check_pixels(limit: Option<u64>, pixels: u64, name: &str) -> Result<(), Error> {
     match limit {
         Some(limit) if pixels > limit => Err(Error::new(swath::ErrorKind::Limit(format!(
-            "{name}: {pixels} samples are asked for, max_pixels allows {limit}"
+            "{name}: the read has {pixels} samples, max_pixels allows {limit}"
         )))),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! How servers and stores are asked, as `_remote.py` hands it over.
+//! Options for servers and stores, as `_storage_options.py` passes them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use swath::RemoteOptions;
 
 use crate::{errors, options::text};
 
-/// From a dictionary of the words that `_swath.pyi` lists. What is wrong is named without its value, which may be a secret.
+/// Reads a dictionary of the options that `_swath.pyi` lists. An error names the option but not its value, which may be a secret.
 pub fn options(given: &Bound<'_, PyDict>) -> PyResult<RemoteOptions> {
     let mut options = RemoteOptions::default();
     for (key, value) in given.iter() {
@@ -16,7 +16,10 @@ pub fn options(given: &Bound<'_, PyDict>) -> PyResult<RemoteOptions> {
             if !error.is_instance_of::<PyException>(given.py()) {
                 return error;
             }
-            errors::usage(given.py(), &format!("storage_options: {key} has a value of the wrong kind, or is no option"))
+            errors::usage(
+                given.py(),
+                &format!("storage_options: {key} has a value of the wrong type, or is not an option"),
+            )
         })?;
     }
     Ok(options)
@@ -46,16 +49,16 @@ fn option(options: RemoteOptions, key: &str, value: &Bound<'_, PyAny>) -> PyResu
 
 fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let seconds = value.extract()?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| errors::usage(value.py(), "this is no number of seconds"))
+    Duration::try_from_secs_f64(seconds).map_err(|_| errors::usage(value.py(), "this is not a number of seconds"))
 }
 
-/// Whether a name is an address that the engine reads and writes itself.
+/// Whether a name is an address that the engine's own client reads and writes.
 #[pyfunction]
 pub fn is_remote(location: &str) -> bool {
     swath::remote::is_remote(location)
 }
 
-/// An address as messages show it: without user, password, query and fragment.
+/// Returns an address as messages show it: without user, password, query and fragment.
 #[pyfunction]
 pub fn shown(location: &str) -> String {
     swath::remote::shown(location)

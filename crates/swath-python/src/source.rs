@@ -1,6 +1,6 @@
-//! Bytes that Python has or reads: buffers, and objects that are asked for ranges.
+//! Sources of bytes that Python owns or reads: buffers, and objects with `read_ranges`.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use pyo3::{
     buffer::PyUntypedBuffer,
@@ -9,24 +9,24 @@ use pyo3::{
 };
 use swath::{Access, ReadInto, Source, SourceError, remote};
 
-use crate::{ffi::buffer::Held, options::text};
+use crate::{errors::io_error, ffi::buffer::Held, options::text};
 
-/// Where a dataset's bytes are.
+/// Where the bytes of a dataset are.
 pub enum Opened {
-    /// A file of this machine.
+    /// A local file.
     Path(PathBuf),
-    /// A server or store.
+    /// The address of a file on a server or in a store.
     Address(String),
-    /// Anything else.
+    /// Bytes that Python owns or reads.
     Source(Arc<dyn Source>),
 }
 
-/// What `_source.py` hands over: a path or an address, something with the buffer protocol, or an object with `read_ranges`.
+/// Returns the source that `_source.py` passes: a path or address, an object with a buffer, or one with `read_ranges`.
 pub fn open(source: &Bound<'_, PyAny>) -> PyResult<Opened> {
     if source.is_instance_of::<PyString>() {
         return Ok(match source.extract::<String>() {
             Ok(address) if remote::is_remote(&address) => Opened::Address(address),
-            // Paths may hold what is no Unicode.
+            // A path may hold bytes that are not Unicode.
             _ => Opened::Path(source.extract()?),
         });
     }
@@ -37,7 +37,7 @@ pub fn open(source: &Bound<'_, PyAny>) -> PyResult<Opened> {
     Ok(Opened::Source(Arc::new(Bytes { held })))
 }
 
-/// Bytes in memory that Python owns.
+/// Memory that a Python object owns.
 #[derive(Debug)]
 struct Bytes {
     held: Held,
@@ -63,7 +63,7 @@ impl Source for Bytes {
     }
 }
 
-/// A Python object that reads ranges: a file-like object, fsspec, obstore.
+/// A Python object that reads ranges of bytes: of a file-like object, fsspec or obstore.
 #[derive(Debug)]
 struct Ranged {
     object: Py<PyAny>,
@@ -76,7 +76,7 @@ impl Ranged {
     fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let name = text(&object.getattr("name")?)?;
         let size = object.call_method0("size")?.extract()?;
-        // Who says nothing has a store behind it, which is best asked for many ranges at once.
+        // An object without the attribute `remote` stands for a store, which serves many ranges at once best.
         let remote = !object.hasattr("remote")? || object.getattr("remote")?.is_truthy()?;
         let access = if remote { Access::REMOTE } else { Access::LOCAL };
         Ok(Self { object: object.clone().unbind(), name, size, access })
@@ -100,8 +100,8 @@ impl Ranged {
     }
 }
 
-fn short(wanted: usize, found: usize) -> PyErr {
-    pyo3::exceptions::PyEOFError::new_err(format!("{found} bytes came where {wanted} were asked for"))
+fn short(expected: usize, found: usize) -> PyErr {
+    pyo3::exceptions::PyEOFError::new_err(format!("read_ranges returned {found} bytes for a range of {expected}"))
 }
 
 impl Source for Ranged {
@@ -128,16 +128,4 @@ impl Source for Ranged {
         self.read(reads)
             .map_err(|error| SourceError::Io { action: format!("reading at offset {first}"), source: io_error(error) })
     }
-}
-
-/// An exception as an error of input and output, which carries it along.
-pub fn io_error(error: PyErr) -> io::Error {
-    let errno = Python::attach(|py| error.value(py).getattr("errno").ok()?.extract::<i32>().ok());
-    let kind = errno.map_or(io::ErrorKind::Other, |number| io::Error::from_raw_os_error(number).kind());
-    io::Error::new(kind, error)
-}
-
-/// The exception that an error of input and output carries.
-pub fn carried(error: &io::Error) -> Option<&PyErr> {
-    error.get_ref()?.downcast_ref::<PyErr>()
 }

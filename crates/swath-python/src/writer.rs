@@ -1,4 +1,4 @@
-//! A file in the making.
+//! The writer of a file.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use pyo3::{
     types::{PyBytes, PyDict},
 };
 use swath::{
-    Axes, Cancel, DeviceSamples, EncodedBand, Memory, Metadata, Progress, Rows, SampleType, Shape, Window,
+    Axes, Cancel, DeviceSamples, EncodedTileRows, Memory, Metadata, Progress, Rows, SampleType, Shape, Window,
     WriteOptions, fork::Owned, names,
 };
 
@@ -16,23 +16,23 @@ use crate::{
     errors::{self, OrRaise},
     ffi::{buffer::Held, foreign::Foreign},
     interrupt, metadata, options, remote,
-    sink::{Parts, Target},
+    target::{Pieces, Target},
 };
 
-/// A file in the making: rows are pushed from the top, and the file appears under its name when `finish` returns.
+/// Writes a file: the caller pushes its pixels, and the file appears under its name when `finish` returns.
 #[pyclass(frozen, module = "swath")]
 pub struct Writer {
     state: Owned<Mutex<Option<swath::Writer>>>,
     memory: Option<Memory>,
     shape: Shape,
-    /// Whether a store is asked, which may keep a caller waiting.
+    /// Whether the file goes to a store, whose answers may take long.
     remote: bool,
     cancel: Cancel,
-    /// What the caller's progress function raised.
+    /// The exception that the caller's progress function raised.
     raised: Arc<Mutex<Option<PyErr>>>,
 }
 
-/// Bands, rows and columns with a sample type, as the engine has them.
+/// Returns the engine's shape for bands, rows, columns and a sample type.
 pub fn shape_of(py: Python<'_>, shape: (u32, u32, u32), dtype: &str) -> PyResult<Shape> {
     let (bands, height, width) = shape;
     let sample = names::sample_type(dtype).or_raise(py)?;
@@ -40,8 +40,8 @@ pub fn shape_of(py: Python<'_>, shape: (u32, u32, u32), dtype: &str) -> PyResult
     Ok(Shape { width, height, bands, sample })
 }
 
-/// Everything that a file is planned from.
-pub fn plan_of(
+/// Reads everything that determines a file but its pixels.
+pub fn file_of(
     py: Python<'_>,
     shape: (u32, u32, u32),
     dtype: &str,
@@ -53,7 +53,7 @@ pub fn plan_of(
     Ok((shape, metadata, options::write_options(options)?))
 }
 
-/// Which axes of an array are what.
+/// Returns the order of the axes that a word names.
 pub fn axes_of(py: Python<'_>, axes: &str) -> PyResult<Axes> {
     match axes {
         "yx" | "byx" => Ok(Axes::BandFirst),
@@ -62,7 +62,7 @@ pub fn axes_of(py: Python<'_>, axes: &str) -> PyResult<Axes> {
     }
 }
 
-/// Host rows, checked against the width, bands and type of a file.
+/// Returns host rows, checked against the width, bands and type of a file.
 pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<Held> {
     let py = rows.py();
     let held = Held::of(PyUntypedBuffer::get(rows)?)?;
@@ -75,7 +75,7 @@ pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<He
     };
     if !fits || held.item_size() != shape.sample.size() {
         let detail = format!(
-            "an array of {:?} with samples of {} bytes where {bands} bands of {width} columns of {} belong",
+            "an array of shape {:?} with samples of {} bytes; the file has {bands} bands of {width} columns of {}",
             held.shape(),
             held.item_size(),
             shape.sample
@@ -85,7 +85,7 @@ pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<He
     Ok(held)
 }
 
-/// Host rows as the engine takes them.
+/// Returns host rows as the engine takes them.
 pub fn host_rows(held: &Held, axes: Axes) -> Rows<'_> {
     match axes {
         Axes::BandFirst => Rows::bands(held.bytes()),
@@ -93,49 +93,49 @@ pub fn host_rows(held: &Held, axes: Axes) -> Rows<'_> {
     }
 }
 
-/// A mask: one byte for each pixel of the rows it goes with, which the engine checks.
+/// Returns a mask, which has one byte for each pixel of its rows; the engine checks its size.
 fn mask_of(mask: &Bound<'_, PyAny>) -> PyResult<Held> {
     Held::of(PyUntypedBuffer::get(mask)?)
 }
 
-/// Host rows and their mask as the engine takes them.
+/// Returns host rows and their mask as the engine takes them.
 fn masked_rows<'a>(held: &'a Held, axes: Axes, mask: Option<&'a Held>) -> Rows<'a> {
     let rows = host_rows(held, axes);
     mask.map_or(rows, |mask| rows.with_mask(mask.bytes()))
 }
 
-/// The part of an image that a block covers.
-fn part_of(py: Python<'_>, row: u32, column: u32, height: usize, width: usize) -> PyResult<Window> {
+/// Returns the window of the image that a block covers.
+fn window_of(py: Python<'_>, row: u32, column: u32, height: usize, width: usize) -> PyResult<Window> {
     let too_large =
         |_| errors::usage(py, &format!("a block of {height} x {width} pixels is larger than a file can be"));
     let (height, width) = (u32::try_from(height).map_err(too_large)?, u32::try_from(width).map_err(too_large)?);
     Ok(Window::new(column, row, width, height))
 }
 
-/// Someone's rows on a GPU.
+/// Returns rows on a GPU, checked against the sample type of the file.
 pub fn device_rows(foreign: &Foreign, sample: SampleType) -> Result<DeviceSamples<'static>, swath::Error> {
     if let Some(found) = foreign.sample
         && found != sample
     {
         return Err(swath::Error::new(swath::ErrorKind::Usage(format!(
-            "samples are {found}, the file's are {sample}"
+            "the samples are {found}, those of the file are {sample}"
         ))));
     }
     DeviceSamples::of_array(foreign.array.clone(), sample)
 }
 
 impl Writer {
-    /// The writer; `None` in a child that was forked after it was made.
+    /// Locks the writer; `None` in a process that was forked after the writer was created.
     fn lock(&self) -> Option<MutexGuard<'_, Option<swath::Writer>>> {
         Some(self.state.get()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What `look` finds, or `none` where the writer is finished or another process's.
-    fn look<T: Send>(&self, py: Python<'_>, none: T, look: impl Fn(&swath::Writer) -> T + Send) -> T {
-        py.detach(|| self.lock().and_then(|writer| writer.as_ref().map(look)).unwrap_or(none))
+    /// Returns what `look` finds, or `otherwise` where the writer is finished or belongs to another process.
+    fn look<T: Send>(&self, py: Python<'_>, otherwise: T, look: impl Fn(&swath::Writer) -> T + Send) -> T {
+        py.detach(|| self.lock().and_then(|writer| writer.as_ref().map(look)).unwrap_or(otherwise))
     }
 
-    /// Works on the writer without the interpreter's lock; an error or an interrupt ends the file.
+    /// Runs `work` on the writer without the GIL; an exception of the progress function or an interrupt aborts the file.
     fn work(
         &self,
         py: Python<'_>,
@@ -159,20 +159,20 @@ impl Writer {
 }
 
 fn forked() -> swath::Error {
-    let detail = "the file belongs to the process that began it, and this one was forked from that: write it there, or \
-                  begin a file of your own here";
+    let detail = "this process was forked after the file was begun, and only the process that began it can write it: \
+                  write it there, or begin another file here";
     swath::Error::new(swath::ErrorKind::Usage(detail.to_owned()))
 }
 
 fn closed() -> swath::Error {
-    swath::Error::new(swath::ErrorKind::Usage("the file is finished, or was given up".to_owned()))
+    swath::Error::new(swath::ErrorKind::Usage("the file is already finished or aborted".to_owned()))
 }
 
 #[pymethods]
 impl Writer {
     #[new]
-    /// `parts`: what the file is made of, `rows`, `bands` that a `BandEncoder` made, or `blocks`.
-    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, parts="rows", remote=None))]
+    /// `pieces` says what the caller pushes: `rows`, `tile_rows` that a `TileRowEncoder` encoded, or `blocks`.
+    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, pieces="rows", remote=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -182,10 +182,10 @@ impl Writer {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
         progress: Option<Py<PyAny>>,
-        parts: &str,
+        pieces: &str,
         remote: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let (shape, metadata, options) = plan_of(py, shape, dtype, metadata, options)?;
+        let (shape, metadata, options) = file_of(py, shape, dtype, metadata, options)?;
         let cancel = Cancel::new();
         let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
         let mut options = options.with_cancel(cancel.clone());
@@ -203,15 +203,16 @@ impl Writer {
         if let Some(remote) = remote {
             options = options.with_remote(remote::options(remote)?);
         }
-        let parts = Parts::of(py, parts)?;
+        let pieces = Pieces::of(py, pieces)?;
         let target = Target::of(target);
         let remote = target.is_remote();
-        let begin = move || target.begin(shape, &metadata, &options, parts);
-        let (writer, memory) = if remote { interrupt::leave(py, begin)? } else { py.detach(begin).or_raise(py)? };
+        let begin = move || target.begin(shape, &metadata, &options, pieces);
+        let (writer, memory) =
+            if remote { interrupt::run_detached(py, begin)? } else { py.detach(begin).or_raise(py)? };
         Ok(Self { state: Owned::new(Mutex::new(Some(writer))), memory, shape, remote, cancel, raised })
     }
 
-    /// Whether a file made of rows gets by with the memory that the options allow.
+    /// Whether a writer of rows works within the memory that the options allow.
     #[staticmethod]
     fn can_take_rows(
         py: Python<'_>,
@@ -220,11 +221,11 @@ impl Writer {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<bool> {
-        let (shape, metadata, options) = plan_of(py, shape, dtype, metadata, options)?;
+        let (shape, metadata, options) = file_of(py, shape, dtype, metadata, options)?;
         py.detach(|| swath::Writer::can_take_rows(shape, &metadata, &options)).or_raise(py)
     }
 
-    /// Bytes of memory that a file made of blocks takes at the least.
+    /// Returns the least number of bytes that a writer of blocks holds.
     #[staticmethod]
     fn least_memory(
         py: Python<'_>,
@@ -233,29 +234,29 @@ impl Writer {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
     ) -> PyResult<u64> {
-        let (shape, metadata, options) = plan_of(py, shape, dtype, metadata, options)?;
+        let (shape, metadata, options) = file_of(py, shape, dtype, metadata, options)?;
         swath::Writer::least_memory_from_blocks(shape, &metadata, &options).or_raise(py)
     }
 
-    /// Rows that were pushed.
+    /// Number of rows pushed so far.
     #[getter]
     fn rows(&self, py: Python<'_>) -> u32 {
         self.look(py, self.shape.height, swath::Writer::rows)
     }
 
-    /// How many rows are best pushed at a time.
+    /// Number of rows that are best pushed at a time.
     #[getter]
     fn batch_rows(&self, py: Python<'_>) -> u32 {
         self.look(py, 1, swath::Writer::batch_rows)
     }
 
-    /// Whether a GPU makes the tiles, as things stand.
+    /// Whether a GPU encodes the tiles at present.
     #[getter]
     fn on_device(&self, py: Python<'_>) -> bool {
         self.look(py, false, swath::Writer::is_on_device)
     }
 
-    /// Adds host rows below those that were pushed before, with their mask where the file has one.
+    /// Pushes the next host rows, with their mask where the file has one.
     #[pyo3(signature = (rows, axes, mask=None))]
     fn push(&self, rows: &Bound<'_, PyAny>, axes: &str, mask: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = rows.py();
@@ -266,7 +267,7 @@ impl Writer {
         self.work(py, long, |writer| writer.push(&masked_rows(&held, axes, mask.as_ref())))
     }
 
-    /// Adds rows on a GPU below those that were pushed before.
+    /// Pushes the next rows from GPU memory.
     fn push_device(&self, rows: &Bound<'_, PyAny>, axes: &str) -> PyResult<()> {
         let py = rows.py();
         let foreign = Foreign::of(rows, axes_of(py, axes)?)?;
@@ -274,7 +275,7 @@ impl Writer {
         self.work(py, true, |writer| writer.push_device(&samples))
     }
 
-    /// Adds host pixels of a block whose first pixel is at this row and column.
+    /// Pushes a block of host pixels whose first pixel is at this row and column.
     #[pyo3(signature = (samples, axes, row, column, mask=None))]
     fn push_block(
         &self,
@@ -292,31 +293,31 @@ impl Writer {
             (&[height, width], _) => (height, width),
             _ => (0, 0),
         };
-        let part = part_of(py, row, column, height, width)?;
-        let held = rows_of(samples, axes, Shape { width: part.width, height: part.height, ..self.shape })?;
+        let window = window_of(py, row, column, height, width)?;
+        let held = rows_of(samples, axes, Shape { width: window.width, height: window.height, ..self.shape })?;
         let long = held.len() as u64 >= interrupt::LONG_WRITE;
         let mask = mask.map(mask_of).transpose()?;
-        self.work(py, long, |writer| writer.push_block(part, &masked_rows(&held, axes, mask.as_ref())))
+        self.work(py, long, |writer| writer.push_block(window, &masked_rows(&held, axes, mask.as_ref())))
     }
 
-    /// Adds pixels on a GPU of a block whose first pixel is at this row and column.
+    /// Pushes a block from GPU memory whose first pixel is at this row and column.
     fn push_block_device(&self, samples: &Bound<'_, PyAny>, axes: &str, row: u32, column: u32) -> PyResult<()> {
         let py = samples.py();
         let foreign = Foreign::of(samples, axes_of(py, axes)?)?;
         let [height, width, _] = foreign.array.shape;
-        let part = part_of(py, row, column, height, width)?;
+        let window = window_of(py, row, column, height, width)?;
         let samples = device_rows(&foreign, self.shape.sample).or_raise(py)?;
-        self.work(py, true, |writer| writer.push_block_device(part, &samples))
+        self.work(py, true, |writer| writer.push_block_device(window, &samples))
     }
 
-    /// Adds a band that a `BandEncoder` made.
-    fn push_encoded(&self, band: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = band.py();
-        let held = Held::of(PyUntypedBuffer::get(band)?)?;
-        self.work(py, false, |writer| writer.push_encoded(&EncodedBand::from_bytes(held.bytes())?))
+    /// Pushes the next tile rows, which a `TileRowEncoder` encoded.
+    fn push_encoded(&self, tile_rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = tile_rows.py();
+        let held = Held::of(PyUntypedBuffer::get(tile_rows)?)?;
+        self.work(py, false, |writer| writer.push_encoded(&EncodedTileRows::from_bytes(held.bytes())?))
     }
 
-    /// Completes the file and gives it its name.
+    /// Completes the file, which then appears under its name; returns facts about it.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let finished = interrupt::run(py, true, &self.cancel, || {
             let writer = self.lock().ok_or_else(forked)?.take().ok_or_else(closed)?;
@@ -339,9 +340,9 @@ impl Writer {
         Ok(dict)
     }
 
-    /// Gives the file up: nothing of it stays.
+    /// Aborts the file and removes what was written of it.
     fn abort(&self, py: Python<'_>) {
-        // Whoever pushes holds the lock and may call Python meanwhile.
+        // A thread that pushes holds the lock and may need the GIL: release the GIL before waiting for the lock.
         py.detach(|| drop(self.lock().and_then(|mut writer| writer.take())));
     }
 }

@@ -14,6 +14,7 @@ import warnings
 from . import _device, _swath
 from ._dataset import Array, Dataset, read
 from ._errors import (
+    AllocationError,
     CancelledError,
     ChangedError,
     DeniedError,
@@ -22,6 +23,7 @@ from ._errors import (
     DirectoryError,
     Error,
     FormatError,
+    InternalError,
     LimitError,
     MissingError,
     MissingFolderError,
@@ -36,9 +38,9 @@ from ._errors import (
     WriteTimedOutError,
     WriteUnavailableError,
 )
+from ._inspect import devices, info, stats, validate
 from ._open import open_geotiff
 from ._swath import __version__
-from ._tools import devices, info, stats, validate
 from ._window import Window
 from ._write import to_geotiff
 
@@ -48,11 +50,12 @@ if _folders := _device.library_folders():
 if _swath._debug_build:
     warnings.warn("this is a debug build of swath, many times slower than a release build", SwathWarning, stacklevel=2)
 
-# Whoever works with xarray has `.swath` at once; others do not pay for importing it.
+# Registers the accessor `.swath` where xarray is imported already; others do not pay for its import.
 if sys.modules.get("xarray") is not None:
     from . import accessor as accessor
 
 __all__ = [
+    "AllocationError",
     "Array",
     "CancelledError",
     "ChangedError",
@@ -63,6 +66,7 @@ __all__ = [
     "DirectoryError",
     "Error",
     "FormatError",
+    "InternalError",
     "LimitError",
     "MissingError",
     "MissingFolderError",

@@ -1,4 +1,4 @@
-"""What reads return: NumPy arrays in host memory, and arrays in GPU memory that CuPy or torch compute with."""
+"""The arrays that reads return: NumPy arrays in host memory, and GPU arrays for CuPy and torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import _swath
 from ._errors import DeviceError, UsageError
 
 _NO_LIBRARY = (
-    "the array is on a GPU, where CuPy or torch compute with it, and neither can be imported: `pip install "
+    "the array is on a GPU and needs CuPy or torch, and neither can be imported: `pip install "
     "swath[cuda12]` (or `swath[cuda13]`), or call to_host() for a NumPy array"
 )
 
@@ -21,17 +21,17 @@ _NO_LIBRARY = (
 class Array(ABC):
     """Samples that a read returned.
 
-    In host memory it is a :class:`numpy.ndarray`. In GPU memory it is lent to CuPy and torch without a copy
+    In host memory it is a :class:`numpy.ndarray`. In GPU memory CuPy and torch use it without a copy
     (``cupy.asarray``, ``torch.from_dlpack``); indexing, arithmetic, comparisons, reductions and NumPy's functions work
-    on it as on a CuPy array and give CuPy arrays, or torch tensors where only torch is installed.
+    on it as on a CuPy array and return CuPy arrays, or torch tensors where only torch is installed.
 
     Attributes
     ----------
     device : str
         ``"cpu"`` or ``"cuda:0"``.
     report : dict or None
-        What a GPU did for the read and what it cost; None where only the CPU was asked. Views, copies and unpickled
-        arrays have none.
+        What a GPU did for the read; None where the read asked for no GPU. Views, copies and unpickled arrays have
+        none.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Array(ABC):
 
     @abstractmethod
     def to_host(self) -> HostArray:
-        """The samples in host memory: a copy of an array on a GPU, the array itself otherwise."""
+        """Returns the samples in host memory: a copy of a GPU array, otherwise the array itself."""
 
 
 class HostArray(Array, np.ndarray):
@@ -59,7 +59,7 @@ class HostArray(Array, np.ndarray):
 
     @staticmethod
     def of(memory: _swath.Array) -> HostArray:
-        """An array over the engine's memory, without a copy."""
+        """Returns an array over the engine's memory, without a copy."""
         array = np.asarray(memory).view(HostArray)
         if (report := memory.report) is not None:
             array.report = report
@@ -67,7 +67,7 @@ class HostArray(Array, np.ndarray):
 
     @property
     def device(self) -> Literal["cpu"]:
-        """Where the samples are; NumPy has it since 2.0."""
+        """Where the samples are. NumPy has this attribute since 2.0."""
         return "cpu"
 
     def to_host(self) -> HostArray:
@@ -76,7 +76,7 @@ class HostArray(Array, np.ndarray):
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
         if array is self:  # `array += 1`
             return self
-        # What is computed was not read; and a single number is a number, which NumPy leaves to classes like this one.
+        # Results of computations are plain arrays, and single values are scalars, which NumPy leaves to subclasses.
         plain = np.asarray(array)
         return plain[()] if return_scalar or (context is None and not plain.ndim) else plain
 
@@ -87,7 +87,7 @@ class HostArray(Array, np.ndarray):
 class DeviceArray(Array):
     """Samples in GPU memory."""
 
-    # Comparisons are made sample by sample.
+    # Comparisons work element by element, so the array cannot be hashed.
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, memory: _swath.Array) -> None:
@@ -145,18 +145,18 @@ class DeviceArray(Array):
     def to_host(self) -> HostArray:
         return HostArray.of(self._memory.to_host())
 
-    get = to_host  # CuPy's word
+    get = to_host  # CuPy's name for it
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """The same samples with axes of other lengths; one of them may be -1."""
-        wanted = list(shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)
-        if wanted.count(-1) == 1:
-            known = int(np.prod([length for length in wanted if length != -1], dtype=np.int64))
-            wanted[wanted.index(-1)] = self.size // known if known else 0
-        return DeviceArray(self._memory.reshape([int(length) for length in wanted]))
+        """Returns the same samples with another shape; one length may be -1."""
+        lengths = list(shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)
+        if lengths.count(-1) == 1:
+            known = int(np.prod([length for length in lengths if length != -1], dtype=np.int64))
+            lengths[lengths.index(-1)] = self.size // known if known else 0
+        return DeviceArray(self._memory.reshape([int(length) for length in lengths]))
 
     def native(self) -> Any:
-        """The array as CuPy's, or as torch's where CuPy is not installed; no copy."""
+        """Returns a CuPy array, or a torch tensor where CuPy is not installed, over the same memory."""
         try:
             import cupy
 
@@ -170,7 +170,7 @@ class DeviceArray(Array):
         return torch.from_dlpack(self)
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise TypeError("the array is on a GPU and does not become a NumPy array by itself: call to_host()")
+        raise TypeError("the array is on a GPU and is not converted to NumPy implicitly: call to_host()")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if "out" in options:
@@ -193,16 +193,16 @@ class DeviceArray(Array):
         return len(self._memory)
 
     def __repr__(self) -> str:
-        # Without the samples: showing them would copy an array of any size to the host.
+        # Without the samples: showing them would copy the array to the host, whatever its size.
         return repr(self._memory)
 
     def __reduce__(self) -> Any:
-        """A pickle holds the samples, and gives an array in host memory: another process may have no GPU."""
+        """Pickles the samples as an array in host memory: the other process may have no GPU."""
         return self.to_host().__reduce__()
 
 
 def _native(value: Any) -> Any:
-    """A value with each array of ours in it as CuPy's or torch's."""
+    """Returns a value in which each DeviceArray is replaced by a CuPy array or torch tensor."""
     if isinstance(value, DeviceArray):
         return value.native()
     if type(value) in (tuple, list):
@@ -224,7 +224,7 @@ def _reflected(apply: Callable[[Any, Any], Any]) -> Any:
 
 def _in_place(apply: Callable[[Any, Any], Any]) -> Any:
     def work(self: DeviceArray, other: Any) -> DeviceArray:
-        # In the array's own memory, which the library's array is a view of.
+        # The library's array is a view of this array's memory, so this works in place.
         apply(self.native(), _native(other))
         return self
 
@@ -275,18 +275,18 @@ for _name in ("T", "real", "imag"):
 
 
 def of(memory: _swath.Array) -> Array:
-    """The array that a read hands to its caller."""
+    """Returns the array class for memory on the host or on a GPU."""
     return HostArray.of(memory) if memory.device == "cpu" else DeviceArray(memory)
 
 
-# Memory of the caller's ---------------------------------------------------------------------------------------------
+# Memory of the caller -----------------------------------------------------------------------------------------------
 
 
 def host_view(out: Any) -> np.ndarray:
-    """The caller's memory as a NumPy array over it."""
+    """Returns a NumPy array over the caller's memory."""
     if isinstance(out, np.ndarray):
         return out
-    # torch's tensors have no buffer protocol, but lend their memory this way.
+    # torch tensors do not support the buffer protocol; numpy() shares their memory.
     if hasattr(out, "numpy"):
         return np.asarray(out.numpy())
     try:
@@ -297,21 +297,21 @@ def host_view(out: Any) -> np.ndarray:
 
 
 def check_shape(out: tuple[int, ...], result: tuple[int, ...], bands: int) -> None:
-    """Refuses memory of another shape; a single band may come without its axis, which is number `bands`."""
+    """Raises for memory of another shape; the axis `bands` may be missing where there is one band."""
     flat = result[:bands] + result[bands + 1 :]
     if out != result and not (result[bands] == 1 and out == flat):
-        raise UsageError(f"out has the shape {out}, the result {result}")
+        raise UsageError(f"out has the shape {out}, the result has {result}")
 
 
 def put(found: np.ndarray, view: np.ndarray) -> None:
-    """Copies samples into memory whose type holds them all."""
+    """Copies samples into memory; raises where its type does not hold all values of the file's type."""
     if not np.can_cast(found.dtype, view.dtype, "safe"):
-        raise UsageError(f"out has samples of {view.dtype}, which do not hold the file's {found.dtype}")
+        raise UsageError(f"out has samples of {view.dtype}, which cannot hold the {found.dtype} of the file")
     np.copyto(view, found)
 
 
 def copy_to_gpu(array: _swath.Array, out: Any, bands: int) -> None:
-    """Copies an array on the GPU into another there, by the library that the other one is of."""
+    """Copies a GPU array into another one, with the library of the other one."""
     check_shape(tuple(out.shape), array.shape, bands)
     kind = type(out).__module__.partition(".")[0]
     if kind == "torch":
@@ -322,6 +322,6 @@ def copy_to_gpu(array: _swath.Array, out: Any, bands: int) -> None:
     try:
         import cupy
     except ImportError:
-        raise UsageError(f"out: filling an array of {kind} on a GPU takes CuPy, which is not installed") from None
+        raise UsageError(f"out: CuPy is needed to fill an array of {kind} on a GPU, and it is not installed") from None
     target = cupy.asarray(out)
     target[...] = cupy.asarray(array).reshape(target.shape)

@@ -1,4 +1,4 @@
-"""Windows of one size, in batches, read ahead."""
+"""`Chips`: batches of windows of one size, read ahead in the background."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 def _pair(value: int | tuple[int, int], what: str) -> tuple[int, int]:
     rows, columns = (value, value) if isinstance(value, (int, np.integer)) else value
     if rows < 1 or columns < 1:
-        raise UsageError(f"{what}: {value} is no number of pixels")
+        raise UsageError(f"{what}: {value} is not a number of pixels")
     return int(rows), int(columns)
 
 
 def _starts(length: int, size: int, stride: int, edge: str) -> list[int]:
-    """Where chips begin along one axis."""
+    """Returns the first pixel of each chip along one axis."""
     starts = list(range(0, length - size + 1, stride))
     if edge == "shift" and starts[-1] + size < length:
         starts.append(length - size)
@@ -37,7 +37,7 @@ def _starts(length: int, size: int, stride: int, edge: str) -> list[int]:
 
 
 class Chips:
-    """Batches of equal windows of a dataset: iterate over it as often as you like."""
+    """Batches of windows of one size; each iteration reads them anew."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Chips:
         options: dict[str, Any],
     ) -> None:
         if batch < 1 or prefetch < 0:
-            raise UsageError("batch is at least 1 and prefetch at least 0")
+            raise UsageError("batch must be at least 1 and prefetch at least 0")
         if edge not in ("shift", "drop"):
             raise UsageError(f"edge: {edge!r} is not shift or drop")
         self.dataset = dataset
@@ -74,7 +74,7 @@ class Chips:
             self.windows = [Window(*to_pixels(window, width, height)) for window in windows]
             other = next((window for window in self.windows if (window.height, window.width) != (rows, columns)), None)
             if other is not None:
-                raise UsageError(f"windows: {other} is not of {rows} rows and {columns} columns")
+                raise UsageError(f"windows: {other} does not have {rows} rows and {columns} columns")
         else:
             down, across = _pair(size if stride is None else stride, "stride")
             self.windows = [
@@ -104,14 +104,14 @@ class Chips:
                 yield self._read(windows), windows
             return
         ahead: deque[tuple[Future[Array], list[Window]]] = deque()
-        left = iter(batches)
-        # On the CPU one batch after the other: each uses all threads, and finds the tiles that the one before decoded.
-        # On a GPU copies of one batch go on beside the kernels of another.
+        remaining = iter(batches)
+        # On the CPU one batch at a time: each uses all threads, and reuses tiles that the batch before it decoded. On a
+        # GPU the copies of one batch overlap with the kernels of another.
         workers = self._prefetch if self._options["device"] == "cuda" else 1
         pool = ThreadPoolExecutor(workers, thread_name_prefix="swath-chips")
         process = os.getpid()
         try:
-            for windows in left:
+            for windows in remaining:
                 ahead.append((submit(pool, self._read, windows), windows))
                 if len(ahead) > self._prefetch:
                     future, done = ahead.popleft()
@@ -121,8 +121,8 @@ class Chips:
             while ahead and os.getpid() == process:
                 future, done = ahead.popleft()
                 yield future.result(), done
-            # A child that was forked in the middle has none of the threads that read ahead.
-            for windows in chain((windows for _, windows in ahead), left):
+            # A process that was forked during the iteration lacks the threads that read ahead, and reads by itself.
+            for windows in chain((windows for _, windows in ahead), remaining):
                 yield self._read(windows), windows
         finally:
             if os.getpid() == process:

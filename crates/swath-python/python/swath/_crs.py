@@ -9,9 +9,9 @@ _KIND = re.compile(r"\b(PROJCRS|PROJCS|PROJECTEDCRS|GEOGCRS|GEOGCS|GEOGRAPHICCRS
 
 
 class Crs(str):
-    """A reference system: its code (``"EPSG:32633"``), or its WKT where it has none.
+    """A reference system: its code (``"EPSG:32633"``), or its WKT where it has no code.
 
-    It is text, which pyproj, rasterio, GDAL and :func:`to_geotiff` take as it is.
+    It is a string that pyproj, rasterio, GDAL and :func:`to_geotiff` accept.
     """
 
     __slots__ = ("_found",)
@@ -32,7 +32,7 @@ class Crs(str):
 
     @property
     def is_projected(self) -> bool:
-        """Whether coordinates are distances on a map."""
+        """Whether coordinates are distances in a map projection."""
         return self._kind().startswith("PROJ")
 
     @property
@@ -45,7 +45,7 @@ class Crs(str):
         return found[1] if found else ""
 
     def to_epsg(self) -> int | None:
-        """The EPSG code, or None. Where the file has none, pyproj looks for one, if it is installed."""
+        """Returns the EPSG code, or None. Where the file has none, pyproj searches for one, if it is installed."""
         if self._found["epsg"] is not None:
             return self._found["epsg"]
         try:
@@ -58,19 +58,19 @@ class Crs(str):
             return None
 
     def to_authority(self) -> tuple[str, str] | None:
-        """Authority and code, such as ``("EPSG", "32633")``, or None."""
+        """Returns authority and code, such as ``("EPSG", "32633")``, or None."""
         authority, _, code = (self._found["code"] or "").partition(":")
         return (authority, code) if code else None
 
     def to_wkt(self) -> str:
-        """WKT, of 2019 where the system's definition is known."""
+        """Returns WKT, in the version of 2019 where the definition of the system is known."""
         return self._found["wkt"] or str(self)
 
     def to_string(self) -> str:
-        """The text itself."""
+        """Returns the string itself."""
         return str(self)
 
 
 def of(found: dict[str, Any] | None) -> Crs | None:
-    """What `metadata()["crs"]` tells, where it identifies a system."""
+    """Returns the reference system of `metadata()["crs"]`; None where that has neither code nor WKT."""
     return Crs(found) if found and (found["code"] or found["wkt"]) else None

@@ -1,4 +1,4 @@
-"""Open files, and reads without detours."""
+"""`Dataset`: an open file and its reads; and the handles that the process keeps open."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from . import _array, _device, _repr, _swath
 from . import _georef as georef
-from ._about import Described
 from ._array import Array, HostArray, check_shape, copy_to_gpu, host_view, put
+from ._checks import whole
 from ._chips import Chips
-from ._errors import ChangedError, DeviceWarning, UsageError, warn
-from ._framed import read_framed, sampled
+from ._dataset_properties import DatasetProperties
+from ._errors import ChangedError, DeviceWarning, UsageError, recorded, warn
+from ._masked_reads import read_masked, sample_points
 from ._source import resolve
 from ._threads import Lock
 from ._window import Pixels, Window, to_box, to_pixels
@@ -25,15 +26,15 @@ from ._window import Pixels, Window, to_box, to_pixels
 Bands = int | Sequence[int] | None
 
 
-class Dataset(Described):
+class Dataset(DatasetProperties):
     """An open GeoTIFF, BigTIFF or COG.
 
-    Opening reads a few kilobytes. Any number of threads may read from one handle at once; the interpreter's lock is
-    released while they do. Handles can be pickled: they are opened again where they arrive. What rasterio has of the
-    same name (`crs`, `transform`, `bounds`, `nodata`, `profile`, `tags()`, `index()`, `sample()`, ...) means the same.
+    Opening reads a few kilobytes. Any number of threads may read from one handle at once; reads release the GIL. A
+    handle can be pickled, and is opened again where it is unpickled. Attributes and methods that rasterio has too
+    (`crs`, `transform`, `bounds`, `nodata`, `profile`, `tags()`, `index()`, `sample()`, ...) mean the same.
 
-    A handle shows one file. One that is replaced (renamed over) stays readable as it was; once the file is written to
-    in place, every read raises :class:`ChangedError`. Lazy arrays raise it in both cases.
+    A handle reads one version of a file. A file that is replaced (renamed over) stays readable as it was; once a file
+    is written to in place, every read raises :class:`ChangedError`. Lazy arrays raise it in both cases.
 
     Parameters
     ----------
@@ -41,15 +42,15 @@ class Dataset(Described):
         A path, an address (``https://``, ``s3://``, ``gs://``, ``az://``), bytes, a file-like object, an fsspec file,
         or ``(obstore store, path)``.
     threads : int, optional
-        Threads a read may use; all cores unless said otherwise.
+        Number of threads that a read may use; all cores by default.
     tile_cache : int, optional
-        Bytes of this file's own for decoded tiles that several windows share, 0 for none; unless it is given, all files
-        share a twentieth of the machine's memory.
+        Bytes of a cache of this file for decoded tiles, 0 for none. By default all files share a cache of a twentieth
+        of the machine's memory.
     max_pixels : int, optional
-        Most samples (bands x rows x columns) a read may ask for. Given, it takes the place of swath's own limits: 64
-        GiB a read, 4 GiB a tile, and above 1 GiB at most 16,384 bytes of samples for each byte of the file.
+        Largest number of samples (bands x rows x columns) of a read. It replaces swath's own limits: 64 GiB for a read,
+        4 GiB for a tile, and above 1 GiB at most 16,384 bytes of samples for each byte of the file.
     device : {"cpu", "cuda", "auto"}, optional
-        Who decodes where a read does not say.
+        What decodes where a read does not name a device.
     max_device_memory : int, optional
         Bytes of GPU memory that a read may use.
     trust_input : bool
@@ -57,14 +58,15 @@ class Dataset(Described):
     ifd : int, optional
         The directory to open as the image, counted from 0; the first by default. `swath.info` lists them.
     storage_options : mapping, optional
-        How the server or store of an address is asked: `anonymous`, `endpoint`, `region`, `headers`,
+        Settings for the server or store of an address: `anonymous`, `endpoint`, `region`, `headers`,
         `max_remote_bytes`, `max_remote_requests`, `deadline`, `connect_timeout`, `stall_timeout`, `retries`,
-        `redirects`, `in_flight`, `public_only`, `allowed_hosts`, words of s3fs (`anon`, `key`, `secret`, `token`,
+        `redirects`, `in_flight`, `public_only`, `allowed_hosts`, names of s3fs (`anon`, `key`, `secret`, `token`,
         `client_kwargs`), and settings of the store by their usual names (`aws_profile`, `google_service_account`,
-        `azure_storage_account_name`, ...). Credentials are found as the stores' own tools find them. Addresses of
-        other schemes are opened by fsspec, which gets them all. With `public_only` or `allowed_hosts` neither fsspec
-        nor a path of this machine is opened, since only swath's own client heeds these; a file object or store that
-        you opened yourself is your own choice, and takes no `storage_options`.
+        `azure_storage_account_name`, ...). swath finds credentials as the stores' own tools do. fsspec opens addresses
+        of other schemes and gets all of these settings. `public_only=True` refuses private, loopback and link-local
+        addresses, also after redirects; `allowed_hosts` (a list of `name` or `name:port`) does the same for all but
+        these, and leaves public hosts open. Both forbid fsspec and local paths, since only swath's own client obeys
+        them. A file object or store that you opened yourself takes no `storage_options`.
 
     Examples
     --------
@@ -79,6 +81,8 @@ class Dataset(Described):
 
     _source: Any
     _options: dict[str, Any]
+    # Messages of the warnings about the file that opening it gave.
+    _opening_warnings: list[str]
 
     def __new__(
         cls,
@@ -98,12 +102,14 @@ class Dataset(Described):
             "threads": threads,
             "tile_cache": tile_cache,
             "max_pixels": max_pixels,
-            "device": _device.word(device),
+            "device": _device.device_name(device),
             "max_device_memory": max_device_memory,
             "trust_input": trust_input,
             "ifd": resolved.page(ifd),
         }
-        self = super().__new__(cls, resolved.native, remote=resolved.remote, **options)
+        with recorded() as messages:
+            self = super().__new__(cls, resolved.native, remote=resolved.remote, **options)
+        self._opening_warnings = messages
         self._source = resolved
         self._options = options
         return self
@@ -125,11 +131,11 @@ class Dataset(Described):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("a dataset is read to become an array, which makes a copy: leave copy=False away")
+            raise ValueError("reading a dataset into an array makes a copy: leave out copy=False")
         return np.asarray(self.read(), dtype)
 
     def _pixels(self, window: Any, bbox: Any, bbox_crs: Any, overview: int | None, boundless: bool) -> Pixels | None:
-        """What to read of a level: first column and row, columns and rows; None for all of it."""
+        """Returns the window to read of a level: first column, first row, columns, rows; None for all of it."""
         level = self._size(overview)
         if bbox is None and bbox_crs is None:
             return None if window is None else to_pixels(window, *level, boundless=boundless)
@@ -177,56 +183,58 @@ class Dataset(Described):
         Parameters
         ----------
         bands : int or sequence of int, optional
-            Bands, counted from 1; a single number gives an array without the axis of bands.
+            Bands, counted from 1; a single number returns an array without the band axis.
         window : optional
             ``swath.Window``, ``(row_start, col_start, row_stop, col_stop)``, a window of rasterio, two ranges or two
-            slices. Where it begins or ends inside of pixels (`rasterio.windows.from_bounds`) it has the shape and the
+            slices. A window that begins or ends inside pixels (`rasterio.windows.from_bounds`) has the shape and the
             first pixel that rasterio gives it: lengths are rounded to the nearest whole number, and samples are never
-            repeated or left out.
+            repeated or skipped.
         bbox : optional
-            The pixels that a box of coordinates touches instead: ``(west, south, east, north)``, a geometry of shapely
-            or anything else with `bounds`.
+            Instead of `window`: reads the pixels that a box of coordinates touches. ``(west, south, east, north)``, a
+            geometry of shapely, or anything else with `bounds`.
         bbox_crs : optional
             The reference system of `bbox` where it is not the file's; needs pyproj.
         masked : bool
-            Whether to give a `numpy.ma.MaskedArray` that hides nodata and what the file's mask or alpha band hides.
+            Whether to return a `numpy.ma.MaskedArray` that hides nodata and the pixels that the file's mask or alpha
+            band hides.
         boundless : bool
-            Whether the window may reach beyond the image. There samples are `fill_value`, or nodata, or 0, and hidden
-            where `masked`.
+            Whether the window may extend beyond the image. Samples outside are `fill_value`, or nodata, or 0; with
+            `masked` they are hidden.
         fill_value : optional
-            The value of samples outside of the image, and the masked array's.
+            Value of samples outside the image, and fill value of the masked array.
         overview_level : int, optional
-            An overview instead of the full image, 0 for the largest; the window counts in its pixels.
+            Reads an overview instead of the full image, 0 for the largest; `window` is in pixels of the overview.
         interleave : {"band", "pixel"}
             (bands, rows, columns) or (rows, columns, bands).
         device : {"cpu", "cuda", "auto"}, optional
-            ``"cuda"`` gives an array in GPU memory or an error; ``"auto"`` one in host memory where there is no GPU.
+            ``"cuda"`` returns an array in GPU memory or raises; ``"auto"`` returns one in host memory where there is no
+            GPU.
         out : array, optional
-            A NumPy, CuPy or torch array to fill; it is returned.
+            NumPy, CuPy or torch array to fill and return.
         ifd : int, optional
             Another directory of the file, counted from 0.
         threads : int, optional
-            Threads the read may use; those of the dataset unless said otherwise.
+            Number of threads that the read may use; by default that of the dataset.
         max_device_memory : int, optional
             Bytes of GPU memory that the read may use.
         trust_input : bool, optional
             Whether NVIDIA's nvCOMP may decode LZ4, which a damaged file can crash.
         cpu_decode : bool, optional
-            Whether the CPU may decode what the GPU cannot in a read for the GPU.
+            Whether the CPU may decode tiles that the GPU cannot, in a read into GPU memory.
 
         Returns
         -------
         Array
-            In host memory a NumPy array; in GPU memory one that CuPy and torch take as it is: see :class:`Array`.
+            In host memory a NumPy array; in GPU memory one that CuPy and torch use without a copy: see :class:`Array`.
         """
         single = isinstance(bands, (int, np.integer))
-        chosen = self._chosen(bands, None if ifd is None else 1 << 16)
-        place = _device.word(device)
+        numbers = self._band_numbers(bands, None if ifd is None else 1 << 16)
+        device_name = _device.device_name(device)
         options: dict[str, Any] = {
             "ifd": ifd,
             "interleave": interleave,
             "threads": threads,
-            "device": place,
+            "device": device_name,
             "max_device_memory": max_device_memory,
             "trust_input": trust_input,
             "cpu_decode": cpu_decode,
@@ -237,31 +245,31 @@ class Dataset(Described):
             pixels = self._pixels(window, bbox, bbox_crs, overview_level, boundless)
         elif bbox is not None or masked or boundless:
             raise UsageError(
-                "bbox, masked and boundless are for the image, not for another ifd: give window= in pixels"
+                "bbox, masked and boundless work on the image only, not on another ifd: give window= in pixels"
             )
         else:
-            pixels = None if window is None else to_plain(window)
+            pixels = None if window is None else to_unchecked_pixels(window)
         if masked or boundless:
             frame = pixels or (0, 0, *self._size(overview_level))
-            words = {"single": single, "masked": masked, "fill_value": fill_value, "out": out, "options": options}
-            return read_framed(self, frame, chosen or self.indexes, overview_level, **words)
+            settings = {"single": single, "masked": masked, "fill_value": fill_value, "out": out, "options": options}
+            return read_masked(self, frame, numbers or self.indexes, overview_level, **settings)
         if fill_value is not None:
-            raise UsageError("fill_value is for masked=True and boundless=True: give one of them, or leave it away")
+            raise UsageError("fill_value needs masked=True or boundless=True: give one of them, or leave it out")
         if out is not None:
-            return self._fill(out, pixels, chosen, overview_level, options)
-        memory = self.read_window(pixels, chosen, overview_level, **options)
-        if place == "auto":
-            tell(memory.report)
+            return self._fill(out, pixels, numbers, overview_level, options)
+        memory = self.read_window(pixels, numbers, overview_level, **options)
+        if device_name == "auto":
+            warn_of_notices(memory.report)
         if single:
             memory = memory.reshape(memory.shape[1:] if interleave == "band" else memory.shape[:2])
         return _array.of(memory)
 
     async def aread(self, bands: Bands = None, window: Any = None, **options: Any) -> Any:
-        """Reads samples as :meth:`read` does, in a thread of its own: the event loop runs on.
+        """Reads samples as :meth:`read` does, in a thread of its own, so that the event loop is not blocked.
 
-        Many reads of one dataset may be awaited at once. Where the task is cancelled, as by `asyncio.wait_for`, the
-        caller goes on at once, and the read stops after the tiles that are being decoded; memory given as `out` may
-        then be filled in part.
+        Many reads of one dataset may be awaited at once. When the task is cancelled, as by `asyncio.wait_for`, the
+        caller continues at once, and the read stops after the tiles that it is decoding; `out` may then be partly
+        filled.
 
         Examples
         --------
@@ -280,14 +288,14 @@ class Dataset(Described):
     def dataset_mask(
         self, window: Any = None, *, overview_level: int | None = None, threads: int | None = None
     ) -> HostArray:
-        """255 where there is data and 0 where there is none (rows, columns); parameters are as for :meth:`read`."""
+        """Reads the mask (rows, columns): 255 for valid pixels, 0 for hidden ones; parameters as for :meth:`read`."""
         pixels = self._pixels(window, None, None, overview_level, False)
         return HostArray.of(self.read_mask(pixels, overview_level, threads=threads))
 
     def sample(
         self, xy: Iterable[tuple[float, float]], indexes: int | Sequence[int] | None = None, masked: bool = False
     ) -> Iterator[np.ndarray]:
-        """The samples of the pixels in which points lie.
+        """Yields the samples of the pixels that contain the given points.
 
         Parameters
         ----------
@@ -296,14 +304,14 @@ class Dataset(Described):
         indexes : int or sequence of int, optional
             Bands, counted from 1.
         masked : bool
-            Whether to give masked arrays that hide nodata and what the file's mask hides.
+            Whether to return masked arrays that hide nodata and the pixels that the file's mask hides.
 
         Yields
         ------
         numpy.ndarray
-            A sample of each band. Points outside of the image have nodata, or 0; masked, they are hidden.
+            One sample of each band. Points outside the image have nodata, or 0; with `masked` they are hidden.
         """
-        return sampled(self, xy, indexes, masked)
+        return sample_points(self, xy, indexes, masked)
 
     def _fill(
         self,
@@ -313,6 +321,7 @@ class Dataset(Described):
         overview: int | None,
         options: dict[str, Any],
     ) -> Any:
+        """Reads into the caller's memory and returns it."""
         if _device.is_on_gpu(out):
             if options["device"] is None:
                 options["device"] = "cuda"
@@ -349,7 +358,7 @@ class Dataset(Described):
         trust_input: bool | None = None,
         cpu_decode: bool | None = None,
     ) -> Any:
-        """Reads many windows of one size at once: on the CPU by all threads, on a GPU in one batch.
+        """Reads many windows of one size at once: on the CPU with all threads, on a GPU in one batch.
 
         Parameters
         ----------
@@ -365,11 +374,11 @@ class Dataset(Described):
         """
         width, height = self._size(overview_level)
         pixels = [to_pixels(window, width, height) for window in windows]
-        chosen = self._chosen(bands)
+        numbers = self._band_numbers(bands)
         options: dict[str, Any] = {
             "interleave": interleave,
             "threads": threads,
-            "device": _device.word(device),
+            "device": _device.device_name(device),
             "max_device_memory": max_device_memory,
             "trust_input": trust_input,
             "cpu_decode": cpu_decode,
@@ -377,21 +386,21 @@ class Dataset(Described):
         if out is not None and not _device.is_on_gpu(out):
             view = host_view(out)
             rows, columns = (pixels[0][3], pixels[0][2]) if pixels else (0, 0)
-            count = len(chosen) if chosen is not None else self.count
+            count = len(numbers) if numbers is not None else self.count
             shape = (count, rows, columns) if interleave == "band" else (rows, columns, count)
             check_shape(view.shape, (len(pixels), *shape), 1 if interleave == "band" else 3)
             if view.flags.c_contiguous and view.dtype == self.dtype:
-                self.read_batch(pixels, chosen, overview_level, out=view, **options)
+                self.read_batch(pixels, numbers, overview_level, out=view, **options)
             else:
-                found = np.asarray(self.read_batch(pixels, chosen, overview_level, **options))
+                found = np.asarray(self.read_batch(pixels, numbers, overview_level, **options))
                 put(found.reshape(view.shape), view)
             return out
         if out is not None:
             options["device"] = options["device"] or "cuda"
-        memory = self.read_batch(pixels, chosen, overview_level, **options)
+        memory = self.read_batch(pixels, numbers, overview_level, **options)
         assert memory is not None
         if options["device"] == "auto":
-            tell(memory.report)
+            warn_of_notices(memory.report)
         if out is not None:
             copy_to_gpu(memory, out, 1 if interleave == "band" else 3)
             return out
@@ -418,31 +427,32 @@ class Dataset(Described):
         trust_input: bool | None = None,
         cpu_decode: bool | None = None,
     ) -> Chips:
-        """Batches of equal windows, read ahead in the background.
+        """Returns batches of windows of one size, read ahead in the background.
 
         Parameters
         ----------
         size : int or (rows, columns)
             Size of a chip.
         stride : int or (rows, columns), optional
-            Distance from chip to chip; the size unless said otherwise.
+            Distance from chip to chip; the size by default.
         batch : int
-            Chips in a batch.
+            Number of chips in a batch.
         windows : sequence, optional
-            Windows to read instead of a grid; all of that size.
+            Windows to read instead of a grid; all of them have the size `size`.
         edge : {"shift", "drop"}
-            At the right and lower edge: chips moved inwards, so that every pixel is in one, or none.
+            At the right and lower edge, "shift" moves chips inwards, so that every pixel is in one; "drop" leaves out
+            chips that do not fit.
         shuffle, seed
-            Whether chips come in random order, and from which seed.
+            Whether chips come in random order, and the seed of that order.
         device : {"cpu", "cuda", "auto"}, optional
-            Where batches are made; on a GPU a batch is decoded at once.
+            What decodes; on a GPU, a batch is decoded at once and stays in GPU memory.
         prefetch : int
-            Batches that are read ahead.
+            Number of batches to read ahead.
 
         Yields
         ------
         (Array, list of Window)
-            An array (chips, bands, rows, columns), and where each chip lies.
+            An array (chips, bands, rows, columns), and the window of each chip.
 
         Examples
         --------
@@ -453,19 +463,18 @@ class Dataset(Described):
         """
         options: dict[str, Any] = {
             "interleave": interleave,
-            "device": _device.word(device),
+            "device": _device.device_name(device),
             "threads": threads,
             "max_device_memory": max_device_memory,
             "trust_input": trust_input,
             "cpu_decode": cpu_decode,
         }
-        chosen = self._chosen(bands)
         return Chips(
             self,
             size,
             stride,
             batch,
-            bands=chosen,
+            bands=self._band_numbers(bands),
             overview_level=overview_level,
             windows=windows,
             edge=edge,
@@ -477,8 +486,8 @@ class Dataset(Described):
         )
 
 
-def to_plain(window: Any) -> tuple[int, int, int, int]:
-    """A window in an image whose size the engine will check."""
+def to_unchecked_pixels(window: Any) -> tuple[int, int, int, int]:
+    """Returns the pixels of a window, which the engine will compare with the size of the image."""
     return to_pixels(window, (1 << 31) - 1, (1 << 31) - 1)
 
 
@@ -486,37 +495,53 @@ def _reopen(kind: type[Dataset], source: Any, options: dict[str, Any]) -> Datase
     return kind(source, **options)
 
 
-def tell(report: dict[str, Any] | None) -> None:
-    """Warns, once each, of what a GPU was asked for and did not do."""
+def warn_of_notices(report: dict[str, Any] | None) -> None:
+    """Issues the notices of a report, about work that the GPU did not do, as warnings."""
     for notice in (report or {}).get("notices", ()):
         warn(notice, DeviceWarning)
 
 
-_HANDLES = 64
-# Seconds for which the handle of an address is taken for current: asking whether it is takes as long as opening it.
-_FRESH = 10.0
+# Most handles that the process keeps open.
+_MAX_HANDLES = 64
+# Seconds for which the handle of an address counts as current: checking whether it is takes as long as opening it.
+_FRESH_SECONDS = 10.0
 _handles: OrderedDict[Hashable, tuple[Dataset, float]] = OrderedDict()
 _handles_lock = Lock()
 
 
-def opened(source: Any, storage_options: Mapping[str, Any] | None, *, anew: bool = False) -> Dataset:
-    """A dataset as it is, or the process's own handle of any other source; opened `anew` it is nobody else's."""
+def opened(
+    source: Any, storage_options: Mapping[str, Any] | None, *, anew: bool = False, max_pixels: int | None = None
+) -> Dataset:
+    """Returns a dataset itself; for any other source the process's shared handle, or with `anew` a new one.
+
+    A shared handle gives the warnings of its opening again.
+    """
     if not isinstance(source, Dataset):
-        return Dataset(source, storage_options=storage_options) if anew else shared(source, storage_options)
-    if storage_options:
-        raise UsageError(f"{source.name}: the dataset is open: storage_options belong where it is opened")
+        options: dict[str, Any] = {} if max_pixels is None else {"max_pixels": whole("max_pixels", max_pixels)}
+        if anew:
+            return Dataset(source, storage_options=storage_options, **options)
+        return shared(source, storage_options, warn_again=True, **options)
+    for name, value in (("storage_options", storage_options), ("max_pixels", max_pixels)):
+        if value is not None and value != {}:
+            raise UsageError(f"{source.name}: the dataset is open already: give {name} where it is opened")
     return source
 
 
 def shared(
-    source: Any, storage_options: Mapping[str, Any] | None = None, *, anew: bool = False, **options: Any
+    source: Any,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    anew: bool = False,
+    warn_again: bool = False,
+    **options: Any,
 ) -> Dataset:
-    """The process's own handle of a source, opened when first asked for, `anew`, and when the file has changed.
+    """Returns the process's shared handle of a source; opens it at first use, `anew`, and when the file has changed.
 
-    Whether a file behind an address has changed is looked at every ten seconds, and whenever bytes of it are fetched.
+    With `warn_again`, a handle that is open already gives the warnings of its opening again. A file behind an address
+    is checked for changes every ten seconds, and whenever bytes of it are fetched.
     """
     resolved = resolve(source, storage_options)
-    # Memory and open files are their owner's, who may change them or wants to be rid of them.
+    # The caller may change or release memory and open files, so they have no shared handle.
     if not (isinstance(resolved.native, str) or callable(getattr(resolved.native, "key", None))):
         return Dataset(resolved, **options)
     key = (resolved.key, tuple(sorted(options.items())))
@@ -525,19 +550,23 @@ def shared(
         found, until = _handles.get(key, (None, math.inf))
         if anew or now > until:
             _handles.pop(key, None)
+            found = None
         elif found is not None:
             _handles.move_to_end(key)
-            return found
+    if found is not None:
+        for message in found._opening_warnings if warn_again else ():
+            warn(message)
+        return found
     made = Dataset(resolved, **options)
     with _handles_lock:
-        found, _ = _handles.setdefault(key, (made, math.inf if resolved.remote is None else now + _FRESH))
-        while len(_handles) > _HANDLES:
+        found, _ = _handles.setdefault(key, (made, math.inf if resolved.remote is None else now + _FRESH_SECONDS))
+        while len(_handles) > _MAX_HANDLES:
             _handles.popitem(last=False)
     return found
 
 
 def forget(name: str) -> None:
-    """Drops the handles of a file that was written anew."""
+    """Drops the shared handles of a file that was overwritten."""
     with _handles_lock:
         for key in [key for key, (dataset, _) in _handles.items() if dataset.name == name]:
             del _handles[key]
@@ -552,15 +581,16 @@ def read(
     interleave: Literal["band", "pixel"] = "band",
     device: Any = None,
     out: Any = None,
+    max_pixels: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Reads samples of a file; see :meth:`Dataset.read`. The handle is kept for the next read of the same file.
+    """Reads samples of a file; see :meth:`Dataset.read`. The handle stays open for the next read of the same file.
 
-    Whether a file behind an address has changed is looked at every ten seconds: two reads may see two versions of it,
-    each of them whole. Reads of one :class:`Dataset` never do.
+    A file behind an address is checked for changes every ten seconds: two reads may see two versions of it, each of
+    them complete. Reads of one :class:`Dataset` never do.
 
-    `storage_options` say how the server or store of an address is asked, as for :class:`Dataset`.
+    `max_pixels` and `storage_options` are those of :class:`Dataset`.
 
     Examples
     --------
@@ -572,12 +602,13 @@ def read(
     """
     options |= {"overview_level": overview_level, "interleave": interleave, "device": device, "out": out}
     try:
-        return opened(source, storage_options).read(bands, window, **options)
+        return opened(source, storage_options, max_pixels=max_pixels).read(bands, window, **options)
     except ChangedError:
         if isinstance(source, Dataset):
             raise
-        # The handle was kept from before the change.
-        return shared(source, storage_options, anew=True).read(bands, window, **options)
+        # The shared handle is older than the change.
+        limit: dict[str, Any] = {} if max_pixels is None else {"max_pixels": max_pixels}
+        return shared(source, storage_options, anew=True, **limit).read(bands, window, **options)
 
 
 __all__ = ["Array", "Dataset", "Window", "forget", "opened", "read", "shared"]

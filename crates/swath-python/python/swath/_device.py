@@ -1,25 +1,21 @@
-"""Words for where the work is done."""
+"""Names of devices, and whether an array is on a GPU."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ._errors import UsageError
 
-# Run when the package is imported, where a Path for each folder would be half of the time.
+# `library_folders` runs at import, where pathlib would take half of the time.
 # ruff: noqa: PTH100, PTH112, PTH118
 
 
-def word(device: Any, gpu: bool | None = None) -> str | None:
-    """`cpu`, `cuda`, `auto` or nothing, from what users write: a word, ``gpu=True``, a device of torch or CuPy."""
-    if gpu is not None:
-        if device is not None:
-            raise UsageError("device= and gpu= say the same thing: give one of them")
-        return "cuda" if gpu else "cpu"
+def device_name(device: Any) -> Literal["cpu", "cuda", "auto"] | None:
+    """Returns the engine's name of a device that a caller names by a word, or as a device of torch or CuPy."""
     if device is None:
         return None
     if isinstance(device, str):
@@ -32,25 +28,26 @@ def word(device: Any, gpu: bool | None = None) -> str | None:
     if text not in ("cpu", "cuda", "auto"):
         raise UsageError(f"device: {device!r} is not cpu, cuda (or gpu) or auto")
     if text == "cuda" and number not in ("", "0"):
-        raise UsageError(f"device: {device!r}: the first GPU is used; choose another with CUDA_VISIBLE_DEVICES")
-    return text
+        raise UsageError(f"device: {device!r}: swath uses the first GPU; choose another with CUDA_VISIBLE_DEVICES")
+    return text  # type: ignore[return-value]
 
 
 def library_folders() -> list[str]:
-    """Folders in which NVIDIA's wheels are installed: any of those that packages are imported from may have some."""
+    """Returns the folders of `sys.path` in which NVIDIA's wheels are installed."""
     found = (os.path.abspath(folder) for folder in sys.path if os.path.isdir(os.path.join(folder, "nvidia")))
     return list(dict.fromkeys(found))
 
 
 def is_on_gpu(array: Any) -> bool:
-    """Whether an array is in the memory of a GPU."""
+    """Whether an array is in GPU memory."""
     if isinstance(array, np.ndarray):
         return False
     try:
         if array.__cuda_array_interface__ is not None:
             return True
-    # An array on the host may have the attribute and refuse it, each library with another exception.
+    # A host array may have the attribute and raise on access, with an exception that depends on the library.
     except Exception:
         pass
     where = getattr(array, "__dlpack_device__", None)
+    # kDLCUDA and kDLCUDAManaged.
     return where is not None and int(where()[0]) in (2, 13)

@@ -1,12 +1,18 @@
 """The exceptions and warnings of the package.
 
-What servers and stores do to a read: a file that is not there is a `MissingError`, credentials that do not do and
-addresses that may not be asked are a `DeniedError`, more bytes or requests than allowed a `LimitError`, a file that
-is no longer the one that was opened a `ChangedError`, silence a `TimedOutError` (a `TimeoutError`), a server that
-refuses connections, or whose failures outlast the retries, an `UnavailableError` (a `ConnectionError`), an answer
-that does not fit the request a `SourceError`, addresses and settings that cannot be used a `UsageError`. Writes raise
-`MissingFolderError`, `WriteDeniedError`, `LimitError`, `WriteTimedOutError`, `WriteUnavailableError`, `WriteError`
-and `UsageError`.
+Reads from servers and stores raise:
+
+- `MissingError` where there is no such file,
+- `DeniedError` where the credentials do not suffice, or the address is not permitted,
+- `LimitError` beyond the bytes or requests that the caller allows,
+- `ChangedError` where the file is no longer the one that was opened,
+- `TimedOutError` (a `TimeoutError`) where the server does not answer in time,
+- `UnavailableError` (a `ConnectionError`) where the server refuses connections, or fails more often than it is retried,
+- `SourceError` for an answer that does not fit the request,
+- `UsageError` for addresses and settings that cannot be used.
+
+Writes raise `MissingFolderError`, `WriteDeniedError`, `LimitError`, `WriteTimedOutError`, `WriteUnavailableError`,
+`WriteError` and `UsageError` for the same causes.
 """
 
 from __future__ import annotations
@@ -14,12 +20,15 @@ from __future__ import annotations
 import errno as codes
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
 
 class Error(Exception):
-    """Anything that goes wrong in swath.
+    """Base class of all errors of swath.
 
     Attributes
     ----------
@@ -30,11 +39,11 @@ class Error(Exception):
     tag : int or None
         TIFF tag.
     tile : tuple of int or None
-        Column and row of the tile or strip.
+        Column and row of the tile or strip, in tiles.
     offset : int or None
-        Byte of the file.
+        Byte offset in the file.
     reason : str
-        What went wrong, without the place.
+        What went wrong, without the location.
     """
 
     file: str | None = None
@@ -45,37 +54,37 @@ class Error(Exception):
     reason: str = ""
 
     def __str__(self) -> str:
-        # OSError would put its number in front of a message that says everything.
+        # OSError would put its errno in front of the message.
         return str(self.args[-1]) if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = {name: getattr(self, name) for name in ("file", "ifd", "tag", "tile", "offset", "reason")}
-        return _rebuild, (type(self), self.args, place)
+        location = {name: getattr(self, name) for name in ("file", "ifd", "tag", "tile", "offset", "reason")}
+        return _rebuild, (type(self), self.args, location)
 
 
-def _rebuild(kind: type[Error], args: tuple[Any, ...], place: dict[str, Any]) -> Error:
+def _rebuild(kind: type[Error], args: tuple[Any, ...], location: dict[str, Any]) -> Error:
     error = kind(*args)
-    for name, value in place.items():
+    for name, value in location.items():
         setattr(error, name, value)
     if isinstance(error, OSError):
-        error.filename = place["file"]
+        error.filename = location["file"]
     return error
 
 
 class FormatError(Error, ValueError):
-    """The file contradicts its format, or a tile of it is damaged."""
+    """The file violates its format, or a tile is corrupt."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """The file uses something that is not supported."""
+    """The file uses a feature that swath does not support."""
 
 
 class LimitError(Error, ValueError):
-    """More is asked for than the limits allow."""
+    """The request exceeds a limit."""
 
 
 class UsageError(Error, ValueError):
-    """The caller asked for something that there is not."""
+    """The caller passed an argument that cannot be used."""
 
 
 class SourceError(Error, OSError):
@@ -87,11 +96,19 @@ class WriteError(Error, OSError):
 
 
 class DeviceError(Error, RuntimeError):
-    """There is no GPU, it cannot do this, or it failed."""
+    """There is no GPU, it does not support the request, or it failed."""
+
+
+class AllocationError(Error, MemoryError):
+    """There is not enough memory for the result."""
+
+
+class InternalError(Error, RuntimeError):
+    """swath broke a rule of its own: please report it. Neither the caller nor the file is at fault."""
 
 
 class CancelledError(Error, RuntimeError):
-    """The work was stopped."""
+    """The work was cancelled."""
 
 
 class MissingError(SourceError, FileNotFoundError):
@@ -99,23 +116,23 @@ class MissingError(SourceError, FileNotFoundError):
 
 
 class DeniedError(SourceError, PermissionError):
-    """The file may not be read."""
+    """There is no permission to read the file."""
 
 
 class DirectoryError(SourceError, IsADirectoryError):
-    """A folder stands where a file belongs."""
+    """The path is a folder, not a file."""
 
 
 class MissingFolderError(WriteError, FileNotFoundError):
-    """There is no such folder or bucket to write to."""
+    """The folder or bucket to write to does not exist."""
 
 
 class WriteDeniedError(WriteError, PermissionError):
-    """The file may not be written."""
+    """There is no permission to write the file."""
 
 
 class ChangedError(SourceError):
-    """The file is not the one that was opened: it was written to or replaced. Open it again."""
+    """The file was written to or replaced after it was opened. Open it again."""
 
 
 class TimedOutError(SourceError, TimeoutError):
@@ -123,23 +140,23 @@ class TimedOutError(SourceError, TimeoutError):
 
 
 class UnavailableError(SourceError, ConnectionError):
-    """A server or store could not be reached, or failed again and again."""
+    """A server or store could not be reached, or failed repeatedly."""
 
 
 class WriteTimedOutError(WriteError, TimeoutError):
-    """A store took longer to take the bytes than the caller allowed."""
+    """A store took longer to receive the bytes than the caller allowed."""
 
 
 class WriteUnavailableError(WriteError, ConnectionError):
-    """A store could not be reached while it was written to, or failed again and again."""
+    """A store could not be reached for a write, or failed repeatedly."""
 
 
 class SwathWarning(UserWarning):
-    """Something was done otherwise than asked, or could be done better."""
+    """swath did something otherwise than requested, or the call could be improved."""
 
 
 class DeviceWarning(SwathWarning):
-    """The CPU did what a GPU was asked for."""
+    """The CPU did work that the caller requested from a GPU."""
 
 
 _KINDS: dict[str, type[Error]] = {
@@ -150,6 +167,8 @@ _KINDS: dict[str, type[Error]] = {
     "source": SourceError,
     "write": WriteError,
     "device": DeviceError,
+    "memory": AllocationError,
+    "internal": InternalError,
     "cancelled": CancelledError,
     "changed": ChangedError,
     "timeout": TimedOutError,
@@ -158,8 +177,8 @@ _KINDS: dict[str, type[Error]] = {
     "write_unavailable": WriteUnavailableError,
 }
 
-# What the operating system said, as Python's own exceptions have it.
-_BY_NUMBER: dict[tuple[str, int], type[Error]] = {
+# Errors with an errno for which Python has an exception of its own.
+_BY_ERRNO: dict[tuple[str, int], type[Error]] = {
     ("source", codes.ENOENT): MissingError,
     ("source", codes.EACCES): DeniedError,
     ("source", codes.EPERM): DeniedError,
@@ -170,28 +189,46 @@ _BY_NUMBER: dict[tuple[str, int], type[Error]] = {
 }
 
 
-def make(kind: str, message: str, reason: str, place: dict[str, Any]) -> Error:
-    """The exception for an error of the engine."""
-    number = place.pop("errno", None)
-    chosen = _BY_NUMBER.get((kind, number), _KINDS.get(kind, Error))
+def make(kind: str, message: str, reason: str, location: dict[str, Any]) -> Error:
+    """Returns the exception for a kind of error; `location` may also hold an errno."""
+    number = location.pop("errno", None)
+    chosen = _BY_ERRNO.get((kind, number), _KINDS.get(kind, Error))
     error = chosen(number, message) if issubclass(chosen, OSError) and number is not None else chosen(message)
     if isinstance(error, OSError):
-        error.filename = place.get("file")
+        error.filename = location.get("file")
     error.reason = reason
-    for name, value in place.items():
+    for name, value in location.items():
         setattr(error, name, value)
     return error
 
 
-# Packages whose calls lead to ours: a warning names the line that called them.
-_INSIDE = frozenset({"swath", "xarray", "dask", "distributed"})
+# Packages that call swath on behalf of the user: a warning names the line that called them.
+_SKIPPED_PACKAGES = frozenset({"swath", "xarray", "dask", "distributed"})
+
+
+# The messages of the warnings that `recorded` collects in this thread.
+_record: ContextVar[list[str] | None] = ContextVar("record", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[list[str]]:
+    """Collects the messages of warnings, which are issued all the same."""
+    messages: list[str] = []
+    token = _record.set(messages)
+    try:
+        yield messages
+    finally:
+        _record.reset(token)
 
 
 def warn(message: str, category: type[Warning] = SwathWarning) -> None:
-    """Warns at the line that called the package; whether and how often it is shown is for Python's filters to say."""
+    """Issues a warning for the line of the user's code that called the package."""
+    messages = _record.get()
+    if messages is not None:
+        messages.append(message)
     level = 2
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _SKIPPED_PACKAGES:
         level += 1
         frame = frame.f_back
     warnings.warn(message, category, stacklevel=level)

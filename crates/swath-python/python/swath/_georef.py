@@ -1,7 +1,7 @@
-"""What a file says about itself, in the words of xarray: coordinates, the grid mapping and attributes.
+"""Metadata of a file as xarray coordinates, grid mapping and attributes.
 
 The names, types and values are those that rioxarray gives for the same file, so that scripts and its `.rio` accessor
-keep working; xrspatial's `crs`, `transform`, `nodata` and `colormap` stand beside them.
+keep working; xarray-spatial's `crs`, `transform`, `nodata` and `colormap` are added.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ Transform = tuple[float, float, float, float, float, float]
 # x, y, width, height in pixels.
 Window = tuple[int, int, int, int]
 
-# What a file without georeferencing gets.
+# The transform of a file without georeferencing.
 IDENTITY: Transform = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 GRID_MAPPING = "spatial_ref"
-# The same as text of the grid mapping, in GDAL's order.
+# The identity as the grid mapping's GeoTransform, in GDAL's order.
 NO_TRANSFORM = "0.0 1.0 0.0 0.0 0.0 1.0"
 
-# Below it a rotation counts as rounding; the `affine` package, whose judgement rioxarray follows, has the same.
+# A smaller rotation counts as a rounding error: the tolerance of the `affine` package, which rioxarray uses.
 _NO_ROTATION = 1e-5
-# The edge of a box that lies this near to the edge of a pixel (in pixels) is meant to lie on it.
+# Distance in pixels within which the edge of a box counts as lying on the edge of a pixel.
 _ON_EDGE = 1e-6
-# Tags that repeat, or contradict, what the file says in its own fields.
-_UNWANTED_TAGS = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals", "is_tiled", "res")
+# Tags that repeat, or contradict, fields of the file.
+_REDUNDANT_TAGS = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals", "is_tiled", "res")
 
 
 def level_transform(transform: Transform | None, full: tuple[int, int], level: tuple[int, int]) -> Transform:
-    """The transform of an overview (`level`: width, height) of an image of `full` size."""
+    """Returns the transform of an overview of size `level` (width, height) of an image of size `full`."""
     if transform is None:
-        # Without georeferencing, coordinates count the pixels of what is read.
+        # Without georeferencing, coordinates count the pixels of the level.
         return IDENTITY
     if full == level:
         return transform
@@ -48,7 +48,7 @@ def level_transform(transform: Transform | None, full: tuple[int, int], level: t
 
 
 def window_transform(transform: Transform, x: int, y: int) -> Transform:
-    """The transform of a window whose first pixel is (x, y)."""
+    """Returns the transform of a window whose first pixel is (x, y)."""
     a, b, c, d, e, f = transform
     if not x and not y:
         return transform
@@ -58,7 +58,7 @@ def window_transform(transform: Transform, x: int, y: int) -> Transform:
 def window_of_box(
     transform: Transform | None, width: int, height: int, box: Sequence[float], *, boundless: bool = False
 ) -> Window:
-    """The pixels that a box `(west, south, east, north)` in the file's CRS touches, cut to the image or `boundless`."""
+    """Returns the pixels that a box `(west, south, east, north)` in the file's CRS touches, clipped or `boundless`."""
     try:
         west, south, east, north = (float(value) for value in box)
     except (TypeError, ValueError):
@@ -79,12 +79,12 @@ def window_of_box(
     x0, x1, y0, y1 = max(0, x0), min(width, x1), max(0, y0), min(height, y1)
     if x0 >= x1 or y0 >= y1:
         corners = (c, f + e * height, c + a * width, f)
-        raise UsageError(f"bbox {tuple(box)!r} does not touch the image, which reaches over {corners!r}")
+        raise UsageError(f"bbox {tuple(box)!r} does not touch the image, which covers {corners!r}")
     return (x0, y0, x1 - x0, y1 - y0)
 
 
 def is_rectilinear(transform: Transform) -> bool:
-    """Whether x depends on the column alone and y on the row alone, in rioxarray's judgement."""
+    """Whether x depends only on the column and y only on the row, by rioxarray's criterion."""
     a, b, _, d, e, _ = transform
     turned = b == d != 0
     straight = (abs(a) < _NO_ROTATION and abs(e) < _NO_ROTATION) or (abs(b) < _NO_ROTATION and abs(d) < _NO_ROTATION)
@@ -92,13 +92,13 @@ def is_rectilinear(transform: Transform) -> bool:
 
 
 def coordinates(transform: Transform, window: Window) -> dict[str, np.ndarray]:
-    """Pixel centres: `x` and `y`, or `xc` and `yc` over both dimensions where the grid is rotated.
+    """Returns pixel centres: `x` and `y`, or `xc` and `yc` over both dimensions where the grid is rotated.
 
-    The transform is that of the whole image: a window has bit for bit the coordinates that the same pixels have there.
+    `transform` is that of the whole image: pixels of a window have, bit for bit, their coordinates in the image.
     """
     a, b, c, d, e, f = transform
     x, y, width, height = window
-    # In this order of operations: it is rioxarray's, and the last bits depend on it.
+    # The order of operations is rioxarray's: the last bits depend on it.
     left, top = a * 0.5 + b * 0.5 + c, d * 0.5 + e * 0.5 + f
     columns, rows = np.arange(x, x + width), np.arange(y, y + height)
     if is_rectilinear(transform):
@@ -109,7 +109,7 @@ def coordinates(transform: Transform, window: Window) -> dict[str, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def _crs_items(code: str | None, wkt: str | None) -> tuple[tuple[str, Any], ...]:
-    """The attributes of a CRS. Asking PROJ takes longer than opening a file, so the answer is kept."""
+    """Returns the attributes of a CRS. PROJ takes longer than opening a file, so the result is cached."""
     text = wkt or code or ""
     plain = (("crs_wkt", text), ("spatial_ref", text))
     try:
@@ -125,7 +125,7 @@ def _crs_items(code: str | None, wkt: str | None) -> tuple[tuple[str, Any], ...]
         text = crs.to_wkt("WKT1_GDAL", output_axis_rule=True)
         crs = pyproj.CRS.from_wkt(text)
     except pyproj.exceptions.CRSError:
-        # The old dialect has no words for it, for example three-dimensional and dynamic systems.
+        # The old dialect cannot express some systems, for example three-dimensional and dynamic ones.
         text = wkt or text
     try:
         attributes = crs.to_cf()
@@ -136,14 +136,14 @@ def _crs_items(code: str | None, wkt: str | None) -> tuple[tuple[str, Any], ...]
 
 
 def crs_attributes(crs: dict[str, Any] | None) -> dict[str, Any]:
-    """CF attributes of a CRS; the text alone where pyproj is not installed."""
+    """Returns CF attributes of a CRS; only its text where pyproj is not installed."""
     if not crs or not (crs["wkt"] or crs["code"]):
         return {}
     return dict(_crs_items(crs["code"], crs["wkt"]))
 
 
 def _gcps_text(gcps: Iterable[dict[str, Any]], scale: tuple[float, float], x: int, y: int) -> str:
-    """Control points as the GeoJSON text that rioxarray reads back."""
+    """Returns control points as the GeoJSON text that rioxarray reads."""
     features = [
         {
             "type": "Feature",
@@ -166,8 +166,11 @@ def _gcps_text(gcps: Iterable[dict[str, Any]], scale: tuple[float, float], x: in
 def grid_mapping(
     metadata: dict[str, Any], transform: Transform, scale: tuple[float, float], x: int, y: int
 ) -> dict[str, Any]:
-    """Attributes of the `spatial_ref` coordinate: `transform` is the window's, `scale` the overview's size in the
-    image's, (x, y) the window's first pixel."""
+    """Returns the attributes of the coordinate `spatial_ref`.
+
+    `transform` is that of the window, `scale` the size of the overview relative to the image, and (x, y) the first
+    pixel of the window.
+    """
     attributes = crs_attributes(metadata["crs"])
     gcps, rpcs = metadata["gcps"], metadata["rpcs"]
     if gcps and metadata["gcp_crs"]:
@@ -184,18 +187,18 @@ def grid_mapping(
 
 
 def _placed_rpcs(rpcs: dict[str, Any], scale: tuple[float, float], x: int, y: int) -> dict[str, Any]:
-    """Rational polynomials of a window of an overview: only what counts pixels changes."""
-    # In rasterio's order, since the text is compared.
+    """Returns the rational polynomials of a window of an overview: only offsets and scales in pixels change."""
+    # In rasterio's order: callers compare the text.
     placed = {key: rpcs[key] for key in sorted(rpcs, key=lambda key: (key.startswith("err_"), key))}
     for name, ratio, start in (("samp", scale[0], x), ("line", scale[1], y)):
-        # Offsets name the centres of pixels.
+        # Offsets count from the centre of the first pixel.
         placed[f"{name}_off"] = (rpcs[f"{name}_off"] + 0.5) * ratio - 0.5 - start
         placed[f"{name}_scale"] = rpcs[f"{name}_scale"] * ratio
     return placed
 
 
 def _tag_value(text: str) -> Any:
-    """A tag as a number, an array (`{1,2}`) or text."""
+    """Returns a tag as a number, an array (`{1,2}`) or text."""
     if text.startswith("{") and text.endswith("}"):
         try:
             return np.array([float(part) for part in text.strip("{}").split(",")])
@@ -206,7 +209,7 @@ def _tag_value(text: str) -> Any:
 
 
 def number_of(text: str) -> int | float | None:
-    """The number of a text, an int where it is one; None where it is none."""
+    """Returns the number in a text, as an int where it is one; None for other text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -216,26 +219,26 @@ def number_of(text: str) -> int | float | None:
 
 
 def tag_attributes(tags: dict[str, str]) -> dict[str, Any]:
-    """Tags as attributes, with numbers where they are numbers."""
+    """Returns tags as attributes, numeric text as numbers."""
     attributes = {key.rpartition("NC_GLOBAL#")[2]: _tag_value(value) for key, value in tags.items()}
-    for name in _UNWANTED_TAGS:
+    for name in _REDUNDANT_TAGS:
         attributes.pop(name, None)
     return attributes
 
 
 def kept_tags(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:
-    """Tags that attributes have no place for, those of single bands and of other domains; `to_geotiff` writes them."""
+    """Returns the tags that do not become attributes, of bands and of other domains; `to_geotiff` writes them."""
     tags, of_bands = metadata["tags"], [metadata["bands"][band - 1]["tags"] for band in bands]
     return {"tags": tags, "band_tags": of_bands} if any(of_bands) or set(tags) - {""} else {}
 
 
 def kept_colors(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:
-    """What bands mean as colour; `to_geotiff` writes it."""
+    """Returns the colour interpretation of bands; `to_geotiff` writes it."""
     return {"colorinterp": [metadata["bands"][band - 1]["color"] for band in bands]}
 
 
 def band_attributes(bands: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Nodata, scales, offsets, descriptions and units; one value where all bands agree, as rioxarray does it."""
+    """Returns nodata, scales, offsets, descriptions and units; one value where all bands agree, as in rioxarray."""
     attributes: dict[str, Any] = {}
     if bands[0]["nodata"] is not None:
         attributes["_FillValue"] = bands[0]["nodata"]
@@ -252,25 +255,26 @@ def band_attributes(bands: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def band_scaling(bands: Sequence[dict[str, Any]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Scale and offset of each band."""
+    """Returns the scales and the offsets of bands."""
     scales = tuple(1.0 if band["scale"] is None else float(band["scale"]) for band in bands)
     offsets = tuple(0.0 if band["offset"] is None else float(band["offset"]) for band in bands)
     return scales, offsets
 
 
 def colormap(palette: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
-    """xrspatial's word for a palette: as TIFF stores it, all reds, then all greens, then all blues, of 16 bits."""
+    """Returns a palette as xarray-spatial and TIFF have it: all reds, then all greens, then all blues, of 16 bits."""
     return tuple(part for parts in zip(*palette) for part in parts)
 
 
-def grid_attributes(metadata: dict[str, Any], transform: Transform) -> dict[str, Any]:
-    """xrspatial's words for the same facts: `crs` (EPSG number or WKT), `transform`, `raster_type`."""
+def grid_attributes(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Returns xarray-spatial's attributes `crs` (EPSG number or WKT) and `raster_type`.
+
+    Its `transform` is not among them: `isel` would not update it. The coordinates always say where the pixels are.
+    """
     attributes: dict[str, Any] = {}
     crs = metadata["crs"]
     if crs and (crs["epsg"] or crs["wkt"]):
         attributes["crs"] = crs["epsg"] or crs["wkt"]
-    if metadata["transform"] is not None:
-        attributes["transform"] = transform
     if metadata["area_or_point"] == "Point":
         attributes["raster_type"] = "point"
     return attributes

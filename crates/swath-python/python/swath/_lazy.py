@@ -1,4 +1,4 @@
-"""Reads any part of a raster when it is asked for: what eager reads, dask blocks and xarray's lazy arrays stand on."""
+"""`Reader`: a window of a file as an array that reads when it is indexed; eager reads, dask and xarray use it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _swath
+from ._checks import check_chunks
 from ._errors import DeviceError, DeviceWarning, UsageError, make, warn
-from ._options import check_chunks
 from ._source import resolve
 from ._threads import each
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 # Type of the samples, number of bands, width and height of the level.
 Facts = tuple[str, int, int, int]
 
-# GDAL takes a float for nodata when it is this near to it, relative to both; for 64-bit floats too.
-_NEAR_NODATA = 2 * np.finfo("float32").eps
+# Relative distance within which GDAL takes a float for nodata, also for 64-bit floats.
+_NODATA_TOLERANCE = 2 * np.finfo("float32").eps
 
-# Floats of 64 bits hold every integer up to this one, to which the next one is rounded.
-_WHOLE = 2.0**53
+# The largest integer up to which 64-bit floats hold every integer.
+_EXACT_INTEGERS = 2.0**53
 
-# Bytes of samples that are converted at a time, at least a row of blocks, and threads that do so at once.
+# Bytes of samples that a thread converts at a time, at least a row of blocks, and the most threads that convert.
 _PIECE = 8 << 20
-_WORKERS = 8
+_MAX_WORKERS = 8
 
-_OTHER = "the file has changed since the array over it was opened: open it again"
+_CHANGED = "the file has changed since the array over it was opened: open it again"
 
-# Stops the reads of one `load_async`; a context goes with the thread that reads for it.
+# Stops the reads of one `load_async`; the thread that reads for it inherits the context.
 STOP: ContextVar[_swath.Cancel | None] = ContextVar("stop", default=None)
 
 NO_CUPY = (
-    "arrays on the GPU come as CuPy arrays, and CuPy cannot be imported: "
+    "arrays on the GPU are CuPy arrays, and CuPy cannot be imported: "
     "`pip install swath[cuda12]` (or `swath[cuda13]`), or CuPy itself"
 )
 
 
 def cupy() -> Any:
-    """The CuPy module, or an error that says how to get it."""
+    """Returns the CuPy module, or raises an error that says how to install it."""
     try:
         import cupy
     except ImportError as error:
@@ -54,25 +54,25 @@ def cupy() -> Any:
 
 
 def device_fault() -> str | None:
-    """Why arrays cannot be had on a GPU here, or None."""
+    """Returns why this process cannot have arrays on a GPU, or None."""
     try:
         count = cupy().cuda.runtime.getDeviceCount()
     except DeviceError as error:
         return str(error)
-    except Exception as error:  # CuPy raises errors of its own when there is no driver or no device
+    except Exception as error:  # CuPy has exceptions of its own for a missing driver or device
         return f"CuPy finds no GPU: {error}"
     return None if count else "CuPy finds no GPU"
 
 
 def promoted(dtype: np.dtype) -> np.dtype:
-    """The type that holds every value of `dtype` and NaN, by xarray's rule: small integers fit 32-bit floats."""
+    """Returns the type that holds all values of `dtype` and NaN, by xarray's rule: small integers fit 32-bit floats."""
     if dtype.kind in "iu":
         return np.dtype("float32" if dtype.itemsize <= 2 else "float64")
     return dtype
 
 
 def limits(dtype: np.dtype) -> tuple[int, int]:
-    """The least and the greatest value of a type of integers or of truth values."""
+    """Returns the smallest and the largest value of an integer or boolean type."""
     if dtype.kind == "b":
         return 0, 1
     found = np.iinfo(dtype)
@@ -80,7 +80,7 @@ def limits(dtype: np.dtype) -> tuple[int, int]:
 
 
 def facts_of(handle: Dataset, overview: int | None) -> Facts:
-    """What an array over a level of a file relies on; a level that is not there has no size."""
+    """Returns the facts that an array over a level of a file relies on; a missing level has size (0, 0)."""
     width, height = handle.width, handle.height
     if overview is not None:
         width, height = next(iter(handle.overview_sizes[overview : overview + 1]), (0, 0))
@@ -88,12 +88,12 @@ def facts_of(handle: Dataset, overview: int | None) -> Facts:
 
 
 def version_of(handle: Dataset) -> Hashable:
-    """What tells a file from others that had its name before or came later."""
+    """Returns what identifies this version of a file among others of the same name."""
     return handle.file_size, handle.version
 
 
 def is_nodata(samples: Any, nodata: float) -> Any:
-    """Where samples are nodata, by GDAL's rule: integers match exactly, floats nearly, complex by their real part."""
+    """Returns where samples are nodata, by GDAL's rule: integers exactly, floats nearly, complex by the real part."""
     if samples.dtype.kind in "iu":
         limits = np.iinfo(samples.dtype)
         fits = limits.min <= nodata <= limits.max
@@ -102,21 +102,21 @@ def is_nodata(samples: Any, nodata: float) -> Any:
     if np.isnan(nodata):
         return values != values
     with np.errstate(over="ignore", invalid="ignore"):
-        wanted = values.dtype.type(nodata)
-        if not np.isfinite(wanted):
-            return values == wanted
-        near = abs(values - wanted) < values.dtype.type(_NEAR_NODATA) * abs(values + wanted)
-    return near | (values == wanted)
+        value = values.dtype.type(nodata)
+        if not np.isfinite(value):
+            return values == value
+        near = abs(values - value) < values.dtype.type(_NODATA_TOLERANCE) * abs(values + value)
+    return near | (values == value)
 
 
 def blank_out(values: Any, samples: Any, nodata: float, rows: int) -> None:
-    """Puts NaN into `values` where `samples` (rows, columns) are nodata, `rows` at a time."""
+    """Sets `values` to NaN where `samples` (rows, columns) are nodata, `rows` at a time."""
     blank = complex("nan+nanj") if values.dtype.kind == "c" else np.nan
     for row in range(0, values.shape[0], rows):
         part = slice(row, row + rows)
         hidden = is_nodata(samples[part], nodata)
         if isinstance(values, np.ndarray):
-            # Much quicker than an index where much is hidden.
+            # Much faster than a boolean index where many samples are hidden.
             np.copyto(values[part], blank, where=hidden)
         else:
             values[part][hidden] = blank
@@ -124,28 +124,28 @@ def blank_out(values: Any, samples: Any, nodata: float, rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """A window of one level of a file as an array: `reader[...]` reads what the index touches.
+    """A window of one level of a file as an array: `reader[...]` reads the samples that the index selects.
 
-    It pickles without its handle; another process opens the source once, whatever the number of tasks.
+    It pickles without its handle; another process opens the source once for all its tasks.
     """
 
-    # What `resolve` made of the source, and where the array arrived by pickling what it makes it from.
+    # The resolved source; after unpickling, what `resolve` accepts.
     source: Any
     options: dict[str, Any]
     handle: Dataset | None
-    # 1-based; one band without its dimension when `flat`.
+    # Counted from 1. With `flat`, one band without its dimension.
     bands: tuple[int, ...]
     flat: bool
     # x, y, width, height in pixels of the level.
     window: tuple[int, int, int, int]
     overview: int | None
-    # Of the file when the array was made: one that is opened again later may have changed.
+    # Facts at the time the array was created: a file that is opened again later may have changed.
     facts: Facts
     dtype: np.dtype
-    # Of a file behind an address: which of the files that were ever there.
+    # Version of a file that is opened by its path or address; None for other sources.
     version: Hashable = None
     threads: int | None = None
-    # What becomes NaN: samples equal to the band's nodata, and where the file's mask says so.
+    # Samples that become NaN: those equal to the band's nodata, and those that the file's mask hides.
     nodata: tuple[float | None, ...] | None = None
     by_mask: tuple[bool, ...] | None = None
     scales: tuple[float, ...] | None = None
@@ -164,7 +164,7 @@ class Reader:
 
     @property
     def key(self) -> Hashable:
-        """Equal for equal bytes; for a file, its path, size and time of change."""
+        """Key that is equal for equal bytes; for a file, its path, size and time of change."""
         return resolve(self.source).key
 
     def __getstate__(self) -> dict[str, Any]:
@@ -176,32 +176,33 @@ class Reader:
         self.__dict__.update(state)
 
     def __dask_tokenize__(self) -> str:
-        # All of it is plain, so its text identifies it; dask would walk it for longer than opening the file takes.
+        # All fields are plain values, so their text identifies them; dask's own walk takes longer than opening a file.
         plain = {name: value for name, value in self.__dict__.items() if name not in ("source", "handle", "dtype")}
         return _digest((self.key, self.dtype.str, plain))
 
     def opened(self) -> Dataset:
+        """Returns the open file; raises ChangedError where it is no longer the one that the array was made for."""
         if self.handle is None or self.handle.closed:
             from ._dataset import shared
 
             handle = shared(self.source, **self.options)
             if self.version not in (None, version_of(handle)):
-                # Another array's handle may be older than this array.
+                # The shared handle may be older than this array.
                 handle = shared(self.source, anew=True, **self.options)
                 if self.version != version_of(handle):
-                    raise make("changed", f"{handle.name}: {_OTHER}", _OTHER, {"file": handle.name})
+                    raise make("changed", f"{handle.name}: {_CHANGED}", _CHANGED, {"file": handle.name})
             found = facts_of(handle, self.overview)
             if found != self.facts:
                 raise _changed(handle.name, self.facts, found)
-            # Found once: telling one source of bytes from another takes a pass over them.
+            # Kept: identifying a source of bytes takes a pass over all of them.
             object.__setattr__(self, "handle", handle)
         assert self.handle is not None
-        # Where this array travels, the name is opened again; here its pixels must be no others.
+        # Another process opens the path again, and must find the same pixels as this one.
         self.handle.check_current()
         return self.handle
 
     def __getitem__(self, key: Any) -> Any:
-        """Integers, slices and one-dimensional index arrays; arrays choose along their own dimension each."""
+        """Takes integers, slices and one-dimensional index arrays, each of which selects along its own dimension."""
         keys = key if isinstance(key, tuple) else (key,)
         if any(part is Ellipsis for part in keys):
             at = next(i for i, part in enumerate(keys) if part is Ellipsis)
@@ -219,19 +220,19 @@ class Reader:
             values = self.read(bands, (x0, y0, x1 - x0, y1 - y0))
         if self.flat or isinstance(keys[0], int | np.integer):
             values = values[0]
-        # One dimension at a time, from the last on: arrays choose along their own dimension each.
+        # One dimension at a time, the last first, so that each index array selects along its own dimension.
         values = values[..., across]
         return values[..., down] if isinstance(keys[-1], int | np.integer) else values[..., down, :]
 
     def read(self, at: list[int] | None = None, window: tuple[int, int, int, int] | None = None) -> Any:
-        """Bands (by their place in `bands`) of a window inside this one, always with a band dimension."""
+        """Reads bands (by their position in `bands`) of a window inside this one, always with a band dimension."""
         at = list(range(len(self.bands))) if at is None else at
         x, y, width, height = window or (0, 0, self.window[2], self.window[3])
         place = (self.window[0] + x, self.window[1] + y, width, height)
         if self.nodata is None and self.scales is None:
             return self._fitting(self._samples([self.bands[i] for i in at], place))
         samples = np.dtype(self.opened().dtype)
-        # NaN needs a float; where the caller asked for a wider one, scaling gains from it.
+        # NaN needs a float type; a wider one that the caller requests makes scaling more exact.
         work = promoted(samples)
         work = self.dtype if self.dtype.kind == work.kind and self.dtype.itemsize > work.itemsize else work
         if self.on_device or samples == work:
@@ -245,7 +246,7 @@ class Reader:
         return values.astype(self.dtype, copy=False)
 
     def _fitting(self, samples: Any) -> Any:
-        """Samples as the type that was asked for, which integers must fit: they would wrap around without a word."""
+        """Returns samples in the requested type; raises for integers that do not fit, which would wrap silently."""
         if self.dtype.kind in "biu" and not np.can_cast(samples.dtype, self.dtype, "safe"):
             low, high = limits(self.dtype)
             first, last = int(samples.min()), int(samples.max())
@@ -257,18 +258,18 @@ class Reader:
         return samples.astype(self.dtype, copy=False)
 
     def _converted(self, at: list[int], place: tuple[int, int, int, int], work: np.dtype) -> np.ndarray:
-        """Samples as another type: rows of blocks at a time, so that they are never there twice as a whole."""
+        """Reads and converts samples some rows of blocks at a time, so that memory never holds all of them twice."""
         handle = self.opened()
         x, y, width, height = place
         values = np.empty((len(at), height, width), work)
         block = handle.block_shape[0] if self.overview is None else handle.block_shape_of(self.overview)[0]
         row_len = len(at) * width * np.dtype(handle.dtype).itemsize
         step = block * max(1, _PIECE // max(1, row_len * block))
-        # Cut where blocks end, so that none is decoded twice.
+        # Cut at the edges of blocks, so that no block is decoded twice.
         cuts = [y, *range((y // block + 1) * block, y + height, step), y + height]
         pieces = [(top, bottom) for top, bottom in zip(cuts, cuts[1:]) if top < bottom]
         cores = self.threads or os.cpu_count() or 1
-        workers = min(cores, len(pieces), _WORKERS)
+        workers = min(cores, len(pieces), _MAX_WORKERS)
         bands, stop = [self.bands[i] for i in at], STOP.get()
 
         def convert(piece: tuple[int, int]) -> None:
@@ -284,7 +285,7 @@ class Reader:
         return values
 
     def _apply(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:
-        """Masks, scales and offsets, in place."""
+        """Applies masks, scales and offsets in place."""
         if self.nodata is not None and self.by_mask is not None:
             self._blank(values, samples, at, place)
         if self.scales is not None and self.offsets is not None:
@@ -296,7 +297,7 @@ class Reader:
 
     def _blank(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:
         assert self.nodata is not None and self.by_mask is not None
-        # Pieces that stay in a cache on the CPU; on the GPU, few of them, of bounded size.
+        # On the CPU, pieces that fit a cache; on the GPU, few large pieces of bounded size.
         rows = max(1, (1 << 26 if self.on_device else 1 << 17) // place[2])
         shown = None
         for i, band in enumerate(at):
@@ -306,7 +307,7 @@ class Reader:
                     shown = np.asarray(self.opened().read_mask(place, self.overview, threads=self.threads))
                     shown = cupy().asarray(shown) if self.on_device else shown
                 blank_out(values[i], shown, 0, rows)
-            # NaN as nodata of floats is NaN already.
+            # Floats whose nodata is NaN need no change.
             elif nodata is not None and not (np.isnan(nodata) and samples.dtype.kind == "f"):
                 blank_out(values[i], samples[i], nodata, rows)
 
@@ -317,7 +318,7 @@ class Reader:
             return np.asarray(handle.read_window(place, bands, self.overview, **options))
         module = cupy()
         if handle.stored_dtype != handle.dtype:
-            # Complex integers and halves: CuPy has no type for them, and the host makes complex floats of them.
+            # CuPy has no type for complex integers and half floats; a read on the host converts them to complex floats.
             return module.asarray(np.asarray(handle.read_window(place, bands, self.overview, **options)))
         try:
             return module.asarray(handle.read_window(place, bands, self.overview, **options, device="cuda"))
@@ -329,15 +330,15 @@ class Reader:
 
 
 def _warn_of_rounding(values: Any, name: str) -> None:
-    """64-bit integers that are masked become floats, which tell large ones apart no longer."""
+    """Warns where masked 64-bit integers became floats that cannot hold every digit."""
     if isinstance(values, np.ndarray):
         low, high = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
     else:
         low, high = float(cupy().nanmin(values)), float(cupy().nanmax(values))
-    if low <= -_WHOLE or high >= _WHOLE:
+    if low <= -_EXACT_INTEGERS or high >= _EXACT_INTEGERS:
         warn(
-            f"{name}: masked=True gives 64-bit floats, which may round integers beyond 2^53: read with masked=False to "
-            "keep every digit"
+            f"{name}: masked=True returns 64-bit floats, which may round integers beyond 2^53: read with masked=False "
+            "to keep every digit"
         )
 
 
@@ -352,7 +353,7 @@ def _digest(plain: Any) -> str:
 
 
 def _span(part: Any, size: int) -> tuple[int, int, Any]:
-    """The pixels that an index into a dimension touches (first, last + 1), and the index counted from the first."""
+    """Returns the pixels that an index touches (first, last + 1), and the index counted from the first."""
     if isinstance(part, slice):
         steps = range(*part.indices(size))
         if not steps:
@@ -371,21 +372,21 @@ def _span(part: Any, size: int) -> tuple[int, int, Any]:
 
 
 def _chosen(first: int, stop: int, local: Any) -> list[int]:
-    """The bands that an index names, in its order."""
+    """Returns the bands that an index selects, in its order."""
     return [int(band) for band in np.atleast_1d(np.arange(first, stop)[local])]
 
 
 def _pieces(length: int, step: int, start: int = 0) -> tuple[int, ...]:
-    """A length in pieces of `step`; the first ends where one of those counted from before `start` would."""
+    """Cuts a length that begins at `start` into pieces that end at multiples of `step`."""
     first = min(length, step - start % step)
     whole, rest = divmod(length - first, step)
     return (first, *(step,) * whole, *((rest,) if rest else ()))
 
 
 def block_chunks(chunks: Any, reader: Reader, block: tuple[int, int], together: bool) -> tuple[tuple[int, ...], ...]:
-    """Chunk sizes as dask wants them, from anything that xarray and rioxarray take for `chunks`.
+    """Returns chunk sizes in dask's form, for any `chunks` that xarray and rioxarray accept.
 
-    `block` is the file's (rows, columns); `together` says that a block holds all bands.
+    `block` is the size (rows, columns) of the file's blocks; `together` says that a block holds all bands.
     """
     from dask.array.core import normalize_chunks
 
@@ -398,31 +399,31 @@ def block_chunks(chunks: Any, reader: Reader, block: tuple[int, int], together: 
         unknown = [name for name in chunks if name not in names]
         if unknown:
             raise UsageError(f"chunks names {unknown!r}, and the dimensions are {names!r}")
-        # As xarray reads them: no word at all means the file's blocks; a dimension left out is not cut.
+        # As in xarray, an empty dict means the file's blocks, and a missing dimension is not cut.
         if not chunks:
             deep = () if reader.flat else (_pieces(len(reader.bands), stored[0]),)
             return (*deep, _pieces(height, block[0], y), _pieces(width, block[1], x))
-        wanted: Any = tuple(chunks.get(name, -1) for name in names)
+        requested: Any = tuple(chunks.get(name, -1) for name in names)
     elif by_blocks:
-        wanted = (*stored[:-2], "auto", "auto")
+        requested = (*stored[:-2], "auto", "auto")
     elif isinstance(chunks, tuple | list):
-        wanted = tuple(chunks) if len(chunks) == len(names) else (stored[0], *chunks)
+        requested = tuple(chunks) if len(chunks) == len(names) else (stored[0], *chunks)
     else:
-        wanted = chunks
+        requested = chunks
     try:
-        sizes = normalize_chunks(wanted, shape=reader.shape, dtype=reader.dtype, previous_chunks=stored)
+        sizes = normalize_chunks(requested, shape=reader.shape, dtype=reader.dtype, previous_chunks=stored)
     except (TypeError, ValueError) as error:
         raise UsageError(f"chunks={chunks!r} does not fit an array of {names!r} = {reader.shape!r}: {error}") from error
     if not by_blocks:
         return sizes
-    # dask counts from the window's first pixel, which need not be that of a block.
+    # dask counts from the first pixel of the window, which may be inside a block.
     down = _pieces(height, sizes[-2][0], y % block[0])
     across = _pieces(width, sizes[-1][0], x % block[1])
     return (*sizes[:-2], down, across)
 
 
 def dask_array(reader: Reader, chunks: tuple[tuple[int, ...], ...]) -> Any:
-    """The raster as a dask array: one key for the reader, one task a block, names that depend on the file's state."""
+    """Returns a dask array: one key for the reader, one task for each chunk, and a name that identifies the file."""
     import dask.array
 
     meta = (cupy() if reader.on_device else np).empty((0,) * reader.ndim, reader.dtype)
@@ -430,13 +431,13 @@ def dask_array(reader: Reader, chunks: tuple[tuple[int, ...], ...]) -> Any:
     try:
         graph = _graph(reader, name, chunks)
     except ImportError:
-        # A dask that keeps its pieces elsewhere: the same array, made in three times the time.
+        # Another version of dask, with other internals: the same array, created in three times the time.
         return dask.array.from_array(reader, chunks, name=name, fancy=False, asarray=not reader.on_device, meta=meta)
     return dask.array.Array(graph, name, chunks, meta=meta)
 
 
 def _graph(reader: Reader, name: str, chunks: tuple[tuple[int, ...], ...]) -> Any:
-    """What `dask.array.from_array` makes, without its checks of arguments that are known to be right."""
+    """Returns the graph that `dask.array.from_array` makes, without its checks of the arguments."""
     from dask._task_spec import TaskRef
     from dask.array.core import getter_nofancy
     from dask.blockwise import blockwise
@@ -444,7 +445,7 @@ def _graph(reader: Reader, name: str, chunks: tuple[tuple[int, ...], ...]) -> An
     from dask.layers import ArraySliceDep
 
     axes = tuple(range(reader.ndim))
-    # The getter makes NumPy arrays of what it gets unless it is told not to.
+    # By default the getter converts its result to NumPy.
     as_is = {"asarray": False, "lock": False} if reader.on_device else {}
     stored = f"original-{name}"
     blocks = blockwise(

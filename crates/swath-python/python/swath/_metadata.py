@@ -1,4 +1,4 @@
-"""A raster's metadata, and the arguments that give it."""
+"""`Found`: the metadata of a raster to write; and functions that read it from the arguments of `to_geotiff`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Transform = tuple[float, float, float, float, float, float]
 
 @dataclass
 class Found:
-    """What is known of a raster beside its samples."""
+    """Metadata of a raster, from an xarray object or from the caller; None where there is none."""
 
     crs: str | None = None
     transform: Transform | None = None
@@ -39,7 +39,7 @@ class Found:
     extra_tags: list[tuple[int, Any, Any]] | None = None
 
     def native(self, count: int, dtype: np.dtype) -> dict[str, Any]:
-        """As the engine takes it."""
+        """Returns the metadata as the engine takes them."""
         bands = [
             {
                 "description": _of_band(self.descriptions, band),
@@ -53,7 +53,7 @@ class Found:
         ]
         control = bool(self.gcps)
         return {
-            # A file has either a transform or ground control points; the reference system goes with them.
+            # A file has either a transform or ground control points, and the reference system belongs to that one.
             "crs": None if control else self.crs,
             "transform": None if control else self.transform,
             "gcps": self.gcps or [],
@@ -72,17 +72,17 @@ def _of_band(values: Sequence[Any] | None, band: int) -> Any:
 
 
 def checked_nodata(nodata: Any, dtype: np.dtype) -> int | float | None:
-    """The value of missing pixels as a plain number that samples can have."""
+    """Returns a nodata value as a plain number; raises where samples of this type cannot have it."""
     if nodata is None:
         return None
     if isinstance(nodata, (bool, np.bool_)) or not np.isscalar(nodata) or isinstance(nodata, (str, bytes)):
-        raise UsageError(f"nodata={nodata!r} is no number")
+        raise UsageError(f"nodata={nodata!r} is not a number")
     if isinstance(nodata, (complex, np.complexfloating)):
         if nodata.imag:
-            raise UsageError(f"nodata={nodata!r}: a file can only say a real number")
+            raise UsageError(f"nodata={nodata!r}: a file can only store a real number")
         nodata = nodata.real
     if dtype.names:
-        # Pairs of parts: a file says the value of their real part.
+        # Complex integers: the nodata value of a file applies to the real part.
         dtype = dtype["real"]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
@@ -97,24 +97,24 @@ def checked_nodata(nodata: Any, dtype: np.dtype) -> int | float | None:
     single = dtype if dtype.kind == "f" else np.dtype(f"f{dtype.itemsize // 2}")
     if not math.isfinite(value) or abs(value) <= float(np.finfo(single).max):
         return value
-    # The largest number is often given by its first digits, which may round up.
+    # Callers often write the largest float with a few digits, which may round up beyond it.
     with np.errstate(over="ignore"):
         rounded = float(single.type(value))
     if not math.isfinite(rounded):
-        raise UsageError(f"nodata={nodata!r} is beyond what {dtype} holds")
+        raise UsageError(f"nodata={nodata!r} is outside the range of {dtype}")
     return rounded
 
 
 def crs_text(crs: Any) -> str | None:
-    """A reference system as text that the engine understands.
+    """Returns a reference system as text that the engine understands.
 
-    Takes EPSG codes (int, "EPSG:32633"), WKT, and objects with to_wkt() such as pyproj's and rasterio's. What only
-    PROJ understands ("+proj=...", dictionaries) goes through pyproj.
+    Takes EPSG codes (int, "EPSG:32633"), WKT, and objects with to_wkt() such as pyproj's and rasterio's. pyproj
+    converts what only PROJ understands ("+proj=...", dictionaries).
     """
     if crs is None:
         return None
     if isinstance(crs, (bool, np.bool_)):
-        raise UsageError(f"crs={crs!r} is no reference system: give an EPSG code, WKT, or an object with to_wkt()")
+        raise UsageError(f"crs={crs!r} is not a reference system: give an EPSG code, WKT, or an object with to_wkt()")
     if isinstance(crs, (int, np.integer)):
         crs = f"EPSG:{int(crs)}"
     elif hasattr(crs, "to_wkt"):
@@ -124,18 +124,18 @@ def crs_text(crs: Any) -> str | None:
     if isinstance(crs, str):
         try:
             _swath.crs_of(crs)
-        except UsageError as refused:
-            return _through_pyproj(crs, refused)
+        except UsageError as error:
+            return _through_pyproj(crs, error)
         return crs
     return _through_pyproj(crs, None)
 
 
-def _through_pyproj(crs: Any, refused: UsageError | None) -> str:
+def _through_pyproj(crs: Any, error_of_engine: UsageError | None) -> str:
     advice = f"crs={crs!r} is not understood: give an EPSG code, WKT, or an object with to_wkt()"
     try:
         import pyproj
     except ImportError:
-        raise refused or UsageError(f"{advice}; PROJ texts need pyproj") from None
+        raise error_of_engine or UsageError(f"{advice}; PROJ texts need pyproj") from None
     try:
         return pyproj.CRS.from_user_input(crs).to_wkt()
     except pyproj.exceptions.CRSError as error:
@@ -143,7 +143,7 @@ def _through_pyproj(crs: Any, refused: UsageError | None) -> str:
 
 
 def affine(transform: Any) -> Transform | None:
-    """Six numbers in the order of rasterio: x = a col + b row + c, y = d col + e row + f."""
+    """Returns six numbers in Affine's order: x = a col + b row + c, y = d col + e row + f."""
     if transform is None:
         return None
     try:
@@ -160,31 +160,31 @@ def affine(transform: Any) -> Transform | None:
     return a, b, c, d, e, f
 
 
-def given_transform(transform: Any) -> Transform | None:
-    """The transform that a caller gives, unless its numbers are in another order than ours."""
+def given_transform(transform: Any, name: str = "transform") -> Transform | None:
+    """Returns the transform that a caller gives as `name`; raises where its numbers look like GDAL's order."""
     if isinstance(transform, (tuple, list, np.ndarray)) and len(transform) == 6 and not hasattr(transform, "to_gdal"):
         numbers = [number if isinstance(number, (int, float)) else float(number) for number in transform]
         if _in_gdal_order(numbers):
             c, a, b, f, d, e = numbers
             raise UsageError(
-                f"transform={tuple(numbers)} is in GDAL's order (c, a, b, f, d, e), as far as one can tell: give "
+                f"{name}={tuple(numbers)} seems to be in GDAL's order (c, a, b, f, d, e): give "
                 f"{(a, b, c, d, e, f)}, or an Affine"
             )
     return affine(transform)
 
 
 def _in_gdal_order(numbers: Sequence[float]) -> bool:
-    """Whether six numbers make a usual grid in GDAL's order, and none in that of Affine."""
+    """Whether six numbers make a plausible grid in GDAL's order, and not in Affine's."""
     n = numbers
     if not n[2] and not n[4] and n[1] and n[5]:
-        # Straight in GDAL's order; in Affine's, turned by 90 degrees.
+        # In GDAL's order no rotation; in Affine's order a rotation by 90 degrees.
         return True
     corner, along, down = (math.hypot(*pair) for pair in ((n[0], n[3]), (n[1], n[4]), (n[2], n[5])))
     return corner > 1000 * max(along, down) and down / 100 < along < down * 100
 
 
 def split_tags(tags: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
-    """Tags by domain; plain keys are of the default domain."""
+    """Returns tags by domain; plain keys belong to the default domain."""
     split: dict[str, dict[str, str]] = {}
     if tags is not None and not isinstance(tags, Mapping):
         raise UsageError(f"tags={tags!r}: give a dictionary of texts, or of such dictionaries by domain")
@@ -197,7 +197,7 @@ def split_tags(tags: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
 
 
 def control_points(gcps: Any) -> list[dict[str, Any]] | None:
-    """Ground control points of rasterio, of a GeoJSON as rioxarray keeps it, or dictionaries."""
+    """Returns ground control points from rasterio's objects, from rioxarray's GeoJSON, or from dictionaries."""
     if gcps is None:
         return None
     try:
@@ -210,9 +210,7 @@ def control_points(gcps: Any) -> list[dict[str, Any]] | None:
             ]
         gcps = list(gcps)
     except (KeyError, TypeError, ValueError):
-        raise UsageError(
-            "gcps: give points of rasterio, dictionaries with row, col, x and y, or their GeoJSON"
-        ) from None
+        raise UsageError("gcps: give rasterio's points, dictionaries with row, col, x and y, or GeoJSON") from None
     points = []
     for number, point in enumerate(gcps):
         read = point.get if isinstance(point, Mapping) else lambda name, point=point: getattr(point, name, None)
@@ -231,7 +229,7 @@ def control_points(gcps: Any) -> list[dict[str, Any]] | None:
 
 
 def coefficients(rpcs: Any) -> dict[str, Any] | None:
-    """Rational polynomial coefficients: rasterio's RPC, its JSON as rioxarray keeps it, or GDAL's names and texts."""
+    """Returns rational polynomial coefficients from rasterio's RPC, from rioxarray's JSON, or from GDAL's items."""
     if rpcs is None:
         return None
     try:
@@ -246,7 +244,7 @@ def coefficients(rpcs: Any) -> dict[str, Any] | None:
             if key.endswith(("_coeff", "_off", "_scale", "_bias", "_rand"))
         }
     except (TypeError, ValueError):
-        raise UsageError("rpcs: give an RPC of rasterio, its dictionary, or GDAL's names and texts") from None
+        raise UsageError("rpcs: give rasterio's RPC, its dictionary, or GDAL's items") from None
 
 
 def _floats(value: Any) -> list[float]:
@@ -254,7 +252,7 @@ def _floats(value: Any) -> list[float]:
 
 
 def palette_of(colormap: Any) -> list[tuple[int, int, int]] | None:
-    """A palette of 16-bit colours from rasterio's {value: (r, g, b, a)} of bytes, or from 16-bit triples."""
+    """Returns a palette of 16-bit colours from rasterio's {value: (r, g, b, a)} of bytes, or from 16-bit triples."""
     if colormap is None:
         return None
     if isinstance(colormap, Mapping):
@@ -266,19 +264,19 @@ def palette_of(colormap: Any) -> list[tuple[int, int, int]] | None:
             except (TypeError, ValueError):
                 red = green = blue = -1
             if not 0 <= value < size or not all(0 <= part < 256 for part in (red, green, blue)):
-                raise UsageError(f"colormap: {value!r}: {colour!r} is no value with a colour (r, g, b) of 0 to 255")
+                raise UsageError(f"colormap: {value!r}: {colour!r} is not a value with a colour (r, g, b) of 0 to 255")
             colours[int(value)] = (257 * red, 257 * green, 257 * blue)
         return colours
     triples = np.asarray(colormap)
     if triples.ndim == 1 and triples.size % 3 == 0:
-        # As the file stores it: all reds, then all greens, then all blues.
+        # The order of a TIFF: all reds, then all greens, then all blues.
         triples = triples.reshape(3, -1).T
     if triples.ndim != 2 or triples.shape[1] < 3:
         raise UsageError("colormap: give {value: (r, g, b)} of bytes, or rows of 16-bit (r, g, b)")
     return [(int(red), int(green), int(blue)) for red, green, blue in triples[:, :3]]
 
 
-# What a band may be, in GDAL's words.
+# GDAL's names of colour interpretations.
 COLORS = frozenset(
     {
         *("undefined", "gray", "palette", "red", "green", "blue", "alpha", "hue", "saturation", "lightness", "cyan"),
@@ -289,7 +287,7 @@ COLORS = frozenset(
 
 
 def color_names(colorinterp: Any, count: int) -> list[str | None] | None:
-    """What each band is, from texts or members of rasterio's enumeration."""
+    """Returns the colour interpretation of each band, from names or members of rasterio's enumeration."""
     values = per_band("colorinterp", colorinterp, count)
     if values is None:
         return None
@@ -304,7 +302,7 @@ def color_names(colorinterp: Any, count: int) -> list[str | None] | None:
 
 
 def per_band(name: str, value: Any, count: int) -> list[Any] | None:
-    """One value for each band, of a list of them or of one for all."""
+    """Returns one value for each band, from a list or from one value for all."""
     if value is None:
         return None
     values = list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value] * count
@@ -314,7 +312,7 @@ def per_band(name: str, value: Any, count: int) -> list[Any] | None:
 
 
 def numbers(name: str, value: Any, count: int) -> list[float] | None:
-    """A number for each band."""
+    """Returns a number for each band."""
     values = per_band(name, value, count)
     try:
         return None if values is None else [float(item) for item in values]
@@ -323,7 +321,7 @@ def numbers(name: str, value: Any, count: int) -> list[float] | None:
 
 
 def merged(found: Found, given: Found) -> Found:
-    """What the caller gives goes before what was found; tags are put together."""
+    """Returns metadata in which the caller's values replace those that were found; tags are merged."""
     values = {
         name: getattr(given, name) if getattr(given, name) is not None else value for name, value in vars(found).items()
     }

@@ -12,22 +12,22 @@ import numpy as np
 
 from . import _device
 from . import _georef as georef
-from ._beside import category_names
-from ._convert import type_of
+from ._checks import check_band, whole
 from ._dataset import Dataset
 from ._errors import DeviceError, DeviceWarning, UsageError, warn
 from ._lazy import Reader, device_fault, facts_of, limits, promoted, version_of
-from ._open_kwargs import opening_words
-from ._options import check_band, whole
+from ._rasterio_keywords import from_rasterio
+from ._sample_conversion import type_of
+from ._side_files import category_names
 from ._source import resolve
 from ._window import to_box, to_pixels
-from ._words import Leave, masked_by
+from ._xrspatial_keywords import Permissions, pop_masked
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-_NO_XARRAY = "open_geotiff gives xarray objects, and xarray cannot be imported: `pip install swath[xarray]`"
+_NO_XARRAY = "open_geotiff returns xarray objects, and xarray cannot be imported: `pip install swath[xarray]`"
 
 
 def open_geotiff(
@@ -68,76 +68,77 @@ def open_geotiff(
     """Open a GeoTIFF or COG as a DataArray, as `rioxarray.open_rasterio` does.
 
     Dimensions are `(band, y, x)`, `x` and `y` are pixel centres, the CRS and the transform are in the coordinate
-    `spatial_ref`. Of a file with several pages the first image is opened, unless `ifd` names another.
+    `spatial_ref`. In a file with several pages, the first image is opened unless `ifd` names another page.
 
     Parameters
     ----------
     source
         A path, an address (`https://`, `s3://`, `gs://`, `az://`), bytes, a binary file, an fsspec file, an obstore
-        `(store, path)`, a `swath.Dataset`, or a dataset of rasterio. GDAL's names for them (`/vsicurl/`, `/vsis3/`,
-        `/vsigs/`, `/vsiaz/`, `GTIFF_DIR:2:a.tif`) do as well.
+        `(store, path)`, a `swath.Dataset`, or a rasterio dataset. GDAL's names (`/vsicurl/`, `/vsis3/`, `/vsigs/`,
+        `/vsiaz/`, `GTIFF_DIR:2:a.tif`) work as well.
     chunks
-        None reads now, or where the array is `lazy` when it is used. Anything else gives a dask array: an int, a tuple
-        or a dict of sizes; `"auto"` or True for sizes of dask's choice that hold whole blocks of the file; `{}` for the
-        file's blocks; -1 for one chunk.
+        None reads now, or where the array is `lazy`, when it is used. Anything else returns a dask array: an int, a
+        tuple or a dict of sizes; `"auto"` or True for sizes of dask's choice that hold complete blocks of the file;
+        `{}` for the file's blocks; -1 for one chunk.
     window
-        What to read, in pixels of the level: a `swath.Window`, rasterio's `Window`, a pair of slices or ranges
+        The part to read, in pixels of the level: a `swath.Window`, rasterio's `Window`, a pair of slices or ranges
         (rows first), or `(row_start, column_start, row_stop, column_stop)`.
     bbox
-        The same as `(west, south, east, north)` in the file's CRS: the pixels that the box touches. A geometry of
-        shapely or anything else with `bounds` will do.
+        The part to read as `(west, south, east, north)` in the file's CRS: the pixels that the box touches. A geometry
+        of shapely, or anything else with `bounds`, works as well.
     bbox_crs
         The CRS of `bbox` where it is not the file's; needs pyproj.
     band
-        One band gives `(y, x)`, a list of bands `(band, y, x)`. Bands count from 1 as in GDAL, rasterio and the
+        One band returns `(y, x)`, a list of bands `(band, y, x)`. Bands count from 1 as in GDAL, rasterio and the
         `band` coordinate (xrspatial counts from 0).
     overview_level
         0 is the first overview, as in rasterio (in xrspatial 0 is the full image).
     masked
-        Nodata, and what the file's mask hides, becomes NaN; integers become floats. The value that stood for nodata is
-        in `encoding["_FillValue"]` only: no sample has it any more.
+        Whether nodata, and pixels that the file's mask hides, become NaN; integers become floats. The nodata value is
+        then only in `encoding["_FillValue"]`: no sample has it any more.
     mask_and_scale, unpack
-        `masked`, and then scales and offsets of the bands are applied.
+        `masked`, followed by the scales and offsets of the bands.
     device, gpu
-        `"cuda"` (or `"gpu"`, or `gpu=True`) gives CuPy arrays, `"auto"` does where there is a GPU.
+        `"cuda"` (or `"gpu"`, or `gpu=True`) returns CuPy arrays; `"auto"` does so where there is a GPU,
+        and warns where there is none.
     dtype
-        Type of the result. Integers that it cannot hold are an error, of a dask array when the block is read. Floats
-        are not turned to integers here.
+        Type of the result. Integers outside its range raise an error, for a dask array when the block is read. Floats
+        are not converted to integers.
     parse_coordinates
-        Without it there are no `x` and `y`.
+        False leaves out the coordinates `x` and `y`.
     default_name, name
         Name of the DataArray.
     max_pixels
-        Refuse to read more samples (bands x rows x columns) than this at once, before memory is taken for them.
+        Largest number of samples (bands x rows x columns) of a read; a larger read raises before it allocates memory.
     on_gpu_failure
-        `"raise"` (or `"strict"`) a `swath.DeviceError`, or `"auto"`: go on with the CPU, with a warning.
+        `"raise"` (or `"strict"`) raises a `swath.DeviceError`; `"auto"` continues on the CPU, with a warning.
     max_device_memory
-        Bytes of GPU memory that a read may take.
+        Bytes of GPU memory that a read may use.
     trust_input
-        Let NVIDIA's nvCOMP decode LZ4 on the GPU, which a damaged file can crash.
+        Whether NVIDIA's nvCOMP may decode LZ4 on the GPU, which a damaged file can crash.
     threads
-        Threads for a read; None means all cores, or one for each block of a dask array.
+        Number of threads of a read; None means all cores, or one for each chunk of a dask array.
     storage_options
-        How the server or store of an address is asked, as for `swath.Dataset`.
+        Settings for the server or store of an address, as for `swath.Dataset`.
     ifd
         The directory (page) to open, counted from 0; the first image by default. `swath.info` lists them.
     lazy
-        True reads what is used when it is used, without dask, as `rioxarray.open_rasterio` does. Parts can be taken
-        with `isel` and `sel` before, `await array.load_async()` does not block the loop, and pickling takes along no
-        samples that were not read.
+        True reads samples when they are used, without dask, as `rioxarray.open_rasterio` does. `isel` and `sel` select
+        without reading, `await array.load_async()` does not block the event loop, and a pickle holds only samples that
+        were read already.
     cache
-        Of a lazy array: True keeps what was read (the default, as in xarray), False reads it anew each time. Giving
-        either makes the array lazy.
+        For a lazy array: True keeps samples once they are read (the default, as in xarray), False reads them anew each
+        time. Either value makes the array lazy.
     band_as_variable
-        True gives a Dataset with a variable `band_1`, `band_2`... for each band.
+        True returns a Dataset with a variable `band_1`, `band_2`... for each band.
     lock, decode_times, decode_timedelta
-        Words of rioxarray, without effect: reads need no lock, and a raster has no times to decode.
+        Keywords of rioxarray, without effect: reads need no lock, and a raster has no times to decode.
     variable, group
-        Words of rioxarray for other formats: a GeoTIFF has neither. `ifd` opens another page.
+        Keywords of rioxarray for other formats: a GeoTIFF has neither. `ifd` opens another page.
     **open_kwargs
-        Words of `rasterio.open` and GDAL: `driver`, `sharing`, `OVERVIEW_LEVEL`, `NUM_THREADS`; and of xrspatial:
-        `allow_rotated`, `allow_unparseable_crs` and `allow_invalid_nodata` (False refuses such files), `stable_only`,
-        `max_cloud_bytes`, `mask_nodata` and others, which `docs/xarray-spatial.md` lists.
+        Keywords of `rasterio.open` and GDAL: `driver`, `sharing`, `OVERVIEW_LEVEL`, `NUM_THREADS`; and of
+        xarray-spatial: `allow_rotated`, `allow_unparseable_crs` and `allow_invalid_nodata` (False rejects such files),
+        `stable_only`, `max_cloud_bytes`, `mask_nodata` and others, which `docs/xarray-spatial.md` lists.
 
     Returns
     -------
@@ -153,18 +154,18 @@ def open_geotiff(
     >>> swath.open_geotiff(file, band=1, window=(0, 0, 2, 2)).values.tolist()
     [[0, 1], [4, 5]]
     """
-    leave = Leave.taken(source, open_kwargs)
-    masked = masked_by(open_kwargs, masked)
+    permissions = Permissions.pop_from(open_kwargs, source)
+    masked = pop_masked(open_kwargs, masked)
     if open_kwargs:
-        asked = opening_words(open_kwargs, inspect.signature(open_geotiff).parameters)
-        overview_level = _one_of("overview_level", overview_level, "OVERVIEW_LEVEL", asked.get("overview_level"))
-        threads = _one_of("threads", threads, "NUM_THREADS", asked.get("threads"))
+        aliases = from_rasterio(open_kwargs, inspect.signature(open_geotiff).parameters)
+        overview_level = _one_of("overview_level", overview_level, "OVERVIEW_LEVEL", aliases.get("overview_level"))
+        threads = _one_of("threads", threads, "NUM_THREADS", aliases.get("threads"))
     loading, as_one, by_band = _loading(chunks, lazy, cache)
     if band_as_variable and band is not None:
-        raise UsageError("band_as_variable opens every band: give no band")
-    for word, value in (("variable", variable), ("group", group)):
+        raise UsageError("band_as_variable opens every band: leave out band")
+    for keyword, value in (("variable", variable), ("group", group)):
         if value is not None:
-            raise UsageError(f"{word}={value!r}: a GeoTIFF has no variables and groups; ifd= opens another page of it")
+            raise UsageError(f"{keyword}={value!r}: a GeoTIFF has no variables or groups; ifd= opens another page")
     view = View.open(
         source,
         ifd=ifd,
@@ -182,8 +183,8 @@ def open_geotiff(
         threads=threads if threads is not None or chunks is None else 1,
         storage_options=storage_options,
     )
-    leave.check(view.reader.opened())
-    view = view.on_device(_place(device, gpu), on_gpu_failure)
+    permissions.check(view.reader.opened())
+    view = view.on_device(_device_of(device, gpu), on_gpu_failure)
     coordinates = parse_coordinates is not False
     if band_as_variable:
         return by_band(view, loading, coordinates)
@@ -191,54 +192,55 @@ def open_geotiff(
 
 
 def _loading(chunks: Any, lazy: bool | None, cache: bool | None) -> tuple[Any, Any, Any]:
-    """When samples are read, and what makes arrays of them; both need xarray."""
+    """Returns when samples are read, and the functions that make xarray objects; both need xarray."""
     try:
         import xarray  # noqa: F401
 
-        from . import _variables
+        from . import _xarray_variables
     except ImportError as error:
         raise ImportError(f"{_NO_XARRAY} ({error})") from error
-    return _variables.Loading.of(chunks, lazy, cache), _variables.as_one, _variables.by_band
+    return _xarray_variables.Loading.of(chunks, lazy, cache), _xarray_variables.as_one, _xarray_variables.by_band
 
 
-def _one_of(word: str, value: Any, alias: str, other: Any) -> Any:
+def _one_of(name: str, value: Any, alias: str, other: Any) -> Any:
+    """Returns the value of a keyword that has two names; raises where both are given and differ."""
     if other is None:
         return value
     if value is not None and value is not False and value != other:
-        raise UsageError(f"{alias} is another word for {word}: give one of them")
+        raise UsageError(f"{alias} is another name for {name}: give one of them")
     return other
 
 
-def _place(device: Any, gpu: bool | None) -> str | None:
-    word = _device.word(device)
-    if gpu and word not in (None, "cuda"):
+def _device_of(device: Any, gpu: bool | None) -> str | None:
+    name = _device.device_name(device)
+    if gpu and name not in (None, "cuda"):
         raise UsageError(f'gpu=True means device="cuda", and device is {device!r}: give one of them')
-    return "cuda" if gpu else word
+    return "cuda" if gpu else name
 
 
 def _result_type(dtype: Any, natural: np.dtype, file_dtype: np.dtype, nodata: Sequence[Any]) -> np.dtype:
-    """The type that the caller asks for, if samples of `natural` can become it."""
-    wanted = type_of(dtype)
-    if wanted.kind not in "biufc":
-        raise UsageError(f"dtype={dtype!r}: samples are numbers; give a type of numbers")
-    if natural.kind in "fc" and wanted.kind in "biu":
-        raise UsageError(f"{natural} would lose its fractions as {wanted}: read it, then use .astype('{wanted}')")
-    if natural.kind == "c" and wanted.kind != "c":
-        raise UsageError(f"{natural} would lose its imaginary parts as {wanted}: read it, then use .real")
-    if wanted.kind in "biu":
-        # A value that samples of the file cannot have either says nothing of the result.
-        (low, high), (first, last) = limits(wanted), limits(file_dtype)
+    """Returns the type that the caller requests, if samples of type `natural` can be converted to it."""
+    requested = type_of(dtype)
+    if requested.kind not in "biufc":
+        raise UsageError(f"dtype={dtype!r}: samples are numbers; give a numeric type")
+    if natural.kind in "fc" and requested.kind in "biu":
+        raise UsageError(f"{natural} would lose its fractions as {requested}: read it, then use .astype('{requested}')")
+    if natural.kind == "c" and requested.kind != "c":
+        raise UsageError(f"{natural} would lose its imaginary part as {requested}: read it, then use .real")
+    if requested.kind in "biu":
+        # A nodata value that no sample of the file can have does not matter.
+        (low, high), (first, last) = limits(requested), limits(file_dtype)
         lost = [value for value in nodata if value is not None and first <= value <= last and not low <= value <= high]
         if lost:
             raise UsageError(
-                f"dtype={wanted} holds {low} to {high}, and nodata is {lost[0]}: give a type that holds it, or read "
+                f"dtype={requested} holds {low} to {high}, and nodata is {lost[0]}: give a type that holds it, or read "
                 "with masked=True"
             )
-    return wanted
+    return requested
 
 
 def _bands(band: int | Sequence[int] | None, count: int, name: str) -> tuple[tuple[int, ...], bool]:
-    """Bands, 1-based, and whether the result has no band dimension."""
+    """Returns the bands, counted from 1, and whether the result has no band dimension."""
     check_band(band, count)
     if band is None:
         return tuple(range(1, count + 1)), False
@@ -251,7 +253,7 @@ def _bands(band: int | Sequence[int] | None, count: int, name: str) -> tuple[tup
 
 
 def _scalar(value: np.int64, attributes: Mapping[str, Any] | None = None) -> xarray.Variable:
-    """A variable of one value. Off the fast path xarray imports dask, to ask whether it is one of dask's arrays."""
+    """Returns a scalar variable. Without the fast path xarray imports dask, to check for a dask array."""
     import xarray
 
     return xarray.Variable((), np.asarray(value), attributes, fastpath=True)
@@ -259,13 +261,13 @@ def _scalar(value: np.int64, attributes: Mapping[str, Any] | None = None) -> xar
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What is asked of a file: a reader for the samples, and what to write beside them."""
+    """The part of a file that a caller opens: a reader of its samples, and the metadata to attach to them."""
 
     reader: Reader
     metadata: dict[str, Any]
     name: str
     block: tuple[int, int]
-    # The level's transform, and its size in that of the image.
+    # Transform of the level, and its size relative to the image.
     transform: georef.Transform
     scale: tuple[float, float]
     file_dtype: np.dtype
@@ -306,7 +308,7 @@ class View:
         overview_level = whole("overview_level", overview_level)
         handle = source if opened and not options else Dataset(resolved, **options)
         if handle._options["ifd"] is not None:
-            # A reader that opens the source again opens the same page.
+            # A reader that opens the source again must open the same page.
             options["ifd"] = handle._options["ifd"]
         metadata = handle.metadata()
         full = level = (handle.width, handle.height)
@@ -332,9 +334,9 @@ class View:
         file_dtype = np.dtype(handle.dtype)
         natural = promoted(file_dtype) if masked else file_dtype
         chosen = [metadata["bands"][each - 1] for each in bands]
-        wanted = natural
+        requested = natural
         if dtype is not None:
-            wanted = _result_type(dtype, natural, file_dtype, [each["nodata"] for each in chosen])
+            requested = _result_type(dtype, natural, file_dtype, [each["nodata"] for each in chosen])
         flags = [metadata["mask_flags"][each - 1] for each in bands]
         scales, offsets = georef.band_scaling(chosen)
         reader = Reader(
@@ -347,7 +349,7 @@ class View:
             overview=overview_level,
             facts=facts_of(handle, overview_level),
             version=version_of(handle) if isinstance(resolved.native, str) else None,
-            dtype=wanted,
+            dtype=requested,
             threads=whole("threads", threads),
             nodata=tuple(each["nodata"] if "nodata" in flag else None for each, flag in zip(chosen, flags))
             if masked
@@ -360,10 +362,10 @@ class View:
         return cls(reader, metadata, handle.name, block, transform, scale, file_dtype, masked, scaled)
 
     def on_device(self, device: Any, failure: str) -> View:
-        """The same with samples on the GPU, where the caller wants that and, unless it must be, it can be."""
+        """Returns the view with samples on the GPU if the caller asks for it, or on the CPU if it may fall back."""
         if failure not in ("raise", "strict", "auto"):
             raise UsageError(f'on_gpu_failure is {failure!r}: give "raise" or "auto"')
-        device = _device.word(device)
+        device = _device.device_name(device)
         if device in (None, "cpu"):
             return self
         fault = device_fault()
@@ -372,12 +374,11 @@ class View:
             return replace(self, reader=replace(self.reader, on_device=True, fall_back=fall_back))
         if device == "cuda" and failure != "auto":
             raise DeviceError(f"{self.name}: {fault}")
-        if device == "cuda":
-            warn(f"{self.name}: read on the CPU, not on the GPU: {fault}", DeviceWarning)
+        warn(f"{self.name}: decoded by the CPU, not by the GPU: {fault}", DeviceWarning)
         return self
 
     def of_band(self, band: int) -> View:
-        """One band without its dimension, and with what the file says of that band only."""
+        """Returns a view of one band without its dimension, and with the metadata of that band only."""
         reader = self.reader
         at = reader.bands.index(band)
 
@@ -396,7 +397,7 @@ class View:
         return replace(self, reader=reader, metadata={**self.metadata, "tags": {}})
 
     def labelled(self, data: Any, name: str | None, parse_coordinates: bool, cut: bool) -> xarray.DataArray:
-        """The array with its coordinates, attributes and encoding."""
+        """Returns the array with its coordinates, attributes and encoding."""
         import xarray
         from xarray.indexes import PandasIndex
 
@@ -408,10 +409,13 @@ class View:
         encoding["source"] = self.name
         encoding["rasterio_dtype"] = reader.opened().stored_dtype
         if not reader.flat and reader.bands != tuple(range(1, len(reader.bands) + 1)):
-            # The bands that lists in the attributes are of, for whoever takes some of them and writes them.
+            # `to_geotiff` needs to know which bands the per-band lists in the attributes describe.
             encoding["bands"] = reader.bands
-        # What `to_geotiff` compares with, to find what was edited by hand.
-        encoding["as_read"] = {key: attributes[key] for key in ("crs", "transform", "nodata") if key in attributes}
+        # `to_geotiff` compares these with the array, to find what was edited by hand and whether pixels were selected.
+        encoding["as_read"] = {
+            "size": (reader.window[3], reader.window[2]),
+            **{key: attributes[key] for key in ("crs", "nodata") if key in attributes},
+        }
         encoding.update(georef.kept_tags(metadata, reader.bands))
         encoding.update(georef.kept_colors(metadata, reader.bands))
         if not cut:
@@ -420,7 +424,7 @@ class View:
         indexes: dict[Any, Any] = {}
 
         def add(axis: str, line: pandas.Index) -> None:
-            # A view, since its name belongs to whoever gets it; it is known as the same when it is compared.
+            # A view, since callers may rename theirs; pandas still recognises it as identical.
             indexes[axis] = index = PandasIndex(line.view(), axis, line.dtype, fastpath=True)
             variables.update(index.create_variables())
 
@@ -430,8 +434,8 @@ class View:
             add("band", _band_line(reader.bands))
         if parse_coordinates and not metadata["gcps"] and not metadata["rpcs"]:
             if georef.is_rectilinear(self.transform):
-                # Indexes are kept, but not those of megabytes.
-                large = sum(reader.window[2:]) > _KEPT_LINES
+                # Indexes are cached, but not large ones.
+                large = sum(reader.window[2:]) > _LARGEST_CACHED_GRID
                 made = _grid_lines.__wrapped__ if large else _grid_lines
                 for axis, line in made(self.transform, reader.window).items():
                     add(axis, line)
@@ -441,7 +445,7 @@ class View:
         mapping = georef.grid_mapping(metadata, self.window_transform(), self.scale, *reader.window[:2])
         variables[georef.GRID_MAPPING] = _scalar(np.int64(0), mapping)
         dims = ("y", "x") if reader.flat else ("band", "y", "x")
-        # The indexes are made and fit: checking them again takes three times as long as all the rest of opening.
+        # The indexes are known to fit: checking them again takes three times as long as the rest of opening.
         variable = xarray.Variable(dims, data, attributes, encoding, fastpath=True)
         return xarray.DataArray(variable, variables, name=name, indexes=indexes, fastpath=True)
 
@@ -449,7 +453,7 @@ class View:
         return georef.window_transform(self.transform, *self.reader.window[:2])
 
     def preferred_chunks(self) -> dict[str, int]:
-        """The file's blocks; one that holds all bands is decoded once only if they are asked for together."""
+        """Returns the file's blocks; one that holds all bands is decoded once only if they are in one chunk."""
         rows, columns = self.block
         chunks = {"y": rows, "x": columns}
         if not self.reader.flat:
@@ -457,14 +461,14 @@ class View:
         return chunks
 
     def attributes(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Attributes and encoding: what was applied to the samples moves from the one to the other."""
+        """Returns attributes and encoding; what reading applied to the samples is in the encoding."""
         metadata, reader = self.metadata, self.reader
         bands = [metadata["bands"][band - 1] for band in reader.bands]
         attributes = georef.tag_attributes({**metadata["tags"].get("", {}), **bands[0]["tags"].get("", {})})
         attributes.update(georef.band_attributes(bands))
         nodata = attributes.get("_FillValue")
         if nodata is not None:
-            # Floats do not hold every integer of 64 bits: the value stays one of the file's.
+            # Floats do not hold every 64-bit integer, so the value keeps the file's type.
             wide = self.masked and self.file_dtype.kind in "iu" and self.file_dtype.itemsize == 8
             attributes["_FillValue"] = _as_type(nodata, self.file_dtype if wide else reader.dtype)
         encoding: dict[str, Any] = {"grid_mapping": georef.GRID_MAPPING}
@@ -474,7 +478,7 @@ class View:
         for key in (*applied, "_FillValue") if self.masked else ():
             if key in attributes:
                 encoding[key] = attributes.pop(key)
-        attributes.update(georef.grid_attributes(metadata, self.window_transform()))
+        attributes.update(georef.grid_attributes(metadata))
         if nodata is not None and not self.masked:
             attributes["nodata"] = nodata
         if len(bands) == 1 and (names := category_names(metadata["side_files"], reader.bands[0])):
@@ -484,11 +488,11 @@ class View:
         return attributes, encoding
 
 
-# Rows and columns together, up to which the index of a grid is kept: 32 of them are 32 MiB.
-_KEPT_LINES = 1 << 17
+# Number of rows plus columns up to which the index of a grid is cached: 32 indexes take 32 MiB.
+_LARGEST_CACHED_GRID = 1 << 17
 
 
-# Files of a series lie on the same grid: one index serves them all, and comparing it with itself takes no time.
+# Files of a series share a grid: with one index for all of them, xarray compares it by identity.
 @lru_cache(maxsize=32)
 def _grid_lines(transform: georef.Transform, window: georef.Window) -> dict[str, pandas.Index]:
     return {axis: _line(centres, axis) for axis, centres in georef.coordinates(transform, window).items()}
@@ -500,7 +504,7 @@ def _band_line(bands: tuple[int, ...]) -> pandas.Index:
 
 
 def _line(values: np.ndarray, name: str) -> pandas.Index:
-    """An index that later opens find as it is now, whatever is done to arrays that stand on it."""
+    """Returns an index over read-only values, since later opens share it."""
     import pandas
 
     values.flags.writeable = False
@@ -508,7 +512,7 @@ def _line(values: np.ndarray, name: str) -> pandas.Index:
 
 
 def _as_type(value: float, dtype: np.dtype) -> Any:
-    """A number as a scalar of a type, or as it is where the type cannot hold it."""
+    """Returns a number as a scalar of a type, or unchanged where the type cannot hold it."""
     if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         return value
     return dtype.type(value)

@@ -1,4 +1,4 @@
-"""Shows how far a write has come, in the way the caller asks for."""
+"""Reports progress as the caller asks: by a bar, a function, or an object such as tqdm's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Report = Callable[[int, int], Any]
 
 
 class Bar:
-    """A line on a terminal: what is done, how fast, and how long it will take."""
+    """A progress bar on a terminal, with the time left."""
 
     WIDTH = 30
+    # Seconds between updates.
     PAUSE = 0.1
 
     def __init__(self, stream: TextIO, rows: int) -> None:
@@ -44,7 +45,7 @@ class Bar:
 
 
 class Updates:
-    """Calls `update` of an object such as tqdm's with the rows that are new."""
+    """Calls `update` of an object such as tqdm's with the number of new rows."""
 
     def __init__(self, bar: Any, *, own: bool) -> None:
         self._bar = bar
@@ -62,14 +63,14 @@ class Updates:
 
 
 def reporter(progress: Any, rows: int) -> tuple[Report | None, Callable[[], None]]:
-    """What the engine calls with (rows done, rows), and what ends it.
+    """Returns the function that the engine calls with (rows done, rows), and the function that ends the display.
 
     Parameters
     ----------
     progress : None, bool, callable or object with update()
         `True` draws a bar (tqdm's where it is installed) when standard error is a terminal.
     rows : int
-        How many rows there will be.
+        Number of rows in total.
     """
     if progress is None or progress is False:
         return None, _nothing

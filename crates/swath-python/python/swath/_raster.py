@@ -1,4 +1,4 @@
-"""Makes one kind of raster of everything that can be written: arrays of any library, xarray's and dask's."""
+"""`Raster`: the common form of everything that can be written, arrays of any library and xarray objects."""
 
 from __future__ import annotations
 
@@ -9,36 +9,40 @@ from typing import Any
 
 import numpy as np
 
-from . import _grid, _labels, _swath
-from ._convert import Convert, ConvertBands, has_fractions, keep_or_round, type_name, type_of
+from . import _dataarray_grid, _dataarray_metadata, _metadata, _swath
+from ._dataarray_metadata import Packing, same_number
 from ._errors import UsageError, warn
-from ._labels import Packing
 from ._metadata import Found, checked_nodata
+from ._sample_conversion import Convert, ConvertBands, keep_or_round, type_name, type_of
 from ._stream import PIECE, Block, Layout, on_device, starts, to_host
+from ._write_options import WriteOptions
 
-# Of three axes, the last one is that of the bands where it is as short as this and the others are as long as that.
+# The last of three axes holds the bands where it has at most FEW_BANDS entries and the others at least MANY_PIXELS.
 FEW_BANDS = 4
 MANY_PIXELS = 16
 
 
 @dataclass
 class Raster:
-    """Samples to be written, in memory (`blocks`) or yet to be computed (`lazy`, a dask array), with what they mean."""
+    """Samples to write, in memory (`blocks`) or a dask array (`lazy`), with their metadata."""
 
     layout: Layout
     found: Found
     blocks: list[Block] = field(default_factory=list)
     lazy: Any = None
     on_device: bool = False
-    # Rows that are best taken at a time, where taking them costs.
+    # Whether samples of another type than a palette takes are still its indices, whose mean has no meaning.
+    indices: bool = False
+    # Number of rows to read at a time, where reading a part of a tile row decodes all of it.
     step: int | None = None
 
 
 @dataclass(frozen=True)
 class Unread:
-    """Samples that xarray has not read from their file yet. Indexing it reads the rows of the index and no others."""
+    """Samples that xarray has not yet read from their file. Indexing reads only the rows of the index."""
 
     variable: Any
+    # Whether to add an axis of one band in front.
     leading: bool
     # Whether the rows arrive in the memory of a GPU.
     on_device: bool
@@ -60,41 +64,44 @@ class Unread:
         return rows[np.newaxis] if self.leading else rows
 
 
-def of(data: Any, words: Mapping[str, Any]) -> Raster:
-    """The raster that `to_geotiff` was given."""
+def of(data: Any, options: WriteOptions) -> Raster:
+    """Returns the raster of the data that the caller of `to_geotiff` gives."""
     xarray = sys.modules.get("xarray")
     if xarray is not None and isinstance(data, xarray.Dataset):
-        raster = _of_dataset(data, words)
+        raster = _of_dataset(data, options)
     elif xarray is not None and isinstance(data, xarray.DataArray):
-        raster = _of_dataarray(data, words)
+        raster = _of_dataarray(data, options)
     else:
-        raster = _of_array(data, words)
-    return _checked(raster, words)
+        raster = _of_array(data, options)
+    return _checked(raster, options)
 
 
 def is_dask(data: Any) -> bool:
-    """Whether an array is one of dask's."""
+    """Whether an array is a dask array."""
     module = sys.modules.get("dask.array")
     return module is not None and isinstance(data, module.Array)
 
 
-def _checked(raster: Raster, words: Mapping[str, Any]) -> Raster:
+def _checked(raster: Raster, options: WriteOptions) -> Raster:
     layout = raster.layout
     if any(size != size for size in (layout.count, layout.height, layout.width)):
-        raise UsageError("sizes of chunks are unknown: call compute_chunk_sizes() on the dask array first")
+        raise UsageError("the chunk sizes are unknown: call compute_chunk_sizes() on the dask array first")
     if not layout.count or not layout.height or not layout.width:
         raise UsageError(f"a raster of {layout.count} bands, {layout.height} rows and {layout.width} columns is empty")
     for name in ("count", "height", "width"):
-        if words.get(name) is not None and int(words[name]) != getattr(layout, name):
-            raise UsageError(f"{name}={words[name]!r}, but the data have {getattr(layout, name)}")
+        given = getattr(options, name)
+        if given is not None and int(given) != getattr(layout, name):
+            raise UsageError(f"{name}={given!r}, but the data have {getattr(layout, name)}")
     if raster.found.palette and layout.dtype not in (np.uint8, np.uint16):
-        # What was computed from indices of colours is none.
+        # Other types hold values computed from palette indices, which are no indices themselves, or masked indices.
         raster.found.palette = None
+        if raster.indices:
+            warn(f"the colour table is left out: a file has one for samples of uint8 or uint16, not of {layout.dtype}")
     return raster
 
 
 def _stored_type(dtype: np.dtype, held: np.dtype) -> np.dtype:
-    """How samples of a type are stored: truth as bytes, everything in the machine's own byte order."""
+    """Returns the type that stores samples of `dtype`: bytes for booleans, native byte order for all."""
     if dtype.names and held.kind == "c":
         return dtype
     if dtype.kind == "b":
@@ -104,7 +111,7 @@ def _stored_type(dtype: np.dtype, held: np.dtype) -> np.dtype:
             f"{type_name(dtype)} cannot hold samples of {held} in a TIFF: give another dtype=, or cast them"
         )
     if held.kind == "c" and dtype.kind != "c":
-        raise UsageError(f"{held} would lose its imaginary parts as {dtype}: write .real, .imag or abs() of it")
+        raise UsageError(f"{held} would lose its imaginary part as {dtype}: write .real, .imag or abs() of it")
     return dtype.newbyteorder("=")
 
 
@@ -112,10 +119,10 @@ def _type_of(samples: Any) -> np.dtype:
     if isinstance(samples.dtype, np.dtype):
         return samples.dtype
     try:
-        # Other libraries name their types as NumPy does, behind their own name.
+        # Other libraries use NumPy's names with a prefix, such as "torch.float32".
         return np.dtype(str(samples.dtype).rpartition(".")[2])
     except TypeError:
-        raise UsageError(f"samples of type {samples.dtype} have no place in a TIFF: cast them") from None
+        raise UsageError(f"a TIFF cannot hold samples of type {samples.dtype}: cast them") from None
 
 
 def _layout(shape: Sequence[int], axes: str, dtype: np.dtype) -> Layout:
@@ -123,13 +130,13 @@ def _layout(shape: Sequence[int], axes: str, dtype: np.dtype) -> Layout:
     return Layout(axes, sizes["b"], sizes["y"], sizes["x"], dtype)
 
 
-def axes_of(shape: Sequence[int], words: Mapping[str, Any]) -> str:
-    """Which axes of a plain array are rows, columns and bands."""
-    dims, band_axis = words["dims"], words["band_axis"]
+def axes_of(shape: Sequence[int], options: WriteOptions) -> str:
+    """Returns which axes of a plain array are rows, columns and bands: "yx", "byx" or "yxb"."""
+    dims, band_axis = options.dims, options.band_axis
     if dims is not None:
         names = [str(name).lower() for name in dims] if isinstance(dims, (str, Sequence)) else []
-        kinds = {**dict.fromkeys(_grid.Y_NAMES, "y"), **dict.fromkeys(_grid.X_NAMES, "x")}
-        kinds.update(dict.fromkeys((*_grid.BAND_NAMES, "b"), "b"))
+        kinds = {**dict.fromkeys(_dataarray_grid.Y_NAMES, "y"), **dict.fromkeys(_dataarray_grid.X_NAMES, "x")}
+        kinds.update(dict.fromkeys((*_dataarray_grid.BAND_NAMES, "b"), "b"))
         axes = "".join(kinds.get(name, "?") for name in names)
         if len(axes) != len(shape) or axes not in ("yx", "byx", "yxb"):
             raise UsageError(f"dims={dims!r}: give (y, x), (band, y, x) or (y, x, band), one for each axis")
@@ -137,7 +144,7 @@ def axes_of(shape: Sequence[int], words: Mapping[str, Any]) -> str:
     if len(shape) == 2:
         return "yx"
     if len(shape) != 3:
-        raise UsageError(f"an array of shape {tuple(shape)}: a raster has two axes, or three with its bands")
+        raise UsageError(f"an array of shape {tuple(shape)}: a raster has two axes, or three with bands")
     if band_axis is not None:
         if band_axis not in (0, 2, -1, -3):
             raise UsageError(f"band_axis={band_axis!r}: give 0 or 2 (-1)")
@@ -153,22 +160,22 @@ def axes_of(shape: Sequence[int], words: Mapping[str, Any]) -> str:
     )
 
 
-def _of_array(data: Any, words: Mapping[str, Any]) -> Raster:
+def _of_array(data: Any, options: WriteOptions) -> Raster:
     data = _writable(data)
-    axes = axes_of(data.shape, words)
+    axes = axes_of(data.shape, options)
     found = Found()
-    nodata = words["nodata"]
+    nodata = options.nodata
     held = _type_of(data)
-    stored = _stored_type(held if words["dtype"] is None else type_of(words["dtype"]), held)
+    stored = _stored_type(held if options.dtype is None else type_of(options.dtype), held)
     masked = _is_masked(data)
     if masked and nodata is None:
         nodata = found.nodata = _fill_value(data, stored)
-    converts = _converts(held, Packing(stored), nodata, words, masked=masked)
+    converts = _converts(held, Packing(stored), nodata, options, masked=masked)
     return _finished(data, axes, stored, converts, found)
 
 
 def _writable(data: Any) -> Any:
-    """The array itself where it can be written from where it lies, else a NumPy array that shares its samples."""
+    """Returns the array itself where it can be written without a copy, otherwise as a NumPy array."""
     if hasattr(getattr(data, "_meta", data), "todense"):
         raise UsageError(f"{type(data).__module__}.{type(data).__name__} is sparse: call todense() on it first")
     if isinstance(data, np.ndarray) or is_dask(data) or on_device(data):
@@ -179,8 +186,8 @@ def _writable(data: Any) -> Any:
         return np.asarray(data)
     except Exception as error:
         raise UsageError(
-            f"{type(data).__module__}.{type(data).__name__} does not give its samples ({error}): convert it to an "
-            "array of NumPy or CuPy"
+            f"{type(data).__module__}.{type(data).__name__} does not give its samples ({error}): convert it to a "
+            "NumPy or CuPy array"
         ) from error
 
 
@@ -188,18 +195,24 @@ def _converts(
     held: np.dtype,
     packing: Packing,
     nodata: Any,
-    words: Mapping[str, Any],
+    options: WriteOptions,
     *,
     masked: bool = False,
     old: Any = None,
     exact: bool = False,
 ) -> tuple[Convert, ...]:
-    """What samples go through: nothing, the same for all bands, or something for each band."""
+    """Returns the conversions of samples: none, one for all bands, or one for each band."""
     stored = packing.dtype
-    fills_complex = stored.kind == "c" and nodata is not None and nodata == nodata and bool(words["nan_to_nodata"])
+    fills_complex = stored.kind == "c" and nodata is not None and nodata == nodata and bool(options.nan_to_nodata)
     if stored == held.newbyteorder("=") and not (packing.scaled or fills_complex or masked or old is not None):
         return ()
-    convert = Convert(stored, checked_nodata(nodata, stored), nan=fills_complex, old=old, exact=exact)
+    return _scaled_converts(
+        Convert(stored, checked_nodata(nodata, stored), nan=fills_complex, old=old, exact=exact), packing
+    )
+
+
+def _scaled_converts(convert: Convert, packing: Packing) -> tuple[Convert, ...]:
+    """Returns the conversion with the scales and offsets of the bands: one where they are the same, or one for each."""
     if not packing.scaled:
         return (convert,)
     count = len(packing.scales or packing.offsets or ())
@@ -213,16 +226,16 @@ def _is_masked(data: Any) -> bool:
 
 
 def _fill_value(data: Any, dtype: np.dtype) -> Any:
-    """What masked samples become where the caller does not say."""
+    """Returns the value of masked samples where the caller gives none."""
     if dtype.kind == "f":
         return np.nan
     if not is_dask(data) and not np.ma.is_masked(data):
         return None
-    raise UsageError(f"masked samples of {dtype} need a value of their own: give nodata=")
+    raise UsageError(f"masked samples of {dtype} need a value in the file: give nodata=")
 
 
 def mask_of(mask: Any, layout: Layout) -> np.ndarray | None:
-    """A mask as bytes, 255 where a pixel is there."""
+    """Returns a mask as bytes: 0 for hidden pixels, 255 for others."""
     if mask is None:
         return None
     values = to_host(getattr(mask, "data", mask) if hasattr(mask, "dims") else mask)
@@ -258,11 +271,11 @@ def _plain_meta(meta: Any) -> Any:
 
 
 def _arranged(data: Any) -> tuple[Any, str, str, str]:
-    """A DataArray with its axes in an order that can be written, that order, and the names of rows and columns."""
-    y_name, x_name = _grid.spatial_dims(data)
+    """Returns a DataArray with axes in an order that can be written, that order, and the names of rows and columns."""
+    y_name, x_name = _dataarray_grid.spatial_dims(data)
     rest = [str(name) for name in data.dims if name not in (y_name, x_name)]
     if len(rest) > 1:
-        single = [name for name in rest if data.sizes[name] == 1 and name.lower() not in _grid.BAND_NAMES]
+        single = [name for name in rest if data.sizes[name] == 1 and name.lower() not in _dataarray_grid.BAND_NAMES]
         data = data.isel(dict.fromkeys(single[: len(rest) - 1], 0), drop=True)
         rest = [str(name) for name in data.dims if name not in (y_name, x_name)]
     if len(rest) > 1:
@@ -276,9 +289,9 @@ def _arranged(data: Any) -> tuple[Any, str, str, str]:
 
 
 def _samples(data: Any, *, leading: bool = False) -> Any:
-    """The array behind a DataArray, without reading what is still in a file."""
+    """Returns the array behind a DataArray; samples that are still in a file stay there, as `Unread`."""
     if data.chunks is None and data.size:
-        # Two slices of an array in memory share it. Of a variable that is still in a file, each is read anew.
+        # Slices of an array in memory share its memory. A variable that is still in a file reads each slice anew.
         corner = (slice(0, 1),) * data.ndim
         one, other = data.variable[corner].data, data.variable[corner].data
         if (isinstance(one, np.ndarray) or on_device(one)) and _address(one) != _address(other):
@@ -288,81 +301,100 @@ def _samples(data: Any, *, leading: bool = False) -> Any:
 
 
 def _address(samples: Any) -> int:
-    """Where an array begins in memory, on the host or on a GPU."""
+    """Returns the address of an array's first sample, on the host or on a GPU."""
     if isinstance(samples, np.ndarray):
         return int(samples.__array_interface__["data"][0])
     return int(samples.__cuda_array_interface__["data"][0])
 
 
-def _of_dataarray(data: Any, words: Mapping[str, Any], *, replaced: bool = False) -> Raster:
-    """The raster of a DataArray; where it is `replaced`, its own value of missing samples gives way to the caller's."""
+def _of_dataarray(data: Any, options: WriteOptions, *, replaced: bool = False) -> Raster:
+    """Returns the raster of a DataArray; `replaced` turns its own nodata value into the caller's."""
     origin = data
     data, axes, y_name, x_name = _arranged(data)
     count = data.shape[axes.index("b")] if "b" in axes else 1
-    found = _labels.of_dataarray(data, origin, y_name, x_name, count, words)
-    asked = None if words["dtype"] is None else type_of(words["dtype"])
-    nodata = found.nodata if words["nodata"] is None else words["nodata"]
-    if words["pack"]:
+    found = _dataarray_metadata.of_dataarray(data, origin, y_name, x_name, count, options)
+    asked = None if options.dtype is None else type_of(options.dtype)
+    nodata = found.nodata if options.nodata is None else options.nodata
+    if options.pack:
         data = _with_packing(data, nodata)
-    packing = _labels.packing(data, asked, count, pack=words["pack"] is not False)
+    packing = _dataarray_metadata.packing(data, asked, count, pack=options.pack is not False)
     samples = _samples(data)
     held = np.dtype(data.dtype)
     guessed = asked is None and held.kind in "fc" and packing.dtype.kind not in "fc"
-    if guessed and (why := _unlike_the_file(samples, packing, nodata)):
-        if words["pack"]:
+    # Scales that the caller asks to undo, or put into the encoding, may round samples of any kind.
+    exact = guessed and not (packing.scaled and (options.pack or not _dataarray_metadata.is_as_read(data, packing)))
+    # Masked indices of a palette, or those that the caller casts, are still indices.
+    indices = bool(found.palette) and str(data.encoding.get("rasterio_dtype")) in ("uint8", "uint16")
+    if guessed and (why := _unlike_the_file(samples, packing, nodata, axes, exact=exact)):
+        if options.pack:
             raise UsageError(f"pack=True: {why}")
         warn(f"samples are written as {held}: {why}")
-        packing, guessed = Packing(held), False
-        if found.nodata is not None and words["nodata"] is None:
-            # Results may be equal to the value that was free among the integers.
+        indices = indices and not _have_fractions(samples, packing, axes)
+        packing, exact = Packing(held), False
+        if found.nodata is not None and options.nodata is None:
+            # Computed floats may be equal to the integer that stood for nodata.
             found.nodata = nodata = np.nan
     packing = replace(packing, dtype=_stored_type(packing.dtype, held))
     if packing.scaled:
         found.scales, found.offsets = packing.scales, packing.offsets
-    # A value in the file's units says nothing of samples in others.
+    # A nodata value in stored units cannot be compared with unpacked samples.
     old = found.nodata if replaced and not packing.scaled else None
-    exact = guessed and not packing.scaled and not _in_memory(samples)
-    converts = _converts(held, packing, nodata, words, old=old, exact=exact)
+    converts = _converts(held, packing, nodata, options, old=old, exact=exact and not _in_memory(samples))
     raster = _finished(samples, axes, packing.dtype, converts, found)
+    raster.indices = indices
     if raster.lazy is None and isinstance(raster.blocks[0].samples, Unread):
         raster.step = _rows_together(data, y_name, raster.layout.row_len)
     return raster
 
 
 def _in_memory(samples: Any) -> bool:
-    """Whether samples can be looked at before they are written; others are computed or read only then."""
+    """Whether samples are in memory before the write; others are computed or read only during it."""
     return not is_dask(samples) and not isinstance(samples, Unread)
 
 
-def _unlike_the_file(samples: Any, packing: Packing, nodata: Any) -> str | None:
-    """Why samples in memory cannot be stored as in the file that they come from, or None."""
+def _unlike_the_file(samples: Any, packing: Packing, nodata: Any, axes: str, *, exact: bool) -> str | None:
+    """Returns why samples in memory cannot be stored with the type of the file they were read from, or None.
+
+    `exact` says that fractions are a reason; for scaled samples, fractions in the file's units.
+    """
     if not _in_memory(samples) or not samples.size:
         return None
     name = type_name(packing.dtype)
-    if not packing.scaled and has_fractions(samples):
+    if exact and _have_fractions(samples, packing, axes):
         held = np.dtype(str(samples.dtype))
-        return f"they have fractions, and were {name} in the file they come from; {keep_or_round(held, packing.dtype)}"
-    # The smallest of some numbers is none where one of them is none.
+        packed = ", and scale and offset are undone" if packing.scaled else ""
+        return f"they have fractions, and were {name} in their file{packed}; {keep_or_round(held, packing.dtype)}"
+    # min() is NaN where any sample is NaN.
     if nodata is None and (smallest := samples.min()) != smallest:
         return f"some are missing, and they were {name} in their file, which has no nodata; give nodata= to have {name}"
     return None
 
 
+def _have_fractions(samples: Any, packing: Packing, axes: str) -> bool:
+    """Whether samples are no integers in the units of the file they were read from."""
+    converts = _scaled_converts(Convert(packing.dtype), packing)
+    if len(converts) < 2:
+        return converts[0].has_fractions(samples)
+    axis = axes.index("b")
+    before = (slice(None),) * axis
+    return any(convert.has_fractions(samples[(*before, band)]) for band, convert in enumerate(converts))
+
+
 def _rows_together(data: Any, y_name: str, row_len: int) -> int | None:
-    """Rows of a file that lie in the same tiles, where they are few enough to be held."""
+    """Returns the number of rows in a tile row of the file, where these are few enough to hold."""
     rows = data.encoding.get("preferred_chunks", {}).get(y_name)
     return int(rows) if isinstance(rows, (int, np.integer)) and PIECE < rows * row_len < 16 * PIECE else None
 
 
 def _with_packing(data: Any, nodata: Any) -> Any:
-    """A DataArray whose attributes say how it was unpacked, as xrspatial leaves them, in rioxarray's way."""
+    """Returns a DataArray whose `encoding` says how to pack it, from the attributes that xarray-spatial leaves."""
     if "dtype" in data.encoding:
         return data
     kind = data.attrs.get("mask_and_scale_dtype")
     if kind is None and isinstance(nodata, (int, np.integer)):
         kind = np.asarray(nodata).dtype if isinstance(nodata, np.integer) else None
     if kind is None:
-        raise UsageError("pack=True: nothing says the type the samples had in the file; give dtype=")
+        raise UsageError("pack=True: the type of the samples in their file is unknown; give dtype=")
     data = data.copy(deep=False)
     data.encoding = {**data.encoding, "dtype": np.dtype(kind)}
     for name in ("scale_factor", "scales", "add_offset", "offsets"):
@@ -371,16 +403,29 @@ def _with_packing(data: Any, nodata: Any) -> Any:
     return data
 
 
-def _of_dataset(data: Any, words: Mapping[str, Any]) -> Raster:
-    raster = _of_rasters(data, words)
-    kept = _grid.kept_by_rio(data, "_crs")
-    if kept and (raster.found.crs is None or not _grid.same_crs(raster.found.crs, kept.to_wkt())):
+def _of_dataset(data: Any, options: WriteOptions) -> Raster:
+    raster = _of_rasters(data, options)
+    kept = _dataarray_grid.kept_by_rio(data, "_crs")
+    if kept and (raster.found.crs is None or not _dataarray_grid.same_crs(raster.found.crs, kept.to_wkt())):
         raster.found.crs = kept.to_wkt()
+    if options.crs is None and data.attrs.get("crs") is not None:
+        raster.found.crs = _stated_crs(data.attrs["crs"], raster.found.crs)
     return raster
 
 
-def _of_rasters(data: Any, words: Mapping[str, Any]) -> Raster:
-    # Without decode_coords="all", xarray leaves the grid mapping among the variables.
+def _stated_crs(stated: Any, found: str | None) -> str | None:
+    """Returns the reference system of the variables of a Dataset; where they have none, that in its attributes."""
+    text = _metadata.crs_text(stated)
+    if found is not None and text is not None and not _dataarray_grid.same_crs(text, found):
+        warn(
+            f"attrs['crs'] of the dataset is {_dataarray_grid.crs_name(text)}, and its variables have "
+            f"{_dataarray_grid.crs_name(found)}, which is written: give crs=, or delete the attribute"
+        )
+    return text if found is None else found
+
+
+def _of_rasters(data: Any, options: WriteOptions) -> Raster:
+    # Without decode_coords="all", xarray leaves the grid mapping among the data variables.
     mappings = [name for name, variable in data.data_vars.items() if not variable.ndim]
     data = data.set_coords(mappings)
     rasters = {str(name): variable for name, variable in data.data_vars.items() if variable.ndim > 1}
@@ -388,36 +433,36 @@ def _of_rasters(data: Any, words: Mapping[str, Any]) -> Raster:
         raise UsageError(f"the dataset has no variable with rows and columns, only {list(map(str, data.data_vars))}")
     if len(rasters) == 1:
         (variable,) = rasters.values()
-        raster = _of_dataarray(variable, words)
-        tags = _labels.found_tags(data.attrs).get("", {})
+        raster = _of_dataarray(variable, options)
+        tags = _dataarray_metadata.found_tags(data.attrs).get("", {})
         raster.found.tags = {"": {**tags, **raster.found.tags.get("", {})}}
         raster.found.area_or_point = raster.found.area_or_point or data.attrs.get("AREA_OR_POINT")
         return raster
-    return _of_variables(data, rasters, words)
+    return _of_variables(data, rasters, options)
 
 
-def _of_variables(data: Any, variables: Mapping[str, Any], words: Mapping[str, Any]) -> Raster:
-    """One band for each variable, as rioxarray's band_as_variable has them."""
-    words = {**words, "count": None}
-    parts = {name: _of_dataarray(variable, words) for name, variable in variables.items()}
-    if words["crs"] is None:
+def _of_variables(data: Any, variables: Mapping[str, Any], options: WriteOptions) -> Raster:
+    """Returns the raster with one band for each variable, as rioxarray's band_as_variable reads them."""
+    options = replace(options, count=None)
+    parts = {name: _of_dataarray(variable, options) for name, variable in variables.items()}
+    if options.crs is None:
         _check_crs({name: part.found.crs for name, part in parts.items()})
     values = [part.found.nodata for part in parts.values()]
-    differ = any(not _equal(value, values[0]) for value in values)
+    differ = any(not same_number(value, values[0]) for value in values)
     dtype = _common_type({name: part.layout.dtype for name, part in parts.items()})
-    if words["nodata"] is None and differ:
-        # Floats need no value for what is missing: it is NaN already.
+    if options.nodata is None and differ:
+        # Floats need no nodata value: NaN stands for missing samples.
         declared = [value for value, part in zip(values, parts.values()) if not _is_nan_enough(value, part)]
-        if dtype.kind != "f" or any(not _equal(value, declared[0]) for value in declared):
-            raise UsageError(f"variables have different nodata values {values}, a file has one: give nodata=")
-        words["nodata"] = np.nan
+        if dtype.kind != "f" or any(not same_number(value, declared[0]) for value in declared):
+            raise UsageError(f"the variables have different nodata values {values}, and a file has one: give nodata=")
+        options = replace(options, nodata=np.nan)
     if differ or any(part.layout.dtype != dtype for part in parts.values()):
-        # The value of missing samples may be one that the variable's own type does not hold.
-        words["dtype"] = dtype
-        parts = {name: _of_dataarray(variable, words, replaced=differ) for name, variable in variables.items()}
+        # The common nodata value may not fit a variable's own type.
+        options = replace(options, dtype=dtype)
+        parts = {name: _of_dataarray(variable, options, replaced=differ) for name, variable in variables.items()}
     raster = _stacked(data, variables, parts, dtype)
-    if words["nodata"] is not None:
-        raster.found.nodata = words["nodata"]
+    if options.nodata is not None:
+        raster.found.nodata = options.nodata
     return raster
 
 
@@ -426,20 +471,20 @@ def _is_nan_enough(nodata: Any, part: Raster) -> bool:
 
 
 def _check_crs(systems: Mapping[str, str | None]) -> None:
-    """Variables of a file lie in one reference system; one that says nothing goes with the others."""
+    """Raises where variables have different reference systems; one without a system goes with the others."""
     known = {name: text for name, text in systems.items() if text is not None}
     for name, text in known.items():
         first, other = next(iter(known.items()))
-        if not _grid.same_crs(text, other):
+        if not _dataarray_grid.same_crs(text, other):
             names = f"{first!r} ({_swath.crs_of(other)['name']}) and {name!r} ({_swath.crs_of(text)['name']})"
             raise UsageError(
-                f"variables {names} have different reference systems, a file has one: write them one by one, or give "
-                "crs="
+                f"variables {names} have different reference systems, and a file has one: write them one by one, or "
+                "give crs="
             )
 
 
 def _common_type(types: Mapping[str, np.dtype]) -> np.dtype:
-    """The type that holds the samples of all variables as they are."""
+    """Returns the type that holds the samples of all variables without loss."""
     common = np.result_type(*types.values())
     for name, dtype in types.items():
         if dtype.kind in "iu" and common.kind in "fc" and 8 * dtype.itemsize > np.finfo(common).nmant + 1:
@@ -451,7 +496,7 @@ def _common_type(types: Mapping[str, np.dtype]) -> np.dtype:
 
 
 def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Raster], dtype: np.dtype) -> Raster:
-    """The rasters of variables as bands of one."""
+    """Returns one raster whose bands are the variables."""
     parts = list(by_name.values())
     first = parts[0]
     size = (first.layout.height, first.layout.width)
@@ -459,10 +504,10 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
         if part.layout.count != 1:
             raise UsageError(f"variable {name!r} has {part.layout.count} bands: write it alone, or give ds[{name!r}]")
         if (part.layout.height, part.layout.width) != size:
-            raise UsageError(f"variable {name!r} is not of the size of the others: write them one by one")
+            raise UsageError(f"variable {name!r} has another size than the others: write them one by one")
     found = replace(
         first.found,
-        tags=_labels.found_tags(data.attrs),
+        tags=_dataarray_metadata.found_tags(data.attrs),
         area_or_point=data.attrs.get("AREA_OR_POINT") or first.found.area_or_point,
         descriptions=[_only(part.found.descriptions) or name for name, part in zip(variables, parts)],
         units=_each(part.found.units for part in parts),
@@ -479,7 +524,7 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
         bands = [_as_dask(part) for part in parts]
         on_gpu = [part.on_device for part in parts]
         if any(on_gpu) and not all(on_gpu):
-            # The bands of one pixel have to be in one place.
+            # The writer takes all bands of a pixel from the same memory.
             meta = np.empty((0, 0), dtype)
             bands = [
                 band.map_blocks(to_host, dtype=dtype, meta=meta) if there else band
@@ -505,7 +550,7 @@ def _as_dask(part: Raster) -> Any:
     array = part.lazy
     if array is None:
         block = part.blocks[0]
-        # Arrays stay what they are, and a file is read chunk by chunk.
+        # asarray=False keeps CuPy arrays, and reads a file chunk by chunk.
         array = dask.array.from_array(block.samples, chunks="auto", asarray=False)
         if block.convert is not None:
             array = array.map_blocks(block.convert, dtype=part.layout.dtype)
@@ -524,10 +569,6 @@ def _each(values: Any, neutral: Any = None) -> list[Any] | None:
 
 
 def _tags_of_band(found: Found) -> dict[str, dict[str, str]]:
-    """A variable becomes a band: its attributes, and those of its only band, describe that band."""
+    """Returns the tags of a band that is a variable: the variable's attributes and the tags of its only band."""
     own = dict(_only(found.band_tags) or {})
-    return {**own, "": {**_labels.without_name(found.tags.get("", {})), **own.get("", {})}}
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return one == other or (one is not None and other is not None and one != one and other != other)
+    return {**own, "": {**_dataarray_metadata.without_name(found.tags.get("", {})), **own.get("", {})}}

@@ -1,4 +1,4 @@
-"""How an open file shows itself: a few lines of text, or a table with a small picture."""
+"""The repr of a dataset: a few lines of text, or an HTML table with a small picture."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ._errors import Error
 if TYPE_CHECKING:
     from ._dataset import Dataset
 
-# The longer side of a picture in pixels, and how many bytes of samples may be decoded for it: of a local file, and of
-# one behind an address.
+# The longer side of a picture in pixels, and the most bytes of samples to decode for it: of a local file, and of a
+# file behind an address.
 _SIDE = 256
-_MOST_LOCAL = 16 << 20
-_MOST_REMOTE = 2 << 20
+_MAX_LOCAL_BYTES = 16 << 20
+_MAX_REMOTE_BYTES = 2 << 20
 
 _STYLE = "text-align: left; vertical-align: top"
 
 
 def _facts(dataset: Dataset) -> list[tuple[str, str]]:
-    """Labels and what stands beside them."""
+    """Returns the labels and values that the repr shows."""
     about = dataset._about()
     bands = "1 band" if dataset.count == 1 else f"{dataset.count} bands"
     facts = [("size", f"{dataset.width} x {dataset.height} pixels, {bands} of {dataset.stored_dtype}")]
@@ -61,17 +61,17 @@ def _head(dataset: Dataset) -> str:
 
 
 def text(dataset: Dataset) -> str:
-    """A line with the name, and one for each fact."""
+    """Returns a line with the name, and one for each fact."""
     try:
         lines = [f"  {label:<8}{value}" for label, value in _facts(dataset)]
     except Error:
-        # Of a closed, damaged or changed file: what is known without reading it.
+        # The file is closed, damaged or changed: show only what is known without reading it.
         lines = [f"  {'size':<8}{dataset.width} x {dataset.height} pixels, {dataset.count} x {dataset.stored_dtype}"]
     return "\n".join([f"<{_head(dataset)}>", *lines])
 
 
 def table(dataset: Dataset) -> str:
-    """The same in HTML, with a picture where one can be had for little."""
+    """Returns the facts as HTML, with a picture where that takes little work."""
     try:
         facts = _facts(dataset)
     except Error:
@@ -91,11 +91,11 @@ def table(dataset: Dataset) -> str:
 
 
 def _level(dataset: Dataset, bands: int) -> tuple[int | None, tuple[int, int]] | None:
-    """The overview (None for the image) and its size that make a picture of little work, if there is one."""
+    """Returns the cheapest level for a picture (None is the full image) and its size; None if all cost too much."""
     levels: list[tuple[int | None, tuple[int, int]]] = [(None, (dataset.width, dataset.height))]
     levels += enumerate(dataset.overview_sizes)
-    most = _MOST_LOCAL if dataset.remote_stats is None else _MOST_REMOTE
-    fitting = [level for level in levels if level[1][0] * level[1][1] * bands * dataset.dtype.itemsize <= most]
+    limit = _MAX_LOCAL_BYTES if dataset.remote_stats is None else _MAX_REMOTE_BYTES
+    fitting = [level for level in levels if level[1][0] * level[1][1] * bands * dataset.dtype.itemsize <= limit]
     large = [level for level in fitting if max(level[1]) >= _SIDE]
     return (
         min(large, key=lambda level: max(level[1])) if large else max(fitting, key=lambda at: max(at[1]), default=None)
@@ -103,7 +103,7 @@ def _level(dataset: Dataset, bands: int) -> tuple[int | None, tuple[int, int]] |
 
 
 def _picture(dataset: Dataset) -> np.ndarray | None:
-    """Red, green, blue and opacity (rows, columns, 4) in bytes, or None where it would take long."""
+    """Returns bytes (rows, columns, 4) of red, green, blue and opacity, or None where they would take long."""
     try:
         about = dataset._about()
         colors = [band["color"] for band in about["bands"]]
@@ -123,14 +123,14 @@ def _picture(dataset: Dataset) -> np.ndarray | None:
         else:
             shown = np.moveaxis(_stretched(values, np.ma.getmaskarray(samples), plain=rgb), 0, -1)
     except (Error, MemoryError):
-        # Damaged, unsupported or out of reach: the table says what it can.
+        # A damaged, unsupported or unreachable file still has the table.
         return None
     opacity = np.where(hidden, 0, 255).astype(np.uint8)
     return np.dstack([np.broadcast_to(shown, (*hidden.shape, 3)), opacity])
 
 
 def _stretched(values: np.ndarray, hidden: np.ndarray, *, plain: bool) -> np.ndarray:
-    """Samples as bytes: colours of bytes as they are, others between the 2nd and the 98th percentile."""
+    """Returns samples as bytes: 8-bit colours unchanged, others stretched from the 2nd to the 98th percentile."""
     if plain and values.dtype == np.uint8:
         return values
     numbers = np.abs(values).astype(float) if values.dtype.kind == "c" else values.astype(float)
@@ -143,7 +143,7 @@ def _stretched(values: np.ndarray, hidden: np.ndarray, *, plain: bool) -> np.nda
 
 
 def _png(pixels: np.ndarray) -> bytes:
-    """Bytes (rows, columns, 4) as a PNG."""
+    """Encodes bytes (rows, columns, 4) as a PNG."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,4 +1,4 @@
-"""Where bytes come from: paths, addresses, buffers, files, fsspec, obstore, all as the engine takes them."""
+"""Resolves sources (paths, addresses, buffers, file objects, fsspec, obstore) to the form that the engine opens."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 from . import _swath
 from ._errors import Error, UsageError, make
-from ._gdal import from_gdal, rasterio_name
-from ._remote import Address, address_of, guard_of, refusal, unguarded
+from ._gdal_paths import from_gdal, rasterio_name
+from ._storage_options import Address, address_of, guard_of, refusal, unguarded
 from ._threads import Lock
 
-# Paths are text here, as the engine takes them.
+# Paths are strings here, as the engine takes them.
 # ruff: noqa: PTH100, PTH116
 
 Range = tuple[int, int]
@@ -29,20 +29,21 @@ Range = tuple[int, int]
 class Resolved:
     """A source in the form that the engine opens."""
 
-    # An address or what comes with it may hold secrets.
+    # May hold secrets, in an address or in its options.
     native: Any = field(repr=False)
     name: str
-    _elsewhere: Any = field(repr=False)
+    # What another process opens.
+    _pickled: Any = field(repr=False)
     _key: Callable[[], Hashable] = field(repr=False)
-    # Whether the bytes are the caller's memory, which may change while a handle over it is kept.
+    # Whether the bytes are the caller's memory, which may change while a handle exists.
     mutable: bool = False
-    # How a server or store is asked.
+    # Options for the server or store of an address.
     remote: dict[str, Any] | None = field(default=None, repr=False)
     # The directory that the source itself names, as GDAL's `GTIFF_DIR:` does.
     ifd: int | None = None
 
     def page(self, ifd: int | None) -> int | None:
-        """The directory to open: the caller's choice, or the source's."""
+        """Returns the directory to open: the caller's choice, or the source's."""
         if ifd is None:
             return self.ifd
         if self.ifd not in (None, ifd):
@@ -57,27 +58,27 @@ class Resolved:
 
     @property
     def pickled(self) -> Any:
-        """What another process opens; memory is copied when it travels, not before."""
+        """What another process opens; memory is copied only when it is pickled."""
         if isinstance(self.native, (bytearray, memoryview)):
             return bytes(self.native)
-        return self._elsewhere
+        return self._pickled
 
     @cached_property
     def key(self) -> Hashable:
-        """The same for the same bytes, as far as that can be told without reading them."""
+        """Key that is equal for equal bytes, as far as that is known without reading them."""
         return self._key() if self.ifd is None else (self._key(), self.ifd)
 
 
 def resolve(source: Any, storage_options: Mapping[str, Any] | None = None) -> Resolved:
-    """A source in the form that the engine opens; a local path heeds no `storage_options` but those that forbid it."""
+    """Returns a source in the form that the engine opens; of `storage_options`, a local path obeys the guards alone."""
     if isinstance(source, (str, os.PathLike)):
         return _of_path(os.fspath(source), storage_options)
     if (name := rasterio_name(source)) is not None:
         return _of_path(name, storage_options)
     if storage_options:
         raise UsageError(
-            f"storage_options say how an address is opened, and the source is of type {type(source).__name__}: "
-            "give them where that is made"
+            f"storage_options are for addresses, and the source is of type {type(source).__name__}: give them where it "
+            "is created"
         )
     if isinstance(source, Resolved):
         return source
@@ -94,8 +95,8 @@ def resolve(source: Any, storage_options: Mapping[str, Any] | None = None) -> Re
     if hasattr(source, "read") and hasattr(source, "seek"):
         return _of_file(source)
     raise UsageError(
-        "a source is a path, an address, bytes, a file-like object, an fsspec file, (obstore store, path) or a dataset "
-        f"of rasterio, not {type(source).__name__}"
+        "a source is a path, an address, bytes, a file-like object, an fsspec file, (obstore store, path) or a "
+        f"rasterio dataset, not {type(source).__name__}"
     )
 
 
@@ -146,7 +147,7 @@ def _of_plain_path(path: str, storage_options: Mapping[str, Any] | None) -> Reso
     except Error as error:
         if name == path:
             raise
-        # What others say of an address with a password or a signature in it may repeat them.
+        # Messages of fsspec may repeat a password or signature that the address holds.
         place = {"file": name, "errno": error.errno if isinstance(error, OSError) else None}
         kind = "usage" if isinstance(error, UsageError) else "source"
         reason = "fsspec cannot open this"
@@ -179,7 +180,7 @@ def _of_fsspec(fs: Any, path: str) -> Resolved:
 
 def _of_file(file: Any) -> Resolved:
     name = getattr(file, "name", None)
-    # A real file is read by its own descriptor's path, where that still leads to it: many threads can, and it pickles.
+    # A real file is opened again by its path, if that still names it: many threads can read it, and it can be pickled.
     if isinstance(name, str) and isinstance(file, (io.BufferedReader, io.BufferedRandom, io.FileIO)):
         try:
             if os.path.samestat(os.fstat(file.fileno()), os.stat(name)):
@@ -193,7 +194,7 @@ def _of_file(file: Any) -> Resolved:
 
 @contextmanager
 def _opening(name: str) -> Iterator[None]:
-    """Errors of files, file systems, stores and servers as errors of the package that name the source."""
+    """Turns errors of files, file systems, stores and servers into errors of swath that name the source."""
     try:
         yield
     except Error:
@@ -212,7 +213,7 @@ def _is_store(store: Any) -> bool:
 
 
 def _plain(file: Any) -> io.FileIO | None:
-    """The system's file behind a file of Python's, if its bytes are the file's own and can be read at any position."""
+    """Returns the raw file behind a Python file, if that can be read at any position."""
     file = getattr(file, "file", file) if type(file).__module__ == "tempfile" else file
     raw = file.raw if type(file) in (io.BufferedReader, io.BufferedRandom) else file
     if type(raw) is not io.FileIO or not hasattr(os, "pread"):
@@ -221,7 +222,7 @@ def _plain(file: Any) -> io.FileIO | None:
 
 
 def _read_at(descriptor: int, offset: int, length: int) -> bytes:
-    """Bytes at a position: fewer only at the end. The position that a forked child shares with its parent stays."""
+    """Reads bytes at an offset, fewer only at the end of the file, without moving its position, which forks share."""
     parts = []
     while length and (found := os.pread(descriptor, length, offset)):
         parts.append(found)
@@ -237,9 +238,9 @@ def _has_descriptor(file: Any) -> bool:
 
 
 class FileRanges:
-    """A file-like object, one range after the other."""
+    """Reads ranges of a file-like object, one after the other."""
 
-    # Whoever asks for many ranges at once gains nothing.
+    # Reading many ranges at once is no faster.
     remote = False
 
     def __init__(self, file: Any) -> None:
@@ -261,7 +262,7 @@ class FileRanges:
             return [_read_at(descriptor, offset, length) for offset, length in ranges]
         if os.getpid() != self._process and _has_descriptor(self._file):
             raise UsageError(
-                f"{self.name}: this process was forked after the file was opened, and reads of both would move one "
+                f"{self.name}: this process was forked after the file was opened, and both processes share its "
                 "position: open the file here, or give its path instead"
             )
         with self._lock:
@@ -270,7 +271,7 @@ class FileRanges:
     def _read(self, offset: int, length: int) -> Any:
         self._file.seek(offset)
         found = self._file.read(length)
-        # Raw files may give less than was asked for.
+        # A raw file may return fewer bytes than requested.
         if found is None or len(found) == length:
             return found or b""
         parts = [bytes(found)]
@@ -285,7 +286,7 @@ class FileRanges:
 
 
 class FsspecRanges:
-    """A file of an fsspec file system."""
+    """Reads ranges of a file in an fsspec file system."""
 
     def __init__(self, fs: Any, path: str) -> None:
         self._fs, self._path = fs, path
@@ -308,7 +309,7 @@ class FsspecRanges:
 
 
 class StoreRanges:
-    """An object of an obstore store."""
+    """Reads ranges of an object in an obstore store."""
 
     def __init__(self, store: Any, path: str) -> None:
         self._store, self._path = store, path

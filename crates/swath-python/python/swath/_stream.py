@@ -1,4 +1,4 @@
-"""Streams dask arrays into a writer: chunks are computed, pushed and let go in turn, as rows or as blocks."""
+"""Streams dask arrays into a writer: computes, pushes and releases some chunks at a time, as rows or as blocks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ._threads import submit
 
 # A key of a dask graph.
 Key = Any
-# What the rows of a block become before they are written.
+# Converts the rows of a block before they are written.
 Convert = Callable[[Any], Any]
 
-# Rows are put together in pieces of this size: large enough to be worth a call, small beside any budget.
+# Bytes of the pieces in which rows are assembled: large enough to be worth a call, small against any budget.
 PIECE = 8 << 20
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Size, type and order of axes of a raster: "yx", "byx" or "yxb"."""
+    """Size, sample type and order of axes ("yx", "byx" or "yxb") of a raster."""
 
     axes: str
     count: int
@@ -49,24 +49,24 @@ class Layout:
 
 @dataclass(frozen=True)
 class Block:
-    """A part of some rows: all of them, from a band and a column on."""
+    """Samples of some bands and columns of a group of rows, from a first band and a first column on."""
 
     band: int
     column: int
     samples: Any
-    # What its rows go through before they are written.
+    # Converts the rows before they are written.
     convert: Convert | None = None
 
     def rows(self, region: tuple[slice, ...]) -> Any:
-        part = self.samples[region]
-        return part if self.convert is None else self.convert(part)
+        samples = self.samples[region]
+        return samples if self.convert is None else self.convert(samples)
 
 
 def to_host(samples: Any) -> np.ndarray:
-    """An array in host memory."""
+    """Returns an array in host memory."""
     if on_device(samples):
         if hasattr(samples, "cpu"):
-            # A tensor of torch, which needs no CuPy to come back.
+            # A torch tensor, which needs no CuPy.
             return np.asarray(samples.cpu())
         import cupy
 
@@ -75,7 +75,7 @@ def to_host(samples: Any) -> np.ndarray:
 
 
 class Assembler:
-    """Puts rows together from the blocks they are spread over, into memory that is used again."""
+    """Assembles rows from the blocks that hold them, in memory that it reuses."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -83,7 +83,7 @@ class Assembler:
         self._device: Any = None
 
     def rows(self, blocks: Sequence[Block], rows: slice) -> Any:
-        """The given rows of the blocks; without gaps, if on the host. Valid until the next call."""
+        """Returns rows of the blocks, contiguous if on the host. Valid until the next call."""
         layout = self._layout
         region = layout.region(slice(None), rows, slice(None))
         parts = [block.rows(region) for block in blocks]
@@ -93,14 +93,14 @@ class Assembler:
         target = self._memory(rows.stop - rows.start, device=device)
         for block, part in zip(blocks, parts):
             bands, columns = self._extent(part)
-            place = layout.region(
+            region = layout.region(
                 slice(block.band, block.band + bands), slice(None), slice(block.column, block.column + columns)
             )
-            target[place] = part if device else to_host(part)
+            target[region] = part if device else to_host(part)
         return target
 
     def whole(self, blocks: Sequence[Block]) -> Any | None:
-        """The only block as it is, where the writer can take it without a copy."""
+        """Returns the only block itself, where the writer can take it without a copy; otherwise None."""
         if len(blocks) != 1 or blocks[0].convert is not None:
             return None
         samples = blocks[0].samples
@@ -127,7 +127,7 @@ class Assembler:
 
 
 class BlockPusher:
-    """Pushes the parts of a raster into a writer of blocks, with their part of the mask, if there is one."""
+    """Pushes a raster into a writer of blocks, with the mask, if there is one."""
 
     def __init__(self, writer: Any, layout: Layout, mask: np.ndarray | None = None) -> None:
         self._writer = writer
@@ -135,13 +135,13 @@ class BlockPusher:
         self._mask = mask
 
     def push(self, row: int, column: int, height: int, width: int, blocks: Sequence[Block]) -> None:
-        """Adds the block at this row and column. The columns of `blocks` count from its own first one."""
+        """Pushes the block at this row and column. The columns of `blocks` count from the first column of the block."""
         assembler = Assembler(replace(self._layout, height=height, width=width))
         whole = assembler.whole(blocks)
         self._give(assembler.rows(blocks, slice(0, height)) if whole is None else whole, row, column)
 
     def push_all(self, blocks: Sequence[Block], tile: tuple[int, int], step: int | None) -> None:
-        """Adds a raster in memory, or in a file that is read as it is written, in pieces that end where tiles do."""
+        """Pushes a raster in memory, or in a file that is read meanwhile, in pieces that end at the edges of tiles."""
         layout = self._layout
         width, height = tile
         rows = -(-(step or 1) // height) * height
@@ -167,19 +167,19 @@ class BlockPusher:
 
 
 class Pusher:
-    """Pushes rows of blocks into a writer, a piece at a time, with their part of the mask, if there is one."""
+    """Pushes rows into a writer, a piece at a time, with the mask, if there is one."""
 
     def __init__(self, writer: Any, layout: Layout, piece: int = PIECE, mask: np.ndarray | None = None) -> None:
         self._writer = writer
         self._mask = mask
-        # Rows that were pushed.
+        # Number of rows pushed so far.
         self._row = 0
         self._axes = layout.axes
         self._assembler = Assembler(layout)
         self._step = max(1, piece // max(layout.row_len, 1))
 
     def push(self, rows: int, blocks: Sequence[Block], step: int | None = None) -> None:
-        """Adds rows, `step` of them at a time (where it costs to take part of what lies together)."""
+        """Pushes rows, `step` at a time where it is given, because smaller pieces would decode tiles twice."""
         whole = self._assembler.whole(blocks)
         if whole is not None:
             self._give(whole)
@@ -200,22 +200,22 @@ class Pusher:
 
 @dataclass
 class Step:
-    """A part of a graph that is computed at once."""
+    """Tasks of a graph that are computed at once."""
 
     outputs: list[Key]
     tasks: dict[Key, Any] = field(default_factory=dict)
-    # Results of earlier steps that this one takes.
+    # Results of earlier steps that this one needs.
     takes: list[Key] = field(default_factory=list)
-    # Results of this step that later ones take.
+    # Results of this step that later ones need.
     keeps: list[Key] = field(default_factory=list)
-    # Results that nobody takes after this step.
+    # Results that no later step needs.
     drops: list[Key] = field(default_factory=list)
 
 
 def plan_steps(graph: dict[Key, Any], outputs: Iterable[Sequence[Key]], known: Container[Key] = ()) -> list[Step]:
-    """Cuts a graph so that every step yields its outputs and no task runs in two steps.
+    """Cuts a graph into steps, one for each group of outputs, so that no task runs in two steps.
 
-    Results that are `known` to whoever computes need not be in the graph.
+    Results in `known`, which the scheduler has already, need not be in the graph.
     """
     steps = [Step(list(keys)) for keys in outputs]
     first: dict[Key, int] = {}
@@ -227,7 +227,7 @@ def plan_steps(graph: dict[Key, Any], outputs: Iterable[Sequence[Key]], known: C
                 continue
             if key not in graph:
                 raise UsageError(
-                    f"the array stands on {key!r}, which a cluster holds: give its client as scheduler=, or compute "
+                    f"the array depends on {key!r}, which a cluster holds: give its client as scheduler=, or compute "
                     "the array there"
                 )
             first[key] = number
@@ -250,7 +250,7 @@ def plan_steps(graph: dict[Key, Any], outputs: Iterable[Sequence[Key]], known: C
 
 @dataclass
 class Chunks:
-    """A dask array as a graph that is optimised once, and where its chunks lie."""
+    """A dask array as an optimised graph, with the sizes of its chunks."""
 
     graph: dict[Key, Any]
     name: str
@@ -273,27 +273,27 @@ class Chunks:
 
     @cached_property
     def lefts(self) -> list[int]:
-        """The column that each chunk of a row begins at."""
+        """First column of each chunk of a row."""
         return starts(self.sizes["x"])
 
     def row(self, row: int, columns: range | None = None) -> list[tuple[Key, int, int]]:
-        """Keys of a row of chunks, or of some columns of it, with the band and column that each begins at."""
-        chosen = range(len(self.lefts)) if columns is None else columns
+        """Returns the keys of a row of chunks, or of some columns of it, with first band and column of each chunk."""
+        indexes = range(len(self.lefts)) if columns is None else columns
         return [
             (self.key(band, row, column), first_band, self.lefts[column])
             for band, first_band in enumerate(starts(self.sizes["b"]))
-            for column in chosen
+            for column in indexes
         ]
 
 
 def starts(sizes: Sequence[int]) -> list[int]:
-    """Where each of some parts in a row begins."""
+    """Returns the start of each of some consecutive pieces."""
     return [0, *np.cumsum(sizes[:-1]).tolist()]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Chunks that are computed together: some rows of chunks, or some columns of one row."""
+    """Chunks that are computed together: some rows of chunks, or some chunks of one row."""
 
     rows: range
     columns: range
@@ -301,14 +301,14 @@ class Group:
 
 
 def groups_of_rows(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
-    """As many rows of chunks as fit into the limit, and at least one."""
+    """Returns groups of as many rows of chunks as fit into the limit, and at least one."""
     everywhere = range(len(chunks.sizes["x"]))
     sizes = [height * layout.row_len for height in chunks.sizes["y"]]
     return [Group(rows, everywhere, held) for rows, held in _runs(sizes, limit)]
 
 
 def groups_of_blocks(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
-    """As many chunks of a row, all bands of them, as fit into the limit, and at least one."""
+    """Returns groups of as many chunks of a row, with all their bands, as fit into the limit, and at least one."""
     pixel = layout.count * layout.dtype.itemsize
     groups: list[Group] = []
     for row, height in enumerate(chunks.sizes["y"]):
@@ -318,7 +318,7 @@ def groups_of_blocks(chunks: Chunks, layout: Layout, limit: int) -> list[Group]:
 
 
 def _runs(sizes: Sequence[int], limit: int) -> list[tuple[range, int]]:
-    """Cuts a list of sizes into runs of one or more that fit into the limit; gives each run with its sum."""
+    """Cuts a list of sizes into runs of one or more that fit into the limit; returns each run with its sum."""
     runs: list[tuple[range, int]] = []
     begin, held = 0, 0
     for number, size in enumerate(sizes):
@@ -331,7 +331,7 @@ def _runs(sizes: Sequence[int], limit: int) -> list[tuple[range, int]]:
 
 
 def longest_row(array: Any, layout: Layout) -> int:
-    """Bytes of the largest row of chunks."""
+    """Returns the bytes of the largest row of chunks."""
     return int(max(array.chunks[layout.axes.index("y")])) * layout.row_len
 
 
@@ -345,15 +345,15 @@ def stream(
     as_blocks: bool = False,
     mask: np.ndarray | None = None,
 ) -> None:
-    """Computes a dask array some chunks at a time and pushes it, at most `budget` bytes of it at a time."""
+    """Computes and pushes a dask array some chunks at a time, holding at most `budget` bytes of it."""
     chunks = Chunks.of(array, layout.axes)
     groups = (groups_of_blocks if as_blocks else groups_of_rows)(chunks, layout, budget // 2)
     largest = max(group.size for group in groups)
     if largest > budget:
         what = "a chunk (with all its bands)" if as_blocks else "a row of chunks"
         warn(
-            f"{what} holds {largest} bytes, more than the {budget} bytes of streaming_buffer_bytes: memory goes beyond "
-            "it; give smaller chunks, or a larger streaming_buffer_bytes or max_memory",
+            f"{what} holds {largest} bytes, more than the {budget} bytes of streaming_buffer_bytes: the write exceeds "
+            "that limit; give smaller chunks, or a larger streaming_buffer_bytes or max_memory",
         )
     keys = [[key for row in group.rows for key, *_ in chunks.row(row, group.columns)] for group in groups]
     steps = plan_steps(chunks.graph, keys)
@@ -377,7 +377,7 @@ def stream(
                 ahead.append(submit(pool, _compute, steps[number + 1], held, get))
             push(group, done)
     except KeyboardInterrupt:
-        # Tasks of the caller may take their time; who interrupts does not want to wait for them.
+        # Tasks of the caller may take long; a caller who interrupts does not want to wait for them.
         wait = False
         raise
     finally:
@@ -390,7 +390,7 @@ def _row_push(pusher: Pusher, layout: Layout, chunks: Chunks) -> Callable[[Group
             blocks = [Block(band, column, done.pop(key)) for key, band, column in chunks.row(row)]
             _check(blocks, row, chunks, layout)
             pusher.push(chunks.sizes["y"][row], blocks)
-            _let_go(blocks)
+            _release(blocks)
 
     return push
 
@@ -407,13 +407,13 @@ def _block_push(pusher: BlockPusher, layout: Layout, chunks: Chunks) -> Callable
                 height, width = chunks.sizes["y"][row], chunks.sizes["x"][column]
                 blocks = [replace(block, column=0) for block in blocks]
                 pusher.push(tops[row], chunks.lefts[column], height, width, blocks)
-                _let_go(blocks)
+                _release(blocks)
 
     return push
 
 
-def _let_go(blocks: list[Block]) -> None:
-    """Drops blocks that were pushed, and the memory that CuPy would keep of them."""
+def _release(blocks: list[Block]) -> None:
+    """Drops blocks that were pushed, and frees the GPU memory that CuPy would keep."""
     device = any(on_device(block.samples) for block in blocks)
     blocks.clear()
     if device:
@@ -421,7 +421,7 @@ def _let_go(blocks: list[Block]) -> None:
 
 
 def _compute(step: Step, held: dict[Key, Any], get: Callable[..., Any]) -> dict[Key, Any]:
-    """The outputs of a step; what later steps take goes to `held`. One step runs at a time."""
+    """Returns the outputs of a step; results that later steps need go to `held`. One step runs at a time."""
     from dask._task_spec import DataNode
 
     graph = {key: DataNode(key, held[key]) for key in step.takes}
@@ -437,7 +437,7 @@ def _compute(step: Step, held: dict[Key, Any], get: Callable[..., Any]) -> dict[
 
 
 def _check(blocks: Sequence[Block], row: int, chunks: Chunks, layout: Layout) -> None:
-    """Chunks are what dask announced; a task that gives another shape or kind would end up in the wrong place."""
+    """Raises for chunks whose shape or type is not the one that dask announced."""
     bands = dict(zip(starts(chunks.sizes["b"]), chunks.sizes["b"]))
     columns = dict(zip(starts(chunks.sizes["x"]), chunks.sizes["x"]))
     for block in blocks:
@@ -446,13 +446,13 @@ def _check(blocks: Sequence[Block], row: int, chunks: Chunks, layout: Layout) ->
         found = block.samples.dtype if isinstance(block.samples.dtype, np.dtype) else np.dtype(str(block.samples.dtype))
         if tuple(block.samples.shape) != shape or not np.can_cast(found, layout.dtype, "same_kind"):
             raise UsageError(
-                f"chunk row {row}, column {block.column} came as {found} {tuple(block.samples.shape)} where dask "
+                f"chunk row {row}, column {block.column} is {found} {tuple(block.samples.shape)}, and dask "
                 f"announced {layout.dtype} {shape}: give map_blocks the right dtype= and chunks="
             )
 
 
 def _free_device_memory() -> None:
-    """CuPy keeps memory that arrays gave back, which the engine then lacks."""
+    """Frees the GPU memory in CuPy's pool, which the engine needs."""
     import cupy
 
     cupy.get_default_memory_pool().free_all_blocks()

@@ -1,4 +1,4 @@
-"""The engine, as Rust gives it. Users meet it through the functions and classes of the package."""
+"""The Rust extension. Users reach it through the functions and classes of the package."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol, Self, final, overload
@@ -11,9 +11,9 @@ _debug_build: bool
 
 __all__ = [
     "Array",
-    "BandEncoder",
     "Cancel",
     "Dataset",
+    "TileRowEncoder",
     "Writer",
     "__version__",
     "_debug_build",
@@ -31,14 +31,19 @@ _Device = Literal["cpu", "cuda", "auto"]
 _Interleave = Literal["band", "pixel"]
 _Axes = Literal["yx", "byx", "yxb"]
 
-# anonymous, endpoint, region, headers and settings (pairs), max_bytes, max_requests, deadline, connect_timeout and
-# stall_timeout (seconds), retries, redirects, in_flight, public_only, allowed_hosts.
+# `Found.native()` of `_metadata.py`.
+_Metadata = dict[str, Any]
+# `EngineOptions.native()` of `_engine_options.py`.
+_Options = dict[str, Any]
+# `Options.native()` of `_storage_options.py`: anonymous, endpoint, region, headers and settings (pairs), max_bytes,
+# max_requests, deadline, connect_timeout and stall_timeout (seconds), retries, redirects, in_flight, public_only,
+# allowed_hosts.
 _Remote = dict[str, Any]
 
 class _Ranged(Protocol):
-    """A source of bytes that Python reads for the engine; several threads may ask at once.
+    """A source of bytes that Python reads for the engine; several threads may call it at once.
 
-    An attribute `remote` that is False says that many ranges at once are no quicker than one after the other.
+    An attribute `remote` that is False says that reading many ranges at once is no faster than one after the other.
     """
 
     name: str
@@ -47,7 +52,7 @@ class _Ranged(Protocol):
 
 @final
 class Array:
-    """Samples in host or GPU memory, without gaps. NumPy, CuPy, torch and others take it without a copy."""
+    """Samples in host or GPU memory. NumPy, CuPy, torch and others use them without a copy."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -84,7 +89,7 @@ class Array:
 
 @final
 class Cancel:
-    """Stops a read that is under way in another thread."""
+    """Stops a read that runs in another thread."""
 
     def __new__(cls) -> Self: ...
     def cancel(self) -> None: ...
@@ -206,21 +211,17 @@ class Writer:
         target: str | Any | None,
         shape: tuple[int, int, int],
         dtype: str,
-        metadata: dict[str, Any],
-        options: dict[str, Any],
+        metadata: _Metadata,
+        options: _Options,
         *,
         progress: Callable[[int, int], Any] | None = None,
-        parts: Literal["rows", "bands", "blocks"] = "rows",
+        pieces: Literal["rows", "tile_rows", "blocks"] = "rows",
         remote: _Remote | None = None,
     ) -> Self: ...
     @staticmethod
-    def can_take_rows(
-        shape: tuple[int, int, int], dtype: str, metadata: dict[str, Any], options: dict[str, Any]
-    ) -> bool: ...
+    def can_take_rows(shape: tuple[int, int, int], dtype: str, metadata: _Metadata, options: _Options) -> bool: ...
     @staticmethod
-    def least_memory(
-        shape: tuple[int, int, int], dtype: str, metadata: dict[str, Any], options: dict[str, Any]
-    ) -> int: ...
+    def least_memory(shape: tuple[int, int, int], dtype: str, metadata: _Metadata, options: _Options) -> int: ...
     @property
     def rows(self) -> int: ...
     @property
@@ -231,15 +232,13 @@ class Writer:
     def push_device(self, rows: Any, axes: _Axes) -> None: ...
     def push_block(self, samples: Any, axes: _Axes, row: int, column: int, mask: Any = None) -> None: ...
     def push_block_device(self, samples: Any, axes: _Axes, row: int, column: int) -> None: ...
-    def push_encoded(self, band: Any) -> None: ...
+    def push_encoded(self, tile_rows: Any) -> None: ...
     def finish(self) -> dict[str, Any]: ...
     def abort(self) -> None: ...
 
 @final
-class BandEncoder:
-    def __new__(
-        cls, shape: tuple[int, int, int], dtype: str, metadata: dict[str, Any], options: dict[str, Any]
-    ) -> Self: ...
+class TileRowEncoder:
+    def __new__(cls, shape: tuple[int, int, int], dtype: str, metadata: _Metadata, options: _Options) -> Self: ...
     @property
     def tile_rows(self) -> int: ...
     def rows_of(self, first: int, last: int) -> tuple[int, int]: ...

@@ -1,4 +1,4 @@
-"""Threads and locks that survive a fork, and a system that starts no more threads."""
+"""Locks that survive a fork, and thread pools that work where the system starts no more threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Lock:
-    """As `threading.Lock`; a forked child finds it open, whatever threads of its parent held it."""
+    """Like `threading.Lock`, but free in a forked child even if a thread of the parent held it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,17 +27,17 @@ class Lock:
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
-def _open_all() -> None:
+def _free_all() -> None:
     for lock in _locks:
         lock._lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_open_all)
+    os.register_at_fork(after_in_child=_free_all)
 
 
 def submit(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Work for a thread of the pool; where the system starts none, work that is done when this returns."""
+    """Submits work to the pool; where the system starts no thread, does the work before it returns."""
     try:
         return pool.submit(work, *arguments)
     except RuntimeError as error:
@@ -52,14 +52,14 @@ def submit(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) 
 
 
 def each(work: Callable[[Any], None], items: Iterable[Any], threads: int, name: str) -> None:
-    """Does `work` for every item, by this thread and by as many others as can be started, up to `threads` in all."""
-    left, turn, failures = iter(items), Lock(), list[BaseException]()
+    """Runs `work` for every item, in this thread and in as many others as can be started, up to `threads` in all."""
+    remaining, lock, failures = iter(items), Lock(), list[BaseException]()
 
-    def draw() -> None:
+    def run() -> None:
         try:
             while not failures:
-                with turn:
-                    item = next(left, failures)
+                with lock:
+                    item = next(remaining, failures)
                 if item is failures:
                     return
                 work(item)
@@ -68,13 +68,13 @@ def each(work: Callable[[Any], None], items: Iterable[Any], threads: int, name: 
 
     helpers = []
     for number in range(1, threads):
-        helper = threading.Thread(target=draw, name=f"{name}-{number}")
+        helper = threading.Thread(target=run, name=f"{name}-{number}")
         try:
             helper.start()
         except RuntimeError:
             break
         helpers.append(helper)
-    draw()
+    run()
     for helper in helpers:
         helper.join()
     if failures:

@@ -1,4 +1,4 @@
-"""Windows of pixels and boxes of coordinates, in every form that users write them."""
+"""Reads windows of pixels and boxes of coordinates in every form that callers give them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ _FORMS = (
 
 
 def _whole(start: Any, length: Any, what: str) -> tuple[int, int]:
-    """Whole pixels for a range that may begin and end inside of some: as many as rasterio reads, from the same one on.
+    """Returns first pixel and number of pixels of a range that may begin or end inside pixels, as rasterio reads it.
 
-    A length is rounded to the nearest whole number. The first pixel is the one in which the first sample's centre lies.
+    The length is rounded to the nearest whole number. The first pixel is the one that holds the centre of the first
+    sample.
     """
     if type(start) is int and type(length) is int and length > 0:
         return start, length
     start, length = float(start), float(length)
     if not (math.isfinite(start) and math.isfinite(length)):
-        raise UsageError(f"window: {what} from {start} to {start + length} are no pixels: give finite numbers")
+        raise UsageError(f"window: {what} from {start} to {start + length} are not pixels: give finite numbers")
     pixels = math.floor(length + 0.5)
     if pixels < 1:
         raise UsageError(f"window: {what} from {start} to {start + length} hold no whole pixel")
@@ -61,14 +62,14 @@ def _range(part: Any, length: int, boundless: bool) -> tuple[Any, Any]:
     if part.step not in (None, 1):
         raise UsageError(f"window: a step of {part.step} cannot be read")
     if boundless:
-        # What is negative lies before the image; it does not count from its end.
+        # Negative numbers are pixels before the image, not pixels counted from its end.
         return 0 if part.start is None else part.start, length if part.stop is None else part.stop
     start, stop, _ = part.indices(length)
     return start, stop
 
 
 def _edges(window: Any, width: int, height: int, boundless: bool) -> tuple[Any, ...]:
-    """First column, first row, columns and rows as they were given; a ValueError for what is no window."""
+    """Returns first column, first row, columns and rows as given; raises ValueError for anything but a window."""
     if isinstance(window, Window):
         return window
     if hasattr(window, "col_off"):
@@ -82,12 +83,11 @@ def _edges(window: Any, width: int, height: int, boundless: bool) -> tuple[Any, 
 
 
 def to_pixels(window: Any, width: int, height: int, *, boundless: bool = False) -> Pixels:
-    """First column, first row, columns and rows of a window, which has to lie in an image of this size unless
-    `boundless`.
+    """Returns first column, first row, columns and rows of a window, which must be inside the image unless `boundless`.
 
-    A plain tuple or array of four is ``(row_start, col_start, row_stop, col_stop)``, as xarray-spatial has it;
-    rasterio's windows, pairs of ranges ``((row_start, row_stop), (col_start, col_stop))`` and pairs of slices are taken
-    too. Numbers may be NumPy's, and fractions: see :func:`_whole`.
+    Takes a `Window`, a tuple or array ``(row_start, col_start, row_stop, col_stop)`` as in xarray-spatial, rasterio's
+    windows, pairs of ranges ``((row_start, row_stop), (col_start, col_stop))`` and pairs of slices. Numbers may be
+    NumPy's, and fractions: see :func:`_whole`.
     """
     try:
         left, top, across, down = _edges(window, width, height, boundless)
@@ -96,7 +96,7 @@ def to_pixels(window: Any, width: int, height: int, *, boundless: bool = False) 
         raise
     except (TypeError, ValueError):
         advice = "give it as bbox=" if hasattr(window, "bounds") else _FORMS
-        raise UsageError(f"window: {window!r} is no window; {advice}") from None
+        raise UsageError(f"window: {window!r} is not a window; {advice}") from None
     if not boundless and (x < 0 or y < 0 or x + columns > width or y + rows > height):
         raise UsageError(
             f"window: columns {x} to {x + columns} and rows {y} to {y + rows} are not inside the image of "
@@ -106,15 +106,15 @@ def to_pixels(window: Any, width: int, height: int, *, boundless: bool = False) 
 
 
 def to_box(bbox: Any, bbox_crs: Any, crs: dict[str, Any] | None) -> Any:
-    """``(west, south, east, north)`` in the file's reference system, `crs` as `metadata()` has it.
+    """Returns ``(west, south, east, north)`` in the file's reference system, `crs` as in `metadata()`.
 
-    Takes four numbers, and what has `bounds` (shapely's geometries, datasets) or `total_bounds` (geopandas' tables);
-    the `crs` of such an object counts where `bbox_crs` is not given. A box of another reference system becomes the box
-    around its edges, which are followed at 21 points each. None stays None.
+    Takes four numbers, and objects with `bounds` (shapely's geometries, datasets) or `total_bounds` (geopandas'
+    tables), whose `crs` applies where `bbox_crs` is not given. A box in another reference system becomes the box around
+    its edges, each of which is transformed at 21 points. None stays None.
     """
     if bbox is None:
         if bbox_crs is not None:
-            raise UsageError("bbox_crs says what bbox= is in, and there is no bbox: give it")
+            raise UsageError("bbox_crs is the reference system of bbox=, and there is no bbox: give it")
         return None
     if isinstance(bbox, Sequence | np.ndarray):
         box = bbox
@@ -124,10 +124,10 @@ def to_box(bbox: Any, bbox_crs: Any, crs: dict[str, Any] | None) -> Any:
     if bbox_crs is None:
         return box
     if not crs or not (crs["code"] or crs["wkt"]):
-        raise UsageError("bbox_crs needs a file with a reference system, and this one has none: leave bbox_crs away")
+        raise UsageError("bbox_crs needs a file with a reference system, and this one has none: leave out bbox_crs")
     text = crs_text(bbox_crs)
     if text is None:
-        raise UsageError(f"bbox_crs={bbox_crs!r} is no reference system: give an EPSG code, WKT or an object of pyproj")
+        raise UsageError(f"bbox_crs={bbox_crs!r} is not a reference system: give an EPSG code, WKT or a pyproj CRS")
     given = _swath.crs_of(text)
     if given == crs or (given["code"] and given["code"] == crs["code"]):
         return box
@@ -136,7 +136,7 @@ def to_box(bbox: Any, bbox_crs: Any, crs: dict[str, Any] | None) -> Any:
         from pyproj.exceptions import ProjError
     except ImportError:
         raise UsageError(
-            "bbox_crs is another reference system than the file's, which needs pyproj: `pip install pyproj`, or give "
+            "bbox_crs differs from the file's reference system, so pyproj is needed: `pip install pyproj`, or give "
             f"bbox in the file's ({crs['code'] or crs['name']})"
         ) from None
     try:
@@ -147,7 +147,7 @@ def to_box(bbox: Any, bbox_crs: Any, crs: dict[str, Any] | None) -> Any:
         raise UsageError(f"bbox is {bbox!r}: give four numbers (west, south, east, north)") from None
     except ProjError as error:
         raise UsageError(
-            f"bbox {tuple(box)!r} of bbox_crs={bbox_crs!r} has no place in the file's system: {error}"
+            f"bbox {tuple(box)!r} of bbox_crs={bbox_crs!r} cannot be transformed to the file's system: {error}"
         ) from None
     if found[0] > found[2]:
         raise UsageError(

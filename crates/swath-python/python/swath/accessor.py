@@ -1,4 +1,4 @@
-"""Gives xarray's objects a `.swath` with what swath does for them; importing this module is enough."""
+"""The accessor `.swath` of xarray objects; importing this module registers it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import xarray
 
-from . import _grid, _labels
+from . import _dataarray_grid, _dataarray_metadata
 from ._metadata import Transform
 from ._write import to_geotiff
 from .rioxarray import to_raster
@@ -16,23 +16,23 @@ class _Accessor:
     def __init__(self, data: Any) -> None:
         self._data = data
 
-    def to_geotiff(self, path: Any, **words: Any) -> Any:
+    def to_geotiff(self, path: Any, **options: Any) -> Any:
         """Write as a GeoTIFF or COG; see `swath.to_geotiff`."""
-        return to_geotiff(self._data, path, **words)
+        return to_geotiff(self._data, path, **options)
 
-    def to_raster(self, raster_path: Any, **words: Any) -> Any:
+    def to_raster(self, raster_path: Any, **options: Any) -> Any:
         """Write as `rio.to_raster` does; see `swath.rioxarray.to_raster`."""
-        return to_raster(self._data, raster_path, **words)
+        return to_raster(self._data, raster_path, **options)
 
     @property
     def crs(self) -> str | None:
-        """The reference system that a file would get, as WKT or a code."""
-        return _grid.found_crs(self._data)
+        """Reference system that a written file would have, as WKT or a code."""
+        return _dataarray_grid.found_crs(self._data)
 
 
 @xarray.register_dataarray_accessor("swath")
 class DataArrayAccessor(_Accessor):
-    """What swath does for a DataArray.
+    """Writes a DataArray, and shows its georeference.
 
     Examples
     --------
@@ -44,15 +44,15 @@ class DataArrayAccessor(_Accessor):
 
     @property
     def transform(self) -> Transform | None:
-        """Six numbers in rasterio's order, from the coordinates."""
-        return _grid.found_transform(self._data, *_grid.spatial_dims(self._data))
+        """Six numbers of the transform in Affine's order, from the coordinates."""
+        return _dataarray_grid.found_transform(self._data, *_dataarray_grid.spatial_dims(self._data))
 
     @property
     def nodata(self) -> Any:
-        """The value of missing pixels in a file."""
-        return _labels.found_nodata(self._data)
+        """Nodata value that a written file would have."""
+        return _dataarray_metadata.found_nodata(self._data)
 
 
 @xarray.register_dataset_accessor("swath")
 class DatasetAccessor(_Accessor):
-    """What swath does for a Dataset; its variables are bands."""
+    """Writes a Dataset, whose variables become bands."""

@@ -1,8 +1,8 @@
 """swath in rioxarray's conventions: `open_rasterio`, and `to_raster` as a function.
 
 Replace ``rioxarray.open_rasterio`` by ``swath.rioxarray.open_rasterio``, and ``array.rio.to_raster(path)`` by
-``array.swath.to_raster(path)``. Arrays are lazy, or dask's where there are chunks; they have rioxarray's attributes and
-no others, and `.rio` works on them. Neither rioxarray nor rasterio has to be installed.
+``array.swath.to_raster(path)``. Arrays are lazy, or dask arrays where there are chunks; they have the attributes of
+rioxarray and no others, and `.rio` works on them. Neither rioxarray nor rasterio needs to be installed.
 
 >>> import numpy as np, swath
 >>> from swath.rioxarray import open_rasterio
@@ -20,13 +20,13 @@ from typing import Any
 import xarray
 
 from . import _georef as georef
+from ._dataarray_grid import found_transform, grid_mapping, spatial_dims
 from ._errors import SwathWarning, warn
-from ._grid import found_transform, grid_mapping, spatial_dims
 from ._open import open_geotiff
 from ._write import to_geotiff
 
-# What `open_geotiff` says beside rioxarray's attributes.
-_MORE = ("crs", "transform", "nodata", "raster_type", "colormap")
+# Attributes of `open_geotiff` that rioxarray lacks.
+_FURTHER_ATTRIBUTES = ("crs", "nodata", "raster_type", "colormap")
 
 
 def open_rasterio(
@@ -46,10 +46,10 @@ def open_rasterio(
     band_as_variable: bool = False,
     **open_kwargs: Any,
 ) -> Any:
-    """Open a GeoTIFF or COG as `rioxarray.open_rasterio` does; other formats are refused.
+    """Open a GeoTIFF or COG as `rioxarray.open_rasterio` does; other formats raise an error.
 
-    The words are those of `swath.open_geotiff`, which takes further ones: `window`, `bbox`, `band`, `ifd`, `device`,
-    `storage_options` and more. Of a file with several pages the first is opened, not all of them as subdatasets.
+    The keywords are those of `swath.open_geotiff`, with further ones: `window`, `bbox`, `band`, `ifd`, `device`,
+    `storage_options` and more. In a file with several pages the first is opened, not all of them as subdatasets.
 
     Returns
     -------
@@ -74,13 +74,13 @@ def open_rasterio(
         **open_kwargs,
     )
     for array in opened.data_vars.values() if band_as_variable else (opened,):
-        for name in _MORE:
+        for name in _FURTHER_ATTRIBUTES:
             array.attrs.pop(name, None)
-        # It tells which of them were edited.
+        # `as_read` describes the attributes that are removed here.
         array.encoding.pop("as_read", None)
     mapping = opened.coords[georef.GRID_MAPPING].attrs
     if mapping["GeoTransform"] == georef.NO_TRANSFORM and "gcps" not in mapping and "rpcs" not in mapping:
-        _warn_of_no_place("the file has no transform, control points or RPCs: its coordinates count pixels")
+        _warn_of_no_georeference("the file has no transform, control points or RPCs: its coordinates count pixels")
     return opened
 
 
@@ -92,13 +92,13 @@ def to_raster(
     windowed: bool = False,
     lock: Any = None,
     compute: bool = True,
-    **words: Any,
+    **options: Any,
 ) -> Any:
-    """Write a DataArray or Dataset as its `rio.to_raster` does; the other words are those of `swath.to_geotiff`.
+    """Write a DataArray or Dataset as its `rio.to_raster` does; further options are those of `swath.to_geotiff`.
 
-    rioxarray leaves the writing for later only where `compute` is False, the data are in chunks of dask and there is a
-    `lock`; so does this. swath needs neither the lock nor `windowed`: it always writes block by block. The units of the
-    bands become a tag of the file too, as in rioxarray.
+    As in rioxarray, the write is delayed only where `compute` is False, the data are dask arrays and there is a `lock`.
+    swath needs neither the lock nor `windowed`: it always writes block by block. As in rioxarray, the units of the
+    bands also become a tag of the file.
 
     Returns
     -------
@@ -106,24 +106,24 @@ def to_raster(
     """
     del windowed
     arrays = list(data.data_vars.values()) if isinstance(data, xarray.Dataset) else [data]
-    later = not compute and bool(lock) and any(array.chunks for array in arrays)
-    if words.get("transform") is None and not any(map(_has_place, arrays)):
-        _warn_of_no_place("the data have no transform, control points or RPCs: the file will not say where it lies")
+    delayed = not compute and bool(lock) and any(array.chunks for array in arrays)
+    if options.get("transform") is None and not any(map(_is_georeferenced, arrays)):
+        _warn_of_no_georeference("the data have no transform, control points or RPCs: the file gets no georeference")
     if isinstance(data, xarray.DataArray) and "units" in data.attrs:
         tags = {"units": data.attrs["units"], **(tags or {})}
-    written = to_geotiff(data, raster_path, tags=tags, compute=not later, **words)
-    return written if later or raster_path is None else None
+    written = to_geotiff(data, raster_path, tags=tags, compute=not delayed, **options)
+    return written if delayed or raster_path is None else None
 
 
-def _has_place(array: xarray.DataArray) -> bool:
+def _is_georeferenced(array: xarray.DataArray) -> bool:
     if array.ndim < 2:
         return False
     mapping = grid_mapping(array)
     return "gcps" in mapping or "rpcs" in mapping or found_transform(array, *spatial_dims(array)) is not None
 
 
-def _warn_of_no_place(message: str) -> None:
-    """Warns in rasterio's class where a script uses rasterio: its filters are for that."""
+def _warn_of_no_georeference(message: str) -> None:
+    """Warns with rasterio's class where a script uses rasterio, so that its filters apply."""
     rasterio = sys.modules.get("rasterio.errors")
     category = SwathWarning if rasterio is None else rasterio.NotGeoreferencedWarning
     warn(message, category)

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from xarray.backends import BackendEntrypoint
 
-from ._options import check_decode_coords
+from ._checks import check_decode_coords
 from .rioxarray import open_rasterio
 
 if TYPE_CHECKING:
     import xarray
 
 _ENDINGS = (".tif", ".tiff", ".btf", ".tf8", ".gtiff", ".geotiff")
-# Byte order and version of TIFF and BigTIFF.
+# First bytes of TIFF and BigTIFF: byte order and version.
 _MAGIC = (b"II\x2a\x00", b"MM\x00\x2a", b"II\x2b\x00", b"MM\x00\x2b")
 
 
 class SwathBackendEntrypoint(BackendEntrypoint):
     """Opens GeoTIFF and COG files; a dataset has the variable `band_data` over `(band, y, x)`.
 
-    xarray imports every installed engine when one is first named, rioxarray's with rasterio and dask among them. Where
-    that takes too long, give this class, not its name: `xarray.open_dataset(path, engine=SwathBackendEntrypoint)`.
+    When an engine is first given by name, xarray imports every installed engine, such as rioxarray's with rasterio and
+    dask. Where that takes too long, give this class: `xarray.open_dataset(path, engine=SwathBackendEntrypoint)`.
 
     Examples
     --------
@@ -75,23 +75,24 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         default_name: str = "band_data",
         band_as_variable: bool = False,
         open_kwargs: Mapping[str, Any] | None = None,
-        **words: Any,
+        **keywords: Any,
     ) -> xarray.Dataset:
-        """Open lazily; the words are those of rioxarray's engine, and of `swath.open_geotiff`.
+        """Open lazily, with the keywords of rioxarray's engine and of `swath.open_geotiff`.
 
-        `mask_and_scale` is on, as everywhere in xarray: nodata and masked pixels become NaN, scales and offsets of the
-        bands are applied. `band_as_variable` gives a variable `band_1`, `band_2`... for each band. `storage_options`
-        say how the server or store of an address is asked. `open_kwargs` are words of `rasterio.open`.
+        `mask_and_scale` is on, as everywhere in xarray: nodata and masked pixels become NaN, and the scales and offsets
+        of the bands are applied. `band_as_variable` returns a variable `band_1`, `band_2`... for each band.
+        `storage_options` are settings for the server or store of an address. `open_kwargs` are keywords of
+        `rasterio.open`.
         """
         check_decode_coords(decode_coords)
-        # xarray itself keeps what was read, unless it is told not to.
+        # xarray has a cache of its own.
         opened = open_rasterio(
             filename_or_obj,
             cache=False,
             mask_and_scale=mask_and_scale is not False,
             default_name=default_name,
             band_as_variable=band_as_variable,
-            **words,
+            **keywords,
             **dict(open_kwargs or {}),
         )
         dataset = opened if band_as_variable else opened.to_dataset(name=default_name)
@@ -104,7 +105,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         return dataset
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """By the name, or by the first bytes of what has no name."""
+        """Whether the name, or without one the first bytes, are those of a TIFF."""
         if isinstance(filename_or_obj, str | os.PathLike):
             name = os.fspath(filename_or_obj)
             if isinstance(name, bytes):

@@ -1,15 +1,15 @@
-//! Memory of Python's objects, by the buffer protocol.
+//! Memory of Python objects, borrowed by the buffer protocol.
 
 use pyo3::{buffer::PyUntypedBuffer, exceptions::PyBufferError, prelude::*};
 
-/// Contiguous memory that an object lends for as long as this is there.
+/// Contiguous memory of a Python object, borrowed until this is dropped.
 pub struct Held {
     buffer: PyUntypedBuffer,
     address: *mut u8,
     len: usize,
 }
 
-// SAFETY: the address stays valid while `buffer` is held, and the object that lends it does not resize it meanwhile.
+// SAFETY: the address stays valid while `buffer` is held: the buffer protocol forbids its owner to resize it until then.
 unsafe impl Send for Held {}
 // SAFETY: as above; shared use only copies out of it.
 unsafe impl Sync for Held {}
@@ -21,7 +21,7 @@ impl std::fmt::Debug for Held {
 }
 
 impl Held {
-    /// The whole of a buffer, which has to be without gaps in C order.
+    /// Borrows a whole buffer, which must be contiguous in C order.
     pub fn of(buffer: PyUntypedBuffer) -> PyResult<Self> {
         if !buffer.is_c_contiguous() {
             return Err(PyBufferError::new_err("the array is not contiguous; numpy.ascontiguousarray makes it so"));
@@ -30,7 +30,7 @@ impl Held {
         Ok(Self { buffer, address, len })
     }
 
-    /// The same for memory that is to be filled.
+    /// Borrows a whole buffer for writing.
     pub fn writable(buffer: PyUntypedBuffer) -> PyResult<Self> {
         if buffer.readonly() {
             return Err(PyBufferError::new_err("the array is read-only"));
@@ -38,27 +38,27 @@ impl Held {
         Self::of(buffer)
     }
 
-    /// Bytes of it.
+    /// Size in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Lengths of its axes.
+    /// Lengths of the axes.
     pub fn shape(&self) -> &[usize] {
         self.buffer.shape()
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub fn item_size(&self) -> usize {
         self.buffer.item_size()
     }
 
-    /// What an element is, in the words of Python's `struct`.
+    /// Type of an element, as a format of Python's `struct` module.
     pub fn format(&self) -> String {
         self.buffer.format().to_string_lossy().into_owned()
     }
 
-    /// Copies bytes from `offset` on; `false` where they are not all there.
+    /// Copies bytes from `offset` on; returns `false` where the memory ends before.
     pub fn copy_to(&self, offset: u64, target: &mut [u8]) -> bool {
         let end = offset.checked_add(target.len() as u64);
         if end.is_none_or(|end| end > self.len as u64) || target.is_empty() {
@@ -69,7 +69,7 @@ impl Held {
         true
     }
 
-    /// The memory as bytes to read. Whoever else writes to it meanwhile gets mixed samples, as NumPy's own functions give.
+    /// Returns the memory for reading. If another thread writes to it meanwhile, samples are mixed, as with NumPy's functions.
     pub fn bytes(&self) -> &[u8] {
         if self.len == 0 {
             return &[];
@@ -78,12 +78,12 @@ impl Held {
         unsafe { std::slice::from_raw_parts(self.address, self.len) }
     }
 
-    /// The memory as bytes to fill.
+    /// Returns the memory for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if self.len == 0 || self.buffer.readonly() {
             return &mut [];
         }
-        // SAFETY: as above, and the object said that it may be written to.
+        // SAFETY: as above, and the buffer is not read-only.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.len) }
     }
 }

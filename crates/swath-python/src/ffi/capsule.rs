@@ -1,4 +1,4 @@
-//! DLPack's capsules: tensors on their way from one library to another.
+//! DLPack capsules, which pass tensors from one library to another.
 
 use std::ffi::{CStr, c_void};
 
@@ -15,13 +15,13 @@ const NEW: &CStr = c"dltensor_versioned";
 const OLD_USED: &CStr = c"used_dltensor";
 const NEW_USED: &CStr = c"used_dltensor_versioned";
 
-/// A tensor in the form that the receiver understands.
+/// A tensor in one of DLPack's two forms: without and with a version.
 pub enum Tensor {
     Old(*mut ManagedTensor),
     New(*mut VersionedTensor),
 }
 
-/// A capsule that frees the tensor unless somebody takes it.
+/// Returns a capsule that frees the tensor unless a receiver takes it.
 pub fn of(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
     let (address, name, destructor): (*mut c_void, &CStr, ffi::PyCapsule_Destructor) = match tensor {
         Tensor::Old(tensor) => (tensor.cast(), OLD, drop_old),
@@ -31,7 +31,7 @@ pub fn of(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
     let capsule = unsafe { ffi::PyCapsule_New(address, name.as_ptr(), Some(destructor)) };
     if capsule.is_null() {
         match tensor {
-            // SAFETY: nobody else has it.
+            // SAFETY: no capsule took the tensor, so this is its only owner.
             Tensor::Old(tensor) => unsafe { dlpack::release(tensor) },
             // SAFETY: as above.
             Tensor::New(tensor) => unsafe { dlpack::release_versioned(tensor) },
@@ -42,7 +42,7 @@ pub fn of(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
 }
 
 unsafe extern "C" fn drop_old(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls this with the capsule; the name tells whether the tensor was taken.
+    // SAFETY: Python calls this with the capsule; the name says whether a receiver took the tensor.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, OLD.as_ptr()) == 1 {
             dlpack::release(ffi::PyCapsule_GetPointer(capsule, OLD.as_ptr()).cast());
@@ -59,7 +59,7 @@ unsafe extern "C" fn drop_new(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// A tensor that another library handed over. Dropped, it is given back.
+/// A tensor taken over from another library; dropping it calls that library's deleter.
 pub struct Taken {
     tensor: Tensor,
 }
@@ -67,9 +67,9 @@ pub struct Taken {
 impl Taken {
     /// Takes the tensor out of a capsule, once.
     pub fn of(py: Python<'_>, capsule: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let capsule = capsule.cast::<PyCapsule>().map_err(|_| errors::usage(py, "__dlpack__ gave no capsule"))?;
+        let capsule = capsule.cast::<PyCapsule>().map_err(|_| errors::usage(py, "__dlpack__ returned no capsule"))?;
         let object = capsule.as_ptr();
-        // SAFETY: a capsule; names and pointers are asked for as DLPack says, and it is renamed so that nobody takes the
+        // SAFETY: a capsule whose name and pointer are read as DLPack specifies; renaming it keeps others from taking the
         // tensor again.
         let tensor = unsafe {
             if ffi::PyCapsule_IsValid(object, NEW.as_ptr()) == 1 {
@@ -81,17 +81,17 @@ impl Taken {
                 ffi::PyCapsule_SetName(object, OLD_USED.as_ptr());
                 Tensor::Old(tensor)
             } else {
-                return Err(errors::usage(py, "the DLPack capsule was used already, or is none"));
+                return Err(errors::usage(py, "the DLPack capsule was used already, or is not a DLPack capsule"));
             }
         };
         Ok(Self { tensor })
     }
 
-    /// The array it describes, valid while this is kept.
+    /// Returns the array that the tensor describes, valid until this is dropped.
     pub fn array(&self, axes: Axes) -> Result<ForeignArray, swath::DeviceError> {
         match self.tensor {
-            // SAFETY: a valid tensor that is not given back before `self` is dropped; the producer was asked to order its
-            // work before the stream that is waited for.
+            // SAFETY: a valid tensor that is not released before `self` is dropped; the producer orders its work before the
+            // stream that the engine waits for.
             Tensor::Old(tensor) => unsafe { ForeignArray::of_dlpack(&*tensor, axes) },
             // SAFETY: as above.
             Tensor::New(tensor) => unsafe { ForeignArray::of_dlpack_versioned(&*tensor, axes) },
@@ -102,7 +102,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         match self.tensor {
-            // SAFETY: taken once, given back once.
+            // SAFETY: taken once, released once.
             Tensor::Old(tensor) => unsafe { dlpack::give_back(tensor) },
             // SAFETY: as above.
             Tensor::New(tensor) => unsafe { dlpack::give_back_versioned(tensor) },

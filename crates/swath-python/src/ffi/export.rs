@@ -1,4 +1,4 @@
-//! Samples of ours in host memory, lent to Python by the buffer protocol.
+//! Samples of the engine in host memory, lent to Python by the buffer protocol.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -8,14 +8,14 @@ use std::{
 use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
 use swath::{Buffer, Raster, SampleType};
 
-/// Who the memory belongs to. Never looked at again: everybody uses the address.
+/// The owner of the memory. It is only kept alive: all access goes through the address.
 #[derive(Debug)]
 enum Owner {
     Raster(#[allow(dead_code)] Raster),
     Buffer(#[allow(dead_code)] Buffer),
 }
 
-/// Host memory that Python may read and write for as long as somebody keeps it.
+/// Host memory that Python may read and write while any reference to it exists.
 #[derive(Debug)]
 pub struct HostMemory {
     _owner: Owner,
@@ -23,21 +23,20 @@ pub struct HostMemory {
     len: usize,
 }
 
-// SAFETY: the memory is the owner's, which is kept here and does not move; whoever gets the address shares it as NumPy
-// arrays are shared between threads.
+// SAFETY: the owner is kept here and does not move its memory; threads share that memory as they share NumPy arrays.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Takes a raster's memory.
+    /// Takes over the memory of a raster.
     pub fn new(mut raster: Raster) -> Self {
         let bytes = raster.bytes_mut();
         let (address, len) = (bytes.as_mut_ptr(), bytes.len());
         Self { _owner: Owner::Raster(raster), address, len }
     }
 
-    /// `len` bytes that `fill` fills; `None` where there is no memory.
+    /// Returns `len` bytes that `fill` fills; `None` where they cannot be allocated.
     pub fn filled<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Option<Self>, E> {
         let Some(mut buffer) = Buffer::zeroed(len) else { return Ok(None) };
         let bytes = buffer.bytes_mut();
@@ -46,24 +45,24 @@ impl HostMemory {
         Ok(Some(Self { _owner: Owner::Buffer(buffer), address, len }))
     }
 
-    /// Where it is.
+    /// Address of the first byte.
     pub fn address(&self) -> u64 {
         self.address as u64
     }
 
-    /// Bytes of it.
+    /// Size in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The bytes, before anybody was lent them.
+    /// Returns the bytes; only before Python gets the memory.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory is kept here, so many bytes long.
+        // SAFETY: the owner keeps `len` bytes at this address.
         unsafe { std::slice::from_raw_parts(self.address, self.len) }
     }
 }
 
-/// What an element is, in the words of Python's `struct`.
+/// Returns the format of a sample for Python's `struct` module.
 pub fn format_of(sample: SampleType) -> &'static CStr {
     match sample {
         SampleType::U8 => c"B",
@@ -79,13 +78,13 @@ pub fn format_of(sample: SampleType) -> &'static CStr {
         SampleType::F64 => c"d",
         SampleType::CF32 => c"Zf",
         SampleType::CF64 => c"Zd",
-        // Complex integers and halves never get here: `convert` makes floats of them.
+        // Complex integers and half floats never get here: `complex_samples` converts them.
         _ => c"B",
     }
 }
 
-/// Whether elements of `size` bytes follow each other without gaps, along these axes from the fastest on.
-fn follows<'a>(axes: impl Iterator<Item = (&'a isize, &'a isize)> + Clone, size: isize) -> bool {
+/// Whether elements of `size` bytes are contiguous along these axes, of which the fastest comes first.
+fn is_contiguous<'a>(axes: impl Iterator<Item = (&'a isize, &'a isize)> + Clone, size: isize) -> bool {
     if axes.clone().any(|(len, _)| *len == 0) {
         return true;
     }
@@ -97,14 +96,14 @@ fn follows<'a>(axes: impl Iterator<Item = (&'a isize, &'a isize)> + Clone, size:
     })
 }
 
-/// Fills a view of `memory` with axes of these lengths and steps, which `owner` keeps alive.
+/// Fills a view of `memory` with this shape and these strides; `owner` keeps the memory alive.
 ///
 /// # Safety
-/// `view` is the one that Python handed to `__getbuffer__`; `memory`, `shape` and `strides` are kept by `owner` and do not
-/// change.
+/// `view` is the one that Python passed to `__getbuffer__`; `owner` keeps `memory`, `shape` and `strides` and never changes
+/// them.
 ///
 /// # Errors
-/// When `flags` ask for an order that the samples do not lie in.
+/// When `flags` ask for an order that the samples do not have.
 pub unsafe fn fill_view(
     view: *mut ffi::Py_buffer,
     flags: c_int,
@@ -117,37 +116,37 @@ pub unsafe fn fill_view(
     if view.is_null() {
         return Err(PyBufferError::new_err("there is no view to fill"));
     }
-    let wants = |flag: c_int| flags & flag == flag;
+    let requires = |flag: c_int| flags & flag == flag;
     // SAFETY: Python's own view, not null.
     let view = unsafe { &mut *view };
-    // What a view that was refused has to hold.
+    // The buffer protocol asks for a null owner in a view that is refused.
     view.obj = ptr::null_mut();
     let size = sample.size() as isize;
-    let in_c_order = || follows(shape.iter().zip(strides).rev(), size);
-    let in_fortran_order = || follows(shape.iter().zip(strides), size);
-    // Whoever takes no strides takes rows of rows without gaps.
-    let refused = if wants(ffi::PyBUF_C_CONTIGUOUS) || !wants(ffi::PyBUF_STRIDES) {
+    let in_c_order = || is_contiguous(shape.iter().zip(strides).rev(), size);
+    let in_fortran_order = || is_contiguous(shape.iter().zip(strides), size);
+    // A consumer that ignores strides assumes C order.
+    let refused = if requires(ffi::PyBUF_C_CONTIGUOUS) || !requires(ffi::PyBUF_STRIDES) {
         (!in_c_order()).then_some("C order")
-    } else if wants(ffi::PyBUF_F_CONTIGUOUS) {
+    } else if requires(ffi::PyBUF_F_CONTIGUOUS) {
         (!in_fortran_order()).then_some("Fortran order")
-    } else if wants(ffi::PyBUF_ANY_CONTIGUOUS) {
+    } else if requires(ffi::PyBUF_ANY_CONTIGUOUS) {
         (!in_c_order() && !in_fortran_order()).then_some("one piece")
     } else {
         None
     };
     if let Some(order) = refused {
-        let detail = format!("the samples do not lie in {order}, which this reader of buffers wants: copy the array");
+        let detail = format!("the samples are not in {order}, which this consumer of the buffer needs: copy the array");
         return Err(PyBufferError::new_err(detail));
     }
     view.buf = memory.address.cast::<c_void>();
     view.len = memory.len as isize;
     view.readonly = 0;
     view.itemsize = size;
-    view.format = if wants(ffi::PyBUF_FORMAT) { format_of(sample).as_ptr().cast_mut() } else { ptr::null_mut() };
-    // Whoever does not ask for axes sees bytes after bytes.
-    view.ndim = if wants(ffi::PyBUF_ND) { shape.len() as c_int } else { 1 };
-    view.shape = if wants(ffi::PyBUF_ND) { shape.as_ptr().cast_mut() } else { ptr::null_mut() };
-    view.strides = if wants(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { ptr::null_mut() };
+    view.format = if requires(ffi::PyBUF_FORMAT) { format_of(sample).as_ptr().cast_mut() } else { ptr::null_mut() };
+    // A consumer that does not ask for the shape sees one axis of bytes.
+    view.ndim = if requires(ffi::PyBUF_ND) { shape.len() as c_int } else { 1 };
+    view.shape = if requires(ffi::PyBUF_ND) { shape.as_ptr().cast_mut() } else { ptr::null_mut() };
+    view.strides = if requires(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { ptr::null_mut() };
     view.suboffsets = ptr::null_mut();
     view.internal = ptr::null_mut();
     view.obj = owner.into_ptr();

@@ -1,4 +1,4 @@
-//! Arrays of CuPy, PyTorch and others on a GPU, as rows to be written.
+//! Arrays of CuPy, PyTorch and other libraries in GPU memory, as rows to write.
 
 use std::ffi::c_void;
 
@@ -8,10 +8,10 @@ use swath::{Axes, ForeignArray, SampleType};
 use super::capsule::Taken;
 use crate::errors;
 
-/// CUDA's legacy default stream, as handle and as the number that DLPack and the CUDA array interface have for it.
+/// CUDA's legacy default stream: its handle, and its number in DLPack and in the CUDA array interface.
 const LEGACY: usize = 1;
 
-/// Someone's array, with what keeps it alive.
+/// An array of another library, with the objects that keep it alive.
 pub struct Foreign {
     pub array: ForeignArray,
     pub sample: Option<SampleType>,
@@ -20,7 +20,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// By the CUDA array interface where that says what to wait for, else by DLPack.
+    /// Takes the array by the CUDA array interface where that names a stream to wait for, otherwise by DLPack.
     pub fn of(object: &Bound<'_, PyAny>, axes: Axes) -> PyResult<Self> {
         let py = object.py();
         if let Ok(interface) = object.getattr("__cuda_array_interface__") {
@@ -33,11 +33,11 @@ impl Foreign {
             return Err(errors::usage(py, "the array has neither __cuda_array_interface__ nor __dlpack__"));
         }
         let options = PyDict::new(py);
-        // The producer makes the default stream wait for its own work; we wait for the default stream.
+        // The producer makes the default stream wait for its work, and the engine waits for the default stream.
         options.set_item("stream", LEGACY)?;
         let tensor = Taken::of(py, &object.call_method("__dlpack__", (), Some(&options))?)?;
         let array = tensor.array(axes).map_err(|error| errors::of(py, &error.into()))?;
-        // SAFETY: the legacy default stream is always there.
+        // SAFETY: the legacy default stream always exists.
         let array = unsafe { array.after(LEGACY as *mut c_void) };
         Ok(Self { array, sample: None, _tensor: Some(tensor), _object: object.clone().unbind() })
     }
@@ -52,7 +52,10 @@ impl Foreign {
             Ok(interface.get_item(name)?.filter(|value| !value.is_none()))
         };
         if optional("mask")?.is_some() {
-            return Err(errors::usage(py, "arrays with a mask of their own are not written; fill the holes first"));
+            return Err(errors::usage(
+                py,
+                "arrays with a mask of their own cannot be written; fill the masked samples first",
+            ));
         }
         let (address, _): (u64, bool) = item("data")?.extract()?;
         let shape: Vec<usize> = item("shape")?.extract()?;
@@ -61,18 +64,18 @@ impl Foreign {
         let sample = sample_of(&typestr)
             .ok_or_else(|| errors::usage(py, &format!("samples of type {typestr:?} cannot be written")))?;
         let stream = optional("stream")?.map(|stream| stream.extract::<usize>()).transpose()?;
-        // SAFETY: the object keeps its memory while it is held here, and says where and how large it is.
+        // SAFETY: the object is held here, so its memory stays valid, with the address and the size that it states.
         let array = unsafe { ForeignArray::of_cuda_array(address, &shape, strides.as_deref(), sample.size(), axes) };
         let mut array = array.map_err(|error| errors::of(py, &error.into()))?;
         if let Some(stream) = stream {
-            // SAFETY: a stream of the object's library: 1 and 2 are CUDA's own handles of the default streams.
+            // SAFETY: a stream of the object's library; 1 and 2 are CUDA's own handles of the default streams.
             array = unsafe { array.after(stream as *mut c_void) };
         }
         Ok(Self { array, sample: Some(sample), _tensor: None, _object: object.clone().unbind() })
     }
 }
 
-/// NumPy's short name of a type in the machine's byte order.
+/// Returns the sample type for NumPy's short name, if that has native byte order.
 pub fn sample_of(typestr: &str) -> Option<SampleType> {
     let (order, name) = typestr.split_at_checked(1)?;
     let native = if cfg!(target_endian = "little") { "<" } else { ">" };

@@ -1,4 +1,4 @@
-//! All that is unsafe in the bindings: memory that Python and other libraries share with us.
+//! All unsafe code of the bindings: memory shared with Python and other libraries.
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,8 @@
-"""`xrspatial.geotiff` on swath's engine: the same functions, words, attributes and errors.
+"""`xrspatial.geotiff` on swath's engine: the same functions, keywords, attributes and errors.
 
 Replace ``from xrspatial.geotiff import open_geotiff, to_geotiff`` by ``from swath.xrspatial import ...``. Bands count
 from 0, overview level 0 is the full image, arrays are `(y, x)` or `(y, x, band)`, and attributes follow the contract of
-xarray-spatial. What differs is listed in `docs/xarray-spatial.md`.
+xarray-spatial. `docs/xarray-spatial.md` lists the differences.
 
 >>> import numpy as np, xarray as xr
 >>> from swath.xrspatial import open_geotiff, to_geotiff

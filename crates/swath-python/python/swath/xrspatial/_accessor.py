@@ -1,4 +1,4 @@
-"""`.xrs.open_geotiff` and `.xrs.to_geotiff` for users without xarray-spatial, whose own `.xrs` has far more."""
+"""The accessor `.xrs` with `open_geotiff` and `to_geotiff`, where xarray-spatial, with its own, is not installed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import xarray
 
+from .._dataarray_grid import found_transform, spatial_dims
 from .._errors import UsageError
-from .._grid import found_transform, spatial_dims
 from ._read import open_geotiff
 from ._write import to_geotiff
 
@@ -18,7 +18,7 @@ class _Accessor:
         self._data = data
 
     def _raster(self, var: Any = None) -> Any:
-        """The array itself, or the variable of a Dataset that is a raster."""
+        """Returns the array itself, or the variable of a Dataset that is a raster."""
         if isinstance(self._data, xarray.DataArray):
             return self._data
         if var is not None:
@@ -28,25 +28,27 @@ class _Accessor:
                 return array
         raise UsageError(f"no variable has dimensions y and x: there are {list(map(str, self._data.data_vars))}")
 
-    def open_geotiff(self, source: Any, *, var: Any = None, **words: Any) -> Any:
-        """Open what a file has where this array lies, in chunks where this array has some.
+    def open_geotiff(self, source: Any, *, var: Any = None, **keywords: Any) -> Any:
+        """Open the part of a file that this array covers, in chunks where this array has chunks.
 
-        The words are those of `swath.xrspatial.open_geotiff`. The file must have the same CRS.
+        Further keywords are those of `swath.xrspatial.open_geotiff`. The file must have the same CRS.
         """
-        wrong = [word for word in ("auto_reproject", "coregister", "resampling") if words.pop(word, False)]
+        wrong = [name for name in ("auto_reproject", "coregister", "resampling") if keywords.pop(name, False)]
         if wrong:
-            raise UsageError(f"{wrong[0]}: swath does not reproject: use xarray-spatial or rioxarray on what it opens")
+            raise UsageError(
+                f"{wrong[0]}: swath does not reproject: use xarray-spatial or rioxarray on the opened array"
+            )
         array = self._raster(var)
         y_name, x_name = spatial_dims(array)
         transform = found_transform(array, y_name, x_name)
         if transform is None:
-            raise UsageError("the array has no coordinates that say where it lies: open the file with window= or bbox=")
+            raise UsageError("the array has no georeferenced coordinates: open the file with window= or bbox=")
         a, _, c, _, e, f = transform
         across, down = sorted((c, c + a * array.sizes[x_name])), sorted((f, f + e * array.sizes[y_name]))
         if array.chunks is not None:
             rows, columns = (array.chunksizes[name][0] for name in (y_name, x_name))
-            words.setdefault("chunks", (rows, columns))
-        opened = open_geotiff(source, bbox=(across[0], down[0], across[1], down[1]), **words)
+            keywords.setdefault("chunks", (rows, columns))
+        opened = open_geotiff(source, bbox=(across[0], down[0], across[1], down[1]), **keywords)
         for name in ("crs", "crs_wkt"):
             one, other = array.attrs.get(name), opened.attrs.get(name)
             if one is not None and other is not None:
@@ -55,13 +57,13 @@ class _Accessor:
                 break
         return opened
 
-    def to_geotiff(self, path: Any, *, var: Any = None, **words: Any) -> Any:
-        """Write as `swath.xrspatial.to_geotiff` does; of a Dataset the variable `var`, or the first raster."""
-        return to_geotiff(self._raster(var), path, **words)
+    def to_geotiff(self, path: Any, *, var: Any = None, **keywords: Any) -> Any:
+        """Write as `swath.xrspatial.to_geotiff` does; for a Dataset the variable `var`, or its first raster."""
+        return to_geotiff(self._raster(var), path, **keywords)
 
 
 def register() -> None:
-    """Gives xarray's objects `.xrs`, unless xarray-spatial does."""
+    """Registers the accessor `.xrs`, unless xarray-spatial is installed."""
     if importlib.util.find_spec("xrspatial") is None and not hasattr(xarray.DataArray, "xrs"):
         xarray.register_dataarray_accessor("xrs")(_Accessor)
         xarray.register_dataset_accessor("xrs")(_Accessor)

@@ -1,4 +1,4 @@
-"""The attributes that xarray-spatial promises of an opened file, made of what swath knows of it."""
+"""The attributes of an opened file that xarray-spatial's contract specifies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from .._dataset import Dataset
 from .._georef import Transform, number_of
-from .._words import Leave
+from .._xrspatial_keywords import Permissions
 from ._errors import (
     DegeneratePixelSizeError,
     DuplicateIFDTagError,
@@ -40,10 +40,10 @@ GEOREF_STATUS_VALUES = frozenset(
     }
 )
 
-# The version of the contract that these attributes keep.
+# Version of the contract.
 CONTRACT = 5
 NO_GEOREF = "_xrspatial_no_georef"
-# Below it a rotation counts as rounding.
+# A smaller rotation counts as a rounding error.
 NO_ROTATION = 1e-9
 
 TYPES = dict(
@@ -59,8 +59,8 @@ TYPES = dict(
 )
 ROLES = ("SCALE", "OFFSET", "UNITTYPE", "DESCRIPTION")
 UNITS = {1: "none", 2: "inch", 3: "centimeter"}
-# Tags that writing makes anew; all others are carried along in `extra_tags`.
-MADE_ANEW = frozenset(
+# Tags that the writer creates; all others are kept in `extra_tags`.
+WRITER_TAGS = frozenset(
     {
         *(254, 256, 257, 258, 259, 262, 273, 274, 277, 278, 279, 282, 283, 284, 296, 317, 330),
         *(322, 323, 324, 325, 339, 33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113),
@@ -73,7 +73,7 @@ MODEL_TYPE, RASTER_TYPE, GEOGRAPHIC_TYPE, PROJECTED_TYPE = 1024, 1025, 2048, 307
 
 
 class Facts:
-    """What a file says of itself."""
+    """Metadata of a file."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.name = dataset.name
@@ -83,7 +83,7 @@ class Facts:
 
     @cached_property
     def tags(self) -> dict[int, dict[str, Any]]:
-        """The tags of the first image, by number."""
+        """Tags of the first image, by number."""
         image = next((ifd["index"] for ifd in self.described["ifds"] if ifd["kind"] == "image"), 0)
         found: dict[int, dict[str, Any]] = {}
         for tag in self.described["tags_raw"]:
@@ -115,12 +115,12 @@ class Facts:
 
     @property
     def white_is_zero(self) -> bool:
-        """Whether small samples are bright; xarray-spatial turns them around."""
+        """Whether zero is white; xarray-spatial inverts such samples."""
         return self.metadata["photometric"] == "white" and len(self.metadata["bands"]) == 1
 
     @cached_property
     def nodata(self) -> int | float | None:
-        """The value of missing samples, as the file writes it."""
+        """Nodata value, as the file states it."""
         for band in self.metadata["bands"]:
             if band["nodata"] is not None:
                 return band["nodata"]
@@ -128,7 +128,7 @@ class Facts:
 
     @property
     def maskable(self) -> bool:
-        """Whether a sample can have the value of missing ones."""
+        """Whether a sample can have the nodata value."""
         if self.nodata is None:
             return False
         if self.dtype.kind not in "iu":
@@ -138,22 +138,22 @@ class Facts:
 
     @cached_property
     def gdal_metadata(self) -> dict[Any, str] | None:
-        """GDAL's metadata: names, or (name, band from 0), and texts. None where there is none."""
+        """GDAL's metadata items by name, or by (name, band from 0); None where the file has none."""
         text = self.value(GDAL_METADATA)
         if not isinstance(text, str):
             return None
         found: dict[Any, str] = {}
         for item in parsed(text) or ():
             name, sample = item.get("name", ""), item.get("sample")
-            # GDAL escapes texts twice.
+            # GDAL escapes text twice.
             found[name if sample is None else (name, int(sample))] = unescape(item.text or "")
         return found
 
     # ------------------------------------------------------------------------------------------------------ checks
 
-    def check(self, leave: Leave) -> None:
-        """Raises for what the caller did not allow, and for what cannot be understood."""
-        if self.rotated and not leave.rotated:
+    def check(self, permissions: Permissions) -> None:
+        """Raises for what the caller does not permit, and for metadata that contradict themselves."""
+        if self.rotated and not permissions.rotated:
             _, b, _, d, _, _ = self.metadata["transform"]
             raise RotatedTransformError(
                 f"{self.name}: the grid is rotated or sheared (b={b}, d={d}): give allow_rotated=True to read its "
@@ -162,12 +162,12 @@ class Facts:
         self._check_size()
         self._check_geokeys()
         nodata = self.nodata
-        if nodata is not None and self.dtype.kind in "iu" and not whole(nodata) and not leave.invalid_nodata:
+        if nodata is not None and self.dtype.kind in "iu" and not whole(nodata) and not permissions.invalid_nodata:
             raise InvalidIntegerNodataError(
                 f"{self.name}: GDAL_NODATA is {nodata}, a {'fractional' if math.isfinite(nodata) else 'non-finite'} "
                 f"number that no sample of {self.dtype} can be: give allow_invalid_nodata=True to read without masking"
             )
-        if not leave.unparseable_crs:
+        if not permissions.unparseable_crs:
             self._check_crs()
 
     def _check_size(self) -> None:
@@ -180,7 +180,7 @@ class Facts:
         for name, size in zip(("width", "height"), sizes or ()):
             size = number(size)
             if size is None or not math.isfinite(size) or size == 0:
-                raise DegeneratePixelSizeError(f"{self.name}: pixel {name} is {size}: coordinates cannot be made of it")
+                raise DegeneratePixelSizeError(f"{self.name}: pixel {name} is {size}, from which no coordinates follow")
 
     def _check_geokeys(self) -> None:
         model, geographic, projected = (self.geokeys.get(key) for key in (MODEL_TYPE, GEOGRAPHIC_TYPE, PROJECTED_TYPE))
@@ -210,20 +210,20 @@ class Facts:
                 ) from error
 
     def scaling(self, band: int | None) -> tuple[float, float]:
-        """The scale and offset of a band, or of all of them."""
+        """Returns scale and offset of a band, or of all bands."""
         text = self.value(GDAL_METADATA)
         if isinstance(text, str) and "<!DOCTYPE" not in text and parsed(text) is None:
             raise MalformedScaleOffsetError(
                 f"{self.name}: GDAL_METADATA is malformed XML, so unpack=True cannot know the scale and offset"
             )
-        scale, offset = (self._scaling(name, band, plain) for name, plain in (("SCALE", 1.0), ("OFFSET", 0.0)))
+        scale, offset = (self._scaling(name, band, neutral) for name, neutral in (("SCALE", 1.0), ("OFFSET", 0.0)))
         if scale == 0.0 or not math.isfinite(scale):
             raise MalformedScaleOffsetError(f"{self.name}: SCALE is {scale}: unpack=True cannot honour it")
         if not math.isfinite(offset):
             raise MalformedScaleOffsetError(f"{self.name}: OFFSET is {offset}: unpack=True cannot honour it")
         return scale, offset
 
-    def _scaling(self, name: str, band: int | None, plain: float) -> float:
+    def _scaling(self, name: str, band: int | None, neutral: float) -> float:
         items = self.gdal_metadata or {}
         values = {key[1]: text for key, text in items.items() if isinstance(key, tuple) and key[0] == name}
         if name in items:
@@ -243,17 +243,17 @@ class Facts:
                 f"{self.name}: unpack=True, and the bands have distinct per-band {name} values {sorted(found)}: select "
                 "one with band=, or drop unpack"
             )
-        return found.pop() if found else plain
+        return found.pop() if found else neutral
 
     # -------------------------------------------------------------------------------------------------- attributes
 
     def attributes(self, transform: Transform) -> dict[str, Any]:
-        """Attributes of a read whose grid has this transform, without those of nodata."""
+        """Returns the attributes of a read whose grid has this transform, without those of nodata."""
         metadata = self.metadata
         attributes: dict[str, Any] = {"_xrspatial_geotiff_contract": CONTRACT}
         crs = None if self.rotated else metadata["crs"]
         has_crs = bool(crs and (crs["epsg"] or crs["wkt"]))
-        placed = metadata["transform"] is not None and not self.rotated
+        has_transform = metadata["transform"] is not None and not self.rotated
         attributes["georef_status"] = (
             GEOREF_STATUS_ROTATED_DROPPED
             if self.rotated
@@ -262,7 +262,7 @@ class Facts:
                 (True, False): GEOREF_STATUS_TRANSFORM_ONLY,
                 (False, True): GEOREF_STATUS_CRS_ONLY,
                 (False, False): GEOREF_STATUS_NONE,
-            }[placed, has_crs]
+            }[has_transform, has_crs]
         )
         if crs and has_crs:
             if crs["epsg"]:
@@ -270,27 +270,27 @@ class Facts:
             attributes["crs_wkt"] = wkt(crs["epsg"], crs["wkt"])
         if self.point:
             attributes["raster_type"] = "point"
-        if placed:
+        if has_transform:
             attributes["transform"] = self.own_transform(transform)
         else:
             attributes[NO_GEOREF] = True
         if self.rotated:
             attributes["rotated_affine"] = tuple(metadata["transform"])
-        attributes.update(self._carried())
+        attributes.update(self._kept())
         return attributes
 
     def own_transform(self, transform: Transform) -> Transform:
-        """As xarray-spatial has it: of pixels that are points, the origin is the centre of the first one."""
+        """Returns xarray-spatial's transform: where pixels are points, its origin is the centre of the first one."""
         a, b, c, d, e, f = transform
         return (a, b, c + a / 2, d, e, f + e / 2) if self.point else (a, b, c, d, e, f)
 
-    def _carried(self) -> dict[str, Any]:
-        """Tags and metadata that a write puts back."""
+    def _kept(self) -> dict[str, Any]:
+        """Returns the tags and metadata that a write puts back into the file."""
         attributes: dict[str, Any] = {}
         if self.gdal_metadata is not None:
             attributes["gdal_metadata"] = self.gdal_metadata
             attributes["gdal_metadata_xml"] = self.value(GDAL_METADATA)
-        extra = [entry for number, tag in self.tags.items() if number not in MADE_ANEW and (entry := _entry(tag))]
+        extra = [entry for number, tag in self.tags.items() if number not in WRITER_TAGS and (entry := _entry(tag))]
         if extra:
             attributes["extra_tags"] = extra
         description = self.value(DESCRIPTION)
@@ -313,7 +313,7 @@ class Facts:
 
 @lru_cache(maxsize=256)
 def wkt(epsg: int | None, text: str) -> str:
-    """The text of a reference system; that of PROJ where there is a code for it, as in xarray-spatial."""
+    """Returns the WKT of a reference system; that of PROJ where it has a code, as in xarray-spatial."""
     try:
         import pyproj
     except ImportError:
@@ -325,9 +325,9 @@ def wkt(epsg: int | None, text: str) -> str:
 
 
 def inverted(samples: Any, dtype: np.dtype) -> Any:
-    """Samples of an image in which zero is white, as if it were black; `dtype` is that of the file."""
+    """Returns the samples of an image in which zero is white, inverted; `dtype` is that of the file."""
     if dtype.kind == "u":
-        # Missing samples may have made floats of them.
+        # Masking may have made floats of them.
         return samples.dtype.type(np.iinfo(dtype).max) - samples
     if dtype.kind == "f":
         return -samples
@@ -338,7 +338,7 @@ def inverted(samples: Any, dtype: np.dtype) -> Any:
 
 
 def number(text: Any) -> Any:
-    """The number of a text, an int where it is one; None where it is none."""
+    """Returns the number in a text, as an int where it is one; None for other text."""
     return number_of(text) if isinstance(text, str) else text
 
 
@@ -347,7 +347,7 @@ def whole(value: Any) -> bool:
 
 
 def parsed(text: str) -> Any:
-    """The items of GDAL's metadata; None where the XML is malformed."""
+    """Returns the items of GDAL's metadata; None where the XML is malformed."""
     if "<!DOCTYPE" in text.upper():
         return []
     try:
@@ -357,21 +357,21 @@ def parsed(text: str) -> Any:
 
 
 def gdal_xml(items: dict[Any, Any]) -> str:
-    """GDAL's metadata of names, or (name, band from 0), and values."""
+    """Returns GDAL's metadata as XML, from values by name, or by (name, band from 0)."""
     lines = []
     for key, value in items.items():
         name, sample = key if isinstance(key, tuple) else (key, None)
-        place = "" if sample is None else f' sample="{int(sample)}"'
+        attributes = "" if sample is None else f' sample="{int(sample)}"'
         if name in ROLES:
-            # Without its role, the item is text to GDAL.
-            place += f' role="{name.lower()}"'
-        # GDAL escapes texts twice.
-        lines.append(f"  <Item name={quoteattr(str(name))}{place}>{escape(escape(str(value)))}</Item>\n")
+            # Without a role, GDAL takes the item for plain text.
+            attributes += f' role="{name.lower()}"'
+        # GDAL escapes text twice.
+        lines.append(f"  <Item name={quoteattr(str(name))}{attributes}>{escape(escape(str(value)))}</Item>\n")
     return f"<GDALMetadata>\n{''.join(lines)}</GDALMetadata>\n"
 
 
 def _entry(tag: dict[str, Any]) -> tuple[int, int, int, Any] | None:
-    """A tag as (number, type, count, value); None where not all of its value is known."""
+    """Returns a tag as (number, type, count, value); None where its value is not completely known."""
     value, note = tag["value"], tag["note"]
     if note == "bytes in hexadecimal":
         value = bytes.fromhex(value)

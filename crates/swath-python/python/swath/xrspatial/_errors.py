@@ -1,4 +1,4 @@
-"""The errors of `xrspatial.geotiff` under their own names, each of them one of swath's as well."""
+"""The errors of `xrspatial.geotiff` under their own names; each is also one of swath's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .._errors import DeniedError, FormatError, LimitError, SwathWarning, Unsupp
 
 
 class GeoTIFFAmbiguousMetadataError(UsageError):
-    """The metadata of a file or of an array can be understood in two ways, or in none."""
+    """The metadata of a file or of an array is ambiguous or contradictory."""
 
 
 class InvalidCRSCodeError(GeoTIFFAmbiguousMetadataError):
@@ -14,15 +14,15 @@ class InvalidCRSCodeError(GeoTIFFAmbiguousMetadataError):
 
 
 class UnparseableCRSError(GeoTIFFAmbiguousMetadataError):
-    """The text of a reference system is neither WKT nor anything else that is understood."""
+    """The text of a reference system cannot be parsed."""
 
 
 class RotatedTransformError(GeoTIFFAmbiguousMetadataError):
-    """The grid is rotated or sheared, and `allow_rotated` does not allow it."""
+    """The grid is rotated or sheared, and `allow_rotated` is not set."""
 
 
 class DegeneratePixelSizeError(GeoTIFFAmbiguousMetadataError):
-    """The file declares pixels without a size."""
+    """The file declares a pixel size of zero, or one that is not finite."""
 
 
 class NonUniformCoordsError(GeoTIFFAmbiguousMetadataError):
@@ -30,7 +30,7 @@ class NonUniformCoordsError(GeoTIFFAmbiguousMetadataError):
 
 
 class MixedBandMetadataError(GeoTIFFAmbiguousMetadataError):
-    """The bands differ in something that the result has once only."""
+    """The bands differ in a value that the result can have only once."""
 
 
 class ConflictingCRSError(GeoTIFFAmbiguousMetadataError):
@@ -38,7 +38,7 @@ class ConflictingCRSError(GeoTIFFAmbiguousMetadataError):
 
 
 class ConflictingNodataError(GeoTIFFAmbiguousMetadataError):
-    """Attributes name different values of missing samples."""
+    """Attributes state different nodata values."""
 
 
 class InconsistentGeoKeysError(GeoTIFFAmbiguousMetadataError):
@@ -46,11 +46,11 @@ class InconsistentGeoKeysError(GeoTIFFAmbiguousMetadataError):
 
 
 class InvalidIntegerNodataError(GeoTIFFAmbiguousMetadataError):
-    """The samples are integers, and the value of missing ones is none."""
+    """The samples are integers, and the nodata value is not."""
 
 
 class MalformedScaleOffsetError(GeoTIFFAmbiguousMetadataError):
-    """The scale or offset of a band is no usable number."""
+    """The scale or offset of a band is not a usable number."""
 
 
 class UnknownCRSModelTypeError(GeoTIFFAmbiguousMetadataError):
@@ -58,7 +58,7 @@ class UnknownCRSModelTypeError(GeoTIFFAmbiguousMetadataError):
 
 
 class NonRepresentableEPSGCRSError(GeoTIFFAmbiguousMetadataError):
-    """A GeoTIFF has no place for this reference system."""
+    """A GeoTIFF cannot store this reference system."""
 
 
 class VRTUnsupportedError(GeoTIFFAmbiguousMetadataError):
@@ -74,7 +74,7 @@ class RemoteStableSourcesOnlyError(GeoTIFFAmbiguousMetadataError):
 
 
 class UnsupportedGeoTIFFFeatureError(UnsupportedError, ValueError):
-    """The caller asked for something that is not supported."""
+    """The caller asked for a feature that is not supported."""
 
 
 class DuplicateIFDTagError(FormatError):
@@ -82,7 +82,7 @@ class DuplicateIFDTagError(FormatError):
 
 
 class PixelSafetyLimitError(LimitError):
-    """More samples are asked for than `max_pixels` allows."""
+    """A read has more samples than `max_pixels` allows."""
 
 
 class CloudSizeLimitError(LimitError):
@@ -90,16 +90,16 @@ class CloudSizeLimitError(LimitError):
 
 
 class UnsafeURLError(DeniedError, ValueError):
-    """An address may not be asked."""
+    """The address is not permitted."""
 
 
 class NoSuchBandError(UsageError, IndexError):
-    """The file has no band of this number."""
+    """The file has no band with this number."""
 
 
 class GeoTIFFFallbackWarning(SwathWarning):
-    """Something asked for has no effect here."""
+    """An argument has no effect here."""
 
 
 class WrongTypeError(UsageError, TypeError):
-    """A value is not of a type that the word takes."""
+    """An argument has the wrong type."""

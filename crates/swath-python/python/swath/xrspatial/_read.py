@@ -14,9 +14,9 @@ import numpy as np
 from .. import _open
 from .._dataset import Dataset
 from .._errors import DeniedError, LimitError, UnsupportedError, UsageError
-from .._gdal import from_gdal
+from .._gdal_paths import from_gdal
 from .._georef import GRID_MAPPING, Transform
-from .._words import Leave, check_stable
+from .._xrspatial_keywords import Permissions, check_stable
 from ._contract import Facts, inverted
 from ._errors import (
     GeoTIFFFallbackWarning,
@@ -31,9 +31,9 @@ from ._errors import (
 if TYPE_CHECKING:
     import xarray
 
-# What a word is that the caller did not give, where None has a meaning.
+# Default of keywords for which None has a meaning.
 UNSET: Any = object()
-# The variable that lets xarray-spatial, and so this module, open addresses of a private network.
+# Environment variable that lets xarray-spatial, and so this module, open addresses of a private network.
 PRIVATE_HOSTS = "XRSPATIAL_GEOTIFF_ALLOW_PRIVATE_HOSTS"
 
 
@@ -72,16 +72,18 @@ def open_geotiff(
     """Open a GeoTIFF or COG as `xrspatial.geotiff.open_geotiff` does.
 
     Bands count from 0, `overview_level=0` is the full image, dimensions are `(y, x)` or `(y, x, band)`, the name is the
-    file's without its ending, and attributes follow xarray-spatial's contract. The table in `docs/xarray-spatial.md`
-    says what each word does.
+    file's without its extension, and attributes follow xarray-spatial's contract. The table in
+    `docs/xarray-spatial.md` explains each keyword.
     """
-    masked = _renamed("masked", masked, "mask_nodata", mask_nodata, plain=False)
-    unpack = _renamed("unpack", unpack, "mask_and_scale", mask_and_scale, plain=False)
-    default_name = _renamed("default_name", default_name, "name", name, plain=None)
+    masked = _renamed("masked", masked, "mask_nodata", mask_nodata, default=False)
+    unpack = _renamed("unpack", unpack, "mask_and_scale", mask_and_scale, default=False)
+    default_name = _renamed("default_name", default_name, "name", name, default=None)
     if lock is not None or cache is not True:
-        _warn("lock and cache have no effect: reads need no lock, and nothing is read twice to be cached")
+        _warn("lock and cache have no effect: reads need no lock, and no sample is read twice")
     path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
-    _check_words(path, gpu, chunks, overview_level, band, on_gpu_failure, missing_sources, band_nodata, max_cloud_bytes)
+    _check_keywords(
+        path, gpu, chunks, overview_level, band, on_gpu_failure, missing_sources, band_nodata, max_cloud_bytes
+    )
     if stable_only and not allow_experimental_codecs:
         check_stable(path)
     if path is not None and path.lower().endswith(".vrt"):
@@ -98,7 +100,7 @@ def open_geotiff(
         )
     facts = Facts(dataset)
     limit = None if max_cloud_bytes is UNSET else max_cloud_bytes
-    Leave(allow_rotated, allow_unparseable_crs, allow_invalid_nodata, limit).check(dataset, facts)
+    Permissions(allow_rotated, allow_unparseable_crs, allow_invalid_nodata, limit).check(dataset, facts)
     if facts.orientation != 1 and (window is not None or bbox is not None):
         raise UsageError(
             f"{dataset.name}: the orientation of the image is {facts.orientation}, so a window of it is ambiguous: "
@@ -125,7 +127,7 @@ def open_geotiff(
 
 
 class Read:
-    """What is done to samples beside reading them, and the attributes that tell of it."""
+    """What happens to samples after they are read, and the attributes that describe it."""
 
     def __init__(self, facts: Facts, *, masked: bool, unpack: bool, band: int | None, dtype: Any, lazy: bool) -> None:
         self.facts = facts
@@ -134,7 +136,7 @@ class Read:
         self.lazy = lazy
         self.dtype = None if dtype is None else np.dtype(dtype)
         self.scale, self.offset = facts.scaling(band) if unpack else (1.0, 0.0)
-        # Integers stay integers where no sample can have the value of missing ones.
+        # Integers stay integers where no sample can have the nodata value.
         self.masks = masked and (facts.dtype.kind in "fc" or facts.maskable)
 
     @property
@@ -143,7 +145,7 @@ class Read:
 
     @property
     def read_as(self) -> np.dtype | None:
-        """The type that swath gives: missing samples make integers float64 here, and what is scaled is cast last."""
+        """The type to read: masking makes integers float64 here, and scaled samples are cast last."""
         widened: np.dtype | None = None
         if self.facts.dtype.kind in "iu" and (self.masks or self.scaled):
             widened = np.dtype("float64")
@@ -158,7 +160,7 @@ class Read:
         return self.dtype
 
     def finished(self, array: Any, window: Any, *, parse_coordinates: bool) -> xarray.DataArray:
-        """The array as xarray-spatial has it."""
+        """Returns the array as xarray-spatial returns it."""
         facts = self.facts
         if "band" in array.dims:
             one = array.sizes["band"] == 1
@@ -178,7 +180,7 @@ class Read:
         if facts.white_is_zero:
             array = array.copy(data=inverted(array.data, facts.dtype))
         if self.scaled:
-            # A copy of the data's own type: the numbers are Python's.
+            # Python numbers keep the type of the samples.
             array = array.copy(data=array.data * self.scale + self.offset)
             if self.dtype is not None:
                 array = array.astype(self.dtype)
@@ -186,19 +188,20 @@ class Read:
         array.attrs = self.attributes(transform, present)
         if names is not None:
             array.attrs["category_names"] = names
-        # What swath keeps for a write of its own is in the attributes.
-        array.encoding = {}
+        # The attributes hold all that a write needs, except for complex integers, which xarray-spatial does not have.
+        stored = array.encoding.get("rasterio_dtype")
+        array.encoding = {"rasterio_dtype": stored} if str(stored).startswith("complex_int") else {}
         return array
 
     def _upright(self, array: Any, transform: Transform) -> tuple[Any, Transform]:
-        """The image as it is looked at: the first row on top and the first column on the left."""
+        """Returns the image turned upright, as its orientation says: first row on top, first column on the left."""
         turn = self.facts.orientation
         a, b, c, d, e, f = transform
         if turn in (5, 6, 7, 8):
             if self.facts.metadata["transform"] is not None:
                 raise UnsupportedGeoTIFFFeatureError(
-                    f"{self.facts.name}: orientation {turn} turns the image, and its transform does not say how: read "
-                    "it with swath.open_geotiff, which gives pixels as they are stored"
+                    f"{self.facts.name}: orientation {turn} transposes the image, which its transform does not say: "
+                    "read it with swath.open_geotiff, which returns pixels as they are stored"
                 )
             array = array.drop_vars(["y", "x"], errors="ignore").rename(y="x", x="y")
             array = array.transpose("y", "x", *(name for name in array.dims if name not in ("y", "x")))
@@ -250,20 +253,20 @@ def _chunks(chunks: int | tuple[int, int] | None) -> dict[str, int] | None:
 
 def _opened(source: Any, path: str | None, storage_options: Mapping[str, Any] | None) -> Dataset:
     options = dict(storage_options or {})
-    if path is not None and _asks_web(path):
-        # As xarray-spatial: a program that opens what users name must not be led to servers behind the firewall.
+    if path is not None and _is_web_address(path):
+        # As in xarray-spatial: a program that opens addresses given by users must not reach servers behind a firewall.
         options.setdefault("public_only", os.environ.get(PRIVATE_HOSTS, "").lower() not in ("1", "true", "yes"))
     return Dataset(source, storage_options=options or None)
 
 
-def _asks_web(path: str) -> bool:
-    """Whether a path leads to a web server, by GDAL's names and through fsspec's chains as well."""
+def _is_web_address(path: str) -> bool:
+    """Whether a path is on a web server, also by GDAL's prefixes and through fsspec's chains."""
     return any(link.lower().startswith(("http://", "https://")) for link in from_gdal(path)[0].split("::"))
 
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
-    """swath's errors under the names that xarray-spatial has for them."""
+    """Turns swath's errors into those of xarray-spatial."""
     try:
         yield
     except LimitError as error:
@@ -280,11 +283,11 @@ def _own_errors() -> Iterator[None]:
         raise
 
 
-def _renamed(name: str, value: Any, old: str, given: Any, *, plain: Any) -> Any:
-    """The value of a word that also has an older name."""
+def _renamed(name: str, value: Any, old: str, given: Any, *, default: Any) -> Any:
+    """Returns the value of a keyword that also has an older name."""
     if given is UNSET:
         return value
-    if value is not plain:
+    if value is not default:
         raise WrongTypeError(f"{old} is the older name of {name}: give either {name!r} or {old!r}, not both")
     warnings.warn(f"{old} is deprecated: give {name}", DeprecationWarning, stacklevel=3)
     return given
@@ -298,7 +301,7 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
 
 
-def _check_words(
+def _check_keywords(
     path: str | None,
     gpu: Any,
     chunks: Any,
@@ -309,7 +312,7 @@ def _check_words(
     band_nodata: Any,
     max_cloud_bytes: Any,
 ) -> None:
-    """Raises for words of the wrong type, and for those that would have no effect."""
+    """Raises for keywords of the wrong type, and for those that would have no effect."""
     if not isinstance(gpu, (bool, np.bool_)):
         raise WrongTypeError(f"gpu must be a bool, got {type(gpu).__name__}: {gpu!r}")
     if overview_level is not None and not is_whole(overview_level):
@@ -332,8 +335,8 @@ def _check_words(
         if given and not vrt:
             raise UsageError(f"{name} only applies to VRT sources: drop it")
     if max_cloud_bytes is not UNSET and (gpu or chunks is not None):
-        word = "gpu=True" if gpu else "chunks=..."
-        raise UsageError(f"max_cloud_bytes is not supported when {word}: drop one of them")
+        other = "gpu=True" if gpu else "chunks=..."
+        raise UsageError(f"max_cloud_bytes is not supported when {other}: drop one of them")
     sizes = chunks if isinstance(chunks, tuple) else (chunks,)
     if chunks is not None and not all(is_whole(size) and size > 0 for size in sizes):
         raise UsageError(f"chunks must be a positive int or a (row, col) tuple of positive ints, got chunks={chunks!r}")

@@ -9,16 +9,16 @@ from xml.sax.saxutils import unescape
 
 import numpy as np
 
-from .. import _grid, _metadata, _write
+from .. import _dataarray_grid, _metadata, _write
 from .._errors import UsageError
 from ._contract import (
     GDAL_METADATA,
     GDAL_NODATA,
-    MADE_ANEW,
     NO_GEOREF,
     NO_ROTATION,
     TYPES,
     UNITS,
+    WRITER_TAGS,
     gdal_xml,
     inverted,
     number,
@@ -36,16 +36,16 @@ from ._errors import (
 )
 from ._read import is_whole
 
-# Codecs that have levels; xarray-spatial takes one for the others too, and it has no effect.
-LEVELLED = ("deflate", "zstd", "lz4", "lzma", "lerc_deflate", "lerc_zstd")
-# Tags that the engine writes where they belong: ColorMap and ExtraSamples.
+# Codecs that have levels; xarray-spatial accepts a level for other codecs too, without effect.
+WITH_LEVELS = ("deflate", "zstd", "lz4", "lzma", "lerc_deflate", "lerc_zstd")
+# Tags that the engine writes by itself: ColorMap and ExtraSamples.
 ENGINE_TAGS = (320, 338)
-# Attributes that say where the raster lies and what its samples mean; xarray-spatial writes no others as tags.
+# Attributes about georeference and samples; xarray-spatial writes no other attributes.
 SQUARE = "assume_square_pixels_for_degenerate_axis"
 KEPT_NAMES = frozenset({"transform", "raster_type", "colormap", "band_tags", "category_names", NO_GEOREF, SQUARE})
 PACKED_NAMES = KEPT_NAMES | {"mask_and_scale_dtype", "scale_factor", "add_offset"}
 BAND_NAMES = ("band", "bands", "channel")
-# Items of GDAL's metadata that describe a band: swath's word, and the value of bands without one.
+# Items of GDAL's metadata that describe a band: the option of `to_geotiff`, and the value of bands without one.
 ROLES = {
     "SCALE": ("scales", 1.0),
     "OFFSET": ("offsets", 0.0),
@@ -85,7 +85,7 @@ def to_geotiff(
 ) -> Any:
     """Write a raster as `xrspatial.geotiff.to_geotiff` does.
 
-    The table in `docs/xarray-spatial.md` says what each word does.
+    The table in `docs/xarray-spatial.md` explains each keyword.
 
     Returns
     -------
@@ -97,19 +97,19 @@ def to_geotiff(
         raise WrongTypeError(
             f"path must be a str or a binary file-like with a write() method, got {type(path).__name__}"
         )
-    _check_words(gpu, nodata, compression, compression_level, tile_size, tiled or cog)
-    words: dict[str, Any] = {"crs": crs, "nodata": nodata}
+    _check_keywords(gpu, nodata, compression, compression_level, tile_size, tiled or cog)
+    options: dict[str, Any] = {"crs": crs, "nodata": nodata}
     if hasattr(data, "dims"):
         _check_axes(data.dims)
         if pack:
             _check_packing(data.attrs)
-        data, words = _translated(data, words, drop_rotation=drop_rotation, pack=pack, cog=cog)
+        data, options = _translated(data, options, drop_rotation=drop_rotation, pack=pack, cog=cog)
     else:
         if pack:
             raise UsageError("pack=True needs a DataArray of open_geotiff(unpack=True), and this is a bare array")
         _check_axes(("y", "x", "band")[: np.ndim(data)] if np.ndim(data) < 4 else (None,) * np.ndim(data))
         if np.ndim(data) == 3:
-            words["band_axis"] = 2
+            options["band_axis"] = 2
     kind = np.dtype(getattr(data, "dtype", "float64"))
     if kind in (np.dtype("float16"), np.dtype("bool")):
         kind = np.dtype("float32" if kind.kind == "f" else "uint8")
@@ -117,22 +117,23 @@ def to_geotiff(
     if photometric == "rgba" and _count(data) < 4:
         raise UsageError(f"photometric='rgba' needs at least 4 bands, and there are {_count(data)}")
     if photometric in ("miniswhite", 0) and not isinstance(photometric, bool) and _count(data) == 1:
-        data, words["nodata"] = inverted(data, kind), _inverted_value(words["nodata"], kind)
+        data, options["nodata"] = inverted(data, kind), _inverted_value(options["nodata"], kind)
     elif photometric == "auto" and not getattr(data, "attrs", {}).get("colormap"):
         photometric = "minisblack"
-    _keep_outside(words, kind, pack)
-    if words["crs"] is not None:
-        words["crs"] = _crs(words["crs"], allow_unparseable_crs)
-    # xarray-spatial ignores a ramp where none can be.
-    categories = getattr(data, "attrs", {}).get("category_names") or words.get("category_names")
+    _keep_outside(options, kind, pack)
+    if options["crs"] is not None:
+        options["crs"] = _crs(options["crs"], allow_unparseable_crs)
+    if tiled:
+        options["tile_size"] = tile_size
+    # xarray-spatial ignores a colour ramp that cannot be stored.
+    categories = getattr(data, "attrs", {}).get("category_names") or options.get("category_names")
     ramped = isinstance(target, str) and _count(data) == 1 and not pack and not categories
     _write.to_geotiff(
         data,
         target,
         compression=compression,
-        compression_level=compression_level if compression.lower() in LEVELLED else None,
+        compression_level=compression_level if compression.lower() in WITH_LEVELS else None,
         tiled=tiled,
-        tile_size=tile_size,
         predictor=_predictor(predictor, compression),
         cog=cog,
         overview_levels=overview_levels,
@@ -145,7 +146,7 @@ def to_geotiff(
         pack=pack,
         color_ramp=color_ramp if ramped else None,
         color_ramp_range=color_ramp_range if ramped else None,
-        **words,
+        **options,
     )
     return target
 
@@ -157,7 +158,7 @@ def _predictor(predictor: bool | int, compression: str) -> Any:
 
 
 def _count(data: Any) -> int:
-    """How many bands there are."""
+    """Returns the number of bands."""
     if np.ndim(data) < 3:
         return 1
     dims = getattr(data, "dims", ("y", "x", "band"))
@@ -180,18 +181,18 @@ def _check_packing(attrs: dict[str, Any]) -> None:
             raise UsageError(f"attrs[{name!r}]={value!r}: pack=True cannot undo it")
 
 
-def _keep_outside(words: dict[str, Any], kind: np.dtype, pack: bool) -> None:
-    """A value of missing samples that no sample can have is written all the same, as its tag."""
-    nodata = words["nodata"]
+def _keep_outside(options: dict[str, Any], kind: np.dtype, pack: bool) -> None:
+    """Moves a nodata value that no sample can have to a tag of its own, so that it is still written."""
+    nodata = options["nodata"]
     if nodata is None or pack or kind.kind not in "iu":
         return
     limits = np.iinfo(kind)
     if not whole(nodata) or not limits.min <= int(nodata) <= limits.max:
-        words["nodata"] = None
-        words.setdefault("extra_tags", []).append((GDAL_NODATA, TYPES["ASCII"], str(nodata)))
+        options["nodata"] = None
+        options.setdefault("extra_tags", []).append((GDAL_NODATA, TYPES["ASCII"], str(nodata)))
 
 
-def _check_words(gpu: Any, nodata: Any, compression: Any, level: Any, tile_size: Any, tiled: bool) -> None:
+def _check_keywords(gpu: Any, nodata: Any, compression: Any, level: Any, tile_size: Any, tiled: bool) -> None:
     if gpu is not None and not isinstance(gpu, (bool, np.bool_)):
         raise WrongTypeError(f"gpu must be a bool or None, got {type(gpu).__name__}: {gpu!r}")
     if isinstance(nodata, (bool, np.bool_, str)):
@@ -220,17 +221,17 @@ def _check_axes(dims: tuple[Any, ...]) -> None:
 
 
 def _translated(
-    data: Any, words: dict[str, Any], *, drop_rotation: bool, pack: bool, cog: bool
+    data: Any, options: dict[str, Any], *, drop_rotation: bool, pack: bool, cog: bool
 ) -> tuple[Any, dict[str, Any]]:
-    """A DataArray and words that say in swath's way what its attributes say in xarray-spatial's."""
+    """Returns a DataArray and options of swath's `to_geotiff` for attributes of xarray-spatial."""
     attrs = dict(data.attrs)
-    words = dict(words)
-    if words["nodata"] is None:
-        words["nodata"] = _nodata(attrs)
-    if words["crs"] is None:
-        words["crs"] = _crs_of(attrs)
+    options = dict(options)
+    if options["nodata"] is None:
+        options["nodata"] = _nodata(attrs)
+    if options["crs"] is None:
+        options["crs"] = _crs_of(attrs)
     if attrs.get("masked_nodata") is False:
-        words["nan_to_nodata"] = False
+        options["nan_to_nodata"] = False
     if drop_rotation:
         attrs.pop("rotated_affine", None)
     transform = _metadata.affine(attrs.get("transform"))
@@ -238,56 +239,57 @@ def _translated(
         if numbers is not None and (abs(numbers[1]) > NO_ROTATION or abs(numbers[3]) > NO_ROTATION):
             raise RotatedTransformError(
                 f"attrs[{name!r}] is rotated or sheared: give drop_rotation=True to write the raster without its "
-                "place, or use swath.open_geotiff and swath.to_geotiff, which keep rotation and CRS"
+                "georeference, or use swath.open_geotiff and swath.to_geotiff, which keep rotation and CRS"
             )
     if attrs.get("raster_type") == "point" and transform is not None:
         a, b, c, d, e, f = transform
         attrs["transform"] = (a, b, c - a / 2, d, e, f - e / 2)
-    words["extra_tags"] = _tags(attrs)
-    if pack and attrs.get("masked_nodata") and not isinstance(words["nodata"], np.integer):
-        # Nothing says that these floats were integers.
+    options["extra_tags"] = _tags(attrs)
+    if pack and attrs.get("masked_nodata") and not isinstance(options["nodata"], np.integer):
+        # No attribute says that these floats were integers.
         attrs.setdefault("mask_and_scale_dtype", np.dtype(data.dtype).name)
     if pack or cog:
-        # Packing and overviews add items of their own.
-        _spread_metadata(attrs, words, _count(data), pack=pack)
+        # Packing and overviews add metadata items of their own.
+        _spread_metadata(attrs, options, _count(data), pack=pack)
     elif (text := _metadata_text(attrs)) is not None:
-        # Word for word; a second text has no place.
-        words["extra_tags"].append((GDAL_METADATA, TYPES["ASCII"], text))
-        words["statistics"] = False
+        # The text is written unchanged, and a file has only one: statistics would need another.
+        options["extra_tags"].append((GDAL_METADATA, TYPES["ASCII"], text))
+        options["statistics"] = False
     attrs = {name: value for name, value in attrs.items() if name in (PACKED_NAMES if pack else KEPT_NAMES)}
     data = data.copy(deep=False)
     data.attrs = attrs
-    # What rioxarray or swath left there says the same in other words.
-    data.encoding = {}
-    data = _placed(data, words)
-    # xarray-spatial gives names to arrays, not to bands.
+    # What rioxarray or swath left there repeats the attributes, except for complex integers.
+    stored = data.encoding.get("rasterio_dtype")
+    data.encoding = {"rasterio_dtype": stored} if str(stored).startswith("complex_int") else {}
+    data = _placed(data, options)
+    # In xarray-spatial the name belongs to the array, not to a band.
     data.name = None
-    return data, words
+    return data, options
 
 
-def _placed(data: Any, words: dict[str, Any]) -> Any:
-    """The array with coordinates and a transform that swath understands as xarray-spatial does."""
+def _placed(data: Any, options: dict[str, Any]) -> Any:
+    """Returns the array with coordinates and a transform that swath reads as xarray-spatial does."""
     if data.attrs.pop(NO_GEOREF, False) and data.attrs.get("transform") is None:
         return data.drop_vars([name for name in data.dims if name in data.coords])
-    y_name, x_name = _grid.spatial_dims(data)
+    y_name, x_name = _dataarray_grid.spatial_dims(data)
     axes = [name for name in (y_name, x_name) if name in data.coords and data.coords[name].ndim == 1]
     counted = [np.array_equal(data.coords[name].values, np.arange(data.sizes[name])) for name in axes]
     if data.attrs.get("transform") is not None and counted and all(counted):
-        # Numbers of pixels say nothing of the place.
+        # Coordinates that count pixels are no georeference.
         return data.drop_vars(axes)
     if data.attrs.pop(SQUARE, False) is True and data.attrs.get("transform") is None:
         data.attrs["transform"] = _square(data, y_name, x_name)
     try:
-        if _grid.found_transform(data, y_name, x_name) is None and len(axes) == 2:
-            # Coordinates of a grid without a place are written here, as they are given.
-            words["transform"] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+        if _dataarray_grid.found_transform(data, y_name, x_name) is None and len(axes) == 2:
+            # The coordinates are the identity grid, which is written here as xarray-spatial does.
+            options["transform"] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
     except UsageError as error:
         raise NonUniformCoordsError(f"{error}") from error
     return data
 
 
 def _square(data: Any, y_name: str, x_name: str) -> Any:
-    """The transform of coordinates of which one axis has a single value, if pixels are as high as they are wide."""
+    """Returns the transform where one axis has a single coordinate, assuming square pixels."""
     y, x = (data.coords[name].values.astype(float) for name in (y_name, x_name))
     across = float(x[1] - x[0]) if len(x) > 1 else abs(float(y[1] - y[0])) if len(y) > 1 else None
     down = float(y[1] - y[0]) if len(y) > 1 else None if across is None else -abs(across)
@@ -297,7 +299,7 @@ def _square(data: Any, y_name: str, x_name: str) -> Any:
 
 
 def _nodata(attrs: dict[str, Any]) -> Any:
-    """The value of missing samples that attributes name, xarray-spatial's word first."""
+    """Returns the nodata value in the attributes; that of xarray-spatial takes precedence."""
     values = attrs.get("nodatavals")
     listed = [] if values is None else list(values) if isinstance(values, (tuple, list, np.ndarray)) else [values]
     numbers = {float(v) for v in listed if isinstance(v, (int, float, np.number)) and v == v}
@@ -360,7 +362,7 @@ def _crs(crs: Any, unparseable: bool) -> Any:
 
 
 def _coded(crs: Any) -> str | None:
-    """The EPSG code of a PROJ text, where it has one."""
+    """Returns the EPSG code of a PROJ text, where it has one."""
     if not isinstance(crs, str) or not crs.lstrip().startswith("+"):
         return None
     try:
@@ -373,11 +375,11 @@ def _coded(crs: Any) -> str | None:
 
 
 def _tags(attrs: dict[str, Any]) -> list[tuple[int, int, Any]]:
-    """Tags to write beside the engine's own."""
+    """Returns the tags to write in addition to the engine's."""
     found: dict[int, tuple[int, int, Any]] = {}
     for tag in attrs.get("extra_tags") or ():
         number, kind, value = int(tag[0]), int(tag[1]), tag[-1]
-        if number not in MADE_ANEW and number not in ENGINE_TAGS:
+        if number not in WRITER_TAGS and number not in ENGINE_TAGS:
             found[number] = (number, kind, _rationals(value) if kind in (5, 10) else value)
     if attrs.get("image_description") is not None:
         found.setdefault(270, (270, TYPES["ASCII"], str(attrs["image_description"])))
@@ -400,15 +402,15 @@ def _rationals(value: Any) -> bytes:
 
 
 def _metadata_text(attrs: dict[str, Any]) -> str | None:
-    """GDAL's metadata as XML."""
+    """Returns GDAL's metadata as XML."""
     if isinstance(attrs.get("gdal_metadata_xml"), str):
         return str(attrs["gdal_metadata_xml"])
     items = attrs.get("gdal_metadata")
     return gdal_xml(items) if isinstance(items, dict) and items else None
 
 
-def _spread_metadata(attrs: dict[str, Any], words: dict[str, Any], count: int, *, pack: bool) -> None:
-    """GDAL's metadata in swath's words: tags of the file and of its bands, scales, offsets, units and descriptions."""
+def _spread_metadata(attrs: dict[str, Any], options: dict[str, Any], count: int, *, pack: bool) -> None:
+    """Turns GDAL's metadata into options: tags of the file and its bands, scales, offsets, units and descriptions."""
     tags: dict[str, Any] = {}
     bands: list[dict[str, str]] = [{} for _ in range(count)]
     of_bands: dict[str, list[Any]] = {}
@@ -416,7 +418,7 @@ def _spread_metadata(attrs: dict[str, Any], words: dict[str, Any], count: int, *
         name, text = item.get("name", ""), unescape(item.text or "")
         sample, role = item.get("sample"), ROLES.get(item.get("name", ""))
         if name.startswith("STATISTICS_") or (pack and name in ("SCALE", "OFFSET")):
-            # Of the old pixels, or made anew.
+            # Statistics of the old pixels are stale, and packing writes its own scales and offsets.
             continue
         if sample is None:
             domain = item.get("domain")
@@ -425,13 +427,13 @@ def _spread_metadata(attrs: dict[str, Any], words: dict[str, Any], count: int, *
             if role is None:
                 bands[int(sample)][name] = text
             else:
-                word, neutral = role
-                of_bands.setdefault(word, [neutral] * count)[int(sample)] = (
+                option, neutral = role
+                of_bands.setdefault(option, [neutral] * count)[int(sample)] = (
                     number(text) if neutral is not None else text
                 )
-    words.update(of_bands)
+    options.update(of_bands)
     if tags:
-        words["tags"] = tags
+        options["tags"] = tags
     attrs.pop("band_tags", None)
     if any(bands):
         attrs["band_tags"] = bands

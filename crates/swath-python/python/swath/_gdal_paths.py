@@ -1,4 +1,4 @@
-"""Names that GDAL and rasterio give to files, as paths and addresses."""
+"""Translates GDAL's names of files, and rasterio's datasets, to paths and addresses."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ._errors import UsageError
 
-# GDAL's file systems, and the scheme of the addresses they stand for.
+# GDAL's virtual file systems of stores, with the scheme of their addresses.
 _STORES = {"vsis3": "s3", "vsigs": "gs", "vsiaz": "az", "vsiadls": "az"}
 _CURL = ("vsicurl", "vsicurl_streaming")
-# What to give instead of a file system that has no address.
+# What to give instead of a virtual file system that has no address.
 _INSTEAD = {
     "vsizip": 'give "zip://FILE::ARCHIVE", which fsspec opens, or unpack it',
     "vsitar": 'give "tar://FILE::ARCHIVE", which fsspec opens, or unpack it',
@@ -28,7 +28,7 @@ _PAGE = re.compile(r"GTIFF_(?:DIR|RAW):(off:)?(\d+):(.*)", re.DOTALL)
 
 
 def from_gdal(path: str) -> tuple[str, int | None]:
-    """A path in GDAL's words in ours, with the directory (from 0) that it names; any other path as it is."""
+    """Returns the path or address of GDAL's name, with the directory (from 0) that it names; other paths unchanged."""
     if path.startswith("GTIFF_"):
         return _page(path)
     if path.startswith("file:"):
@@ -38,10 +38,10 @@ def from_gdal(path: str) -> tuple[str, int | None]:
 
 
 def target_path(path: str) -> str:
-    """The same for a file to be written, which is never a page of another."""
+    """Returns the same for a file to write, which cannot be a page of a file."""
     plain, ifd = from_gdal(path)
     if ifd is not None:
-        raise UsageError(f"{path}: a page of a file cannot be written alone: give the path of a file")
+        raise UsageError(f"{path}: one page of a file cannot be written: give the path of a file")
     return plain
 
 
@@ -58,7 +58,7 @@ def _page(path: str) -> tuple[str, int | None]:
 
 
 def _local(url: str) -> str:
-    """The path in a `file:` URL; one without slashes is relative."""
+    """Returns the path in a `file:` URL; one without slashes is relative."""
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(f"{url}: the host {parts.netloc!r} is not this machine: give file:///PATH, or a path")
@@ -69,36 +69,36 @@ def _address(path: str, system: str, mark: str, rest: str) -> str:
     if system in _CURL:
         if mark == "/":
             return rest
-        words = dict(parse_qsl(rest))
-        others = sorted(set(words) - {"url"})
-        if "url" not in words or others:
+        query = dict(parse_qsl(rest))
+        others = sorted(set(query) - {"url"})
+        if "url" not in query or others:
             raise UsageError(
-                f"/{system}?{'&'.join(others) or '...'}: give the address itself, and how to ask its server in "
+                f"/{system}?{'&'.join(others) or '...'}: give the address itself, and settings for its server in "
                 "storage_options"
             )
-        return words["url"]
+        return query["url"]
     store = _STORES.get(system.removesuffix("_streaming"))
     if store is not None and mark == "/" and rest:
         return f"{store}://{rest}"
     instead = _INSTEAD.get(system, "give a path, an address or the bytes themselves")
-    raise UsageError(f"{path}: /{system}/ is a file system of GDAL's own, out of swath's reach: {instead}")
+    raise UsageError(f"{path}: swath cannot read GDAL's file system /{system}/: {instead}")
 
 
 def rasterio_name(source: Any) -> str | None:
-    """The file behind a dataset of rasterio; None for anything else."""
+    """Returns the name of the file that a rasterio dataset has open; None for any other object."""
     rasterio = sys.modules.get("rasterio._base")
     if rasterio is None or not isinstance(source, rasterio.DatasetBase):
         return None
     if hasattr(source, "src_dataset"):
         raise UsageError(
-            "a WarpedVRT of rasterio warps as it reads, and swath does not: give its src_dataset, or write it to a file"
+            "swath does not warp, as rasterio's WarpedVRT does: give its src_dataset, or write it to a file"
         )
     name = str(source.name)
     if source.mode != "r":
-        raise UsageError(f"{name}: the dataset of rasterio is open in mode {source.mode!r}: close it and give its path")
+        raise UsageError(f"{name}: the rasterio dataset is open in mode {source.mode!r}: close it and give its path")
     if source.driver not in DRIVERS:
         raise UsageError(f"{name}: rasterio reads this file with the driver {source.driver}; swath reads GeoTIFF")
-    level = next((value for word, value in source.options.items() if word.lower() == "overview_level"), None)
+    level = next((value for name, value in source.options.items() if name.lower() == "overview_level"), None)
     if level is not None:
-        raise UsageError(f"{name}: the dataset of rasterio is an overview: give its path and overview_level={level}")
+        raise UsageError(f"{name}: the rasterio dataset is an overview: give its path and overview_level={level}")
     return name

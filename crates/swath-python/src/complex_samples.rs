@@ -1,11 +1,11 @@
-//! Sample types that NumPy has no name for, as rasterio hands them out: complex integers and halves become complex floats.
+//! Converts complex integers and half floats, which NumPy has no type for, to complex floats, as rasterio does.
 
 use pyo3::prelude::*;
 use swath::{Raster, SampleType};
 
 use crate::{errors, ffi::export::HostMemory};
 
-/// The type that Python sees for samples of a file.
+/// Returns the type of the samples that Python gets for a type in the file.
 pub fn seen(sample: SampleType) -> SampleType {
     match sample {
         SampleType::CI16 | SampleType::CF16 => SampleType::CF32,
@@ -14,7 +14,7 @@ pub fn seen(sample: SampleType) -> SampleType {
     }
 }
 
-/// The raster's memory, converted where Python has no type for its samples.
+/// Returns the raster's memory, converted where NumPy has no type for its samples.
 pub fn host(py: Python<'_>, raster: Raster) -> PyResult<(HostMemory, SampleType)> {
     let (from, to) = (raster.sample(), seen(raster.sample()));
     if from == to {
@@ -27,11 +27,11 @@ pub fn host(py: Python<'_>, raster: Raster) -> PyResult<(HostMemory, SampleType)
             Ok::<(), PyErr>(())
         })
     })?;
-    let memory = memory.ok_or_else(|| errors::usage(py, &format!("there is no memory for {len} bytes")))?;
+    let memory = memory.ok_or_else(|| errors::allocation(py, len as u64))?;
     Ok((memory, to))
 }
 
-/// Halves of pairs, one after the other.
+/// Converts the real and imaginary parts, one after the other.
 pub fn widen(from: SampleType, bytes: &[u8], out: &mut [u8]) {
     match from {
         SampleType::CI16 => each::<2, 4>(bytes, out, |raw| f32::from(i16::from_ne_bytes(raw)).to_ne_bytes()),

@@ -1,4 +1,4 @@
-"""Finds where an xarray object lies: its rows and columns, its reference system and its transform."""
+"""Finds the grid of an xarray object: its spatial dimensions, its reference system and its transform."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 
 from . import _swath
 from ._errors import UsageError, warn
-from ._metadata import Transform, affine, crs_text
+from ._georef import crs_attributes
+from ._metadata import Transform, affine, crs_text, given_transform
 
-# Names of dimensions in small letters, those that tell most first.
+# Lower-case names of dimensions, the most specific first.
 Y_NAMES = ("y", "lat", "latitude", "northing", "row", "rows", "line", "lines")
 X_NAMES = ("x", "lon", "long", "longitude", "easting", "col", "cols", "column", "columns", "sample", "samples")
 BAND_NAMES = ("band", "bands", "channel")
-# Dimensions that are neither rows nor columns, whatever stands beside them.
+# Dimensions that are never rows or columns.
 OTHER_NAMES = frozenset(
     {
         *("time", "t", "date", "datetime", "day", "month", "year", "step", "wavelength", "variable"),
@@ -23,9 +24,12 @@ OTHER_NAMES = frozenset(
     }
 )
 
+# How messages name the attribute that holds a transform.
+_ATTRIBUTE = "attrs['transform']"
+
 
 def spatial_dims(data: Any) -> tuple[str, str]:
-    """Names of the dimensions that are rows and columns."""
+    """Returns the names of the dimensions that are rows and columns."""
     names = [str(name) for name in data.dims]
     y_name, x_name = _named(names, Y_NAMES), _named(names, X_NAMES)
     standard = {"latitude": "Y", "projection_y_coordinate": "Y", "longitude": "X", "projection_x_coordinate": "X"}
@@ -39,7 +43,7 @@ def spatial_dims(data: Any) -> tuple[str, str]:
     if y_name and x_name:
         return y_name, x_name
     rest = [name for name in names if name.lower() not in BAND_NAMES]
-    # Where one of them is known, the other would be a guess that turns the raster around when it is wrong.
+    # Where only one of them is known, guessing the other could transpose the raster.
     if not y_name and not x_name and len(rest) == 2 and not any(_is_other(data, name) for name in rest):
         return rest[0], rest[1]
     raise UsageError(
@@ -48,7 +52,7 @@ def spatial_dims(data: Any) -> tuple[str, str]:
 
 
 def _named(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """The name that is known best, in whatever letters it is written."""
+    """Returns the first of the known names that a dimension has, ignoring case."""
     found = {name.lower(): name for name in reversed(names)}
     return next((found[word] for word in known if word in found), None)
 
@@ -59,7 +63,7 @@ def _is_other(data: Any, name: str) -> bool:
 
 
 def grid_mapping(data: Any) -> Mapping[str, Any]:
-    """Attributes of the coordinate that holds the reference system."""
+    """Returns the attributes of the coordinate that holds the reference system."""
     named = data.encoding.get("grid_mapping") or data.attrs.get("grid_mapping") or "spatial_ref"
     if named in data.coords:
         return data.coords[named].attrs
@@ -70,42 +74,58 @@ def grid_mapping(data: Any) -> Mapping[str, Any]:
 
 
 def is_edited(data: Any, name: str) -> bool:
-    """Whether an attribute that swath made on reading has another value now."""
+    """Whether an attribute that swath set on reading has another value now."""
     read = data.encoding.get("as_read")
     if not isinstance(read, Mapping) or name not in data.attrs:
         return False
-    now, then = data.attrs[name], read.get(name)
-    if name == "transform" and now is not None and then is not None:
-        return affine(now) != affine(then)
+    if name not in read:
+        return True
+    now, then = data.attrs[name], read[name]
     try:
         return not (now is then or now == then or (now != now and then != then))
     except ValueError:
-        # An array, which reading does not give.
+        # An array, which reading never sets.
         return True
 
 
+def is_cropped(data: Any, y_name: str, x_name: str) -> bool:
+    """Whether an array that swath read has another number of rows or columns now."""
+    read = data.encoding.get("as_read")
+    size = read.get("size") if isinstance(read, Mapping) else None
+    return size is not None and tuple(size) != (data.sizes[y_name], data.sizes[x_name])
+
+
 def kept_by_rio(data: Any, name: str) -> Any:
-    """What `rio.set_crs` and `rio.set_nodata` keep: not on the array, but in its accessor."""
+    """Returns what `rio.set_crs` and `rio.set_nodata` set, which rioxarray keeps in its accessor."""
     accessor = (getattr(data, "_cache", None) or {}).get("rio")
     return getattr(accessor, name, None)
 
 
 def same_crs(one: str, other: str) -> bool:
-    """Whether two texts are of the same reference system, as far as one can tell."""
+    """Whether two texts name the same reference system, as far as that can be known."""
     if one == other:
         return True
     first, second = _swath.crs_of(one), _swath.crs_of(other)
     if first["epsg"] and second["epsg"]:
         return bool(first["epsg"] == second["epsg"])
+    # Reading turns the text of a file into another dialect of WKT, which may be less exact.
+    texts = [crs_attributes(found).get("crs_wkt") for found in (first, second)]
+    if texts[0] == texts[1] or texts[0] == other or texts[1] == one:
+        return True
     try:
         import pyproj
     except ImportError:
         return bool(first["wkt"] == second["wkt"])
-    return bool(pyproj.CRS.from_user_input(one) == pyproj.CRS.from_user_input(other))
+    try:
+        # In a GeoTIFF x comes first, whatever the order of the axes.
+        systems = pyproj.CRS.from_user_input(one), pyproj.CRS.from_user_input(other)
+        return bool(systems[0].equals(systems[1], ignore_axis_order=True))
+    except pyproj.exceptions.CRSError:
+        return bool(first["wkt"] == second["wkt"])
 
 
 def found_crs(data: Any) -> str | None:
-    """The reference system of an xarray object: what was set last, as far as one can tell."""
+    """Returns the reference system of an xarray object: the one that was set last, as far as that can be known."""
     if is_edited(data, "crs"):
         return crs_text(data.attrs["crs"])
     found = _stored_crs(data)
@@ -128,32 +148,48 @@ def _stored_crs(data: Any) -> str | None:
             import pyproj
         except ImportError:
             raise UsageError(
-                "the reference system is given by CF attributes alone, which needs pyproj: install it, or give crs="
+                "only CF attributes give the reference system, and reading them needs pyproj: install it, or give crs="
             ) from None
         return pyproj.CRS.from_cf(dict(mapping)).to_wkt()
     return None
 
 
 def _compare_crs_with_attribute(data: Any, found: str) -> None:
-    """Warns of a code in an attribute that contradicts the coordinate: it was edited, and it is not used."""
-    said = None if "as_read" in data.encoding else crs_text(data.attrs.get("crs"))
-    code = None if said is None else _swath.crs_of(said)["epsg"]
-    described = None if code is None else _swath.crs_of(found)
-    if described is not None and described["epsg"] != code:
+    """Warns of an `attrs["crs"]` that contradicts the coordinate: it was edited, and is not used."""
+    stated = None if "as_read" in data.encoding else crs_text(data.attrs.get("crs"))
+    if stated is not None and not same_crs(stated, found) and not same_crs(stated, _horizontal_part(found)):
         warn(
-            f"attrs['crs'] is EPSG:{code}, the coordinate that holds the reference system says {described['name']}, "
-            "which is written: give crs=, or delete the attribute"
+            f"attrs['crs'] is {crs_name(stated)}, and the coordinate that holds the reference system says "
+            f"{_swath.crs_of(found)['name']}, which is written: give crs=, or delete the attribute"
         )
 
 
-def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True) -> Transform | None:
-    """The transform of an xarray object: that of its coordinates, word for word as it was read where they agree.
+def _horizontal_part(text: str) -> str:
+    """Returns a reference system without its heights: `attrs["crs"]` has the code of the horizontal part alone."""
+    try:
+        import pyproj
+    except ImportError:
+        return text
+    try:
+        system = pyproj.CRS.from_user_input(text)
+    except pyproj.exceptions.CRSError:
+        return text
+    return system.sub_crs_list[0].to_wkt() if system.is_compound else text
 
-    An attribute that was edited by hand goes before them.
+
+def crs_name(text: str) -> str:
+    """Returns the code of a reference system, or its name where it has no code."""
+    found = _swath.crs_of(text)
+    return found["code"] or found["name"] or text
+
+
+def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True) -> Transform | None:
+    """Returns the transform of an xarray object: the stored one where the coordinates agree with it, otherwise theirs.
+
+    An attribute that was edited by hand takes precedence over both.
     """
     if is_edited(data, "transform"):
-        edited = affine(data.attrs["transform"])
-        return None if edited is None else _unless_identity(edited)
+        return _edited_transform(data, y_name, x_name)
     stored = _stored_transform(data)
     if stored is not None and not recalc:
         return _unless_identity(stored)
@@ -163,7 +199,7 @@ def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True)
         return None
     y, x = (_axis(data, name) for name in (y_name, x_name))
     if y is None or x is None:
-        return None if stored is None else _unless_identity(stored)
+        return None if stored is None else _unless_identity(_of_all_pixels(data, y_name, x_name, stored))
     if stored is not None:
         a, _, c, _, e, f = stored
         if _agree(x, a, c) and _agree(y, e, f):
@@ -174,15 +210,42 @@ def found_transform(data: Any, y_name: str, x_name: str, *, recalc: bool = True)
     return _unless_identity((a, 0.0, c, 0.0, e, f))
 
 
+def _edited_transform(data: Any, y_name: str, x_name: str) -> Transform | None:
+    """Returns the transform that was put into the attributes by hand."""
+    edited = given_transform(data.attrs["transform"], _ATTRIBUTE)
+    if edited is None:
+        return None
+    y, x = (_axis(data, name) for name in (y_name, x_name))
+    a, _, c, _, e, f = edited
+    if is_cropped(data, y_name, x_name) and not (x is None or y is None or (_agree(x, a, c) and _agree(y, e, f))):
+        warn(
+            f"attrs['transform'] is {edited}, which is written, and the coordinates of the pixels that were selected "
+            "after reading say otherwise: delete the attribute to write what they say"
+        )
+    return _unless_identity(edited)
+
+
+def _of_all_pixels(data: Any, y_name: str, x_name: str, stored: Transform) -> Transform:
+    """Returns the transform of an array without coordinates; raises where it has lost pixels since it was read."""
+    if not is_cropped(data, y_name, x_name):
+        return stored
+    rows, columns = data.encoding["as_read"]["size"]
+    raise UsageError(
+        f"the array has no coordinates, and {data.sizes[y_name]} x {data.sizes[x_name]} pixels of the "
+        f"{rows} x {columns} that were read, so their place is unknown: give transform=, keep the coordinates, or read "
+        "the part with window="
+    )
+
+
 def _compare_with_attribute(data: Any, stored: Transform, x: np.ndarray, y: np.ndarray) -> None:
-    """Warns of an attribute that contradicts coordinates which were not touched: it was edited, and it is not used."""
+    """Warns of an `attrs["transform"]` that contradicts unchanged coordinates: it was edited, and is not used."""
     if "as_read" in data.encoding or data.attrs.get("transform") is None:
         return
-    a, _, c, _, e, f = said = affine(data.attrs["transform"]) or stored
+    a, _, c, _, e, f = stated = given_transform(data.attrs["transform"], _ATTRIBUTE) or stored
     if not (_agree(x, a, c) and _agree(y, e, f)):
         warn(
-            f"attrs['transform'] is {said}, the coordinates say {stored}, which is written: give transform=, or delete "
-            "the attribute"
+            f"attrs['transform'] is {stated}, and the coordinates say {stored}, which is written: give transform=, or "
+            "delete the attribute"
         )
 
 
@@ -193,22 +256,21 @@ def _stored_transform(data: Any) -> Transform | None:
         if len(numbers) == 6:
             c, a, b, f, d, e = map(float, numbers)
             return affine((a, b, c, d, e, f))
-    for name in ("transform", "rotated_affine"):
-        if data.attrs.get(name) is not None:
-            return affine(data.attrs[name])
-    return None
+    if data.attrs.get("transform") is not None:
+        return given_transform(data.attrs["transform"], _ATTRIBUTE)
+    return affine(data.attrs.get("rotated_affine"))
 
 
 def _unless_identity(transform: Transform) -> Transform | None:
-    """Pixels counted from a corner are no georeference, and GDAL keeps none."""
+    """Returns None for the identity, which is no georeference, and which GDAL does not store."""
     a, b, c, d, e, f = transform
     return None if (a, b, c, d, e, f) == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) else transform
 
 
 def _rotated(data: Any, y_name: str, x_name: str, stored: Transform) -> Transform:
-    """The transform of a rotated raster: that of its two-dimensional coordinates, where it has them."""
+    """Returns the transform of a rotated raster, from its two-dimensional coordinates where it has them."""
     if not all(name in data.coords and set(data.coords[name].dims) == {y_name, x_name} for name in ("xc", "yc")):
-        return stored
+        return _of_all_pixels(data, y_name, x_name, stored)
     xc, yc = (data.coords[name].transpose(y_name, x_name).values for name in ("xc", "yc"))
     a, b, c = _plane(xc, "xc", stored[:3])
     d, e, f = _plane(yc, "yc", stored[3:])
@@ -216,12 +278,12 @@ def _rotated(data: Any, y_name: str, x_name: str, stored: Transform) -> Transfor
 
 
 def _plane(values: np.ndarray, name: str, stored: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Steps along columns and rows, and the value at the outer corner, of coordinates of centres."""
+    """Returns steps along columns and rows, and the value at the outer corner, from coordinates of pixel centres."""
     height, width = values.shape
     rows, columns = (np.unique([0, size // 2, size - 1]) for size in values.shape)
 
     def agree(plane: tuple[float, float, float]) -> bool:
-        # Rows and columns are selected as wholes: where these lie in their places, all do.
+        # Selections keep complete rows and columns: if a few of them agree, all do.
         along, down, corner = plane
         slack = max(_slack(values[rows], along), _slack(values[rows], down))
         expected = corner + (np.arange(width) + 0.5) * along + (rows[:, np.newaxis] + 0.5) * down
@@ -252,7 +314,7 @@ def _axis(data: Any, name: str) -> np.ndarray | None:
 
 
 def _slack(values: np.ndarray, step: float) -> float:
-    """How far a coordinate may be beside its place: rounding of its own type, and a thousandth of a pixel."""
+    """Returns the tolerance of a coordinate: the rounding of its type, or a thousandth of a pixel."""
     rounding = np.finfo(values.dtype).eps if values.dtype.kind == "f" else 0.0
     return max(abs(step) * 1e-3, 4.0 * float(rounding) * float(np.max(np.abs(values), initial=0.0)))
 
@@ -263,14 +325,14 @@ def _agree(values: np.ndarray, step: float, origin: float) -> bool:
 
 
 def _spacing(values: np.ndarray, name: str, stored: float | None) -> tuple[float, float]:
-    """Size of a pixel and outer edge of the first one, of coordinates of centres."""
+    """Returns the size of a pixel and the outer edge of the first one, from coordinates of pixel centres."""
     if not np.all(np.isfinite(values)):
-        raise UsageError(f"coordinate {name!r} has values that are no numbers: give transform=, or drop the coordinate")
+        raise UsageError(f"coordinate {name!r} has values that are not finite: give transform=, or drop the coordinate")
     first = float(values[0])
     if values.size == 1:
         if stored is None:
             raise UsageError(
-                f"coordinate {name!r} has one value, which does not tell the size of a pixel: give transform="
+                f"coordinate {name!r} has one value, which does not define the size of a pixel: give transform="
             )
         return stored, first - stored / 2
     step = (float(values[-1]) - first) / (values.size - 1)

@@ -1,4 +1,4 @@
-"""Checks the keywords of `open_geotiff` and `to_geotiff`: what they cannot mean is an error that says what to type."""
+"""Checks values that callers give to `open_geotiff` and `to_geotiff`; each error says what to give instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ._errors import UsageError
 
-# Levels of the codecs that have them.
+# Levels of the codecs that have any.
 LEVELS = {
     "deflate": range(1, 13),
     "lerc_deflate": range(1, 13),
@@ -21,10 +21,10 @@ LEVELS = {
     "lzma": range(10),
 }
 WITH_QUALITY = ("jpeg", "webp", "jpeg2000")
-WITH_LOSS = ("webp", "jpeg2000")
-WITH_ERROR = ("lerc", "lerc_deflate", "lerc_zstd")
+WITH_LOSSLESS = ("webp", "jpeg2000", "jpeg")
+WITH_MAX_ERROR = ("lerc", "lerc_deflate", "lerc_zstd")
 
-# Endings of other formats: a caller who gives one wants that format, or has the wrong name.
+# Extensions of other formats: a caller who gives one wants that format, or mistyped the name.
 OTHER_FORMATS = frozenset(
     {
         *("png", "jpg", "jpeg", "jp2", "j2k", "webp", "gif", "bmp", "svg", "pdf", "vrt", "img", "hdr", "asc", "xml"),
@@ -35,7 +35,7 @@ OTHER_FORMATS = frozenset(
 
 
 def whole(name: str, value: Any, least: int = 0) -> int | None:
-    """A whole number, or None where none is given."""
+    """Returns a whole number that is not below `least`; None stays None."""
     if value is None:
         return None
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
@@ -44,9 +44,9 @@ def whole(name: str, value: Any, least: int = 0) -> int | None:
 
 
 def check_band(band: Any, count: int) -> None:
-    """Bands are numbers from 1 on."""
-    each = band if isinstance(band, (list, tuple, range, set, np.ndarray)) else (band,)
-    if band is None or all(isinstance(one, (int, np.integer)) and not isinstance(one, bool) for one in each):
+    """Raises unless `band` is a number or a collection of numbers."""
+    numbers = band if isinstance(band, (list, tuple, range, set, np.ndarray)) else (band,)
+    if band is None or all(isinstance(one, (int, np.integer)) and not isinstance(one, bool) for one in numbers):
         return
     known = "the only band is 1" if count == 1 else f"bands are 1 to {count}"
     if isinstance(band, slice):
@@ -55,7 +55,7 @@ def check_band(band: Any, count: int) -> None:
 
 
 def check_chunks(chunks: Any) -> None:
-    """Sizes of chunks are 1 or more; -1 is the whole of an axis."""
+    """Raises unless all chunk sizes are at least 1, or -1 for the whole axis."""
     values = list(chunks.values()) if isinstance(chunks, Mapping) else chunks
     values = values if isinstance(values, (list, tuple)) else [values]
     for value in values:
@@ -68,16 +68,16 @@ def check_chunks(chunks: Any) -> None:
 
 
 def check_decode_coords(value: Any) -> None:
-    """Coordinates always come whole; what would leave some of them away does nothing here."""
+    """Raises for `decode_coords=False`, which swath cannot honour."""
     if value is False:
         raise UsageError(
-            "decode_coords=False: swath always gives the coordinates; parse_coordinates=False leaves out x, y"
+            "decode_coords=False: swath always returns the coordinates; parse_coordinates=False leaves out x and y"
         )
 
 
-def check_codec(words: Mapping[str, Any], compression: str) -> None:
-    """Options that the codec does not have, or not so far."""
-    level, quality = whole("compression_level", words["compression_level"]), whole("quality", words["quality"], 1)
+def check_codec(compression: str, *, level: Any, quality: Any, lossless: Any, max_z_error: Any) -> None:
+    """Raises for options that the codec does not have, and for values outside their range."""
+    level, quality = whole("compression_level", level), whole("quality", quality, 1)
     if level is not None:
         levels = LEVELS.get(compression)
         if levels is None:
@@ -93,41 +93,53 @@ def check_codec(words: Mapping[str, Any], compression: str) -> None:
         )
     if quality is not None and quality > 100:
         raise UsageError(f"quality={quality}: give a number from 1 to 100")
-    if words["lossless"] is False and compression not in (*WITH_LOSS, "jpeg"):
-        raise UsageError(f"lossless=False: {compression} is always lossless or has no such choice; leave lossless out")
-    error = words["max_z_error"]
-    if error and compression not in WITH_ERROR:
+    if lossless is False and compression not in WITH_LOSSLESS:
+        raise UsageError(f"lossless=False: {compression} has no such choice; leave lossless out")
+    if lossless and compression == "jpeg":
         raise UsageError(
-            f"max_z_error={error!r}: {compression} keeps every sample as it is; leave it out, or give compression= one "
-            f"of {', '.join(WITH_ERROR)}"
+            "lossless=True: jpeg always loses detail; leave lossless out, or give compression= one that keeps every "
+            "sample, such as webp, jpeg2000 or zstd"
+        )
+    if lossless and max_z_error:
+        raise UsageError(f"lossless=True and max_z_error={max_z_error!r} contradict each other: give one")
+    if max_z_error and compression not in WITH_MAX_ERROR:
+        raise UsageError(
+            f"max_z_error={max_z_error!r}: {compression} keeps every sample as it is; leave it out, or give "
+            f"compression= one of {', '.join(WITH_MAX_ERROR)}"
         )
 
 
-def check_target(path: Any, words: Mapping[str, Any]) -> None:
-    """A name that promises another format is a mistake, unless the caller names ours."""
+def check_target(path: Any, driver: Any) -> None:
+    """Raises for a file name with the extension of another format, unless the caller names a driver."""
+    if isinstance(path, tuple) and len(path) == 2:
+        # A store of obstore, and a path in it.
+        path = path[1]
+    elif hasattr(path, "fs") and hasattr(path, "path") and not hasattr(path, "write"):
+        # An OpenFile of fsspec.
+        path = path.path
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(name, str) or words.get("driver") is not None:
+    if not isinstance(name, str) or driver is not None:
         return
-    # The part after ? belongs to an address.
+    # An address may have a query after its path.
     plain = name.partition("?")[0] if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name) else name
     ending = PurePosixPath(plain).suffix[1:].lower()
     if ending in OTHER_FORMATS:
         raise UsageError(
             f"{name}: to_geotiff writes GeoTIFF and COG, not .{ending}: give a name that ends in .tif, or "
-            'driver="GTiff" if the name is right'
+            'driver="GTiff" to keep this name'
         )
 
 
 def check_data(data: Any, path: Any) -> None:
-    """Things that are no rasters, and what their owners most likely want."""
+    """Raises for data that are not a raster, with the call that the caller most likely wants."""
     if data is None:
         raise UsageError("data is None: give an array, a DataArray or a Dataset")
     if isinstance(data, (str, bytes, os.PathLike)):
         shown = data if isinstance(data, (str, os.PathLike)) else "bytes"
         if hasattr(path, "shape") or hasattr(path, "data_vars"):
             raise UsageError(f"the arguments are swapped: to_geotiff(data, path) takes {str(shown)!r} second")
-        raise UsageError(f"data={str(shown)!r} is no array: open it first, to_geotiff(open_geotiff(...), path)")
+        raise UsageError(f"data={str(shown)!r} is not an array: open it first, to_geotiff(open_geotiff(...), path)")
     if hasattr(data, "block_shape") or hasattr(data, "block_shapes"):
         raise UsageError(
-            f"data={data!r} is an opened file: to_geotiff(open_geotiff(...), path) writes it with its metadata"
+            f"data={data!r} is an opened file: use to_geotiff(open_geotiff(...), path), which keeps its metadata"
         )

@@ -1,4 +1,4 @@
-"""What `storage_options` say of servers and stores, as the engine takes it."""
+"""Translates `storage_options` to the options of the engine's client for servers and stores."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _setting(value: Any) -> str:
-    """Settings are text; stores know numbers and truth values by their text too."""
+    """Returns the text of a setting; stores read numbers and booleans from text too."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int)):
@@ -63,7 +63,7 @@ def _setting(value: Any) -> str:
     raise TypeError("text, a whole number, True or False")
 
 
-# Our words and others' for the same: the engine's word, and what its values are.
+# Names that callers use, with the engine's name and the function that checks the value.
 _KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "anonymous": ("anonymous", _flag),
     "anon": ("anonymous", _flag),
@@ -86,45 +86,45 @@ _KNOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "allowed_hosts": ("allowed_hosts", _texts),
 }
 
-# Words of s3fs for settings of the store.
+# s3fs' names of settings of the store.
 _SETTINGS = {"key": "aws_access_key_id", "secret": "aws_secret_access_key", "token": "aws_session_token"}
 
-# Of what s3fs hands on to its client, what means something here.
-_CLIENT = ("endpoint_url", "region_name")
+# The entries of s3fs' `client_kwargs` that have a meaning here.
+_CLIENT_KWARGS = ("endpoint_url", "region_name")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options in the engine's words. They may be secrets: neither text nor errors show them."""
+    """Options by the engine's names. They may be secrets: neither repr nor errors show their values."""
 
     _items: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, storage_options: Mapping[str, Any] | None) -> Options:
-        """From the words that callers use."""
+        """Reads the options that a caller gives."""
         found: dict[str, Any] = {}
         settings: dict[str, str] = {}
-        for word, value in _flat(_mapping(storage_options)):
+        for name, value in _flat(_mapping(storage_options)):
             if value is None:
                 continue
-            name, read = _KNOWN.get(word, (_SETTINGS.get(word, word), _setting))
-            place = found if word in _KNOWN else settings
-            if name in place:
-                raise UsageError(f"storage_options: {word} says again what another word says: give one of them")
+            engine_name, read = _KNOWN.get(name, (_SETTINGS.get(name, name), _setting))
+            target = found if name in _KNOWN else settings
+            if engine_name in target:
+                raise UsageError(f"storage_options: {name} repeats another option: give one of them")
             try:
-                place[name] = read(value)
+                target[engine_name] = read(value)
             except TypeError as error:
-                raise UsageError(f"storage_options: {word} must be {error}, not {type(value).__name__}") from None
+                raise UsageError(f"storage_options: {name} must be {error}, not {type(value).__name__}") from None
         if settings:
             found["settings"] = tuple(sorted(settings.items()))
         return cls(tuple(sorted(found.items())))
 
     def native(self) -> dict[str, Any]:
-        """As the engine takes them."""
+        """Returns the options as the engine takes them."""
         return dict(self._items)
 
     def digest(self) -> str:
-        """The same for the same options."""
+        """Returns a text that is equal for equal options and does not reveal them."""
         return hashlib.blake2b(repr(self._items).encode(), digest_size=16).hexdigest()
 
 
@@ -135,15 +135,16 @@ def _mapping(storage_options: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def _flat(storage_options: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    for word, value in storage_options.items():
-        if not isinstance(word, str):
-            raise UsageError(f"storage_options: options have names, and one is of type {type(word).__name__}")
-        if word != "client_kwargs":
-            yield word, value
+    """Yields names and values, with those inside `client_kwargs`."""
+    for name, value in storage_options.items():
+        if not isinstance(name, str):
+            raise UsageError(f"storage_options: names must be text, not {type(name).__name__}")
+        if name != "client_kwargs":
+            yield name, value
         elif isinstance(value, Mapping):
             for inner, each in value.items():
-                if inner not in _CLIENT:
-                    raise UsageError(f"storage_options: client_kwargs may hold {' and '.join(_CLIENT)} only")
+                if inner not in _CLIENT_KWARGS:
+                    raise UsageError(f"storage_options: client_kwargs may hold {' and '.join(_CLIENT_KWARGS)} only")
                 yield inner, each
         elif value is not None:
             raise UsageError(f"storage_options: client_kwargs must be a mapping, not {type(value).__name__}")
@@ -151,49 +152,49 @@ def _flat(storage_options: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 @dataclass(frozen=True)
 class Address:
-    """A file behind a network that the engine asks for itself, with all that another process needs to do so."""
+    """The address of a file that the engine's own client reads, with its options; another process can open it too."""
 
     url: str = field(repr=False)
     options: Options = Options()
 
     @property
     def name(self) -> str:
-        """The address without what may be secret."""
+        """The address without its secrets."""
         return _swath.shown(self.url)
 
 
-# What keeps callers from being led into a private network; only the engine's own client heeds these words.
+# Options that keep a caller out of private networks; only the engine's own client obeys them.
 _GUARDS = ("public_only", "allowed_hosts")
 
 
 def guard_of(storage_options: Mapping[str, Any] | None) -> str | None:
-    """The word of `storage_options` that limits which hosts may be asked, if there is one."""
+    """Returns the option that limits which hosts may be contacted, if there is one."""
     given = _mapping(storage_options)
-    found = Options.of({word: given[word] for word in _GUARDS if word in given}).native()
-    return next((word for word in _GUARDS if found.get(word)), None)
+    found = Options.of({name: given[name] for name in _GUARDS if name in given}).native()
+    return next((name for name in _GUARDS if found.get(name)), None)
 
 
 def unguarded(storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options that others than the engine understand."""
-    return {word: value for word, value in _mapping(storage_options).items() if word not in _GUARDS}
+    """Returns the options for fsspec: all but those that only the engine's client obeys."""
+    return {name: value for name, value in _mapping(storage_options).items() if name not in _GUARDS}
 
 
 def refusal(name: str, guard: str, *, written: bool = False) -> Error:
-    """The error of a path or address that would be opened past the guard which the caller asked for."""
+    """Returns the error for a path or address that the engine's client does not open, where the caller set a guard."""
     done = "written to" if written else "opened"
     schemes = "s3://, gs:// or az://" if written else "https://, http://, s3://, gs:// or az://"
     given = "public_only=True" if guard == "public_only" else guard
     reason = (
-        f"storage_options hold {given}, and then only addresses that swath asks itself are {done}, no files of this "
-        f"machine and nothing through fsspec: give an address that begins with {schemes}, or leave {guard} out"
+        f"storage_options hold {given}, so that only addresses of swath's own client are {done}, no local files and "
+        f"nothing through fsspec: give an address that begins with {schemes}, or leave {guard} out"
     )
     kind = "write" if written else "source"
     return make(kind, f"{name}: {reason}", reason, {"file": name, "errno": codes.EACCES})
 
 
 def address_of(path: Any, storage_options: Mapping[str, Any] | None) -> Address | None:
-    """The address that a path is, if it is one that the engine knows."""
-    # What has no scheme may hold what is no Unicode.
+    """Returns the address if a path is one that the engine's client reads, otherwise None."""
+    # A path without a scheme may hold bytes that are not Unicode.
     if isinstance(path, str) and "://" in path and _swath.is_remote(path):
         return Address(path, Options.of(storage_options))
     return None

@@ -1,4 +1,4 @@
-"""Opened files as xarray's variables: read now, when they are indexed, or by dask."""
+"""Makes xarray objects of opened files, read now, when they are indexed, or by dask."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ._lazy import Reader
     from ._open import View
 
-_NO_DASK = "chunks= gives dask arrays, and dask cannot be imported: `pip install swath[dask]`"
+_NO_DASK = "chunks= returns dask arrays, and dask cannot be imported: `pip install swath[dask]`"
 
 
 class SwathArray(BackendArray):
-    """Samples that are read when they are indexed. Any number of threads may do so at once."""
+    """Samples that are read when they are indexed, by any number of threads at once."""
 
     __slots__ = ("reader",)
 
@@ -46,7 +46,7 @@ class SwathArray(BackendArray):
         )
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        # Reading releases the GIL, so the loop goes on, and loads that wait for one another's bytes overlap in threads.
+        # Reads release the GIL, so the event loop runs on, and several loads overlap in threads.
         stop = _swath.Cancel()
         token = STOP.set(stop)
         try:
@@ -67,15 +67,15 @@ class Loading:
 
     chunks: Any = None
     lazy: bool = False
-    # Whether a lazy array keeps what was read of it.
+    # Whether a lazy array keeps samples once they are read.
     cache: bool = False
 
     @classmethod
     def of(cls, chunks: Any, lazy: bool | None, cache: bool | None) -> Loading:
-        """From the words of `open_geotiff`; rioxarray's `cache` asks for a lazy array too."""
+        """Reads the keywords of `open_geotiff`; `cache` implies a lazy array, as in rioxarray."""
         if chunks is not None:
             if lazy is False:
-                raise UsageError(f"chunks={chunks!r} gives a lazy array of dask: leave out lazy=False, or chunks")
+                raise UsageError(f"chunks={chunks!r} returns a lazy dask array: leave out lazy=False, or chunks")
             return cls(chunks=chunks)
         if lazy is False and cache is not None:
             raise UsageError(f"lazy=False reads now, and cache={cache!r} is about lazy arrays: leave out one of them")
@@ -86,7 +86,7 @@ class Loading:
         return self.chunks is None and not self.lazy
 
     def array(self, view: View) -> Any:
-        """The samples of a view."""
+        """Returns the samples of a view."""
         reader = view.reader
         if self.chunks is not None:
             together = view.metadata["interleave"] == "pixel"
@@ -95,7 +95,7 @@ class Loading:
             except ImportError as error:
                 raise ImportError(f"{_NO_DASK} ({error})") from error
         if self.lazy:
-            # What is assigned stays in memory and out of the file.
+            # Assigned values stay in memory; the file is not changed.
             lazy: Any = indexing.LazilyIndexedArray(SwathArray(reader))
             data = indexing.CopyOnWriteArray(lazy)
             return indexing.MemoryCachedArray(data) if self.cache else data
@@ -104,15 +104,15 @@ class Loading:
 
 
 def as_one(view: View, loading: Loading, name: str | None, coordinates: bool) -> xarray.DataArray:
-    """All bands as one array."""
+    """Returns all bands as one array."""
     return view.labelled(loading.array(view), name, coordinates, loading.chunks is not None)
 
 
 def by_band(view: View, loading: Loading, coordinates: bool) -> xarray.Dataset:
-    """One variable for each band; attributes of the file stay with the dataset, those of a band with its variable."""
+    """Returns one variable for each band; the dataset gets the attributes of the file, a variable those of its band."""
     import xarray
 
-    # A block may hold all bands: it is decoded once.
+    # A block may hold all bands: read them together, so that it is decoded once.
     together = loading.array(view) if loading.now else None
     arrays = {}
     for at, band in enumerate(view.reader.bands):

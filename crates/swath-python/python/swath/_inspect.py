@@ -1,4 +1,4 @@
-"""What the command line says about files and machines, as dictionaries."""
+"""`info`, `validate`, `stats` and `devices`: the reports of the command line, as dictionaries."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from . import _swath
 from ._dataset import opened
 
 
-def info(source: Any, *, tags: bool = False, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a file is: the keys of ``rio info`` and many more (docs/cli-json.md lists them).
+def info(
+    source: Any,
+    *,
+    tags: bool = False,
+    max_pixels: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Describes a file: the keys of ``rio info`` and many more (docs/cli-json.md lists them).
 
     Parameters
     ----------
     source
         As for :class:`Dataset`, or a dataset.
     tags : bool
-        Whether every TIFF tag is listed too.
+        Whether to list every TIFF tag too.
+    max_pixels : int, optional
+        Largest number of samples of a read, as for :class:`Dataset`.
     storage_options : mapping, optional
-        How the server or store of an address is asked, as for :class:`Dataset`.
+        Settings for the server or store of an address, as for :class:`Dataset`.
 
     Examples
     --------
@@ -30,21 +38,26 @@ def info(source: Any, *, tags: bool = False, storage_options: Mapping[str, Any] 
     >>> found["count"], found["dtype"], found["crs"], found["compress"]
     (2, 'int16', 'EPSG:32633', 'zstd')
     """
-    return opened(source, storage_options, anew=True).describe(tags)
+    return opened(source, storage_options, anew=True, max_pixels=max_pixels).describe(tags)
 
 
 def validate(
-    source: Any, *, full: bool = False, strict: bool = False, storage_options: Mapping[str, Any] | None = None
+    source: Any,
+    *,
+    full: bool = False,
+    strict: bool = False,
+    max_pixels: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Whether a file is a sound COG, with rio-cogeo's errors and warnings.
+    """Checks whether a file is a valid COG, with rio-cogeo's errors and warnings.
 
     Parameters
     ----------
     full : bool
-        Looks at every block and its surroundings, as GDAL's validator does with ``--full-check=yes``.
+        Whether to check every block and the bytes around it, as GDAL's validator does with ``--full-check=yes``.
     strict : bool
         Whether warnings make a file invalid.
-    source, storage_options
+    source, max_pixels, storage_options
         As for :func:`info`.
 
     Examples
@@ -54,7 +67,7 @@ def validate(
     >>> swath.validate(path, full=True)["valid"]
     True
     """
-    return opened(source, storage_options, anew=True).validate(full, strict)
+    return opened(source, storage_options, anew=True, max_pixels=max_pixels).validate(full, strict)
 
 
 def stats(
@@ -62,11 +75,12 @@ def stats(
     bands: Sequence[int] | None = None,
     *,
     progress: Any = None,
+    max_pixels: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Smallest and largest value, mean, standard deviation and counts of each band, read piece by piece.
+    """Computes minimum, maximum, mean, standard deviation and counts of each band, piece by piece.
 
-    `source` and `storage_options` are as for :func:`info`.
+    `source`, `max_pixels` and `storage_options` are as for :func:`info`.
 
     Examples
     --------
@@ -76,11 +90,11 @@ def stats(
     >>> band["min"], band["max"], band["mean"], band["valid"]
     (1, 3, 2.0, 3)
     """
-    return opened(source, storage_options, anew=True).statistics(bands, progress=progress)
+    return opened(source, storage_options, anew=True, max_pixels=max_pixels).statistics(bands, progress=progress)
 
 
 def devices() -> dict[str, Any]:
-    """GPUs, driver and NVIDIA's libraries: what was found, what was not, and why.
+    """Lists GPUs, the driver and NVIDIA's libraries: which were found, which were not, and why.
 
     Examples
     --------

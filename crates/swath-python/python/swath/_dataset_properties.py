@@ -1,4 +1,4 @@
-"""What an open file says of itself, in rasterio's words."""
+"""`DatasetProperties`: metadata of an open file, under the names that rasterio uses."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from . import _georef as georef
 from ._crs import Crs
 from ._errors import Error, UsageError
 
-# Where in a pixel (columns, rows) a point of `xy` lies.
+# Offsets (columns, rows) of the points of a pixel that `xy` knows.
 _OFFSETS = {"center": (0.5, 0.5), "ul": (0.0, 0.0), "ur": (1.0, 0.0), "ll": (0.0, 1.0), "lr": (1.0, 1.0)}
 
-# Spaces of colours that readers convert to red, green and blue, and GDAL's names for them.
+# Colour spaces that readers convert to RGB, with GDAL's names for them.
 _COLOR_SPACES = {"ycbcr": "YCbCr", "cmyk": "CMYK"}
 
 
 class BoundingBox(NamedTuple):
-    """Edges of an image in coordinates of its reference system."""
+    """Edges of an image, in coordinates of its reference system."""
 
     left: float
     bottom: float
@@ -32,7 +32,7 @@ class BoundingBox(NamedTuple):
 
 
 class Transform(NamedTuple):
-    """x = a * column + b * row + c, y = d * column + e * row + f; stands in for `affine.Affine`, which is optional."""
+    """x = a * column + b * row + c, y = d * column + e * row + f; used where `affine.Affine` is not installed."""
 
     a: float
     b: float
@@ -42,47 +42,48 @@ class Transform(NamedTuple):
     f: float
 
 
-class Described(_swath.Dataset):
-    """The part of :class:`Dataset` that reads no samples. All of it, and sizes and types, outlasts `close`."""
+class DatasetProperties(_swath.Dataset):
+    """The part of :class:`Dataset` that reads no samples. It still works after `close`."""
 
-    _found: dict[str, Any] | None = None
+    _cached_metadata: dict[str, Any] | None = None
 
     def _about(self) -> dict[str, Any]:
-        """`metadata()`, asked for once."""
-        found = self._found
+        """Returns `metadata()`, which is called once."""
+        found = self._cached_metadata
         if found is None:
-            found = self._found = self.metadata()
+            found = self._cached_metadata = self.metadata()
         return found
 
     def close(self) -> None:
-        """Lets the file go. Reads that are under way end, later ones raise; what the file says of itself stays known.
+        """Closes the file. Reads that run already finish, later ones raise; the metadata stay available.
 
-        Of a file behind an address only what was asked for before stays known: closing asks the server nothing.
+        For a file behind an address only metadata that were read before stay available: closing sends no request.
         """
         if not self.closed and self.remote_stats is None:
-            # A damaged file can be closed, too.
+            # Closing a damaged file does not raise.
             with suppress(Error):
                 self._about()
         super().close()
 
-    def _numbers(self) -> georef.Transform:
+    def _affine(self) -> georef.Transform:
+        """Returns the six numbers of the transform, the identity where the file has none."""
         return self._about()["transform"] or georef.IDENTITY
 
-    def _chosen(self, bands: Any, count: int | None = None) -> list[int] | None:
-        """Numbers of bands from what a caller gave: one, several, or None for all of them."""
+    def _band_numbers(self, bands: Any, count: int | None = None) -> list[int] | None:
+        """Returns the band numbers that a caller gives: one, several, or None for all of them."""
         if bands is None:
             return None
-        several = [bands] if isinstance(bands, int | np.integer) else bands
+        listed = [bands] if isinstance(bands, int | np.integer) else bands
         try:
-            chosen = [operator.index(band) for band in several]
+            numbers = [operator.index(band) for band in listed]
         except TypeError:
-            chosen = []
-        if not chosen or any(isinstance(band, bool | np.bool_) for band in several):
+            numbers = []
+        if not numbers or any(isinstance(band, bool | np.bool_) for band in listed):
             raise UsageError(f"{self.name}: bands={bands!r}: give a number from 1 to {self.count}, or a list of them")
         count = count or self.count
-        if wrong := [band for band in chosen if not 1 <= band <= count]:
+        if wrong := [band for band in numbers if not 1 <= band <= count]:
             raise UsageError(f"{self.name}: there is no band {wrong[0]}; the image has bands 1 to {self.count}")
-        return chosen
+        return numbers
 
     def _band(self, bidx: int) -> dict[str, Any]:
         if not 1 <= bidx <= self.count:
@@ -91,25 +92,25 @@ class Described(_swath.Dataset):
 
     @property
     def crs(self) -> Crs | None:
-        """The reference system: text that is a code or WKT, with `to_epsg()`, `to_wkt()` and more; None without one."""
+        """The reference system: a string (code or WKT) with `to_epsg()`, `to_wkt()` and more; None without one."""
         return _crs.of(self._about()["crs"])
 
     @property
     def transform(self) -> Any:
-        """Coordinates of pixels, as an `affine.Affine`, or a tuple of its six numbers where affine is not installed.
+        """The transform from pixels to coordinates: an `affine.Affine`, or six numbers where affine is not installed.
 
         The identity where the file has none.
         """
         try:
             from affine import Affine
         except ImportError:
-            return Transform(*self._numbers())
-        return Affine(*self._numbers())
+            return Transform(*self._affine())
+        return Affine(*self._affine())
 
     @property
     def bounds(self) -> BoundingBox:
-        """The image's edges: left, bottom, right, top. Of a rotated image, the box around it."""
-        a, b, c, d, e, f = self._numbers()
+        """Edges of the image: left, bottom, right, top. For a rotated image, the edges of the box around it."""
+        a, b, c, d, e, f = self._affine()
         width, height = self.width, self.height
         if not b and not d:
             return BoundingBox(c, f + e * height, c + a * width, f)
@@ -120,55 +121,55 @@ class Described(_swath.Dataset):
 
     @property
     def res(self) -> tuple[float, float]:
-        """Width and height of a pixel in units of the reference system."""
-        a, b, _, d, e, _ = self._numbers()
+        """Width and height of a pixel, in units of the reference system."""
+        a, b, _, d, e, _ = self._affine()
         return math.hypot(a, d), math.hypot(b, e)
 
     @property
     def nodata(self) -> int | float | None:
-        """The first band's value of missing samples."""
+        """Nodata value of the first band."""
         return self.nodatavals[0]
 
     @property
     def nodatavals(self) -> tuple[int | float | None, ...]:
-        """Each band's value of missing samples."""
+        """Nodata value of each band."""
         return tuple(band["nodata"] for band in self._about()["bands"])
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The name of each band's type as the file stores it; see `dtype` for that of the arrays."""
-        # Of the types that NumPy has no name for, rasterio knows one.
+        """Name of each band's sample type in the file; `dtype` is the type of the arrays."""
+        # The only type name that rasterio has and NumPy lacks.
         stored = self.stored_dtype
         return (stored if stored == "complex_int16" else str(self.dtype),) * self.count
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """The numbers of the bands, from 1."""
+        """Band numbers, from 1."""
         return tuple(range(1, self.count + 1))
 
     @property
     def descriptions(self) -> tuple[str | None, ...]:
-        """Each band's name."""
+        """Description of each band."""
         return tuple(band["description"] for band in self._about()["bands"])
 
     @property
     def units(self) -> tuple[str | None, ...]:
-        """Each band's unit."""
+        """Unit of each band."""
         return tuple(band["unit"] for band in self._about()["bands"])
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """By what each band's samples are to be multiplied."""
+        """Factor of each band from stored samples to physical values."""
         return georef.band_scaling(self._about()["bands"])[0]
 
     @property
     def offsets(self) -> tuple[float, ...]:
-        """What is then to be added."""
+        """Offset of each band, added after the scale."""
         return georef.band_scaling(self._about()["bands"])[1]
 
     @property
     def profile(self) -> dict[str, Any]:
-        """What :func:`to_geotiff` and `rasterio.open(path, "w", ...)` take to write a file like this one."""
+        """Options with which :func:`to_geotiff` and `rasterio.open(path, "w", ...)` write a file like this one."""
         about = self._about()
         rows, columns = self.block_shape
         found = {
@@ -188,7 +189,7 @@ class Described(_swath.Dataset):
         if about["compression"]:
             found["compress"] = about["compression"]
         space = about["photometric"]
-        # Samples of YCbCr that no JPEG holds are read as they are, and written again as what they were read as.
+        # Only JPEG converts YCbCr. Other codecs return YCbCr samples unconverted, and they must be written as they are.
         if space == "cmyk" or (space, about["compression"], about["interleave"]) == ("ycbcr", "jpeg", "pixel"):
             found["photometric"] = space
         if self.dtype in ("uint8", "uint16") and about["bits"] < 8 * self.dtype.itemsize:
@@ -196,7 +197,7 @@ class Described(_swath.Dataset):
         return found
 
     def _structure(self) -> dict[str, str]:
-        """GDAL's domain of what is a matter of the format."""
+        """Returns GDAL's domain IMAGE_STRUCTURE."""
         about = self._about()
         space = _COLOR_SPACES.get(about["photometric"])
         found = dict(about["image_structure"])
@@ -212,29 +213,29 @@ class Described(_swath.Dataset):
         return found
 
     def tags(self, bidx: int = 0, ns: str | None = None) -> dict[str, str]:
-        """Metadata items of the file, or of a band.
+        """Returns metadata items of the file, or of a band.
 
         Parameters
         ----------
         bidx : int
             A band, counted from 1; 0 for the file.
         ns : str, optional
-            GDAL's domain, such as ``"IMAGE_STRUCTURE"`` or ``"RPC"``; the default one unless said otherwise. EXIF, XMP
-            and colour profiles have none here.
+            GDAL's domain, such as ``"IMAGE_STRUCTURE"`` or ``"RPC"``; the default domain without it. EXIF, XMP and
+            colour profiles have no domain here.
         """
         if bidx:
             return dict(self._band(bidx)["tags"].get(ns or "", {}))
         return self._structure() if ns == "IMAGE_STRUCTURE" else dict(self._about()["tags"].get(ns or "", {}))
 
     def tag_namespaces(self, bidx: int = 0) -> list[str]:
-        """The domains that `tags` has items of, beside the default one."""
+        """Returns the domains that have items, without the default one."""
         named = self._band(bidx)["tags"] if bidx else {**self._about()["tags"], "IMAGE_STRUCTURE": None}
         return [name for name in named if name]
 
     def colormap(self, bidx: int = 1) -> dict[int, tuple[int, int, int, int]]:
-        """A band's colour table: bytes of red, green, blue and opacity for each value.
+        """Returns the colour table of a band: bytes of red, green, blue and opacity for each value.
 
-        A file without one raises a :class:`UsageError`, which is a ValueError.
+        A file without one raises :class:`UsageError`, which is a ValueError.
         """
         band = self._band(bidx)
         if band["color"] != "palette":
@@ -242,12 +243,12 @@ class Described(_swath.Dataset):
         about = self._about()
         palette = about["palette"]
         if not palette:
-            # Shades of gray, from white on where the file says so; black and white otherwise.
+            # Gray levels from black to white, or from white to black where 0 is white.
             last = (1 << about["bits"]) - 1
             shades = [value * 255 // last for value in range(last + 1)]
             shades = shades[::-1] if about["photometric"] == "white" else shades
             return {value: (shade, shade, shade, 255) for value, shade in enumerate(shades)}
-        # Tables of bytes are stored in 16 bits, by most writers times 257, by some times 256.
+        # A TIFF stores 16-bit colours. Most writers multiply bytes by 257, some by 256.
         divisor = 256 if all(part % 256 == 0 for color in palette for part in color) else 257
         return {
             value: (*(part // divisor for part in color), 0 if value == band["nodata"] else 255)  # type: ignore[misc]
@@ -255,21 +256,21 @@ class Described(_swath.Dataset):
         }
 
     def overviews(self, bidx: int = 1) -> list[int]:
-        """By which factors the overviews are smaller than the image; `overview_sizes` are their sizes."""
+        """Returns the factors by which the overviews are smaller than the image; `overview_sizes` has their sizes."""
         self._band(bidx)
         return [round(self.width / width) for width, _ in self.overview_sizes]
 
     def index(self, x: Any, y: Any, *, op: Callable[[float], Any] | None = None) -> tuple[Any, Any]:
-        """Row and column of the pixel that a point lies in; the pixel need not be in the image.
+        """Returns row and column of the pixel that contains a point, which may be outside the image.
 
         Parameters
         ----------
         x, y
-            Coordinates in the file's reference system: numbers, or arrays that give arrays.
+            Coordinates in the file's reference system: numbers, or arrays, for which the result is arrays.
         op
-            How fractions of pixels become whole ones; `math.floor` unless said otherwise.
+            Rounds fractions of pixels; `math.floor` by default.
         """
-        a, b, c, d, e, f = self._numbers()
+        a, b, c, d, e, f = self._affine()
         try:
             across, down = np.asarray(x, float) - c, np.asarray(y, float) - f
             finite = bool(np.isfinite(across).all() and np.isfinite(down).all())
@@ -289,28 +290,28 @@ class Described(_swath.Dataset):
         return np.vectorize(op)(rows), np.vectorize(op)(columns)
 
     def xy(self, row: Any, col: Any, offset: str = "center") -> tuple[Any, Any]:
-        """Coordinates of pixels.
+        """Returns the coordinates of pixels.
 
         Parameters
         ----------
         row, col
-            Numbers, or arrays that give arrays.
+            Numbers, or arrays, for which the result is arrays.
         offset : {"center", "ul", "ur", "ll", "lr"}
-            Which point of the pixel: its centre or a corner (upper left, ...).
+            Which point of the pixel: its centre, or a corner (upper left, ...).
         """
         if offset not in _OFFSETS:
             raise UsageError(f"offset={offset!r}: give one of {', '.join(_OFFSETS)}")
-        a, b, c, d, e, f = self._numbers()
+        a, b, c, d, e, f = self._affine()
         right, lower = _OFFSETS[offset]
         columns, rows = np.asarray(col, float) + right, np.asarray(row, float) + lower
         x, y = a * columns + b * rows + c, d * columns + e * rows + f
         return (x, y) if x.ndim else (float(x), float(y))
 
     def statistics(self, bands: Any = None, *, threads: int | None = None, progress: Any = None) -> dict[str, Any]:
-        """Smallest and largest value, mean, standard deviation and counts of each band; see :func:`stats`."""
-        chosen = self._chosen(bands)
+        """Computes minimum, maximum, mean, standard deviation and counts of each band; see :func:`stats`."""
+        numbers = self._band_numbers(bands)
         report, close = _progress.reporter(progress, self.width * self.height * self.count)
         try:
-            return super().statistics(chosen, threads=threads, progress=report)
+            return super().statistics(numbers, threads=threads, progress=report)
         finally:
             close()

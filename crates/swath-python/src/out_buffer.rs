@@ -1,11 +1,11 @@
-//! Memory of the caller's that a read fills.
+//! Checks the memory that a caller passes as `out`, which a read fills.
 
 use pyo3::{buffer::PyUntypedBuffer, prelude::*};
 use swath::SampleType;
 
-use crate::{convert, errors, ffi::buffer::Held};
+use crate::{complex_samples, errors, ffi::buffer::Held};
 
-/// The caller's memory, if it has the size and type of the result.
+/// Returns the caller's memory if it has the size and type of the result.
 pub fn held(out: &Bound<'_, PyAny>, len: u64, sample: SampleType) -> PyResult<Held> {
     let py = out.py();
     let held = Held::writable(PyUntypedBuffer::get(out)?)?;
@@ -18,8 +18,8 @@ pub fn held(out: &Bound<'_, PyAny>, len: u64, sample: SampleType) -> PyResult<He
         );
         return Err(errors::usage(py, &detail));
     }
-    if convert::seen(sample) != sample {
-        let detail = format!("samples are {sample}, which NumPy has no type for: read without out");
+    if complex_samples::seen(sample) != sample {
+        let detail = format!("NumPy has no type for samples of {sample}: read without out=");
         return Err(errors::usage(py, &detail));
     }
     if !is_format(&held.format(), sample) {
@@ -29,12 +29,12 @@ pub fn held(out: &Bound<'_, PyAny>, len: u64, sample: SampleType) -> PyResult<He
     Ok(held)
 }
 
-/// Whether a format of Python's `struct` means this type, in the machine's byte order.
+/// Whether a format of Python's `struct` module is this sample type in native byte order.
 fn is_format(format: &str, sample: SampleType) -> bool {
     let native = if cfg!(target_endian = "little") { '<' } else { '>' };
     let plain = format.trim_start_matches(['@', '=', native]);
     let own = crate::ffi::export::format_of(sample).to_string_lossy();
-    // C's long has eight bytes on some machines and four on others; the size was compared already.
+    // C's long has eight bytes on some machines and four on others; the caller has compared the sizes.
     let same = |a: &str, b: &str| a == b || (matches!(a, "l" | "q" | "i") && matches!(b, "i" | "q"));
     let unsigned = |a: &str, b: &str| matches!(a, "L" | "Q" | "I") && matches!(b, "I" | "Q");
     same(plain, &own) || unsigned(plain, &own) || (plain == "?" && sample == SampleType::U8)

@@ -1,4 +1,4 @@
-"""What xarray-spatial's users allow and forbid when they open and write files, in both of swath's interfaces."""
+"""Keywords of xarray-spatial that `open_geotiff` and `to_geotiff` accept: permissions, limits and older names."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._errors import UsageError
-from ._remote import address_of
+from ._storage_options import address_of
 
-# Words that allow what swath does without leave.
-NEEDLESS = ("allow_experimental_codecs", "allow_internal_only_jpeg")
-# Words for VRT, and the value of each that asks for nothing.
-OF_VRT = {"missing_sources": "raise", "band_nodata": None}
+# Permissions for what swath always does.
+ALWAYS_PERMITTED = ("allow_experimental_codecs", "allow_internal_only_jpeg")
+# Keywords for VRT, each with the value that has no effect.
+VRT_KEYWORDS = {"missing_sources": "raise", "band_nodata": None}
 
 
 @dataclass(frozen=True)
-class Leave:
-    """What may be opened. swath opens everything, so that only what is forbidden has an effect."""
+class Permissions:
+    """Which files the caller permits to open. swath opens every file, so only a refusal has an effect."""
 
     rotated: bool = True
     unparseable_crs: bool = True
@@ -26,32 +26,32 @@ class Leave:
     max_cloud_bytes: int | None = None
 
     @classmethod
-    def taken(cls, source: Any, words: dict[str, Any]) -> Leave:
-        """Takes xarray-spatial's words out of `words`; what remains there is left to others."""
+    def pop_from(cls, keywords: dict[str, Any], source: Any) -> Permissions:
+        """Removes xarray-spatial's keywords from `keywords` and returns what they permit."""
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
-        experimental = bool(words.get("allow_experimental_codecs"))
-        for name in NEEDLESS:
-            words.pop(name, None)
-        for name, plain in OF_VRT.items():
-            value = words.pop(name, plain)
-            if value != plain:
+        experimental = bool(keywords.get("allow_experimental_codecs"))
+        for name in ALWAYS_PERMITTED:
+            keywords.pop(name, None)
+        for name, neutral in VRT_KEYWORDS.items():
+            value = keywords.pop(name, neutral)
+            if value != neutral:
                 raise UsageError(f"{name}={value!r} is for VRT, which swath does not read: leave it out")
-        if words.pop("stable_only", False) and not experimental:
+        if keywords.pop("stable_only", False) and not experimental:
             check_stable(path)
         return cls(
-            rotated=bool(words.pop("allow_rotated", True)),
-            unparseable_crs=bool(words.pop("allow_unparseable_crs", True)),
-            invalid_nodata=bool(words.pop("allow_invalid_nodata", True)),
-            max_cloud_bytes=words.pop("max_cloud_bytes", None),
+            rotated=bool(keywords.pop("allow_rotated", True)),
+            unparseable_crs=bool(keywords.pop("allow_unparseable_crs", True)),
+            invalid_nodata=bool(keywords.pop("allow_invalid_nodata", True)),
+            max_cloud_bytes=keywords.pop("max_cloud_bytes", None),
         )
 
     def check(self, dataset: Any, facts: Any = None) -> None:
-        """Raises for what the caller forbids of a file; `facts` are what is known of it already."""
+        """Raises where the caller does not permit the file; `facts` describe it where they are known already."""
         refuses = not (self.rotated and self.unparseable_crs and self.invalid_nodata)
         limit = self.max_cloud_bytes
         if facts is None and not refuses and limit is None:
             return
-        # They stand on this module, and only those who use them pay for importing them.
+        # Imported here: the package imports this module, and most callers need neither.
         from .xrspatial._contract import Facts
         from .xrspatial._errors import CloudSizeLimitError
 
@@ -64,12 +64,12 @@ class Leave:
 
 
 def in_store(path: str | None) -> bool:
-    """Whether a path leads to an object in a store, which is not a server of plain HTTP."""
+    """Whether a path is the address of an object in a store; a plain HTTP server is not a store."""
     return path is not None and "://" in path and not path.lower().startswith(("http://", "https://", "file://"))
 
 
 def check_stable(path: str | None) -> None:
-    """Raises for everything but local GeoTIFFs."""
+    """Raises for every source but a local GeoTIFF."""
     from .xrspatial._errors import RemoteStableSourcesOnlyError, VRTStableSourcesOnlyError
 
     advice = "drop stable_only, or give allow_experimental_codecs=True"
@@ -81,31 +81,31 @@ def check_stable(path: str | None) -> None:
         )
 
 
-def masked_by(words: dict[str, Any], masked: bool) -> bool:
-    """`masked`, which once was `mask_nodata`."""
-    given = words.pop("mask_nodata", None)
-    if given is None:
+def pop_masked(keywords: dict[str, Any], masked: bool) -> bool:
+    """Removes `mask_nodata`, an older name of `masked`, from `keywords` and returns the value of both."""
+    mask_nodata = keywords.pop("mask_nodata", None)
+    if mask_nodata is None:
         return masked
-    if masked and not given:
-        raise UsageError("mask_nodata is another word for masked: give one of them")
-    return bool(given)
+    if masked and not mask_nodata:
+        raise UsageError("mask_nodata is another name for masked: give one of them")
+    return bool(mask_nodata)
 
 
-def chosen(data: Any, words: dict[str, Any]) -> Any:
-    """The variable that `var` names, and without its rotation where `drop_rotation` says so; takes both words out."""
-    name = words.pop("var", None)
+def select_variable(data: Any, keywords: dict[str, Any]) -> Any:
+    """Removes `var` and `drop_rotation` from `keywords` and returns the variable of the data that they select."""
+    name = keywords.pop("var", None)
     if name is not None:
         variables = getattr(data, "data_vars", None)
         if variables is None:
-            raise UsageError(f"var={name!r} names a variable of a Dataset, and the data are none: leave it out")
+            raise UsageError(f"var={name!r} names a variable of a Dataset, and the data are no Dataset: leave it out")
         if name not in variables:
             raise UsageError(f"var={name!r}: the variables are {list(map(str, variables))}")
         data = data[name]
-    return without_rotation(data) if words.pop("drop_rotation", False) else data
+    return without_rotation(data) if keywords.pop("drop_rotation", False) else data
 
 
 def without_rotation(data: Any) -> Any:
-    """A DataArray without the transform of a rotated grid; others as they are."""
+    """Returns a DataArray without the transform of a rotated grid; other data unchanged."""
     if not hasattr(data, "coords") or not hasattr(data, "attrs"):
         return data
     data = data.copy(deep=False)
@@ -115,15 +115,15 @@ def without_rotation(data: Any) -> Any:
     for name in list(data.coords):
         text = data.coords[name].attrs.get("GeoTransform")
         if isinstance(text, str) and _is_rotated(_affine_of(text)):
-            kept = {key: value for key, value in data.coords[name].attrs.items() if key != "GeoTransform"}
+            attributes = {key: value for key, value in data.coords[name].attrs.items() if key != "GeoTransform"}
             coordinate = data.coords[name].variable.copy(deep=False)
-            coordinate.attrs = kept
+            coordinate.attrs = attributes
             data = data.assign_coords({name: coordinate}).drop_vars(["x", "y", "xc", "yc"], errors="ignore")
     return data
 
 
 def _affine_of(text: str) -> list[float]:
-    """GDAL's six numbers in the order of rasterio."""
+    """Returns the six numbers of a GDAL GeoTransform in Affine's order."""
     c, a, b, f, d, e = map(float, text.split())
     return [a, b, c, d, e, f]
 

@@ -1,4 +1,4 @@
-//! Where a file that is written goes: a path or address, memory, or an object of Python's with `write`.
+//! The target of a write: a path or address, memory, or a Python object with `write`.
 
 use std::{
     io::{self, Write},
@@ -11,43 +11,43 @@ use pyo3::{
 };
 use swath::{Error, Memory, MemorySink, Metadata, Shape, Sink, StreamSink, WriteOptions, Writer};
 
-use crate::{errors, source::io_error};
+use crate::errors::{self, io_error};
 
-/// What a file is made of.
+/// In which pieces the caller pushes the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parts {
-    /// Rows, from the top.
+pub enum Pieces {
+    /// Rows of pixels, from the top.
     Rows,
-    /// Bands that a `BandEncoder` made, which takes no GPU here.
-    Bands,
-    /// Blocks in any order.
+    /// Tile rows that a `TileRowEncoder` encoded; this process then needs no GPU.
+    TileRows,
+    /// Blocks of pixels, in any order.
     Blocks,
 }
 
-impl Parts {
-    /// From the caller's word.
+impl Pieces {
+    /// Returns the pieces that a word names.
     pub fn of(py: Python<'_>, word: &str) -> PyResult<Self> {
         match word {
             "rows" => Ok(Self::Rows),
-            "bands" => Ok(Self::Bands),
+            "tile_rows" => Ok(Self::TileRows),
             "blocks" => Ok(Self::Blocks),
-            _ => Err(errors::usage(py, &format!("parts: {word:?} is not rows, bands or blocks"))),
+            _ => Err(errors::usage(py, &format!("pieces: {word:?} is not rows, tile_rows or blocks"))),
         }
     }
 }
 
 /// The target of a write.
 pub enum Target {
-    /// A file of this machine, or an address in a store.
+    /// A local file, or an address in a store.
     Path(PathBuf),
-    /// Bytes that are handed back.
+    /// Memory, whose bytes `finish` returns.
     Memory,
     /// An object with `write`.
     Stream(Py<PyAny>),
 }
 
 impl Target {
-    /// From what the caller gave.
+    /// Returns the target that the caller gives: `None`, a path or address as text, or an object with `write`.
     pub fn of(target: &Bound<'_, PyAny>) -> Self {
         if target.is_none() {
             return Self::Memory;
@@ -58,25 +58,25 @@ impl Target {
         }
     }
 
-    /// Whether it is a store.
+    /// Whether the target is an address in a store.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Path(path) if path.to_str().is_some_and(swath::remote::is_remote))
     }
 
-    /// Begins the file; for memory, also says where its bytes appear.
+    /// Creates the writer; for memory, also returns the handle that holds the bytes in the end.
     pub fn begin(
         self,
         shape: Shape,
         metadata: &Metadata,
         options: &WriteOptions,
-        parts: Parts,
+        pieces: Pieces,
     ) -> Result<(Writer, Option<Memory>), Error> {
         let (sink, memory): (Box<dyn Sink>, _) = match self {
             Self::Path(path) => {
-                let writer = match parts {
-                    Parts::Rows => Writer::create(path, shape, metadata, options),
-                    Parts::Bands => Writer::create_from_bands(path, shape, metadata, options),
-                    Parts::Blocks => Writer::create_from_blocks(path, shape, metadata, options),
+                let writer = match pieces {
+                    Pieces::Rows => Writer::create(path, shape, metadata, options),
+                    Pieces::TileRows => Writer::create_from_tile_rows(path, shape, metadata, options),
+                    Pieces::Blocks => Writer::create_from_blocks(path, shape, metadata, options),
                 };
                 return Ok((writer?, None));
             }
@@ -86,10 +86,10 @@ impl Target {
             }
             Self::Stream(object) => (Box::new(StreamSink::new("<stream>", Stream::new(object))?), None),
         };
-        let begin = match parts {
-            Parts::Rows => Writer::to_sink,
-            Parts::Bands => Writer::to_sink_from_bands,
-            Parts::Blocks => Writer::to_sink_from_blocks,
+        let begin = match pieces {
+            Pieces::Rows => Writer::to_sink,
+            Pieces::TileRows => Writer::to_sink_from_tile_rows,
+            Pieces::Blocks => Writer::to_sink_from_blocks,
         };
         Ok((begin(sink, shape, metadata, options)?, memory))
     }
@@ -98,8 +98,8 @@ impl Target {
 /// A Python object that takes bytes in order.
 struct Stream {
     object: Py<PyAny>,
-    /// Whether what it holds has to go first. A file in memory is read from its first byte; others may be at any place
-    /// of something longer, a pipe or an archive.
+    /// Whether to empty it first. A `BytesIO` is read from its first byte; other objects may stand anywhere in something
+    /// longer, such as a pipe or an archive.
     replace: bool,
 }
 
@@ -124,12 +124,12 @@ impl Write for Stream {
             }
             let given = PyBytes::new(py, bytes);
             let written = self.object.bind(py).call_method1("write", (given,))?;
-            // Raw files may take less than they are given; others say nothing.
+            // A raw file may write fewer bytes and returns how many; other objects may return nothing.
             Ok(if written.is_none() { bytes.len() } else { written.extract()? })
         });
         match written.map_err(io_error)? {
             count if count > bytes.len() => {
-                let detail = format!("write() says that it took {count} bytes where it was given {}", bytes.len());
+                let detail = format!("write() says that it took {count} bytes, and it got {}", bytes.len());
                 Err(io::Error::other(detail))
             }
             count => Ok(count),
