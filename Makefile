@@ -93,6 +93,21 @@ test: venv-test venv-servers venv-peers ## Format, lints, dependency and licence
 	$(VENV)/bin/python tests/peers/run.py rioxarray --sample
 	$(VENV)/bin/python tests/peers/run.py xrspatial --sample
 
+# The fast tier, for every change: seconds to three minutes once `make test` has built everything.
+.PHONY: check
+check: venv-test ## Format, lints, unit tests and a short look at the command and the Python package
+	$(CARGO) fmt --all --check
+	$(RUFF) check --config tools/ruff.toml $(PY_SOURCES)
+	$(RUFF) format --config tools/ruff.toml --check $(PY_SOURCES)
+	$(CARGO) xtask deps
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	$(CARGO) test --release --workspace --lib --quiet
+	$(CARGO) build --release -p swath-cli
+	$(INSTALL)
+	$(VENV)/bin/python corpus/make.py
+	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini -q $(addprefix tests/python/,test_cli.py test_fixtures.py \
+		test_py_package.py test_py_options.py)
+
 # For example: make peers, or one suite: .venv/bin/python tests/peers/run.py xrspatial -- -k nodata
 .PHONY: peers
 peers: venv-test venv-peers ## Run the whole test suites of rioxarray and xarray-spatial over swath

@@ -3,11 +3,11 @@
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
-reads OUT/tests.json, OUT/corrupted.json, OUT/sanitizer.json, OUT/contenders.json, OUT/writes.json, OUT/cold.json and
-OUT/python.json as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one or
-ended the context, the sanitizer found something, swath gave wrong pixels or none, what it wrote reads back wrongly,
-depends on the batches or took more memory than allowed, or machine code and PTX do not give the same; slowness is
-reported, never failed.
+reads tests.json, corrupted.json, killed.json, sanitizer.json, contenders.json, writes.json, cold.json and python.json
+of OUT, as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one or ended the
+context, a killed writer lost a file, the sanitizer found something, swath gave wrong pixels or none, a written file
+reads back wrongly, depends on the batches or took more memory than allowed, or machine code and PTX differ in their
+results; slowness is reported, never failed.
 """
 
 from __future__ import annotations
@@ -193,18 +193,42 @@ def zstd_tables(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def corrupted_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What became of damaged Zstd tiles, and the faults."""
-    lines = ["", "## Damaged Zstd tiles", ""]
-    if "tiles" not in found:
+    """What the device did with damaged tiles of each codec, and the faults."""
+    lines = ["", "## Damaged tiles", ""]
+    if "codecs" not in found:
         return [*lines, f"**{found.get('error', 'no result')}**"], [f"damaged tiles: {found.get('error', 'no result')}"]
-    statuses = ", ".join(f"{count} {name}" for name, count in found["statuses"].items())
-    lines += [f"{found['tiles']} damaged tiles in {found['seconds']:.0f} s, each compared with libzstd: {statuses}."]
-    lines += [
-        f"libzstd decodes {found['libzstd_decodes']} of them; of these {found['left_to_cpu']} are left to the CPU, "
-        f"{found['stricter_than_libzstd']} refused as damaged. {found['wrong']} wrong.",
-        f"{found['intact']} sound tiles between them, {found['intact_left_to_cpu']} of these left to the CPU.",
+    lines += ["Each tile is also decoded by the CPU; bytes and verdicts are compared.", ""]
+    head = [
+        "codec",
+        "tiles",
+        "seconds",
+        "CPU decodes",
+        "left to the CPU",
+        "refused, CPU decodes",
+        "sound tiles between",
     ]
-    return lines, [f"damaged tiles: {fault}" for fault in found["faults"]]
+    rows = [
+        [name, of["tiles"], f"{of['seconds']:.0f}", of["cpu_decodes"], of["left_to_cpu"], of["stricter_than_cpu"],
+         of["intact"], of["wrong"]]
+        for name, of in found["codecs"].items()
+    ]  # fmt: skip
+    lines += table([*head, "wrong"], rows)
+    faults = [f"damaged {name} tiles: {fault}" for name, of in found["codecs"].items() for fault in of["faults"]]
+    return lines, faults
+
+
+def killed_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What became of files whose writers were killed, and the faults."""
+    lines = ["", "## Killed writers", ""]
+    if "kills" not in found:
+        error = found.get("error", "no result")
+        return [*lines, f"**{error}**"], [f"killed writers: {error}"]
+    lines += [
+        f"{found['kills']} processes that wrote two files in turn from the GPU were killed. The name held the first "
+        f"file {found['old']} times, the second {found['new']} times, and neither {found['lost']} times. "
+        f"{found['strays']} stray files after the next write. {found['seconds']:.0f} s."
+    ]
+    return lines, [f"killed writers: {fault}" for fault in found["faults"]]
 
 
 def remarks(rows: list[dict[str, Any]]) -> list[str]:
@@ -454,6 +478,7 @@ def main() -> int:
     tests, sanitizer = load(args.dir / "tests.json"), load(args.dir / "sanitizer.json")
     contenders, writes = load(args.dir / "contenders.json"), load(args.dir / "writes.json")
     python, corrupted = load(args.dir / "python.json"), load(args.dir / "corrupted.json")
+    killed = load(args.dir / "killed.json")
     cold = load(args.dir / "cold.json")
     versions = args.versions.read_text().strip().splitlines() if args.versions and args.versions.exists() else []
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -496,6 +521,10 @@ def main() -> int:
         told, wrong = corrupted_lines(corrupted)
         lines += told
         faults += wrong
+    if killed:
+        told, wrong = killed_lines(killed)
+        lines += told
+        faults += wrong
     rows: list[dict[str, Any]] = []
     if contenders:
         rows, wrong = compare(contenders)
@@ -516,7 +545,7 @@ def main() -> int:
         faults += wrong
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,
-        "sanitizer": sanitizer, "corrupted": corrupted, "rows": rows, "faults": faults,
+        "sanitizer": sanitizer, "corrupted": corrupted, "killed": killed, "rows": rows, "faults": faults,
         "writes": {**writes, "rows": written} if writes else None, "cold": cold, "python": python,
     }  # fmt: skip
     if faults:

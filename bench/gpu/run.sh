@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
 #
-#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|cold|python|zstd|corrupted]
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|cold|python|zstd|torture]
 #
-# zstd is the benchmark of reading with Zstd files alone; cold times the first calls of processes; corrupted throws
-# SWATH_CORRUPTED damaged Zstd tiles (default ten million) at the device, of which the tests have but a few.
+# zstd is the benchmark of reading with Zstd files alone; cold times the first calls of processes; torture decodes
+# SWATH_CORRUPTED damaged tiles of each codec (default ten million; the tests have fewer) and kills SWATH_KILLS
+# writers (default 1000).
 # Needs no toolchain and no network. What is missing (python3, CuPy, rivals, compute-sanitizer) is said and left out.
 # SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them, and
 # SWATH_PYTHON_SECONDS for the Python package, which comes last.
@@ -31,9 +32,9 @@ done
 codecs=()
 contenders=()
 case $only in
-    '' | tests | bench | writes | cold | python | corrupted) ;;
+    '' | tests | bench | writes | cold | python | torture) ;;
     zstd) only=bench codecs=(--only zstd) contenders=(--only ceilings,swath,zstd,gdal-gpu,gdal) ;;
-    *) echo "--only takes tests, bench, writes, cold, python, zstd or corrupted" >&2; exit 2 ;;
+    *) echo "--only takes tests, bench, writes, cold, python, zstd or torture" >&2; exit 2 ;;
 esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
@@ -43,7 +44,7 @@ writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)
 pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 500)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-rm -f "$out"/{tests,corrupted,sanitizer,contenders,writes,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
+rm -f "$out"/{tests,corrupted,killed,sanitizer,contenders,writes,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
 rm -rf "$out/corrupted"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
@@ -142,16 +143,20 @@ PY
     done
 fi
 
-# A tile that hangs the device hangs the program: the limit is what tells.
-if [ "$only" = corrupted ]; then
-    say "damaged Zstd tiles"
-    timeout -k 5 "${limits[0]}" "$bin/swath-gpu" corrupt --count "${SWATH_CORRUPTED:-10000000}" \
-        --json "$out/corrupted.json" --keep "$out/corrupted" 2>&1 | tee "$out/corrupted.log"
-    corrupted_status=${PIPESTATUS[0]}
-    [ -f "$out/corrupted.json" ] ||
-        echo "{\"error\": \"exit status $corrupted_status, see corrupted.log\"}" >"$out/corrupted.json"
-    tests_status=$corrupted_status
-    say "damaged Zstd tiles: exit status $corrupted_status"
+# A tile that hangs the device hangs the program, and the time limit ends it.
+torture() { # name, arguments of swath-gpu...
+    local name=$1 status
+    shift
+    say "$name"
+    timeout -k 5 "${limits[0]}" "$bin/swath-gpu" "$@" --json "$out/$name.json" 2>&1 | tee "$out/$name.log"
+    status=${PIPESTATUS[0]}
+    [ -f "$out/$name.json" ] || echo "{\"error\": \"exit status $status, see $name.log\"}" >"$out/$name.json"
+    [ "$status" -eq 0 ] || tests_status=$status
+    say "$name: exit status $status"
+}
+if [ "$only" = torture ]; then
+    torture corrupted corrupt --count "${SWATH_CORRUPTED:-10000000}" --keep "$out/corrupted"
+    torture killed kill --count "${SWATH_KILLS:-1000}" --dir "$bench_dir-kill"
 fi
 
 # ------------------------------------------------------------------------------------------------------------ benchmark

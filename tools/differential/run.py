@@ -2,7 +2,7 @@
 
 Every case is made from the seed and its number, so `--only damaged --at 123` shows one again. Where the two differ and
 allowed.toml has no reason for it, the case is kept in target/differential/faults, and the run fails. A run that was
-interrupted goes on where it stopped (`--again` begins anew).
+interrupted goes on where it stopped, as long as the code is the same (`--again` begins anew).
 
     python tools/differential/run.py --count 2000
 """
@@ -18,7 +18,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Protocol
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[2] / "tests" / "python")]
+sys.path[:0] = [
+    str(Path(__file__).parent),
+    str(Path(__file__).resolve().parents[1]),
+    str(Path(__file__).resolve().parents[2] / "tests" / "python"),
+]
 
 from converted import Converted  # noqa: E402
 from damaged import Damaged  # noqa: E402
@@ -26,6 +30,8 @@ from harness import CORPUS, ROOT, SHARED_CORPUS, SHARED_RASTERS, Swath, record, 
 from mutate import sources  # noqa: E402
 from outcome import FINE, Outcome, Table  # noqa: E402
 from overviews import Overviews  # noqa: E402
+from revision import kept as kept_of  # noqa: E402
+from revision import revision  # noqa: E402
 from systems import Systems  # noqa: E402
 
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "differential"
@@ -41,11 +47,11 @@ class Maker(Protocol):
 
 
 class Run:
-    """What was done so far; written every few cases, so that the next run goes on there."""
+    """What was done so far with this code; written every few cases, so that the next run goes on there."""
 
     def __init__(self, path: Path, again: bool) -> None:
-        self.path = path
-        known: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not again else {}
+        self.path, self.revision = path, revision()
+        known = {} if again else kept_of(path, self.revision)
         self.done: dict[str, int] = known.get("done", {})
         self.verdicts = Counter(known.get("verdicts", {}))
         self.faults: list[dict[str, Any]] = known.get("faults", [])
@@ -53,7 +59,8 @@ class Run:
     def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_suffix(".new")
-        draft.write_text(json.dumps({"done": self.done, "verdicts": self.verdicts, "faults": self.faults}, indent=1))
+        state = {"revision": self.revision, "done": self.done, "verdicts": self.verdicts, "faults": self.faults}
+        draft.write_text(json.dumps(state, indent=1))
         draft.rename(self.path)
 
     def count(self, outcome: Outcome, allowed: bool) -> None:

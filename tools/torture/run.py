@@ -22,6 +22,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from revision import revision  # noqa: E402
+
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 STATE = TARGET / "torture" / "state.json"
 PAGE = ROOT / "docs" / "reliability.md"
@@ -37,27 +41,21 @@ lost if values are wrong, a file is torn or gone, memory or a file leaks, or the
 """
 
 
+LISTED = tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text())
+DEVICE_RESULT = ROOT / "bench" / "results" / LISTED["device_result"]
+
+
 def scenarios() -> list[Row]:
-    listed: list[Row] = tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text())["scenario"]
+    listed: list[Row] = [dict(scenario) for scenario in LISTED["scenario"]]
     for scenario in listed:
         if "tests" in scenario:
-            scenario["run"] = [pytest_of(words) for words in scenario["tests"]]
+            scenario["run"] = [*scenario.get("run", []), *map(pytest_of, scenario["tests"])]
     return listed
 
 
 def pytest_of(words: str) -> str:
     named = [f"tests/python/{word}" if word.endswith(".py") else shlex.quote(word) for word in shlex.split(words)]
     return f"python -m pytest -c tests/python/pytest.ini {' '.join(named)}"
-
-
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def commit() -> str:
-    """What is checked out; changed files make it another state, which is never taken for the commit's."""
-    changed = git("status", "--porcelain", "-uno", "--", ".", f":!{PAGE.relative_to(ROOT)}")
-    return git("rev-parse", "--short=12", "HEAD") + (" with changes" if changed else "")
 
 
 def machine() -> str:
@@ -120,15 +118,27 @@ def merged(rows: list[Row]) -> list[Row]:
     return list(sums.values())
 
 
-def last_result(scenario: Row) -> str:
-    """The last result that was committed, and the three figures of it."""
-    if "last" not in scenario:
-        return "no result yet | | |"
-    content = json.loads((ROOT / "bench" / "results" / scenario["last"]["file"]).read_text())
-    groups = [group for group in content["groups"] if group["name"] in scenario["last"]["groups"]]
-    cases, failed = sum(group["cases"] for group in groups), sum(group["failed"] for group in groups)
-    when = scenario["last"]["file"][:10]
-    return f"last result: {content['device']}, {when} | {cases} | {cases - failed} | {failed}"
+def device_rows(scenario: Row) -> list[Row]:
+    """What the last result from a GPU says about a scenario."""
+    content = json.loads(DEVICE_RESULT.read_text()) if DEVICE_RESULT.exists() else {}
+    suffix = f"on an {content['tests']['device']}, {content['date'][:10]}" if content else ""
+    rows = []
+    groups = [
+        group for group in content.get("tests", {}).get("groups", []) if group["name"] in scenario.get("device", [])
+    ]
+    if groups:
+        cases, failed = sum(group["cases"] for group in groups), sum(group["failed"] for group in groups)
+        rows.append({"what": f"tests {suffix}", "tries": cases, "survived": cases - failed, "lost": failed})
+    if scenario["id"] == "G5":
+        for name, found in (content.get("corrupted") or {}).get("codecs", {}).items():
+            what = f"damaged {name} tiles {suffix}"
+            tiles, wrong = found["tiles"], found["wrong"]
+            rows.append({"what": what, "tries": tiles, "survived": tiles - wrong, "lost": wrong})
+    if scenario["id"] == "G7" and (killed := content.get("killed")):
+        lost = killed["lost"] + killed["strays"]
+        what = f"writers killed {suffix}"
+        rows.append({"what": what, "tries": killed["kills"], "survived": killed["kills"] - lost, "lost": lost})
+    return rows
 
 
 def lines_of(listed: list[Row], state: dict[str, Row]) -> list[str]:
@@ -136,16 +146,17 @@ def lines_of(listed: list[Row], state: dict[str, Row]) -> list[str]:
     for scenario in listed:
         head = f"| {scenario['id']} | {scenario['what']}"
         done = state.get(scenario["id"])
-        if "needs" in scenario:
-            out.append(f"{head} | needs {scenario['needs']}; {last_result(scenario)} |")
-        elif done is None:
-            out.append(f"{head} | not run yet | | | |")
-        else:
-            for row in done["rows"] or [{"what": "no figure", "tries": "", "survived": "", "lost": ""}]:
-                out.append(f"{head} | {row['what']} | {row['tries']} | {row['survived']} | {row['lost']} |")
-                head = "| |"
-            if done["fault"]:
-                out.append(f"| | | **failed: {done['fault']}** | | | |")
+        rows = (done["rows"] if done else []) + device_rows(scenario)
+        if done is None and "needs" not in scenario:
+            rows.insert(0, {"what": "not run yet", "tries": "", "survived": "", "lost": ""})
+        if not rows:
+            missing = f"needs {scenario['needs']}; no result yet" if "needs" in scenario else "no figure"
+            rows = [{"what": missing, "tries": "", "survived": "", "lost": ""}]
+        for row in rows:
+            out.append(f"{head} | {row['what']} | {row['tries']} | {row['survived']} | {row['lost']} |")
+            head = "| |"
+        if done and done["fault"]:
+            out.append(f"| | | **failed: {done['fault']}** | | | |")
     return out
 
 
@@ -187,7 +198,7 @@ def main() -> int:
         return 0
     STATE.parent.mkdir(parents=True, exist_ok=True)
     state: dict[str, Row] = json.loads(STATE.read_text()) if STATE.exists() else {}
-    now = commit()
+    now = revision()
     for scenario in chosen:
         done = state.get(scenario["id"])
         if (
