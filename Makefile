@@ -25,8 +25,11 @@ PACKAGE := crates/swath-python/python
 PY_SOURCES := corpus/make.py tools tests/python tests/peers bench fuzz $(PACKAGE)
 RUFF := $(VENV)/bin/ruff
 
+# The features that the tests of the workspace turn on. With them, the command, the wheel and the tests share one build.
+SHARED_FEATURES := --features swath/conformance
+
 # The wheel that users get by `pip install .`, in the environment of demo and tests.
-INSTALL := PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m pip install --quiet \
+INSTALL := MATURIN_PEP517_ARGS="$(SHARED_FEATURES)" PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m pip install --quiet \
 	--disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
 
 # The corpus of other projects' files lies beside the checkout. Under CI it has to be there; elsewhere its absence is said.
@@ -39,7 +42,7 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build the release CLI
-	$(CARGO) build --release -p swath-cli
+	$(CARGO) build --release -p swath-cli $(SHARED_FEATURES)
 
 # ---------------------------------------------------------------------------------------------------------------- demo
 
@@ -85,7 +88,7 @@ test: venv-test venv-servers venv-peers ## Format, lints, dependency and licence
 	tools/fake-driver/build.sh --test
 	tools/kernel-host/build.sh
 	$(CARGO) test --release --workspace --quiet
-	$(CARGO) build --release -p swath-cli
+	$(CARGO) build --release -p swath-cli $(SHARED_FEATURES)
 	$(INSTALL)
 	$(VENV)/bin/python -m mypy --config-file tools/mypy.ini $(PACKAGE)/swath
 	$(VENV)/bin/python -m mypy.stubtest swath._swath
@@ -102,7 +105,7 @@ check: venv-test ## Format, lints, unit tests and a short look at the command an
 	$(CARGO) xtask deps
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	$(CARGO) test --release --workspace --lib --quiet
-	$(CARGO) build --release -p swath-cli
+	$(CARGO) build --release -p swath-cli $(SHARED_FEATURES)
 	$(INSTALL)
 	$(VENV)/bin/python corpus/make.py
 	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini -q $(addprefix tests/python/,test_cli.py test_fixtures.py \
