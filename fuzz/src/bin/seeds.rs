@@ -8,6 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+// Everything is compiled with coverage counters; libFuzzer defines the functions that they call.
+#[cfg(feature = "libfuzzer")]
+use libfuzzer_sys as _;
 use swath::{Dataset, OpenOptions};
 use swath_codec::TileSpec;
 use swath_fuzz::{Seeds, TARGETS, limits, options, tiles::Head};
