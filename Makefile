@@ -29,7 +29,7 @@ RUFF := $(VENV)/bin/ruff
 SHARED_FEATURES := --features swath/conformance
 
 # The wheel that users get by `pip install .`, in the environment of demo and tests.
-INSTALL := MATURIN_PEP517_ARGS="$(SHARED_FEATURES)" PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m pip install --quiet \
+INSTALL := MATURIN_PEP517_ARGS="--features shared-build" PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m pip install --quiet \
 	--disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
 
 # The corpus of other projects' files lies beside the checkout. Under CI it has to be there; elsewhere its absence is said.
