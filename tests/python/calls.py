@@ -1,4 +1,4 @@
-"""Watches the system calls of a process that change files, and has them fail (calls.c)."""
+"""Watches the system calls of a process that change files, and makes them fail (calls.c)."""
 
 from __future__ import annotations
 

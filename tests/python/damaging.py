@@ -1,6 +1,6 @@
 """Reads files with every byte changed, or cut everywhere: `damaging.py bytes|cuts TRIES FILE...`; a line for each.
 
-Before each try its place goes to the file that NOTE names, so that whoever finds this process dead knows what did it.
+Before each try it writes the position to the file that NOTE names, so that a crash of this process can be reproduced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MEMORY = 2 << 30
 
 
 def changed(content: bytes, tries: int) -> Iterator[tuple[int, int, bytes]]:
-    """Every byte becomes 0, 255 and its opposite; or of these so many tries, if there are more."""
+    """Sets every byte to 0, 255 and its complement; takes `tries` of these changes if there are more."""
     step = max(1, len(content) * 3 // tries)
     # A multiple of three would find one of the three values only.
     step += step % 3 == 0

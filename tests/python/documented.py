@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the lines of Python that documents show for the GPU, word for word.
+"""Runs the Python examples of the documents that use a GPU, unchanged.
 
     python3 documented.py --out R.json README.md docs/*.md
 
-Of each document, the blocks of Python that speak of CuPy, torch, `device="cuda"` or `gpu=True` are run statement by
-statement, in one namespace, in a folder that has a `scene.tif`. A statement that fails is told by its line, and the
-rest goes on. Addresses of stores are left out: there is no network here.
+Of each document it runs the Python blocks that mention CuPy, torch, `device="cuda"` or `gpu=True`, statement by
+statement, in one namespace, in a folder that has a `scene.tif`. It reports a statement that fails by its line, and
+continues. It leaves out addresses of stores, because there is no network here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import swath
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ABOUT_GPU = re.compile(r"""device=["']cuda|gpu=True|\bcupy\b|\btorch\b""", re.IGNORECASE)
 AWAY = re.compile(r"""["'](s3|gs|az|https?)://""")
-# What the documents' windows and bands need.
+# Large enough for the windows and bands of the examples.
 SCENE = (4, 1536, 2560)
 
 
@@ -40,7 +40,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def make_scene(folder: Path) -> None:
-    """A COG of four bands of uint16 with overviews and holes, under the name that the documents have for it."""
+    """Makes a COG of four bands of uint16 with overviews and holes, under the name that the documents use."""
     count, height, width = SCENE
     y, x = np.indices((height, width), dtype="uint16")
     scene = np.stack([(x // 7 + y // 5 + 11 * band) % 4000 + 1 for band in range(count)]).astype("uint16")
@@ -50,7 +50,7 @@ def make_scene(folder: Path) -> None:
 
 
 def run(documents: list[Path], folder: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Runs the documents' lines in a folder; how many there were, what failed, and what was left out."""
+    """Runs the examples in a folder; returns how many there were, which failed, and which were left out."""
     started = time.perf_counter()
     found: dict[str, Any] = {"cases": 0, "failed": [], "left_out": [], "ran": []}
     texts = [(path.name, path.read_text()) for path in documents]
@@ -59,7 +59,7 @@ def run(documents: list[Path], folder: Path, say: Callable[[str], None] = print)
     try:
         make_scene(folder)
         for name, text in texts:
-            # What a reader has at hand who got this far.
+            # Names that the documents use without defining them.
             namespace: dict[str, Any] = {"__name__": "document", "np": np, "array": np.empty(SCENE, "uint16")}
             for first, code in blocks(text):
                 _run_block(name, first, code, namespace, found, say)

@@ -1,4 +1,4 @@
-"""What people do first with a raster on a GPU, done to files that others made, beside the same on the host.
+"""Common first steps with a raster on a GPU, on files from other programs, compared with the same steps on the host.
 
 Each step opens a file to the host and to the GPU, works on it, writes a GeoTIFF and a COG to a path and to bytes, and
 reads them back. Pixels, attributes and reference systems must be those of the host's file. `test_py_everyday.py` runs
@@ -23,13 +23,13 @@ Step = Callable[[Callable[..., xr.DataArray]], Samples]
 
 
 def arithmetic(opened: Callable[..., xr.DataArray]) -> Samples:
-    """The half of each sample, of the type of the file."""
+    """Half of each sample, in the type of the file."""
     data = opened()
     return data / 2 if data.dtype.kind in "fc" else data // 2
 
 
 def filtered(opened: Callable[..., xr.DataArray]) -> Samples:
-    """What is above zero; the rest becomes nodata, or NaN."""
+    """Samples above zero; the rest becomes nodata, or NaN."""
     data = opened(masked=True)
     return data.where(abs(data) > 0)
 
@@ -58,12 +58,12 @@ STEPS: dict[str, Step] = {
 
 
 def on_host(data: xr.DataArray) -> np.ndarray:
-    """Its samples as NumPy has them."""
+    """Its samples as a NumPy array."""
     return np.asarray(data.values)
 
 
 def written(data: Samples, folder: Path) -> dict[tuple[str, str], xr.DataArray]:
-    """The files that data becomes, read back."""
+    """Writes data to files and reads them back."""
     found = {}
     for kind in ("GeoTIFF", "COG"):
         path, memory = folder / "file.tif", io.BytesIO()
@@ -75,14 +75,14 @@ def written(data: Samples, folder: Path) -> dict[tuple[str, str], xr.DataArray]:
 
 
 def is_on_gpu(data: Samples) -> bool:
-    """Whether all samples are CuPy's, or chunks of CuPy's."""
+    """Whether all samples are CuPy arrays, or dask chunks of them."""
     arrays = [data.data] if isinstance(data, xr.DataArray) else [each.data for each in data.values()]
     return all(isinstance(getattr(array, "_meta", array), cupy.ndarray) for array in arrays)
 
 
 def check(path: Path, step: Step, folder: Path) -> None:
-    """Fails where the GPU's files are not the host's."""
-    # A part of it is enough: the fake driver is slow.
+    """Fails where the files from the GPU differ from those of the host."""
+    # A part of the raster is enough: the fake driver is slow.
     window = (64, 64, 200, 160)
     host = step(lambda **words: swath.open_geotiff(path, window=window, **words))
     gpu = step(lambda **words: swath.open_geotiff(path, window=window, device="cuda", **words))
@@ -99,7 +99,7 @@ def check(path: Path, step: Step, folder: Path) -> None:
 
 
 def main() -> int:
-    """Runs all steps; says which failed."""
+    """Runs all steps; returns those that failed."""
     warnings.simplefilter("error", swath.SwathWarning)
     folder, *paths = map(Path, sys.argv[1:])
     failed = steps = 0

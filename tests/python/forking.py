@@ -4,7 +4,7 @@
     python tests/python/forking.py WAY TRIES [THREADS]
 
 prints `{"tries": …, "hung": …, "failed": …}`. The threads of the parent do what the child does, all the time, so that
-at the moment of a fork some of them hold whatever can be held.
+at the moment of a fork some of them hold every lock there is.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def windows(source: str) -> Work:
 
 
 def opens(source: str) -> Work:
-    """Files that are opened, looked at, read and closed, and the handle that the package keeps."""
+    """Files that are opened, inspected, read and closed, and the handle that the package keeps."""
 
     def work(numbers: random.Random) -> None:
         x, y = place(numbers)
@@ -113,7 +113,7 @@ def writes(folder: str) -> Work:
 
 
 def held(folder: str) -> Work:
-    """Files that are still being written by other threads when the child gives up its copies of them."""
+    """Files that other threads are still writing when the child drops its copies of the writers."""
     data = np.ascontiguousarray(pixels_of_file[:256, :256])
     writers: dict[int, _swath.Writer] = {}
     parent = os.getpid()
@@ -142,7 +142,7 @@ def held(folder: str) -> Work:
 
 
 def forked(work: Work, seed: int) -> int | None:
-    """How a child ended that did the same; `None` where it never did."""
+    """Exit status of a child that did the same; `None` if it hung."""
     child = os.fork()
     if child == 0:
         status = 1

@@ -1,4 +1,4 @@
-"""Runs the command line tool and reads what it made."""
+"""Runs the command line tool and reads the files that it wrote."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MIB = 1 << 20
 
 
 def shared(path: Path) -> Path:
-    """A file or folder of `../shared`: without it a test is skipped, and under CI it fails."""
+    """A file or folder of `../shared`; if it is missing, the test is skipped, or fails under CI."""
     if not path.exists():
         assert not UNDER_CI, f"{path} is missing, and under CI it must be there"
         pytest.skip(f"{path.name} is not beside the checkout")
     return path
 
 
-# What the corpus allows any file: 256 MB, and six times the decoded array.
+# Memory that the corpus allows any file: 256 MB, and six times the decoded array.
 BASE_MEMORY = 256 * 1000 * 1000
 
 Window = tuple[int, int, int, int]
@@ -63,7 +63,7 @@ class Run:
         assert self.code in (0, 1, 2), f"exit {self.code}: {what}\n{self.stderr}"
 
     def check_refusal(self, path: Path | str | None = None) -> str:
-        """An error is one line that says which file and what is wrong; returns that line."""
+        """Checks that the error is one line that names the file and the fault; returns that line."""
         self.check_alive()
         assert self.code == 2, f"expected a refusal, got exit {self.code}: {' '.join(self.argv)}\n{self.stderr}"
         errors = [line for line in self.stderr.splitlines() if line.startswith("error: ")]
@@ -76,7 +76,7 @@ class Run:
 
 
 class Refused(Exception):  # noqa: N818 - it is an outcome here, not a fault of the test
-    """The tool said no."""
+    """The tool refused the file."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(run.stderr.strip())
@@ -184,7 +184,7 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> str:
-    """Where two arrays part, in words."""
+    """Describes where two arrays differ."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"got {got.dtype} {got.shape}, want {want.dtype} {want.shape}"
     size = got.dtype.itemsize
@@ -211,7 +211,7 @@ IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
 
 def transform_of(info: dict[str, Any]) -> tuple[float, ...]:
-    """Six numbers a..f; a file without georeferencing has the identity, as rasterio says it."""
+    """Six numbers a..f; a file without georeferencing has the identity, as in rasterio."""
     transform = info.get("transform")
     return tuple(map(float, transform[:6])) if transform else IDENTITY
 

@@ -1,4 +1,4 @@
-"""Writes in children that are killed: for each line of standard input, how many seconds a child gets.
+"""Writes in children that are killed: each line of standard input says how many seconds a child gets.
 
 Python and its packages start once; a child is forked for each write and ended by SIGKILL when its time is up. Its
 status goes to standard output.

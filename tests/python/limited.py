@@ -1,4 +1,4 @@
-"""Starts a command that may have so many threads besides its first: `python limited.py THREADS COMMAND...`.
+"""Starts a command that may have at most THREADS threads besides its first: `python limited.py THREADS COMMAND...`.
 
 The system does not count the threads of root. So the command gets another real user, who has nothing else running, and
 loses the capabilities that lift the limit. It still finds its files: root's rights to them are the effective user's.

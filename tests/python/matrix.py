@@ -3,12 +3,12 @@
 
     python3 matrix.py --out R.json [--only GROUP,...] [--dir DIR]
 
-runs the cases of each group with the `cupy` and `torch` that can be imported, prints what failed by the name of its
-case, and writes R.json. A case that fails costs no other. `make test` runs it on the fake driver with the stand-ins of
+runs the cases of each group with the `cupy` and `torch` that can be imported, prints the names of cases that failed,
+and writes R.json. A failing case does not stop the others. `make test` runs it on the fake driver with the stand-ins of
 `stand_ins`, the GPU bundle on a GPU with the real libraries; it needs no test framework.
 
-A case passes where the file has the right pixels and metadata, was encoded by the CPU or the GPU as asked for, has the
-very bytes of every other file of the same samples, metadata and encoder, and where nothing was warned of.
+A case passes if the file has the right pixels and metadata, was encoded by the CPU or the GPU as requested, has exactly
+the bytes of every other file of the same samples, metadata and encoder, and if there was no warning.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ def module(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Kind:
-    """Samples in memory (bands, rows, columns), what the file shall hold, and the words that make one the other."""
+    """Samples in memory (bands, rows, columns), samples of the expected file, and the keywords that convert them."""
 
     held: np.ndarray
     stored: np.ndarray
-    # For `to_geotiff`, whatever the container.
+    # Keywords of `to_geotiff` for every container.
     words: dict[str, Any] = field(default_factory=dict)
-    # For `to_geotiff` of plain arrays, where a DataArray has attributes or encoding.
+    # Keywords for plain arrays only: a DataArray has attributes or encoding instead.
     bare: dict[str, Any] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     encoding: dict[str, Any] = field(default_factory=dict)
-    # Of plain arrays, where these are not `held`.
+    # Samples of plain arrays, if they are not `held`.
     bare_held: np.ndarray | None = None
     nodata: float | None = None
     scales: tuple[float, ...] = (1.0, 1.0)
@@ -123,7 +123,7 @@ KINDS = _kinds()
 
 
 def lengthened(kind: Kind, count: int) -> Kind:
-    """The first bands of a kind."""
+    """A kind with only its first bands."""
 
     def cut(values: dict[str, Any]) -> dict[str, Any]:
         return {key: value[:count] if isinstance(value, tuple) else value for key, value in values.items()}
@@ -164,12 +164,12 @@ def band_count(container: str) -> int:
 
 
 def chunks_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """Chunks that end where no tile does."""
+    """Chunks that end inside tiles."""
     return tuple(length if length <= 2 else 24 if place % 2 else 20 for place, length in enumerate(shape))
 
 
 def held_by(library: str, host: np.ndarray) -> Any:
-    """An array of a library that has these samples."""
+    """These samples as an array of a library."""
     if library == "numpy":
         return host
     if library == "torch on the host":
@@ -199,7 +199,7 @@ def need(name: str) -> Any:
 
 
 def contained(container: str, library: str, kind: Kind, *, placed: bool) -> tuple[Any, dict[str, Any]]:
-    """What is written, and the words that go with it; `placed` says whether it has coordinates."""
+    """The object to write, and the keywords that go with it; `placed` says whether it has coordinates."""
     words = {"tile_size": TILE, **kind.words}
     if container in BARE:
         host = kind.held if kind.bare_held is None else kind.bare_held
@@ -259,7 +259,7 @@ DEVICES: dict[str, dict[str, Any]] = {
 
 
 def encoder_of(device: dict[str, Any], *, on_gpu: bool) -> str:
-    """Who has to encode: as the caller says, and otherwise whoever holds the samples."""
+    """The device that has to encode: the one that the caller names, else the one that holds the samples."""
     word = device.get("device") or {True: "cuda", False: "cpu", None: None}[device.get("gpu")]
     if word == "auto":
         word = "cuda"
@@ -270,7 +270,7 @@ def encoder_of(device: dict[str, Any], *, on_gpu: bool) -> str:
 
 
 class Pipe:
-    """An object that can do nothing but write."""
+    """An object whose only method is `write`."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -284,7 +284,7 @@ SINKS = ("None", "path", "Path", "BytesIO", "file", "write only", "fsspec", "obs
 
 
 def written(sink: str, folder: Path, data: Any, words: dict[str, Any]) -> bytes:
-    """The file that a destination got; the call has to give back what it was given, and leave nothing else behind."""
+    """The file that a destination received; the call has to return its target, and leave no other file behind."""
     path: Any = None
     target: Any = None
     if sink == "None":
@@ -334,7 +334,7 @@ def written(sink: str, folder: Path, data: Any, words: dict[str, Any]) -> bytes:
 
 
 class Recorder:
-    """What the engine did for the last file that was written."""
+    """The engine's report about the last file that was written."""
 
     report: ClassVar[dict[str, Any]] = {}
 
@@ -358,7 +358,7 @@ class Recorder:
 
 @dataclass
 class Expected:
-    """What a file shall be."""
+    """The expected properties of a file."""
 
     stored: np.ndarray
     nodata: float | None = None
@@ -370,7 +370,7 @@ class Expected:
 
 
 def same(found: np.ndarray, wanted: np.ndarray) -> str | None:
-    """How two arrays differ, if they do; a NaN is a NaN."""
+    """Describes how two arrays differ, if they do; NaN equals NaN."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return f"{found.dtype} {found.shape} where {wanted.dtype} {wanted.shape} belongs"
     wrong = np.argwhere((found != wanted) & ((found == found) | (wanted == wanted)))
@@ -383,7 +383,7 @@ def same(found: np.ndarray, wanted: np.ndarray) -> str | None:
 
 
 def check_file(content: bytes, expected: Expected) -> None:
-    """Pixels and metadata, as swath's CPU reads them and as GDAL does where it is installed."""
+    """Checks pixels and metadata with swath on the CPU, and with GDAL where it is installed."""
     count = len(expected.stored)
     dataset = swath.Dataset(content)
     difference = same(np.asarray(dataset.read()), expected.stored)
@@ -425,12 +425,12 @@ def check_file(content: bytes, expected: Expected) -> None:
                     raise WrongError(f"pixels, read by GDAL: {difference}")
 
 
-# On the fake driver there is nobody else to warn of anything.
+# On the fake driver only swath gives warnings.
 FAKE = "SWATH_FAKE_DRIVER" in os.environ
 
 
 def of_swath(noted: list[Any]) -> list[str]:
-    """Warnings that are swath's doing.
+    """Warnings that swath caused.
 
     NumPy warns of arithmetic, and dask silences it thread by thread with filters that all threads share: whether such a
     warning arrives is chance.
@@ -446,7 +446,7 @@ def of_swath(noted: list[Any]) -> list[str]:
 
 @contextmanager
 def silently() -> Iterator[None]:
-    """Whatever is warned of within is a fault."""
+    """A warning within this context is a fault."""
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         yield
@@ -455,20 +455,20 @@ def silently() -> Iterator[None]:
 
 
 class Lab:
-    """Runs cases, and keeps what they found."""
+    """Runs cases, and keeps their results."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = print) -> None:
         self.folder, self.say = folder, say
         self.cases = 0
         self.failed: list[dict[str, str]] = []
         self.left_out: dict[str, int] = {}
-        # The first file of the same samples, metadata and encoder, by these.
+        # The first file of each set of samples, metadata and encoder.
         self.files: dict[str, tuple[str, str]] = {}
         self._checked: set[Any] = set()
 
     @contextmanager
     def case(self, name: str) -> Iterator[None]:
-        """Counts what is done within as one case."""
+        """Counts the statements within as one case."""
         (self.folder.parent / f"{self.folder.name}.current").write_text(name)
         try:
             yield
@@ -485,7 +485,7 @@ class Lab:
         self.cases += 1
 
     def check(self, content: bytes, key: Any, name: str, expected: Expected, encoder: str | None) -> None:
-        """A file is what it shall be, and the same as every other one of this key."""
+        """Checks that a file is as expected, and the same as every other one of this key."""
         if encoder is not None:
             on_device = bool(Recorder.report["device_tiles"])
             if on_device != (encoder == "cuda"):
@@ -499,7 +499,7 @@ class Lab:
             raise WrongError(f"not the bytes of: {other}")
 
     def refuses(self, name: str, kind: type[Exception], message: str, work: Callable[[], Any]) -> None:
-        """Something is refused with this exception and these words."""
+        """Checks that a call raises this exception with these words."""
         with self.case(name):
             try:
                 with silently():
@@ -542,7 +542,7 @@ def write_case(
 
 
 def _host_copy(data: Any) -> np.ndarray | None:
-    """The samples of an array in memory, to see whether a write changes them."""
+    """A copy of an array's samples, to see whether a write changes them."""
     held = getattr(data, "data", None) if hasattr(data, "dims") else data
     if isinstance(held, np.ndarray):
         return held.copy()
@@ -565,14 +565,14 @@ def group(name: str) -> Callable[[Group], Group]:
 
 
 def containers_of(library: str) -> tuple[str, ...]:
-    """Containers that can hold a library's arrays: xarray makes NumPy's arrays of torch's tensors, or refuses them."""
+    """Containers that can hold a library's arrays: xarray converts torch's tensors to NumPy arrays, or refuses them."""
     if library == "torch":
         return BARE
     return (*BARE, "DataArray") if library == "torch on the host" else CONTAINERS
 
 
 def every_way_in(lab: Lab, library: str) -> None:
-    """Every container, kind of samples and format; every word for the device where these differ most."""
+    """Every container, kind of samples and format; every `device=` where these differ most."""
     other = 'device="cpu"' if library in ON_GPU else 'device="cuda"'
     for container, kind, cog in itertools.product(containers_of(library), KINDS, (False, True)):
         wide = container in ("bare", "DataArray", "Dataset of two") and kind in ("integer", "NaN to nodata")
@@ -606,7 +606,7 @@ def destinations(lab: Lab) -> None:
 
 @group("blocks")
 def blocks(lab: Lab) -> None:
-    """Where no row of chunks fits the buffer, chunks are written as blocks, as they come, and the file is right."""
+    """Where no row of chunks fits the buffer, chunks are written as blocks, in any order, and the file is right."""
     for library, container, kind_name, cog in itertools.product(
         ("dask", "dask cupy"), CONTAINERS, ("NaN to nodata", "scaled"), (False, True)
     ):
@@ -643,7 +643,7 @@ def types(lab: Lab) -> None:
 
 
 def views_of(cupy: Any, base: np.ndarray) -> Iterator[tuple[str, Any, str]]:
-    """Arrays on the GPU whose samples lie in many orders, and what their axes are."""
+    """Arrays on the GPU in many memory orders, and their axes."""
     on = cupy.asarray(base)
     yield "without gaps", on, "byx"
     yield "upside down", on[:, ::-1], "byx"
@@ -663,7 +663,7 @@ def views_of(cupy: Any, base: np.ndarray) -> Iterator[tuple[str, Any, str]]:
 
 @group("views")
 def views(lab: Lab) -> None:
-    """Views of any strides give the file that the same samples without gaps give."""
+    """Views of any strides give the same file as contiguous samples."""
     cupy, xarray, arrays = module("cupy"), module("xarray"), module("dask.array")
     if cupy is None:
         lab.left_out["no cupy here"] = 1
@@ -708,7 +708,7 @@ def mixed(lab: Lab) -> None:
                 content = swath.to_geotiff(data, None, tile_size=TILE, cog=cog, **DEVICES[device])
             encoder = encoder_of(DEVICES[device], on_gpu=all(library in ON_GPU for library in pair))
             lab.check(content, ("mixed", cog), name, Expected(kind.stored, NODATA, cog=cog), encoder)
-    # One type has to hold both: integers become the other's floats.
+    # One type has to hold both: integers become floats.
     for pair, device in itertools.product(itertools.product(libraries, repeat=2), ("device unset", 'device="cuda"')):
         name = f"Dataset of {pair[0]} (int16) and {pair[1]} (float32), {device}"
         with lab.case(name):
@@ -742,7 +742,7 @@ def _dataset(scene: Any) -> Any:
     return need("xarray").Dataset({"first": one, "twice": one * 2})
 
 
-# What people do between reading and writing.
+# Common operations between reading and writing.
 OPERATIONS: dict[str, Operation] = {
     "as it is": lambda scene: scene,
     "times two": lambda scene: scene * 2,
@@ -771,7 +771,7 @@ OPERATIONS: dict[str, Operation] = {
     "bands as variables": lambda scene: scene.to_dataset(dim="band"),
     "concat": lambda scene: need("xarray").concat([scene.isel(band=[0]), scene.isel(band=[1]) + 1], "band"),
 }
-# dask hands NumPy's scalars to CuPy for these, or has no place for a sample.
+# For these, dask passes NumPy's scalars to CuPy, or cannot hold a single sample.
 NOT_BY_DASK = ("where, else 0", "fillna", "a filtered copy")
 SCENES: dict[str, dict[str, Any]] = {
     "eager": {},
@@ -795,7 +795,7 @@ def scene_file(lab: Lab) -> str:
 
 @group("round trips")
 def round_trips(lab: Lab) -> None:
-    """What is read to the GPU, worked on and written is what the same on the host gives."""
+    """Reading to the GPU, computing and writing gives the same file as on the host."""
     if module("xarray") is None or module("cupy") is None:
         lab.left_out["no xarray or no cupy here"] = 1
         return
@@ -811,7 +811,7 @@ def round_trips(lab: Lab) -> None:
 
 @dataclass
 class Outcome:
-    """A file, or the error in its place, and what was warned of meanwhile."""
+    """A file or the error instead, and the warnings."""
 
     content: bytes
     error: str
@@ -867,7 +867,7 @@ def round_trip(path: str, words: dict[str, Any], work: Operation, *, cog: bool) 
 def _check_arithmetic(host: Any, there: Any) -> bool:
     """Fails where CuPy computes other samples than NumPy; returns whether it computes the same bits.
 
-    What is not a number has other bits on a GPU than on a CPU.
+    NaN has other bits on a GPU than on a CPU.
     """
     same_bits = True
     try:
@@ -884,7 +884,7 @@ def _check_arithmetic(host: Any, there: Any) -> bool:
 
 @group("reading")
 def reading(lab: Lab) -> None:
-    """What is read to the GPU is there once, for every library, and can be written from there."""
+    """A raster that is read to the GPU is there once, for every library, and can be written from there."""
     cupy, torch = module("cupy"), module("torch")
     wanted = KINDS["scaled"].stored
     dataset = swath.Dataset(scene_file(lab))
@@ -969,7 +969,7 @@ def _equal(found: np.ndarray, wanted: np.ndarray) -> None:
 
 @group("refusals")
 def refusals(lab: Lab) -> None:
-    """What cannot be written is refused before anything is, with the same words whatever the library."""
+    """A raster that cannot be written is refused before the write begins, with the same message for every library."""
     holes = KINDS["NaN to nodata"].held[0]
     cases: list[tuple[str, np.ndarray, dict[str, Any], type[Exception], str]] = [
         ("an unknown device", holes, {"device": "tpu"}, swath.UsageError, "is not cpu, cuda (or gpu) or auto"),
@@ -1021,7 +1021,7 @@ def refusals(lab: Lab) -> None:
             name = f"times and levels, {library}"
             lab.refuses(name, swath.UsageError, "select one of", lambda data=many: swath.to_geotiff(data, None))
     if xarray is not None and torch is not None:
-        # Not our doing: xarray takes no tensors of a GPU.
+        # A limit of xarray: it takes no tensors on a GPU.
         tensor = held_by("torch", KINDS["integer"].held[0])
         lab.refuses("xarray of a tensor on the GPU", TypeError, "cpu()", lambda: xarray.DataArray(tensor))
 
@@ -1031,7 +1031,7 @@ def refusals(lab: Lab) -> None:
 
 @group("without a GPU")
 def without_gpu(lab: Lab) -> None:
-    """Without a GPU "cuda" is an error, "auto" goes on with the CPU and says so once, and the rest is silent."""
+    """Without a GPU "cuda" is an error, "auto" continues on the CPU and warns once, and all else is silent."""
     out = lab.folder / "without.json"
     environment = {"CUDA_VISIBLE_DEVICES": "", "SWATH_FAKE_DRIVER": "devices=0"}
     command = [sys.executable, str(Path(__file__).resolve()), "--only", INSIDE, "--out", str(out)]
@@ -1104,7 +1104,7 @@ def no_gpu(lab: Lab) -> None:
             raise WrongError(f"warned: {[str(each.message) for each in noted]}")
 
 
-# What the fake driver does, and whether the CPU can go on.
+# Faults of the fake driver, and whether the CPU can continue.
 FAULTS = {
     "fail_copy=1": True,
     "fail_launch=1": False,
@@ -1162,7 +1162,7 @@ def failing_gpu(lab: Lab) -> None:
 
 
 def run_group(name: str, folder: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Runs a group; its number of cases, what failed, and what was left out and why."""
+    """Runs a group; returns its number of cases, those that failed, and those that were left out and why."""
     started = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     lab = Lab(folder, say)
@@ -1200,7 +1200,7 @@ def main() -> int:
     parser.add_argument("--only")
     parser.add_argument("--dir", type=Path)
     args = parser.parse_args()
-    # A crash in native code tells where Python was.
+    # A crash in native code then prints where Python was.
     faulthandler.enable()
     names = args.only.split(",") if args.only else [name for name in GROUPS if name != INSIDE]
     results: dict[str, Any] = {}

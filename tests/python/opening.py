@@ -33,7 +33,7 @@ def golden_corpus() -> Path | None:
 
 
 def georeferenced() -> list[Path]:
-    """Files of the shared corpus that say where they lie."""
+    """Files of the shared corpus that are georeferenced."""
     manifest = SHARED_CORPUS / "manifest.csv"
     if not manifest.is_file():
         return []
@@ -76,7 +76,7 @@ def write(path: Path | str, array: np.ndarray, overviews: tuple[int, ...] = (), 
 
 @dataclass
 class Traffic:
-    """What a server was asked: connections, of each request its path and headers, and bytes of bodies that it sent."""
+    """Traffic of a server: connections, path and headers of each request, and bytes of bodies that it sent."""
 
     connections: int = 0
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -87,12 +87,12 @@ class Traffic:
 
 
 def _named(headers: Any) -> dict[str, str]:
-    """Headers by the names that people write; clients may write them in any case."""
+    """Headers by their usual names; clients may write them in any case."""
     return {name.title(): value for name, value in headers.items()}
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves ranges of what the server holds."""
+    """Serves ranges of the server's files."""
 
     protocol_version = "HTTP/1.1"
     # Headers and body are two writes, and the second would wait for the first to be acknowledged.
@@ -150,14 +150,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(part)
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @contextmanager
 def served(files: dict[str, Any], traffic: Traffic | None = None) -> Iterator[str]:
-    """A loopback server of these files (by their path, with the slash); gives its address.
+    """A loopback server of these files (by their path, with the slash); yields its address.
 
-    A text leads elsewhere, a number is the status that is answered, and an event is waited for without an answer.
+    For a text the server redirects, for a number it answers with that status, and for an event it waits silently.
     """
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
@@ -166,7 +166,7 @@ def served(files: dict[str, Any], traffic: Traffic | None = None) -> Iterator[st
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        # A machine that reaches others through a proxy does not reach itself so.
+        # A proxy for other machines must not be used for loopback.
         with mock.patch.dict(os.environ, {"no_proxy": "127.0.0.1,localhost"}):
             yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:

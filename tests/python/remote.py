@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A scripted HTTP server for the tests: serves ranges, counts what it is asked, and misbehaves on demand.
+"""A scripted HTTP server for the tests: serves ranges, counts requests, and misbehaves on demand.
 
-It speaks just enough HTTP/1.1 over plain sockets to be quick and to break every rule on purpose. A script is
-asked about each request before it is answered; what it gives is a fault (remote_faults.py), which may answer instead of
-the server, or change or cut what the server would have sent.
+It speaks just enough HTTP/1.1 over plain sockets to be quick and to break every rule on purpose. Before each answer
+the server calls a script, which may return a fault (remote_faults.py). A fault answers instead of the server, or
+changes or cuts the server's response.
 
     python tests/python/remote.py FOLDER [--latency SECONDS]
 
-serves a folder from a process of its own, for benchmarks: `GET /-/traffic` tells what was asked and forgets it.
+serves a folder from a process of its own, for benchmarks: `GET /-/traffic` returns the counts and resets them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PIECE = 1 << 16
 
 @dataclass
 class Request:
-    """One request as it came; names of headers are in lower case."""
+    """One request as received; names of headers are in lower case."""
 
     number: int
     method: str
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What is sent, and how the sending ends."""
+    """The response to send, and how sending ends."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -75,11 +75,11 @@ class Answer:
     cut: int | None = None
     # How it ends there: `close`, `reset`, or `hang`.
     end: str = "close"
-    # Nothing is sent, not even a status.
+    # Sends nothing, not even a status.
     silent: bool = False
     # Seconds between single bytes of the body.
     drip: float = 0.0
-    # Bytes of headers that say nothing.
+    # Bytes of meaningless headers.
     padding: int = 0
 
 
@@ -90,7 +90,7 @@ Script = Callable[[Request], Fault | None]
 
 @dataclass(frozen=True)
 class Resource:
-    """One version of what lies under a path. Without validators a client can only compare sizes."""
+    """One version of the resource at a path. Without validators a client can only compare sizes."""
 
     content: Any
     etag: str | None = None
@@ -98,7 +98,7 @@ class Resource:
 
     @staticmethod
     def of(content: Any, version: int = 1) -> Resource:
-        """With validators that follow from content and version."""
+        """A resource whose validators are computed from content and version."""
         crc = zlib.crc32(content) if isinstance(content, bytes) else len(content)
         return Resource(content, f'"{crc:08x}-{version}"', email.utils.formatdate(1e9 + version, usegmt=True))
 
@@ -135,7 +135,7 @@ class Server:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def forget(self) -> None:
-        """Counts from nothing again, and numbers requests from 1."""
+        """Resets all counts, and numbers requests from 1 again."""
         with self.lock:
             self.requests: list[Request] = []
             self.connections = 0
@@ -218,7 +218,7 @@ class Server:
         return request
 
     def _send(self, connection: socket.socket, request: Request, answer: Answer) -> bool:
-        """Whether the connection goes on."""
+        """Sends an answer; returns whether the connection stays open."""
         if not answer.silent:
             self._send_head(connection, answer)
             body = b"" if request.method == "HEAD" else answer.body
@@ -250,18 +250,18 @@ class Server:
             piece = body[start : min(start + step, stop)]
             if answer.drip and self.stopped.wait(answer.drip):
                 return
-            # Before it goes: whoever has the bytes may look at the count at once.
+            # Counted before it is sent: a client that has the bytes may check the count at once.
             with self.lock:
                 self.sent[request.path] += len(piece)
             connection.sendall(piece)
 
 
 class Files(Server):
-    """Serves ranges of what it holds by path, each with its validators."""
+    """Serves ranges of its resources by path, each with its validators."""
 
     def __init__(self, files: Mapping[str, Any] | None = None, **options: Any) -> None:
         self.files: dict[str, Resource] = {}
-        # A server that does not look at If-Match and the like still tells its validators.
+        # A server that ignores If-Match and the like still sends its validators.
         self.conditions = True
         for path, content in (files or {}).items():
             self.put(path, content)
@@ -278,7 +278,7 @@ class Files(Server):
 
 
 def ranged(request: Request, found: Resource, conditions: bool = True) -> Answer:
-    """A resource, or the part of it that was asked for, or why not."""
+    """A resource, or the requested part of it, or the reason for refusing."""
     size = len(found.content)
     headers = {"Accept-Ranges": "bytes", "Content-Type": "image/tiff"}
     if found.etag:
@@ -309,7 +309,7 @@ def ranged(request: Request, found: Resource, conditions: bool = True) -> Answer
 
 @contextmanager
 def direct() -> Iterator[None]:
-    """Loopback is reached without a proxy, whatever the machine says."""
+    """Reaches loopback without a proxy, whatever the environment sets."""
     with mock.patch.dict(os.environ, {"no_proxy": "127.0.0.1,localhost,::1", "NO_PROXY": "127.0.0.1,localhost,::1"}):
         yield
 
@@ -321,7 +321,7 @@ def free_port() -> int:
 
 @contextmanager
 def started(command: list[str], port: int, name: str, **environment: str) -> Iterator[str]:
-    """A server that is a program: waits until it listens, and ends it afterwards."""
+    """Starts a server program, waits until it listens, and ends it afterwards."""
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **environment}, text=True
     )
@@ -335,7 +335,7 @@ def started(command: list[str], port: int, name: str, **environment: str) -> Ite
                 said = process.communicate()[1]
                 raise RuntimeError(f"{name} did not start: {said[-2000:]}")
             time.sleep(0.05)
-        # A full pipe would stop a server that talks.
+        # A full pipe would block a server that logs.
         threading.Thread(target=process.stderr.read if process.stderr else None, daemon=True).start()
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -348,7 +348,7 @@ def started(command: list[str], port: int, name: str, **environment: str) -> Ite
 
 
 class _Folder(Files):
-    """A folder, the same under every path (so that no client's cache knows it), and what was asked of it."""
+    """A folder, served alike under every path (so that no client's cache helps), and its traffic."""
 
     def respond(self, request: Request) -> Answer:
         if request.path != "/-/traffic":
@@ -368,7 +368,7 @@ def main() -> None:
     files = {f"/{path.name}": path.read_bytes() for path in sorted(arguments.folder.iterdir()) if path.is_file()}
     server = _Folder(files, latency=arguments.latency)
     print(server.url, flush=True)
-    # The one that started it holds the other end.
+    # The parent process holds the other end.
     sys.stdin.read()
     server.close()
 

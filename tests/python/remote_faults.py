@@ -1,4 +1,4 @@
-"""What a server can do wrong, and scripts that say when it does."""
+"""Faults of a server, and scripts that say when they occur."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def silent(end: str) -> Fault:
 
 
 def after(end: str) -> Fault:
-    """The request takes effect, and its answer is lost."""
+    """The server handles the request, and the response is lost."""
 
     def lose(_: Request, respond: Respond) -> Answer:
         return replace(respond(), silent=True, end=end)
@@ -54,7 +54,7 @@ def padding(size: int) -> Fault:
 
 
 def changed(change: Callable[[Answer], Answer]) -> Fault:
-    """What the server would have sent, bent; an answer that is no success stays as it is."""
+    """Changes the response that the server would send; leaves responses without success as they are."""
 
     def bend(_: Request, respond: Respond) -> Answer:
         answer = respond()
@@ -68,7 +68,7 @@ def _with(answer: Answer, **headers: str) -> Answer:
 
 
 def _content_range(answer: Answer, start: int = 0, stop: int = 0, total: int = 0) -> Answer:
-    """Each number moved by so much."""
+    """Each number changed by this amount."""
     text = answer.headers.get("Content-Range")
     if text is None:
         return answer
@@ -92,13 +92,13 @@ def _compressed(answer: Answer) -> Answer:
 
 
 def whole(request: Request, respond: Respond) -> Answer:
-    """As a server that does not know ranges."""
+    """Behaves as a server that does not know ranges."""
     request.headers.pop("range", None)
     return respond()
 
 
 def _poured(answer: Answer) -> Answer:
-    """Chunks that look right to the last, which shows that they were not."""
+    """Chunks that look right until the last one, which is broken."""
     body = b"\x07" * (len(answer.body) + 1000)
     pieces = [body[start : start + 50_000] for start in range(0, len(body), 50_000)]
     chunked = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
@@ -106,12 +106,12 @@ def _poured(answer: Answer) -> Answer:
 
 
 def _shorter(answer: Answer) -> Answer:
-    """A server that says it sends less than was asked for, and does."""
+    """A server that announces less than was requested, and sends that."""
     kept = answer.body[: max(1, len(answer.body) // 2)]
     return replace(_content_range(answer, stop=len(kept) - len(answer.body)), body=kept)
 
 
-# What passes when it is tried again.
+# Faults that a retry overcomes.
 PASSING: dict[str, Fault] = {
     **{f"status {code}": status(code) for code in (408, 429, 500, 502, 503, 504)},
     "status 429 with Retry-After": status(429, Retry_After="0"),
@@ -124,7 +124,7 @@ PASSING: dict[str, Fault] = {
     "reset in the body": cut(0.5, "reset"),
 }
 
-# What no caller may take for an answer, however often it comes.
+# Responses that no caller may accept, however often they come.
 LYING: dict[str, Fault] = {
     "shorter range": changed(_shorter),
     "Content-Range starts later": changed(lambda answer: _content_range(answer, start=16, stop=16)),
@@ -169,8 +169,8 @@ def first(count: int, fault: Fault, method: str | None = None, query: str = "") 
 
 
 def at_random(rate: float, seed: int, faults: Mapping[str, Fault], told: Counter[str] | None = None) -> Script:
-    """A share of requests fails. Which, follows from path, range and how often that was asked before, so that the order
-    in which threads come does not matter."""
+    """Fails a share of requests, chosen by path, range and number of earlier requests for it, so that the order of
+    threads does not matter."""
     seen: Counter[tuple[str, str]] = Counter()
     names = sorted(faults)
 

@@ -32,7 +32,7 @@ TUNED = {
 
 
 def equal_pixels(got: np.ndarray, want: np.ndarray) -> None:
-    """Bit for bit, or says where they part."""
+    """Compares bit for bit; fails with the place of the first difference."""
     told = difference(np.ascontiguousarray(got), np.ascontiguousarray(want))
     assert told == "equal", told
 

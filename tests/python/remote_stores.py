@@ -75,7 +75,7 @@ def local_names(text: bytes, name: str) -> list[str]:
 
 @dataclass
 class Store:
-    """A store with one bucket: how swath is told to reach it, and how tests look into it."""
+    """A store with one bucket: the options with which swath reaches it, and methods with which tests inspect it."""
 
     scheme: str
     url: str
@@ -93,7 +93,7 @@ class Store:
 
     def ask(self, method: str, key: str = "", body: bytes | None = None, query: str = "") -> tuple[int, bytes]:
         url = self.object_url(key) + (f"?{query}" if query else "")
-        # moto looks whether there is a signature, not whether it is right.
+        # moto checks that there is a signature, not that it is right.
         return fetch(method, url, body, {"Content-Type": "image/tiff", "Authorization": "AWS tests:tests"})[:2]
 
     def put(self, key: str, body: bytes) -> None:
@@ -113,7 +113,7 @@ class Store:
         return local_names(body, "Key")
 
     def forget_uploads(self) -> None:
-        """One test's fault is not the next one's."""
+        """Removes the faults of the last test."""
         _, body = self.ask("GET", query="uploads")
         for key, name in zip(local_names(body, "Key"), local_names(body, "UploadId")):
             self.ask("DELETE", key, query=f"uploadId={quote(name)}")
@@ -144,7 +144,7 @@ class AzureStore(Store):
         return []
 
     def forget_uploads(self) -> None:
-        """There is nothing to forget."""
+        """Does nothing: Azure has no such list."""
 
 
 class GcsServer(Files):
@@ -223,7 +223,7 @@ class GcsServer(Files):
     def _store(self, path: str, body: bytes) -> Answer:
         self.generation += 1
         made = Resource.of(body, self.generation)
-        # Nothing of it tells how many parts there were.
+        # The ETag does not show the number of parts.
         tag = f'"{hashlib.md5(body).hexdigest()}{self.generation}"'
         self.files[path] = Resource(body, tag, made.modified)
         return Answer(200, {"x-goog-generation": str(self.generation), "ETag": tag})

@@ -1,4 +1,4 @@
-"""Bombs: small files that ask for much memory or time (R5 to R8). Each is refused, or read within what is allowed."""
+"""Bombs: small files that demand much memory or time (R5 to R8). Each is refused, or read within the limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import swath as sw
 from harness import CORPUS, MIB, Run, Swath, record, scratch
 
-# What a process that reads nothing holds, and some.
+# A little more than the memory of a process that reads nothing.
 LITTLE = 64 * MIB
 # Beyond this, a file of a few bytes is refused for its size alone.
 FLOOR = 1 << 30
@@ -21,7 +21,7 @@ Tags = Sequence[tuple[int, int, Sequence[int]]]
 
 
 def tiff(path: Path, tags: Tags, tile: bytes, offsets: Sequence[int] | None = None, then: int = 0) -> Path:
-    """A BigTIFF of these tags (number, type, values) with one tile behind its directory."""
+    """A BigTIFF of these tags (number, type, values) with one tile after its directory."""
     size = {3: "H", 4: "I", 16: "Q"}
     tags = sorted([*tags, (324, 16, offsets or [0])])
     start = 16 + 8 + 20 * len(tags) + 8
@@ -49,7 +49,7 @@ def one_tile(path: Path, compression: int, stream: bytes, side: int, samples: in
 
 
 def check(run: Run, path: Path, peak: int = LITTLE, seconds: float = 1.0) -> str:
-    """A refusal in time; the machine may be busy, so time is that of the process beyond its start."""
+    """Checks that a file is refused in time. Only CPU time beyond the start counts, since the machine may be busy."""
     said = run.check_refusal(path)
     assert run.peak <= peak, f"{path.name}: peak {run.peak / MIB:.0f} MiB"
     assert run.seconds <= seconds + 4, f"{path.name}: {run.seconds:.1f} s"
@@ -86,7 +86,7 @@ def test_jpeg2000_of_a_few_bytes_takes_no_gigabytes(swath: Swath, folder: Path, 
         with pytest.raises(sw.LimitError, match=r"JPEG 2000: the tile asks for \d+ bytes.*max_pixels="):
             sw.read(path)
         tries += 2
-    # What is said in the stream and in the directory has to agree.
+    # The stream and the directory have to agree.
     path = one_tile(folder / "lie.tif", 34712, grown(jpeg2000, 30_000), 64)
     assert "the stream is 30000 x 30000, the tile 64 x 64" in check(swath.dump_run(path, folder / "never.npy"), path)
     record("R5", "JPEG 2000 streams of a few hundred bytes that declare up to 900 megapixels", tries + 1, tries + 1, 0)
@@ -117,7 +117,7 @@ def test_jpegxl_of_a_few_kilobytes_takes_no_gigabytes(swath: Swath, folder: Path
     path = one_tile(folder / "large.tif", 50002, stream, 8192)
     said = check(swath.dump_run(path, folder / "never.npy"), path, peak=LITTLE + 8192**2)
     assert "JPEG XL: the tile asks for" in said and "--unlimited" in said, said
-    # Whatever a damaged stream asks for, it gets no more than allowed.
+    # A damaged stream gets no more memory than the limit, whatever it declares.
     small = bytearray(codecs.jpegxl_encode(np.zeros((2048, 2048, 3), "uint8"), lossless=False, distance=1.0, effort=3))
     rng = np.random.default_rng(1)
     tries = 30
@@ -187,7 +187,7 @@ def test_declared_sizes(swath: Swath, folder: Path, compression: int) -> None:
 
 
 def test_byte_counts(swath: Swath, folder: Path) -> None:
-    """R6: lengths of tiles that are not theirs."""
+    """R6: wrong lengths of tiles."""
     tile = zlib.compress(bytes(256 * 256), 9)
     base = [
         (256, 4, [512]),
@@ -222,7 +222,7 @@ def test_byte_counts(swath: Swath, folder: Path) -> None:
 
 
 def test_a_chain_of_a_million_directories(swath: Swath, folder: Path) -> None:
-    """R7: as many as may be are walked, and no more."""
+    """R7: the chain is walked up to the limit, and no further."""
     count = 1_000_000
     entries = [(256, 4, 1, 8), (257, 4, 1, 8), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8),
                (277, 3, 1, 1), (278, 4, 1, 8), (279, 4, 1, 64)]  # fmt: skip
@@ -253,7 +253,7 @@ def test_directories(swath: Swath, path: Path) -> None:
 
 
 def test_tiles_that_share_their_bytes(swath: Swath, folder: Path) -> None:
-    """R8: work is bounded by what the size of the file can be worth, however often its bytes are named."""
+    """R8: the size of the file bounds the work, however often its bytes are referenced."""
     tile = zlib.compress(bytes(512 * 512), 9)
     tries = 0
     for across, refused in ((64, False), (512, True)):

@@ -1,4 +1,4 @@
-"""What the commands promise: outputs, exit codes, words."""
+"""The commands: outputs, exit codes, messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOOD = CORPUS / "good"
 
 
 def decode_png(path: Path) -> np.ndarray:
-    """Rows x columns x channels of an 8-bit PNG, after a look at its chunks and checksums of its own."""
+    """Rows x columns x channels of an 8-bit PNG, after its chunks and checksums were checked."""
     content = path.read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     at, data, header = 8, b"", b""
@@ -95,7 +95,7 @@ def test_info_lists_every_directory(swath: Swath, terrain: Path) -> None:
     assert pages == ["image", "page", "page"]
 
 
-def test_info_knows_a_cog(swath: Swath) -> None:
+def test_info_recognises_a_cog(swath: Swath) -> None:
     def is_cog(facts: Any) -> bool:
         return bool(facts["is_cog"])
 
@@ -111,7 +111,7 @@ def test_info_keeps_what_it_does_not_understand(swath: Swath, folder: Path) -> N
     assert "65000" in json.dumps(swath.info(path, "--tags")["tags_raw"])
 
 
-def test_info_text_is_for_people(swath: Swath, terrain: Path) -> None:
+def test_info_prints_a_readable_report(swath: Swath, terrain: Path) -> None:
     run = swath.run("info", terrain)
     assert run.ok, run.stderr
     for word in ("400", "300", "float32", "EPSG:32633", "-9999"):
@@ -180,7 +180,7 @@ def test_window_outside_is_refused(swath: Swath, terrain: Path, window: tuple[in
 
 
 @pytest.mark.parametrize("bands", [[0], [2], [1, 9]])
-def test_band_that_is_not_there_is_refused(swath: Swath, terrain: Path, bands: list[int]) -> None:
+def test_missing_band_is_refused(swath: Swath, terrain: Path, bands: list[int]) -> None:
     assert "band" in swath.dump_run(terrain, swath.folder / "never.npy", bands=bands).check_refusal().lower()
 
 
@@ -268,7 +268,7 @@ def test_compare_equal_files(swath: Swath, terrain: Path, folder: Path) -> None:
     assert run.code == 0, run.stdout + run.stderr
 
 
-def test_compare_says_where_and_by_how_much(swath: Swath, terrain: Path, folder: Path) -> None:
+def test_compare_reports_where_and_by_how_much(swath: Swath, terrain: Path, folder: Path) -> None:
     other = folder / "other.tif"
     shutil.copy(terrain, other)
     with rasterio.open(other, "r+") as out:
@@ -282,7 +282,7 @@ def test_compare_says_where_and_by_how_much(swath: Swath, terrain: Path, folder:
     assert "2.5" in run.stdout
 
 
-def test_compare_of_different_shapes_and_of_nothing(swath: Swath, terrain: Path, folder: Path) -> None:
+def test_compare_of_different_shapes_and_of_a_missing_file(swath: Swath, terrain: Path, folder: Path) -> None:
     assert swath.run("compare", terrain, GOOD / "palette.tif").code == 1
     swath.run("compare", terrain, folder / "absent.tif").check_refusal()
 

@@ -24,12 +24,12 @@ NORTH_UP = rasterio.Affine(10, 0, 4e5, 0, -10, 52e5)
 
 
 def raw(swath: Swath, *arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """With pipes instead of files for the three streams."""
+    """Runs the tool with pipes instead of files for the three streams."""
     return subprocess.run([swath.binary, *map(str, arguments)], capture_output=True, timeout=60, **options)
 
 
 def translate(source: Path, target: Path, *options: object) -> np.ndarray:
-    """What gdal_translate makes of it."""
+    """The result of gdal_translate."""
     if not Path(TRANSLATE).is_file():
         pytest.skip(f"there is no {TRANSLATE}")
     subprocess.run([TRANSLATE, "-q", *map(str, options), str(source), str(target)], check=True, capture_output=True)
@@ -51,20 +51,20 @@ def terrain(folder: Path) -> Path:
     ids=["tiff", "cog", "one", "strips"],
 )
 def test_standard_output(swath: Swath, folder: Path, terrain: Path, options: tuple[object, ...]) -> None:
-    """Into a pipe comes the same file as into a file, or a reason why not; nothing else is mixed in."""
+    """A pipe gets the same bytes as a file, or an error; no message is mixed in."""
     convert(swath, terrain, folder / "t.tif", *options)
     done = raw(swath, "convert", terrain, "-", *options)
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     assert done.stdout == (folder / "t.tif").read_bytes()
     assert not (Path.cwd() / "-").exists()
-    # And into a file by the shell.
+    # And into a file that the shell opened.
     with (folder / "u.tif").open("wb") as out:
         subprocess.run([swath.binary, "convert", terrain, "-", *map(str, options)], stdout=out, check=True)
     assert (folder / "u.tif").read_bytes() == done.stdout
 
 
-def test_reader_that_goes_away(swath: Swath, folder: Path) -> None:
+def test_closed_pipe_is_an_error(swath: Swath, folder: Path) -> None:
     """A closed pipe is an error, not a panic."""
     source = write_plain(folder / "s.tif", pixels((1, 2000, 2000), "uint16", 1, "noise"))
     command = subprocess.Popen([swath.binary, "convert", source, "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -96,8 +96,10 @@ def test_progress(swath: Swath, folder: Path, terrain: Path) -> None:
 @pytest.mark.parametrize(
     "options", [(), ("--cog", "--compress", "zstd"), ("--compress", "none")], ids=["", "cog", "none"]
 )
-def test_onto_itself(swath: Swath, folder: Path, terrain: Path, options: tuple[object, ...]) -> None:
-    """Works, or is refused; the pixels are there afterwards either way."""
+def test_converting_a_file_onto_itself_keeps_its_pixels(
+    swath: Swath, folder: Path, terrain: Path, options: tuple[object, ...]
+) -> None:
+    """Works, or is refused; either way the pixels are still there."""
     want = by_gdal(terrain)
     same_file = folder / "." / "link.tif"
     same_file.hardlink_to(terrain)
@@ -109,7 +111,7 @@ def test_onto_itself(swath: Swath, folder: Path, terrain: Path, options: tuple[o
         assert len(list(folder.iterdir())) == 2, "something was left behind"
 
 
-def test_onto_a_link_to_itself(swath: Swath, folder: Path, terrain: Path) -> None:
+def test_converting_a_file_onto_a_link_to_itself_keeps_its_pixels(swath: Swath, folder: Path, terrain: Path) -> None:
     want = by_gdal(terrain)
     link = folder / "link.tif"
     link.symlink_to(terrain.name)
@@ -119,7 +121,7 @@ def test_onto_a_link_to_itself(swath: Swath, folder: Path, terrain: Path) -> Non
 
 
 def test_target_that_is_a_link(swath: Swath, folder: Path, terrain: Path) -> None:
-    """A link is followed or replaced; what it pointed to is never half a file."""
+    """A link is followed or replaced; its target is never half a file."""
     other = write(folder / "other.tif", pixels((1, 5, 5), "uint8"))
     link = folder / "link.tif"
     link.symlink_to(other.name)
@@ -165,7 +167,7 @@ def test_mode_follows_umask(swath: Swath, folder: Path, terrain: Path) -> None:
     assert stat.S_IMODE(target.stat().st_mode) == 0o644
 
 
-def test_names(swath: Swath, folder: Path, terrain: Path) -> None:
+def test_unusual_file_names(swath: Swath, folder: Path, terrain: Path) -> None:
     for name in ("with space.tif", "ünï😀.tif", "no-extension", "-dash.tif", "a;b&c.tif", "new\nline.tif"):
         target = folder / name
         convert(swath, terrain, target)
@@ -173,7 +175,7 @@ def test_names(swath: Swath, folder: Path, terrain: Path) -> None:
 
 
 def test_hostile_names(swath: Swath, folder: Path) -> None:
-    """A source of a hostile name that is no TIFF: the error is still one line, and commands no terminal."""
+    """A source with a hostile name that is no TIFF: the error is still one line without terminal escapes."""
     bad = folder / "two\nlines\x1b[31m.tif"
     bad.write_bytes(b"no tiff")
     run = swath.run("convert", bad, folder / "n.tif")
@@ -194,14 +196,14 @@ def test_damaged_source_leaves_nothing(swath: Swath, folder: Path) -> None:
     for options in ((), ("--cog",), ("--compress", "none", "--strips", 1)):
         said = refused(swath, source, folder / "t.tif", *options)
         assert "s.tif" in said
-    # What does not touch the broken tile is converted.
+    # A window that does not touch the broken tile is converted.
     convert(swath, source, folder / "t.tif", "--window", "0,0,64,64")
     keep = (folder / "t.tif").read_bytes()
     refused(swath, source, folder / "t.tif")
     assert (folder / "t.tif").read_bytes() == keep
 
 
-def test_no_room(swath: Swath, folder: Path) -> None:
+def test_full_disk_leaves_no_file(swath: Swath, folder: Path) -> None:
     """A full disk is an error and leaves no file."""
     source = write_plain(folder / "s.tif", pixels((1, 1500, 1500), "uint16", 1, "noise"))
     target = folder / "t.tif"
@@ -211,7 +213,7 @@ def test_no_room(swath: Swath, folder: Path) -> None:
     assert done.returncode != 0
     assert b"panicked" not in done.stderr
     left = [path.name for path in folder.iterdir() if path.name != "s.tif"]
-    # Killed by the limit's signal it cannot tidy up; stopped by an error it must.
+    # A process that the limit's signal kills cannot clean up; one that gets an error must.
     assert not target.exists()
     assert done.returncode < 0 or not left, left
     full = Path("/dev/full")
@@ -258,8 +260,8 @@ def test_same_bytes(swath: Swath, folder: Path, codec: str, cog: bool) -> None:
         assert content == made[0][0], f"{more} gives other bytes than {made[0][1]}"
 
 
-def test_memory_is_kept(swath: Swath, folder: Path) -> None:
-    """A hundred megabytes through 48: as much as is asked for, and what a program needs anyway."""
+def test_memory_limit_holds(swath: Swath, folder: Path) -> None:
+    """A hundred megabytes within 48: the limit, plus what any program needs."""
     source = folder / "s.tif"
     array = np.repeat(pixels((1, 700, 7000), "uint16", 2), 10, axis=1)
     write(source, array, compress="zstd", tiled=True, blockxsize=512, blockysize=512)
@@ -286,7 +288,7 @@ OT = {"uint8": "Byte", "int16": "Int16", "uint16": "UInt16", "int32": "Int32", "
 
 
 def awkward(dtype: str, to: str) -> np.ndarray:
-    """Halves, ends of ranges, what no integer has; NaN only where the new type has it, for it is refused elsewhere."""
+    """Halves, ends of ranges, values that no integer has; NaN only for types that have it: others refuse it."""
     if np.dtype(dtype).kind == "f":
         values = [0, -0.0, 0.4, 0.5, 0.6, 1.5, 2.5, -0.4, -0.5, -0.6, -1.5, -2.5, 254.4, 254.5, 255.4, 255.5, 256, 1e10,
                   -1e10, 32767.5, -32768.5, 65535.4, 65535.5, 2147483647.5, -2147483649.0, 4294967295.5, 1e30, -1e30,
@@ -318,7 +320,7 @@ def test_dtype_as_gdal(swath: Swath, folder: Path, dtype: str, to: str) -> None:
 @pytest.mark.parametrize("to", ["int8", "uint64", "int64", "float16", "complex64", "complex128"])
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "uint64", "int64"])
 def test_dtype_of_newer_gdal(swath: Swath, folder: Path, dtype: str, to: str) -> None:
-    """Types that gdal_translate 3.6 has not: rasterio's GDAL converts by a window read into an array of the type."""
+    """Types that gdal_translate 3.6 lacks: rasterio's GDAL converts by a windowed read into an array of the type."""
     source = write(folder / "s.tif", awkward(dtype, to))
     convert(swath, source, folder / "t.tif", "--dtype", to)
     with rasterio.open(source) as dataset:
@@ -375,7 +377,7 @@ SCALES: list[tuple[str, str, tuple[object, ...]]] = [
 
 @pytest.mark.parametrize(("dtype", "to", "numbers"), SCALES)
 def test_scale(swath: Swath, folder: Path, dtype: str, to: str, numbers: tuple[float, ...]) -> None:
-    """A line through two points, which goes on to the ends of the type."""
+    """A line through two points, extended to the limits of the type."""
     array = pixels((1, 80, 90), dtype, 3)
     source = write(folder / "s.tif", array)
     convert(swath, source, folder / "t.tif", "--dtype", to, "--scale", ",".join(map(str, numbers)) or "auto")
@@ -438,7 +440,7 @@ def test_scale_leaves_nodata(swath: Swath, folder: Path) -> None:
 
 
 def test_gdal_command_line(swath: Swath, folder: Path) -> None:
-    """A whole command of gdal_translate gives the same image here as there."""
+    """A command line of gdal_translate gives the same image in swath."""
     array = pixels((4, 300, 400), "uint16", 3)
     source = write(folder / "s.tif", array, crs="EPSG:32633", transform=NORTH_UP)
     commands = [
@@ -456,7 +458,7 @@ def test_gdal_command_line(swath: Swath, folder: Path) -> None:
         want = translate(source, folder / "g.tif", *command)
         convert(swath, source, folder / "t.tif", *command)
         if "-scale" in command:
-            # Seen: 14 of 120,000 fall to the other side of a half. Why is not known.
+            # Observed: 14 of 120,000 are rounded to the other side of a half. The cause is unknown.
             gap = np.abs(by_gdal(folder / "t.tif").astype(int) - want)
             assert gap.max() <= 1 and (gap > 0).mean() < 0.001, command
         else:
@@ -502,7 +504,7 @@ def test_gdal_cog_command_line(swath: Swath, folder: Path) -> None:
     ("-ot", "String"), ("-outsize", "50%", "50%"), ("-r", "nosuch"), ("-expand", "rgb"), ("-co", "BLOCKSIZE=100"),
 ], ids=str)  # fmt: skip
 def test_gdal_options_refused(swath: Swath, folder: Path, terrain: Path, command: tuple[object, ...]) -> None:
-    """What cannot be done is said, never left undone in silence."""
+    """An option that swath does not support is an error, never ignored."""
     run = swath.run("convert", terrain, folder / "t.tif", *command)
     run.check_alive()
     assert run.code == 2
@@ -523,7 +525,7 @@ def test_a_nodata_none_and_last_option_wins(swath: Swath, folder: Path) -> None:
 
 
 def test_every_option_is_in_the_help_and_here(swath: Swath) -> None:
-    """An option that no test names is not tested: the help and the tests know the same ones."""
+    """Every option in the help has a test here, and the other way round."""
     help_text = swath.run("convert", "--help").stdout
     options = {word.split("[")[0].strip(",") for word in help_text.split() if word.startswith("--")}
     here = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
@@ -565,7 +567,7 @@ def test_webp_keeps_samples_or_not(swath: Swath, folder: Path, options: tuple[ob
         (("-co", "COMPRESS=LZW", "-co", "JPEG_QUALITY=50"), "--quality 50: lzw has no quality"),
     ],
 )
-def test_options_that_do_nothing_are_refused(
+def test_options_without_effect_are_refused(
     swath: Swath, folder: Path, options: tuple[object, ...], named: str
 ) -> None:
     source = write(folder / "s.tif", pixels((3, 64, 64), "uint8", 3))
@@ -594,7 +596,7 @@ def test_indices_of_a_palette_are_not_averaged(swath: Swath, folder: Path) -> No
 
 
 def test_unlimited(swath: Swath, folder: Path) -> None:
-    """A few bytes that say they are a gigabyte of zeros: not without being told to."""
+    """A few bytes that declare a gigabyte of zeros are decoded only with `--unlimited`."""
     source = folder / "s.tif"
     with rasterio.open(source, "w", driver="GTiff", dtype="uint8", count=1, height=20000, width=20000, SPARSE_OK=True,
                        tiled=True, compress="deflate"):  # fmt: skip
@@ -620,7 +622,7 @@ def test_sparse_stays_small(swath: Swath, folder: Path) -> None:
 
 
 def test_copy_of_a_copy(swath: Swath, folder: Path, terrain: Path) -> None:
-    """Converting what we wrote gives the same file again: nothing creeps in."""
+    """Converting our own file gives the same file again: nothing is added."""
     for options in (("--cog", "--compress", "zstd"), ("--compress", "lzw", "--strips", 9), ("--big-endian",)):
         first, second = folder / "1.tif", folder / "2.tif"
         convert(swath, terrain, first, *options)

@@ -23,7 +23,7 @@ def corpus(name: str) -> Path:
 
 
 def patch(path: Path, page: int, tags: dict[int, int]) -> None:
-    """Sets tags of a little-endian file that no writer here sets so."""
+    """Sets tags of a little-endian file to values that no writer here produces."""
     raw = bytearray(path.read_bytes())
     (start,) = struct.unpack_from("<I", raw, 4)
     for _ in range(page + 1):
@@ -65,7 +65,7 @@ def palette_and(path: Path, second: str) -> None:
     ids=["cog", "tiff", "bands"],
 )
 def test_palette_with_a_second_sample(swath: Swath, folder: Path, second: str, options: tuple[object, ...]) -> None:
-    """Indices keep their colours, and overviews have no index that the image has not."""
+    """Indices keep their colours, and overviews have only indices of the image."""
     source = folder / "s.tif"
     palette_and(source, second)
     convert(swath, source, folder / "t.tif", *options)
@@ -77,7 +77,7 @@ def test_palette_with_a_second_sample(swath: Swath, folder: Path, second: str, o
         for level in range(len(after.overviews(1))):
             indices = by_gdal(folder / "t.tif", level)[0]
             assert set(np.unique(indices)) == {10, 200}
-    # One band of it is a palette image too; the other way round, it is none.
+    # The first band alone is a palette image too; with the bands in the other order the file is none.
     convert(swath, source, folder / "one.tif", "--bands", 1)
     with rasterio.open(folder / "one.tif") as one, rasterio.open(source) as before:
         assert one.colormap(1) == before.colormap(1)
@@ -91,7 +91,7 @@ def test_palette_with_a_second_sample(swath: Swath, folder: Path, second: str, o
 
 
 def test_palette_of_another_type(swath: Swath, folder: Path) -> None:
-    """Floats have no colours, which is told; and they are not called indices."""
+    """Floats have no colours, which causes a note; and they are not called indices."""
     palette_and(folder / "s.tif", "unassalpha")
     run = convert(swath, folder / "s.tif", folder / "t.tif", "--dtype", "float32")
     assert run.stderr.count("note:") == 1 and "colours of the palette are left out" in run.stderr
@@ -118,7 +118,7 @@ def test_preview_of_a_palette_with_alpha(swath: Swath, folder: Path) -> None:
 @pytest.mark.parametrize("bands", ["3,2,1", "4,1,2,3"])
 @pytest.mark.parametrize("colours", ["minisblack", "rgb"])
 def test_bands_as_rgb(swath: Swath, folder: Path, photometric: tuple[str, str], bands: str, colours: str) -> None:
-    """Whatever the bands were called before, they are red, green and blue now."""
+    """The bands become red, green and blue, whatever they were before."""
     source = write(folder / "s.tif", pixels((4, 40, 50), "uint16", 3), photometric=colours)
     convert(swath, source, folder / "t.tif", "--bands", bands, *photometric)
     with rasterio.open(folder / "t.tif") as got:
@@ -127,8 +127,8 @@ def test_bands_as_rgb(swath: Swath, folder: Path, photometric: tuple[str, str], 
         equal(got.read(), by_gdal(source)[[int(band) - 1 for band in bands.split(",")]], "bands")
 
 
-def test_colours_stay_without_a_wish(swath: Swath, folder: Path) -> None:
-    """Blue, green, red are what they are; and GDAL keeps colours beside MINISBLACK."""
+def test_colours_stay_unless_photometric_is_given(swath: Swath, folder: Path) -> None:
+    """Blue, green, red keep their order; and GDAL keeps colours beside MINISBLACK."""
     source = write(folder / "s.tif", pixels((3, 40, 50), "uint8", 3), photometric="rgb")
     convert(swath, source, folder / "t.tif", "--bands", "3,2,1")
     with rasterio.open(folder / "t.tif") as got:
@@ -143,7 +143,7 @@ def test_colours_stay_without_a_wish(swath: Swath, folder: Path) -> None:
 def test_sparse_inks_are_read_by_gdal(
     swath: Swath, folder: Path, photometric: str, bands: int, cog: tuple[str, ...]
 ) -> None:
-    """libtiff makes colours of such samples for GDAL, and fails where a tile is left out."""
+    """libtiff converts such samples to colours for GDAL, and fails where a tile is left out."""
     array = pixels((bands, 600, 600), "uint8", 3)
     array[:, :400] = 0
     source = write(folder / "s.tif", array, photometric=photometric, tiled=True, interleave="pixel")
@@ -177,13 +177,13 @@ def test_nodata_that_does_not_fit(swath: Swath, folder: Path, dtype: str, value:
 
 
 def test_nodata_of_the_source_is_not_dropped(swath: Swath, folder: Path) -> None:
-    # One that no sample has stays, word for word, as GDAL copies it.
+    # A value that no sample has stays as it is, as GDAL copies it.
     write_plain(folder / "s.tif", pixels((1, 40, 50), "uint8", 3), extratags=[(42113, 2, 0, "-9999", True)])
     run = convert(swath, folder / "s.tif", folder / "t.tif")
     assert run.stderr == ""
     with tifffile.TiffFile(folder / "t.tif") as tiff:
         assert tiff.pages[0].tags[42113].value == "-9999"
-    # One that only the new type lacks is asked for.
+    # If only the new type lacks the value, the caller must give another.
     source = write(folder / "f.tif", pixels((1, 40, 50), "float32", 3), nodata=-9999)
     said = refused(swath, source, folder / "n.tif", "--dtype", "uint8")
     assert "-9999" in said and "uint8" in said and "--nodata 255" in said and "--nodata none" in said
@@ -214,14 +214,14 @@ def with_nan(folder: Path, nodata: object, mask: np.ndarray | None = None) -> tu
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint8", "int32", "uint64", "cint16"])
-def test_nan_as_integers(swath: Swath, folder: Path, dtype: str) -> None:
+def test_nan_never_becomes_a_valid_integer(swath: Swath, folder: Path, dtype: str) -> None:
     """NaN is no valid 0."""
     source, _ = with_nan(folder, None)
     said = refused(swath, source, folder / "t.tif", "--dtype", dtype)
     assert "NaN" in said and "band 2" in said and "column 9, row 7" in said and "--nodata" in said
     said = refused(swath, source, folder / "t.tif", "--dtype", dtype, "--nodata", "none")
     assert "NaN" in said
-    # A window without NaN can be had, and floats have NaN.
+    # A window without NaN is converted, and floats keep NaN.
     convert(swath, source, folder / "t.tif", "--dtype", dtype, "--window", "0,8,50,32")
     convert(swath, source, folder / "t.tif", "--dtype", "float64")
     assert np.isnan(by_gdal(folder / "t.tif")).sum() == 11
@@ -245,7 +245,7 @@ def test_nan_becomes_nodata(
 
 
 def test_nan_under_a_mask(swath: Swath, folder: Path) -> None:
-    """Where a mask says that there is no data, none is lost."""
+    """NaN under a mask loses no data."""
     source, array = with_nan(folder, None, ~np.isnan(pixels((2, 40, 50), "float32", 3)[0]))
     refused(swath, source, folder / "n.tif", "--dtype", "int16")
     source, array = with_nan(folder, None, ~np.isnan(array[1]))
@@ -263,7 +263,7 @@ def test_both_zeros_are_nodata(swath: Swath, folder: Path) -> None:
 
 
 def test_statistics_of_another_nodata(swath: Swath, folder: Path) -> None:
-    """What was counted without 7 does not hold with it."""
+    """Statistics that include 7 are wrong once 7 is nodata."""
     array = np.full((1, 40, 50), 7, "uint8")
     array[0, 20:] = 100
     write(folder / "s.tif", array)
@@ -288,7 +288,7 @@ def test_statistics_of_another_nodata(swath: Swath, folder: Path) -> None:
 
 
 def soft_mask(folder: Path, beside: bool) -> tuple[Path, np.ndarray]:
-    """A file whose mask says how opaque pixels are: inside, or in the file beside it."""
+    """A file with an 8-bit mask: inside, or in a side file."""
     array = pixels((3, 300, 400), "uint8", 3)
     mask = np.tile(np.linspace(0, 255, 400).astype("uint8"), (300, 1))
     source = folder / "s.tif"
@@ -408,27 +408,29 @@ def camera_file(path: Path, orders: str = "<") -> Path:
 @pytest.mark.parametrize(
     "options", [(), ("--cog",), ("--bigtiff", "yes"), ("--big-endian",)], ids=["", "cog", "big", "MM"]
 )
-def test_exif_gps_and_what_hangs_off_them(swath: Swath, folder: Path, orders: str, options: tuple[object, ...]) -> None:
+def test_exif_gps_and_interoperability_directories_survive(
+    swath: Swath, folder: Path, orders: str, options: tuple[object, ...]
+) -> None:
     source = camera_file(folder / "s.tif", orders)
     want = exif(source)
     assert want["34665"]["MakerNote"] == bytes(range(30)) and want["34853"]["GPSLatitudeRef"] == "N"
     run = convert(swath, source, folder / "t.tif", *options)
     assert run.stderr == ""
     got = exif(folder / "t.tif")
-    # A pointer says where, which is another place now.
+    # The pointer differs, because the directory has moved.
     for tags in (want["34665"], got["34665"]):
         assert tags.pop("InteroperabilityTag", None)
     assert got == want
     assert b"R98\0" in (folder / "t.tif").read_bytes()
     equal(by_gdal(folder / "t.tif"), by_gdal(source), "pixels")
-    # A part of the picture has another size; everything else still holds.
+    # A part of the image has another size; all other tags still apply.
     convert(swath, source, folder / "t.tif", "--window", "0,0,10,10", "--dtype", "uint16", *options)
     part = exif(folder / "t.tif")["34665"]
     assert "PixelXDimension" not in part and part["DateTimeOriginal"] == "2026:11:16 20:00:00"
 
 
 def test_damaged_exif_is_named(swath: Swath, folder: Path) -> None:
-    """An image whose EXIF leads out of the file is still an image."""
+    """An image whose EXIF points beyond the file is still an image."""
     source = camera_file(folder / "s.tif")
     raw = bytearray(source.read_bytes())
     struct.pack_into("<I", raw, 8 + 2 + 12 * 9 + 8, 1 << 30)
@@ -450,7 +452,7 @@ def test_pages_that_are_not_converted(swath: Swath, folder: Path) -> None:
     assert run.stderr.count("note:") == 1
     assert "2 further images" in run.stderr and "ifd 1, 2" in run.stderr and "swath dump --ifd 1" in run.stderr
     assert convert(swath, source, folder / "t.tif", "--quiet").stderr == ""
-    # The command that the note names reads the page.
+    # The command that the note suggests reads the page.
     subprocess.run([swath.binary, "dump", "--ifd", "1", "--out", folder / "p.npy", source], check=True)
     assert np.unique(np.load(folder / "p.npy")).tolist() == [2]
     # Overviews and masks are no pages.

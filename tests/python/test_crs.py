@@ -1,4 +1,4 @@
-"""The reference system of a file, read as GDAL reads it and kept by a conversion, whatever its keys are like."""
+"""The reference system of a file is read as GDAL reads it, and a conversion keeps it, whatever its keys are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAD83: Keys = {1024: 2, 1025: 1, 2048: 4269, 2054: 9102}
 NAMES = "GCS Name = x|Datum = d|Ellipsoid = e|"
 OWN: Keys = {1024: 2, 1025: 1, 2048: USER, 2050: USER, 2056: USER, 2057: 6378249.2, 2059: 293.466, 2054: 9102}
 
-# Keys, and the minor revision: 0 for GeoTIFF 1.0, of which GDAL leaves heights aside.
+# Keys, and the minor revision: 0 for GeoTIFF 1.0, whose heights GDAL ignores.
 CASES: dict[str, tuple[Keys, int]] = {
     "lone vertical unit": ({1024: 1, 1025: 1, 3072: 27563, 4099: 9001}, 0),
     "private vertical unit": ({**UTM, 4096: USER, 4097: "My height", 4098: 5103, 4099: USER}, 1),
@@ -114,7 +114,7 @@ def keyed(path: Path, keys: Keys, minor: int) -> Path:
 
 
 def system(path: Path | str) -> CRS | None:
-    """As GDAL reads it; that of the control points where there is no other."""
+    """The system as GDAL reads it, or else that of the control points."""
     with rasterio.open(path) as dataset:
         return dataset.crs or dataset.gcps[1]
 
@@ -124,7 +124,7 @@ def text(crs: CRS | None) -> str | None:
 
 
 def facts(crs: CRS) -> tuple[Any, ...]:
-    """What equality to GDAL leaves out: the number of axes, the figure of the Earth, the meridian and its name."""
+    """Facts that GDAL's equality ignores: the number of axes, the figure of the Earth, the meridian and its name."""
     definition = crs.to_dict(projjson=True)
     floor = next((part for part in definition.get("components", ())), definition)
     base = floor.get("base_crs", floor)
@@ -203,7 +203,7 @@ def test_a_side_file_replaces_the_keys(swath: Swath, folder: Path) -> None:
 
 
 def test_damaged_keys_are_copied_as_they_are(swath: Swath, folder: Path) -> None:
-    """Text that is not UTF-8, NULs in it, and a key that points nowhere."""
+    """Text that is not UTF-8, with NULs, and a key that points to a missing value."""
     source, target = folder / "s.tif", folder / "t.tif"
     citation = "Gauß\0Krüger".encode("latin-1") + b"|"
     entries = [1024, 0, 1, 1, 1025, 0, 1, 1, 1026, 34737, len(citation), 0, 2057, 34736, 1, 9, 3072, 0, 1, 31467]
@@ -223,7 +223,7 @@ def test_damaged_keys_are_copied_as_they_are(swath: Swath, folder: Path) -> None
 
 @pytest.mark.parametrize("key", [1, 2, None])
 @pytest.mark.parametrize("item", ["Area", "Point"])
-def test_a_key_counts_before_a_contradicting_item(swath: Swath, folder: Path, key: int | None, item: str) -> None:
+def test_a_key_overrides_a_contradicting_item(swath: Swath, folder: Path, key: int | None, item: str) -> None:
     """Whether coordinates are those of a pixel's corner or of its centre."""
     source = folder / "source.tif"
     keys = [1, 1, 0, 1, 1024, 0, 1, 2] if key is None else [1, 1, 0, 2, 1024, 0, 1, 2, 1025, 0, 1, key]

@@ -68,7 +68,7 @@ def pixels(shape: tuple[int, int, int], dtype: str, seed: int, kind: str) -> np.
 
 @st.composite
 def gdal_files(draw: st.DrawFn) -> tuple[np.ndarray, dict[str, Any]]:
-    """An array and the profile to write it with, of those that GDAL takes."""
+    """An array, and a profile to write it with that GDAL accepts."""
     dtype = draw(st.sampled_from((*INTEGERS, *FLOATS, *COMPLEX)))
     kind = np.dtype(dtype).kind
     codecs: list[str | None] = [None, "deflate", "lzw", "zstd", "packbits", "lzma"]
@@ -142,7 +142,7 @@ def test_rasterio_files(swath: Swath, case: tuple[np.ndarray, dict[str, Any]], s
             with rasterio.open(path, "w", **profile) as out:
                 out.write(array)
         except Exception:
-            # A combination that this GDAL does not write (a predictor at a width, say) is no case for a reader.
+            # A combination that this GDAL does not write (such as a predictor with some widths) cannot be tested.
             return
         with rasterio.open(path) as dataset:
             want = dataset.read()
@@ -167,7 +167,7 @@ def test_rasterio_files(swath: Swath, case: tuple[np.ndarray, dict[str, Any]], s
 
 @st.composite
 def tifffile_files(draw: st.DrawFn) -> tuple[np.ndarray, dict[str, Any]]:
-    """As above, in the ways only tifffile writes: float16, big-endian predictors, codecs GDAL's wheel lacks."""
+    """As above, in forms that only tifffile writes: float16, big-endian predictors, codecs that GDAL's wheel lacks."""
     dtype = draw(st.sampled_from((*INTEGERS, "float16", *FLOATS)))
     kind = np.dtype(dtype).kind
     bands = draw(st.sampled_from((1, 1, 2, 3, 4)))
@@ -222,7 +222,7 @@ def test_tifffile_files(swath: Swath, case: tuple[np.ndarray, dict[str, Any]], s
         path = Path(name) / "t.tif"
         try:
             tifffile.imwrite(path, shaped, metadata=None, **options)
-            # tifffile writes some layouts that it cannot read back; what nobody reads is no case.
+            # tifffile writes some layouts that it cannot read back; a file without any other reader cannot be tested.
             readable = np.array_equal(tifffile.imread(path).reshape(shaped.shape), shaped)
         except Exception:
             return
@@ -239,7 +239,7 @@ def test_tifffile_files(swath: Swath, case: tuple[np.ndarray, dict[str, Any]], s
 @pytest.mark.parametrize("photometric", ["ycbcr", "rgb", "minisblack"])
 @pytest.mark.parametrize("quality", [50, 75, 95])
 def test_jpeg_is_close(swath: Swath, folder: Path, photometric: str, quality: int) -> None:
-    """JPEG decoders may round differently; more than a few grey levels is a wrong decoder."""
+    """JPEG decoders may round differently; a difference of more than a few grey levels is a fault."""
     bands = 1 if photometric == "minisblack" else 3
     path = folder / "j.tif"
     array = pixels((bands, 123, 145), "uint8", quality, "smooth")
@@ -268,7 +268,7 @@ def write_geo(path: Path, crs: CRS | None = None, transform: Affine | None = Non
 
 
 def epsg_codes(count: int) -> list[int]:
-    """The codes everyone uses, then a fixed draw from the whole registry."""
+    """The most common codes, then a fixed draw from the whole registry."""
     rng = random.Random(2026)
     codes = [4326, 3857, 4269, 4258, 25832, 27700, 2154, 3035, 32633, 32733, 5514, 2193, 3413, 3031, 4979, 4978]
     pool = list(range(2000, 32767))

@@ -1,4 +1,4 @@
-"""Walks the project's own fixtures: pixels, georeferencing and metadata of the sound, refusal of the hostile."""
+"""Checks the project's own fixtures: pixels, georeferencing and metadata of sound files, refusal of hostile ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def matches(row: dict[str, Any], array: np.ndarray) -> str | None:
 
 @pytest.mark.parametrize("row", GOOD, ids=names(GOOD))
 def test_sound_pixels(swath: Swath, row: dict[str, Any]) -> None:
-    # Inks are compared as they are stored; by themselves they are shown as colours.
+    # Inks are compared as they are stored; by default they are shown as colours.
     fault = matches(row, swath.dump(CORPUS / row["path"], stored="CMYK" in row["features"]))
     assert fault is None, f"{row['features']}: {fault}"
 
@@ -71,7 +71,7 @@ def test_sound_facts(swath: Swath, row: dict[str, Any]) -> None:
     if not numbers_equal(info.get("nodata"), row["nodata"]):
         faults.append(f"nodata: got {info.get('nodata')!r}, want {row['nodata']!r}")
     for key in ("descriptions", "units", "colorinterp"):
-        # rasterio says None for an absent text; an absent text may also be the empty one.
+        # rasterio returns None for an absent text; an absent text may also be empty.
         got_texts, want_texts = ([text or None for text in texts or []] for texts in (info.get(key), row[key]))
         if got_texts != want_texts:
             faults.append(f"{key}: got {got_texts!r}, want {want_texts!r}")
@@ -114,7 +114,7 @@ def test_hostile(swath: Swath, row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", BAD, ids=names(BAD))
 def test_info_of_hostile_file_ends(swath: Swath, row: dict[str, Any]) -> None:
-    """`info` looks at more of a file than a read does: every directory, every text."""
+    """`info` reads more of a file than a read does: every directory, every text."""
     run = swath.run("info", CORPUS / row["path"], "--json", timeout=5)
     run.check_alive()
     assert run.peak <= BASE_MEMORY, f"peak memory {run.peak:,}"

@@ -1,4 +1,4 @@
-"""`swath devices` and `--device` on the fake driver: what is found, refused and said, and the same samples."""
+"""`swath devices` and `--device` on the fake driver: devices, refusals, notices, and the same samples."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(
 
 @pytest.fixture(scope="module", autouse=True)
 def fake_driver() -> None:
-    """The fake driver, built again where a kernel changed."""
+    """The fake driver, rebuilt if a kernel changed."""
     subprocess.run([ROOT / "tools/fake-driver/build.sh"], check=True, capture_output=True)
 
 
@@ -65,7 +65,7 @@ def test_devices_are_listed_with_driver_memory_and_libraries(swath: Swath) -> No
         ("", "ptx", "PTX, compiled by the driver"),
     ],
 )
-def test_devices_tell_in_which_form_they_get_kernels(swath: Swath, script: str, kernels: str, form: str) -> None:
+def test_devices_list_the_form_of_their_kernels(swath: Swath, script: str, kernels: str, form: str) -> None:
     (device,) = json.loads(run(swath, "devices", "--json", script=script, kernels=kernels)[1])["devices"]
     assert device["kernels"] == form
     assert f"kernels: {form}\n" in run(swath, "devices", script=script, kernels=kernels)[1]
@@ -73,7 +73,7 @@ def test_devices_tell_in_which_form_they_get_kernels(swath: Swath, script: str, 
     assert (code, err) == (0, "")
 
 
-def test_refused_machine_code_is_noted_once_and_not_at_all_where_ptx_is_asked_for(swath: Swath, tmp_path: Path) -> None:
+def test_refused_machine_code_causes_one_notice_and_none_where_ptx_is_requested(swath: Swath, tmp_path: Path) -> None:
     def convert(kernels: str) -> tuple[int, str, str]:
         out = tmp_path / f"out-{kernels}.tif"
         return run(
@@ -128,21 +128,21 @@ def test_samples_are_the_same(swath: Swath, folder: Path, name: str) -> None:
     assert arrays[0].tobytes() == arrays[1].tobytes()
 
 
-def test_what_the_gpu_cannot_decode_is_refused_or_said(swath: Swath) -> None:
+def test_tiles_that_the_gpu_cannot_decode_are_refused_or_reported(swath: Swath) -> None:
     code, _, err = run(swath, "stats", LZMA, "--device", "cuda")
     assert code == 2 and "LZMA is not decoded on the GPU" in err
     code, _, err = run(swath, "stats", LZMA, "--device", "auto")
     assert code == 0 and err.count("note: ") == 1 and "LZMA" in err
 
 
-def test_stats_tell_what_the_gpu_did(swath: Swath) -> None:
+def test_stats_report_the_work_of_the_gpu(swath: Swath) -> None:
     code, _, err = run(swath, "compare", DEFLATE, DEFLATE, "--device", "cuda", "--stats")
     said = dict(line.split(None, 1) for line in err.splitlines())
     assert code == 0 and said["device"] == "Swath fake device"
     assert said["launches"].isdigit() and "by the GPU, 0 by the CPU" in said["tiles"]
 
 
-def test_stats_tell_what_storage_did(swath: Swath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stats_report_the_work_of_storage(swath: Swath, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run([ROOT / "tools/fake-driver/libraries.sh"], check=True, capture_output=True)
     monkeypatch.setenv("SWATH_CUDA_LIBRARIES", str((TARGET / "fake-driver" / "libraries").resolve()))
     monkeypatch.setenv("SWATH_CUFILE", "always")
@@ -179,7 +179,7 @@ def test_a_cog_written_by_the_gpu_is_valid_and_equal_for_all(swath: Swath, tmp_p
         assert (before.crs, before.transform, before.nodata) == (after.crs, after.transform, after.nodata)
 
 
-def test_a_conversion_without_a_gpu_fails_or_says_that_the_cpu_writes(swath: Swath, tmp_path: Path) -> None:
+def test_a_conversion_without_a_gpu_fails_or_reports_that_the_cpu_writes(swath: Swath, tmp_path: Path) -> None:
     out = tmp_path / "out.tif"
     code, _, said = run(swath, "convert", DEFLATE, out, "--device", "cuda", driver=None)
     assert code == 2 and "no CUDA device" in said and not list(tmp_path.iterdir())
@@ -190,14 +190,14 @@ def test_a_conversion_without_a_gpu_fails_or_says_that_the_cpu_writes(swath: Swa
     assert plain.read_bytes() == out.read_bytes()
 
 
-def test_device_memory_that_is_too_little_is_said_before_anything_is_written(swath: Swath, tmp_path: Path) -> None:
+def test_too_little_device_memory_is_reported_before_the_write_begins(swath: Swath, tmp_path: Path) -> None:
     out = tmp_path / "out.tif"
     code, _, said = run(swath, "convert", DEFLATE, out, "--device", "cuda", "--max-device-memory", "64K")
     assert code == 2 and "max_device_memory" in said and not list(tmp_path.iterdir()), said
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_floats_that_are_no_number_become_nodata_where_asked(swath: Swath, tmp_path: Path, device: str) -> None:
+def test_nan_becomes_nodata_on_request(swath: Swath, tmp_path: Path, device: str) -> None:
     samples = np.arange(90 * 70, dtype=np.float32).reshape(70, 90)
     samples[10:30, 20:60] = np.nan
     source, out = tmp_path / "in.tif", tmp_path / "out.tif"
@@ -210,7 +210,7 @@ def test_floats_that_are_no_number_become_nodata_where_asked(swath: Swath, tmp_p
         assert not np.isnan(file.read(1, out_shape=(35, 45))).any()
 
 
-def test_nvcomp_that_is_not_there_is_said_and_zstd_needs_none_to_be_read(swath: Swath, tmp_path: Path) -> None:
+def test_missing_nvcomp_is_reported_and_zstd_needs_none_to_be_read(swath: Swath, tmp_path: Path) -> None:
     out, again = tmp_path / "out.tif", tmp_path / "again.tif"
     code, _, said = run(swath, "convert", DEFLATE, out, "--compress", "zstd", "--device", "cuda", "--nvcomp")
     assert code == 0 and ("kernels of ours: nvCOMP" in said or "note" not in said), said

@@ -53,7 +53,7 @@ def swath_reads(swath: Swath, path: Path) -> np.ndarray | None:
 
 @pytest.mark.parametrize("name", CUT)
 def test_cut_at_every_64th(swath: Swath, folder: Path, name: str) -> None:
-    """No array comes from a cut file unless every byte of it is there: then it is the whole one's."""
+    """A cut file gives no array, unless every byte of it is there: then it is the array of the whole file."""
     source = CORPUS / "good" / name
     content = source.read_bytes()
     want = gdal(source)
@@ -74,7 +74,7 @@ def test_cut_at_every_64th(swath: Swath, folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_changed_bytes(swath: Swath, folder: Path, name: str) -> None:
-    """Nothing crashes, hangs or blows up; and where GDAL reads an array of the same shape and type, it is the same."""
+    """No crash, hang or excess memory; and where GDAL reads an array of the same shape and type, it is the same."""
     content = (CORPUS / "good" / name).read_bytes()
     rng = random.Random(name)
     path = folder / name

@@ -1,4 +1,4 @@
-"""What a first open imports: nothing that it does not use."""
+"""A first open imports only packages that it uses."""
 
 from __future__ import annotations
 

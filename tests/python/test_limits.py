@@ -1,5 +1,5 @@
-"""What a file may ask for: small files of large constant images are read, absurd ones are refused in the words of the
-interface, and memory that is not there is an error."""
+"""Limits on files: small files of large constant images are read, absurd ones are refused with a message that names the
+option of the interface, and missing memory is an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def constant(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def absurd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some hundred bytes that declare 1.6 GB."""
+    """A few hundred bytes that declare 1.6 GB."""
     path = tmp_path_factory.mktemp("limits") / "absurd.tif"
     profile = {"driver": "GTiff", "dtype": "uint8", "count": 1, "width": 40_000, "height": 40_000, "compress": "zstd"}
     with rasterio.open(path, "w", tiled=True, blockxsize=8192, blockysize=8192, SPARSE_OK=True, **profile):
@@ -53,7 +53,7 @@ def test_a_small_file_of_a_large_constant_image_is_read(swath: Swath, folder: Pa
     (folder / "a.npy").unlink()
 
 
-def test_what_is_absurd_is_refused_in_the_words_of_the_command(swath: Swath, folder: Path, absurd: Path) -> None:
+def test_absurd_sizes_are_refused_with_the_option_of_the_command(swath: Swath, folder: Path, absurd: Path) -> None:
     for command in (
         ("dump", absurd, "--out", folder / "b.npy"),
         ("stats", absurd),
@@ -67,11 +67,11 @@ def test_what_is_absurd_is_refused_in_the_words_of_the_command(swath: Swath, fol
     window = ("--window", "0,0,100,100")
     assert swath.run("dump", absurd, "--out", folder / "b.npy", *window, "--unlimited").ok
     assert swath.run("stats", absurd, "--unlimited", timeout=120).ok
-    # A window of it is small, and needs no permission.
+    # A small window needs no permission.
     assert swath.run("dump", absurd, "--out", folder / "b.npy", *window).ok
 
 
-def test_what_is_absurd_is_refused_in_the_words_of_python(absurd: Path) -> None:
+def test_absurd_sizes_are_refused_with_the_keyword_of_python(absurd: Path) -> None:
     for attempt in (lambda: sw.read(absurd), lambda: sw.open_geotiff(absurd), lambda: sw.stats(absurd)):
         with pytest.raises(sw.LimitError, match="max_pixels=") as refused:
             attempt()
@@ -90,8 +90,8 @@ def test_what_is_absurd_is_refused_in_the_words_of_python(absurd: Path) -> None:
         sw.Dataset(absurd, max_pixels=1000).read()
 
 
-def test_memory_that_is_not_there_is_an_error(swath: Swath, folder: Path) -> None:
-    """A tile of 900 MB, of which one pixel is wanted, in a process that may have 600 MB."""
+def test_missing_memory_is_an_error(swath: Swath, folder: Path) -> None:
+    """One pixel of a tile of 900 MB, in a process that may have 600 MB."""
     path = folder / "tile.tif"
     side = 30_000
     stream = b"\xfd7zXZ\0" + bytes(1000)

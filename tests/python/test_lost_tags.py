@@ -1,4 +1,4 @@
-"""Tags that only describe an image and whose values a file does not hold: a warning, never a refusal."""
+"""Descriptive tags whose values are missing from the file cause a warning, never a refusal."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_python_warns(folder: Path, number: int) -> None:
 
 
 def test_python_warns_at_each_read(folder: Path) -> None:
-    """`swath.read` keeps the file open, and says again what is wrong with it."""
+    """`swath.read` keeps the file open, and still warns at each read."""
     path = lost(folder / "a.tif", 42113)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

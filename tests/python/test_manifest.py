@@ -1,4 +1,4 @@
-"""Walks the shared corpus of other projects' files: each gives what `manifest.csv` says (R1)."""
+"""Checks the shared corpus of other projects' files: each gives what `manifest.csv` states (R1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_SUPPORTED = re.compile(r"not supported|unsupported|not implemented|built wit
 
 
 def test_corpus_is_there() -> None:
-    """Without the corpus nothing below runs: say so here, and fail where it is required."""
+    """Without the corpus no test below runs: this one reports it, and fails where the corpus is required."""
     if MANIFEST.is_file():
         assert len(ROWS) > 200
         return
@@ -47,14 +47,14 @@ def excepted(row: dict[str, str], check: str) -> bool:
 
 
 def decoded_size(row: dict[str, str]) -> int:
-    # The huge declarations have a shape and no dtype: nothing of them is expected to be decoded.
+    # The huge declarations have a shape and no dtype: they are not expected to be decoded.
     if not row["shape"] or not row["dtype"]:
         return 0
     return int(np.prod([int(n) for n in row["shape"].split("x")])) * np.dtype(row["dtype"]).itemsize
 
 
 def accept(row: dict[str, str], array: np.ndarray) -> str | None:
-    """`None` when the array is what the manifest says, else the difference."""
+    """`None` if the array is what the manifest states, else the difference."""
     shape = "x".join(map(str, array.shape))
     if row["reference"]:
         with np.load(SHARED_CORPUS / row["reference"]) as stored:
@@ -96,7 +96,7 @@ def test_pixels(swath: Swath, row: dict[str, str]) -> None:
             return
         array = np.load(out)
         if expected.startswith("must be refused, or read by window"):
-            # The whole was read: then it must have fitted, which the memory check above has shown.
+            # The whole image was read, and the memory check above has shown that it fitted.
             return
         fault = accept(row, array)
         assert fault is None, fault
@@ -148,8 +148,8 @@ def test_georeferencing(swath: Swath, row: dict[str, str]) -> None:
     assert not faults, "; ".join(faults)
 
 
-def test_difference_speaks() -> None:
-    """The words a failing comparison prints are part of the harness: they must name the first place."""
+def test_difference_names_the_first_place() -> None:
+    """The message of a failing comparison must name the first difference."""
     a = np.zeros((1, 2, 3), "u2")
     b = a.copy()
     b[0, 1, 2] = 7

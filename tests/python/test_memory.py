@@ -1,4 +1,4 @@
-"""What a read may hold: the output and little else."""
+"""A read holds the output and little else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TILE = 512
 
 
 def big_tiff(path: Path, width: int, height: int, tiles: list[bytes] | None, compression: int) -> None:
-    """A BigTIFF of 32-bit floats whose tiles are laid out one after the other, real tables and all.
+    """A BigTIFF of 32-bit floats whose tiles follow each other, with real tables.
 
     With no tiles the pixels are a hole in the file, so that 100 GB take no room on disk.
     """

@@ -1,4 +1,4 @@
-"""What is no ordinary file: refused as input at once, and never opened or replaced where something is written."""
+"""Special files are refused as input at once, and never opened or replaced by a write."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def odd(folder: Path) -> Iterator[dict[str, Path]]:
 
 
 @pytest.mark.parametrize("command", ["info", "validate", "stats", "dump", "preview", "convert"])
-def test_the_tool_refuses_them_at_once(swath: Swath, folder: Path, odd: dict[str, Path], command: str) -> None:
+def test_the_tool_refuses_special_files_at_once(swath: Swath, folder: Path, odd: dict[str, Path], command: str) -> None:
     out = {"dump": ["--out", folder / "out"], "preview": [folder / "out"], "convert": [folder / "out"]}
     for kind, word in ODD.items():
         run = swath.run(command, odd[kind], *out.get(command, []), timeout=10)
         assert word in run.check_refusal(odd[kind]), run.stderr
 
 
-def test_a_pipe_on_standard_input_is_refused_in_words(swath: Swath, folder: Path) -> None:
+def test_a_pipe_on_standard_input_is_refused_with_a_message(swath: Swath, folder: Path) -> None:
     path = folder / "a.tif"
     package.to_geotiff(np.zeros((4, 4), "uint8"), path)
     command = [swath.binary, "info", "/dev/stdin"]
@@ -55,10 +55,10 @@ def test_a_pipe_on_standard_input_is_refused_in_words(swath: Swath, folder: Path
     assert done.returncode == 0 and b"4 \xc3\x97 4 pixels" in done.stdout, done.stderr
 
 
-def test_python_refuses_them_at_once(odd: dict[str, Path]) -> None:
+def test_python_refuses_special_files_at_once(odd: dict[str, Path]) -> None:
     for kind, word in ODD.items():
         for opener in ("Dataset", "open_geotiff"):
-            # In a process of its own, which can be ended where it waits.
+            # In a process of its own, which can be killed if it blocks.
             code = f"import swath, sys\ntry: swath.{opener}(sys.argv[1])\nexcept OSError as error: print(error)"
             argv = [sys.executable, "-c", code, str(odd[kind])]
             done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
@@ -66,15 +66,15 @@ def test_python_refuses_them_at_once(odd: dict[str, Path]) -> None:
 
 
 def mark(name: str) -> int:
-    """The number in the names of parts of a file: FNV-1a of its name."""
+    """The hash in the names of unfinished files: FNV-1a of the name."""
     number = 0xCBF29CE484222325
     for byte in name.encode():
         number = (number ^ byte) * 0x100000001B3 % 2**64
     return number
 
 
-def test_what_was_planted_keeps_no_writer_waiting(swath: Swath, folder: Path) -> None:
-    """Anybody may put a pipe into the folder for temporary files, under the name of what a dead writer left there."""
+def test_a_planted_pipe_blocks_no_writer(swath: Swath, folder: Path) -> None:
+    """Any user can put a pipe into the folder for temporary files, under the name of a dead writer's leftover."""
     source, out = folder / "a.tif", folder / "out.tif"
     package.to_geotiff(np.zeros((40, 40), "uint8"), source)
     pipe, spool = folder / f".swath-{mark(out.name):016x}-1-1.part", folder / ".swath-spool-1-1.part"
@@ -89,7 +89,7 @@ def test_what_was_planted_keeps_no_writer_waiting(swath: Swath, folder: Path) ->
         subprocess.run(argv, env=environment, capture_output=True, timeout=60, check=True)
     assert pipe.is_fifo() and spool.is_fifo()
     pipe.unlink()
-    # The same name is that of a leftover.
+    # A leftover has the same name.
     pipe.write_bytes(b"half")
     package.to_geotiff(np.zeros((4, 4), "uint8"), out)
     assert not pipe.exists()
@@ -98,7 +98,7 @@ def test_what_was_planted_keeps_no_writer_waiting(swath: Swath, folder: Path) ->
 def test_disks_are_not_written_to(swath: Swath, folder: Path) -> None:
     disk, source = folder / "disk", folder / "a.tif"
     try:
-        # The number of the first loop device, which needs no disk to stand behind it.
+        # The number of the first loop device, which exists without a disk.
         os.mknod(disk, 0o600 | stat.S_IFBLK, os.makedev(7, 0))
     except PermissionError:
         pytest.skip("devices cannot be made here")

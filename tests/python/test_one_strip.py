@@ -1,4 +1,4 @@
-"""Windows of files of one strip: it is kept decoded where it fits, else decoding goes on from where the last ended."""
+"""Windows of files of one strip: the strip is kept if it fits, else decoding continues where the last window ended."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_many_windows_cost_little_more_than_one_pass(tmp_path: Path, codec: str,
 
 
 @pytest.mark.parametrize("codec", ["deflate", "zstd"])
-def test_damage_behind_a_window_is_met_where_it_is(tmp_path: Path, codec: str) -> None:
+def test_damage_behind_a_window_fails_only_windows_that_reach_it(tmp_path: Path, codec: str) -> None:
     path = write(tmp_path / "a.tif", pixels(1), compress=codec)
     with tifffile.TiffFile(path) as file:
         (offset,), (count,) = file.pages[0].dataoffsets, file.pages[0].databytecounts

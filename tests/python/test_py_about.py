@@ -1,4 +1,4 @@
-"""What a `Dataset` says of itself is what rasterio's says; it closes, shows itself, and reads with masks and beyond."""
+"""A `Dataset` has rasterio's attributes; it closes, has a repr, and reads with masks and beyond its edges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness import SHARED_CORPUS, SHARED_RASTERS, scratch, shared
 from rasterio.crs import CRS
 from rasterio.windows import Window as RioWindow
 
-# Damaged files of the corpus: what is read past them is no concern of these tests.
+# Damaged files of the corpus cause warnings that are not tested here.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*lies beyond the end of the file:swath.SwathWarning"),
     pytest.mark.filterwarnings("ignore:.*as libtiff repairs them:swath.SwathWarning"),
@@ -38,11 +38,11 @@ FILES = sorted(
     path for folder in FOLDERS for path in folder.rglob("*") if path.suffix.lower() in (".tif", ".tiff", ".gtiff")
 )
 
-# Where one of us tells another thing on purpose, by the end of the file's path.
+# Attributes that differ on purpose, by the end of the file's path.
 APART = {
     # GDAL's are the sub-directories of the first level in the order of the file; ours are sorted, deeper ones included.
     "overviews": ("color64-lzw-mac.tif", "tiff_with_subifd_chain.tif"),
-    # NumPy has no complex integers: ours lose no digit.
+    # NumPy has no complex integers; our type loses no digit.
     "dtypes": ("cint32.tif", "cint32_big_endian.tif"),
 }
 # Domains that are not metadata here.
@@ -50,7 +50,7 @@ FOREIGN = ("EXIF", "xml:XMP", "COLOR_PROFILE", "SUBDATASETS", "DERIVED_SUBDATASE
 
 
 def near(one: Any, other: Any) -> bool:
-    """Equal; floats up to rounding, NaN as any other value."""
+    """Whether values are equal; floats up to rounding, and NaN equals NaN."""
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
         return len(one) == len(other) and all(map(near, one, other))
     if isinstance(one, float) or isinstance(other, float):
@@ -68,7 +68,7 @@ def colormap(dataset: Any) -> Any:
 
 
 def pairs() -> Iterator[tuple[Path, Any, sw.Dataset]]:
-    """Files that both of us open and find the same samples in."""
+    """Files that both libraries open with the same samples."""
     shared(SHARED_CORPUS)
     for path in FILES:
         try:
@@ -105,7 +105,7 @@ ATTRIBUTES = {
 
 @pytest.fixture(scope="module")
 def told() -> list[tuple[Path, dict[str, Any], dict[str, Any]]]:
-    """Both sides of every attribute for every file; opened once for all tests."""
+    """Every attribute of every file from both libraries; opened once for all tests."""
     found = []
     for path, theirs, ours in pairs():
         both = [{name: read(dataset) for name, read in ATTRIBUTES.items()} for dataset in (theirs, ours)]
@@ -149,7 +149,7 @@ def test_profiles_and_structure_are_those_of_rasterio(told: list[tuple[Path, dic
             assert near(profile.get(word), expected.get(word)), (path, word)
         # GDAL reads large strips in parts.
         assert profile["blockysize"] >= expected["blockysize"], path
-        # rasterio takes tiles as wide as the image for strips.
+        # rasterio treats tiles as wide as the image as strips.
         assert profile["tiled"] == expected["tiled"] or profile["blockxsize"] == profile["width"], path
         for key in ("COMPRESSION", "INTERLEAVE", "MINISWHITE"):
             assert ours["structure"].get(key) == theirs["structure"].get(key), (path, key)
@@ -262,7 +262,7 @@ def test_a_dataset_is_an_array_of_all_its_samples(files: dict[str, Path]) -> Non
         np.asarray(dataset, copy=False)
 
 
-def test_a_closed_dataset_is_known_but_not_read(files: dict[str, Path]) -> None:
+def test_a_closed_dataset_has_metadata_but_no_samples(files: dict[str, Path]) -> None:
     with sw.Dataset(files["bands"]) as dataset:
         lazy = sw.open_geotiff(dataset, chunks=64)
         assert not dataset.closed
@@ -276,15 +276,15 @@ def test_a_closed_dataset_is_known_but_not_read(files: dict[str, Path]) -> None:
         assert dataset.profile["width"] == 420
     assert "(closed)" in repr(dataset) and "thumbnail" not in dataset._repr_html_()
     dataset.close()
-    # Arrays over the file and unpickled handles open it again.
+    # Lazy arrays and unpickled handles open the file again.
     assert np.array_equal(lazy, sw.read(files["bands"]))
     assert np.array_equal(pickle.loads(pickle.dumps(dataset)).read(1), sw.read(files["bands"], 1))
-    # The process's own handle is another one.
+    # The handle that the process keeps is a different one.
     assert sw.read(dataset.name).shape == (3, 300, 420)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="a system that does not list open files")
-def test_closing_lets_the_file_go(files: dict[str, Path]) -> None:
+def test_closing_releases_the_file(files: dict[str, Path]) -> None:
     def held() -> int:
         names = []
         for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208
@@ -407,7 +407,7 @@ def test_colour_tables_and_tags(files: dict[str, Path]) -> None:
 
 
 def pixels_of(page: str) -> np.ndarray | None:
-    """The picture of a table, decoded."""
+    """The decoded picture of an HTML table."""
     found = re.search(r'src="data:image/png;base64,([^"]+)"', page)
     if found is None:
         return None
@@ -444,7 +444,7 @@ def test_a_dataset_shows_size_reference_system_bands_layout_and_a_picture(files:
 
 
 def test_a_picture_costs_little(folder: Path) -> None:
-    """A large file has one of its overviews, and none where it has no overviews."""
+    """The picture of a large file is made from an overview; without overviews there is none."""
     for name, words in (("with", {"cog": True}), ("without", {"cog": False})):
         path = folder / f"<{name}>.tif"
         sw.to_geotiff(np.zeros((9000, 9000), "uint16"), path, sparse=True, **words)
@@ -484,7 +484,7 @@ def test_a_reference_system_is_text_that_knows_more(files: dict[str, Path]) -> N
 
 
 @pytest.mark.parametrize("bands", ["1", "red", True, [True], 1.0, [1.5], [], slice(0, 2), [None], {}])
-def test_bands_that_are_none_say_what_to_give(files: dict[str, Path], bands: Any) -> None:
+def test_errors_about_bands_say_what_to_give(files: dict[str, Path], bands: Any) -> None:
     dataset = sw.Dataset(files["bands"])
     for use in (
         *(dataset.read, dataset.statistics, lambda bands: dataset.read_windows([(0, 0, 8, 8)], bands)),
@@ -494,7 +494,7 @@ def test_bands_that_are_none_say_what_to_give(files: dict[str, Path], bands: Any
             use(bands)
 
 
-def test_numbers_that_are_none_say_what_to_give(files: dict[str, Path]) -> None:
+def test_errors_about_numbers_say_what_to_give(files: dict[str, Path]) -> None:
     dataset = sw.Dataset(files["bands"])
     for level in ("0", 0.0, True):
         with pytest.raises(sw.UsageError, match="overview_level="):

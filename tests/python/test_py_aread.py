@@ -1,4 +1,4 @@
-"""`await dataset.aread(...)`: the event loop runs on, and a cancelled read stops."""
+"""`await dataset.aread(...)`: the event loop keeps running, and a cancelled read stops."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SAMPLES = np.arange(3 * 90 * 100, dtype="uint16").reshape(3, 90, 100)
 
 
 class Slow:
-    """A source that answers when it is told to."""
+    """A source that answers when a test lets it."""
 
     name = "slow.tif"
-    # The head of the file and no more is read when it is opened.
+    # Opening reads only the head of the file.
     remote = False
 
     def __init__(self, data: bytes) -> None:
@@ -36,7 +36,7 @@ class Slow:
         return [self.data[offset : offset + length] for offset, length in ranges]
 
 
-def test_a_read_is_awaited_with_all_the_words_of_read(folder: Path) -> None:
+def test_aread_takes_all_keywords_of_read(folder: Path) -> None:
     path = folder / "a.tif"
     sw.to_geotiff(SAMPLES, path, tile_size=32, nodata=7)
 
@@ -62,7 +62,7 @@ def test_the_loop_runs_on_while_samples_are_read() -> None:
 
     async def work() -> np.ndarray:
         reading = asyncio.create_task(dataset.aread())
-        # The read waits for this very loop to go on.
+        # The read waits until this loop runs.
         while not source.asked.is_set() and not reading.done():
             await asyncio.sleep(0.001)
         assert not reading.done()
@@ -73,7 +73,7 @@ def test_the_loop_runs_on_while_samples_are_read() -> None:
 
 
 @pytest.mark.parametrize("how", ["aread", "load_async", "load_async of masked floats"])
-def test_a_cancelled_read_lets_its_caller_go_and_stops(how: str) -> None:
+def test_a_cancelled_read_returns_at_once_and_stops(how: str) -> None:
     noise = np.random.default_rng(0).integers(0, 65535, (3, 900, 1000), "uint16")
     source = Slow(bytes(sw.to_geotiff(noise, None, tile_size=32, interleave="band", compression="none")))
     dataset = sw.Dataset(source, threads=1)
@@ -90,7 +90,7 @@ def test_a_cancelled_read_lets_its_caller_go_and_stops(how: str) -> None:
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        # The caller is here before the source has answered.
+        # The caller continues before the source has answered.
         assert source.calls == 1
         source.goes_on.set()
 

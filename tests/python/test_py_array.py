@@ -1,4 +1,4 @@
-"""`swath.Array`: what reads return is an array, in host memory and on a GPU."""
+"""`swath.Array`: reads return an array, in host memory and on a GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_read_is_an_array_of_numpy(path: Path) -> None:
         assert isinstance(read, np.ndarray) and isinstance(read, sw.Array)
 
 
-def test_what_is_computed_are_plain_arrays_and_numbers(path: Path) -> None:
+def test_results_of_arithmetic_are_plain_arrays_and_numbers(path: Path) -> None:
     array = sw.read(path)
     results = {
         "times": (array * 2 + 1, SAMPLES * 2 + 1),
@@ -77,7 +77,7 @@ def test_arrays_are_shown_copied_and_pickled(path: Path) -> None:
     assert pickle.loads(pickle.dumps(array)).report is None
 
 
-def test_others_take_the_array_for_numpys(path: Path) -> None:
+def test_other_libraries_accept_the_array_as_numpy(path: Path) -> None:
     import dask.array
     import xarray
 
@@ -98,7 +98,7 @@ def run(code: str, path: Path, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_on_a_gpu_the_same_is_computed_by_cupy(path: Path) -> None:
+def test_on_a_gpu_cupy_computes_the_same(path: Path) -> None:
     code = """
     import pickle, sys, cupy, numpy as np, swath
     samples = np.arange(2 * 45 * 70, dtype="int16").reshape(2, 45, 70)

@@ -1,4 +1,4 @@
-"""The xarray engine: lazy, picklable, and equal to what rioxarray's engine gives."""
+"""The xarray engine: lazy, picklable, and equal to rioxarray's engine."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_guesses_what_it_can_open(path: Path) -> None:
     assert not any(map(guess, ["a.nc", "tif", b"no image", io.BytesIO(b"PK"), 3, None]))
 
 
-def test_words_of_open_geotiff(path: Path) -> None:
+def test_keywords_of_open_geotiff(path: Path) -> None:
     level = xr.open_dataarray(path, **ENGINE, overview_level=0, band=[2], mask_and_scale=False)
     xr.testing.assert_equal(level, swath.open_geotiff(path, overview_level=0, band=[2]))
     assert xr.open_dataarray(path, **ENGINE, window=(0, 0, 5, 6)).shape == (3, 5, 6)
@@ -193,7 +193,7 @@ def test_closes(path: Path) -> None:
         assert dataset.band_data.shape == ARRAY.shape
 
 
-def test_source_is_said(path: Path) -> None:
+def test_encoding_names_the_source(path: Path) -> None:
     dataset = xr.open_dataset(path, **ENGINE)
     assert dataset.encoding["source"] == dataset.band_data.encoding["source"] == str(path)
     assert dataset.band_data.encoding["original_shape"] == ARRAY.shape

@@ -1,4 +1,4 @@
-"""The buffer protocol of the engine's arrays, flag by flag, as a C extension asks."""
+"""The buffer protocol of the engine's arrays, flag by flag, as a C extension uses it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def viewed(array: object, flags: int) -> Iterator[View]:
 
 
 def array(shape: tuple[int, ...]) -> _swath.Array:
-    """The engine's own array, on whose memory the NumPy array of `read` lies."""
+    """The engine's own array, whose memory the NumPy array of `read` uses."""
     out = io.BytesIO()
     sw.to_geotiff(np.arange(np.prod(shape), dtype="uint16").reshape(shape), out)
     found: Any = sw.read(out.getvalue())
@@ -57,7 +57,7 @@ def array(shape: tuple[int, ...]) -> _swath.Array:
 @pytest.mark.parametrize(
     "flags", [SIMPLE, WRITABLE, FORMAT, ND, STRIDES, C, ANY, INDIRECT, CONTIG, STRIDED, RECORDS, FULL]
 )
-def test_views_hold_what_was_asked_for(flags: int) -> None:
+def test_views_have_the_requested_fields(flags: int) -> None:
     source = array((3, 4, 5))
     with viewed(source, flags) as view:
         assert (view.len, view.itemsize, view.readonly) == (120, 2, 0)
@@ -71,7 +71,7 @@ def test_views_hold_what_was_asked_for(flags: int) -> None:
 
 
 @pytest.mark.parametrize("flags", [FORTRAN, FORTRAN | FORMAT, FORTRAN | WRITABLE])
-def test_an_order_that_is_not_theirs_is_refused(flags: int) -> None:
+def test_a_memory_order_that_samples_lack_is_refused(flags: int) -> None:
     source = array((3, 4, 5))
     view = View()
     with pytest.raises(BufferError, match="Fortran order"):

@@ -104,7 +104,7 @@ def test_model_goes_with_the_image_it_describes(tmp_path: Path, other: str | Non
     assert beside.exists() is (other is not None)
 
 
-def test_side_files_go_before_the_tag(tmp_path: Path) -> None:
+def test_side_files_override_the_tag(tmp_path: Path) -> None:
     path = image(tmp_path / "a.tif", model(1.0))
     assert by_swath(path) == by_gdal(path) == model(1.0).to_dict()
     (tmp_path / "a_rpc.txt").write_text(lines(model(2.0)))
@@ -114,7 +114,7 @@ def test_side_files_go_before_the_tag(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["junk", "no offset", "one coefficient less", "no group", "empty"])
-def test_damaged_side_file_is_left_aside(swath: Swath, tmp_path: Path, damage: str) -> None:
+def test_damaged_side_file_is_ignored(swath: Swath, tmp_path: Path, damage: str) -> None:
     path, text = image(tmp_path / "a.tif", model()), rpb(model(3.0))
     text = {
         "junk": "\0junk",

@@ -1,4 +1,4 @@
-"""Files that are written to or replaced while arrays and handles over them are in use: never pixels of two files."""
+"""Files that are written to or replaced while arrays and handles use them: never pixels of two files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cut(path: Path) -> None:
 
 
 def by_rename(path: Path) -> None:
-    """As swath itself writes: not even size and time need differ."""
+    """Replaces the file as swath does: size and time may stay the same."""
     before = path.stat()
     swath.to_geotiff(NEW, path, compression="none")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -42,7 +42,7 @@ def by_rename(path: Path) -> None:
 
 
 def later(path: Path) -> None:
-    """Clocks of file systems tick some milliseconds."""
+    """Waits for a tick of the file system's clock, which takes some milliseconds."""
     found = path.stat()
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns + 10**9))
 
@@ -77,7 +77,7 @@ def test_lazy_arrays_refuse_another_file(path: Path, kind: str, way: str) -> Non
         np.asarray(array)
     if way == "renamed":
         later(path)
-    # Where it arrives the name is opened again, and shows another file.
+    # The receiving process opens the name again, and finds another file.
     with pytest.raises(swath.ChangedError, match="the file has changed since"):
         np.asarray(pickle.loads(travelled))
     if way != "cut":
@@ -85,7 +85,7 @@ def test_lazy_arrays_refuse_another_file(path: Path, kind: str, way: str) -> Non
 
 
 def test_lazy_arrays_outlive_the_name(path: Path) -> None:
-    """No other file has it, so there is nothing to mix."""
+    """No other file has the name, so no pixels can be mixed."""
     array = swath.open_geotiff(path, chunks=256)
     path.unlink()
     assert (np.asarray(array)[0] == 10).all()
@@ -110,10 +110,10 @@ READS: dict[str, Callable[[swath.Dataset], Any]] = {
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("way", WAYS)
 def test_handles_show_one_file(path: Path, way: str, read: str) -> None:
-    """One that was replaced stays open, as it was; one that was written to is no more what was opened."""
+    """A file that was replaced stays open, unchanged; one that was written to is a ChangedError."""
     dataset = swath.Dataset(path)
     before = np.asarray(READS[read](dataset))
-    # From the second read on, tiles come from a cache.
+    # From the second read on, tiles come from the cache.
     READS[read](dataset)
     WAYS[way](path)
     if way == "renamed":
@@ -121,12 +121,12 @@ def test_handles_show_one_file(path: Path, way: str, read: str) -> None:
         return
     with pytest.raises(swath.ChangedError, match=r"a\.tif: the file has changed since it was opened: open it again"):
         READS[read](dataset)
-    # The process's own handles are opened again.
+    # The handles that the process keeps are opened again.
     if way == "in place":
         assert np.asarray(swath.read(path)).max() == 77
 
 
-def test_side_files_of_the_next_file_are_not_taken(path: Path) -> None:
+def test_side_files_of_the_next_file_are_not_used(path: Path) -> None:
     dataset, beside = swath.Dataset(path), swath.Dataset(path)
     assert beside.overview_sizes == []
     by_rename(path)

@@ -1,4 +1,4 @@
-"""`swath.to_geotiff` on a cluster of processes: workers encode, the file is that of the eager write."""
+"""`swath.to_geotiff` on a cluster of processes: workers encode, and the file equals that of an eager write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def samples() -> np.ndarray:
 
 
 def read(block: np.ndarray, log: str, pause: float, fatal: str = "", block_info: Any = None) -> np.ndarray:
-    """A chunk; says that it was computed, and, once, takes its worker down."""
+    """Computes a chunk, notes that in a file, and once kills its worker."""
     if block_info:
         row = block_info[0]["chunk-location"][-2]
         with Path(log).open("a") as file:
@@ -122,7 +122,7 @@ def test_bytes_in_flight_are_bounded(client: Client, folder: Path, monkeypatch: 
     monkeypatch.setattr(swath._cluster, "_result", place)
     band = 2 * COLUMNS * 4 * 32
     array = source(folder, chunks=(2, 32, 200))
-    # A band is in flight with its chunks, one or two more rows of chunks that it looks into, and its encoded bytes.
+    # A group is in flight with its chunks, one or two more rows of chunks that it needs, and its encoded bytes.
     made = swath.to_geotiff(array, None, streaming_buffer_bytes=9 * band, scheduler=client, **WORDS)
     assert made == swath.to_geotiff(samples(), None, **WORDS)
     assert len(flying) == -(-ROWS // 32)
@@ -157,7 +157,7 @@ def test_a_write_that_fails_leaves_others_alone(client: Client, folder: Path, mo
         nonlocal calls
         calls += 1
         if calls == 1:
-            # The same array, with the same words, while bands of the first write are in flight.
+            # The same array, with the same keywords, while groups of the first write are in flight.
             with pytest.raises(ZeroDivisionError):
                 swath.to_geotiff(array, None, scheduler=client, **WORDS)
         elif calls == 2:
@@ -168,12 +168,12 @@ def test_a_write_that_fails_leaves_others_alone(client: Client, folder: Path, mo
     made = swath.to_geotiff(array, None, scheduler=client, **WORDS)
     assert calls > 3
     assert made == swath.to_geotiff(samples(), None, **WORDS)
-    # What the caller holds is there still.
+    # Futures that the caller holds are still there.
     np.testing.assert_array_equal(held.compute(scheduler=client), samples())
     assert set(computed(folder).values()) == {1}
 
 
-def test_device_chunks_need_a_way_between_workers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_chunks_need_a_transport_between_workers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     class OnDevice(np.ndarray):
         """Stands for an array on a GPU."""
 
@@ -196,7 +196,7 @@ def test_device_chunks_need_a_way_between_workers(client: Client, monkeypatch: p
     swath._cluster._check_transport(client, array)
 
 
-def test_workers_that_die_again_and_again_are_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_die_again_and_again_are_reported(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(block: np.ndarray, block_info: Any = None) -> np.ndarray:
         if block_info:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`swath.Dataset` and `swath.read`: windows, memory that others take, threads, pickles, errors, chips."""
+"""`swath.Dataset` and `swath.read`: windows, memory shared with other libraries, threads, pickles, errors, chips."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_reads_what_rasterio_reads(files: dict[str, Path]) -> None:
     ],
     ids=["Window", "corners", "ranges", "slices", "rasterio"],
 )
-def test_windows_are_taken_in_every_form(files: dict[str, Path], window: object) -> None:
+def test_windows_are_accepted_in_every_form(files: dict[str, Path], window: object) -> None:
     expected = truth(files["rgb"])[:, 70:101, 33:233]
     assert np.array_equal(sw.read(files["rgb"], window=window), expected)
     assert np.array_equal(sw.Dataset(files["rgb"]).read([3, 1], window), expected[[2, 0]])
@@ -121,12 +121,12 @@ def test_memory_is_lent_and_not_copied(files: dict[str, Path]) -> None:
     first[0, 0, 0] = 4242
     del array, first, view
     gc.collect()
-    # Whoever still has a view keeps the memory.
+    # A view keeps the memory alive.
     assert second[0, 0, 0] == 4242 and third[0, 0, 0] == 4242
     assert not hasattr(sw.read(files["rgb"]), "__cuda_array_interface__")
 
 
-def test_numpy_asks_for_types_and_copies(files: dict[str, Path]) -> None:
+def test_numpy_can_request_types_and_copies(files: dict[str, Path]) -> None:
     array = sw.read(files["rgb"])
     assert np.array(array, dtype="float64").dtype == np.float64
     assert np.array(array, copy=True).ctypes.data != np.asarray(array).ctypes.data
@@ -143,7 +143,7 @@ def test_dlpack_in_both_forms_is_freed_once(files: dict[str, Path]) -> None:
         capsule = array.__dlpack__(max_version=version)
         name = "dltensor_versioned" if version else "dltensor"
         assert name in repr(capsule)
-        # Never taken: the capsule frees the tensor, and the array still has its samples.
+        # Not consumed: the capsule frees the tensor, and the array still has its samples.
         del capsule
     gc.collect()
     assert np.isfinite(np.asarray(array)).any()
@@ -151,7 +151,7 @@ def test_dlpack_in_both_forms_is_freed_once(files: dict[str, Path]) -> None:
         array.__dlpack__(dl_device=(2, 0))
 
 
-def test_complex_integers_come_as_rasterio_gives_them(files: dict[str, Path]) -> None:
+def test_complex_integers_are_read_as_rasterio_reads_them(files: dict[str, Path]) -> None:
     dataset = sw.Dataset(files["pairs"])
     found = np.asarray(dataset.read(window=(3, 4, 20, 30)))
     assert found.dtype == np.complex64 and np.array_equal(found, truth(files["pairs"])[:, 3:20, 4:30])
@@ -159,11 +159,11 @@ def test_complex_integers_come_as_rasterio_gives_them(files: dict[str, Path]) ->
     assert np.array_equal(batch[1], truth(files["pairs"])[:, 9:17, 9:17])
 
 
-def test_out_is_filled_and_handed_back(files: dict[str, Path]) -> None:
+def test_out_is_filled_and_returned(files: dict[str, Path]) -> None:
     dataset, expected = sw.Dataset(files["rgb"]), truth(files["rgb"])
     whole = np.zeros((3, 300, 420), "uint16")
     assert dataset.read(out=whole) is whole and np.array_equal(whole, expected)
-    # Views with gaps and wider types are filled too, by way of a copy.
+    # Views with gaps and wider types are filled too, through a copy.
     big = np.zeros((3, 600, 420), "uint16")
     dataset.read(out=big[:, ::2])
     assert np.array_equal(big[:, ::2], expected) and not big[:, 1::2].any()
@@ -201,7 +201,7 @@ def test_sources_of_every_kind_give_the_same(files: dict[str, Path]) -> None:
     obstore.put(store, "folder/rgb.tif", data)
 
     class Reader(io.RawIOBase):
-        """A file-like object that gives less than it is asked for."""
+        """A file-like object that returns less than requested."""
 
         def __init__(self) -> None:
             self.inner = io.BytesIO(data)
@@ -243,7 +243,7 @@ def test_a_source_that_fails_says_why(files: dict[str, Path]) -> None:
 
     class Broken:
         name = "broken.tif"
-        # The head of the file and no more is read when it is opened.
+        # Opening reads only the head of the file.
         remote = False
 
         def __init__(self, answer: object) -> None:
@@ -279,7 +279,7 @@ def test_many_threads_read_from_one_handle(files: dict[str, Path]) -> None:
 
 
 def test_the_interpreter_runs_on_while_a_file_is_read(files: dict[str, Path]) -> None:
-    """A source of Python's can only answer if the reading thread does not hold the interpreter."""
+    """A Python source can only answer if the reading thread does not hold the interpreter's lock."""
     data = files["rgb"].read_bytes()
     entered, goes_on = threading.Event(), threading.Event()
 
@@ -303,7 +303,8 @@ def test_the_interpreter_runs_on_while_a_file_is_read(files: dict[str, Path]) ->
 
 
 def test_threads_and_python_sources_do_not_wait_for_each_other(files: dict[str, Path]) -> None:
-    """A thread that asks Python for bytes holds a lock of the engine: whoever wants that lock must let Python go on."""
+    """A thread that waits for bytes from Python holds a lock of the engine; a thread that waits for that lock must
+    release the interpreter."""
     code = """
     import sys, time, threading, numpy as np, swath
     data = open(sys.argv[1], "rb").read()
@@ -372,14 +373,14 @@ def test_memory_of_another_shape_is_refused(files: dict[str, Path]) -> None:
     assert np.array_equal(dataset.read(overview_level=0, out=level), dataset.read(overview_level=0))
 
 
-def test_names_that_are_no_text_are_names_all_the_same(folder: Path) -> None:
+def test_names_that_are_no_valid_text_work(folder: Path) -> None:
     path = os.fsencode(folder) + b"/\xff.tif"
     sw.to_geotiff(np.full((4, 4), 7, "uint8"), os.fsdecode(path))
     assert os.listdir(os.fsencode(folder)) == [b"\xff.tif"]  # noqa: PTH208
     assert np.asarray(sw.Dataset(os.fsdecode(path)).read()).max() == 7
 
 
-def test_an_interrupt_in_a_source_stays_one(files: dict[str, Path]) -> None:
+def test_an_interrupt_in_a_source_is_raised(files: dict[str, Path]) -> None:
     data = files["rgb"].read_bytes()
 
     class Source:
@@ -400,7 +401,7 @@ def test_an_interrupt_in_a_source_stays_one(files: dict[str, Path]) -> None:
     assert isinstance(caught.value.__cause__, TimeoutError)
 
 
-def test_a_stream_that_boasts_or_fails_is_an_error() -> None:
+def test_a_stream_that_overstates_its_writes_or_fails_is_an_error() -> None:
     rows = np.random.default_rng(0).integers(0, 65535, (900, 900), "uint16")
 
     class Boasting:
@@ -539,7 +540,7 @@ def test_gpu_never_becomes_cpu_in_silence(files: dict[str, Path], monkeypatch: p
     assert done.returncode == 0, done.stderr
 
 
-def test_device_words(files: dict[str, Path]) -> None:
+def test_values_of_device(files: dict[str, Path]) -> None:
     with pytest.raises(sw.UsageError, match="device"):
         sw.read(files["rgb"], device="tpu")
     with pytest.raises(sw.UsageError, match="CUDA_VISIBLE_DEVICES"):
@@ -592,7 +593,7 @@ def test_chips_shuffle_by_seed_and_take_windows(files: dict[str, Path]) -> None:
             dataset.chips(**wrong)
 
 
-def test_chips_that_are_given_up_stop_reading(files: dict[str, Path]) -> None:
+def test_abandoned_chips_stop_reading(files: dict[str, Path]) -> None:
     before = threading.active_count()
     for batch, _ in sw.Dataset(files["rgb"]).chips(16, batch=2, prefetch=3):
         assert batch.shape[0] == 2
@@ -619,7 +620,7 @@ def test_a_mask_is_as_rasterio_has_it(files: dict[str, Path]) -> None:
 
 
 def test_alpha_of_sixteen_bits_masks_as_in_gdal(folder: Path) -> None:
-    """What is hardly opaque is still there."""
+    """Pixels that are nearly transparent are still data."""
     path = folder / "alpha.tif"
     profile = {"driver": "GTiff", "width": 6, "height": 1, "count": 2, "dtype": "uint16", "alpha": "yes"}
     with rasterio.open(path, "w", **profile) as target:
@@ -658,8 +659,8 @@ def test_an_interrupt_ends_a_long_read(folder: Path) -> None:
     assert done.stdout.strip() == "interrupted", done.stderr
 
 
-def test_tools_say_what_the_command_line_says(swath: Swath, files: dict[str, Path]) -> None:
-    """The CLI's JSON and Python's dictionaries are one document."""
+def test_python_and_the_command_give_the_same_reports(swath: Swath, files: dict[str, Path]) -> None:
+    """The command's JSON and Python's dictionaries are the same document."""
     for path in files.values():
         for arguments, found in (
             (["info", str(path), "--json"], sw.info(path)),
@@ -672,11 +673,11 @@ def test_tools_say_what_the_command_line_says(swath: Swath, files: dict[str, Pat
             assert json.loads(run.stdout) == json.loads(json.dumps(found)), arguments
     told, found = json.loads(swath.run("devices", "--json").stdout), sw.devices()
     assert (told["driver"], told["devices"]) == (found["driver"], found["devices"])
-    # Python also looks where NVIDIA's wheels are installed, so reasons may differ.
+    # Python also searches NVIDIA's wheels, so reasons may differ.
     assert [library["name"] for library in told["libraries"]] == [library["name"] for library in found["libraries"]]
 
 
-def test_stats_tell_how_far_they_are(files: dict[str, Path]) -> None:
+def test_stats_report_progress(files: dict[str, Path]) -> None:
     told: list[tuple[int, int]] = []
     found = sw.stats(files["rgb"], [2], progress=lambda done, all_: told.append((done, all_)))
     assert [band["band"] for band in found["bands"]] == [2]

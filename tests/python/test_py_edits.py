@@ -1,4 +1,4 @@
-"""What was changed on an xarray object after it was read is what `swath.to_geotiff` writes, and warnings are heard."""
+"""`swath.to_geotiff` writes edits of an xarray object, and warns where they are ambiguous."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def path(folder: Path) -> Path:
 
 
 def written(data: Any, **words: Any) -> tuple[int | None, tuple[float, ...] | None, Any]:
-    """EPSG code, transform and nodata that a file gets; a warning is a fault."""
+    """Writes a file and returns its EPSG code, transform and nodata; a warning is a fault."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", swath.SwathWarning)
         metadata = swath.Dataset(swath.to_geotiff(data, None, **words)).metadata()
@@ -38,7 +38,7 @@ def written(data: Any, **words: Any) -> tuple[int | None, tuple[float, ...] | No
     return crs and crs["epsg"], metadata["transform"], metadata["bands"][0]["nodata"]
 
 
-def test_what_the_accessor_of_rioxarray_keeps_is_written(path: Path) -> None:
+def test_edits_in_the_accessor_of_rioxarray_are_written(path: Path) -> None:
     data = swath.open_geotiff(path)
     assert written(data) == (32633, UTM, -1)
     data.rio.crs, data.rio.nodata, data.rio.transform()
@@ -59,7 +59,7 @@ def test_nodata_that_was_removed_stays_removed(path: Path) -> None:
     assert written(removed.isel(y=slice(1, None)))[2] is None
     assert written(swath.open_geotiff(path).rio.write_nodata(7))[2] == 7
     assert written(swath.open_geotiff(path).rio.write_nodata(7).isel(y=slice(1, None)))[2] == 7
-    # Of a masked raster the file's value is in the encoding, as rioxarray has it.
+    # For a masked raster the file's value is in the encoding, as in rioxarray.
     masked = swath.open_geotiff(path, masked=True)
     assert np.isnan(masked.rio.nodata)
     assert written(masked)[2] == -1
@@ -79,7 +79,7 @@ def test_attributes_that_are_edited_by_hand_win(path: Path) -> None:
     assert written(data)[1] == UTM
     data.attrs["crs"] = data.attrs["nodata"] = None
     assert written(data) == (None, UTM, None)
-    # What rioxarray writes afterwards counts again.
+    # A later edit through rioxarray wins again.
     assert written(swath.open_geotiff(path).rio.write_crs(4326))[0] == 4326
 
 
@@ -93,7 +93,7 @@ def test_attributes_do_not_outlive_a_selection(path: Path) -> None:
     assert written(part)[1] == (10.0, 0.0, 500010.0, 0.0, -10.0, 4999980.0)
 
 
-def test_pixels_of_an_unknown_place_are_refused(path: Path, folder: Path) -> None:
+def test_selected_pixels_without_coordinates_are_refused(path: Path, folder: Path) -> None:
     bare = swath.open_geotiff(path, parse_coordinates=False)
     assert written(bare)[1] == UTM
     part = bare.isel(x=slice(1, None), y=slice(1, None))
@@ -103,7 +103,7 @@ def test_pixels_of_an_unknown_place_are_refused(path: Path, folder: Path) -> Non
     assert written(part, transform=MOVED)[1] == MOVED
     part.attrs["transform"] = MOVED
     assert written(part)[1] == MOVED
-    # Coordinates that were dropped leave the same doubt.
+    # Dropped coordinates are just as ambiguous.
     with pytest.raises(swath.UsageError, match="give transform="):
         written(swath.open_geotiff(path).isel(x=slice(1, None)).drop_vars(["x", "y"]))
 
@@ -125,7 +125,7 @@ def test_control_points_of_all_pixels_are_not_those_of_a_part(folder: Path) -> N
 
 
 def test_edits_after_arithmetic_are_reported(path: Path) -> None:
-    """Arithmetic drops the encoding, so that nobody can know which of two values was edited."""
+    """Arithmetic drops the encoding, so it is unknown which of two values was edited."""
     computed = swath.open_geotiff(path) * 2
     assert written(computed) == (32633, UTM, -1)
     computed.attrs["nodata"] = 5
@@ -155,7 +155,7 @@ def test_reference_systems_without_a_code_are_compared(path: Path) -> None:
     computed.attrs["crs"] = LOCAL
     with pytest.warns(swath.SwathWarning, match=r"attrs\['crs'\] is mine, .*UTM zone 33N, which is written"):
         assert swath.Dataset(swath.to_geotiff(computed, None)).metadata()["crs"]["epsg"] == 32633
-    # What a file without a code says is the same in the attribute and in the coordinate.
+    # For a file without a code, attribute and coordinate are the same text.
     own = swath.open_geotiff(swath.to_geotiff(computed, None, crs=LOCAL))
     assert written(own * 2) == (None, UTM, -1)
     # The attribute has the code of the horizontal part.
@@ -199,7 +199,7 @@ def test_contradictions_that_cannot_be_decided_are_reported(path: Path) -> None:
         assert swath.Dataset(swath.to_geotiff(data, None)).metadata()["transform"] == UTM
 
 
-def test_the_mean_of_bands_says_nothing_of_bands(path: Path) -> None:
+def test_the_mean_of_bands_loses_band_metadata(path: Path) -> None:
     data = swath.open_geotiff(path)
     with xr.set_options(keep_attrs=True):
         mean = data.mean("band")

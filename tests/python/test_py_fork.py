@@ -1,4 +1,4 @@
-"""Forks: children of a process whose threads read and write do the same, and leave the parent's files alone."""
+"""Forks: children of a process whose threads read and write can do the same, and leave the parent's files alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from test_py_matrix import environment
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
-# One fork in ten to fifty met a held lock before locks were made anew in children.
+# Before locks were made anew in children, one fork in ten to fifty met a held lock.
 TRIES = int(os.environ.get("SWATH_FORKS", 100 * torture()))
 
 
@@ -36,7 +36,7 @@ def test_children_of_a_process_at_work(way: str) -> None:
 
 
 def run(code: str, *arguments: object, env: dict[str, str] | None = None) -> None:
-    """Runs a script that forks, which this process must not."""
+    """Runs a script that forks; this process must not fork."""
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == 0, done.stderr
@@ -83,7 +83,7 @@ def test_workers_of_multiprocessing_read_a_handle_of_the_parent(scene: Path) -> 
     run(code, scene)
 
 
-def test_chips_go_on_in_a_child(scene: Path) -> None:
+def test_chips_continue_in_a_child(scene: Path) -> None:
     code = """
     import os, sys, numpy as np, swath
     chips = iter(swath.Dataset(sys.argv[1]).chips(64, batch=4, prefetch=3))
@@ -99,7 +99,7 @@ def test_chips_go_on_in_a_child(scene: Path) -> None:
 
 
 def test_a_child_leaves_the_file_of_its_parent(folder: Path) -> None:
-    """Whatever it does with it: the part of the parent stays, and becomes the file."""
+    """Whatever the child does, the parent's unfinished file stays, and becomes the file."""
     code = """
     import os, sys, numpy as np, swath
     from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_child_leaves_the_file_of_its_parent(folder: Path) -> None:
 
 
 def test_a_file_that_both_have_open_keeps_its_position(scene: Path) -> None:
-    """Files of Python's have one position for parent and child; those that are no plain files are refused."""
+    """Parent and child share the position of a Python file; special files are refused."""
     code = """
     import gzip, os, sys, numpy as np, swath
     path, packed = sys.argv[1:]
@@ -165,7 +165,7 @@ def test_a_file_that_both_have_open_keeps_its_position(scene: Path) -> None:
 
 
 def test_a_child_has_no_gpu_of_its_parent(scene: Path) -> None:
-    """It can drop what its parent has there; asked for, the GPU is an error, and `auto` is the CPU."""
+    """A child can drop its parent's GPU arrays; using the GPU is an error, and `auto` uses the CPU."""
     code = """
     import os, sys, warnings, numpy as np, swath
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,4 +1,4 @@
-"""What `to_geotiff` finds in a DataArray: the array that it holds, wherever that lies, or a file not read yet."""
+"""`to_geotiff` of a DataArray writes the array that it holds, in any memory, or a file that is not read yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swath._write_options import WriteOptions
 
 
 class OnDevice(NDArrayOperatorsMixin):
-    """An array that says that it is on a GPU and, as CuPy's, is no NumPy array by accident."""
+    """An array that claims to be on a GPU and, like CuPy's, does not become a NumPy array implicitly."""
 
     def __init__(self, held: np.ndarray) -> None:
         self.held = held
@@ -103,7 +103,7 @@ def test_a_sparse_array_is_refused_by_name(kind: str) -> None:
         planned(xr.DataArray(held, dims=("y", "x")) if kind == "DataArray" else held)
 
 
-def test_an_array_that_keeps_its_samples_is_refused_by_name() -> None:
+def test_an_array_that_does_not_lend_its_samples_is_refused_by_name() -> None:
     class Closed:
         def __array__(self, *_: Any, **__: Any) -> np.ndarray:
             raise RuntimeError("no")

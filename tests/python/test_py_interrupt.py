@@ -1,4 +1,4 @@
-"""Ctrl-C while `to_geotiff` writes: it ends soon with KeyboardInterrupt, and what was there before stays as it was."""
+"""Ctrl-C while `to_geotiff` writes: it ends soon with KeyboardInterrupt, and the old file stays as it was."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness import ROOT
 from swath import _swath
 from test_py_matrix import environment
 
-# Each write would take minutes, and tells when it has begun.
+# Each write would take minutes, and signals when it has begun.
 WRITE = """
 import io, os, signal, sys, time
 import numpy as np
@@ -87,7 +87,7 @@ WAYS = (
 )
 
 
-# Interrupted while the engine works, and not before it begins.
+# Interrupted while the engine works, not before it begins.
 AMID = ("eager on the CPU", "little, eager, on the CPU", "eager on the GPU", "dask of NumPy", "dask of CuPy")
 
 
@@ -116,15 +116,15 @@ def test_an_interrupt_ends_the_write_and_leaves_the_old_file(folder: Path, tmp_p
 
 
 class Interrupting:
-    """Ctrl-C at the moment in which its text is asked for, which is when Python looks for signals."""
+    """Raises Ctrl-C when its text is requested, which is when Python checks for signals."""
 
     def __str__(self) -> str:
         raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("place", ["option", "value of an option", "tag", "value of a tag"])
-def test_an_interrupt_while_options_are_read_is_one(place: str) -> None:
-    """It was lost, and the file got a tag of the name `<unprintable str object>`, or was refused for such an option."""
+def test_an_interrupt_while_options_are_read_is_raised(place: str) -> None:
+    """The interrupt was lost: the file got a tag named `<unprintable str object>`, or such an option was refused."""
     interrupting = Interrupting()
     options: dict[Any, Any] = {"compression": "none"}
     tags: dict[Any, Any] = {"name": "value"}

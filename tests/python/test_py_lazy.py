@@ -1,4 +1,4 @@
-"""Arrays that are read when they are used, without dask."""
+"""Lazy arrays without dask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("words", [{"lazy": True}, {"cache": True}, {"cache": False}, {"lazy": True, "cache": False}])
-def test_reads_what_is_used(path: Path, reads: list[Any], words: dict[str, Any]) -> None:
+def test_reads_only_used_parts(path: Path, reads: list[Any], words: dict[str, Any]) -> None:
     array = swath.open_geotiff(path, **words)
     assert array.chunks is None and not array.variable._in_memory
     part = array.isel(band=1, y=slice(20, 30)).isel(x=slice(40, 45))
@@ -39,14 +39,16 @@ def test_reads_what_is_used(path: Path, reads: list[Any], words: dict[str, Any])
 
 
 @pytest.mark.parametrize(("cache", "times"), [(None, 1), (True, 1), (False, 2)])
-def test_cache_says_whether_it_is_read_twice(path: Path, reads: list[Any], cache: bool | None, times: int) -> None:
+def test_cache_decides_whether_samples_are_read_twice(
+    path: Path, reads: list[Any], cache: bool | None, times: int
+) -> None:
     array = swath.open_geotiff(path, lazy=True, cache=cache)
     for _ in range(2):
         np.testing.assert_array_equal(array.values, ARRAY)
     assert len(reads) == times
 
 
-def test_now_unless_it_is_asked_for(path: Path) -> None:
+def test_reads_at_once_unless_lazy_is_requested(path: Path) -> None:
     for words in ({}, {"lazy": False}):
         assert swath.open_geotiff(path, **words).variable._in_memory
 
@@ -66,7 +68,7 @@ def test_now_unless_it_is_asked_for(path: Path) -> None:
     ],
     ids=str,
 )
-def test_is_what_is_read_now(path: Path, words: dict[str, Any]) -> None:
+def test_lazy_arrays_equal_eager_ones(path: Path, words: dict[str, Any]) -> None:
     lazy, now = swath.open_geotiff(path, lazy=True, **words), swath.open_geotiff(path, **words)
     xr.testing.assert_identical(lazy, now)
     copied = pickle.loads(pickle.dumps(swath.open_geotiff(path, lazy=True, **words)))
@@ -127,12 +129,12 @@ def test_contradictions_are_errors(path: Path) -> None:
         swath.open_geotiff(path, lazy=False, cache=False)
     with pytest.raises(swath.UsageError, match="lazy=False"):
         swath.open_geotiff(path, lazy=False, chunks=32)
-    # rioxarray's users write these with chunks, and mean what is so.
+    # Users of rioxarray give these together with chunks, where they change nothing.
     for cache in (True, False, None):
         assert swath.open_geotiff(path, chunks=32, cache=cache).chunks
 
 
-def test_words_of_rioxarray(path: Path) -> None:
+def test_keywords_of_rioxarray(path: Path) -> None:
     words: dict[str, Any] = {"lock": False, "decode_times": True, "decode_timedelta": None, "sharing": False}
     for driver in ("GTiff", "COG", ["PNG", "GTiff"], None):
         assert swath.open_geotiff(path, **words, driver=driver).shape == ARRAY.shape

@@ -18,7 +18,7 @@ STAND_INS = HERE / "stand_ins"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 DRIVER = TARGET / "fake-driver" / "libcuda.so.1"
 
-# Groups of a process, of which one runs for each core; they take about as long as each other.
+# Groups of each process; one process runs per core, and all take about the same time.
 SHARES = (
     ("numpy", "cupy", "cupy view", "torch", "torch on the host", "types", "views", "blocks", "reading", "refusals"),
     ("dask", "dask cupy", "destinations", "mixed", "round trips", "without a GPU", "a GPU that fails"),
@@ -26,7 +26,7 @@ SHARES = (
 
 
 def environment(script: str = "async=1 seed=5") -> dict[str, str]:
-    """Of a process that finds the fake driver, and the stand-ins under the names of CuPy and torch."""
+    """Environment of a process that finds the fake driver, and the stand-ins under the names of CuPy and torch."""
     paths = [str(STAND_INS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -38,7 +38,7 @@ def environment(script: str = "async=1 seed=5") -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What every group found; a process that dies costs the groups that it had not finished."""
+    """Results of every group; a process that dies loses the groups that it had not finished."""
     subprocess.run([ROOT / "tools/fake-driver/build.sh"], check=True, capture_output=True)
     folder = tmp_path_factory.mktemp("matrix")
     runs = []
@@ -76,14 +76,14 @@ def test_no_case_fails(results: dict[str, dict[str, Any]], group: str) -> None:
     assert done["cases"] >= 25 and not done["left_out"], done["left_out"]
 
 
-def test_files_do_not_depend_on_who_holds_the_samples(results: dict[str, dict[str, Any]]) -> None:
+def test_files_do_not_depend_on_the_library_that_holds_the_samples(results: dict[str, dict[str, Any]]) -> None:
     assert not differences(results)
     compared = {key for name in LIBRARIES for key in results[name]["files"]}
     assert sum("encoded by cuda" in key for key in compared) >= 25
     assert sum("encoded by cpu" in key for key in compared) >= 25
 
 
-def test_the_lines_that_documents_show_for_the_gpu_run(tmp_path: Path) -> None:
+def test_gpu_examples_of_the_documents_run(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     subprocess.run([ROOT / "tools/fake-driver/build.sh"], check=True, capture_output=True)

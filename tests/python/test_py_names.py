@@ -82,20 +82,20 @@ def test_a_page_is_read_later_and_elsewhere(pages: Path, words: dict[str, Any]) 
 
 def test_names_of_pages(pages: Path) -> None:
     assert swath.Dataset(f"GTIFF_DIR:3:{pages}").shape == (2, 30, 20)
-    # Each name is one image, also where handles are kept.
+    # Each name is one image, even with handles that are kept open.
     for page, expected in ((2, SECOND), (1, FIRST), (2, SECOND)):
         np.testing.assert_array_equal(np.asarray(swath.read(f"GTIFF_DIR:{page}:{pages}", 1)), expected)
     assert swath.info(f"GTIFF_DIR:2:{pages}")["width"] == 70
 
 
 @pytest.mark.parametrize("ifd", [-1, 9, "1", True, 1.5])
-def test_pages_that_are_not_there(pages: Path, ifd: Any) -> None:
+def test_missing_pages_are_refused(pages: Path, ifd: Any) -> None:
     for opened in (swath.open_geotiff, swath.Dataset):
         with pytest.raises(swath.UsageError, match="directory"):
             opened(pages, ifd=ifd)
 
 
-def test_two_pages_at_once(pages: Path) -> None:
+def test_two_page_numbers_at_once_are_refused(pages: Path) -> None:
     assert swath.Dataset(f"GTIFF_DIR:2:{pages}", ifd=1).width == 70
     with pytest.raises(swath.UsageError, match="give one"):
         swath.Dataset(f"GTIFF_DIR:2:{pages}", ifd=2)
@@ -175,7 +175,7 @@ def test_file_systems_of_gdal_that_are_not_read(name: str, instead: str) -> None
         swath.open_geotiff(name)
 
 
-def test_what_is_named_instead_works(path: Path, tmp_path: Path) -> None:
+def test_the_name_that_an_error_suggests_works(path: Path, tmp_path: Path) -> None:
     archive = tmp_path / "a.zip"
     with zipfile.ZipFile(archive, "w") as file:
         file.write(path, "folder/a.tif")

@@ -75,7 +75,7 @@ def declared(path: Path, dtype: str, text: str) -> Path:
 
 
 def test_whole_numbers_are_integers(tmp_path: Path) -> None:
-    """However the file writes them."""
+    """However the file spells them."""
     for text in ("-9999", "-9999.0", "-9.999e3"):
         nodata = sw.open_geotiff(declared(tmp_path / "a.tif", "int16", text)).attrs["nodata"]
         assert nodata == -9999 and isinstance(nodata, int)
@@ -85,7 +85,7 @@ def test_whole_numbers_are_integers(tmp_path: Path) -> None:
     ("dtype", "text"), [("uint8", "-9999"), ("uint8", "256"), ("uint16", "-1"), ("int16", "nan"), ("uint32", "1e30")]
 )
 def test_nodata_that_no_sample_has(swath: Swath, tmp_path: Path, dtype: str, text: str) -> None:
-    """As in GDAL every pixel is valid, and a copy declares the same."""
+    """As in GDAL every pixel is valid, and a copy declares the same nodata."""
     path, copy = declared(tmp_path / "a.tif", dtype, text), tmp_path / "b.tif"
     with rasterio.open(path) as dataset:
         assert dataset.nodata is None and dataset.read_masks().all()
@@ -100,7 +100,7 @@ def test_nodata_that_no_sample_has(swath: Swath, tmp_path: Path, dtype: str, tex
         assert sw.open_geotiff(path).attrs["nodata"] == dataset.nodata == np.inf
 
 
-def test_integers_that_floats_round_are_told() -> None:
+def test_integers_that_floats_round_cause_a_warning() -> None:
     data = np.array([[1, 2**53 - 1], [1 - 2**53, 7]])
     file = sw.to_geotiff(data, None, nodata=7)
     np.testing.assert_array_equal(sw.open_geotiff(file, masked=True).values[0], np.where(data == 7, np.nan, data))

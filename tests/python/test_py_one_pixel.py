@@ -1,4 +1,4 @@
-"""Rasters of one row, one column or one pixel: their coordinates tell no step, so the transform beside them does."""
+"""Rasters of one row, one column or one pixel: coordinates define no pixel size, so the transform beside them does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bare(shape: tuple[int, int]) -> xr.DataArray:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_opened(tmp_path: Path, shape: tuple[int, int]) -> None:
+def test_an_opened_raster_keeps_its_transform(tmp_path: Path, shape: tuple[int, int]) -> None:
     path, copy = stored(tmp_path / "a.tif", shape), tmp_path / "b.tif"
     want = rioxarray.open_rasterio(path)
     assert isinstance(want, xr.DataArray)
@@ -54,7 +54,7 @@ def test_opened(tmp_path: Path, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_given(tmp_path: Path, shape: tuple[int, int]) -> None:
+def test_a_given_transform_is_written(tmp_path: Path, shape: tuple[int, int]) -> None:
     path = tmp_path / "a.tif"
     swath.to_geotiff(np.zeros(shape, "f4"), path, transform=GRID)
     assert transform(path) == GRID
@@ -76,8 +76,8 @@ def test_given(tmp_path: Path, shape: tuple[int, int]) -> None:
     ("rows", "columns"),
     [(slice(2, 3), slice(3, 4)), (slice(2, 3), slice(None)), (slice(None), slice(3, 4)), ([2], [3])],
 )
-def test_selected(tmp_path: Path, rows: slice, columns: slice) -> None:
-    """The place is that of the coordinates, only the step is the transform's."""
+def test_a_selected_pixel_keeps_its_position(tmp_path: Path, rows: slice, columns: slice) -> None:
+    """The position comes from the coordinates, and only the pixel size from the transform."""
     path, copy = stored(tmp_path / "a.tif", (5, 6)), tmp_path / "b.tif"
     x = 0 if columns == slice(None) else 3
     y = 0 if rows == slice(None) else 2

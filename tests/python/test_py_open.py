@@ -1,4 +1,4 @@
-"""`swath.open_geotiff`: what its words mean, from every kind of source, and how it refuses."""
+"""`swath.open_geotiff`: its keywords, every kind of source, and its refusals."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_box_of_fractions_has_no_extra_row() -> None:
 def test_masked_types_and_values_are_those_of_rioxarray(tmp_path: Path, dtype: str) -> None:
     array = pixels(2, 20, 20, dtype)
     if array.dtype.kind == "f":
-        # GDAL takes near values for nodata too.
+        # GDAL also treats close values as nodata.
         array[0, 0, :4] = 5, np.nextafter(5, 6, dtype=dtype), 5 * (1 + 4e-7), 5 * (1 + 6e-7)
     path = write(tmp_path / "a.tif", array, nodata=5)
     ours, theirs = swath.open_geotiff(path, masked=True), rioxarray.open_rasterio(path, masked=True)
@@ -214,7 +214,7 @@ def test_integers_do_not_wrap_around(tmp_path: Path) -> None:
         swath.open_geotiff(path, dtype="int8")
     narrow = swath.open_geotiff(path, dtype="int32")
     np.testing.assert_array_equal(narrow.values, array.astype("int32"))
-    # Of a lazy array, the blocks that are read.
+    # For a lazy array, when its blocks are read.
     lazy = swath.open_geotiff(path, dtype="uint16", chunks=32)
     np.testing.assert_array_equal(lazy[:, 32:].values, array[:, 32:].astype("uint16"))
     with pytest.raises(swath.UsageError, match="70000"):
@@ -245,13 +245,13 @@ def test_names_and_coordinates_can_be_chosen(path: Path) -> None:
     assert bare.rio.transform() == GRID
 
 
-def test_words_of_xrspatial_are_there(path: Path) -> None:
+def test_keywords_of_xrspatial_are_accepted(path: Path) -> None:
     attrs = swath.open_geotiff(path).attrs
     assert attrs["crs"] == 32633 and attrs["nodata"] == 11
     assert "transform" not in attrs, "isel would not update it"
 
 
-def test_what_is_computed_of_masked_samples_forgets_their_nodata(tmp_path: Path) -> None:
+def test_results_computed_from_masked_samples_have_no_nodata(tmp_path: Path) -> None:
     array = pixels(1, 20, 20, "uint8").astype("int16")
     path = write(tmp_path / "a.tif", array, nodata=0)
     for masked in (
@@ -260,7 +260,7 @@ def test_what_is_computed_of_masked_samples_forgets_their_nodata(tmp_path: Path)
         xr.open_dataset(path, engine="swath", band_as_variable=True).band_1,
     ):
         assert "nodata" not in masked.attrs and masked.encoding["_FillValue"] == 0
-        # One becomes a valid zero, and stays one.
+        # A one becomes a valid zero, and stays valid.
         swath.to_geotiff(masked - 1, tmp_path / "b.tif")
         again = swath.open_geotiff(tmp_path / "b.tif", masked=True).values.squeeze()
         np.testing.assert_array_equal(again, np.where(array[0] == 0, np.nan, array[0] - 1.0))
@@ -352,7 +352,7 @@ def test_size_is_limited_before_memory_is_taken(path: Path) -> None:
     assert swath.open_geotiff(path, max_pixels=1_000_000).shape == ARRAY.shape
 
 
-def test_without_cupy_the_gpu_is_refused_or_left(path: Path) -> None:
+def test_without_cupy_the_gpu_is_refused_or_not_used(path: Path) -> None:
     if importlib.util.find_spec("cupy"):
         pytest.skip("CuPy is installed")
     for words in ({"device": "cuda"}, {"device": "gpu"}, {"gpu": True}, {"gpu": True, "chunks": {}}):
@@ -382,8 +382,10 @@ class WithoutGpu:
 
 
 @pytest.mark.parametrize("chunks", [None, 32])
-def test_a_gpu_that_fails_is_reported_or_left(path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int | None) -> None:
-    # NumPy stands in for CuPy: what is tested is who is asked, and what happens when the answer is no.
+def test_a_gpu_that_fails_is_reported_or_not_used(
+    path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int | None
+) -> None:
+    # NumPy stands in for CuPy: the test is about which device is tried, and what happens when it fails.
     runtime = types.SimpleNamespace(getDeviceCount=lambda: 1)
     cuda = types.SimpleNamespace(runtime=runtime)
     stand_in = types.SimpleNamespace(asarray=np.asarray, empty=np.empty, cuda=cuda)
@@ -418,7 +420,7 @@ def test_an_open_handle_is_a_source(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("missing", "words"), [("xarray", {}), ("dask.array", {"chunks": {}})])
-def test_what_is_not_installed_is_named(
+def test_missing_packages_are_named(
     path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, words: dict[str, Any]
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
@@ -463,7 +465,7 @@ def test_names_stay_with_their_bands(tmp_path: Path, order: list[int]) -> None:
             assert file.descriptions == tuple(str(band) for band in each.band.values)
 
 
-def test_memory_that_can_change_is_known_and_copied_when_it_travels(path: Path) -> None:
+def test_mutable_memory_is_read_in_place_and_copied_when_pickled(path: Path) -> None:
     content = path.read_bytes()
     fixed, own, file = (resolve(kind(content)) for kind in (bytes, bytearray, io.BytesIO))
     assert [each.mutable for each in (fixed, own, file)] == [False, True, True]
@@ -528,7 +530,7 @@ def test_passwords_stay_with_their_server(path: Path) -> None:
 def test_proxies_are_used(path: Path) -> None:
     traffic = Traffic()
     content = path.read_bytes()
-    # A process finds its proxies once, so a new one is asked.
+    # A process looks up its proxies once, so a new process is used.
     code = """
 import sys, swath
 assert swath.Dataset("http://elsewhere.invalid:81/a.tif").count == 3
@@ -540,7 +542,7 @@ swath.Dataset(sys.argv[1])
 """
     with served({"http://elsewhere.invalid:81/a.tif": content, "/a.tif": content}, traffic) as address:
         proxy = address.replace("//", "//me:secret@")
-        # For hosts that need none, none is used.
+        # No proxy is used for hosts in no_proxy.
         proxies = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": "127.0.0.1"}
         argv = [sys.executable, "-W", "ignore", "-c", code, f"{address}/a.tif"]
         subprocess.run(argv, env={**os.environ, **proxies}, check=True, timeout=60)
@@ -548,7 +550,7 @@ swath.Dataset(sys.argv[1])
     assert "Proxy-Authorization" in traffic.requests[0][1]
 
 
-def test_what_cannot_be_opened_is_an_error_of_the_package(tmp_path: Path) -> None:
+def test_sources_that_cannot_be_opened_raise_errors_of_the_package(tmp_path: Path) -> None:
     closed = (tmp_path / "closed").open("w+b", buffering=0)
     store = obstore.store.MemoryStore()
     with served({}) as address:

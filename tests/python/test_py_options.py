@@ -1,4 +1,4 @@
-"""Keywords that cannot mean anything are errors of swath's that say what to type."""
+"""Meaningless keywords are swath errors that say what to type."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def file() -> bytes:
         ({"dtype": "wild"}, "dtype='wild'"),
     ],
 )
-def test_what_cannot_be_opened(file: bytes, words: dict[str, Any], told: str) -> None:
+def test_invalid_arguments_of_open_geotiff_say_what_to_type(file: bytes, words: dict[str, Any], told: str) -> None:
     with pytest.raises(swath.UsageError) as refused:
         swath.open_geotiff(file, **words)
     assert told in str(refused.value)
@@ -102,7 +102,7 @@ def test_coordinates_that_are_not_to_be_decoded(folder: Path, file: bytes) -> No
         ({"dims": 5}, "dims=5"),
     ],
 )
-def test_what_cannot_be_written(words: dict[str, Any], told: str) -> None:
+def test_invalid_arguments_of_to_geotiff_say_what_to_type(words: dict[str, Any], told: str) -> None:
     with pytest.raises(swath.UsageError) as refused:
         swath.to_geotiff(DATA, None, **words)
     assert told in str(refused.value)
@@ -150,7 +150,7 @@ def test_numbers_of_profiles() -> None:
     assert swath.Dataset(file).block_shape == (8, 40)
 
 
-def test_schemes_that_are_not_known() -> None:
+def test_unknown_schemes_are_refused() -> None:
     with pytest.raises(swath.UsageError, match=r"wild://a/b\.tif: neither swath nor fsspec"):
         swath.to_geotiff(DATA, "wild://a/b.tif")
     with pytest.raises(swath.UsageError, match=r"wild://a/b\.tif"):

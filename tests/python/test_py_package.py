@@ -1,4 +1,4 @@
-"""The package as a whole: what it imports, what it says of itself, and that its examples run."""
+"""The package as a whole: its imports, its docstrings, and its examples, which run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_xarray_engine_is_found() -> None:
     assert entry.load().__name__ == "SwathBackendEntrypoint"
 
 
-def test_everything_public_says_what_it_is() -> None:
+def test_everything_public_has_a_docstring() -> None:
     for name in sw.__all__:
         if not name.startswith("__"):
             assert inspect.getdoc(getattr(sw, name)), name

@@ -24,7 +24,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_second_sample(source: Path, tmp_path: Path) -> None:
-    """Opened and written, indices keep their colours, and overviews are made of indices that the image has."""
+    """After opening and writing, indices keep their colours, and overviews have only indices of the image."""
     opened = swath.open_geotiff(source)
     assert opened.shape == (2, 300, 400) and len(opened.attrs["colormap"]) == 768
     swath.to_geotiff(opened, tmp_path / "t.tif", cog=True, tile_size=128)
@@ -38,7 +38,7 @@ def test_second_sample(source: Path, tmp_path: Path) -> None:
 
 
 def test_one_band_of_two(source: Path, tmp_path: Path) -> None:
-    """The colours go with the indices, not with the other sample."""
+    """The colours belong to the indices, not to the other sample."""
     opened = swath.open_geotiff(source)
     for number in (1, 2):
         for part in (opened.sel(band=number), opened.sel(band=[number]), swath.open_geotiff(source, band=number)):
@@ -58,7 +58,7 @@ def transparent(tmp_path: Path) -> Path:
 
 
 def test_alpha(transparent: Path, tmp_path: Path) -> None:
-    """Opened and written, indices keep their colours and their alpha."""
+    """After opening and writing, indices keep their colours and their alpha."""
     opened = swath.open_geotiff(transparent)
     swath.to_geotiff(opened, tmp_path / "t.tif", cog=True, tile_size=128)
     with rasterio.open(tmp_path / "t.tif") as got:
@@ -71,7 +71,7 @@ def test_alpha(transparent: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [{}, {"dtype": "float32"}])
 def test_masked_indices(transparent: Path, tmp_path: Path, words: dict[str, str]) -> None:
-    """Floats have no colours, which is said, and their overviews are made of indices that the image has."""
+    """Floats have no colours, which causes a warning, and their overviews have only indices of the image."""
     masked = swath.open_geotiff(transparent, masked=True)
     assert np.isnan(masked.values).any()
     with warnings.catch_warnings(record=True) as caught:

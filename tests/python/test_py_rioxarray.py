@@ -1,7 +1,7 @@
 """Every georeferenced file opens as rioxarray opens it: samples, coordinates, CRS, attributes and encoding.
 
-What differs is in one of the two tables below with its reason. A difference that is not listed fails; so does one that
-is listed and no longer there.
+The tables below list all differences with their reasons. A difference that is not listed fails; so does one that is
+listed and no longer there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rasterio.control import GroundControlPoint
 from rasterio.rpc import RPC
 from rasterio.transform import Affine
 
-# rioxarray says that scales differ, and that it cannot place what is rotated.
+# rioxarray warns that scales differ, and that it has no coordinates for rotated grids.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 GOLDEN = golden_corpus()
@@ -93,7 +93,7 @@ def unlike(where: str, ours: dict[Any, Any], theirs: dict[Any, Any]) -> dict[str
 
 
 def differences(ours: xr.DataArray, theirs: xr.DataArray, rows: int | None = None) -> dict[str, str]:
-    """Item by item, what differs; samples in the first rows only, where a number is given."""
+    """Lists all differences, item by item; compares samples in the first rows only, where a number is given."""
     found = {}
     for item in ("dims", "shape", "dtype", "name"):
         if getattr(ours, item) != getattr(theirs, item):
@@ -124,7 +124,7 @@ def test_opens_as_rioxarray_opens_it(path: Path) -> None:
     found: dict[str, str] = {}
     for way, options in WAYS.items():
         ours, theirs = swath.open_geotiff(path, **options), rioxarray.open_rasterio(path, **options)
-        # What is large is compared whole once.
+        # Large files are compared whole only once.
         rows = 500 if options and ours.size > 4_000_000 else None
         found |= {item: f"{way}: {what}" for item, what in differences(ours, theirs, rows).items()}
         check_accessor(ours, theirs)
@@ -137,7 +137,7 @@ def test_opens_as_rioxarray_opens_it(path: Path) -> None:
 
 
 def check_accessor(ours: xr.DataArray, theirs: xr.DataArray) -> None:
-    """What rioxarray's accessor makes of our array."""
+    """The result of rioxarray's accessor for our array."""
     assert ours.rio.crs == theirs.rio.crs
     assert ours.rio.transform() == theirs.rio.transform()
     assert equal(ours.rio.nodata, theirs.rio.nodata)

@@ -61,7 +61,7 @@ def test_is_lazy_unless_in_chunks(path: Path) -> None:
     assert open_rasterio(path, overview_level=0).shape == (3, 35, 45)
 
 
-def test_warns_of_a_file_without_a_place(path: Path, placeless: Path) -> None:
+def test_warns_of_a_file_without_georeferencing(path: Path, placeless: Path) -> None:
     with pytest.warns(NotGeoreferencedWarning, match="count pixels") as caught:
         array = open_rasterio(placeless)
     assert caught[0].filename == __file__
@@ -71,7 +71,7 @@ def test_warns_of_a_file_without_a_place(path: Path, placeless: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotGeoreferencedWarning)
         to_raster(open_rasterio(path), None)
-        # swath's own function says so in the coordinates alone.
+        # swath's own function shows that in the coordinates only.
         swath.open_geotiff(placeless)
 
 
@@ -89,7 +89,7 @@ def test_writes_as_rio_to_raster(path: Path, tmp_path: Path) -> None:
             assert getattr(one, name) == getattr(other, name), name
 
 
-def test_later_only_where_rioxarray_writes_later(path: Path, tmp_path: Path) -> None:
+def test_writes_are_delayed_only_where_rioxarray_delays_them(path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.tif"
     now, chunked = open_rasterio(path), open_rasterio(path, chunks=32)
     for array, lock in ((now, None), (now, True), (chunked, None), (chunked, False)):

@@ -43,7 +43,7 @@ def raster(shape: tuple[int, ...] = (3, 137, 90), dtype: str = "float32", holes:
 
 
 class Counted:
-    """Samples in chunks that count how often each of them is computed."""
+    """Chunks that count how often each of them is computed."""
 
     def __init__(self, data: np.ndarray, chunks: Any) -> None:
         self.counts: Counter[tuple[int, ...]] = Counter()
@@ -63,7 +63,7 @@ class Counted:
 
 @pytest.fixture(autouse=True)
 def quiet() -> Any:
-    """Tiny buffers are smaller than chunks, which is said; nothing else is."""
+    """Ignores the warning that chunks exceed the tiny buffers; any other warning is a fault."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* more than the .* bytes of streaming_buffer_bytes", swath.SwathWarning)
         yield
@@ -234,7 +234,7 @@ def test_delayed_writes(folder: Path) -> None:
 def test_a_streamed_write_warns_of_nothing_and_gives_the_eager_bytes(folder: Path, target: str, cog: bool) -> None:
     data = raster((2, 1500, 1300), holes=True)
     expected = swath.to_geotiff(data, None, cog=cog, nodata=-1)
-    # Its name is that of the dask array, which is no name of a band.
+    # The array's name is dask's key, not the name of a band.
     chunked = xr.DataArray(da.from_array(data, chunks=(1, 400, 500)), dims=("band", "y", "x")) + 0
     memory, path = io.BytesIO(), folder / "a.tif"
     place = {"path": path, "BytesIO": memory, "None": None}[target]
@@ -286,7 +286,7 @@ def test_chunks_of_another_shape_or_kind_are_refused() -> None:
         swath.to_geotiff(unknown, None)
 
 
-def test_chunks_larger_than_the_buffer_are_said() -> None:
+def test_chunks_larger_than_the_buffer_cause_a_warning() -> None:
     chunked = da.from_array(raster((1, 64, 64)), chunks=(1, 32, 64))
     with pytest.warns(swath.SwathWarning, match=r"8192 bytes, more than the 4097 bytes") as told:
         swath.to_geotiff(chunked, None, streaming_buffer_bytes=4097)
@@ -329,7 +329,7 @@ def test_an_interrupt_leaves_the_old_file(folder: Path) -> None:
 
 
 class Elsewhere:
-    """As much of an array of CuPy as is used of it; what it holds cannot be had by NumPy."""
+    """The methods of a CuPy array that are used here; NumPy cannot read its samples."""
 
     def __init__(self, held: np.ndarray) -> None:
         self.held = held
@@ -375,7 +375,7 @@ def test_chunks_on_a_device_stay_there(chunks: str, monkeypatch: pytest.MonkeyPa
     writer = Recorder()
     stream(array, layout, writer, dask.get, 60_000)
     np.testing.assert_array_equal(np.concatenate(writer.rows, axis=1), data)
-    # Memory that chunks gave back is not kept from the engine.
+    # CuPy's pool is emptied after each row of chunks, so that the engine can use the memory.
     assert len(freed) == array.numblocks[1]
 
 

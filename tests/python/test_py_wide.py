@@ -1,4 +1,4 @@
-"""Rasters whose rows do not fit into memory: written as blocks, in bounded memory, with the bytes that rows give."""
+"""Rasters whose rows do not fit into memory: written as blocks, in bounded memory, with the same bytes as from rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def terrain(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
 
 @pytest.fixture
 def refuse_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has every raster written as blocks."""
+    """Makes every write use blocks."""
     monkeypatch.setattr(_write.PreparedWrite, "_takes_rows", lambda *_: False)
 
 
@@ -83,7 +83,7 @@ def test_a_limit_too_small_for_rows_is_enough_for_blocks() -> None:
     assert eager == lazy == swath.to_geotiff(data, None, cog=True, compression="lzw", max_memory=1 << 30)
 
 
-def test_only_a_limit_of_the_callers_refuses() -> None:
+def test_only_a_limit_that_the_caller_gives_refuses() -> None:
     data = terrain((300, 400))
     with pytest.raises(swath.LimitError, match=r"from blocks takes [0-9]+ bytes of memory, 1000000 are allowed"):
         swath.to_geotiff(data, None, max_memory=1_000_000)
@@ -91,7 +91,7 @@ def test_only_a_limit_of_the_callers_refuses() -> None:
         swath.to_geotiff(da.from_array(data, chunks=100), None, max_memory=1_000_000)
 
 
-def test_more_than_the_default_is_taken_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exceeding_the_default_limit_causes_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     data = terrain((300, 400))
     expected = swath.to_geotiff(data, None)
     monkeypatch.setattr(_write, "MEMORY", MIB)
@@ -142,7 +142,7 @@ def test_very_wide_rasters_take_bounded_memory(
     argv = [sys.executable, "-c", WIDE, path, rows, columns, dtype, tile, chunk]
     run = subprocess.run(list(map(str, argv)), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    # 256 MiB for the engine, 256 MiB for chunks, and what the interpreter and its libraries take.
+    # 256 MiB for the engine, 256 MiB for chunks, and the rest for the interpreter and its libraries.
     assert int(run.stdout) < (256 + 256 + 200) * MIB
     x = np.arange(columns - 300, columns)
     with swath.Dataset(path) as dataset:

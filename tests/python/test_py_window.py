@@ -1,4 +1,4 @@
-"""What `window=` and `bbox=` take: fractions, NumPy's numbers, boxes of other libraries and reference systems."""
+"""Values of `window=` and `bbox=`: fractions, NumPy's numbers, boxes of other libraries and reference systems."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRANSFORM = (10.0, 0.0, 4e5, 0.0, -10.0, 5e6)
 
 @pytest.fixture(scope="module")
 def path() -> Iterator[Path]:
-    """A grid of 50 columns and 40 rows whose samples tell their place, with overviews."""
+    """A grid of 50 columns and 40 rows whose samples encode their position, with overviews."""
     samples = np.arange(40 * 50, dtype="int32").reshape(40, 50)
     with scratch() as name:
         path = Path(name) / "grid.tif"
@@ -73,7 +73,7 @@ def test_fractions_have_the_shape_and_the_first_pixel_that_rasterio_gives_them(p
     assert equal > 20
 
 
-def test_bounds_that_are_off_by_rounding_are_those_pixels(path: Path) -> None:
+def test_bounds_that_are_off_by_rounding_select_the_same_pixels(path: Path) -> None:
     with rasterio.open(path) as source:
         for box in (source.bounds, (400100.0, 4999700.0, 400300.0, 4999900.0)):
             window = from_bounds(*box, transform=source.transform)
@@ -94,13 +94,13 @@ def test_bounds_that_are_off_by_rounding_are_those_pixels(path: Path) -> None:
         (sw.Window(0, 0, 0, 5), "no whole pixel"),
     ],
 )
-def test_windows_without_a_pixel_say_so(path: Path, window: Any, words: str) -> None:
+def test_windows_without_a_pixel_are_refused(path: Path, window: Any, words: str) -> None:
     with pytest.raises(sw.UsageError, match=words):
         sw.read(path, window=window)
 
 
 class Shape:
-    """What shapely's geometries, datasets and geopandas' tables have in common."""
+    """The common interface of shapely's geometries, datasets and geopandas' tables."""
 
     def __init__(self, bounds: Any, crs: Any = None) -> None:
         self.bounds = bounds
@@ -141,7 +141,7 @@ def test_boxes_of_other_reference_systems_are_followed_along_their_edges(path: P
     dataset = sw.Dataset(path)
     for crs in (4326, "EPSG:4326", pyproj.CRS(4326), rasterio.crs.CRS.from_epsg(4326), "+proj=longlat +datum=WGS84"):
         found = dataset.read(1, bbox=(west, south, east, north), bbox_crs=crs)
-        # The box around a turned box is larger than it was.
+        # The bounding box of a rotated box is larger.
         inside = {*truth(path)[0, 10:30, 10:30].ravel().tolist()}
         assert inside <= {*found.ravel().tolist()} and found.size <= 23 * 23
         lazy = sw.open_geotiff(path, band=1, bbox=(west, south, east, north), bbox_crs=crs, chunks=8)
@@ -169,7 +169,7 @@ def test_boxes_of_other_reference_systems_are_followed_along_their_edges(path: P
         ({"window": Shape(BOX)}, "give it as bbox="),
     ],
 )
-def test_boxes_that_are_none_say_what_to_give(path: Path, words: dict[str, Any], message: str) -> None:
+def test_invalid_boxes_are_refused_with_what_to_give(path: Path, words: dict[str, Any], message: str) -> None:
     with pytest.raises(sw.UsageError, match=message):
         sw.Dataset(path).read(**words)
 

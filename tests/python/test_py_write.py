@@ -1,4 +1,4 @@
-"""`swath.to_geotiff` with data in memory: what other readers find in the files, and how words are understood."""
+"""`swath.to_geotiff` with data in memory: the files as other readers see them, and the meaning of keywords."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_half_floats_come_back_to_swath() -> None:
     np.testing.assert_array_equal(np.asarray(swath.Dataset(swath.to_geotiff(data, None)).read_window())[0], data)
 
 
-def test_truth_is_bytes() -> None:
+def test_booleans_are_written_as_bytes() -> None:
     data = pixels((20, 30)) > 100
     with written(data) as file:
         assert file.dtypes == ("uint8",)
@@ -106,7 +106,7 @@ def test_any_memory_order(arranged: str) -> None:
 
 def test_read_only_and_dlpack() -> None:
     class Elsewhere:
-        """Samples that can only be had by DLPack."""
+        """Samples that are only available by DLPack."""
 
         def __init__(self, data: np.ndarray) -> None:
             self._data = data
@@ -157,7 +157,7 @@ def test_axes_of_dataarrays_are_found_by_name() -> None:
 @pytest.mark.parametrize(
     "dims", [("lat", "longitude"), ("Y", "X"), ("northing", "easting"), ("Line", "Column"), ("dim_0", "dim_1")]
 )
-def test_axes_are_never_taken_for_each_other(dims: tuple[str, str]) -> None:
+def test_axes_are_never_confused(dims: tuple[str, str]) -> None:
     data = xr.DataArray(pixels((20, 30)), dims=dims)
     expected = swath.to_geotiff(data.values, None)
     assert swath.to_geotiff(data, None) == expected
@@ -212,7 +212,7 @@ def test_axes_that_are_no_rows_or_columns_are_refused(dims: tuple[str, str]) -> 
         (np.zeros((2, 2)), {"tile_size": 100}, "16"),
     ],
 )
-def test_what_cannot_be_written_is_said(data: Any, words: dict[str, Any], told: str) -> None:
+def test_unsupported_data_is_refused_with_a_reason(data: Any, words: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=r".") as refused:
         swath.to_geotiff(data, None, **words)
     assert isinstance(refused.value, swath.Error)
@@ -343,7 +343,7 @@ def test_the_same_as_rioxarray_writes(source: Path, folder: Path, words: dict[st
         np.testing.assert_array_equal(mine.read(), other.read())
         for fact in ("crs", "transform", "nodata", "dtypes", "scales", "offsets", "descriptions"):
             assert getattr(mine, fact) == getattr(other, fact), fact
-        # rioxarray writes units as a tag, where nobody looks for them.
+        # rioxarray writes units as a tag, where no reader looks for them.
         assert mine.units == ("m", "m")
         expected = {key: value for key, value in other.tags().items() if key != "units"}
         assert mine.tags() == expected
@@ -411,7 +411,7 @@ def test_variables_that_one_type_does_not_hold_are_refused() -> None:
 
 @pytest.fixture
 def banded(folder: Path) -> Path:
-    """A file whose bands differ in all that bands can differ in."""
+    """A file whose bands differ in every property."""
     path = folder / "banded.tif"
     profile = {"driver": "GTiff", "width": 30, "height": 40, "count": 3, "dtype": "int16", "nodata": -99}
     with rasterio.open(path, "w", **profile, crs=32633, transform=UTM) as file:
@@ -428,7 +428,7 @@ FACTS = ("scales", "offsets", "units", "descriptions")
 
 @pytest.mark.parametrize("chunks", [None, {"band": 2, "y": 13}])
 @pytest.mark.parametrize("opener", [swath.open_geotiff, rioxarray.open_rasterio])
-def test_bands_are_packed_each_in_its_own_way(banded: Path, opener: Any, chunks: Any) -> None:
+def test_each_band_is_packed_with_its_own_scale(banded: Path, opener: Any, chunks: Any) -> None:
     opened = opener(banded, mask_and_scale=True, chunks=chunks)
     for data in (opened, opened.transpose("y", "x", "band")):
         with written(data) as mine, rasterio.open(banded) as other:
@@ -442,7 +442,7 @@ def test_bands_are_packed_each_in_its_own_way(banded: Path, opener: Any, chunks:
 
 @pytest.mark.parametrize("words", [{}, {"mask_and_scale": True}])
 @pytest.mark.parametrize("bands", [0, 2, [2, 0], [1, 0, 2]])
-def test_selected_bands_keep_what_is_theirs(banded: Path, words: dict[str, Any], bands: Any) -> None:
+def test_selected_bands_keep_their_metadata(banded: Path, words: dict[str, Any], bands: Any) -> None:
     opened = swath.open_geotiff(banded, **words)
     order = np.atleast_1d(bands)
     with written(opened[bands]) as mine, rasterio.open(banded) as other:
@@ -460,7 +460,7 @@ def test_lists_may_be_of_bands_in_another_order() -> None:
         assert file.descriptions == ("one", "two")
 
 
-def test_lists_of_unknown_bands_are_left_away(banded: Path) -> None:
+def test_lists_of_unknown_bands_are_dropped(banded: Path) -> None:
     opened = swath.open_geotiff(banded)[1:].drop_vars("band")
     with pytest.warns(swath.SwathWarning, match="has 3 values and the raster 2 bands"):
         made = swath.to_geotiff(opened, None)
@@ -489,7 +489,7 @@ def test_missing_samples_do_not_become_integers_without_nodata(words: dict[str, 
         swath.to_geotiff(lazy, None)
 
 
-def test_what_a_mask_hides_stays_missing(folder: Path) -> None:
+def test_masked_pixels_stay_missing(folder: Path) -> None:
     data = pixels((1, 40, 30), "uint8")
     hidden = np.zeros((40, 30), bool)
     hidden[3:9, 4:20] = True
@@ -576,7 +576,7 @@ def test_a_slice_of_a_rotated_raster_moves_its_transform(folder: Path, opener: A
     with written(data) as file:
         assert file.transform.almost_equals(expected, 1e-6)
     if rows.step is None:
-        # One row does not tell how far the next is; the transform that was read does.
+        # One row does not define the distance to the next; the transform that was read does.
         with written(data.isel(y=slice(2, 3))) as file:
             assert file.transform.almost_equals(expected @ Affine.translation(0, 2), 1e-6)
 
@@ -588,7 +588,7 @@ def test_uneven_slices_of_rotated_rasters_are_refused(folder: Path) -> None:
         swath.to_geotiff(data, None)
 
 
-def test_words_of_xrspatial() -> None:
+def test_keywords_of_xrspatial() -> None:
     attrs = {"crs": 32633, "transform": tuple(UTM)[:6], "nodata": -1.0, "raster_type": "point"}
     with written(xr.DataArray(pixels((20, 30)), dims=("y", "x"), attrs=attrs)) as file:
         assert file.crs == 32633
@@ -608,7 +608,7 @@ def test_uneven_coordinates_are_refused(axis: str) -> None:
         assert file.transform == UTM
 
 
-def test_one_coordinate_does_not_tell_a_size() -> None:
+def test_one_coordinate_does_not_define_a_pixel_size() -> None:
     data = georeferenced().drop_vars("spatial_ref").isel(y=slice(0, 1))
     with pytest.raises(ValueError, match="transform="):
         swath.to_geotiff(data, None)
@@ -617,7 +617,7 @@ def test_one_coordinate_does_not_tell_a_size() -> None:
 
 
 @pytest.mark.parametrize("crs", [32633, "EPSG:32633", "wkt", "rasterio", "pyproj", "+proj=utm +zone=33 +datum=WGS84"])
-def test_any_word_for_a_reference_system(crs: Any) -> None:
+def test_every_form_of_a_reference_system(crs: Any) -> None:
     import pyproj
 
     made = rasterio.CRS.from_epsg(32633)
@@ -647,7 +647,7 @@ def test_control_points_and_coefficients() -> None:
         assert len(file.gcps[0]) == 4 and file.gcps[1] == 4326
 
 
-def test_metadata_by_words(folder: Path) -> None:
+def test_metadata_by_keywords(folder: Path) -> None:
     path = folder / "a.tif"
     swath.to_geotiff(
         pixels((2, 20, 30), "uint8"),
@@ -711,7 +711,7 @@ def test_palettes_go_from_file_to_file() -> None:
         ({"num_threads": "ALL_CPUS", "sparse_ok": "TRUE", "lock": None, "windowed": True}, {}),
     ],
 )
-def test_words_of_gdal(words: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_of_gdal(words: dict[str, Any], expected: dict[str, Any]) -> None:
     bands = 4 if words.get("photometric") == "rgba" else 3
     data = pixels((bands, 100, 100), "uint16") % 16
     file = swath.to_geotiff(data, None, **words)
@@ -736,7 +736,7 @@ def test_words_of_gdal(words: dict[str, Any], expected: dict[str, Any]) -> None:
         )
 
 
-def test_a_profile_of_rasterio_is_taken_as_it_is(source: Path) -> None:
+def test_a_profile_of_rasterio_is_accepted_unchanged(source: Path) -> None:
     with rasterio.open(source) as file, written(file.read(), **file.profile) as again:
         for fact in ("crs", "transform", "nodata", "dtypes", "shape", "count"):
             assert getattr(file, fact) == getattr(again, fact)
@@ -810,7 +810,7 @@ def test_a_failed_write_leaves_nothing(folder: Path) -> None:
     assert obstore.list(store).collect() == []
 
 
-def test_a_folder_that_is_not_there(folder: Path) -> None:
+def test_a_missing_folder_is_refused(folder: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         swath.to_geotiff(pixels((3, 4)), folder / "none" / "a.tif")
     assert isinstance(missing.value, swath.Error)

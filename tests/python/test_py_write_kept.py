@@ -1,4 +1,4 @@
-"""Masks, meanings of bands and tags that `swath.to_geotiff` writes, and what of them goes from file to file."""
+"""Masks, colour interpretation and tags that `swath.to_geotiff` writes or copies from file to file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_masks_of_dask_arrays(words: dict[str, Any]) -> None:
         np.testing.assert_array_equal(file.read(), DATA)
 
 
-def test_masks_that_do_not_fit() -> None:
+def test_masks_of_another_shape_are_refused() -> None:
     for mask in (SHOWN[1:], SHOWN.astype(float), np.ones((2, 40, 50), bool)):
         with pytest.raises(swath.UsageError, match="40 rows and 50 columns"):
             swath.to_geotiff(DATA, None, mask=mask)
@@ -54,7 +54,7 @@ def test_masks_that_do_not_fit() -> None:
         ["red", "green", "blue", "alpha"],
     ],
 )
-def test_meanings_of_bands(names: list[Any]) -> None:
+def test_colour_interpretation_of_bands(names: list[Any]) -> None:
     data = np.zeros((4, 20, 30), "uint8")
     with rasterio.MemoryFile(swath.to_geotiff(data, None, colorinterp=names)) as memory, memory.open() as file:
         found = [color.name for color in file.colorinterp]
@@ -88,7 +88,7 @@ def tags_of(data: Any) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("words", [{}, {"masked": True}, {"chunks": 16}])
-def test_tags_go_from_file_to_file(tagged: Path, words: dict[str, Any]) -> None:
+def test_tags_are_copied_from_file_to_file(tagged: Path, words: dict[str, Any]) -> None:
     file, domain = {"SENSOR": "MSI", "NUMBER": "007"}, {"LEVEL": "L2A", "VERSION": "04.00"}
     one, two, gain = {"WAVELENGTH": "665.0", "ONE": "1"}, {"WAVELENGTH": "842.0", "TWO": "2"}, {"GAIN": "0.5"}
     data = swath.open_geotiff(tagged, **words)
@@ -97,7 +97,7 @@ def test_tags_go_from_file_to_file(tagged: Path, words: dict[str, Any]) -> None:
     assert tags_of(data.isel(band=[1])) == [file, domain, two, gain]
     assert tags_of(data[::-1]) == [file, domain, two, gain, one, {}]
     assert tags_of(swath.open_geotiff(tagged, band=2, **words)) == [file, domain, two, gain]
-    # Attributes are what people edit.
+    # Users edit attributes.
     data.attrs.update(SENSOR="OLI", WAVELENGTH=670)
     del data.attrs["ONE"], data.attrs["NUMBER"]
     assert tags_of(data) == [{"SENSOR": "OLI", "WAVELENGTH": "670"}, domain, {}, {}, two, gain]
@@ -157,14 +157,14 @@ def test_colours_for_qgis(folder: Path, words: dict[str, Any], limits: tuple[flo
         (DATA[0], {"color_ramp": True, "color_ramp_range": (1, 0)}, "(smallest, largest)"),
     ],
 )
-def test_colours_that_there_are_not(folder: Path, data: np.ndarray, words: dict[str, Any], told: str) -> None:
+def test_impossible_colours_are_refused(folder: Path, data: np.ndarray, words: dict[str, Any], told: str) -> None:
     with pytest.raises(swath.UsageError) as refused:
         swath.to_geotiff(data, folder / "a.tif", **words)
     assert told in str(refused.value)
     assert not list(folder.iterdir())
 
 
-def test_colours_of_nothing(folder: Path) -> None:
+def test_colours_of_an_empty_raster_cause_a_warning(folder: Path) -> None:
     with pytest.warns(swath.SwathWarning, match="all samples are missing"):
         swath.to_geotiff(np.full((3, 4), np.nan), folder / "a.tif", color_ramp=True)
     assert [path.name for path in folder.iterdir()] == ["a.tif"]
@@ -181,7 +181,7 @@ def test_colours_of_nothing(folder: Path) -> None:
         ("alpha",),
     ],
 )
-def test_meanings_of_bands_go_from_file_to_file(folder: Path, colors: tuple[str, ...]) -> None:
+def test_colour_interpretation_is_copied_from_file_to_file(folder: Path, colors: tuple[str, ...]) -> None:
     source = folder / "a.tif"
     with rasterio.open(source, "w", "GTiff", 8, 8, len(colors), dtype="uint8", photometric="minisblack") as file:
         file.colorinterp = [ColorInterp[name] for name in colors]
@@ -189,7 +189,7 @@ def test_meanings_of_bands_go_from_file_to_file(folder: Path, colors: tuple[str,
     for data in (swath.open_geotiff(source), swath.open_geotiff(source, chunks=4)):
         with rasterio.open(swath.to_geotiff(data, folder / "b.tif")) as file:
             assert [band.name for band in file.colorinterp] == list(colors)
-    # Bands as variables, a choice of bands, and words of the caller.
+    # Bands as variables, a choice of bands, and keywords of the caller.
     apart = swath.to_geotiff(swath.open_geotiff(source, band_as_variable=True), folder / "c.tif")
     last = swath.to_geotiff(swath.open_geotiff(source)[::-1], folder / "d.tif")
     with rasterio.open(apart) as file, rasterio.open(last) as turned:

@@ -1,4 +1,4 @@
-"""What `swath.to_geotiff` refuses rather than guess, and what it keeps of samples that were changed."""
+"""`swath.to_geotiff` refuses to guess, and keeps samples that were changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_fractions_of_a_masked_raster_are_kept(heights: Path, opener: Any) -> No
     assert dtype == "float32"
     assert np.isnan(nodata)
     np.testing.assert_array_equal(samples, changed.values[0])
-    # What is still whole is still what it was, and who asks for integers gets them.
+    # Whole numbers keep the type of the file, and dtype= still gives integers.
     assert opened_by_rasterio(swath.to_geotiff(masked.copy(data=masked.data * 2), None))[:2] == ("int16", -9999)
     dtype, nodata, samples = opened_by_rasterio(swath.to_geotiff(changed, None, dtype="int16"))
     assert (dtype, nodata, samples[0].tolist()) == ("int16", -9999, [-9999, 0, 0, 0])
@@ -52,7 +52,7 @@ def test_fractions_of_a_masked_raster_are_kept(heights: Path, opener: Any) -> No
         swath.to_geotiff(changed, None, pack=True)
 
 
-def test_fractions_that_are_yet_to_be_computed_raise(heights: Path, folder: Path) -> None:
+def test_fractions_of_lazy_arrays_raise(heights: Path, folder: Path) -> None:
     masked = swath.open_geotiff(heights, masked=True, chunks=2)
     assert opened_by_rasterio(swath.to_geotiff(masked, None))[:2] == ("int16", -9999)
     changed = masked.copy(data=masked.data / 1000)
@@ -104,7 +104,7 @@ def test_unpacked_samples_that_were_changed_are_kept(packed: Path, folder: Path,
     with pytest.raises(swath.UsageError, match=r'offset .* in their file: give dtype="float32" to keep them'):
         swath.to_geotiff(chunked, folder / "b.tif")
     assert not (folder / "b.tif").exists()
-    # Who asks for integers gets them, where they fit; the second band has an offset that these do not.
+    # dtype= gives integers where they fit; the second band has an offset with which they do not.
     if band is None:
         return
     for words in ({"dtype": "int16"}, {"pack": True}):

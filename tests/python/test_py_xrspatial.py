@@ -1,4 +1,4 @@
-"""`swath.xrspatial`: files opened and written in xarray-spatial's conventions, compared with what rasterio sees."""
+"""`swath.xrspatial`: files opened and written in xarray-spatial's conventions, compared with rasterio."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_round_trip_of_points_and_tags(tmp_path: Path) -> None:
     assert again.attrs["image_description"] == "hills" and (65000, 2, 5, "mine") in again.attrs["extra_tags"]
     assert np.array_equal(again.x, data.x) and np.array_equal(again.y, data.y)
     with rasterio.open(path) as file:
-        # GDAL has the corner, whatever the pixels are.
+        # GDAL reports the corner for areas and points alike.
         assert tuple(file.transform)[:6] == TRANSFORM and file.tags()["AREA_OR_POINT"] == "Point"
         assert file.scales == (0.5,) and file.tags()["name"] == "x < y & z" and file.nodata == -1
 
@@ -120,7 +120,7 @@ def test_unpacking_and_packing_are_inverse(tmp_path: Path) -> None:
         assert np.array_equal(one.read(), other.read()) and one.scales == other.scales and one.dtypes == other.dtypes
 
 
-def test_a_grid_without_a_place_has_pixel_numbers(tmp_path: Path) -> None:
+def test_a_grid_without_georeferencing_has_pixel_numbers(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tif")
     tifffile.imwrite(path, np.arange(24, dtype="uint8").reshape(4, 6))
     array = open_geotiff(path, window=(1, 2, 3, 5))
@@ -130,7 +130,7 @@ def test_a_grid_without_a_place_has_pixel_numbers(tmp_path: Path) -> None:
     assert open_geotiff(path).attrs["georef_status"] == "none"
 
 
-def test_rotated_grids_need_leave(tmp_path: Path) -> None:
+def test_rotated_grids_need_permission(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tif")
     turned = (10.0, 2.0, 500000.0, 2.0, -10.0, 4000000.0)
     swath.to_geotiff(np.zeros((4, 4), "uint8"), path, transform=turned, crs=32633)
@@ -183,7 +183,7 @@ def test_nodata_beyond_the_type_is_kept(tmp_path: Path) -> None:
     assert array.dtype == "uint8" and array.attrs["nodata"] == -9999 and array.attrs["masked_nodata"] is False
 
 
-def test_integers_with_fractional_nodata_need_leave(tmp_path: Path) -> None:
+def test_integers_with_fractional_nodata_need_permission(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, np.zeros((4, 4), "uint8"), extratags=[(42113, "s", 4, "3.5", True)])
     with pytest.raises(swath.xrspatial.InvalidIntegerNodataError, match="fractional"):
@@ -239,7 +239,7 @@ def test_limits(plain: str) -> None:
         ({"masked": True, "mask_nodata": True}, TypeError),
     ],
 )
-def test_words_that_make_no_sense(plain: str, words: dict[str, object], error: type[Exception]) -> None:
+def test_invalid_keywords_are_refused(plain: str, words: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error) as caught:
         open_geotiff(plain, **words)
     assert isinstance(caught.value, swath.Error)
@@ -259,10 +259,10 @@ def test_every_name_of_the_original_is_there() -> None:
     assert names <= set(swath.xrspatial.__all__)
 
 
-# --------------------------------------------------------------------------------- the same words in swath's functions
+# ------------------------------------------------------------------------------ the same keywords in swath's functions
 
 
-def test_swath_takes_the_words_that_allow(plain: str) -> None:
+def test_swath_takes_keywords_that_allow(plain: str) -> None:
     words = {
         "allow_rotated": True,
         "allow_unparseable_crs": True,
@@ -279,7 +279,7 @@ def test_swath_takes_the_words_that_allow(plain: str) -> None:
     xr.testing.assert_identical(masked, swath.open_geotiff(plain, masked=True))
 
 
-def test_swath_refuses_what_the_words_forbid(tmp_path: Path) -> None:
+def test_swath_refuses_what_keywords_forbid(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     swath.to_geotiff(np.zeros((4, 4), "uint8"), path, transform=(10.0, 2.0, 0.0, 2.0, -10.0, 0.0), crs=32633)
     with pytest.raises(swath.xrspatial.RotatedTransformError):
@@ -314,7 +314,7 @@ def test_swath_writes_one_variable(tmp_path: Path) -> None:
         swath.to_geotiff(both.low, tmp_path / "a.tif", var="low")
 
 
-def test_swath_drops_a_rotation_where_it_is_told_to(tmp_path: Path) -> None:
+def test_swath_drops_a_rotation_on_request(tmp_path: Path) -> None:
     path, turned = tmp_path / "a.tif", (10.0, 2.0, 500000.0, 2.0, -10.0, 4000000.0)
     swath.to_geotiff(np.zeros((4, 4), "uint8"), path, transform=turned, crs=32633)
     array = swath.open_geotiff(path)
@@ -328,7 +328,7 @@ def test_swath_drops_a_rotation_where_it_is_told_to(tmp_path: Path) -> None:
         assert tuple(file.transform)[:6] == TRANSFORM
 
 
-def test_arrays_open_what_lies_under_them(tmp_path: Path, plain: str) -> None:
+def test_arrays_open_the_part_of_a_file_that_they_cover(tmp_path: Path, plain: str) -> None:
     whole = open_geotiff(plain, band=0)
     part = whole.isel(y=slice(10, 20), x=slice(5, 15))
     opened = part.xrs.open_geotiff(plain, band=0)

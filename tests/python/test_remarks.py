@@ -1,4 +1,4 @@
-"""Samples that were repaired, or that GDAL reads otherwise, come with one warning a read."""
+"""Samples that were repaired, or that GDAL reads differently, cause one warning per read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def by_gdal(path: Path) -> np.ndarray:
 
 @pytest.fixture
 def fax(tmp_path: Path) -> Path:
-    """Group 3 with damage in every strip that libtiff reads past."""
+    """Group 3 fax with damage in every strip that libtiff tolerates."""
     draw = np.random.default_rng(1)
     array = np.repeat(draw.integers(0, 2, (64, 40), "uint8"), 8, axis=1)
     path = write(tmp_path / "fax.tif", array, compress="ccittfax3", nbits=1, blockysize=16)

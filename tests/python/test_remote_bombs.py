@@ -1,4 +1,4 @@
-"""Servers that claim what they do not send: what a read takes is bounded by what came."""
+"""Servers that claim more than they send: the bytes that arrived bound the memory of a read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from remote_faults import always
 
 # The largest size that a server can claim.
 CLAIMED = (1 << 63) - 1
-# Longer than the first request asks for, so that a claim contradicts nothing.
+# Longer than the first request, so that the claim is consistent.
 LENGTH = 60_000
 
 
 def tiff(tags: dict[int, list[int]], stream: bytes) -> bytes:
-    """A file whose offsets (tag 273 or 324) all lead to one stream."""
+    """A file whose offsets (tag 273 or 324) all point to one stream."""
     head = 8 + 2 + 12 * len(tags) + 4
     long = {tag: values for tag, values in tags.items() if len(values) > 1}
     at = head + sum(4 * len(values) for values in long.values())
@@ -32,14 +32,14 @@ def tiff(tags: dict[int, list[int]], stream: bytes) -> bytes:
 
 
 def of_tiles(side: int, tile: int) -> bytes:
-    """Zeros, whose tiles are all one and the same stream."""
+    """Zeros, whose tiles all share one stream."""
     stream, count = zlib.compress(bytes(tile * tile), 9), (side // tile) ** 2
     tags = {256: [side], 257: [side], 258: [8], 259: [8], 262: [1], 277: [1], 322: [tile], 323: [tile]}
     return tiff({**tags, 324: [0] * count, 325: [len(stream)] * count}, stream)
 
 
 def of_one_strip(side: int) -> bytes:
-    """A strip of many bytes, said to be in a few."""
+    """A strip of many bytes whose byte count is small."""
     tags = {256: [side], 257: [side], 258: [8], 259: [8], 262: [1], 277: [1], 278: [side]}
     return tiff({**tags, 273: [0], 279: [900]}, zlib.compress(bytes(500_000)))
 
@@ -68,7 +68,7 @@ def test_a_claimed_size_does_not_lift_the_limit_on_expansion(server: Files, swat
         assert run.code == 2 and "--unlimited" in run.stderr, run.stderr
         assert run.seconds < 5 and run.peak < 128 * MIB, (command, run.seconds, run.peak)
         assert not array.exists() and not raster.exists()
-    # A part of it is a raster like any other.
+    # A window of it is an ordinary read.
     run = swath.run("dump", url, "--out", array, "--window", "4000,4000,5000,5000")
     array.unlink()
     assert run.ok, run.stderr

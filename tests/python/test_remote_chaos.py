@@ -1,4 +1,4 @@
-"""Ten thousand windows of a server that fails at random: every one is right or a clear error, and all of them end."""
+"""Ten thousand windows of a server that fails at random: every one is right or a clear error, and none hangs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remote_faults import LYING, PASSING, after, at_random, cut, redirect, silen
 
 SIZE, TILE = 512, 32
 THREADS = 24
-# Everything a server can do wrong, with stalls that are short and waits that nobody asks for in vain.
+# Every fault of a server, with short stalls and short Retry-After waits.
 ALL: dict[str, Fault] = {
     **{name: fault for name, fault in PASSING.items() if "Retry-After" not in name},
     **LYING,
@@ -33,7 +33,7 @@ ALL: dict[str, Fault] = {
     "ignores ranges": whole,
     "redirect to itself": lambda request, respond: redirect(request.target)(request, respond),
 }
-# What may be raised; anything else is a fault of ours.
+# Exceptions that may be raised; any other is a bug.
 CLEAR = (swath.SourceError, swath.LimitError)
 
 
@@ -73,7 +73,7 @@ def server() -> Iterator[Files]:
 
 @dataclass
 class Tally:
-    """What became of the windows."""
+    """Counts of how the windows ended."""
 
     right: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -82,7 +82,7 @@ class Tally:
 
 
 def windows(server: Files, paths: list[str], count: int, tally: Tally) -> None:
-    """Reads windows of all files in many threads, with a few handles each that are opened anew now and then."""
+    """Reads windows of all files in many threads, with a few handles each that are reopened now and then."""
     options = {"retries": 6, "deadline": 20.0, "stall_timeout": 0.4, "connect_timeout": 5.0}
     numbers = iter(range(count))
     turn = threading.Lock()
@@ -98,7 +98,7 @@ def windows(server: Files, paths: list[str], count: int, tally: Tally) -> None:
             x, y = chance.randrange(SIZE - 64), chance.randrange(SIZE - 64)
             width, height = chance.randrange(1, 64), chance.randrange(1, 64)
             try:
-                # A handle that stays has its tiles in memory; one that is opened has to ask.
+                # A handle that stays open has its tiles in memory; a new one has to request them.
                 if path not in handles or chance.random() < 0.25:
                     handles[path] = swath.Dataset(server.url + path, storage_options=options)
                 got = np.asarray(handles[path].read(window=swath.Window(x, y, width, height), threads=1))
@@ -131,7 +131,7 @@ def run(server: Files, rate: float, count: int) -> tuple[Tally, Counter[str]]:
     case = cases()["/changes.tif"]
 
     def script(request: Request) -> Fault | None:
-        # Now one version, now the other.
+        # The versions alternate.
         if request.path == "/changes.tif" and request.number % 40 == 0:
             version = request.number // 40 % 2
             server.put("/changes.tif", Resource.of(case.content[version], version + 1))
@@ -159,7 +159,7 @@ def test_ten_thousand_windows_of_a_server_that_fails_at_random(server: Files) ->
     count = 10_000 * torture()
     tally, told = run(server, 0.1, count)
     assert set(told) == set(ALL), "every fault came up"
-    # Faults that pass are survived; what is left are refusals (404, 403), lies, and the file that changes.
+    # Transient faults are overcome; refusals (404, 403), wrong answers and the file that changes remain.
     assert tally.right > 0.8 * count
     assert any("ChangedError" in name for name in tally.refused), "the file that changes was never noticed"
 
@@ -170,7 +170,7 @@ def test_windows_of_a_server_that_fails_every_other_time(server: Files) -> None:
 
 
 def test_faults_that_pass_lose_no_window(server: Files) -> None:
-    """With nothing but failures that pass, and files that stay, not one window is refused."""
+    """With transient failures only, and files that do not change, no window fails."""
     passing = {name: fault for name, fault in PASSING.items() if name != "status 503 with Retry-After"}
     server.script = at_random(0.1, 9, passing)
     tally = Tally()

@@ -1,4 +1,4 @@
-"""Files of others behind a network: HTTP gives what memory gives, and S3 gets what a disk gets (R13)."""
+"""Files of other projects over a network: HTTP gives what memory gives, and S3 gets what a disk gets (R13)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness import SHARED_CORPUS, UNDER_CI, Swath
 from remote import Files
 from remote_stores import Store
 
-# Damaged files of the corpus: what is read past them is no concern of these tests.
+# Damaged files of the corpus cause warnings that are not tested here.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*lies beyond the end of the file:swath.SwathWarning"),
     pytest.mark.filterwarnings("ignore:.*as libtiff repairs them:swath.SwathWarning"),
@@ -27,7 +27,7 @@ FILES = [path for path in FOUND if path.stat().st_size]
 
 
 def test_corpus_is_there() -> None:
-    """Without the corpus nothing below runs: say so here, and fail where it is required."""
+    """Without the corpus no test below runs: this one reports it, and fails where the corpus is required."""
     if FILES:
         assert len(FILES) > 200
         return
@@ -36,7 +36,7 @@ def test_corpus_is_there() -> None:
 
 
 def outcome(source: Any) -> tuple[Any, ...]:
-    """Pixels and facts of a file, or what is wrong with it."""
+    """Pixels and facts of a file, or its error."""
     try:
         dataset = swath.Dataset(source)
         pixels = np.asarray(dataset.read())
@@ -54,7 +54,7 @@ def test_http_gives_what_memory_gives() -> None:
 
 @pytest.mark.parametrize("number", range(8))
 def test_s3_gets_what_a_disk_gets(swath: Swath, s3: Store, tmp_path: Path, number: int) -> None:
-    """Every so many files of the corpus that can be converted, as a COG from HTTP to S3 and from disk to disk."""
+    """A regular sample of the corpus that can be converted, as a COG from HTTP to S3 and from disk to disk."""
     options = ["--endpoint", s3.options["endpoint"], "--region", s3.options["region"]]
     for key in ("aws_access_key_id", "aws_secret_access_key"):
         options += ["--remote-option", f"{key}={s3.options[key]}"]

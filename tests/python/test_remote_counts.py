@@ -1,4 +1,4 @@
-"""How many requests and bytes a read over the network takes: counted by the server, and against other readers."""
+"""How many requests and bytes a read over the network takes, counted by the server and compared with other readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from remote import Files, direct
 from remote_readers import READERS, RIVALS, Box, equal_pixels
 
 KIB = 1 << 10
-# What opening may take: the first read of a file.
+# Bytes that opening may take: the first read of a file.
 HEAD = 32 * KIB
 SIZE, TILE = 3072, 512
 GRID = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_500_000.0)
@@ -37,7 +37,7 @@ def server() -> Iterator[Files]:
 
 @cache
 def noise() -> np.ndarray:
-    """Tiles of it stay large whatever the codec: half a megabyte becomes 400 kB."""
+    """Samples whose tiles stay large with every codec: half a megabyte becomes 400 kB."""
     return np.random.default_rng(1).integers(0, 4096, (SIZE, SIZE), "u2")
 
 
@@ -81,7 +81,7 @@ def cog(maker: str) -> bytes:
 
 @cache
 def pages(content: bytes) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], tuple[int, int]]]:
-    """Of every directory: offsets and lengths of tiles or strips, their rows and columns, and those of the image."""
+    """For every directory: offsets and lengths of tiles or strips, their rows and columns, and those of the image."""
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         return [
             (page.dataoffsets, page.databytecounts, (page.chunks[0], page.chunks[1]), (page.shape[0], page.shape[1]))
@@ -102,7 +102,7 @@ def tile_bytes(content: bytes, box: Box | None, page: int = 0) -> int:
 
 
 def put(server: Files, content: bytes) -> tuple[str, str]:
-    """Under a path that nobody has seen, so that nobody's cache knows it: the path and the address."""
+    """Serves the content under a new path, so that no cache has it; returns the path and the address."""
     path = f"/{next(numbers)}.tif"
     server.put(path, content)
     server.forget()
@@ -215,7 +215,7 @@ def test_a_window_takes_three_requests_and_its_tiles(server: Files, maker: str, 
     assert dataset.remote_stats["received"] == received + HEAD
 
 
-def test_what_was_read_is_not_asked_for_again(server: Files) -> None:
+def test_read_tiles_are_not_requested_again(server: Files) -> None:
     content = cog("swath")
     _, url = put(server, content)
     dataset = swath.Dataset(url)
@@ -260,7 +260,8 @@ def test_an_overview_takes_its_own_bytes(server: Files) -> None:
 
 
 def test_one_band_of_planes_takes_its_own_bytes(server: Files) -> None:
-    """GDAL writes plane after plane. We stream: tiles of one place lie side by side, and a band is a range a tile."""
+    """GDAL writes plane after plane. swath streams: tiles of all bands at one place are neighbours, so a band takes a
+    range for each tile."""
     bands = np.stack([noise()[:1024, :1024], noise()[1024:2048, :1024], noise()[2048:, :1024]])
     ours = swath.to_geotiff(bands, None, compression="deflate", interleave="band", tile_size=256)
     profile = {
@@ -323,10 +324,10 @@ def test_the_command_reads_a_window(server: Files, swath: Swath) -> None:
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_others_ask_more(server: Files, maker: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Same files, same server, nothing cached. A window of several rows of tiles cannot be had by fewer requests than
-    one a row, which is what async-geotiff needs too: there, equal is the least. Bytes are those beyond opening, whose
-    first read is 32 KiB here and 16 KiB in GDAL."""
+def test_other_readers_send_more_requests(server: Files, maker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Same files, same server, nothing cached. A window of several tile rows needs at least one request a row, which
+    is what async-geotiff needs too, so there equal is enough. Bytes are those beyond opening, whose first read is
+    32 KiB here and 16 KiB in GDAL."""
     content = cog(maker)
     found: dict[str, dict[str, tuple[int, int]]] = {}
     for name, reader in READERS.items():
@@ -351,5 +352,5 @@ def test_others_ask_more(server: Files, maker: str, capsys: pytest.CaptureFixtur
             fewer = ours[kind][0] <= theirs[kind][0] if name == "async-geotiff" else ours[kind][0] < theirs[kind][0]
             assert fewer, (name, kind, ours[kind], theirs[kind])
             beyond = [rows[kind][1] - rows["open"][1] for rows in (ours, theirs)]
-            # What GDAL took too much at opening may be what it reads later.
+            # Bytes that GDAL read ahead at opening may be those that it needs later.
             assert beyond[0] <= beyond[1] or ours[kind][1] <= theirs[kind][1], (name, kind, ours, theirs)

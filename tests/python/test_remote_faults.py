@@ -26,7 +26,7 @@ from swath import _errors as errors
 
 SECRET = "nobody-may-see-this"
 BOX = swath.Window(100, 200, 300, 300)
-# A generous end for what has to end at all.
+# A generous time limit for reads that must not hang.
 SOON = 20.0
 
 
@@ -48,7 +48,7 @@ def old() -> tuple[np.ndarray, bytes]:
 
 @cache
 def new() -> tuple[np.ndarray, bytes]:
-    """Another version: other pixels under the same head, so that only a comparison tells."""
+    """Another version: other pixels under the same head, so that only a comparison shows the change."""
     pixels, content = made(6)
     return pixels, content
 
@@ -72,7 +72,7 @@ def right(url: str, **options: Any) -> None:
 
 
 def wrong(url: str, kind: type[Exception] | tuple[type[Exception], ...], **options: Any) -> str:
-    """The text of the error, which is one of ours and says where and what."""
+    """The text of the error, which must be one of swath's, with file and reason."""
     started = time.monotonic()
     with pytest.raises(kind) as raised:
         window(url, **options)
@@ -95,8 +95,8 @@ def requests_of_a_read() -> int:
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_what_passes_is_tried_again(server: Files, name: str) -> None:
-    """At every request of the read, one after the other."""
+def test_transient_faults_are_retried(server: Files, name: str) -> None:
+    """The fault occurs at each request of the read in turn."""
     count = requests_of_a_read()
     assert count >= 2
     for number in range(1, count + 1):
@@ -110,13 +110,13 @@ def test_what_passes_is_tried_again(server: Files, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["status 500", "status 429", "reset at once", "closed in the body"])
-def test_what_does_not_pass_is_given_up(server: Files, name: str) -> None:
+def test_permanent_faults_are_reported(server: Files, name: str) -> None:
     server.script = always(PASSING[name])
     wrong(f"{server.url}/file.tif", errors.UnavailableError, retries=2)
     assert len(server.requests) == 3
 
 
-def test_a_server_that_is_not_there_is_said() -> None:
+def test_a_missing_server_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     for scheme in ("http", "https"):
@@ -147,7 +147,7 @@ int connect(int socket, const struct sockaddr *address, socklen_t length) {
 """
 
 
-def test_a_refused_first_connection_is_not_tried_again(tool: Swath, tmp_path: Path) -> None:
+def test_a_refused_first_connection_is_not_retried(tool: Swath, tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     assert compiler, "the tests need a C compiler, as the build does"
     (tmp_path / "counter.c").write_text(COUNTER)
@@ -162,7 +162,7 @@ def test_a_refused_first_connection_is_not_tried_again(tool: Swath, tmp_path: Pa
     assert count.read_text() == "x"
 
 
-def test_a_server_that_does_not_speak_tls_is_said_at_once() -> None:
+def test_a_server_that_does_not_speak_tls_is_reported_at_once() -> None:
     asked = []
 
     def answer(listener: socket.socket) -> None:
@@ -183,13 +183,13 @@ def test_a_server_that_does_not_speak_tls_is_said_at_once() -> None:
     assert len(asked) == 1
 
 
-def test_a_host_that_does_not_exist_is_said() -> None:
+def test_a_host_that_does_not_exist_is_reported() -> None:
     with direct():
         wrong("https://there.is.no.such.host.invalid/file.tif", swath.Error)
 
 
 def test_a_server_that_starts_again_is_waited_for(server: Files) -> None:
-    """Nobody listens for a moment; but somebody did before."""
+    """No server listens for a moment, but one did before."""
     dataset = swath.Dataset(f"{server.url}/file.tif")
     port = server.port
     server.close()
@@ -221,7 +221,7 @@ def test_the_wait_that_a_server_asks_for_ends_at_the_deadline(server: Files) -> 
 
 @pytest.mark.parametrize("name", LYING)
 def test_lies_never_become_pixels(server: Files, name: str) -> None:
-    """At every request, once and for ever: right pixels where it was tried again, an error otherwise."""
+    """The fault occurs at each request, once or always: right pixels after a retry, an error otherwise."""
     for number in range(1, requests_of_a_read() + 1):
         server.forget()
         server.script = at({number: LYING[name]})
@@ -229,7 +229,7 @@ def test_lies_never_become_pixels(server: Files, name: str) -> None:
             right(f"{server.url}/file.tif", retries=2)
         except swath.SourceError as error:
             assert not isinstance(error, errors.ChangedError) or "Content-Range" in name, error
-    # A server that says one wrong size from first to last contradicts nothing, and its bytes are right.
+    # A server that always states the same wrong size is consistent, and its bytes are right.
     server.script = always(LYING[name])
     if name == "Content-Range of another file":
         right(f"{server.url}/file.tif")
@@ -241,12 +241,12 @@ def test_lies_never_become_pixels(server: Files, name: str) -> None:
 
 
 def test_a_server_without_ranges_costs_next_to_nothing(server: Files) -> None:
-    """10 GB, all of which it would send."""
+    """The server would send all 10 GB."""
     server.put("/huge.tif", Zeros(10 << 30))
     server.script = always(whole)
     said = wrong(f"{server.url}/huge.tif", swath.SourceError)
     assert "range" in said.lower()
-    # What had left before the connection was closed: buffers of the system, not the object.
+    # Bytes sent before the connection was closed: the system's buffers, not the object.
     assert server.bytes_sent() < 64 << 20
 
 
@@ -262,7 +262,7 @@ def test_endless_headers_end(server: Files, size: int) -> None:
     assert server.sent["padding"] < 32 << 20
 
 
-def test_a_truncated_object_is_said(server: Files) -> None:
+def test_a_truncated_object_is_reported(server: Files) -> None:
     content = old()[1]
     server.put("/file.tif", content[: len(content) // 2])
     dataset = swath.Dataset(f"{server.url}/file.tif")
@@ -276,7 +276,7 @@ def test_a_truncated_object_is_said(server: Files) -> None:
 
 
 def versions() -> dict[str, tuple[Resource, Resource, bool]]:
-    """Before, after, and whether the server looks at conditions."""
+    """Old version, new version, and whether the server honours conditions."""
     first, second = old()[1], new()[1]
     longer = second + bytes(1000)
     stamp = Resource.of(first).modified
@@ -295,7 +295,7 @@ def versions() -> dict[str, tuple[Resource, Resource, bool]]:
 
 @pytest.mark.parametrize("name", versions())
 def test_a_file_that_changes_is_never_mixed(server: Files, name: str) -> None:
-    """At every request from the second on; the first is the version that counts."""
+    """The file changes at each request from the second on; the first decides the version."""
     before, then, server.conditions = versions()[name]
     for number in range(2, requests_of_a_read() + 1):
         server.put("/file.tif", before)
@@ -308,7 +308,7 @@ def test_a_file_that_changes_is_never_mixed(server: Files, name: str) -> None:
         server.script = script
         said = wrong(f"{server.url}/file.tif", errors.ChangedError)
         assert "open it again" in said.lower()
-    # Opened anew, it is the new one.
+    # A new handle sees the new version.
     server.script = None
     if name != "gone shorter":
         equal_pixels(window(f"{server.url}/file.tif"), want(new()[0]))
@@ -324,7 +324,7 @@ def test_a_file_that_changes_while_it_is_retried_is_never_mixed(server: Files) -
     wrong(f"{server.url}/file.tif", errors.ChangedError)
 
 
-def test_a_file_that_vanishes_is_said(server: Files) -> None:
+def test_a_file_that_vanishes_is_reported(server: Files) -> None:
     server.script = lambda request: status(404) if request.number > 1 else None
     wrong(f"{server.url}/file.tif", (errors.ChangedError, errors.MissingError))
 
@@ -348,7 +348,7 @@ def half_then_nothing(answer: Answer) -> Answer:
     return answer
 
 
-def test_a_stall_is_tried_again(server: Files) -> None:
+def test_a_stall_is_retried(server: Files) -> None:
     server.script = at({1: silent("hang"), 3: silent("hang")})
     right(f"{server.url}/file.tif", stall_timeout=0.3)
 
@@ -379,12 +379,12 @@ def spellings(port: int) -> list[str]:
     return [f"{scheme}://{host}:{port}/file.tif" for host in hosts for scheme in ("http", "HTTP")]
 
 
-def test_private_addresses_are_not_asked(server: Files) -> None:
+def test_private_addresses_are_not_contacted(server: Files) -> None:
     for address in spellings(server.port):
         with pytest.raises(swath.Error):
             swath.Dataset(address, storage_options={"public_only": True, "deadline": 3.0, "retries": 0})
     assert server.connections == 0
-    # Reserved for others' networks and machines' own data: refused before anything is sent.
+    # Reserved for private networks and metadata services: refused before anything is sent.
     others = ("10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "[fe80::1]", "[fd00::1]")
     for host in others:
         started = time.monotonic()
@@ -394,7 +394,7 @@ def test_private_addresses_are_not_asked(server: Files) -> None:
 
 
 def test_redirects_to_private_addresses_are_not_followed(server: Files) -> None:
-    """From a host that is allowed to the listener that is not."""
+    """From an allowed host to a listener that is not allowed."""
     with Files({"/file.tif": old()[1]}) as private:
         for address in spellings(private.port):
             server.script = always(redirect(address))
@@ -411,7 +411,7 @@ def test_redirects_to_private_addresses_are_not_followed(server: Files) -> None:
         assert private.connections == 0
 
 
-def test_hosts_that_are_allowed_are_asked(server: Files) -> None:
+def test_allowed_hosts_are_contacted(server: Files) -> None:
     for host in ("127.0.0.1", f"127.0.0.1:{server.port}"):
         right(f"{server.url}/file.tif", public_only=True, allowed_hosts=[host])
     server.forget()

@@ -1,4 +1,4 @@
-"""Addresses through the Python package and the command line: options, errors, figures, and secrets that stay so."""
+"""Addresses in the Python package and the command: options, errors, traffic figures, and secrets that stay hidden."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def test_figures_are_the_servers_own(server: Server) -> None:
     assert (stats["retries"], stats["sent"]) == (0, 0)
 
 
-def test_what_is_no_address_has_no_figures(content: bytes, tmp_path: Path) -> None:
+def test_a_local_file_has_no_traffic(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     path.write_bytes(content)
-    # A local path needs no options; who shares one call between paths and addresses gives them all the same.
+    # A local path needs no options, but code that handles paths and addresses alike passes them.
     assert sw.Dataset(path, storage_options={"anonymous": True}).remote_stats is None
     assert sw.Dataset(content).remote_stats is None
 
@@ -158,7 +158,7 @@ def test_a_file_that_changes_is_opened_again(server: Server, content: bytes, tmp
     server.files["/a.tif"] = other
     with pytest.raises(sw.ChangedError, match="open it again"):
         dataset.read()
-    # Whoever gives the address again means the file that is there now.
+    # A new open of the address means the file that is there now.
     np.testing.assert_array_equal(np.asarray(sw.read(server.url, 1)), ARRAY[0, ::-1])
     with pytest.raises(sw.ChangedError, match="open it again"):
         pickle.loads(lazy).compute()
@@ -286,7 +286,7 @@ def test_an_interrupt_ends_what_a_silent_server_holds_up(server: Server, opened:
         child.wait()
 
 
-def test_the_tool_says_what_a_look_cost(server: Server, tool: Any) -> None:
+def test_the_tool_reports_the_cost_of_info(server: Server, tool: Any) -> None:
     done = tool("info", server.url, "--header", "X-Who: me", "--header", "X-Why:test")
     assert done.returncode == 0, done.stderr
     requests, received = len(server.traffic.requests), sum(server.traffic.bodies)
@@ -353,7 +353,7 @@ def test_the_tool_keeps_budgets_and_secrets(server: Server, tool: Any, folder: P
         assert words in done.stderr
 
 
-def test_the_tool_signs_unless_told_not_to(server: Server, tool: Any) -> None:
+def test_the_tool_signs_unless_anonymous(server: Server, tool: Any) -> None:
     place = ("info", "s3://bucket/a.tif", "--endpoint", server.address, "--region", "here")
     for flag in ("--anonymous", "--no-sign-request"):
         done = tool(*place, flag)
@@ -365,7 +365,7 @@ def test_the_tool_signs_unless_told_not_to(server: Server, tool: Any) -> None:
     assert server.traffic.requests[-1][1]["Authorization"].startswith("AWS4-HMAC-SHA256 Credential=ID/")
 
 
-def test_the_tool_tries_again_as_often_as_it_is_told(server: Server, tool: Any) -> None:
+def test_the_tool_retries_as_often_as_requested(server: Server, tool: Any) -> None:
     server.files["/broken.tif"] = 503
     for retries in (0, 2):
         before = len(server.traffic.requests)

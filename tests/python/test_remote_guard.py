@@ -1,4 +1,4 @@
-"""`public_only` and `allowed_hosts`: nothing is opened that the engine's own client does not guard."""
+"""`public_only` and `allowed_hosts`: only sources that the engine's own client guards are opened."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def bypasses(server: Files, path: Path) -> list[Any]:
-    """Names that lead past the engine's client."""
+    """Names that would bypass the engine's client."""
     fsspec.filesystem("memory").pipe("/guard/file.tif", path.read_bytes())
     return [
         f"simplecache::{server.url}/file.tif",
@@ -95,7 +95,7 @@ def test_every_way_in_is_guarded(server: Files, path: Path, name: str) -> None:
 
 
 def test_naming_hosts_refuses_all_other_private_ones(server: Files, request: pytest.FixtureRequest) -> None:
-    """Also without `public_only`: whoever names one private host does not mean the others."""
+    """Also without `public_only`: allowing one private host does not allow others."""
     tool: Swath = request.getfixturevalue("swath")
     url, own = f"{server.url}/file.tif", f"127.0.0.1:{server.port}"
     for hosts in (["tiles.example"], ["127.0.0.1:1"], ["10.0.0.1", "localhost"]):
@@ -109,7 +109,7 @@ def test_naming_hosts_refuses_all_other_private_ones(server: Files, request: pyt
     assert server.connections == 0
     for hosts in (["127.0.0.1"], [own], ["tiles.example", own]):
         np.testing.assert_array_equal(np.asarray(swath.read(url, 1, storage_options={"allowed_hosts": hosts})), PIXELS)
-    # A host that is named may not send us to another that is not.
+    # An allowed host may not redirect to one that is not allowed.
     with direct(), Files({}) as front:
         front.script = lambda _: redirect(url)
         server.forget()
@@ -150,7 +150,7 @@ def test_a_secret_in_a_refused_address_is_not_shown() -> None:
 
 
 def test_guards_that_are_off_stop_nothing(server: Files, path: Path) -> None:
-    """fsspec does not know the words, so it does not get them either."""
+    """fsspec does not know these options, so it does not get them."""
     for guard in ({"public_only": False}, {"allowed_hosts": []}, {"public_only": None}, {}):
         fsspec.filesystem("memory").pipe("/guard/file.tif", path.read_bytes())
         for source in (path, f"file://{path}", "simplecache::memory://guard/file.tif", f"{server.url}/file.tif"):
@@ -158,7 +158,7 @@ def test_guards_that_are_off_stop_nothing(server: Files, path: Path) -> None:
         swath.to_geotiff(PIXELS, "memory://guard/off.tif", storage_options=guard)
 
 
-def test_a_guard_of_the_wrong_kind_is_no_guard_that_is_off(path: Path) -> None:
+def test_a_guard_of_the_wrong_type_is_an_error(path: Path) -> None:
     for wrong in ({"public_only": "yes"}, {"allowed_hosts": [5]}, [5]):
         with pytest.raises(swath.UsageError, match="storage_options"):
             swath.read(path, storage_options=wrong)
@@ -167,7 +167,7 @@ def test_a_guard_of_the_wrong_kind_is_no_guard_that_is_off(path: Path) -> None:
 
 
 def test_what_the_caller_opened_is_the_callers_choice(path: Path) -> None:
-    """Such a source takes no options at all, so that no one believes it guarded."""
+    """Such a source takes no options at all, so that it does not seem guarded."""
     fsspec.filesystem("memory").pipe("/guard/file.tif", path.read_bytes())
     for source in (io.BytesIO(path.read_bytes()), fsspec.open("memory://guard/file.tif"), swath.Dataset(path)):
         np.testing.assert_array_equal(np.asarray(swath.read(source, 1)), PIXELS)
@@ -175,9 +175,7 @@ def test_what_the_caller_opened_is_the_callers_choice(path: Path) -> None:
             swath.read(source, storage_options={"public_only": True})
 
 
-def test_xarray_spatial_guards_web_servers_unless_told_otherwise(
-    server: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xarray_spatial_guards_web_servers_by_default(server: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XRSPATIAL_GEOTIFF_ALLOW_PRIVATE_HOSTS", raising=False)
     url = f"{server.url}/file.tif"
     for source in (url, url.replace("http", "HTTP"), f"simplecache::{url}", f"/vsicurl/{url}", f"GTIFF_DIR:1:{url}"):
@@ -188,9 +186,9 @@ def test_xarray_spatial_guards_web_servers_unless_told_otherwise(
     np.testing.assert_array_equal(swath.xrspatial.open_geotiff(url).values, PIXELS)
 
 
-# ------------------------------------------------------------------------------------------------------------ this link
+# ----------------------------------------------------------------------------------------------------------- link-local
 
-# Where machines in a cloud are given their credentials, in every spelling.
+# Addresses of clouds' metadata services, in every spelling.
 LINK = [
     "169.254.169.254",
     "2852039166",
@@ -221,7 +219,7 @@ def test_no_redirect_leads_to_the_metadata_services(server: Files, options: dict
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
 def test_endpoints_are_guarded(server: Files, swath: Swath, scheme: str) -> None:
-    """Also one whose bucket is named as the metadata services name their folders; nothing asks for credentials."""
+    """Also one whose bucket is named like a folder of the metadata services; no request for credentials is sent."""
     settings = ("--remote-option", "azure_storage_account_name=account") if scheme == "az" else ()
     hosts = [server.url, *(f"http://{host}" for host in LINK)]
     for endpoint in hosts:
@@ -237,7 +235,7 @@ def test_endpoints_are_guarded(server: Files, swath: Swath, scheme: str) -> None
     assert server.connections == 0
 
 
-# Two answers for one name, by turns, and a note of every address that is asked. Nothing leaves this machine.
+# Resolves one name to two addresses in turn, and logs every address that is contacted. No request leaves this machine.
 REBINDING = r"""
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -315,15 +313,13 @@ def test_a_name_that_resolves_anew_leads_to_no_private_address(
     assert done.returncode == 2 and "not a public address" in done.stderr, done.stderr
     assert "connect 198.41.0.4" in seen, "the public address was asked, so the name passed once"
     assert "connect 127.0.0.1" not in seen
-    # Without the guard the same library leads to the server: it does what it says.
+    # Without the guard the same library reaches the server, which shows that it works.
     seen, done = noted(rebinding, tmp_path, swath, "127.0.0.1", "127.0.0.1", url)
     assert done.returncode == 0 and "connect 127.0.0.1" in seen, done.stderr
 
 
-def test_a_name_that_is_of_this_link_is_not_followed(
-    server: Files, rebinding: Path, tmp_path: Path, swath: Swath
-) -> None:
-    """Redirects to names are judged by what the names resolve to, whatever the caller allows."""
+def test_a_link_local_name_is_not_followed(server: Files, rebinding: Path, tmp_path: Path, swath: Swath) -> None:
+    """Redirects to names are checked by the addresses that the names resolve to, whatever the caller allows."""
     server.script = always(redirect("http://rebind.example/latest/meta-data/"))
     url = f"{server.url}/file.tif"
     for flags in ((), ("--public-only", "--allow-host", "127.0.0.1", "--allow-host", "rebind.example")):

@@ -1,4 +1,4 @@
-"""Files behind plain HTTP: addresses, redirects, what is sent to whom, what stops a read."""
+"""Files on plain HTTP servers: addresses, redirects, which host gets what, and limits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def server() -> Iterator[Files]:
 
 
 def read(url: str, **options: object) -> None:
-    """Opens and reads everything; right, or an exception."""
+    """Opens and reads everything; checks the pixels."""
     equal_pixels(np.asarray(swath.read(url, storage_options=options or None))[0], pixels())
 
 
@@ -57,7 +57,7 @@ def refused(url: str, kind: type[Exception], **options: object) -> str:
 
 
 def test_a_signed_address_reaches_the_server_as_it_was_given(server: Files) -> None:
-    """A query that is written anew is a signature that no longer fits."""
+    """A rewritten query would no longer match its signature."""
     target = f"/file.tif?X-Amz-Signature={SECRET}%2F%3D+a%20b&empty=&&x"
     read(server.url + target)
     assert {request.target for request in server.requests} == {target}
@@ -77,7 +77,7 @@ def test_names_with_odd_letters_are_encoded_once(server: Files) -> None:
     read(f"{server.url}/100%2525.tif")
 
 
-def test_a_user_in_the_address_is_told_to_that_server_only(server: Files) -> None:
+def test_a_user_in_the_address_is_sent_to_that_server_only(server: Files) -> None:
     with Files({"/file.tif": file()}, address="127.0.0.2") as other:
         target = other.url
         server.script = lambda _: redirect(f"{target}/file.tif")
@@ -119,8 +119,8 @@ def test_redirects_are_followed_and_remembered(server: Files, code: int) -> None
     assert len(server.asked("/file.tif")) >= 2
 
 
-def test_an_address_that_expired_is_asked_for_anew(server: Files) -> None:
-    """Links to signed addresses live for minutes; the one that gave them gives another."""
+def test_an_expired_address_is_requested_again(server: Files) -> None:
+    """Signed addresses live for minutes; the redirecting server gives a new one."""
     fresh = iter(range(100))
 
     def script(request: object) -> object:
@@ -172,7 +172,7 @@ def test_redirects_lead_to_web_addresses_only(server: Files, target: str) -> Non
     ("code", "kind"),
     [(404, errors.MissingError), (410, errors.MissingError), (401, errors.DeniedError), (403, errors.DeniedError)],
 )
-def test_a_refusal_is_not_tried_again(server: Files, code: int, kind: type[Exception]) -> None:
+def test_a_refusal_is_not_retried(server: Files, code: int, kind: type[Exception]) -> None:
     server.script = lambda _: status(code)
     refused(f"{server.url}/file.tif", kind)
     assert len(server.requests) == 1
@@ -187,7 +187,7 @@ def test_a_small_file_of_a_server_without_ranges_is_read(server: Files) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"II", b"not a tiff" * 20], ids=["empty", "two bytes", "text"])
-def test_what_is_no_tiff_is_said(server: Files, content: bytes) -> None:
+def test_a_page_that_is_no_tiff_is_reported(server: Files, content: bytes) -> None:
     server.put("/odd.tif", content)
     with pytest.raises((swath.FormatError, swath.UnsupportedError)):
         swath.Dataset(f"{server.url}/odd.tif")
@@ -215,7 +215,7 @@ def test_requests_in_flight_are_limited(server: Files) -> None:
             now[0] += 1
             most[0] = max(most[0], now[0])
         try:
-            # Long enough for those that may come to have come.
+            # Long enough for all allowed requests to arrive.
             threading.Event().wait(0.02)
             return respond(request)  # type: ignore[arg-type]
         finally:
@@ -291,7 +291,7 @@ def test_a_forked_process_reads_on(server: Files) -> None:
 # ------------------------------------------------------------------------------------------------------- command line
 
 
-def test_the_command_tells_what_it_cost(server: Files, swath: Swath) -> None:
+def test_the_command_reports_its_traffic(server: Files, swath: Swath) -> None:
     run = swath.run("info", f"{server.url}/file.tif")
     assert run.ok, run.stderr
     assert "1 request" in run.stdout.splitlines()[-1] and "32768" in run.stdout.splitlines()[-1]
@@ -305,7 +305,7 @@ def test_the_command_counts_retries(server: Files, swath: Swath) -> None:
     assert (told["requests"], told["retries"]) == (2, 1)
 
 
-def test_the_command_hides_what_is_secret(server: Files, swath: Swath) -> None:
+def test_the_command_hides_secrets(server: Files, swath: Swath) -> None:
     address = server.url.replace("http://", f"http://user:{SECRET}@") + f"/gone.tif?sig={SECRET}"
     for verb in (["info"], ["validate"], ["stats", "--stats"]):
         run = swath.run(*verb, address, "--header", f"X-Key: {SECRET}")
@@ -313,7 +313,7 @@ def test_the_command_hides_what_is_secret(server: Files, swath: Swath) -> None:
         assert "gone.tif" in run.stderr
 
 
-def test_the_command_refuses_private_addresses_when_told(server: Files, swath: Swath) -> None:
+def test_the_command_refuses_private_addresses_on_request(server: Files, swath: Swath) -> None:
     run = swath.run("info", f"{server.url}/file.tif", "--public-only")
     assert run.code == 2 and server.connections == 0
     run = swath.run("info", f"{server.url}/file.tif", "--public-only", "--allow-host", f"127.0.0.1:{server.port}")

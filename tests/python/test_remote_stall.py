@@ -1,4 +1,4 @@
-"""Uploads to stores that take nothing end in the time that is allowed; to those that are slow they end when done."""
+"""Uploads to stores that take no bytes fail at the deadline; uploads to slow stores succeed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from harness import Swath
 from remote import direct
 
 TIMEOUT = 1.5
-# Time for a process to start, for what is dropped of an upload, and for a machine that has other things to do.
+# Time for a process to start, for the abort of an upload, and for a busy machine.
 SLACK = 12.0
 
 
 class Taker:
-    """An S3 store that answers everything but takes the bodies of PUT as it likes."""
+    """An S3 store that answers everything, and whose way of taking PUT bodies varies."""
 
     def __init__(self, take: Callable[[Any, int, threading.Event], bytes | None]) -> None:
         self.take = take
@@ -30,7 +30,7 @@ class Taker:
         self.objects: dict[str, bytes] = {}
         self.puts = 0
         self.socket = socket.socket()
-        # Little of what is not taken lies in the system's buffers.
+        # Small system buffers, so that few untaken bytes fit into them.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
         self.socket.bind(("127.0.0.1", 0))
         self.socket.listen(64)
@@ -83,7 +83,7 @@ def half(incoming: Any, length: int, stopped: threading.Event) -> None:
 
 
 def all_of_it(incoming: Any, length: int, stopped: threading.Event) -> None:
-    """And then no answer."""
+    """Takes the whole body and does not answer."""
     received(incoming, length)
     stopped.wait(60)
 
@@ -97,7 +97,7 @@ def received(incoming: Any, length: int, pause: float = 0.0) -> bytes:
 
 
 def slowly(incoming: Any, length: int, _: threading.Event) -> bytes:
-    """In far more than the time that is allowed without progress, a little in each."""
+    """Takes far longer than the deadline, with a little progress each time."""
     return received(incoming, length, 0.05)
 
 
@@ -124,11 +124,11 @@ def send(taker: Taker, rows: int, **options: Any) -> None:
 # An object that the system's buffers may hold, one of the largest that go in one piece, and parts.
 @pytest.mark.parametrize("rows", [512, 7168, 16384], ids=["1 MiB", "14 MiB", "32 MiB in parts"])
 @pytest.mark.parametrize("taker", [nothing, half, all_of_it], indirect=True)
-def test_a_store_that_takes_nothing_more_is_given_up(taker: Taker, rows: int) -> None:
+def test_an_upload_to_a_store_that_takes_no_more_bytes_fails(taker: Taker, rows: int) -> None:
     started = time.monotonic()
     with pytest.raises(swath.WriteTimedOutError, match="deadline"):
         send(taker, rows)
-    # What the system's buffers hold may still be on its way: a second for each 256 KiB, up to 4 MiB.
+    # Bytes in the system's buffers may still be in flight: a second for each 256 KiB, up to 4 MiB.
     leaving = 16 if taker.take is all_of_it else 0
     assert time.monotonic() - started < TIMEOUT + SLACK + leaving
     assert taker.puts <= 4, "nothing is sent again once the time is up"
@@ -145,7 +145,7 @@ def test_a_slow_store_takes_as_long_as_it_needs(taker: Taker, rows: int) -> None
 
 
 @pytest.mark.parametrize("taker", [nothing], indirect=True)
-def test_a_stall_is_tried_again_within_the_deadline(taker: Taker) -> None:
+def test_a_stall_is_retried_within_the_deadline(taker: Taker) -> None:
     with pytest.raises(swath.WriteTimedOutError):
         send(taker, 512, deadline=4.0, stall_timeout=0.8)
     assert taker.puts > 1

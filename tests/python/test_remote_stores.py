@@ -49,7 +49,7 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 @pytest.fixture
 def proxied(store: Store) -> Iterator[tuple[Store, Proxy, dict[str, Any]]]:
-    """A store, what stands before it, and the options that lead there."""
+    """A store, the proxy before it, and the options for it."""
     store.put("plain.tif", file())
     address = store.url.partition("//")[2].partition("/")[0]
     with Proxy(f"http://{address}") as proxy:
@@ -57,7 +57,7 @@ def proxied(store: Store) -> Iterator[tuple[Store, Proxy, dict[str, Any]]]:
 
 
 def check(address: str, seed: int = 1, **options: Any) -> None:
-    """Opened for it: `swath.read` may have a handle that was opened in another environment."""
+    """Reads with a new handle: `swath.read` may keep one that was opened in another environment."""
     equal_pixels(np.asarray(swath.Dataset(address, storage_options=options or None).read())[0], pixels(seed))
 
 
@@ -76,7 +76,7 @@ def test_lazy_arrays_are_read(store: Store) -> None:
     equal_pixels(array.values.reshape(640, 640), pixels())
 
 
-def test_an_object_that_is_not_there_is_missing(store: Store) -> None:
+def test_a_missing_object_is_reported(store: Store) -> None:
     with pytest.raises(errors.MissingError) as raised:
         swath.Dataset(store.address("none.tif"), storage_options=store.options)
     assert "none.tif" in str(raised.value)
@@ -123,7 +123,7 @@ def test_a_read_that_opens_the_object_itself_opens_it_again(proxied: tuple[Store
 
 
 @pytest.mark.parametrize("name", ["status 503", "reset at once", "closed in the body"])
-def test_what_passes_is_tried_again(proxied: tuple[Store, Proxy, dict[str, Any]], name: str) -> None:
+def test_transient_faults_are_retried(proxied: tuple[Store, Proxy, dict[str, Any]], name: str) -> None:
     store, proxy, options = proxied
     proxy.script = at({1: PASSING[name], 3: PASSING[name]})
     dataset = swath.Dataset(store.address("plain.tif"), storage_options=options)
@@ -139,7 +139,7 @@ def test_requests_are_signed_or_not(proxied: tuple[Store, Proxy, dict[str, Any]]
     check(store.address("plain.tif"), **options)
     assert all("authorization" in request.headers for request in proxy.requests)
     if store.scheme == "s3":
-        # What was signed is the request that was sent: the version it names, too.
+        # The signature covers the request as sent, its version included.
         signed = proxy.requests[-1].headers["authorization"]
         assert "AKIDEXAMPLE" in signed and "range" in signed.partition("SignedHeaders=")[2]
     proxy.forget()
@@ -173,7 +173,7 @@ def test_wrong_credentials_are_denied(azure: Store, gcs: Store) -> None:
 
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch, folder: Path) -> pytest.MonkeyPatch:
-    """An environment that knows nothing of stores, with a home of its own."""
+    """An environment without any store settings, with a home of its own."""
     import os
 
     for name in list(os.environ):
@@ -221,7 +221,7 @@ def test_a_profile_leads_to_s3(s3: Store, clean: pytest.MonkeyPatch, folder: Pat
         assert proxy.requests[0].headers["x-amz-security-token"] == "c"
 
 
-def test_given_options_count_before_the_environment(s3: Store, clean: pytest.MonkeyPatch) -> None:
+def test_given_options_override_the_environment(s3: Store, clean: pytest.MonkeyPatch) -> None:
     s3.put("plain.tif", file())
     clean.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     clean.setenv("AWS_ACCESS_KEY_ID", "FROMENVIRONMENT")
@@ -229,7 +229,7 @@ def test_given_options_count_before_the_environment(s3: Store, clean: pytest.Mon
     check(s3.address("plain.tif"), **s3.options)
 
 
-def test_words_of_s3fs_are_understood(s3: Store) -> None:
+def test_options_of_s3fs_are_understood(s3: Store) -> None:
     s3.put("plain.tif", file())
     options = {"key": "AKIDEXAMPLE", "secret": "x", "client_kwargs": {"endpoint_url": s3.url}}
     check(s3.address("plain.tif"), **options)

@@ -26,7 +26,7 @@ from remote_stores import Proxy, Store
 
 pytest_plugins = ("remote_fixtures",)
 
-# Uploads by parts; Azure has blocks, which nobody can list.
+# Stores with multipart uploads; Azure has blocks, which cannot be listed.
 PARTED = ("s3", "gcs")
 
 
@@ -39,7 +39,7 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 @pytest.fixture(params=PARTED)
 def proxied(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Proxy, dict[str, Any]]]:
-    """A store, what stands before it, and the options that lead there."""
+    """A store, the proxy before it, and the options for it."""
     store: Store = request.getfixturevalue(request.param)
     store.forget_uploads()
     with Proxy(store.url) as proxy:
@@ -48,12 +48,12 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Proxy, dict
 
 @cache
 def noise(rows: int = 4096, columns: int = 4096, dtype: str = "u2") -> np.ndarray:
-    """What no codec makes smaller: the file is as large as the array, in many parts."""
+    """Noise that no codec compresses: the file is as large as the array, in many parts."""
     rng = np.random.default_rng(rows + columns)
     return rng.integers(0, 256, (rows, columns * np.dtype(dtype).itemsize), "u1").view(dtype)
 
 
-# What is written, and how.
+# Arrays to write, and their options.
 CASES: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
     "one pixel": ((1, 1), {}),
     "small COG": ((300, 200), {"cog": True}),
@@ -129,7 +129,7 @@ def test_an_object_is_replaced_whole(store: Store) -> None:
 
 
 def test_what_was_written_is_what_is_read(s3: Store) -> None:
-    """Also by a read that might have a handle of what was there before."""
+    """Also by a read that might have a handle of the old object."""
     for rows in (64, 96):
         swath.to_geotiff(noise(rows, 64), s3.address("turns.tif"), storage_options=s3.options)
         assert swath.read(s3.address("turns.tif"), storage_options=s3.options).shape == (1, rows, 64)
@@ -160,7 +160,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_memory_is_bounded_and_nothing_lies_on_disk(s3: Store, folder: Path) -> None:
-    """256 MiB that do not shrink, and their overviews; no folder for temporary files is there."""
+    """256 MiB of noise and its overviews; there is no folder for temporary files."""
     command = [sys.executable, "-W", "ignore", "-c", WRITER, s3.address("large.tif"), "16384", json.dumps(s3.options)]
     environment = {**os.environ, "TMPDIR": str(folder / "none"), "MALLOC_ARENA_MAX": "2"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=folder)
@@ -241,8 +241,8 @@ def completing(fault: Fault, count: int) -> Any:
 
 
 @pytest.mark.parametrize("name", ["status 500", "status 503", "reset", "answer lost"])
-def test_a_completion_that_fails_is_tried_again(proxied: tuple[Store, Proxy, dict[str, Any]], name: str) -> None:
-    """Also where it took effect and only the answer was lost."""
+def test_a_completion_that_fails_is_retried(proxied: tuple[Store, Proxy, dict[str, Any]], name: str) -> None:
+    """Also where it succeeded and only the response was lost."""
     store, proxy, options = proxied
     key = f"completed {name}.tif"
     proxy.script = completing({**PASSES, "answer lost": after("reset")}[name], 1)
@@ -262,7 +262,7 @@ def test_a_completion_that_never_succeeds_leaves_nothing(proxied: tuple[Store, P
 
 
 def test_an_error_inside_a_success_is_an_error(proxied: tuple[Store, Proxy, dict[str, Any]]) -> None:
-    """S3 sends the status before it knows how the completion ends."""
+    """S3 sends the status before it knows whether the completion succeeds."""
     store, proxy, options = proxied
     said = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>Try again.</Message></Error>"
     proxy.script = completing(lambda _request, _respond: Answer(200, {}, said), 1000)
@@ -273,7 +273,7 @@ def test_an_error_inside_a_success_is_an_error(proxied: tuple[Store, Proxy, dict
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_small_objects_are_tried_again(store: Store, name: str) -> None:
+def test_small_objects_are_retried(store: Store, name: str) -> None:
     address = store.url.partition("//")[2].partition("/")[0]
     with Proxy(f"http://{address}") as proxy:
         proxy.script = first(1, PASSES[name])
@@ -281,7 +281,7 @@ def test_small_objects_are_tried_again(store: Store, name: str) -> None:
         same_bytes(store.get("small.tif"), local("small COG"))
 
 
-def test_a_bucket_that_is_not_there_is_said(store: Store) -> None:
+def test_a_missing_bucket_is_reported(store: Store) -> None:
     with pytest.raises(swath.WriteError) as raised:
         swath.to_geotiff(noise(16, 16), f"{store.scheme}://no-such-bucket/a.tif", storage_options=store.options)
     assert "no-such-bucket" in str(raised.value)
@@ -338,7 +338,7 @@ def wait_for_a_part(proxy: Proxy, process: subprocess.Popen[str]) -> None:
 
 
 def test_ctrl_c_leaves_nothing(proxied: tuple[Store, Proxy, dict[str, Any]]) -> None:
-    """Parts take their time here, so that the interrupt finds the write under way."""
+    """Parts are slow here, so that the interrupt comes during the write."""
     store, proxy, options = proxied
     proxy.script = slow_parts
     command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, store.address("stopped.tif"), json.dumps(options)]
@@ -410,12 +410,12 @@ def test_an_upload_that_is_killed_is_never_half_visible(
         sound = subprocess.run(commanded(tool, source, store, options, "killed.tif"), capture_output=True, text=True)
         assert sound.returncode == 0, sound.stderr
         same_bytes(store.get("killed.tif"), want.read_bytes())
-        # Some more or less in other runs: how many parts there are depends on how fast they go out.
+        # The count varies from run to run: the number of parts depends on how fast they are sent.
         count = sum(sent.method in ("PUT", "POST") for sent in proxy.requests)
         assert count >= 4, f"{count} requests: the file is too small to go in parts"
         tries = lost = whole = 0
         for turn in range(torture()):
-            # By turns both ways, and with and without an object of that name; both ways where the upload is completed.
+            # Alternates both ways, with and without an object of that name; tries both where the upload is completed.
             places = [(at, (at + turn) % 2 == 0) for at in range(1, count)] + [(1000, False), (1000, True)]
             for at, taken in places:
                 tries += 1
@@ -432,7 +432,7 @@ def test_an_upload_that_is_killed_is_never_half_visible(
                 store.forget_uploads()
     record("W8", f"uploads to {store.scheme}:// killed at a request", tries, tries - lost, lost)
     assert whole >= torture(), "an upload that the store was told to complete is there"
-    # The store serves on, and the name can be written again.
+    # The store still works, and the name can be written again.
     send("small COG", store.address("killed 0 1 False.tif"), store.options)
     same_bytes(store.get("killed 0 1 False.tif"), local("small COG"))
 
@@ -462,7 +462,7 @@ def killed_at(proxy: Proxy, command: list[str], at: int, taken: bool) -> tuple[s
         if number < at and not completes(request):
             return None
         if ended:
-            # Whatever comes after the kill came too late.
+            # Requests after the kill do not count.
             return silent("close")
 
         def kill(request: Request, respond: Respond) -> Answer:
@@ -481,7 +481,7 @@ def killed_at(proxy: Proxy, command: list[str], at: int, taken: bool) -> tuple[s
         process.kill()
         process.wait(timeout=30)
         proxy.script = None
-    # Requests that were on their way end before the store is looked at.
+    # Requests in flight end before the store is checked.
     time.sleep(0.05)
     last = told[0]
     return f"{last.method} {last.target}", taken and completes(last)

@@ -1,4 +1,4 @@
-"""Files beside a file (`.ovr`, `.msk`, `.aux.xml`) go when what they describe is replaced, and not before."""
+"""Side files (`.ovr`, `.msk`, `.aux.xml`) are removed when the file that they describe is replaced, and not before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLD, NEW = 10, 77
 SIDES = ["a.tif.aux.xml", "a.tif.msk", "a.tif.msk.ovr", "a.tif.ovr", "a.tif.ovr.aux.xml", "a.tif.vat.dbf"]
 PAM = "<PAMDataset><Metadata><MDI key='of'>old</MDI></Metadata></PAMDataset>"
 
-# Ends the process right after it gave a file a certain name, or right before it removes one; or has the removal fail.
+# Kills the process right after it renamed a file to a given name, or right before it removes one; or fails the removal.
 TRAP = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -57,7 +57,7 @@ int unlink(const char *path) {
 
 @pytest.fixture(scope="module")
 def trap() -> Iterator[Path]:
-    """A library that catches the process at the calls that matter."""
+    """A library that intercepts the calls of the process that matter."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -73,7 +73,7 @@ def names(folder: Path) -> list[str]:
 
 
 def old(path: Path, placed: bool = True) -> None:
-    """A file whose overview, mask and metadata lie beside it: every pixel is valid, and says that it is old."""
+    """A file with overview, mask and metadata in side files: every pixel is valid, and marks the old file."""
     place = {"transform": from_origin(100, 200, 2, 2), "crs": "EPSG:32633"} if placed else {}
     samples = np.full((1, 128, 128), OLD, "uint8")
     with rasterio.open(path, "w", driver="GTiff", width=128, height=128, count=1, dtype="uint8", **place) as file:
@@ -99,7 +99,7 @@ def tag_of(path: Path) -> str | None:
 
 
 def seen(path: Path) -> str:
-    """Which file swath shows, as a whole: one that is half of each is neither."""
+    """Which file swath reads, with its side files; a mixture counts as neither."""
     dataset = swath.Dataset(path)
     pixels = set(np.unique(np.asarray(dataset.read(1))))
     shown = set(np.unique(np.asarray(dataset.read_mask())))
@@ -168,7 +168,7 @@ def test_side_files_go_with_what_they_describe(swath: Swath, folder: Path, sourc
 
 
 def test_side_files_stay_where_a_file_object_is_not_the_file(folder: Path) -> None:
-    """One whose name is another file's by now, and one in which the raster is not at the start."""
+    """One whose name now belongs to another file, and one in which the raster is not at the start."""
     path = folder / "a.tif"
     old(path)
     with path.open("rb+") as file:
@@ -192,7 +192,7 @@ def test_colours_go_with_the_raster_that_had_them(folder: Path) -> None:
     assert style.exists()
     swath.to_geotiff(fresh(), path)
     assert not style.exists()
-    # What QGIS or anyone else wrote stays.
+    # Styles that QGIS or other programs wrote stay.
     style.write_text("<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n<qgis version='3.34.1-Prizren'/>")
     swath.to_geotiff(fresh(), path)
     assert style.exists()
@@ -206,7 +206,7 @@ def test_side_files_stay_when_the_write_fails(swath: Swath, folder: Path, source
 
 
 def test_side_files_of_a_file_that_is_gone(swath: Swath, folder: Path, source: Path) -> None:
-    """GDAL leaves them and shows them as the new file's: they describe pixels that are no more."""
+    """GDAL keeps them and uses them for the new file, although they describe pixels that no longer exist."""
     path = folder / "a.tif"
     old(path)
     path.unlink()
@@ -230,7 +230,8 @@ def test_side_files_of_links(swath: Swath, folder: Path, source: Path) -> None:
 @pytest.mark.parametrize("placed", [False, True])
 @pytest.mark.parametrize("other", [None, "a.tiff"])
 def test_world_files(swath: Swath, folder: Path, source: Path, placed: bool, other: str | None) -> None:
-    """As with GDAL, one that placed the old file goes; not so where the old file or another one has no need of it."""
+    """As with GDAL, a world file that placed the old file is removed; one that the old file did not use, or another
+    file uses, stays."""
     path, world = folder / "a.tif", folder / "a.tfw"
     old(path, placed)
     world.write_text("2\n0\n0\n-2\n101\n199\n")
@@ -273,7 +274,7 @@ def test_killed_between_rename_and_removal(swath: Swath, folder: Path, source: P
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert seen(path) == ("old" if cut == "noted" else "new")
     assert any(name.startswith(".swath") for name in names(folder))
-    # What is made for the new file counts, whatever lay there before.
+    # Side files made for the new file are used, whatever was there before.
     if cut != "noted":
         (folder / "a.tif.aux.xml").write_text(PAM.replace("old", "made since"))
         assert tag_of(path) == "made since"

@@ -1,4 +1,4 @@
-"""Memory that runs out: every codec, in a process that may have less and less, ends with an error and not by a signal.
+"""Memory that runs out: every codec, in a process with less and less memory, ends with an error and not by a signal.
 
 The size of a buffer follows from the file, so running out of memory for it is an error. A process that has nothing left
 at all still dies in the libraries below: the loader, glibc (`failed to register TLS destructor`), and Rust where a few
@@ -23,9 +23,9 @@ import swath as sw
 from harness import MIB, Swath, record, scratch
 
 SIDE = 768
-# Bytes for the runtime's own use that are not there: no buffer of a file of this size is so small.
+# Failed allocations of the runtime itself: no buffer for a file of this size is so small.
 TINY = 16 << 10
-# What each codec is given, and how it is written: by the package where that can, else by GDAL.
+# A raster for each codec, and its writer: the package where it can, else GDAL.
 CODECS = (
     "none", "lzw", "deflate", "zstd", "lzma", "packbits", "lz4", "lerc", "lerc_deflate", "lerc_zstd", "jpeg", "webp",
     "jpeg2000", "ccittfax4", "ycbcr", "jpegxl", "jpegxl_lossy",
@@ -67,7 +67,7 @@ def write(path: Path, codec: str) -> None:
 
 
 def packed_ycbcr(path: Path) -> None:
-    """Uncompressed, two luma samples in each direction to a pair of chroma samples."""
+    """Uncompressed YCbCr with a pair of chroma samples for 2 x 2 luma samples."""
     import struct
 
     stream = bytes(SIDE * SIDE * 3 // 2)
@@ -76,7 +76,7 @@ def packed_ycbcr(path: Path) -> None:
     end = 8 + 2 + 12 * len(tags) + 4
     entries = b""
     for tag, value in tags:
-        # Eight bits for each of three samples do not fit into an entry and come behind the directory.
+        # Eight bits for each of three samples do not fit into an entry and follow the directory.
         kind, count, value = (3, 3, end) if tag == 258 else (3, 2, value) if tag == 530 else (4, 1, value)
         entries += struct.pack("<HHII", tag, kind, count, end + 6 if tag == 324 else value)
     head = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + struct.pack("<3H", 8, 8, 8)
@@ -98,7 +98,7 @@ def limited(size: int) -> None:
 
 
 def is_tiny(stderr: str) -> bool:
-    """Whether a process that died had not even the few bytes that the runtime needs for itself."""
+    """Whether a process died because the runtime could not allocate a few bytes for itself."""
     sizes = [int(size) for size in re.findall(r"memory allocation of (\d+) bytes failed", stderr)]
     if sizes:
         return sizes[0] <= TINY

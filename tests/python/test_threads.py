@@ -1,4 +1,4 @@
-"""A system that starts no more threads (`ulimit -u`): work with fewer, or an error; no panic, no hang."""
+"""A system that starts no more threads (`ulimit -u`): swath works with fewer or gives an error; no panic, no hang."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def server(scene: Path) -> Iterator[Files]:
 
 def limited(threads: int, *command: object) -> subprocess.CompletedProcess[str]:
     line = [*LIMITED, str(threads), *map(str, command)]
-    # NumPy's own threads are not ours to answer for.
+    # NumPy's own threads do not count.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert "panicked" not in done.stderr, done.stderr
@@ -53,7 +53,7 @@ def python(threads: int, code: str, *arguments: object) -> str:
 
 
 @pytest.mark.parametrize("threads", FEW)
-def test_local_work_takes_the_threads_there_are(scene: Path, threads: int, tmp_path: Path) -> None:
+def test_local_work_continues_with_few_threads(scene: Path, threads: int, tmp_path: Path) -> None:
     code = """
     import sys, numpy as np, swath
     path, target = sys.argv[1:]
@@ -100,7 +100,7 @@ def test_a_network_without_threads_is_an_error(server: Files, threads: int, host
 
 
 @pytest.mark.parametrize("threads", FEW)
-def test_the_command_takes_the_threads_there_are(scene: Path, swath: Swath, threads: int, tmp_path: Path) -> None:
+def test_the_command_continues_with_few_threads(scene: Path, swath: Swath, threads: int, tmp_path: Path) -> None:
     tool, target = swath.binary, tmp_path / "target.tif"
     for arguments in (
         ("info", scene),
@@ -116,7 +116,7 @@ def test_the_command_takes_the_threads_there_are(scene: Path, swath: Swath, thre
 
 
 @pytest.mark.parametrize("threads", FEW)
-def test_the_command_says_that_the_network_has_no_thread(server: Files, swath: Swath, threads: int) -> None:
+def test_the_command_reports_that_the_network_has_no_thread(server: Files, swath: Swath, threads: int) -> None:
     done = limited(threads, swath.binary, "info", f"{server.url}/scene.tif")
     if threads == 0:
         assert done.returncode != 0 and "thread" in done.stderr and "ulimit -u" in done.stderr, done.stderr

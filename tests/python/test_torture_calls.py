@@ -23,7 +23,7 @@ import sys, numpy as np, swath
 swath.to_geotiff(np.arange(300 * 420, dtype="f4").reshape(1, 300, 420), sys.argv[1], cog=True, tile_size=64)
 """
 
-# What a call may answer, and for how long: a disk that is full stays full.
+# Errors of a call, and whether they last: a full disk stays full.
 FULL = {
     "ENOSPC": f"{{}} {errno.ENOSPC}",
     "ENOSPC from then on": f"{{}}+ {errno.ENOSPC}",
@@ -34,7 +34,7 @@ BROKEN = {
     "EINTR": f"{{}} {errno.EINTR}",
     "half a write": "{} SHORT",
 }
-# What must not be overcome in silence: after it, nobody knows what is on the disk.
+# Errors that must be reported: after them the contents of the disk are unknown.
 FINAL = (*FULL, "EIO")
 
 WAYS = {
@@ -52,7 +52,7 @@ LONG_WAYS = {
 }
 if torture() > 1:
     WAYS |= LONG_WAYS
-# Python starts anew for every call: `make test` takes some of them.
+# Python starts anew for every call, so `make test` tries some of them only.
 STEPS = {"an array": 5}
 
 
@@ -126,7 +126,7 @@ class Scene:
 
 
 def wrong(scene: Scene, fault: str, run: Watched) -> str | None:
-    """What is wrong with how a run ended in which a call failed."""
+    """The fault of a run in which a call failed, if any."""
     state, held = scene.state(), scene.held()
     if run.code not in (0, 1, 2) or "panicked" in run.said:
         return f"exit {run.code}"
@@ -144,7 +144,7 @@ def wrong(scene: Scene, fault: str, run: Watched) -> str | None:
         return f"the old file stays without what described it: {sorted(held)}"
     strays = [name for name in held if name not in scene.before and name not in scene.after and name not in failing]
     if failing & set(scene.before):
-        # The note stays that tells readers what the side file is worth.
+        # The note stays, which tells readers whether the side file counts.
         strays = [name for name in strays if not name.endswith("-beside")]
     if strays and fault != "ENOSPC from then on":
         return f"leaves {strays}"
@@ -167,7 +167,7 @@ def test_every_call_fails(swath: Swath, watch: Watcher, source: Path, large: Pat
                     if problem := wrong(scene, fault, run):
                         faults.append(f"{fault} at call {index}, {run.failed[0]}: {problem}: {run.said}")
                 scene.reset()
-        # A clean run clears up whatever was left.
+        # A clean run removes all leftovers.
         assert watch.run(scene.argv, disk).code == 0
         assert scene.held() == scene.after
         record(scenario, f"call fails, {name}", tries, tries - len(faults), len(faults))
@@ -176,7 +176,7 @@ def test_every_call_fails(swath: Swath, watch: Watcher, source: Path, large: Pat
 
 @pytest.mark.parametrize("name", WAYS)
 def test_killed_before_every_call(swath: Swath, watch: Watcher, source: Path, large: Path, name: str) -> None:
-    """SIGKILL between any two calls; the next run removes what the killed one left."""
+    """SIGKILL between any two calls; the next run removes the leftovers."""
     with on_disk() as disk:
         scene = Scene(swath, watch, disk, source, large, name)
         step = STEPS.get(name, 1) if torture() == 1 else 1

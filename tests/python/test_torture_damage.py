@@ -34,7 +34,7 @@ SECONDS = 5.0
 
 
 def damaged(folder: Path, how: str, tries: int, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """What came of each file; the one that kills or stops the reader is told."""
+    """Results for each file; a file that kills or stops the reader is named."""
     note = folder / "note"
     paths = [str(GOOD / f"{name}.tif") for name in names]
     argv = [sys.executable, str(Path(__file__).with_name("damaging.py")), how, str(tries), *paths]

@@ -14,7 +14,7 @@ COUNT = 2000
 def test_swath_and_gdal_agree_or_there_is_a_reason() -> None:
     if not SHARED_CORPUS.is_dir() and not UNDER_CI:
         pytest.skip("the shared corpus is not beside the checkout; nothing was damaged")
-    # Another seed in the long run: the short one has been seen.
+    # The long run uses another seed than the short one.
     seed = "1" if torture() == 1 else "2026"
     script = ROOT / "tools" / "differential" / "run.py"
     argv = [sys.executable, str(script), "--count", str(COUNT * torture()), "--seed", seed]

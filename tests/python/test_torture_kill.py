@@ -29,7 +29,7 @@ def strays(folder: Path) -> list[str]:
 
 @contextmanager
 def writer(path: Path, way: str, kind: str) -> Iterator[Callable[[float], int]]:
-    """Gives a child so many seconds to write, and tells how it ended."""
+    """Gives a child this many seconds to write, and returns its exit status."""
     script = Path(__file__).with_name("killing.py")
     argv = [sys.executable, str(script), way, str(path), kind]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -59,7 +59,7 @@ def test_python_is_killed(folder: Path, way: str, kind: str) -> None:
         rng = random.Random(f"{way} {kind}")
         tries, killed, lost = TRIES * torture(), 0, 0
         for number in range(tries):
-            # Every other time there is no file yet.
+            # In every other round there is no file yet.
             old = b"the old file" if number % 2 else None
             path.unlink(missing_ok=True)
             if old:
@@ -73,7 +73,7 @@ def test_python_is_killed(folder: Path, way: str, kind: str) -> None:
                 killed += 1
             held = path.read_bytes() if path.exists() else None
             lost += held != old and (held is None or digest(path) != new)
-        # The next write clears up what was left.
+        # The next write removes the leftovers.
         assert write(LONG) == 0
         assert digest(path) == new and strays(folder) == []
     record("W1", f"Python killed at random, {way}, {kind}", tries, tries - lost, lost)

@@ -1,4 +1,4 @@
-"""The list of `make torture` and the table of differences from GDAL name what exists; figures arrive in the page."""
+"""The list of `make torture` and the table of differences from GDAL name existing tests; figures appear in the page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCENARIOS = RUNNER.scenarios()
 def test_scenarios_name_what_exists() -> None:
     assert len({scenario["id"] for scenario in SCENARIOS}) == len(SCENARIOS) > 30
     named = " ".join(command for scenario in SCENARIOS for command in scenario.get("run", []))
-    # Whatever tells figures or meets faults at length has a place in the list.
+    # Every test that reports figures or runs faults at length is in the list.
     telling = [path.name for path in (ROOT / "tests" / "python").glob("test_*.py") if "record(" in path.read_text()]
     # The short form of a run that the list names, and this file.
     others = {"test_torture_differential.py", Path(__file__).name}
@@ -60,7 +60,7 @@ def test_figures_go_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_results_belong_to_one_state_of_the_code(tmp_path: Path) -> None:
-    """A commit, and each state of changed files, is another: what was tried with one says nothing of the next."""
+    """Each commit, and each state of changed files, counts separately: results of one do not apply to the next."""
     tool = sys.modules["revision"]
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -101,7 +101,7 @@ def test_results_belong_to_one_state_of_the_code(tmp_path: Path) -> None:
     assert tool.kept(state, seen[0]) == {}, "of before revisions were kept"
 
 
-def test_tests_are_counted_where_no_figure_is_told() -> None:
+def test_tests_are_counted_where_no_figure_is_reported() -> None:
     assert RUNNER.counted("3 failed, 20 passed, 1 skipped in 4 s") == (20, 3)
     assert RUNNER.counted("test result: ok. 7 passed; 0 failed; 0 ignored") == (7, 0)
 

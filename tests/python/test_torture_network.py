@@ -1,7 +1,7 @@
-"""Scenarios N2 to N9 of the reliability list: servers that lie, change, mislead, stall and pour, at random from a seed.
+"""Scenarios N2 to N9 of the reliability list: servers that lie, change, redirect, stall and flood, at random by a seed.
 
-Every try ends with right pixels or a clear error, in the time and memory it may take. `SWATH_TORTURE` says how many
-times as many tries are made; `SWATH_TORTURE_REPORT` names a file for the figures.
+Every try ends with right pixels or a clear error, within limits on time and memory. `SWATH_TORTURE` multiplies the
+number of tries; `SWATH_TORTURE_REPORT` names a file for the figures.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def server() -> Iterator[Files]:
 
 
 class Tally:
-    """What became of the tries of one scenario."""
+    """Counts of how the tries of one scenario ended."""
 
     def __init__(self, scenario: str, what: str) -> None:
         self.scenario, self.what = scenario, what
@@ -59,7 +59,7 @@ class Tally:
         self.lost: list[str] = []
 
     def read(self, url: str, chance: random.Random, allowed: list[np.ndarray], **options: Any) -> None:
-        """One window, which is that of an allowed version, or an error of ours."""
+        """Reads one window, which is that of an allowed version, or a swath error."""
         width, height = chance.randrange(1, 300), chance.randrange(1, 300)
         x, y = chance.randrange(SIZE - width), chance.randrange(SIZE - height)
         self.tries += 1
@@ -87,7 +87,7 @@ class Tally:
 
 @pytest.mark.skipif(torture() == 1, reason="takes most of a minute: SWATH_TORTURE=2 or more runs it")
 def test_a_store_that_throttles_for_half_a_minute_is_waited_for(server: Files) -> None:
-    """N1, with the options that no one gives: no Retry-After, and nothing but 503 for longer than most clients wait."""
+    """N1, with default options: no Retry-After, and only 503 for longer than most clients wait."""
     tally = Tally("N1", "nothing but 503 for 30 s")
     started = time.monotonic()
     server.script = lambda _: status(503) if time.monotonic() - started < 30 else None
@@ -101,7 +101,7 @@ def test_a_store_that_throttles_for_half_a_minute_is_waited_for(server: Files) -
 
 
 def bent(chance: random.Random) -> Fault:
-    """An answer with a length, a range or a body that was moved by a little, or a lot."""
+    """An answer with a length, a range or a body that is shifted by a little, or a lot."""
     by = chance.choice([-1, 1]) * chance.choice([1, 2, 16, 511, 4096, 1 << 20, 1 << 31, 1 << 62])
     kind = chance.choice(["start", "stop", "total", "length", "short", "long", "cut", "shifted"])
 
@@ -125,7 +125,7 @@ def bent(chance: random.Random) -> Fault:
         elif kind == "cut":
             return replace(answer, cut=min(abs(by), len(body)), end=chance.choice(["close", "reset"]))
         elif kind == "shifted":
-            # Every stated length is right, and says that the body begins elsewhere.
+            # Every stated length is right, but the body begins elsewhere.
             start = int(headers.get("Content-Range", "bytes 0-").removeprefix("bytes ").partition("-")[0])
             headers["Content-Range"] = f"bytes {start + 1}-{start + len(body)}/{len(versions()[0][1])}"
         return replace(answer, headers=headers, body=body)
@@ -155,7 +155,7 @@ def test_answers_that_are_bent_never_become_pixels(server: Files, rate: float) -
 
 
 def test_servers_that_ignore_ranges_cost_little(server: Files) -> None:
-    """N3: from the first request on, or from a later one; the length stated, or in chunks without end."""
+    """N3: from the first request on, or from a later one; with a stated length, or in endless chunks."""
     server.put("/huge.tif", Zeros(10 << 30))
     head = versions()[0][1]
 
@@ -203,7 +203,7 @@ class Repeated(Zeros):
 
 
 def validators(chance: random.Random) -> tuple[Resource, Resource]:
-    """How a server tells two versions apart, if it does."""
+    """The validators of a server, if any."""
     old, new = (Resource.of(content, number) for number, (_, content) in enumerate(versions(), 1))
     return chance.choice(
         [
@@ -272,7 +272,7 @@ HOSTS = [
 
 
 def test_no_way_leads_to_a_private_listener(server: Files, tool: Swath) -> None:
-    """N5: asked for, redirected to, at the end of a chain, as an endpoint; in Python and on the command line."""
+    """N5: as an address, by a redirect, at the end of a chain, as an endpoint; in Python and on the command line."""
     tally = Tally("N5", "private addresses in every spelling and on every way")
     front, codes = f"127.0.0.1:{server.port}", random.Random(3)
     guard = {"public_only": True, "allowed_hosts": [front], "retries": 0, "deadline": 3.0}
@@ -432,7 +432,7 @@ def test_an_interrupt_ends_a_stall_within_a_second(server: Files, first: int) ->
 
 
 def test_no_side_file_of_an_address_is_asked_for(server: Files, tool: Swath) -> None:
-    """N8: what lies beside a file behind a network is never read, and a VRT is no raster."""
+    """N8: side files of remote files are never read, and a VRT is no raster."""
     tally = Tally("N8", "side files and VRTs behind a network")
     beside = ["/file.tif.ovr", "/file.tif.msk", "/file.tif.aux.xml", "/file.tfw", "/file.tifw", "/file.wld"]
     for path in beside:

@@ -336,7 +336,7 @@ CAREFUL = CARELESS["renamed, folder not synced"] + "; sync_folder()"
 
 
 @pytest.mark.parametrize("name", [*CARELESS, "careful"])
-def test_the_model_tells_careless_writers(watch: Watcher, disk: Path, name: str) -> None:
+def test_the_model_detects_careless_writers(watch: Watcher, disk: Path, name: str) -> None:
     """Each of the classical mistakes loses something, and the one right way loses nothing."""
     path = disk / "a.tif"
     path.write_bytes(b"old" * 5000)

@@ -1,4 +1,4 @@
-"""Threads on one handle, and what a process holds after many opens, reads, writes and errors."""
+"""Threads on one handle, and resources of a process after many opens, reads, writes and errors."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ warnings.filterwarnings("ignore", category=rasterio.errors.NotGeoreferencedWarni
 
 Verdict = tuple[bool, list[str], list[str]]
 
-# Files of the shared corpus of which the two say different things, and why that is right.
+# Files of the shared corpus with different results from the two, and why that is right.
 EXPLAINED: dict[str, str] = {
     "BitMiracle-libtiff.net/TestCase/color64-lzw-mac.tif": (
         "its overviews hang off the first image as one chain of SubIFDs: swath follows the chain and sees three, GDAL "
@@ -40,7 +40,7 @@ EXPLAINED: dict[str, str] = {
         "swath does not open it: 262 bytes that declare a strip of 160 GiB are over its limits"
     ),
 }
-# rio-cogeo asks GDAL for one block after the other until one has bytes: of a file of millions of empty ones for ever.
+# rio-cogeo asks GDAL for one block after the other until one has bytes: forever, with millions of empty ones.
 MAX_BLOCKS = 100_000
 
 
@@ -110,7 +110,7 @@ def edited(path: Path) -> Path:
 
 
 def both(path: Path) -> Path:
-    """Overviews inside and beside."""
+    """Overviews inside the file and in a side file."""
     cog(path)
     other = build(tiled(path.with_name("other.tif")), 2, external=True)
     shutil.move(f"{other}.ovr", f"{path}.ovr")
@@ -129,7 +129,7 @@ def itself(path: Path) -> Path:
     return Path(f"{path}.ovr")
 
 
-# What rio-cogeo should say: whether valid.
+# Whether rio-cogeo should find the file valid.
 FILES: dict[str, tuple[Callable[[Path], Path], bool]] = {
     "cog": (cog, True),
     "cog-mask": (lambda path: cog(path, mask=True), True),
@@ -170,7 +170,7 @@ FILES: dict[str, tuple[Callable[[Path], Path], bool]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_words_of_rio_cogeo(swath: Swath, folder: Path, name: str) -> None:
+def test_messages_are_those_of_rio_cogeo(swath: Swath, folder: Path, name: str) -> None:
     make, valid = FILES[name]
     path = make(folder / f"{name}.tif")
     want = theirs(path)
@@ -204,10 +204,10 @@ def test_corpus_is_there() -> None:
 
 
 def blocks(document: dict[str, Any]) -> int:
-    """As many as rio-cogeo may ask for."""
+    """The number of blocks that rio-cogeo may ask for."""
     count = 0
     for level in document["levels"]:
-        # It takes the block's width for its height and the other way round.
+        # It confuses the block's width and height.
         across = -(-level["width"] // level["blockysize"])
         count += across * -(-level["height"] // level["blockxsize"])
     return count

@@ -35,7 +35,7 @@ def gdal_validator() -> str | None:
 
 
 def quirks(path: Path) -> list[str]:
-    """What rio-cogeo says of GDAL's own COGs too: to rasterio, tiles as wide as the image are strips."""
+    """A finding that rio-cogeo also has for GDAL's own COGs: to rasterio, tiles as wide as the image are strips."""
     with rasterio.open(path) as dataset:
         block, levels_of = dataset.block_shapes[0][1], range(len(dataset.overviews(1)))
     told = []
@@ -47,7 +47,7 @@ def quirks(path: Path) -> list[str]:
 
 
 def check_valid(swath: Swath, path: Path, by_their_gdal: bool = False, warnings: bool = False) -> None:
-    """Three validators; `by_their_gdal` asks for GDAL's, which starts a Python of its own."""
+    """Runs three validators; `by_their_gdal` selects GDAL's, which starts a Python of its own."""
     excused = quirks(path)
     run = swath.run("validate", path, "--strict", "--full", "--json")
     run.check_alive()
@@ -171,7 +171,7 @@ def test_every_codec_is_valid_to_gdal(swath: Swath, folder: Path, codec: str, bi
     target = folder / "t.tif"
     convert(swath, source, target, "--cog", "--compress", codec, "--bigtiff", big, "--tile", 256)
     if codec in ("zstd", "lerc_zstd", "webp"):
-        # This GDAL may be built without them; the structure is then looked at by the other two.
+        # This GDAL may be built without them; then the other two check the structure.
         formats = subprocess.run(
             [GDAL_PYTHON, "-c", "from osgeo import gdal; print(gdal.GetDriverByName('GTiff').GetMetadata())"],
             capture_output=True, text=True,
@@ -234,7 +234,7 @@ def test_statistics_equal_numpy(swath: Swath, folder: Path, dtype: str, kind: st
     array = pixels((2, 300, 700), dtype, 7, "smooth")
     nodata, mask = None, None
     if kind == "offset":
-        # Far from zero and close together: sums of squares lose every digit here.
+        # Values far from zero and close together: sums of squares lose every digit here.
         base = {"u": 200, "i": 100, "f": 1000}[array.dtype.kind] if array.itemsize < 4 else 10_000_000
         array = (base + pixels((2, 300, 700), "uint8", 2, "noise").astype("i8") % 3).astype(dtype)
     valid = np.ones(array.shape, bool)
@@ -302,7 +302,7 @@ def test_stale_statistics_are_replaced(swath: Swath, folder: Path) -> None:
 
 
 def landscape(dtype: str, bands: int = 1, size: int = 1500) -> np.ndarray:
-    """Something like terrain: smooth at every scale, with noise in the last digit."""
+    """Terrain-like samples: smooth at every scale, with noise in the last digit."""
     rng = np.random.default_rng(5)
     out = np.zeros((bands, size, size))
     y, x = np.mgrid[0:size, 0:size]
@@ -337,7 +337,7 @@ SIZE_CASES: list[tuple[str, str, int, dict[str, Any], tuple[object, ...]]] = [
     ("uint8", "jpeg", 1, {"QUALITY": 75}, ("--quality", 75)),
     ("uint8", "jpeg", 3, {"QUALITY": 75}, ("--quality", 75)),
     ("uint8", "webp", 3, {"QUALITY": 75}, ("--quality", 75)),
-    # Lossless to GDAL; its overviews are lossy unless it is told.
+    # Lossless in GDAL; its overviews are lossy by default.
     ("uint8", "webp", 3, {"QUALITY": 100, "OVERVIEW_QUALITY": 100}, ()),
     ("uint16", "none", 1, {}, ()),
 ]

@@ -1,4 +1,4 @@
-"""Files of other projects, converted: pixels as before, metadata as before, whatever the source was like."""
+"""Conversions of other projects' files keep pixels and metadata, whatever the source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if MANIFEST.is_file():
     with MANIFEST.open(newline="") as file:
         ROWS = list(csv.DictReader(file))
 
-# Of the larger files every so many is taken; SWATH_EXAMPLES above 1 takes all.
+# Takes a regular sample of the larger files; SWATH_EXAMPLES above 1 takes all.
 EVERY = 1 if float(os.environ.get("SWATH_EXAMPLES", "1")) > 1 else 2
 
 
@@ -56,7 +56,7 @@ def test_corpus_is_there() -> None:
 
 
 def same_crs(a: Path, b: Path) -> bool:
-    """To GDAL, which does not look at names."""
+    """Whether systems are equal to GDAL, which ignores names."""
     with rasterio.open(a) as left, rasterio.open(b) as right:
         return left.crs == right.crs
 
@@ -99,7 +99,7 @@ def test_converted(swath: Swath, folder: Path, name: str) -> None:
             or before.shape != want.shape
             or not np.array_equal(before, want, equal_nan=before.dtype.kind in "fc")
         ):
-            # Where GDAL sees other pixels in the source (JPEG, pages as bands, CMYK …) it is no judge of the copy.
+            # Where GDAL reads other pixels from the source (JPEG, pages as bands, CMYK …) it cannot check the copy.
             continue
         after = by_gdal(target)
         assert after.dtype == before.dtype

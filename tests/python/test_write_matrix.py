@@ -1,7 +1,7 @@
 """`swath convert` over types, codecs, predictors, layouts and sizes, read back by GDAL, tifffile and swath.
 
-Every codec meets every type it takes; the other axes are dealt from shuffled decks, so that each value of each turns up
-many times, with another neighbour each time.
+Every codec is combined with every type it takes; the other axes are drawn from shuffled lists, so that each value
+occurs many times, in different combinations.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOT_BY_TIFFFILE = ("lz4",)
 
 SIZES = ((1, 1), (33, 17), (513, 300), (700, 1100), (16, 16), (257, 1))
 MAX_BYTES = 3 << 20
-# Of codecs and levels that take their time.
+# For slow codecs and levels.
 MAX_SLOW_BYTES = 800 << 10
 
 
@@ -129,7 +129,7 @@ def cases() -> list[Case]:
                 if width * height * drawn["bands"] * item > most:
                     drawn["size"] = width, height = (width, max(1, most // (width * item)))
                 if drawn["blocks"][0] == "--tile" and int(drawn["blocks"][1].split(",")[0]) < 64:
-                    # Thousands of tiles are slow to read one at a time, and teach nothing more.
+                    # Thousands of tiles are slow to read one at a time, and test nothing more.
                     drawn["size"] = (min(width, 513), min(height, 150))
                 if codec in LERC and dtype in FLOATS:
                     # No library stores these as they are, see test_lerc_floats_big_endian.
@@ -151,7 +151,7 @@ def test_the_sample_covers_every_axis() -> None:
 
 
 def check_layout(swath: Swath, path: Path, case: Case) -> None:
-    """What was asked for is what `swath info` and tifffile find."""
+    """Checks that `swath info` and tifffile find what was requested."""
     info = swath.info(path)
     # GDAL's name of JPEG 2000 in TIFF; LZ4 has none anywhere.
     names = {"jpeg2000": "jp2000", "lz4": "50004"}
@@ -231,7 +231,7 @@ BITS = {"uint8": (1, 2, 3, 4, 5, 6, 7), "uint16": (9, 12, 15), "uint32": (17, 20
 @pytest.mark.parametrize(("dtype", "bits"), [(dtype, bits) for dtype, all_bits in BITS.items() for bits in all_bits])
 @pytest.mark.parametrize("codec", [*BYTEWISE])
 def test_bits(swath: Swath, folder: Path, dtype: str, bits: int, codec: str) -> None:
-    """NBITS asked for and NBITS inherited; GDAL and tifffile unpack what we packed."""
+    """NBITS as an option and from the source; GDAL and tifffile unpack the samples that swath packed."""
     bands = 1 + (bits * len(codec)) % 3
     array = pixels((bands, 45, 131), dtype, bits, "noise") & np.array((1 << bits) - 1, dtype)
     source = write_plain(folder / "s.tif", array)
@@ -248,14 +248,14 @@ def test_bits(swath: Swath, folder: Path, dtype: str, bits: int, codec: str) -> 
             with rasterio.open(path) as dataset:
                 equal(dataset.read(), array, f"GDAL, {path.name}")
                 assert int(dataset.tags(1, ns="IMAGE_STRUCTURE").get("NBITS", 0)) == bits
-    # tifffile unpacks 1, 2, 4 and whole bytes only where samples lie together as it expects; one band is sure.
+    # tifffile unpacks 1, 2, 4 and whole bytes only in some layouts; one band always works.
     if bands == 1 and bits in (1, 2, 4) and codec not in NOT_BY_TIFFFILE:
         equal(by_tifffile(first, array.shape).astype(dtype), array, "tifffile")
 
 
 @pytest.mark.parametrize("bits", [4, 12])
 def test_values_over_nbits(swath: Swath, folder: Path, bits: int) -> None:
-    """GDAL clamps what does not fit into the bits; wrapped values would be nobody's."""
+    """GDAL clamps values that do not fit into the bits; wrapped values would be wrong."""
     dtype = "uint8" if bits < 8 else "uint16"
     array = np.arange(0, 1 << (bits + 2), dtype=dtype).reshape(1, -1, 32)
     source = write_plain(folder / "s.tif", array)
@@ -308,7 +308,7 @@ def test_lerc_within_its_error(swath: Swath, folder: Path, codec: str, dtype: st
 @pytest.mark.parametrize("codec", LERC)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lerc_floats_big_endian(swath: Swath, folder: Path, codec: str, dtype: str) -> None:
-    """libtiff encodes swapped bytes, some of which are a NaN to LERC and lost: refuse, or get it right."""
+    """libtiff encodes swapped bytes, some of which are NaN to LERC and lost: swath refuses, or gets it right."""
     array = pixels((1, 100, 500), dtype, 3)
     source, target = write_plain(folder / "s.tif", array), folder / "t.tif"
     run = swath.run("convert", source, target, "--compress", codec, "--big-endian")
@@ -518,7 +518,7 @@ def test_alpha(swath: Swath, folder: Path, bands: int, dtype: str, interleave: s
         equal(got.dataset_mask(), want.dataset_mask(), "mask")
         key = "ALPHA"
         assert got.tags(bands, ns="IMAGE_STRUCTURE").get(key) == want.tags(bands, ns="IMAGE_STRUCTURE").get(key)
-    # And with the picture's colours, not by GDAL's extra item only.
+    # Also in the image's own tags, not only in GDAL's extra item.
     with tifffile.TiffFile(target) as tiff, tifffile.TiffFile(source) as before:
         assert tiff.pages[0].extrasamples == before.pages[0].extrasamples
         assert tiff.pages[0].photometric == before.pages[0].photometric

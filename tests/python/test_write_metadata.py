@@ -1,4 +1,4 @@
-"""What a conversion keeps beside the pixels: written by rasterio, converted, read by rasterio again."""
+"""Metadata that a conversion keeps: written by rasterio, converted, read by rasterio again."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_nodata(swath: Swath, folder: Path, dtype: str, value: float, options: t
         assert numbers_equal(got.nodata, want.nodata)
         assert np.array_equal(got.read_masks(), want.read_masks())
         equal(got.read(), array, "GDAL")
-    # Given, and taken away.
+    # Set, and removed.
     bare = write(folder / "b.tif", array)
     convert(swath, bare, target, f"--nodata={value}", *options)
     with rasterio.open(source) as want, rasterio.open(target) as got:
@@ -209,8 +209,8 @@ def test_nodata(swath: Swath, folder: Path, dtype: str, value: float, options: t
         assert got.nodata is None
 
 
-def test_nodata_that_the_type_has_not(swath: Swath, folder: Path) -> None:
-    """Refused: never a file that says otherwise, nor one that says nothing."""
+def test_nodata_beyond_the_type_is_refused(swath: Swath, folder: Path) -> None:
+    """Refused: never a file with another nodata value, or without one."""
     source = small(folder / "s.tif")
     for value in ("-1", "256", "1.5", "nan"):
         assert "nodata" in refused(swath, source, folder / "n.tif", f"--nodata={value}")
@@ -452,7 +452,7 @@ def test_bands(swath: Swath, folder: Path, bands: list[int], options: tuple[str,
 
 
 @pytest.mark.parametrize("bands", ["0", "5", "1,9", "", "a", "-1"])
-def test_bands_that_are_not_there(swath: Swath, folder: Path, bands: str) -> None:
+def test_missing_bands_are_refused(swath: Swath, folder: Path, bands: str) -> None:
     source = write(folder / "s.tif", pixels((4, 6, 7), "uint8"))
     assert "band" in refused(swath, source, folder / "t.tif", f"--bands={bands}").lower()
 

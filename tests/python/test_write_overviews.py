@@ -14,7 +14,7 @@ from rasterio.shutil import copy
 from writing import by_gdal, convert, equal, pixels, write
 
 METHODS = ("nearest", "average", "mode", "bilinear", "cubic", "lanczos", "rms")
-# Of kernels a rounded integer may be one off at each level; averages and choices are exact.
+# With kernels a rounded integer may be off by one at each level; averages and selections are exact.
 EXACT = ("nearest", "average", "mode")
 TYPES = ("uint8", "int16", "uint16", "int32", "uint32", "float32", "float64")
 SIZES = ((700, 600), (701, 603), (1025, 517), (1300, 9), (5, 1111))
@@ -42,7 +42,7 @@ def both(
 
 
 def tolerance(method: str, dtype: np.dtype, level: int) -> tuple[float, float]:
-    """Absolute and relative difference that is allowed."""
+    """Allowed absolute and relative difference."""
     if dtype.kind == "f":
         # The same sums in another order, at each level once more.
         return 0, (0 if method in ("nearest", "mode") else 1e-6 * (level + 1))
@@ -63,7 +63,7 @@ def check(method: str, levels: list[tuple[np.ndarray, np.ndarray, np.ndarray, np
         seen = np.broadcast_to(got_mask > 0, got.shape) & ~np.isnan(want.astype("f8"))
         a, b = got[seen].astype("f8"), want[seen].astype("f8")
         absolute, relative = tolerance(method, got.dtype, level)
-        # Kernels with negative lobes cancel: what counts is the size of what went in.
+        # Kernels with negative lobes cancel, so the tolerance depends on the size of the input.
         reach = np.abs(b).max() if b.size and got.dtype.kind == "f" else np.abs(b)
         wrong = np.abs(a - b) > absolute + relative * reach
         assert not wrong.any(), (
@@ -110,7 +110,7 @@ def test_holes(swath: Swath, folder: Path, method: str, dtype: str, nodata: floa
     array[1, 40:180, 201:333] = nodata
     levels = both(swath, folder, write(folder / "s.tif", array, nodata=nodata), method)
     if np.isnan(nodata) and method in ("bilinear", "cubic", "lanczos"):
-        # GDAL lets NaN spread as far as the kernel reaches. Ours are the holes and pixels of any other nodata value.
+        # In GDAL NaN spreads as far as the kernel reaches. swath treats NaN like any other nodata value.
         filled = np.where(np.isnan(array), np.float32(-9999), array)
         other = folder / "other.tif"
         write(folder / "f.tif", filled, nodata=-9999)
@@ -120,7 +120,7 @@ def test_holes(swath: Swath, folder: Path, method: str, dtype: str, nodata: floa
             equal(got, np.where(want == -9999, np.float32(np.nan), want), f"level {level}")
         return
     if method == "mode" and (np.isnan(nodata) or nodata < 0):
-        # Of nothing but nodata GDAL 3.12 makes 0 here; nodata is what it makes with every other method.
+        # From nodata alone GDAL 3.12 makes 0 here; with every other method it makes nodata.
         patched = []
         for got, want, mask, _ in levels[:1]:
             hole = (np.isnan(got) if np.isnan(nodata) else got == nodata) & (want == 0)
@@ -176,7 +176,7 @@ def test_palette(swath: Swath, folder: Path, method: str) -> None:
 
 
 def test_defaults(swath: Swath, folder: Path) -> None:
-    """Averages, for palettes the nearest pixel; and the file says so."""
+    """Averages, or the nearest pixel for palettes; and the file states the method."""
     array = pixels((1, 420, 401), "uint8", 3, "noise") % 9
     source = write(folder / "s.tif", array)
     target = folder / "t.tif"
@@ -194,14 +194,14 @@ def test_defaults(swath: Swath, folder: Path) -> None:
 @pytest.mark.parametrize(("method", "choose"), [("min", np.min), ("max", np.max), ("median", np.median)])
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_min_max_median(swath: Swath, folder: Path, method: str, choose: Any, dtype: str) -> None:
-    """What GDAL's driver does not have, against numpy on blocks of 2 × 2."""
+    """Methods that GDAL's driver lacks, against numpy on blocks of 2 × 2."""
     array = pixels((1, 400, 402), dtype, 3, "noise")
     source, target = write(folder / "s.tif", array), folder / "t.tif"
     convert(swath, source, target, "--cog", "--tile", 256, "--resampling", method)
     blocks = array.reshape(1, 200, 2, 201, 2).transpose(0, 1, 3, 2, 4).reshape(1, 200, 201, 4)
     got = by_gdal(target, 0)
     if method == "median":
-        # Of four there are two in the middle: either, or what lies between.
+        # Of four values two are in the middle: either, or one between them, is a median.
         middle = np.sort(blocks, axis=-1)[..., 1:3]
         assert ((got >= middle[..., 0]) & (got <= middle[..., 1])).all()
     else:
@@ -211,7 +211,7 @@ def test_min_max_median(swath: Swath, folder: Path, method: str, choose: Any, dt
 @pytest.mark.parametrize("bits", [1, 4, 12])
 @pytest.mark.parametrize("method", ["nearest", "average", "cubic"])
 def test_nbits(swath: Swath, folder: Path, bits: int, method: str) -> None:
-    """Kernels overshoot; what is stored in few bits must stay inside them, as in GDAL."""
+    """Kernels overshoot; samples of few bits must stay in their range, as in GDAL."""
     dtype = "uint8" if bits <= 8 else "uint16"
     array = pixels((1, 420, 401), dtype, 3, "noise") & np.array((1 << bits) - 1, dtype)
     source = write(folder / "s.tif", array, NBITS=bits)

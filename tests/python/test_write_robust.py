@@ -1,4 +1,4 @@
-"""What is left of a file when its writer is killed, interrupted, out of room or not alone, and what a writer holds.
+"""What happens to a file when its writer is killed, interrupted, out of space or not alone; and the writer's memory.
 
 Scenarios W1, W3, W6, W7 and W10 of the reliability list, through the tool itself. Failing calls (W4) and every way to
 hand rows over are Rust tests.
@@ -64,7 +64,7 @@ def source() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Path]:
-    """6 MB of noise, whose files are about as long as itself, however they are compressed."""
+    """6 MB of noise, whose files are about as long with every codec."""
     with scratch() as name:
         path = Path(name) / "small.tif"
         noise = np.random.default_rng(2).integers(0, 65536, (1800, 1800)).astype("u2")
@@ -85,7 +85,7 @@ def convert(swath: Swath, *arguments: object, timeout: float = 60) -> None:
 
 @dataclass
 class Scene:
-    """A file that is there, and the one that a conversion makes in its place."""
+    """An old file, and the new one that a conversion writes in its place."""
 
     swath: Swath
     source: Path
@@ -113,13 +113,13 @@ class Scene:
         self.reset()
 
     def reset(self) -> None:
-        # By a new name, as any careful writer would: the file is never half of anything.
+        # Under a new name, as a careful writer does: the file is never partial.
         aside = self.path.with_name("aside")
         aside.write_bytes(self.old)
         aside.rename(self.path)
 
     def state(self) -> str:
-        """What is there; `old` is put back for the next try."""
+        """Which file is there; restores `old` for the next try."""
         state = self.states.get(digest(self.path), "lost") if self.path.exists() else "gone"
         if state in ("old", "new"):
             readable(self.path)
@@ -131,7 +131,7 @@ class Scene:
         return start(self.swath, self.source, self.path, *self.options, "-q", **options)
 
     def finish(self) -> None:
-        """The next run succeeds and clears up."""
+        """Checks that the next run succeeds and removes leftovers."""
         convert(self.swath, self.source, self.path, *self.options)
         assert digest(self.path) in self.states
         assert strays(self.path.parent) == []
@@ -150,9 +150,9 @@ KILLED = {
 
 @pytest.mark.parametrize("name", KILLED)
 def test_killed_at_any_moment(swath: Swath, folder: Path, tmp_path: Path, source: Path, name: str) -> None:
-    """W1: the file is the old one or the new one, and the next run removes what the killed one left."""
+    """W1: the file is the old one or the new one, and the next run removes the leftovers of the killed one."""
     if name.endswith("disk"):
-        # Here gaps are taken out by the file system, and bytes really have to reach a disk.
+        # Here the file system removes gaps, and bytes really have to reach a disk.
         folder = tmp_path
     path = folder / "out.tif"
     if name.endswith("source"):
@@ -200,7 +200,7 @@ FULL = {"plain": ("--compress", "zstd", "--tile", "256"), "cog": ("--cog", "--co
 
 @pytest.mark.parametrize("name", FULL)
 def test_full_disk(swath: Swath, tmp_path: Path, small: Path, name: str) -> None:
-    """W3: wherever the room ends, the old file stays, and what was taken is given back."""
+    """W3: wherever space runs out, the old file stays, and the space is freed again."""
     folder = tmp_path / "full"
     folder.mkdir()
     with mounted(folder):
@@ -221,7 +221,7 @@ def test_full_disk(swath: Swath, tmp_path: Path, small: Path, name: str) -> None
             assert os.statvfs(folder).f_bfree == free, "the room was not given back"
             errors += 1
         remount(folder, f"size={used + 3 * need}")
-        # Room for bytes, but for no further file.
+        # Space for bytes, but for no further file.
         stats = os.statvfs(folder)
         remount(folder, f"nr_inodes={stats.f_files - stats.f_ffree}")
         assert "No space left" in swath.run("convert", small, scene.path, *scene.options).check_refusal(scene.path)
@@ -233,7 +233,7 @@ def test_full_disk(swath: Swath, tmp_path: Path, small: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", FULL)
 def test_file_size_limit(swath: Swath, folder: Path, small: Path, name: str) -> None:
-    """As a full disk, by the limit of the shell (`ulimit -f`), which needs no root."""
+    """Like a full disk, through the limit of the shell (`ulimit -f`), which needs no root."""
     scene = Scene(swath, small, folder / "out.tif", FULL[name])
 
     def limited(size: int) -> subprocess.CompletedProcess[str]:
@@ -251,7 +251,7 @@ def test_file_size_limit(swath: Swath, folder: Path, small: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> None:
-    """W10: the tool ends within a second, clears up behind itself, and says what became of the file."""
+    """W10: the tool ends within a second, removes its leftovers, and reports the state of the file."""
     scene = Scene(swath, source, folder / "out.tif", ("--cog", "--compress", "zstd", "--level", "3"))
     rng = random.Random(name)
     longest, codes = 0.0, {}
@@ -267,7 +267,7 @@ def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> Non
         codes[code] = codes.get(code, 0) + 1
         assert strays(folder) == [], f"exit {code}: {said}"
         state = scene.state()
-        # Before the tool is ready to be interrupted, it has begun nothing and may die as any program.
+        # Before the tool handles interrupts, it has begun nothing and may die as any program.
         assert (code, state) in ((130, "old"), (0, "new"), (-getattr(signal, name), "old")), f"{code}, {state}: {said}"
         assert code != 130 or said.startswith("interrupted: "), said
     record("W10", f"{name}, over within {longest * 1000:.0f} ms", tries, tries, 0)
@@ -276,7 +276,7 @@ def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> Non
 
 
 def test_interrupted_in_the_middle_of_a_long_tile(swath: Swath, folder: Path, source: Path) -> None:
-    """W10 with the slowest there is: one tile takes lzma many seconds."""
+    """W10 with the slowest codec: one tile takes lzma many seconds."""
     process = start(swath, source, folder / "out.tif", "--compress", "lzma", "--level", "9", "--tile", "3072", "-q")
     try:
         time.sleep(0.7)
@@ -292,7 +292,7 @@ def test_interrupted_in_the_middle_of_a_long_tile(swath: Swath, folder: Path, so
 
 
 def test_two_writers_and_a_reader(swath: Swath, folder: Path, small: Path) -> None:
-    """W6: whoever is last wins, and nobody ever sees anything but a whole file."""
+    """W6: the last writer wins, and readers only ever see a complete file."""
     path = folder / "out.tif"
     ways = [("--compress", "none"), ("--cog", "--compress", "packbits")]
     states = {}
@@ -402,7 +402,7 @@ def test_unusual_names(swath: Swath, folder: Path, small: Path) -> None:
 
 
 def test_streams(swath: Swath, folder: Path, small: Path) -> None:
-    """Standard output, pipes and devices get the same bytes in order, or an error; the spool leaves nothing."""
+    """Standard output, pipes and devices get the same bytes in order, or an error; no temporary file is left."""
     spool = folder / "spool"
     spool.mkdir()
     environment = {**os.environ, "TMPDIR": str(spool)}
@@ -421,7 +421,7 @@ def test_streams(swath: Swath, folder: Path, small: Path) -> None:
     if Path("/dev/full").exists():
         said = swath.run("convert", small, "/dev/full").check_refusal("/dev/full")
         assert "No space left" in said
-    # Who reads has seen enough.
+    # The reader closes the pipe.
     argv[3] = "-"
     cut = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     assert cut.stdout is not None and cut.stderr is not None
@@ -429,7 +429,7 @@ def test_streams(swath: Swath, folder: Path, small: Path) -> None:
     cut.stdout.close()
     said = cut.stderr.read().decode()
     assert cut.wait(timeout=30) == 2 and "panicked" not in said, said
-    # Killed at any moment, too.
+    # Also killed at any moment.
     for part in range(15):
         killed = subprocess.Popen(argv, stdout=subprocess.DEVNULL, env=environment)
         time.sleep(0.01 * part)
@@ -444,7 +444,7 @@ def test_streams(swath: Swath, folder: Path, small: Path) -> None:
 def layered(
     path: Path, width: int, height: int, bands: int, dtype: str, mask: bool = False, sparse: bool = False
 ) -> None:
-    """A tiled BigTIFF, Deflate, of a few tiles again and again: any size in no time, yet as long as a real one."""
+    """A tiled Deflate BigTIFF that repeats a few tiles: quick to make at any size, yet as long as a real one."""
     across, down = -(-width // TILE), -(-height // TILE)
     count = across * down
     rng = np.random.default_rng(3)
@@ -523,7 +523,7 @@ def test_memory_does_not_grow_with_the_raster(swath: Swath, folder: Path, name: 
 
 
 def test_memory_of_one_huge_strip(swath: Swath, folder: Path) -> None:
-    """Refused with the bytes it takes, or done within the memory; not done beyond it."""
+    """Refused with the bytes that it needs, or done within the limit; never done beyond it."""
     path, out = folder / "strip.tif", folder / "out.tif"
     noise = np.random.default_rng(4).integers(0, 1000, (8000, 8000)).astype("u2")
     tifffile.imwrite(
@@ -550,7 +550,7 @@ def test_huge_raster_is_refused_or_streamed(swath: Swath, folder: Path) -> None:
     assert run.peak <= 192 * MIB, f"{run.peak / MIB:.0f} MiB"
 
 
-def test_wide_raster_says_how_much_memory_it_takes(swath: Swath, folder: Path) -> None:
+def test_wide_raster_is_refused_with_the_memory_it_needs(swath: Swath, folder: Path) -> None:
     path, out = folder / "wide.tif", folder / "out.tif"
     layered(path, 300_000, 600, 1, "u1")
     memory, said = 16 * MIB, []

@@ -1,4 +1,4 @@
-"""Where files are written to: what is no ordinary file is written into, and what a file had that was replaced stays."""
+"""Targets of writes: special files are written to, not replaced, and a replaced file keeps its owner and mode."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def written(argv: list[str], **options: object) -> None:
 
 @pytest.fixture
 def want(command: Callable[[Path], list[str]], folder: Path) -> bytes:
-    """What an ordinary file gets."""
+    """The bytes that an ordinary file gets."""
     path = folder / "want"
     written(command(path))
     try:
@@ -197,7 +197,7 @@ def test_full_disk_keeps_the_old_file(command: Callable[[Path], list[str]], want
 
 @pytest.mark.parametrize("what", ["dump", "preview"])
 def test_interrupted(swath: Swath, folder: Path, what: str) -> None:
-    """Nothing is left of a file that is not whole."""
+    """An incomplete file leaves nothing behind."""
     path = folder / "source.tif"
     package.to_geotiff(np.zeros((4, 6000, 6000), "uint8"), path, compression="none")
     for wait in (0.02, 0.05, 0.1, 0.2):
@@ -210,7 +210,7 @@ def test_interrupted(swath: Swath, folder: Path, what: str) -> None:
 
 
 def test_bytesio_is_replaced() -> None:
-    """What it held before goes, longer or not, wherever it stood; it stands at its end, as after any write."""
+    """The old content goes, longer or not, at any position; the position is then at the end, as after any write."""
     first, second = np.ones((600, 700), "uint16"), np.zeros((50, 60), "uint8")
     file = io.BytesIO(b"x" * 5_000_000)
     file.seek(100)

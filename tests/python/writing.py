@@ -1,4 +1,4 @@
-"""What the tests of `swath convert` share: sources to convert, and readers of what came of them."""
+"""Shared by the tests of `swath convert`: sources to convert, and readers of the results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def write_plain(path: Path, array: np.ndarray, **options: Any) -> Path:
 
 
 def convert(swath: Swath, source: Path | str, target: Path | str, *options: object, timeout: float = 60) -> Run:
-    """Converts, and fails where the tool does."""
+    """Converts a file; fails if the tool fails."""
     run = swath.run("convert", source, target, *options, timeout=timeout)
     run.check_alive()
     assert run.ok, f"{' '.join(run.argv)}\n{run.stderr}"
@@ -73,7 +73,7 @@ def convert(swath: Swath, source: Path | str, target: Path | str, *options: obje
 
 
 def refused(swath: Swath, source: Path | str, target: Path, *options: object) -> str:
-    """The line that says why not; nothing may be left of the attempt."""
+    """Returns the error line of a refused conversion, which must leave no file behind."""
     before = sorted(target.parent.iterdir()) if target.parent.is_dir() else None
     said = swath.run("convert", source, target, *options).check_refusal()
     after = sorted(target.parent.iterdir()) if target.parent.is_dir() else None

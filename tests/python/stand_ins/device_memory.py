@@ -1,8 +1,8 @@
 """Memory of the fake driver's device, for the stand-ins of CuPy and torch.
 
-The stand-ins call the very driver that the engine has loaded (`SWATH_CUDA_DRIVER`), on its primary context, as CuPy and
-torch do. The host may not touch device memory there, so an accidental read of it by anyone ends the process; arithmetic
-copies to the host, leaves the work to NumPy, and copies back.
+The stand-ins call the same driver that the engine has loaded (`SWATH_CUDA_DRIVER`), on its primary context, as CuPy and
+torch do. The host may not touch device memory there, so any accidental read of it ends the process. Arithmetic copies
+to the host, computes with NumPy, and copies back.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def synchronize() -> None:
 
 
 def let_wait(consumer: int, producer: int) -> None:
-    """Work of one stream waits for what the other was given so far."""
+    """Makes one stream wait for the work that the other has so far."""
     event = ctypes.c_void_p()
     driver().call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(2))
     driver().call("cuEventRecord", event, ctypes.c_void_p(producer))
@@ -147,7 +147,7 @@ def let_wait(consumer: int, producer: int) -> None:
 
 
 class Block:
-    """Bytes on the device: our own, or those of an object that is kept."""
+    """Bytes on the device: our own, or those of an object that this one keeps alive."""
 
     def __init__(self, address: int, owner: Any = None, *, owned: bool = False) -> None:
         self.address, self.owner, self._owned = address, owner, owned
@@ -157,9 +157,9 @@ class Block:
         return cls(driver().allocate(max(size, 1)), owned=True)
 
     def __del__(self) -> None:
-        # Nothing is left to be called when the interpreter ends.
+        # When the interpreter ends, the driver can no longer be called.
         if self._owned and not sys.is_finalizing():
-            # A context that a fault broke says so again, and frees all the same.
+            # A broken context reports its fault again, but still frees the memory.
             with contextlib.suppress(DriverError):
                 driver().free(self.address)
 
@@ -218,7 +218,7 @@ class Span:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def _reach(self) -> tuple[int, int]:
-        """Bytes before the first sample and from it on that samples lie in."""
+        """Bytes that the samples span before the first one, and from it on."""
         steps = [(length - 1) * step for length, step in zip(self.shape, self.strides)]
         return -sum(min(0, step) for step in steps), sum(max(0, step) for step in steps) + self.dtype.itemsize
 
@@ -232,7 +232,7 @@ class Span:
         return np.ndarray(self.shape, self.dtype, memory, before, self.strides).copy()
 
     def put(self, values: Any) -> None:
-        """Copies from the host; what lies between the samples stays as it is."""
+        """Copies from the host; bytes between the samples stay as they are."""
         if not self.size:
             return
         values = np.broadcast_to(values, self.shape)
@@ -246,7 +246,7 @@ class Span:
         driver().upload(self.address - before, memory)
 
     def _view(self, change: Callable[[np.ndarray], np.ndarray]) -> Span:
-        """What NumPy makes of shape and strides; it never looks at the samples."""
+        """Applies `change`, which must not read samples, to a NumPy array of this shape and these strides."""
         like = np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
         made = change(like)
         shift = made.__array_interface__["data"][0] - like.__array_interface__["data"][0]
@@ -255,7 +255,7 @@ class Span:
     def at(self, key: Any) -> Span:
         """A view by integers, slices, None and Ellipsis."""
         keys = key if isinstance(key, tuple) else (key,)
-        # Without it NumPy would read the sample that integers alone lead to.
+        # Without it NumPy would read the single sample that an index of integers selects.
         keys = keys if any(part is Ellipsis for part in keys) else (*keys, Ellipsis)
         return self._view(lambda like: like[keys])
 
@@ -320,7 +320,7 @@ class _Versioned(ctypes.Structure):
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _KINDS = {code: kind for kind, code in _CODES.items()}
 _OLD, _NEW = b"dltensor", b"dltensor_versioned"
-# What lent tensors stand on, by their address, until the deleter is called.
+# Objects that keep lent tensors alive, by the tensor's address, until the deleter is called.
 _lent: dict[int, Any] = {}
 
 _python = ctypes.pythonapi
@@ -340,7 +340,7 @@ def _give_back(address: int) -> None:
 
 @_Destructor
 def _drop(capsule: int) -> None:
-    # A tensor that somebody took has another name.
+    # A capsule whose tensor was taken has another name.
     for name in (_OLD, _NEW):
         if _python.PyCapsule_IsValid(capsule, name):
             _lent.pop(_python.PyCapsule_GetPointer(capsule, name), None)
@@ -366,7 +366,7 @@ def lend(owner: Any, address: int, span: Any, device: int, *, versioned: bool) -
 
 
 class _Taken:
-    """A tensor of somebody's, given back when nobody needs it any more."""
+    """A tensor of another library; releases it when it is no longer needed."""
 
     def __init__(self, place: int, deleter: Any) -> None:
         self._place, self._deleter = place, deleter
@@ -377,7 +377,7 @@ class _Taken:
 
 
 def take(capsule: Any) -> tuple[int, Any, tuple[int, ...], tuple[int, ...] | None, np.dtype, int]:
-    """What a capsule holds: address, what keeps it, shape, strides in bytes, dtype and kind of device."""
+    """The contents of a capsule: address, owner, shape, strides in bytes, dtype and kind of device."""
     handle = id(capsule)
     for name, used, kind in ((_OLD, b"used_dltensor", _Managed), (_NEW, b"used_dltensor_versioned", _Versioned)):
         if not _python.PyCapsule_IsValid(handle, name):

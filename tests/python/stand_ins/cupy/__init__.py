@@ -1,7 +1,7 @@
-"""A stand-in for CuPy on the fake driver's device: as much of it as users of swath call, and as strict as it is.
+"""A stand-in for CuPy on the fake driver's device: the functions that users of swath call, as strict as CuPy itself.
 
-Arrays do not become NumPy's by themselves, NumPy's arrays are not taken as operands, and samples lie where the host
-cannot read them.
+Arrays do not become NumPy arrays implicitly, NumPy arrays are not accepted as operands, and samples are in memory that
+the host cannot read.
 """
 
 # Parameters are those of CuPy, with names of its own among them, used here or not.
@@ -68,7 +68,7 @@ class ndarray:  # noqa: N801 - CuPy's name
     def _of(span: Span) -> ndarray:
         return ndarray((), span=span)
 
-    # What it is -----------------------------------------------------------------------------------------------------
+    # Properties -----------------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -377,7 +377,7 @@ for _name in (*_UFUNCS, *_FUNCTIONS):
         globals()[_name] = _by_numpy(getattr(numpy, _name))
 
 
-# What makes views, or reads nothing.
+# Functions that make views, or read nothing.
 
 
 def transpose(a: ndarray, axes: Any = None) -> ndarray:
@@ -457,7 +457,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     return numpy.can_cast(from_.dtype if isinstance(from_, ndarray) else from_, to, casting)
 
 
-# What makes arrays.
+# Functions that make arrays.
 
 
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str = "K", ndmin: int = 0) -> ndarray:  # noqa: A002
@@ -558,7 +558,7 @@ def get_array_module(*arguments: Any) -> Any:
 
 
 class _Pool:
-    """What CuPy keeps of freed memory; this stand-in keeps none, and counts how often it is asked to let go."""
+    """CuPy's pool of freed memory; this stand-in keeps none, and counts how often it is asked to free blocks."""
 
     freed = 0
 

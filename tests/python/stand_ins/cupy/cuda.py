@@ -40,7 +40,7 @@ def get_current_stream() -> Stream:
 
 
 class Device:
-    """The device, of which there is one."""
+    """The only device."""
 
     def __init__(self, device: Any = 0) -> None:
         self.id = int(device)
@@ -49,13 +49,13 @@ class Device:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was changed."""
+        """Nothing to restore."""
 
     def synchronize(self) -> None:
         device_memory.synchronize()
 
     def use(self) -> None:
-        """There is no other."""
+        """The only device is always current."""
 
 
 runtime = SimpleNamespace(

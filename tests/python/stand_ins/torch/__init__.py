@@ -1,4 +1,4 @@
-"""A stand-in for torch on the fake driver's device: as much of it as users of swath call, and as strict as it is.
+"""A stand-in for torch on the fake driver's device: the functions that users of swath call, as strict as torch itself.
 
 Tensors have types of torch's own, no `astype`, a method where NumPy has the attribute `size`, no negative steps, and on
 the device neither become NumPy's arrays nor say in `__cuda_array_interface__` which stream to wait for.
@@ -219,7 +219,7 @@ class Tensor:
     # Views ----------------------------------------------------------------------------------------------------------
 
     def _with(self, values: np.ndarray) -> Tensor:
-        """A tensor of these samples where this one is."""
+        """A tensor of these samples on the same device as this one."""
         values = np.asarray(values)
         return Tensor(Span.of_host(values) if self.is_cuda else values)
 
