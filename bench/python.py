@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Times swath's Python package against rioxarray, rasterio, xarray-spatial, async-geotiff and odc-geo, side by side.
 
-Every engine meets the same file or array in the same round, in turn, so that what the machine does meanwhile falls on
-all alike; files are in the page cache. The first round warms up and is not timed: its results are compared, and an
-engine that gives other pixels is out. Engines are set as their users can set them: GDAL has all cores where a name
-says `all`, and one where it says `1`. Chips come from a handle that is opened anew in each round, with the block cache
-that each engine has unless told otherwise.
+Every engine gets the same file or array in the same round, in turn, so that other load on the machine affects all
+alike; files are in the page cache. The first round warms up and is not timed: its results are compared, and an engine
+that gives other pixels is dropped. Engines are configured as their users can configure them: GDAL has all cores where a
+name has `all`, and one where it has `1`. Chips come from a handle that is reopened in each round, with the default
+block cache of each engine.
 
 Lazy rasters are written in processes of their own, whose largest memory is theirs alone; imports and a small write
 before are not timed.
@@ -50,11 +50,11 @@ SIZES = {
     "quick": {"cog": 2048, "array": 1024, "lazy": 8192, "opens": 10, "chips": 200},
     "default": {"cog": 8192, "array": 4096, "lazy": 16384, "opens": 50, "chips": 1000},
 }
-# As GDAL has them unless told otherwise; given to all, so that all do the same work.
+# GDAL's defaults; given to all engines, so that all do the same work.
 LEVELS = {"zstd": 9, "deflate": 6}
 PREDICTOR = {"s2": 2, "dem": 3}
 CHIP, BATCH = 256, 32
-# Many more than an engine may remember the coordinates of.
+# Many more than the grids whose coordinates an engine may cache.
 GRIDS = 64
 # An engine that takes longer for a round is timed once.
 SLOW_MS = 8e3
@@ -70,13 +70,13 @@ class Declined(Exception):  # noqa: N818 - not a fault: an engine that does not 
 
 @dataclass
 class Timing:
-    """One timed call: milliseconds, and what its result comes to, where that was asked for."""
+    """One timed call: milliseconds, and the digest of its result if requested."""
 
     ms: float
     digest: Any = None
 
 
-# A call that is timed; True asks for the digest of its result.
+# A call that is timed; True requests the digest of its result.
 Call = Callable[[bool], Timing]
 
 
@@ -95,8 +95,8 @@ class Row:
 
 
 def measure(row: Row, calls: dict[str, Call], rounds: int, wanted: Any = None) -> Row:
-    """Rounds of every engine in turn. The first is a warm-up, whose results are compared with what is wanted, or with
-    those of the first engine."""
+    """Rounds of every engine in turn. The first is a warm-up, whose results are compared with the expected ones, or
+    with those of the first engine."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
@@ -121,7 +121,7 @@ def measure(row: Row, calls: dict[str, Call], rounds: int, wanted: Any = None) -
                 times[name].append(timing.ms)
                 continue
             wanted = timing.digest if wanted is None else wanted
-            # A wrong answer is no competitor.
+            # An engine with a wrong result is dropped.
             row.checks[name] = "equal" if timing.digest == wanted else "DIFFERENT"
     for name, found in times.items():
         if found and row.checks[name] == "equal":
@@ -206,7 +206,7 @@ def as_data_array(kind: str, size: int) -> Any:
 
 
 def labelled(values: Any, dims: tuple[str, ...], nodata: float | None, xarray: Any) -> Any:
-    """A DataArray that every engine knows where it lies."""
+    """A DataArray with georeferencing that every engine understands."""
     height, width = values.shape[-2:]
     a, _, c, _, e, f = TRANSFORM
     coordinates: dict[str, Any] = {"y": f + e * (np.arange(height) + 0.5), "x": c + a * (np.arange(width) + 0.5)}
@@ -222,7 +222,7 @@ def labelled(values: Any, dims: tuple[str, ...], nodata: float | None, xarray: A
 
 
 def of_array(array: Any) -> Any:
-    """What users look at first; looking is part of opening, since engines may put it off."""
+    """The properties that users read first; reading them is part of opening, since engines may delay them."""
     found = array.coords.variables
     _ = array.attrs.get("_FillValue", array.attrs.get("nodata"))
     _ = found["spatial_ref"].attrs["crs_wkt"] if "spatial_ref" in found else array.attrs["crs_wkt"]
@@ -390,7 +390,7 @@ CHIPPERS: dict[str, Callable[[Path, list[Box]], Iterator[np.ndarray]]] = {
 
 
 def bands_first(array: Any) -> np.ndarray:
-    """xrspatial has bands last, and none where there is one."""
+    """xrspatial has bands last, and no band axis for one band."""
     pixels = array.values
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
@@ -401,7 +401,7 @@ def chipping(name: str, path: Path, args: Any) -> Row:
     boxes = [(rng.randrange(size), rng.randrange(size), CHIP, CHIP) for _ in range(SIZES[args.preset]["chips"])]
 
     def call(chipper: Callable[[Path, list[Box]], Iterator[np.ndarray]], check: bool) -> Timing:
-        # Chips are let go as they come, as in training.
+        # Each chip is dropped when the next arrives, as in training.
         crc = 0
         started = time.perf_counter()
         for chip in chipper(path, boxes):
@@ -496,7 +496,7 @@ MEANS: dict[str, Callable[[Path], float]] = {
 
 def averaging(name: str, path: Path, args: Any) -> Row:
     def call(reader: Callable[[Path], float], check: bool) -> Timing:
-        # Sums in another order round otherwise.
+        # Sums in another order round differently.
         return timed(lambda: reader(path), lambda mean: f"{mean:.5g}", check)
 
     return measure(Row("dask mean", name), {n: partial(call, m) for n, m in chosen(MEANS, args).items()}, args.rounds)
@@ -507,7 +507,7 @@ def averaging(name: str, path: Path, args: Any) -> Row:
 
 @dataclass
 class Job:
-    """What is written, and how."""
+    """An array to write, and its options."""
 
     kind: str
     codec: str
@@ -589,7 +589,7 @@ def writing(job: Job, args: Any) -> Row:
 
 
 def lazy_rows(first: int, rows: int, width: int, texture: np.ndarray, column: int = 0) -> np.ndarray:
-    """Pixels that are cheap to make and as hard to compress as reflectance: a texture, moved and lifted by place."""
+    """Pixels that are cheap to make and compress as badly as reflectance: a texture, shifted and raised by position."""
     out = np.empty((rows, width), "uint16")
     tall, wide = texture.shape
     for y in range(0, rows, tall):
@@ -643,12 +643,12 @@ LAZY: dict[str, Callable[[Any, Path, Job], None]] = {
     "rioxarray GTiff": lazy_rioxarray_gtiff,
     "xrspatial": write_xrspatial,
 }
-# No overviews: shown, but not what the others make.
+# No overviews: shown, but not comparable with the others.
 NOT_COG = ("rioxarray GTiff",)
 
 
 def most_memory() -> int:
-    """The most bytes that this process has held; getrusage would count the process that started it too."""
+    """The peak memory of this process; getrusage would count the parent process too."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) << 10
@@ -656,7 +656,7 @@ def most_memory() -> int:
 
 
 def run_task(task: dict[str, Any]) -> None:
-    """One lazy write by one engine, in the process that was started for it."""
+    """One lazy write by one engine, in a process of its own."""
     warnings.filterwarnings("ignore")
     import xarray
 
@@ -728,7 +728,7 @@ def goals(rows: list[Row]) -> list[tuple[str, str, bool]]:
     found: list[tuple[str, str, bool]] = []
 
     def at_least(section: str, ours: str, theirs: tuple[str, ...], goal: float) -> None:
-        """Our time against the best of theirs, over all rows of a section."""
+        """swath's time against the best rival, over all rows of a section."""
         ratios = {}
         for row in rows:
             rivals = [row.best[name] for name in theirs if name in row.best]
@@ -775,7 +775,7 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "absent"
     if found["swath"] == "absent":
-        # It may be used where it was built.
+        # The package may run from its build folder.
         import swath
 
         found["swath"] = swath.__version__
@@ -834,7 +834,7 @@ def report(rows: list[Row], verdicts: list[tuple[str, str, bool]], args: Any) ->
 
 
 def plan(args: Any) -> dict[str, Callable[[], Row]]:
-    """Every row by its section and name, and what measures it."""
+    """Every row by its section and name, and the function that measures it."""
     sizes = SIZES[args.preset]
     rows: dict[str, Callable[[], Row]] = {}
     cogs = {f"{kind}-{codec}": partial(make_cog, kind, codec, sizes["cog"]) for kind in PREDICTOR for codec in LEVELS}

@@ -3,8 +3,8 @@
 
 A server on loopback, in a process of its own, waits before each answer. Every engine opens the file anew and reads the
 same window in the same round, in turn, under an address that is new to all. The first round is not timed: its pixels
-are compared, and an engine that gives others is out. GDAL runs as it comes (without a listing of the folder) and set as
-guides to cloud-optimized files recommend, with all cores.
+are compared, and an engine that gives others is dropped. GDAL runs with its defaults (without a listing of the folder),
+and with the settings that guides to cloud-optimized files recommend and all cores.
 
     python bench/remote.py [--quick] [--rounds N] [--latency MS]
 
@@ -48,7 +48,7 @@ numbers = itertools.count()
 
 @dataclass
 class Row:
-    """One window, and what each engine took for it."""
+    """One window, and the figures of each engine for it."""
 
     name: str
     seconds: dict[str, list[float]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Row:
 
 
 def make_cog(size: int) -> Path:
-    """Reflectance-like u16: smooth ground with noise, which Deflate takes to about two thirds."""
+    """Reflectance-like u16: smooth ground with noise, which Deflate compresses to about two thirds."""
     path = DATA / "remote" / f"s2-deflate-{size}.tif"
     if path.is_file():
         return path
@@ -104,7 +104,7 @@ def measure(name: str, url: str, file: str, box: Box, rounds: int) -> Row:
             if row.checks.get(engine, "equal") != "equal":
                 continue
             traffic(url)
-            # No two reads share an address, so that nobody remembers what another one read.
+            # No two reads share an address, so that no cache helps.
             address = f"{url}/{next(numbers)}/{file}"
             started = time.perf_counter()
             pixels = reader.read(address, box)
@@ -163,7 +163,7 @@ def versions() -> dict[str, str]:
 
 
 def goals(rows: list[Row]) -> list[tuple[str, str, bool]]:
-    """Of the large windows, against GDAL as it comes and as it is tuned."""
+    """Goals for the large windows, against GDAL with its defaults and tuned."""
     found = []
     for row in rows:
         for rival in row.seconds if row.name.startswith("4096") else ():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times swath against rasterio, tifffile and async-tiff, side by side in one run, outputs checked equal.
 
-Every engine meets the same file in the same round, in turn, so that what the machine does meanwhile falls on all alike;
-files are in the page cache. A read includes opening the file. Each engine keeps its natural layout: bands first for
+Every engine gets the same file in the same round, in turn, so that other load on the machine affects all alike; files
+are in the page cache. A read includes opening the file. Each engine keeps its natural layout: bands first for
 swath and rasterio, bands last for tifffile and async-tiff where pixels are interleaved (which spares them a transpose).
 
     python bench/run.py [--quick] [--full] [--rounds N] [--only TEXT]
@@ -61,7 +61,7 @@ Box = tuple[int, int, int, int]
 
 
 def fractal(size: int, seed: int, power: float) -> np.ndarray:
-    """A field with a 1/f^power spectrum, zero mean and unit deviation: what terrain and reflectance look like."""
+    """A field with a 1/f^power spectrum, zero mean and unit deviation, like terrain and reflectance."""
     rng = np.random.default_rng(seed)
     fy = np.fft.fftfreq(size)[:, None].astype("float32")
     fx = np.fft.rfftfreq(size)[None, :].astype("float32")
@@ -218,11 +218,11 @@ class Declined(Exception):  # noqa: N818 - not a fault: an engine that does not 
 
 @dataclass
 class Timing:
-    """One timed call: milliseconds, and what it gave."""
+    """One timed call: milliseconds, and its result."""
 
     ms: float
     result: Any = None
-    # Checksum of the pixels bands first, where the engine works it out itself.
+    # Checksum of the pixels bands first, where the engine computes it itself.
     crc: int | None = None
 
 
@@ -236,8 +236,8 @@ class Worker:
         binary = Path(os.environ.get("SWATH_BENCH_WORKER", target / "release" / "swath-bench-worker"))
         if not binary.exists():
             raise SystemExit(f"{binary} is missing: cargo build --release -p swath-bench-worker")
-        # The rivals run in this long-lived process, whose C heap has learnt to keep what is freed (arrays up to
-        # 32 MiB come back warm). The worker's heap starts where theirs has come to.
+        # The rivals run in this long-lived process, whose C heap keeps freed memory by now (arrays up to 32 MiB are
+        # reused warm). The worker's heap starts with the same thresholds.
         heap = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
         self.process = subprocess.Popen(
             [str(binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **heap}
@@ -280,7 +280,7 @@ def timed(work: Callable[[], Any]) -> Timing:
 
 
 class Rasterio:
-    """GDAL, with all cores or with one; a file is opened anew for each read, so its block cache starts empty."""
+    """GDAL, with all cores or with one; each read opens the file anew, so its block cache starts empty."""
 
     def __init__(self, threads: str) -> None:
         self.threads = threads
@@ -314,7 +314,7 @@ class Rasterio:
 
 
 class Tifffile:
-    """tifffile with imagecodecs; windows are put together from the tiles they touch."""
+    """tifffile with imagecodecs; windows are assembled from the tiles they touch."""
 
     name = "tifffile"
 
@@ -431,7 +431,7 @@ class AsyncTiff:
 
 
 class CodecAlone:
-    """The bound for deflate and zstd: tiles in memory, unpacked on all cores into buffers used again; no predictor."""
+    """The bound for deflate and zstd: tiles in memory, decompressed on all cores into reused buffers; no predictor."""
 
     name = "codec alone"
 
@@ -443,7 +443,7 @@ class CodecAlone:
             page: Any = tiff.pages[0]
             spans = list(zip(page.dataoffsets, page.databytecounts))
         length = file.tile * file.tile * file.shape[0] * file.itemsize
-        # Of imagecodecs' two inflaters the quicker one: libdeflate, given the zlib wrapper off.
+        # The faster of imagecodecs' two inflaters: libdeflate, without the zlib wrapper.
         tiles = [content[o + 2 : o + c - 4] if file.codec == "deflate" else content[o : o + c] for o, c in spans]
         decode = imagecodecs.deflate_decode if file.codec == "deflate" else imagecodecs.zstd_decode
         share = -(-len(tiles) // THREADS)
@@ -563,7 +563,7 @@ def measure(row: Row, calls: dict[str, Callable[[], Timing]], rounds: int, lossy
                 same = checksum(timing.result, row.file) == wanted
                 row.checks[name] = "equal" if same else lossy(timing.result) if lossy else "DIFFERENT"
                 if row.checks[name] == "DIFFERENT":
-                    # A wrong answer is no competitor.
+                    # An engine with a wrong result is dropped.
                     gone.add(name)
     for name, found in times.items():
         if found and name not in gone:
@@ -576,7 +576,7 @@ def geometric(values: list[float]) -> float:
 
 
 def goals(rows: list[Row], opening: Row | None, many: Row | None) -> list[tuple[str, str, bool]]:
-    """The issue's goals: what, measured, met."""
+    """The goals: what, measured, met."""
     full = [row for row in rows if row.what == "full"]
     windows = [row for row in rows if row.what == "window"]
     found: list[tuple[str, str, bool]] = []
@@ -709,7 +709,7 @@ def main() -> int:
 
         def part(engine: Any, file: File = file, box: Box = box) -> Timing:
             timing = engine.read(file, box)
-            # async-tiff answers a list of windows.
+            # async-tiff takes a list of windows.
             if isinstance(timing.result, list):
                 timing.result = timing.result[0]
             return timing

@@ -3,8 +3,8 @@
 
 Every engine starts from the same array in memory (bands first) and ends with a file that is closed; swath's is also
 synced to the disk and renamed, which the others leave out. Each file is read back by GDAL and compared with the array.
-A rival that is faster with a file over 2 % larger than swath's has made another bargain: its time is shown in brackets
-and does not count. swath's own size is compared with GDAL's.
+A rival that is faster with a file over 2 % larger than swath's has chosen another trade-off: its time is shown in
+brackets and does not count. swath's own size is compared with GDAL's.
 
     python bench/write.py [--quick] [--full] [--rounds N] [--only TEXT]
 
@@ -98,7 +98,7 @@ class Declined(Exception):  # noqa: N818 - not a fault: an engine that does not 
 
 
 class Swath:
-    """swath in its own process, which was given the array before."""
+    """swath in its own process, which already has the array."""
 
     name = "swath"
 
@@ -202,7 +202,7 @@ class Row:
     checks: dict[str, str] = field(default_factory=dict)
 
     def counts(self, name: str) -> bool:
-        """Whether a rival's file is as small as ours, within 2 %, or it was slower in spite of a larger one."""
+        """Whether a rival's file is as small as ours, within 2 %, or the rival was slower despite a larger file."""
         larger = self.size[name] > self.size["swath"] * 1.02
         return name != "swath" and not (larger and self.best[name] < self.best["swath"])
 
@@ -245,7 +245,7 @@ def measure(case: Case, engines: list[Any], rounds: int) -> Row:
 
 
 def stream(worker: Worker, side: int) -> dict[str, Any]:
-    """A raster that is never in memory, to a COG."""
+    """Streams a raster that is never whole in memory to a COG."""
     path = OUT / "write-stream.tif"
     answer = worker.ask(
         op="stream", path=path, shape=[1, side, side], dtype="uint16", compress="zstd", predictor=2, cog=True,

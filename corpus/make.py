@@ -2,7 +2,7 @@
 """Makes the project's own fixtures: corpus/good, corpus/bad/<cause> and corpus/MANIFEST.json.
 
 Sound files come from rasterio (GDAL) and tifffile, one per feature or combination worth pinning; the values to expect
-are those that were written, or, for lossy codecs, what GDAL reads back. Hostile files are put together byte by byte,
+are those that were written, or, for lossy codecs, those that GDAL reads back. Hostile files are assembled byte by byte,
 since no sound writer would make them. Nothing here is random from run to run.
 """
 
@@ -24,11 +24,11 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 MANIFEST = HERE / "MANIFEST.json"
 
-# What a fixture must give. "either" is for damage that leaves the first image whole: its values, or an error, never
-# other values.
+# The expected outcome of a fixture. "either" is for damage that leaves the first image intact: its values, or an error,
+# never other values.
 DECODES, CLOSE, REFUSED, EITHER = "decodes", "decodes within tolerance", "refused", "decodes as stated or is refused"
 
-# ------------------------------------------------------------------------------------------------- a hand-held writer
+# --------------------------------------------------------------------------------------------------- a low-level writer
 
 BYTE, ASCII, SHORT, LONG, RATIONAL, SBYTE, UNDEFINED, SSHORT, SLONG, SRATIONAL, FLOAT, DOUBLE = range(1, 13)
 IFD, LONG8, SLONG8, IFD8 = 13, 16, 17, 18
@@ -41,7 +41,7 @@ Entry = tuple[int, int, Any] | tuple[int, int, Any, int]
 
 
 class Tiff:
-    """A TIFF put together by hand: any tag, any type, any count, true or not."""
+    """A TIFF assembled by hand: any tag, any type, any count, true or not."""
 
     def __init__(self, order: str = "<", big: bool = False) -> None:
         self.order, self.big = order, big
@@ -53,7 +53,7 @@ class Tiff:
         return struct.pack(self.order + code, *values)
 
     def data(self, payload: bytes) -> int:
-        """Appends bytes and says where."""
+        """Appends bytes and returns their offset."""
         if len(self.out) % 2:
             self.out.append(0)
         self.out += payload
@@ -66,7 +66,7 @@ class Tiff:
         return len(values), self._p(f"{len(values)}{CODES[kind]}", *values)
 
     def ifd(self, entries: list[Entry], chain: bool = True, sort: bool = True) -> int:
-        """Appends a directory and hooks it to the chain. An entry's fourth item overrides its count."""
+        """Appends a directory and links it to the chain. An entry's fourth item overrides its count."""
         inline, count_code = (8, "Q") if self.big else (4, "I")
         fields = []
         for entry in sorted(entries, key=lambda e: e[0]) if sort else entries:
@@ -133,7 +133,7 @@ def ramp(n: int) -> bytes:
 
 
 class Bad:
-    """One hostile file, its cause, and what must be said of it."""
+    """One hostile file, its cause, and the expected outcome."""
 
     def __init__(self, name: str, content: bytes, expect: str, words: str = "", pixels: bytes | None = None,
                  shape: tuple[int, int, int] | None = None) -> None:  # fmt: skip
@@ -174,7 +174,7 @@ def bad_files() -> list[Bad]:
         "entries|end|limit|IFD|directory",
     )
 
-    # Directories that lead nowhere or everywhere. The first image is whole, so its values may be given.
+    # Directories with bad links. The first image is intact, so its values may be returned.
     pixels, shape = ramp(64), (1, 8, 8)
 
     def small(**changed: Any) -> tuple[Tiff, int]:
@@ -244,7 +244,7 @@ def bad_files() -> list[Bad]:
     ):
         tiff, _ = small(**changed)
         refuse(f"tags/{name}.tif", tiff.bytes(), words)
-    # Without compression the length is known from the sizes alone, and libtiff goes by that: its values or a refusal.
+    # Without compression the sizes alone give the length, and libtiff uses that: its values or a refusal.
     for name, count in (("past-end", 1 << 30), ("ffffffff", 0xFFFFFFFF), ("one", 1)):
         tiff, _ = small(t279=count)
         either(f"tags/counts-{name}.tif", tiff.bytes(), pixels, shape)
@@ -259,7 +259,7 @@ def bad_files() -> list[Bad]:
     tiff = Tiff()
     data = tiff.data(ramp(256))
     tiff.ifd(tiled(64, 64, 16, [data], [256]))
-    # GDAL takes the 15 tiles that the table lacks for sparse ones.
+    # GDAL treats the 15 tiles that the table lacks as sparse.
     first = b"".join(ramp(256)[r * 16 : r * 16 + 16].ljust(64, b"\0") for r in range(16))
     either("tags/tile-table-short.tif", tiff.bytes(), first.ljust(4096, b"\0"), (1, 64, 64))
     tiff = Tiff(big=True)
@@ -313,7 +313,7 @@ def bad_files() -> list[Bad]:
     stream("deflate-short", zlib.compress(ramp(4000)), "deflate|short|4096|bytes", t259=8)
     stream("deflate-garbage", ramp(300), "deflate|zlib|corrupt|bad|invalid", t259=8)
     stream("deflate-empty", b"", "deflate|short|empty|byte|zero|sparse", t259=8, t279=1)
-    # A megabyte-a-kilobyte stream under a small image: what it would unpack to must never be held.
+    # A stream that expands a thousandfold under a small image: its output must never be held in memory.
     tiff = Tiff()
     packed = zlib.compress(bytes(64 << 20), 9)
     data = tiff.data(packed)
@@ -360,7 +360,7 @@ def bad_files() -> list[Bad]:
     tiff.ifd(tiled(131_072, 131_072, 1024, [data] * 16_384, [len(packed)] * 16_384, t259=8))
     refuse("overlap/16-gib-from-one-tile.tif", tiff.bytes(), "limit|large|bytes|overlap|share")
 
-    # Texts and geokeys. The image is whole; the text is refused or ignored, and nothing is expanded or fetched.
+    # Texts and geokeys. The image is intact; the text is refused or ignored, and nothing is expanded or fetched.
     bomb = b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + b"".join(
         f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">'.encode() for i in range(10)
     )
@@ -446,7 +446,7 @@ class Good:
         self.rows: list[dict[str, Any]] = []
 
     def note(self, name: str, features: str, array: Any, expect: str = DECODES, **facts: Any) -> None:
-        """Adds a file's line; the array is bands x rows x columns, as it must be read."""
+        """Adds a file to the manifest; the array is bands x rows x columns, as it must be read."""
         import numpy as np
 
         native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
@@ -473,7 +473,7 @@ class Good:
         after: Callable[[Any], None] | None = None,
         **profile: Any,
     ) -> Path:
-        """Writes by rasterio; what GDAL then says of the file becomes the facts to expect."""
+        """Writes with rasterio; what GDAL then reports about the file becomes the expected facts."""
         import rasterio
 
         path = self.folder / name
@@ -493,14 +493,14 @@ class Good:
         with rasterio.open(self.folder / name) as got:
             read = got.read()
             if expect == DECODES:
-                # A fixture that GDAL itself does not read back as written would pin a wrong answer.
+                # A fixture that GDAL itself does not read back as written would fix a wrong answer.
                 same = read.dtype == array.dtype and np.array_equal(read, array, equal_nan=read.dtype.kind in "fc")
                 if not same:
                     raise SystemExit(f"{name}: GDAL reads other values than were written")
             self.note(name, features, read, expect, **facts(got))
 
     def tifffile(self, name: str, array: Any, features: str, expect: str = DECODES, **options: Any) -> Path:
-        """Writes by tifffile, bands first in; `planarconfig='contig'` is turned to bands last on the way."""
+        """Writes with tifffile from bands first; for `planarconfig='contig'` it moves bands last."""
         import numpy as np
         import tifffile
 
@@ -516,7 +516,7 @@ class Good:
 
 
 def facts(dataset: Any) -> dict[str, Any]:
-    """What `info --json` must agree with, in plain JSON."""
+    """Facts that `info --json` must match, in plain JSON."""
 
     def number(value: float | None) -> float | str | None:
         return str(value) if value is not None and not math.isfinite(value) else value
@@ -540,7 +540,7 @@ def facts(dataset: Any) -> dict[str, Any]:
     }
 
 
-# Ways to lay a file out, used in turn so that each codec and dtype meets many of them without the full product.
+# File layouts, used in turn so that each codec and dtype is combined with many of them without the full product.
 LAYOUTS: list[dict[str, Any]] = [
     {"tiled": True, "blockxsize": 16, "blockysize": 16, "interleave": "pixel", "count": 1},
     {"blockysize": 7, "interleave": "pixel", "count": 3},
@@ -746,7 +746,7 @@ def good_files(good: Good) -> None:
 
     good.gdal("palette.tif", index, "palette", after=paint, photometric="palette")
     good.gdal("miniswhite.tif", index, "MinIsWhite", photometric="miniswhite")
-    # GDAL turns CMYK to RGBA on the way; the samples as stored are what is promised here.
+    # GDAL converts CMYK to RGBA; the fixture expects the samples as stored.
     good.tifffile(
         "cmyk.tif", noise((4, 20, 30), "uint8", 2), "CMYK, raw", photometric="separated", planarconfig="contig"
     )
@@ -780,7 +780,7 @@ def good_files(good: Good) -> None:
         with rasterio.open(good.folder / name) as got:
             good.note(name, f"nodata spelt {text!r}", array, **facts(got))
 
-    # Reference systems and where the pixels lie.
+    # Reference systems and transforms.
     grid = noise((1, 12, 14), "int16", 9)
     where = Affine(0.25, 0, 10, 0, -0.25, 50)
     for code in (4326, 4979, 4978, 3857, 32633, 25832, 27700, 2154, 3035, 5514, 2193, 26711, 6340, 3995, 5703, 7415):
@@ -863,7 +863,7 @@ def good_files(good: Good) -> None:
 
 
 class OptionalCodec:
-    """Leaves a fixture out, with a line that says so, when this build of GDAL or imagecodecs cannot write it."""
+    """Leaves a fixture out, with a message, when this build of GDAL or imagecodecs cannot write it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -882,7 +882,7 @@ class OptionalCodec:
 
 
 def recipe() -> str:
-    """What the fixtures depend on: this file and the writers' versions."""
+    """A digest of what the fixtures depend on: this file and the writers' versions."""
     from importlib.metadata import version
 
     digest = hashlib.sha256(Path(__file__).read_bytes())

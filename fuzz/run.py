@@ -2,8 +2,8 @@
 """Fuzzes swath: `python3 fuzz/run.py [--seconds N] [--jobs N] [TARGET...]`, or `make fuzz FUZZ_ARGS=...`.
 
 Builds the targets of `fuzz/src/lib.rs` with coverage counters (stable Rust, libFuzzer), makes their first inputs from
-the project's fixtures and, where it lies beside the checkout, from the shared corpus, and fuzzes each target for N
-seconds. Inputs that reached something new are kept in target/fuzz/corpus/TARGET, so that the next run goes on there.
+the project's fixtures and, where it is beside the checkout, from the shared corpus, and fuzzes each target for N
+seconds. Inputs that reached new code are kept in target/fuzz/corpus/TARGET, so that the next run continues there.
 `fuzz/figures.json` adds up the executions, edges and findings of all runs, on all machines; it is committed.
 
 With `--sanitizer` a nightly toolchain builds Rust and the C libraries with the address sanitizer (clang where it is
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "target" / "fuzz"
 FIGURES = ROOT / "fuzz" / "figures.json"
 TRIPLE = "x86_64-unknown-linux-gnu"
-# Coverage for libFuzzer without a nightly compiler; naming the target keeps the flags off build scripts.
+# Coverage for libFuzzer without a nightly compiler.
 FLAGS = (
     "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 "
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1"

@@ -2,7 +2,7 @@
 """Makes a realistic elevation raster with nothing but the standard library.
 
 Fractal terrain as 32-bit floats rounded to 1 cm, lakes left out as nodata, in 512 x 512 tiles with predictor 3 and
-deflate, overviews down to one tile, UTM 33N: what a digital elevation model from a national agency looks like, in the
+deflate, overviews down to one tile, UTM 33N: like a digital elevation model from a national agency, in the
 cloud-optimised layout (directories first, then the tiles of the smallest overview up to those of the full image).
 """
 

@@ -1,4 +1,4 @@
-"""What is checked out, so that results of one state are never taken for those of another."""
+"""Identifies the state of the code, so that results of one state are never used for another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# What runs write: results, which are no part of what was tried.
+# Files that runs write: results, which are not part of the tested code.
 RESULTS = ("docs/reliability.md", "fuzz/figures.json")
 
 
@@ -18,7 +18,7 @@ def git(*arguments: str, root: Path = ROOT) -> bytes:
 
 
 def revision(root: Path = ROOT) -> str:
-    """The commit; where files other than results were changed or added, also a digest of that."""
+    """The commit, and a digest of changes where files other than results were changed or added."""
     commit = git("rev-parse", "--short=12", "HEAD", root=root).decode().strip()
     paths = [".", *(f":!{name}" for name in RESULTS)]
     changed = git("diff", "--binary", "HEAD", "--", *paths, root=root)
@@ -34,6 +34,6 @@ def revision(root: Path = ROOT) -> str:
 
 
 def kept(path: Path, now: str) -> dict[str, Any]:
-    """What a file of results says of this revision; nothing where it is of another."""
+    """The contents of a file of results for this revision; empty if it is of another."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return found if found.get("revision") == now else {}

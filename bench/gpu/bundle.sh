@@ -5,7 +5,7 @@
 #   bundle.sh --rivals DIR                             the rivals' own folder, with an install.sh (see trips.md)
 #   bundle.sh --rivals2 DIR                            the same with xrspatial, for the write benchmark
 #
-# Environment: PYTHON (with pip and maturin), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out where it is not there),
+# Environment: PYTHON (with pip and maturin), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out if it is missing),
 # SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them), SWATH_WHEEL (likewise).
 set -euo pipefail
 
@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-# Of the libraries the newest that NVIDIA has for CUDA 13; nvTIFF 0.8 opens libnvcomp.so.5 and nothing newer.
+# The newest libraries that NVIDIA has for CUDA 13; nvTIFF 0.8 opens libnvcomp.so.5 and nothing newer.
 libraries=(nvidia-libnvcomp-cu13==6.0.0.12 nvidia-nvjpeg2k-cu13==0.11.0.51)
 libraries+=(nvidia-nvjpeg==13.0.1.86 nvidia-cufile==1.15.1.6)
 rival_libraries=(nvidia-nvtiff-cu13==0.8.0.82 nvidia-libnvcomp-cu13==5.3.0.16)
@@ -39,7 +39,7 @@ rival_packages=(rasterio==1.5.2 affine==3.0.1 attrs==26.1.0 certifi==2026.10.18 
 # What xrspatial's GeoTIFF writer imports, host codecs included; without scipy it only has no cubic overviews.
 rival2_packages=(xarray-spatial==0.10.20 numba==0.68.1 llvmlite==0.50.0 xarray==2026.9.0 pandas==3.1.1)
 rival2_packages+=(python-dateutil==4.0.0 tzdata==2026.6 packaging==26.3 urllib3==2.8.0 deflate==0.9.0 zstandard==0.25.0)
-# What the Python package is tried with on the GPU machine, which has CuPy and torch but neither xarray nor dask.
+# Packages for the tests of the Python package on the GPU machine, which has CuPy and torch but neither xarray nor dask.
 python_packages=(xarray==2026.9.0 pandas==3.1.1 python-dateutil==4.0.0 tzdata==2026.6 packaging==26.3 dask==2026.8.0)
 python_packages+=(fsspec==2026.9.0 cloudpickle==3.1.2 toolz==1.2.0 partd==1.4.2 locket==1.0.0 pyyaml==6.0.3)
 python_packages+=(distributed==2026.8.0 msgpack==1.2.4 tornado==6.6.1 sortedcontainers==2.4.0 tblib==3.2.2 zict==3.0.0)
@@ -48,7 +48,7 @@ python_packages+=(click==8.5.1 jinja2==3.1.6 markupsafe==3.0.4 psutil==7.2.2 url
 for_machine=(--python-version 3.12 --implementation cp --abi cp312 --abi abi3 --abi none)
 for_machine+=(--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64)
 
-# Wheels for the GPU machine's Python, fetched once; a folder for each set, so that two versions of one library can be.
+# Wheels for the GPU machine's Python, fetched once; one folder for each set, so that it can have two versions of a library.
 fetch() { # folder, requirements...
     local folder=$1
     shift
@@ -60,7 +60,7 @@ fetch() { # folder, requirements...
     fi
 }
 
-# Out of wheels only the libraries named, and the licences they come under.
+# Takes only the named libraries and their licences out of wheels.
 extract() { # flat | whole, folder of wheels, destination, names...
     "$python" - "$@" <<'PY'
 import pathlib, sys, zipfile
@@ -99,7 +99,7 @@ install() { # destination, wheels...
 pack() { # folder, archive, members...
     local folder=$1 archive=$2
     shift 2
-    # The programs and the Python module share most of their code: a window larger than what lies between them finds it.
+    # The programs and the Python module share most of their code: a window that spans both finds it.
     tar -C "$folder" --owner=0 --group=0 --sort=name -cf - "$@" | xz -T1 --lzma2=preset=9,dict=256MiB >"$archive"
 }
 
@@ -166,7 +166,7 @@ mkdir -p "$work/bin" "$work/lib"
 cp "${SWATH_BIN:-$target/release/swath}" "$work/bin/swath"
 cp "${SWATH_GPU_BIN:-$target/release/swath-gpu}" "$work/bin/swath-gpu"
 for program in "$work"/bin/*; do
-    # A script may stand in for a program.
+    # A script may replace a program.
     strip "$program" 2>/dev/null || true
 done
 fetch "$target/wheels/libraries" "${libraries[@]}"
@@ -187,7 +187,7 @@ else
     echo "no corpus in the bundle" >&2
 fi
 cp "$here"/{run.sh,data.py,rivals.py,writes.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
-# What python_gpu.py runs beside its own checks: the matrix of the tests, and the lines that the documents show.
+# Files that python_gpu.py runs beside its own checks: the matrix of the tests, and the examples of the documents.
 cp tests/python/{matrix,documented}.py "$out/"
 mkdir -p "$out/documents/docs"
 cp README.md "$out/documents/"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the rasters of the GPU benchmark and writes down what a reader has to give back.
+"""Makes the rasters of the GPU benchmark, and records the checksums that a reader has to reach.
 
 The files are too large to carry to a GPU machine, so they are made on it: with CuPy where there is one, else numpy.
 GDAL (rasterio) writes them where it is found, since its files are what readers meet; else `swath convert` does.
@@ -91,7 +91,7 @@ def word_sum(array: Any, first: int = 0) -> int:
         tail = np.zeros(8, np.uint8)
         tail[: flat.size - whole] = flat[whole:] if xp is np else flat[whole:].get()
         total = int(tail.view("<u8")[0]) ^ (((first + words.size) * PLACE) & WORD)
-    # A chunk's places are those of the first chunk, moved: they are worked out once.
+    # Positions in a chunk are those of the first chunk plus an offset: they are computed once.
     step = 1 << 20 if xp is np else 1 << 26
     places = xp.arange(min(step, max(words.size, 1)), dtype=xp.uint64) * xp.uint64(PLACE)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Proves the Python package on a GPU: no copies to CuPy and torch, streams in order, dask under a cap, and how fast.
+"""Tests the Python package on a GPU: no copies to CuPy and torch, streams in order, dask within limits, and its speed.
 
     python3 python_gpu.py check --out R.json [--dir DIR] [--only read,write,...] [--small] [--fake] [--rivals DIR]
                                 [--lib DIR] [--size N] [--deadline UNIX_TIME]
 
-prints a line for each check and writes R.json. Exit status 1 if a check failed; what there was no time or no package
-for is told and left out. --small is a short subset for compute-sanitizer. --fake is for a machine without a GPU, on the
-fake driver (tools/fake-driver): there is no CuPy then, and only what needs none is checked.
+prints a line for each check and writes R.json. Exit status 1 if a check failed. Checks without time or without a
+package are reported as left out. --small is a short subset for compute-sanitizer. --fake is for a machine without a
+GPU, on the fake driver (tools/fake-driver): there is no CuPy then, and only checks that need none run.
 
     python3 python_gpu.py measure NAME --dir DIR [--rivals DIR]
 
@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-# In the bundle everything lies beside this file, in a checkout the matrix is among the tests.
+# In the bundle everything is beside this file; in a checkout the matrix is among the tests.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests" / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import documented
@@ -54,17 +54,17 @@ TYPES = (
     "complex64", "complex128",
 )  # fmt: skip
 CODECS = ("none", "packbits", "lzw", "deflate", "zstd", "lz4", "lzma", "lerc")
-# Codecs that our own kernels decode: no tile of theirs may end up on the host.
+# Codecs that our own kernels decode: the host must not decode any of their tiles.
 DEVICE_CODECS = ("none", "packbits", "lzw", "deflate", "zstd")
-# Codecs that nvCOMP decodes where the caller trusts the file; all others are the CPU's.
+# Codecs that nvCOMP decodes where the caller trusts the file; the CPU decodes all others.
 TRUSTED_CODECS = ("lz4",)
-# What a raster of 256 MB in chunks of 512 rows may take on the device: with the limits below, and by default, which is
+# Device memory that a raster of 256 MB in chunks of 512 rows may take: with the limits below, and by default, which is
 # 256 MiB of chunks and 256 MiB for the engine.
 LIMITS = {"streaming_buffer_bytes": 64 << 20, "max_device_memory": 256 << 20}
 PEAK_GOALS = {"streamed": 300e6, "streamed-cog": 300e6, "default": 600e6, "default-cog": 600e6}
 MEMORY_SIZE, MEMORY_ROWS = 8192, 512
 MEASURED = ("streamed", "streamed-cog", "default", "default-cog", "eager", "eager-cog")
-# A kernel that keeps a stream busy so long that anything out of order shows.
+# A kernel that keeps a stream busy long enough to expose work that runs out of order.
 BUSY_CYCLES = 300_000_000
 SPIN = 'extern "C" __global__ void spin(long long cycles) { long long t = clock64(); while (clock64() - t < cycles); }'
 TERRAIN = """
@@ -80,7 +80,7 @@ class LeftOutError(Exception):
 
 
 class WrongError(Exception):
-    """What a check found."""
+    """The result of a check."""
 
 
 def module(name: str) -> Any:
@@ -91,7 +91,7 @@ def module(name: str) -> Any:
 
 
 def sample(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Something smooth with noise on it, different for each seed."""
+    """Smooth samples with noise, different for each seed."""
     random = np.random.default_rng(seed)
     y, x = np.indices(shape[-2:])
     values = (x * 3 + y * 5 + seed * 17) % 97 + random.integers(0, 7, shape)
@@ -101,14 +101,14 @@ def sample(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def decoding(codec: str) -> dict[str, Any]:
-    """What a read to the device has to allow for files of a codec."""
+    """Keywords that a read to the device needs for files of a codec."""
     if codec in DEVICE_CODECS:
         return {}
     return {"trust_input": True} if codec in TRUSTED_CODECS else {"cpu_decode": True}
 
 
 class Run:
-    """What checks work with."""
+    """The environment of the checks."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         import swath
@@ -119,9 +119,9 @@ class Run:
         self.cupy: Any = None if args.fake else module("cupy")
         self.torch: Any = None if args.fake else module("torch")
         self.cases = 0
-        # What each group of the matrix found.
+        # Results of each group of the matrix.
         self.matrix: dict[str, dict[str, Any]] = {}
-        # What a check measured, kept if it fails as well.
+        # Measurements of a check, kept even if it fails.
         self.figures: dict[str, Any] = {}
         self._spin: Any = None
 
@@ -151,7 +151,7 @@ class Run:
         return self.cupy.asnumpy(array)
 
     def same(self, found: Any, wanted: np.ndarray, what: str) -> None:
-        """Shape, type and every sample; a NaN is a NaN whatever its bits, which GPUs and CPUs choose differently."""
+        """Compares shape, type and every sample; NaN equals NaN, whose bits differ between GPUs and CPUs."""
         self.cases += 1
         found = self.host(found)
         if found.shape != wanted.shape or found.dtype != wanted.dtype:
@@ -166,7 +166,7 @@ class Run:
             raise WrongError(what)
 
     def holds(self, array: Any, wanted: np.ndarray, what: str) -> None:
-        """An array of swath on the GPU has these samples, and others see the same memory."""
+        """Checks that an array of swath on the GPU has these samples, and that other libraries see the same memory."""
         address = array.__cuda_array_interface__["data"][0]
         self.same(array, wanted, what)
         if self.cupy is not None:
@@ -187,7 +187,7 @@ class Run:
         self._spin((1,), (1,), (np.int64(cycles // 20 if self.small else cycles),))
 
     def free(self) -> int:
-        """Free device memory, with CuPy's own given back."""
+        """Free device memory, after CuPy's pool was emptied."""
         gc.collect()
         self.cupy.cuda.Device().synchronize()
         self.cupy.get_default_memory_pool().free_all_blocks()
@@ -211,7 +211,7 @@ def check(group: str, small: bool = False) -> Callable[[Check], Check]:
 
 @check("read", small=True)
 def counters(run: Run) -> None:
-    """A read waits for the device once and leaves no tile to the host."""
+    """A read waits for the device once, and the host decodes no tile."""
     for codec in DEVICE_CODECS:
         wanted = sample("uint16", (1700, 1900), 1)
         path = run.file(f"counters-{codec}", wanted, compression=codec)
@@ -222,7 +222,7 @@ def counters(run: Run) -> None:
         run.true(report["host_tiles"] == 0, f"{codec}: {report['host_tiles']} tiles on the host")
         run.true(report["device_tiles"] == 14 * 15, f"{codec}: {report['device_tiles']} tiles on the device")
         run.figures[codec] = {key: report[key] for key in ("launches", "uploads", "peak_bytes")}
-        # The block was handed to nobody, so the next read of this size waits once as well.
+        # No other library has the block, so the next read of this size waits once as well.
         del array
 
 
@@ -299,12 +299,12 @@ class Ranges(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @check("read")
 def served(run: Run) -> None:
-    """A file behind HTTP: windows and the whole, eager and by dask, in few requests, all decoded on the GPU."""
+    """A file on an HTTP server: windows and the whole, eager and by dask, in few requests, all decoded on the GPU."""
     Ranges.folder = run.folder
     server = ThreadingHTTPServer(("127.0.0.1", 0), Ranges)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -347,7 +347,7 @@ def threads(run: Run) -> None:
 
 @check("lifetimes", small=True)
 def views(run: Run) -> None:
-    """Memory is not used again while CuPy or torch look at it, and not before their work is done."""
+    """Memory is not reused while CuPy or torch refer to it, nor before their work is done."""
     run.need("cupy")
     rasters = [sample("uint16", (512, 640), seed) for seed in range(6)]
     paths = [run.file(f"views-{seed}", raster) for seed, raster in enumerate(rasters)]
@@ -360,7 +360,7 @@ def views(run: Run) -> None:
         run.same(kept[seed], raster, f"view {seed} after other reads")
         if run.torch is not None:
             run.same(tensors[seed], raster, f"tensor {seed} after other reads")
-    # Work is queued on a view, and the view given up; the next read may not write into what that work reads.
+    # Work is queued on a view, and the view is dropped; the next read must not write into memory that this work reads.
     stream = run.cupy.cuda.Stream(non_blocking=True)
     with stream:
         # Kernels are compiled when they are first called, which outlasts any queue.
@@ -462,14 +462,14 @@ def filled_torch(run: Run) -> None:
 
 @check("chips", small=True)
 def batches(run: Run) -> None:
-    """Batches of windows are those that the CPU reads, whatever is read ahead."""
+    """Batches of windows equal those that the CPU reads, with any read-ahead."""
     for codec, bands in (("deflate", 3), ("zstd", 1), ("lzw", 1), ("lerc", 2)):
         allowed = decoding(codec)
         wanted = sample("uint16", (bands, 700, 810), 9)
         dataset = run.swath.Dataset(run.file(f"chips-{codec}-{bands}", wanted, compression=codec, cog=True))
         random = np.random.default_rng(1)
         corners = [(int(random.integers(0, 711)), int(random.integers(0, 601))) for _ in range(70)]
-        # Twice the same, and one at each end.
+        # One window twice, and one at each end.
         corners += [corners[0], (0, 0), (710, 600)]
         places = [run.swath.Window(x, y, 100, 100) for x, y in corners]
         for order in ("band", "pixel"):
@@ -490,7 +490,7 @@ def batches(run: Run) -> None:
 
 @check("chips", small=True)
 def consumed(run: Run) -> None:
-    """Batches that another stream still works on are not written over."""
+    """Batches that another stream still uses are not overwritten."""
     run.need("cupy")
     cupy, wanted = run.cupy, sample("uint16", (1024, 1024), 10)
     dataset = run.swath.Dataset(run.file("consumed", wanted))
@@ -509,7 +509,7 @@ def consumed(run: Run) -> None:
 
 
 def layouts(run: Run, base: np.ndarray) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """Arrays on the device that hold samples in many orders, and the words that go with them."""
+    """Arrays on the device in many memory orders, and the keywords that go with them."""
     on = run.cupy.asarray(base)
     yield "bands first", on, {"band_axis": 0}
     yield "bands last", run.cupy.ascontiguousarray(run.cupy.moveaxis(on, 0, -1)), {"band_axis": 2}
@@ -529,7 +529,7 @@ def write_options(codec: str, cog: bool) -> dict[str, Any]:
 
 @check("write", small=True)
 def orders(run: Run) -> None:
-    """Arrays of any strides give the file that the same samples without gaps give."""
+    """Arrays of any strides give the same file as contiguous samples."""
     run.need("cupy")
     base = sample("float32", (3, 300, 420), 11)
     codecs = ("zstd",) if run.small else ("deflate", "zstd", "lzw", "none")
@@ -565,7 +565,7 @@ def written_types(run: Run) -> None:
 
 @check("write", small=True)
 def passed_on(run: Run) -> None:
-    """What swath read to the GPU can be written from there."""
+    """A raster that swath read to the GPU can be written from there."""
     for codec in ("deflate", "zstd"):
         wanted = sample("uint16", (2, 300, 420), 13)
         path = run.file(f"passed-{codec}", wanted, compression=codec)
@@ -616,7 +616,7 @@ def queued_torch(run: Run) -> None:
 
 @check("streams", small=True)
 def reused(run: Run) -> None:
-    """An array may be written over as soon as it was pushed."""
+    """An array may be overwritten as soon as it was pushed."""
     run.need("cupy")
     from swath import _swath
 
@@ -673,7 +673,7 @@ def opened(run: Run) -> None:
 
 @check("xarray")
 def untrusted(run: Run) -> None:
-    """What the GPU may not decode is an error, or with "auto" decoded by the CPU, into CuPy arrays, and said once."""
+    """Tiles that the GPU may not decode are an error; with "auto" the CPU decodes them to CuPy, with one warning."""
     run.need("cupy", "xarray", "dask")
     wanted = sample("uint16", (1, 300, 333), 21)
     path = run.file("untrusted", wanted, compression="lz4")
@@ -697,7 +697,7 @@ def untrusted(run: Run) -> None:
 
 @check("xarray")
 def refused(run: Run) -> None:
-    """Without a GPU "raise" raises, and "auto" goes on with the CPU and says so each time."""
+    """Without a GPU "raise" raises, and "auto" continues on the CPU and warns each time."""
     path = run.file("refused", sample("uint8", (300, 300), 18))
     code = f"""
 import json, warnings
@@ -741,7 +741,7 @@ print(json.dumps(said))
 
 
 def outside(code: str, environment: dict[str, str]) -> Any:
-    """What a piece of Python prints as JSON in a process of its own."""
+    """Runs Python code in a process of its own; returns the JSON that it prints."""
     found = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60,
         check=False,
@@ -772,7 +772,7 @@ def lazily(run: Run) -> None:
         lazy = dask.array.from_array(array, chunks=chunks, asarray=False)
         for buffer in (None, 100_000):
             with warnings.catch_warnings():
-                # A row of chunks is more than the small buffer, which is said.
+                # A row of chunks exceeds the small buffer, which causes a warning.
                 warnings.simplefilter("ignore", run.swath.SwathWarning)
                 file = run.swath.to_geotiff(lazy, None, streaming_buffer_bytes=buffer, **options)
             run.true(file == eager, f"{name}, {codec}, cog={cog}, buffer {buffer}: not the eager file")
@@ -794,7 +794,7 @@ def through(run: Run) -> None:
 
 @check("dask")
 def on_cluster(run: Run) -> None:
-    """Another process of a cluster encodes CuPy chunks on the GPU; the file is the eager one, but for overviews."""
+    """Another process of a cluster encodes CuPy chunks on the GPU; the file is the eager one, except for overviews."""
     run.need("cupy", "dask", "distributed")
     import dask.array
     from distributed import Client, LocalCluster
@@ -802,7 +802,7 @@ def on_cluster(run: Run) -> None:
     wanted = sample("float32", (2, 700, 640), 22)
     lazy = dask.array.from_array(wanted, chunks=(1, 100, 320)).map_blocks(run.cupy.asarray, dtype="float32")
     lazy = dask.array.Array(lazy.dask, lazy.name, lazy.chunks, meta=run.cupy.empty((0, 0, 0), "float32"))
-    # One worker: from one to another CuPy's chunks only go with numba.
+    # One worker: CuPy's chunks move between workers only with numba.
     with (
         LocalCluster(n_workers=1, threads_per_worker=4, processes=True, dashboard_address=None) as cluster,
         Client(cluster),
@@ -812,7 +812,7 @@ def on_cluster(run: Run) -> None:
             eager = run.swath.to_geotiff(run.cupy.asarray(wanted), None, **options)
             file = run.swath.to_geotiff(lazy, None, **options)
             if cog:
-                # The process that writes compresses the overviews, by its CPU.
+                # The writing process compresses the overviews on its CPU.
                 run.same(np.asarray(run.swath.read(file)), wanted, f"{codec}, the COG")
                 run.true(run.swath.validate(file, full=True)["valid"], f"{codec}: the COG is not valid")
                 level = np.asarray(run.swath.read(file, overview_level=0))
@@ -866,7 +866,7 @@ def same_files(run: Run) -> None:
 
 @check("documents")
 def shown(run: Run) -> None:
-    """Every line of Python that README and docs show for the GPU runs as it stands."""
+    """Every Python example of README and docs for the GPU runs unchanged."""
     run.need("cupy", "torch", "xarray", "dask")
     root = HERE / "documents" if (HERE / "documents").is_dir() else CHECKOUT
     folder = run.folder / "documents"
@@ -884,7 +884,7 @@ def shown(run: Run) -> None:
 
 
 class Watch:
-    """The least free device memory while something runs, looked at every millisecond."""
+    """The least free device memory while code runs, sampled every millisecond."""
 
     def __init__(self, cupy: Any) -> None:
         self.look = cupy.cuda.runtime.memGetInfo
@@ -939,7 +939,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         import dask.array
 
         chunks = ((MEMORY_ROWS,) * (height // MEMORY_ROWS), (size,))
-        # With a name of its own dask need not pickle the function to find one.
+        # With a given name dask need not pickle the function to make one.
         words = {"name": f"terrain-{height}", "dtype": "float32", "meta": cupy.empty((0, 0), "float32")}
         return dask.array.map_blocks(terrain_block, chunks=chunks, **words)
 
@@ -968,7 +968,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     cold = int(cupy.cuda.runtime.memGetInfo()[0])
     answer: dict[str, Any] = {"name": args.name, "pixels_bytes": size * size * 4}
     with Watch(cupy) as first:
-        # Kernels are compiled and loaded by a small write, which the second figure leaves out.
+        # A small write compiles and loads the kernels; the second figure leaves it out.
         write(array(2 * MEMORY_ROWS))
         device.synchronize()
         gc.collect()
@@ -992,7 +992,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def xrspatial() -> tuple[Any, Any]:
-    """xarray, and xrspatial's writer without its other tools, which import what is not here."""
+    """xarray, and xrspatial's writer without its other tools, which import packages that are missing here."""
     import importlib.machinery
     import types
 
@@ -1040,7 +1040,7 @@ def measured(run: Run, name: str) -> dict[str, Any]:
 
 @check("memory")
 def capped(run: Run) -> None:
-    """A streamed raster takes no more of the device than its limits allow, and gives the eager bytes."""
+    """A streamed raster takes no more device memory than its limits allow, and gives the eager bytes."""
     run.need("cupy", "dask")
     found = run.figures
     for name in MEASURED:
@@ -1084,7 +1084,7 @@ def wide(run: Run) -> None:
 
 @check("memory")
 def rival_memory(run: Run) -> None:
-    """What xrspatial takes for the same."""
+    """Device memory that xrspatial takes for the same write."""
     run.need("cupy", "dask")
     if run.args.rivals is None or not (run.args.rivals / "xrspatial").is_dir():
         raise LeftOutError("no xrspatial here")
@@ -1116,7 +1116,7 @@ def wheels(run: Run) -> None:
     }  # fmt: skip
     site = run.folder / "site"
     (site / "nvidia").mkdir(parents=True, exist_ok=True)
-    # As some of the wheels have it; it also hides what the machine's own Python has.
+    # The layout of some wheels; it also hides the packages of the machine's own Python.
     (site / "nvidia" / "__init__.py").touch()
     there = {name: place for name, place in places.items() if (run.args.lib / name).exists()}
     for name, place in there.items():
@@ -1210,7 +1210,7 @@ def whole_rasters(run: Run, path: str, array: np.ndarray, codec: str) -> dict[st
             work()
             cupy.cuda.Device().synchronize()
 
-        # Removing the file of the call before takes the kernel a while, which is no part of writing.
+        # The kernel takes a while to remove the previous file, which is not part of writing.
         seconds = best(5 if name.startswith("read") else 3, waited, lambda: out.unlink(missing_ok=True))
         found[name] = {key: array.nbytes / value / 1e9 for key, value in seconds.items()}
     out.unlink()
@@ -1264,7 +1264,7 @@ def check_all(args: argparse.Namespace) -> int:
         entry |= {"cases": run.cases, "seconds": round(time.time() - started, 2), "figures": run.figures}
         results.append(entry)
         print(f"{group}: {name} ({entry['cases']} cases, {entry['seconds']} s): {said}", flush=True)
-        # After each check, so that one that hangs does not cost what was found before.
+        # Written after each check, so that a check that hangs does not lose earlier results.
         args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{len(results)} checks, {sum(not entry['ok'] for entry in results)} failed")
     return 0 if document["ok"] else 1

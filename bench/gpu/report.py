@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns what the tests, the sanitizer and the contenders said into results.md and results.json.
+"""Turns the results of the tests, the sanitizer and the contenders into results.md and results.json.
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# What the bus carries; pixels cannot arrive faster than this times the compression ratio.
+# Speed of the bus; pixels cannot arrive faster than this times the compression ratio.
 BUS = 55e9
 COLUMNS = [
     ("swath", "swath"), ("gdal", "GDAL to host"), ("gdal-gpu", "GDAL to device"), ("nvtiff-file", "nvTIFF file"),
@@ -28,18 +28,18 @@ COLUMNS = [
 ]  # fmt: skip
 # Contenders that do the same work: a file in, an array out.
 READERS = ("gdal", "gdal-gpu", "nvtiff-file")
-# Those that are given a start (the file in pinned memory) or do less (no predictor, no placing) as well.
+# These and contenders with an advantage (the file in pinned memory) or with less work (no predictor, no placing).
 ALL = (*READERS, "nvtiff-pinned", "nvcomp")
 
-# What the Zstd decoder is meant to reach: speed as a part of nvCOMP's by tile, on few tiles, from file to device in
-# GB/s, and temporary memory as a part of the output.
+# Goals of the Zstd decoder: speed relative to nvCOMP's by tile, on few tiles, from file to device in GB/s, and
+# temporary memory relative to the output.
 ZSTD_GOALS = {256: 1 / 1.5, 512: 1 / 1.5, 1024: 1.0}
 ZSTD_FEW_GOAL, ZSTD_READ_GOAL, ZSTD_TEMP_GOAL = 1.0, 25.0, 0.5
 
-# What writing is meant to reach: GB/s of pixels by codec, and for COGs and conversions whatever the codec.
+# Goals of writing: GB/s of pixels by codec, and for COGs and conversions with any codec.
 WRITE_GOALS = {"deflate": 8.0, "zstd": 8.0, "lzw": 5.0, "none": 15.0}
 COG_GOAL, CONVERT_GOAL = 5.0, 4.0
-# Files may be so much larger than GDAL's: with Deflate terrain and reflectance, with any codec classes.
+# Allowed size relative to GDAL's files: Deflate for terrain and reflectance, any codec for classes.
 SIZE_GOALS = {"dem": 1.03, "s2": 1.03, "lc": 1.5}
 WRITE_RIVALS = [("gdal", "GDAL"), ("xrspatial", "xrspatial")]
 
@@ -81,7 +81,7 @@ def cell(entry: dict[str, Any] | None) -> str:
     return "**" + error.split(":")[0][:24].replace("|", "/") + "**"
 
 
-# What an answer without a figure may say without being a fault of swath: of the pair, that nvCOMP failed.
+# An answer without a figure that is no fault of swath: nvCOMP, the other of the pair, failed.
 EXCUSES = {"swath": ("refused", "late"), "zstd": ("refused", "absent", "late", "rival")}
 
 
@@ -193,7 +193,7 @@ def zstd_tables(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def corrupted_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What the device did with damaged tiles of each codec, and the faults."""
+    """Results of the device for damaged tiles of each codec, and the faults."""
     lines = ["", "## Damaged tiles", ""]
     if "codecs" not in found:
         return [*lines, f"**{found.get('error', 'no result')}**"], [f"damaged tiles: {found.get('error', 'no result')}"]
@@ -218,7 +218,7 @@ def corrupted_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def killed_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What became of files whose writers were killed, and the faults."""
+    """Results for files whose writers were killed, and the faults."""
     lines = ["", "## Killed writers", ""]
     if "kills" not in found:
         error = found.get("error", "no result")
@@ -293,7 +293,7 @@ def compare_writes(writes: dict[str, Any]) -> tuple[list[dict[str, Any]], list[s
 
 
 def reached(value: float | None, goal: float | None, most: bool) -> str:
-    """A goal and whether it was reached; most: it is the most that is allowed, not the least."""
+    """A goal and whether it was reached; with `most` it is an upper bound."""
     if goal is None:
         return "-"
     sign = f"≤ {goal:.2f}" if most else f"≥ {goal:.3g}"
@@ -357,7 +357,7 @@ def write_tables(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str
 
 
 def write_remarks(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str]:
-    """What was read back, what is one file whatever the batches, counters, and what failed or was not run."""
+    """Files read back, files compared between batch sizes, counters, and rows that failed or were not run."""
     lines = ["", "### Read back and compared", ""]
     told: dict[str, list[str]] = {}
     for each in [row["contenders"].get("swath") or {} for row in rows] + writes["cogs"]:
@@ -400,7 +400,7 @@ def write_remarks(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[st
 
 
 def cold_tables(cold: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What the first call of a process takes, with machine code and with PTX, and the faults."""
+    """Time of the first call of a process, with machine code and with PTX, and the faults."""
     lines = ["", "## Cold start", ""]
     if "rows" not in cold:
         return [*lines, f"**{cold.get('error', 'no result')}**"], [f"cold start: {cold.get('error', 'no result')}"]
@@ -430,7 +430,7 @@ def cold_tables(cold: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def python_tables(python: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What was checked of the Python package, with its figures, and its faults."""
+    """Checks of the Python package, with figures and faults."""
     checks = python["checks"]
     facts = ", ".join(f"{name} {version}" for name, version in python["facts"].items() if version)
     lines = ["", "## The Python package", "", f"{facts}.", ""]

@@ -3,14 +3,14 @@
 
     python3 rivals.py run --manifest M.json --out R.json --bin DIR --lib DIR [--rivals DIR] [--deadline UNIX_TIME]
 
-starts every contender in a process of its own (`rivals.py child NAME …`), which tells of one raster at a time. One that
-crashes, hangs or gives wrong pixels costs its raster and is started again for the rest. What each contender does:
+starts every contender in a process of its own (`rivals.py child NAME …`), which reports one raster at a time. One that
+crashes, hangs or gives wrong pixels loses that raster and is started again for the rest. The contenders:
 
     swath          file to device array, swath-gpu read
     gdal           file to host array, GDAL with as many threads as the machine has
     gdal-gpu       file to device array: GDAL into pinned memory, then one copy
     nvtiff-file    file to device array, nvTIFF
-    nvtiff-pinned  nvTIFF, the whole file lying in pinned memory before the clock starts: no reader, a bound
+    nvtiff-pinned  nvTIFF, with the whole file in pinned memory before the clock starts: no reader, a bound
     nvcomp         pinned tiles to device, then nvCOMP's decoder; no predictor, no placing: no reader, a bound; and the
                    decoder alone, tiles on the device
     zstd           Zstd files only: swath's decoder and nvCOMP's alone, on the same tiles on the device, all of them and
@@ -52,12 +52,12 @@ CONTENDERS = ["ceilings", "swath", "zstd", "gdal-gpu", "gdal", "nvtiff-file", "n
 ROW_LIMIT = 30.0
 START_LIMIT = 60.0
 RESTARTS = 5
-# Exit status of a child that told of an error and cannot go on.
+# Exit status of a child that reported an error and cannot continue.
 LEFT = 3
-# What stands for a raster that the deadline left no time for.
+# Result of a raster for which there was no time before the deadline.
 LATE = {"ok": False, "late": True, "error": "out of time"}
 THREADS = os.cpu_count() or 1
-# Tiles that a window has where decoders are compared on few of them, and the size of those tiles.
+# Numbers of tiles for the comparison of decoders on few tiles, and the size of those tiles.
 WINDOWS, WINDOW_TILE = (1, 4, 9, 16, 32, 63), 512
 
 
@@ -66,7 +66,7 @@ class Refused(Exception):  # noqa: N818 - not a fault: the contender does not do
 
 
 class Absent(Exception):  # noqa: N818 - not a fault either: something the contender needs is not on this machine
-    """Not here."""
+    """Not installed."""
 
 
 def read_or(path: str, otherwise: str) -> str:
@@ -131,7 +131,7 @@ def repeat(times: int, call: Callable[[], Any]) -> list[float]:
 def repeat_events(
     cupy: Any, times: int, call: Callable[[], Any], before: Callable[[], Any] | None = None
 ) -> list[float]:
-    """As repeat, by the device's own clock. What is done before keeps the device busy while the call is queued."""
+    """As repeat, by the device's own clock. `before` keeps the device busy while the call is queued."""
     seconds = []
     for _ in range(times + 1):
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -149,7 +149,7 @@ def repeat_events(
 
 
 def ask_swath(args: argparse.Namespace, *words: str) -> dict[str, Any]:
-    """What swath-gpu says."""
+    """The answer of swath-gpu."""
     binary = args.bin / "swath-gpu"
     if not binary.exists():
         raise Absent(f"{binary} is missing")
@@ -240,7 +240,7 @@ NVTIFF_STATUS = {
 def nvtiff(row: dict[str, Any], args: argparse.Namespace, from_pinned: bool) -> dict[str, Any]:
     cupy = cupy_or_refuse()
     cupy.zeros(1)
-    # nvTIFF opens these by name; what is loaded already is found whatever the search path.
+    # nvTIFF opens these by name; libraries that are already loaded are found whatever the search path.
     for helper in ("libnvcomp.so.5", "libnvjpeg.so.13", "libnvjpeg2k.so.0"):
         with contextlib.suppress(Absent):
             load(helper, args.folders)
@@ -319,7 +319,7 @@ def tiles_of(path: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def undo_predictor(cupy: Any, tiles: Any, row: dict[str, Any]) -> Any:
-    """The raster out of decoded tiles: what nvCOMP leaves to its caller. Only to compare with the truth."""
+    """Assembles the raster from decoded tiles, which nvCOMP leaves to its caller; for the comparison only."""
     tile, dtype = row["tile"], np.dtype(row["dtype"])
     count = tiles.size // (tile * tile * dtype.itemsize)
     if row["predictor"] == 3:
@@ -336,7 +336,7 @@ def undo_predictor(cupy: Any, tiles: Any, row: dict[str, Any]) -> Any:
 
 
 class Nvcomp:
-    """nvCOMP's decoder on tiles of a file: those around the middle, as many as asked for."""
+    """nvCOMP's decoder on tiles of a file: the requested number around the middle."""
 
     def __init__(self, row: dict[str, Any], args: argparse.Namespace, count: int | None = None) -> None:
         if row["codec"] not in ("deflate", "zstd"):
@@ -399,7 +399,7 @@ class Nvcomp:
         self.cupy.cuda.Stream.null.synchronize()
 
     def failed(self) -> int:
-        """Tiles that were not decoded, or not wholly."""
+        """Tiles that were not decoded, or only in part."""
         return int(((self.statuses != 0) | (self.made != self.chunk)).sum())
 
 
@@ -423,8 +423,8 @@ def zstd(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     if not answer["ok"]:
         return answer
     cupy = cupy_or_refuse()
-    # Written over before each call: it keeps the device busy while the call is queued, and leaves nothing of the tiles
-    # in its cache, as swath's own copies do.
+    # Overwritten before each call: it keeps the device busy while the call is queued, and evicts the tiles from the
+    # cache, as swath's own copies do.
     spare = cupy.zeros(1 << 30, cupy.uint8)
 
     def busy() -> None:
@@ -475,16 +475,16 @@ CHILDREN: dict[str, Callable[[dict[str, Any], argparse.Namespace], dict[str, Any
     "nvcomp": nvcomp,
     "zstd": zstd,
 }
-# An error of theirs may leave the device's context broken, so that they go on in a new process.
+# Their errors may break the device's context, so they continue in a new process.
 ON_DEVICE = {"gdal-gpu", "nvtiff-file", "nvtiff-pinned", "nvcomp", "zstd", "ceilings"}
 
 
 def child(args: argparse.Namespace) -> int:
-    """One contender over the named rasters: two lines of JSON each, one when it begins and one with what came out."""
+    """One contender over the named rasters: two lines of JSON each, one when it begins and one with the result."""
     warnings.filterwarnings("ignore")
     rows = {row["name"]: row for row in json.loads(args.manifest.read_text())["rows"]}
     rows["machine"] = {"name": "machine"}
-    # Libraries print to standard output as they like; what this process says keeps a channel of its own.
+    # Libraries may print to standard output, so this process answers on a channel of its own.
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -520,7 +520,7 @@ def child(args: argparse.Namespace) -> int:
 
 
 def pump(process: subprocess.Popen[str], into: queue.Queue[str | None]) -> None:
-    """Moves what a process says into a queue, which can be waited on with a limit; None at its end."""
+    """Moves the lines of a process into a queue, which can be waited on with a limit; None at its end."""
     assert process.stdout is not None
     for line in process.stdout:
         into.put(line)
@@ -563,7 +563,7 @@ def contend(name: str, rows: list[str], args: argparse.Namespace) -> dict[str, A
                 break
             if line is None:
                 code = process.wait()
-                # Having told of an error it leaves by itself, to go on in a new process.
+                # After it reported an error it exits by itself, and a new process continues.
                 if code != LEFT:
                     how = signal.Signals(-code).name if code < 0 else f"exit {code}"
                     answers[current] = {"ok": False, "error": f"crashed: {how}"}
@@ -584,7 +584,7 @@ def contend(name: str, rows: list[str], args: argparse.Namespace) -> dict[str, A
 
 
 def output_of(*command: str) -> str:
-    """What a program prints, or nothing where it is missing or fails."""
+    """The output of a program, or nothing if it is missing or fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
@@ -618,7 +618,7 @@ def run(args: argparse.Namespace) -> int:
     for name in args.only.split(",") if args.only else CONTENDERS:
         started = time.time()
         result["contenders"][name] = contend(name, ["machine"] if name == "ceilings" else rows, args)
-        # Written each time, so that a run that is cut off keeps what it has.
+        # Written each time, so that an interrupted run keeps its results.
         args.out.write_text(json.dumps(result, indent=1) + "\n")
         good = sum(answer["ok"] for answer in result["contenders"][name].values())
         print(f"{name}: {good} of {len(result['contenders'][name])} in {time.time() - started:.0f} s", flush=True)
@@ -644,7 +644,7 @@ def main() -> int:
     args = parser.parse_args()
     args.folders = [folder for folder in (args.lib, args.rivals) if folder]
     if args.rivals:
-        # Behind what the machine has: its numpy and CuPy fit each other.
+        # Behind the machine's packages: its numpy and CuPy fit each other.
         sys.path.append(str(args.rivals))
     return child(args) if args.command == "child" else run(args)
 

@@ -6,11 +6,11 @@
 # zstd is the benchmark of reading with Zstd files alone; cold times the first calls of processes; torture decodes
 # SWATH_CORRUPTED damaged tiles of each codec (default ten million; the tests have fewer) and kills SWATH_KILLS
 # writers (default 1000).
-# Needs no toolchain and no network. What is missing (python3, CuPy, rivals, compute-sanitizer) is said and left out.
+# Needs no toolchain and no network. Missing parts (python3, CuPy, rivals, compute-sanitizer) are reported and left out.
 # SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them, and
 # SWATH_PYTHON_SECONDS for the Python package, which comes last.
 # Rasters are made in $SWATH_BENCH_DIR (default /dev/shm/swath-bench) and removed at the end unless SWATH_BENCH_KEEP=1;
-# those that are there already (their manifest.json is) are used and kept. SWATH_BENCH_SIZE is another width and height.
+# rasters that exist already (with their manifest.json) are used and kept. SWATH_BENCH_SIZE is another width and height.
 # Exit status 1 if a test failed, the sanitizer found something, or swath read or wrote a raster wrongly.
 set -uo pipefail
 
@@ -73,7 +73,7 @@ export PYTHONUNBUFFERED=1
 
 # -------------------------------------------------------------------------------------------------------------- rasters
 
-# They are made while the tests run, which nobody times.
+# They are made while the tests run, which are not timed.
 maker=
 cleanup() {
     [ -z "$maker" ] || kill "$maker" 2>/dev/null
@@ -124,7 +124,7 @@ if [ "${only:-tests}" = tests ]; then
     tests_status=$?
     tail -n 15 "$out/tests.log"
     say "tests: exit status $tests_status"
-    # The report wants the exit status as well, and a result even of tests that died.
+    # The report needs the exit status too, and a result even if the tests died.
     [ -z "$python" ] || "$python" - "$out" "$tests_status" <<'PY'
 import json, pathlib, sys
 out, status = pathlib.Path(sys.argv[1]), int(sys.argv[2])
@@ -193,7 +193,7 @@ fi
 
 # ----------------------------------------------------------------------------------------------------------- cold start
 
-# After all that loads the processors, for these are times of single calls.
+# After everything that loads the processors, because these are times of single calls.
 cold_status=0
 if [ "${only:-cold}" = cold ]; then
     say "cold start"

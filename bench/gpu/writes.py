@@ -10,12 +10,12 @@ makes the rasters of data.py as plain TIFFs, then writes each in many ways:
     gdal       from a host array, GDAL with as many threads as the machine has; from file to file, GDAL's copy
     xrspatial  from a device array, its GPU writer
 
-A fresh file in plain tmpfs is filled at the speed at which the kernel finds pages, whoever writes. So the main rows go
-to a tmpfs of huge pages where one may be mounted, some to --dir as well, and a rival always to the folder of its row.
+A fresh file in plain tmpfs grows only as fast as the kernel finds pages, for every writer. So the main rows go to a
+tmpfs of huge pages where one may be mounted, some to --dir as well, and a rival always to the folder of its row.
 
 Rivals run in a process of their own (`writes.py serve NAME`), which is started again when it crashes or hangs. swath's
-rows come first, so that a deadline costs rivals. Times are in seconds. Exit status 1 where R.json could not be made;
-what is wrong with a file is for report.py to judge.
+rows come first, so that a deadline cuts rivals. Times are in seconds. Exit status 1 if R.json could not be made;
+report.py judges the files.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ Row = dict[str, Any]
 KINDS = ("dem", "s2", "lc")
 DTYPES = {"dem": "float32", "s2": "uint16", "lc": "uint8"}
 CODECS = ("deflate", "zstd", "lzw", "none")
-# What the issue allows on the device in the rows with little memory, and on the host.
+# Limits on device and host memory in the rows with little memory.
 DEVICE_LIMIT = 512 << 20
 HOST_LIMIT = 512 << 20
-# The large raster is the first eighth of the terrain so often below itself: 8 GB out of 16384 x 16384.
+# The large raster repeats the first eighth of the terrain: 8 GB out of 16384 x 16384.
 REPEATED = 64
 # Crops whose COGs travel home together in one file of at most 16 MiB, for validators that are not on the machine.
 CROPS = {"dem": 1024, "s2": 1024, "lc": 2048}
@@ -97,7 +97,7 @@ def plan(size: int, quick: bool, huge: bool) -> list[Row]:
         for codec in ("deflate", "zstd"):
             add(kind, codec, 512, main, cog=True)
     for kind in KINDS:
-        # From a file as others write it, and from one of swath's own, which tells where its tiles are cut.
+        # From a file of another writer, and from one of swath's own, which lists the pieces of its tiles.
         for source in ("gdal",) if quick else ("gdal", "own"):
             add(kind, "zstd", 512, main, cog=True, task="convert", source=source)
     add("lc", "deflate", 512, main, cog=True, task="memory")
@@ -114,14 +114,14 @@ def plan(size: int, quick: bool, huge: bool) -> list[Row]:
 
 
 def rows_of(rival: str, rows: list[Row]) -> list[Row]:
-    """The rows that a rival does, those that tell most first."""
+    """The rows of a rival, the most informative first."""
     mine = [row for row in rows if row["task"] != "memory" and row.get("source") != "own"]
     if rival == "gdal":
         return sorted(mine, key=lambda row: (row["tile"] == 256, not row["main"]))
     plain = [row for row in mine if row["task"] == "write" and row["tile"] == 512 and row["main"]]
     plain = [row for row in plain if row["codec"] != "none"]
     picked = [row for row in plain if not row["cog"] or (row["kind"], row["codec"]) == ("dem", "deflate")]
-    # It has LZW on one core of the host only: the smallest raster first, as the others may take too long.
+    # It encodes LZW on one core of the host: the smallest raster first, as the others may take too long.
     return sorted(picked, key=lambda row: (row["codec"] == "lzw", row["codec"] == "lzw" and row["pixels_bytes"]))
 
 
@@ -129,7 +129,7 @@ def rows_of(rival: str, rows: list[Row]) -> list[Row]:
 
 
 def repeated_checksum(array: Any, times: int) -> str:
-    """The checksum of an array so often below itself, which may be too large to be there as a whole."""
+    """The checksum of an array repeated `times` times, which may be too large for memory as a whole."""
     words = array.nbytes // 8
     assert array.nbytes % 8 == 0
     total = sum(word_sum(array, first=i * words) for i in range(times))
@@ -137,7 +137,7 @@ def repeated_checksum(array: Any, times: int) -> str:
 
 
 def make_sources(args: argparse.Namespace) -> int:
-    """The rasters as plain TIFFs, and what a reader of each has to find."""
+    """The rasters as plain TIFFs, and the checksum of each."""
     xp = cupy_or_none()
     if xp is None:
         print("no CuPy: numpy makes the arrays, which takes minutes at the full size", file=sys.stderr)
@@ -158,7 +158,7 @@ def make_sources(args: argparse.Namespace) -> int:
 
 
 def pixels_of(request: Row) -> np.ndarray:
-    """The array of one of our plain TIFFs, which it ends with."""
+    """The array of one of our plain TIFFs, which is at its end."""
     file, size, dtype = Path(request["source"]), request["size"], np.dtype(DTYPES[request["row"]["kind"]])
     start = file.stat().st_size - size * size * dtype.itemsize
     return np.fromfile(file, dtype, offset=start).reshape(size, size)
@@ -168,7 +168,7 @@ def pixels_of(request: Row) -> np.ndarray:
 
 
 def timed(times: int, out: Path, call: Callable[[], Any]) -> list[float]:
-    """Seconds of each call, each to a file that is not there yet; no second call after one that was slow."""
+    """Seconds of each call, each to a new file; no second call after a slow one."""
     seconds: list[float] = []
     for _ in range(times):
         out.unlink(missing_ok=True)
@@ -181,7 +181,7 @@ def timed(times: int, out: Path, call: Callable[[], Any]) -> list[float]:
 
 
 class Gdal:
-    """GDAL through rasterio: writes, copies from file to file, and reads back what others wrote."""
+    """GDAL through rasterio: writes, copies from file to file, and reads back files of others."""
 
     def __init__(self, args: argparse.Namespace) -> None:  # noqa: ARG002 - one shape for all
         try:
@@ -288,7 +288,7 @@ SERVERS = {"gdal": Gdal, "xrspatial": Xrspatial}
 
 def serve(args: argparse.Namespace) -> int:
     """Answers a request a line with a line, until there are no more."""
-    # Libraries print to standard output as they like; what this process says keeps a channel of its own.
+    # Libraries may print to standard output, so this process answers on a channel of its own.
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     if args.name == "gdal":
@@ -342,7 +342,7 @@ class Worker:
         threading.Thread(target=pump, args=(self.process, self.said), daemon=True).start()
 
     def ask(self, request: Row, limit: float) -> Row:
-        """The answer, or what became of the process. Its start is not counted against the limit."""
+        """The answer, or how the process ended. Its start does not count against the limit."""
         if self.process is None:
             self.start()
             limit += START_LIMIT
@@ -389,14 +389,14 @@ def swath_gpu(args: argparse.Namespace, *words: Any, limit: float = CALL_LIMIT) 
 
 
 def validate(args: argparse.Namespace, file: Path) -> str:
-    """Nothing, or why `swath validate` does not take the file for a COG."""
+    """Nothing, or why `swath validate` does not accept the file as a COG."""
     command = [str(args.bin / "swath"), "validate", "--full", "--json", str(file)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_LIMIT)
         answer = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return str(error)[:300]
-    # Validators agree to call a level untiled that is one tile wide and several high, whoever wrote it.
+    # Validators agree that a level one tile wide and several high is untiled, for every writer.
     main, *overviews = answer["levels"]
     wrongly = {f"Overview of index {i} is not tiled" for i, level in enumerate(overviews) if level["tiled"]}
     wrongly |= {"The file is greater than 512xH or 512xW, but is not tiled"} if main["tiled"] else set()
@@ -404,7 +404,7 @@ def validate(args: argparse.Namespace, file: Path) -> str:
 
 
 def read_back(args: argparse.Namespace, gdal: Worker, row: Row, file: Path, truth: str) -> dict[str, str]:
-    """What each reader makes of a file of swath's: 'equal', 'not run: …' or what is wrong."""
+    """The result of each reader for a file of swath's: 'equal', 'not run: …' or the fault."""
     found: dict[str, str] = {}
 
     def judge(reader: str, answer: Row) -> None:
@@ -416,7 +416,7 @@ def read_back(args: argparse.Namespace, gdal: Worker, row: Row, file: Path, trut
             found[reader] = "equal" if answer["checksum"] == truth else "pixels differ"
 
     judge("swath-gpu", swath_gpu(args, "read", file, "--no-kernel-times"))
-    # The large raster costs the others more time than it tells.
+    # The large raster takes the others too long for what it shows.
     if row["tile"] == 512 and "eighths" not in row:
         judge("swath-cpu", swath_gpu(args, "read", file, "--device", "cpu", "--no-kernel-times"))
         judge("gdal", gdal.ask({"do": "read", "file": str(file)}, CALL_LIMIT))
@@ -441,7 +441,7 @@ def write_words(row: Row, source: Path, file: Path, size: int, repeat: int) -> l
 
 @contextlib.contextmanager
 def huge_pages(args: argparse.Namespace) -> Iterator[Path | None]:
-    """A tmpfs of huge pages, or nothing where none may be mounted."""
+    """A tmpfs of huge pages, or nothing if none may be mounted."""
     place = args.dir / "huge"
     place.mkdir(exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"huge=always,size={HUGE_BYTES}", "tmpfs", str(place)]
@@ -471,7 +471,7 @@ def sha256(file: Path) -> str:
 
 
 class Run:
-    """One run: what it knows, and what it has found so far."""
+    """One run: its settings, and its results so far."""
 
     def __init__(self, args: argparse.Namespace, huge: Path | None) -> None:
         self.args = args
@@ -495,7 +495,7 @@ class Run:
         return time.time() > self.args.deadline
 
     def keep(self) -> None:
-        """Written each time, so that a run that is cut off keeps what it has."""
+        """Written each time, so that an interrupted run keeps its results."""
         self.args.out.write_text(json.dumps(self.found, indent=1) + "\n")
 
     def tell(self, row: Row, name: str, answer: Row) -> None:
@@ -541,7 +541,7 @@ class Run:
         file = self.file_of(row)
         file.unlink(missing_ok=True)
         large = "eighths" in row
-        # The first call is told apart.
+        # The first call is reported separately.
         repeat = 1 if large else self.args.repeat + 1
         answer = swath_gpu(self.args, *write_words(row, self.source_of(row), file, self.size, repeat))
         if not answer.get("ok"):
@@ -563,7 +563,7 @@ class Run:
         return told
 
     def identity(self) -> None:
-        """Files of the same raster, written in batches of several sizes and twice: they have to be one file."""
+        """Files of the same raster, written in batches of several sizes and twice: they have to be equal."""
         main = self.rows[0]["folder"]
         ways = (("all at once", ()), ("again", ()), ("batches of 1", ("--batch", 1)), ("batches of 3", ("--batch", 3)))
         for codec, cog in (("deflate", False), ("zstd", False), ("deflate", True)):
@@ -649,7 +649,7 @@ class Run:
 
 
 def run(args: argparse.Namespace) -> int:
-    # An end from outside has to unmount and to end the children too.
+    # A signal has to unmount and to end the children too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     there = args.dir.exists()
     args.dir.mkdir(parents=True, exist_ok=True)
@@ -698,7 +698,7 @@ def main() -> int:
     parent.add_argument("--deadline", type=float, default=float("inf"), help="Unix time after which nothing is started")
     args = parser.parse_args()
     if getattr(args, "rivals", None):
-        # Behind what the machine has: its numpy and CuPy fit each other.
+        # Behind the machine's packages: its numpy and CuPy fit each other.
         sys.path.append(str(args.rivals))
     if args.command == "serve":
         return serve(args)

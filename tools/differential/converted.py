@@ -16,7 +16,7 @@ LOSSLESS = ("none", "packbits", "lzw", "deflate", "zstd", "lzma", "lerc", "lerc_
 METHODS = ("nearest", "average", "bilinear", "cubic", "mode", "min", "max")
 # Larger sources take too long.
 MAX_PIXELS = 600_000
-# Said by the writer about its own file, or about the pixels at hand.
+# Items about the writer's own file or its pixels, which differ on purpose.
 OWN_TAGS = ("STATISTICS_", "OVERVIEW_RESAMPLING")
 
 
@@ -67,7 +67,7 @@ def band_tags(dataset: Any, band: int) -> dict[str, str]:
 
 
 def compared(source: Path, target: Path, chosen: dict[str, str | None]) -> str | None:
-    """What GDAL sees that it did not see in the source."""
+    """Differences between result and source as GDAL sees them."""
     with rasterio.open(source) as a, rasterio.open(target) as b:
         bands = [int(each) for each in (chosen.get("--bands") or "").split(",") if each] or list(a.indexes)
         column, row, width, height = (

@@ -67,7 +67,7 @@ class Damaged:
         return Outcome(self.kind, index, verdict, facts, changed)
 
     def before(self, path: Path) -> tuple[bool, dict[str, Any]]:
-        """Whether the two read the sound file alike, and what swath read: where GDAL lacks a codec, it is no judge."""
+        """Whether the two read the sound file alike, and what swath read: GDAL cannot judge codecs that it lacks."""
         if path not in self.sound:
             ours, theirs = self.swath.ask(path=str(path)), self.gdal.ask(path=str(path))
             self.sound[path] = (self.compared(path, ours, theirs) in ("equal", "both refuse"), ours)
@@ -91,8 +91,8 @@ class Damaged:
         return self.values(target, theirs)
 
     def values(self, target: Path, theirs: dict[str, Any]) -> str:
-        """Looks at the arrays themselves: equal numbers may have other bits (NaN), and lossy codecs may round."""
-        # A new process: what GDAL takes from memory that nobody wrote is seldom there again.
+        """Compares the arrays themselves: equal numbers may have other bits (NaN), and lossy codecs may round."""
+        # A new process: samples that GDAL takes from uninitialised memory are seldom the same again.
         self.gdal.close()
         a, b = self.array(self.swath, target), self.array(self.gdal, target, theirs["digest"])
         if b is None:
@@ -109,7 +109,7 @@ class Damaged:
         return "other values"
 
     def array(self, worker: Worker, path: Path, digest: str | None = None) -> np.ndarray | None:
-        """The pixels; none where they are not the same as before."""
+        """The pixels; none if they differ from before."""
         keep = self.folder / f"{worker.kind}.npy"
         again = worker.ask(path=str(path), keep=str(keep))
         found = np.load(keep) if "digest" in again else None
@@ -117,7 +117,7 @@ class Damaged:
         return None if digest and again.get("digest") != digest else found
 
     def spared(self, target: Path, path: Path) -> bool:
-        """Whether swath reads the sound file's pixels, perhaps fewer rows of them, in spite of the damage."""
+        """Whether swath reads the sound file's pixels, perhaps fewer rows of them, despite the damage."""
         got, want = self.array(self.swath, target), self.array(self.swath, path)
         if got is None or want is None or got.dtype != want.dtype or got.shape[::2] != want.shape[::2]:
             return False

@@ -16,7 +16,7 @@ EDGES = (0, 1, 2, 3, 7, 8, 9, 16, 17, 32, 255, 256, 257, 65535, 65536, 2**31 - 1
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a directory: where it lies, and where its value does."""
+    """One entry of a directory: its offset, and that of its value."""
 
     at: int
     tag: int
@@ -76,7 +76,7 @@ class Structure:
         out[at : at + size] = struct.pack(self.order + code, value % (1 << (8 * size)))
 
     def table(self, tags: tuple[int, ...], rng: random.Random) -> tuple[Entry, list[int]] | None:
-        """A table of offsets or byte counts, and where its numbers lie."""
+        """A table of offsets or byte counts, and the positions of its numbers."""
         found = [entry for entry in self.entries if entry.tag in tags and entry.kind in (3, 4, 16) and entry.count]
         if not found:
             return None
@@ -96,7 +96,7 @@ def set_bytes(out: bytearray, _: Structure, rng: random.Random) -> None:
 
 
 def head_bytes(out: bytearray, structure: Structure, rng: random.Random) -> None:
-    """Bytes of the header and of directories, which random places of a long file rarely meet."""
+    """Bytes of the header and of directories, which random positions in a long file rarely hit."""
     entry = rng.choice(structure.entries)
     out[min(len(out) - 1, entry.at + rng.randrange(structure.entry_len))] = rng.choice((0, 255, rng.randrange(256)))
 
@@ -156,7 +156,7 @@ def tag_number(out: bytearray, structure: Structure, rng: random.Random) -> None
 
 
 def tag_swap(out: bytearray, structure: Structure, rng: random.Random) -> None:
-    """Two entries change places, or one of them is there twice."""
+    """Swaps two entries, or repeats one of them."""
     a, b = rng.choice(structure.entries), rng.choice(structure.entries)
     length = structure.entry_len
     left, right = bytes(out[a.at : a.at + length]), bytes(out[b.at : b.at + length])
@@ -167,7 +167,7 @@ def tag_swap(out: bytearray, structure: Structure, rng: random.Random) -> None:
 
 
 def table_value(out: bytearray, structure: Structure, rng: random.Random) -> None:
-    """One offset or byte count is wrong, or two of them change places."""
+    """Changes one offset or byte count, or swaps two of them."""
     found = structure.table(rng.choice((OFFSETS, COUNTS)), rng)
     if found is None:
         flip_bits(out, structure, rng)
@@ -185,7 +185,7 @@ def table_value(out: bytearray, structure: Structure, rng: random.Random) -> Non
 
 
 def link(out: bytearray, structure: Structure, rng: random.Random) -> None:
-    """The place of the next directory: nowhere, here again, or anywhere."""
+    """The offset of the next directory: none, this one again, or any."""
     at = rng.choice(structure.links)
     target = structure.number(rng.choice(structure.links), structure.word)
     structure.put(
@@ -202,7 +202,7 @@ WEIGHTS = (14, 10, 10, 8, 3, 3, 4, 4, 14, 5, 6, 4, 4, 14, 3)
 
 
 def mutated(content: bytes, structure: Structure, rng: random.Random) -> tuple[bytes, str]:
-    """The file with one thing wrong, sometimes two, and what that was."""
+    """The file with one fault, sometimes two, and a description of it."""
     out = bytearray(content)
     done = []
     for kind in rng.choices(list(KINDS), WEIGHTS, k=rng.choice((1, 1, 1, 2))):

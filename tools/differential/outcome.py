@@ -1,4 +1,4 @@
-"""What came of a case, and which differences are allowed."""
+"""The outcome of a case, and the differences that are allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FINE = ("equal", "both refuse", "not compared")
 
 @dataclass
 class Outcome:
-    """One case: `verdict` is one of `FINE`, or names the difference; the rest is for whoever looks at it."""
+    """One case: `verdict` is one of `FINE`, or names the difference; the rest is for the person who inspects it."""
 
     kind: str
     index: int
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclass
 class Allowed:
-    """A difference that may be: patterns of the facts, and why."""
+    """An allowed difference: patterns of the facts, and the reason."""
 
     number: int
     verdict: str
@@ -60,7 +60,7 @@ class Table:
 
 
 def text(answer: dict[str, Any]) -> str:
-    """What a reader said, in one line."""
+    """The message of a reader, in one line."""
     for key in ("refused", "panic", "memory"):
         if key in answer:
             return f"{key}: {answer[key]}"

@@ -35,7 +35,7 @@ class Overviews:
         facts = {"method": method, "array": f"{dtype} {bands}x{height}x{width} {kind}"}
         profile, mask = {}, None
         way = rng.choice(("none", "none", "nodata", "mask"))
-        # GDAL spreads NaN in kernels, and makes 0 of the mode of nothing but a negative nodata value.
+        # GDAL spreads NaN in kernels, and gives 0 for the mode of pixels that all have a negative nodata value.
         if way == "nodata" and np.dtype(dtype).kind in "iuf":
             profile["nodata"] = rng.choice((0, 7, 100))
             array[:, height // 4 : height // 2, width // 4 : width // 2] = profile["nodata"]

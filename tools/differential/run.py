@@ -1,8 +1,8 @@
-"""swath against GDAL on files that nobody wrote: damaged ones, random conversions, reference systems and overviews.
+"""swath against GDAL on generated files: damaged ones, random conversions, reference systems and overviews.
 
 Every case is made from the seed and its number, so `--only damaged --at 123` shows one again. Where the two differ and
 allowed.toml has no reason for it, the case is kept in target/differential/faults, and the run fails. A run that was
-interrupted goes on where it stopped, as long as the code is the same (`--again` begins anew).
+interrupted continues where it stopped, as long as the code is the same (`--again` begins anew).
 
     python tools/differential/run.py --count 2000
 """
@@ -35,7 +35,7 @@ from revision import revision  # noqa: E402
 from systems import Systems  # noqa: E402
 
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "differential"
-# Of a hundred cases, so many of each kind.
+# The number of each kind in a hundred cases.
 SHARES = {"damaged": 80, "converted": 10, "systems": 7, "overviews": 3}
 
 
@@ -47,7 +47,7 @@ class Maker(Protocol):
 
 
 class Run:
-    """What was done so far with this code; written every few cases, so that the next run goes on there."""
+    """Results so far with this code; written every few cases, so that the next run continues there."""
 
     def __init__(self, path: Path, again: bool) -> None:
         self.path, self.revision = path, revision()
@@ -131,7 +131,7 @@ def walk(chosen: list[Maker], run: Run, table: Table, args: argparse.Namespace) 
     shares = sum(SHARES[maker.kind] for maker in chosen)
     again = [fault for fault in run.faults if any(maker.kind == fault["kind"] for maker in chosen)]
     for fault in again:
-        # What was wrong before may be mended, or have a reason by now.
+        # Earlier faults may be fixed, or have a reason by now.
         outcome = next(maker for maker in chosen if maker.kind == fault["kind"]).case(fault["index"], args.seed)
         if outcome.verdict in FINE or table.allows(outcome):
             run.faults.remove(fault)

@@ -1,4 +1,4 @@
-"""Random reference systems: swath sees in GDAL's file what GDAL sees, and GDAL sees in swath's file what was given."""
+"""Random reference systems: swath reads GDAL's file as GDAL does, and GDAL reads the given system from swath's file."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Systems:
         return "equal" if alike(CRS.from_user_input(got), want) else "read otherwise"
 
     def written(self, given: str, crs: CRS, kept: CRS | None, path: Path, facts: dict[str, str]) -> str:
-        """GDAL must see in swath's file what was given, or what it sees in its own."""
+        """GDAL must read from swath's file the given system, or the one that it reads from its own file."""
         words = self.folder / "given.wkt"
         words.write_text(given)
         run = self.swath.run("convert", self.plain, path, "--crs", words if len(given) > 40 else given, "-q")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-# Larger arrays are not compared: GDAL would take minutes for what a changed width declares.
+# Larger arrays are not compared: GDAL would take minutes for the size that a changed width declares.
 MAX_BYTES = 128 << 20
 
 
@@ -42,7 +42,7 @@ def by_swath(path: str, keep: str | None) -> dict[str, Any]:
 
 
 class Heard(logging.Handler):
-    """What GDAL tells without failing."""
+    """Warnings of GDAL."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -100,7 +100,7 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_
                             unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** params,
                             void** extra);
 
-// Work of a library that may touch device memory, queued, counted and made to fail as a launch is; it must not call the
+// Work of a library that may touch device memory; it is queued, counted and failed like a launch, and must not call the
 // driver. `drop` is called with the data when the work has run, or never will.
 API CUresult swath_fake_run(CUstream stream, void (*run)(void*), void (*drop)(void*), void* data);
 // Another script, and all counters at zero; null reads SWATH_FAKE_DRIVER again. Not 0: the script is not understood.

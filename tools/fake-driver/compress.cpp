@@ -1,6 +1,6 @@
 // A stand-in for nvCOMP on the fake driver: batches are compressed and decompressed when their stream gets there.
 //
-// What it writes is valid for every decoder and is built as nvCOMP's: a Deflate chunk is one block with codes of its
+// Its output is valid for every decoder and has the form of nvCOMP's: a Deflate chunk is one block with codes of its
 // own, marked as the last in its first bit and filled up with zero bits; a Zstd chunk is one frame without checksum in
 // blocks of 64 KiB. Only runs of one byte are found. Only LZ4 is decompressed.
 #include <algorithm>
@@ -40,7 +40,7 @@ struct Bits {
     }
 };
 
-// The code words of a canonical code, turned round for `Bits`.
+// The code words of a canonical code, bit-reversed for `Bits`.
 std::vector<uint32_t> code_words(const std::vector<unsigned>& lens) {
     std::vector<uint32_t> words(lens.size());
     uint32_t next = 0;
@@ -133,7 +133,7 @@ size_t zstd(const uint8_t* data, size_t len, uint8_t* out) {
     return size_t(out - start);
 }
 
-// The bytes that came out, or all bits set.
+// The number of output bytes, or all bits set.
 constexpr size_t BAD = SIZE_MAX;
 
 size_t unlz4(const uint8_t* data, size_t len, uint8_t* out, size_t room) {
@@ -170,7 +170,7 @@ using Decoder = size_t(const uint8_t*, size_t, uint8_t*, size_t);
 
 bool is_aligned(const void* address, size_t alignment) { return reinterpret_cast<uintptr_t>(address) % alignment == 0; }
 
-// Temporary memory is scribbled on, as the real one does.
+// Overwrites temporary memory, as the real library does.
 void scribble(void* temp, size_t len) {
     for (size_t at = 0; at < len; at += 512) static_cast<uint8_t*>(temp)[at] = 0xA5;
     if (len) static_cast<uint8_t*>(temp)[len - 1] = 0xA5;
@@ -189,7 +189,7 @@ size_t zstd_temp(size_t total) { return (8 << 20) + 2 * total; }
 
 constexpr Alignments DEFLATE_ALIGNMENTS{1, 8, 8}, ZSTD_ALIGNMENTS{4, 1, 1};
 
-// A chunk that is longer than said, or lies where it must not, is refused: the real one does not forgive it.
+// Refuses a chunk that is longer than stated or at a wrong address, which the real library does not tolerate.
 int compress(Encoder* encode, Alignments wanted, const void* const* inputs, const size_t* lens, size_t longest,
              size_t count, void* temp, size_t temp_len, void* const* outputs, size_t* output_lens, int* statuses,
              void* stream) {

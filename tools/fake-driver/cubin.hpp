@@ -1,4 +1,4 @@
-// What the fake reads of machine code: the chip it was made for, and the kernels with the bytes of their parameters.
+// The parts of machine code that the fake reads: its chip, and the kernels with the bytes of their parameters.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -15,7 +15,7 @@ struct Cubin {
 
     static bool is(const void* image) { return std::memcmp(image, ELFMAG, SELFMAG) == 0; }
 
-    // False where it is not machine code of NVIDIA's. As the driver, it is not told the image's length.
+    // False if it is not NVIDIA's machine code. Like the driver, it does not get the image's length.
     bool read(const void* image) {
         const auto* bytes = static_cast<const uint8_t*>(image);
         Elf64_Ehdr head;

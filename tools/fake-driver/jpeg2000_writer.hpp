@@ -1,5 +1,4 @@
-// A lossless JPEG 2000 encoder in as few lines as a stand-in deserves: bare code streams without halvings, right for
-// every decoder.
+// A short lossless JPEG 2000 encoder for the stand-in: bare code streams without halvings, valid for every decoder.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -78,7 +77,7 @@ class Coder {
     void move_byte() {
         const bool carries = low & 0x8000000;
         if (bytes.back() != 0xFF && carries && ++bytes.back() == 0xFF) low &= 0x7FFFFFF;
-        // After 0xFF only seven bits go into a byte, so that no marker comes about.
+        // After 0xFF only seven bits go into a byte, so that no marker appears.
         const bool is_short = bytes.back() == 0xFF;
         bytes.push_back(uint8_t(low >> (is_short ? 20 : 19)));
         low &= is_short ? 0xFFFFF : 0x7FFFF;
@@ -224,7 +223,7 @@ class Bits {
     int room = 8;
 };
 
-// Numbers for each block, of which a node above says the smallest (annex B.10.2).
+// Numbers for each block; each node holds the smallest number below it (annex B.10.2).
 class Tree {
   public:
     Tree(const std::vector<int>& values, int width, int height) {
@@ -243,7 +242,7 @@ class Tree {
         }
     }
 
-    // Says whether the value is below the threshold, and if so, what it is.
+    // Codes whether the value is below the threshold, and if so, the value.
     void put(Bits& bits, int x, int y, int threshold) {
         int least = 0;
         for (size_t level = levels.size(); level-- > 0;) {

@@ -1,4 +1,4 @@
-// A baseline JPEG encoder in as few lines as a stand-in deserves: right for every decoder, neither small nor quick.
+// A short baseline JPEG encoder for the stand-in: valid for every decoder, neither compact nor fast.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
-// Entry points about modules and kernels: PTX and machine code give the names, what runs are the same bodies compiled
-// for the host.
+// Entry points about modules and kernels: PTX and machine code give the names; the same bodies, compiled for the host,
+// run.
 #include "state.hpp"
 #include <csetjmp>
 #include <csignal>
 
-// Leaves a message where the caller asked for the compiler's.
+// Writes a message where the caller requested the compiler's log.
 static void write_log(const char* text, unsigned count, const int* options, void** values) {
     enum { ERROR_LOG = 5, ERROR_LOG_LEN = 6 };
     char* log = nullptr;
@@ -29,7 +29,7 @@ static unsigned number_after(const std::string& text, const char* directive) {
     return value;
 }
 
-// Reads PTX, as far as it is of interest here. Not OK: the driver could not compile it for this device.
+// Reads the parts of PTX that matter here. Not OK: the driver could not compile it for this device.
 static CUresult read_ptx(Module& module, const void* image) {
     const Script& script = state().script;
     module.text = static_cast<const char*>(image);
@@ -98,7 +98,7 @@ static size_t find_entry(const std::string& text, const std::string& name) {
     return std::string::npos;
 }
 
-// Bytes of a kernel's parameters as the module tells them: 0 where it does not, NO_KERNEL where it has no such kernel.
+// Bytes of a kernel's parameters as the module states them: 0 if it does not, NO_KERNEL if it has no such kernel.
 static constexpr uint64_t NO_KERNEL = UINT64_MAX;
 static uint64_t parameter_bytes(const Module& module, const std::string& name) {
     if (module.text.empty()) {
@@ -187,7 +187,7 @@ API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction
     return OK;
 }
 
-// A kernel that leaves its memory meets an unmapped page: that is the device's illegal address, not the end of the
+// A kernel that leaves its memory hits an unmapped page: that is the device's illegal address, and does not end the
 // process.
 static thread_local sigjmp_buf* rescue = nullptr;
 static struct sigaction previous[2];
@@ -200,7 +200,7 @@ static void on_fault(int signal, siginfo_t* info, void* machine) {
     else sigaction(signal, &other, nullptr);  // the access is tried again, and then ends the process
 }
 
-// Runs what touches the context's memory, and nothing else's.
+// Runs work that may touch the context's memory, and no other.
 static CUresult run_guarded(const Context& context, const char* name, const std::function<void()>& body) {
     const Reach reach(context);
     struct sigaction own = {};
@@ -256,8 +256,8 @@ API CUresult swath_fake_run(CUstream stream_handle, void (*run)(void*), void (*d
     return submit(stream, std::move(work));
 }
 
-// An argument that is the address of something the device cannot reach, or 0. What the words of an argument mean is not
-// known here; but no length or count is as large as an address of ours, and two counts side by side do not hit a mapped
+// An argument that is an address which the device cannot reach, or 0. The meaning of an argument's words is unknown
+// here; but no length or count is as large as an address of ours, and two counts side by side do not hit a mapped
 // page.
 static uint64_t stray_pointer(const Context& context, const std::vector<uint8_t>& args) {
     State& s = state();

@@ -1,4 +1,4 @@
-// What the stand-ins for NVIDIA's libraries share: the fake driver beside them, and work that they give to its streams.
+// Shared by the stand-ins for NVIDIA's libraries: the fake driver beside them, and work that they give to its streams.
 #pragma once
 #include <dlfcn.h>
 
@@ -40,7 +40,7 @@ inline uint32_t hash(const uint8_t* data, size_t len) {
     return value;
 }
 
-// SWATH_FAKE_REFUSE=n has every n-th stream, by its hash, refused.
+// SWATH_FAKE_REFUSE=n refuses every n-th stream, by its hash.
 inline bool refuses(uint32_t hash) {
     const char* every = getenv("SWATH_FAKE_REFUSE");
     return every && atoi(every) > 0 && hash % uint32_t(atoi(every)) == 0;

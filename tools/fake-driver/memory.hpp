@@ -1,4 +1,4 @@
-// Memory that shows misuse: fresh blocks hold a pattern, guards lie around them, freed ones are unmapped.
+// Memory that shows misuse: fresh blocks hold a pattern, guards surround them, freed ones are unmapped.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -9,7 +9,7 @@ struct Block {
     uint64_t start;
     uint64_t len;
     uint64_t pages;      // first byte of its pages
-    uint64_t pages_end;  // a page that nobody may touch follows
+    uint64_t pages_end;  // an unmapped page follows
     uint64_t id;
     void* context;
     bool reported = false;
@@ -18,7 +18,7 @@ struct Block {
 };
 
 // A range of addresses that blocks are cut from. An address is used again only when the whole range has been used once,
-// so that a stale pointer meets an unmapped page rather than somebody else's data.
+// so that a stale pointer hits an unmapped page rather than the data of another block.
 class Arena {
   public:
     static constexpr uint64_t PAGE = 4096;
@@ -51,13 +51,13 @@ class Arena {
         return &blocks.emplace(block.start, block).first->second;
     }
 
-    // Lets the process touch the block's pages, or not.
+    // Allows the process to touch the block's pages, or forbids it.
     static void open(const Block& block, bool access) {
         const int rights = access ? PROT_READ | PROT_WRITE : PROT_NONE;
         mprotect(reinterpret_cast<void*>(block.pages), block.pages_end - block.pages, rights);
     }
 
-    // The block's guards have to be looked at before.
+    // The block's guards have to be checked before.
     void give_back(Block& block) {
         open(block, false);
         madvise(reinterpret_cast<void*>(block.pages), block.pages_end - block.pages, MADV_DONTNEED);

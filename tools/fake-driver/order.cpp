@@ -1,4 +1,4 @@
-// Entry points about streams and events: what is waited for, and by whom.
+// Entry points about streams and events: waits between them.
 #include "state.hpp"
 
 static CUresult make_stream(CUstream* handle, unsigned flags) {
@@ -28,7 +28,7 @@ API CUresult cuStreamDestroy_v2(CUstream handle) {
     return call.result;
 }
 
-// Every explicit wait comes through here: what it waits for, then what became of it.
+// Every explicit wait comes through here: it runs the awaited work, then returns its result.
 static CUresult wait_for(Context& context, const Point* point) {
     State& s = state();
     s.count.waited = true;
@@ -86,7 +86,7 @@ API CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned f
     const auto stream = stream_of(*call.context, handle);
     const auto event = event_of(event_handle);
     if (!stream || !event) return INVALID_HANDLE;
-    // The record that counts is the last one before this call; an event that was never recorded holds nobody up.
+    // The last record before this call counts; an event that was never recorded blocks nothing.
     if (event->recorded.reached()) return OK;
     Work work;
     work.after.push_back(event->recorded);

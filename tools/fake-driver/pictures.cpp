@@ -1,12 +1,12 @@
-// Stand-ins for nvJPEG and nvJPEG2000 on the fake driver, so that the path of pictures is tested without a GPU.
+// Stand-ins for nvJPEG and nvJPEG2000 on the fake driver, so that image codecs are tested without a GPU.
 //
 // They read sizes from a stream's header and "decode" it to a pattern: the sample of component c at column x and row y
-// is x + 3 y + 50 c + a hash of the whole stream. What a state holds is pinned and copied by the stream, late, as in
-// the real ones: a state that is used again or destroyed too early is found by the samples, or by the fake driver.
+// is x + 3 y + 50 c + a hash of the whole stream. The data of a state is pinned and copied by the stream, late, as in
+// the real libraries: a state that is reused or destroyed too early shows in the samples, or in the fake driver.
 //
-// What they encode is real: streams that every decoder takes, lossless where they are JPEG 2000, whatever quality was
-// asked for. SWATH_FAKE_REFUSE=n has every n-th stream, by its hash, refused, and SWATH_FAKE_ENCODE=n has the n-th tile
-// to encode, and all after it, fail as a device does.
+// They encode real streams that every decoder accepts, lossless for JPEG 2000 whatever the requested quality.
+// SWATH_FAKE_REFUSE=n refuses every n-th stream, by its hash, and SWATH_FAKE_ENCODE=n fails the n-th tile to encode, and
+// all after it, as a device does.
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -56,7 +56,7 @@ bool jpeg2000_shape(const uint8_t* data, size_t len, Shape& shape) {
     return true;
 }
 
-// Pinned memory that the device copies from until the stream has passed: freed under a copy, the driver complains.
+// Pinned memory that the device copies from until the stream has passed: the driver reports it if it is freed earlier.
 struct State {
     std::vector<void*> pinned;
     std::vector<size_t> sizes;
@@ -136,7 +136,7 @@ struct Image {
     uint32_t components;
 };
 
-// What an encoder makes of one tile, when the stream gets there.
+// The encoding of one tile, when the stream gets there.
 struct Job {
     std::vector<uint8_t> stream;
     bool is_done = false;

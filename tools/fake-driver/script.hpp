@@ -1,4 +1,4 @@
-// What the fake is told to be and where it is to fail.
+// The script: the properties of the fake device, and the calls that fail.
 #pragma once
 #include "api.hpp"
 #include <cstdio>
@@ -14,7 +14,7 @@ struct Script {
     uint64_t version = 12020;
     uint64_t init = OK;
     uint64_t memory = 2ull << 30;
-    uint64_t free = NEVER;  // what others leave of `memory`
+    uint64_t free = NEVER;  // the part of `memory` that others leave free
     uint64_t fail_alloc = NEVER;
     uint64_t fail_alloc_from = NEVER;
     uint64_t fail_host_alloc = NEVER;

@@ -1,4 +1,4 @@
-// Shows that the fake driver executes, defers, fails and complains as README.md says.
+// Checks that the fake driver executes, defers, fails and reports as README.md documents.
 #include "api.hpp"
 #include <cstdio>
 #include <cstdlib>
@@ -41,7 +41,7 @@ struct AddArgs {
 
 constexpr size_t LEN = 10000;
 
-// A context, a module, memory on both sides and two streams: what most tests need.
+// A context, a module, memory on both sides and two streams, which most tests need.
 struct Rig {
     CUcontext context = nullptr;
     CUmodule module = nullptr;
@@ -68,7 +68,7 @@ struct Rig {
         DONE(cuStreamCreateWithPriority(&second, 1, -1));
         DONE(cuEventCreate(&event, 0));
     }
-    // What everything answers that is let go.
+    // The answer of every call on a released handle.
     void end(CUresult want = OK) {
         EXPECT(cuEventDestroy_v2(event), want);
         EXPECT(cuStreamDestroy_v2(first), want);
@@ -282,7 +282,7 @@ static void bad_copies_break_the_context() {
         CUdeviceptr more;
         EXPECT(cuMemAlloc_v2(&more, 1), ILLEGAL_ADDRESS);
         EXPECT(cuCtxSynchronize(), ILLEGAL_ADDRESS);
-        // As for real, the way to a broken context stays open.
+        // As on a real device, a broken context can still be made current.
         DONE(cuCtxPushCurrent_v2(rig.context));
         DONE(cuCtxPopCurrent_v2(nullptr));
         EXPECT(count("errors"), 1);
@@ -303,7 +303,7 @@ static void bad_launches_break_the_context() {
             EXPECT(rig.launch_add(stack, rig.b, 0, rig.first, 16), ILLEGAL_ADDRESS);
         }
         if (kind >= 2) {
-            // Through a good pointer to a bad place: past the block's pages, and to memory that was freed.
+            // Through a valid pointer to a bad address: past the block's pages, and to freed memory.
             DONE(rig.launch_poke(rig.a, kind == 2 ? LEN + 300 : gone - rig.a, rig.first));
             EXPECT(cuStreamSynchronize(rig.first), ILLEGAL_ADDRESS);
         }
@@ -694,7 +694,7 @@ static void threads_may_call_at_once() {
     }
 }
 
-// What a child process ends with.
+// The exit status of a child process.
 template <class Body> static int in_child(Body body) {
     std::fflush(stdout);
     const pid_t child = fork();
@@ -729,7 +729,7 @@ static void the_end_of_the_process_is_watched() {
         EXPECT(devices, 3);
     }), 0);
     EXPECT(in_child([] {
-        // The host's own faults stay the host's.
+        // Faults of the host itself are not caught.
         Rig rig("");
         rig.launch_add(rig.a, rig.b, 0, nullptr);
         host_writes(8);

@@ -1,4 +1,4 @@
-// Kernels for the self-test: one that works, one that goes where it is told.
+// Kernels for the self-test: one that works, one that writes to a given address.
 #include "../../crates/swath-cuda/kernels/host/table.hpp"
 
 struct AddKernel {

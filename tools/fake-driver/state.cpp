@@ -1,4 +1,4 @@
-// The state of the fake, its script and its counters, and what is found wrong when the process ends.
+// The state of the fake, its script and its counters, and the errors that are found when the process ends.
 #include "state.hpp"
 #include <atomic>
 #include <cstdarg>

@@ -1,4 +1,4 @@
-// What all entry points share: the script, the counters, the handles, and the checks that come before every call.
+// Shared by all entry points: the script, the counters, the handles, and the checks before every call.
 #pragma once
 #include "cubin.hpp"
 #include "memory.hpp"
@@ -31,7 +31,7 @@ struct Module {
     std::map<std::string, CUfunction> functions;
 };
 
-// Handles are numbers that are never given out twice, so that a stale one is always known for what it is.
+// Handles are numbers that are never reused, so that a stale one is always recognised.
 template <class T> class Handles {
   public:
     void* add(std::shared_ptr<T> object) {
@@ -91,7 +91,7 @@ class Reach {
     explicit Reach(std::initializer_list<CUdeviceptr> addresses) {
         for (const CUdeviceptr address : addresses) add(state().device.find(address));
     }
-    // All memory of the context: what its kernels may touch.
+    // All memory of the context, which its kernels may touch.
     explicit Reach(const Context& context) {
         for (const auto& [start, block] : state().device.all())
             if (block.context == &context) add(&block);
@@ -111,10 +111,10 @@ class Reach {
     std::vector<const Block*> blocks;
 };
 
-// Says on stderr what the caller did wrong, and counts it.
+// Prints a caller's error on stderr, and counts it.
 void report(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Looks at the guards of a block of device or host memory; says once that they were written.
+// Checks the guards of a block of device or host memory; reports once that they were written.
 void check_guards(Block& block);
 
 enum class Need { Driver, Init, Context };

@@ -1,6 +1,6 @@
-// A stand-in for cuFile on the fake driver. Reads arrive as late as they may: those of a batch when their status is asked
-// for, the last submitted first, those of a stream when the stream runs, both no earlier than their latency. Calls are
-// logged in their order, and calls that the real library has no answer for are `errors`.
+// A stand-in for cuFile on the fake driver. Reads arrive as late as allowed: those of a batch when their status is
+// queried, the last submitted first, those of a stream when the stream runs, both no earlier than their latency. Calls
+// are logged in their order, and calls that the real library does not define are `errors`.
 //
 // Built three times: whole, without the batch calls (WITHOUT_BATCH), and without the asynchronous ones too
 // (WITHOUT_ASYNC). README.md lists the script's keys.
@@ -86,7 +86,7 @@ struct Ticket {
     ~Ticket() { under_way--; }
 };
 
-// One read: what it was asked, and what becomes of it.
+// One read: its request, and its result.
 struct Read {
     int descriptor;
     char* to;

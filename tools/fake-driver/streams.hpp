@@ -1,4 +1,4 @@
-// Streams as queues whose work runs late and in the least welcome order that their promises allow.
+// Streams as queues whose work runs late and in the most hostile order that CUDA's rules allow.
 #pragma once
 #include "api.hpp"
 #include <chrono>
@@ -12,7 +12,7 @@ struct Stream;
 struct Context {
     int device = 0;
     uint64_t retained = 0;
-    // What every call answers once something went wrong that a real context does not get over.
+    // The answer of every call after an error that breaks a real context.
     CUresult broken = OK;
 };
 
@@ -63,8 +63,8 @@ class Scheduler {
   public:
     bool async = false;
 
-    // 0 the newest stream first; 1 nothing but what is waited for; 2 everything before what is waited for; any other
-    // number draws one of these or a random order for each wait.
+    // 0 the newest stream first; 1 only awaited work; 2 everything else before awaited work; any other number draws one
+    // of these or a random order for each wait.
     void seed(uint64_t value) {
         chosen = value;
         state = value * 0x9e3779b97f4a7c15ull | 1;
@@ -118,7 +118,7 @@ class Scheduler {
         }
         sweep();
     }
-    // One piece of work, so that a caller who polls gets there.
+    // One piece of work, so that a polling caller makes progress.
     void nudge(const Point& point) {
         if (!point.reached()) run_next(draw(), point);
         sweep();

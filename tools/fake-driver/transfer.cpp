@@ -3,7 +3,7 @@
 
 template <class T> static T* pointer(uint64_t address) { return reinterpret_cast<T*>(address); }
 
-// What the script and other users leave of a device's memory.
+// The device memory that the script and other users leave free.
 static uint64_t available(Context& context) {
     const Script& script = state().script;
     const uint64_t most = std::min(script.memory, script.free), live = state().live_on(context);
@@ -35,8 +35,7 @@ API CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t len) {
     return OK;
 }
 
-// A device that is broken or lost says so but lets go: the process goes on here, so what it frees has to be seen to be
-// freed.
+// A broken or lost device reports an error but still frees: the process continues here, so frees have to be counted.
 API CUresult cuMemFree_v2(CUdeviceptr address) {
     Call call(Need::Context);
     if (!call.context) return call.result;
@@ -135,7 +134,7 @@ static CUresult illegal(Call& call, const char* what, uint64_t address, uint64_t
     return ILLEGAL_ADDRESS;
 }
 
-// Whether host memory may be copied from or to, and whether it is the driver's own. Other memory is taken on trust.
+// Whether host memory may be copied from or to, and whether it is the driver's own. Other memory is not checked.
 static bool check_host(uint64_t address, uint64_t len, bool& pinned) {
     State& s = state();
     pinned = s.host.holds(address, len);
@@ -185,7 +184,7 @@ API CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t len, CUstre
     bool pinned;
     if (!s.device.holds(from, len)) return illegal(call, "copy from device", from, len);
     if (!check_host(target, len, pinned)) return illegal(call, "copy from device to host", target, len);
-    // What the host reads too early must not happen to be what an earlier copy left there.
+    // If the host reads too early, it must not find the data of an earlier copy.
     if (pinned && !s.scheduler.touches({target, len})) std::memset(to, Arena::FRESH, len);
     Work work;
     work.host = {target, len};

@@ -1,8 +1,8 @@
-"""Runs the reliability scenarios at length and writes what they survived to docs/reliability.md (`make torture`).
+"""Runs the reliability scenarios at length and writes their results to docs/reliability.md (`make torture`).
 
 The scenarios are listed in scenarios.toml. A scenario is finished when all its commands have ended; finished ones are
-remembered with their commit, so that a run that was interrupted goes on where it stopped. Tests tell their figures by
-`harness.record`; a command that tells none counts its tests.
+remembered with their commit, so that an interrupted run continues where it stopped. Tests report their figures with
+`harness.record`; for a command without figures its tests are counted.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def machine() -> str:
 
 
 def counted(output: str) -> tuple[int, int]:
-    """Passed and failed tests, of the summaries of pytest and cargo."""
+    """Passed and failed tests, from the summaries of pytest and cargo."""
     passed = sum(map(int, re.findall(r"\b(\d+) passed", output)))
     failed = sum(map(int, re.findall(r"\b(\d+) (?:failed|error)", output)))
     return passed, failed
 
 
 def run(scenario: Row, report: Path) -> tuple[list[Row], str | None]:
-    """Runs the commands of a scenario; its lines, and what failed."""
+    """Runs the commands of a scenario; returns its lines, and its failures."""
     environment = {
         **os.environ,
         "SWATH_TORTURE": str(scenario.get("factor", 1)),
@@ -109,7 +109,7 @@ def run(scenario: Row, report: Path) -> tuple[list[Row], str | None]:
 
 
 def merged(rows: list[Row]) -> list[Row]:
-    """One row for each thing that was tried."""
+    """One row for each scenario."""
     sums: dict[str, Row] = {}
     for row in rows:
         entry = sums.setdefault(row["what"], {"what": row["what"], "tries": 0, "survived": 0, "lost": 0})
@@ -119,7 +119,7 @@ def merged(rows: list[Row]) -> list[Row]:
 
 
 def device_rows(scenario: Row) -> list[Row]:
-    """What the last result from a GPU says about a scenario."""
+    """The last result from a GPU for a scenario."""
     content = json.loads(DEVICE_RESULT.read_text()) if DEVICE_RESULT.exists() else {}
     suffix = f"on an {content['tests']['device']}, {content['date'][:10]}" if content else ""
     rows = []
