@@ -1,8 +1,8 @@
-"""A pytest plugin that puts swath under another project's suite and records which tests reach it.
+"""A pytest plugin that runs another project's suite on swath and records which tests reach it.
 
 `run.py` says in the variable SWATH_PEERS what to do: the suite, the sample or the tests to run, and where to write.
 `shim_SUITE.py` has a function `install(reached)`, which replaces the other project's names by swath's; each replacement
-calls `reached(name)` when a test comes to it.
+calls `reached(name)` when a test uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run another project's test suite over swath and hold the result against a list of expected failures.
+"""Run another project's test suite on swath and compare the result with a list of expected failures.
 
 python tests/peers/run.py rioxarray|xrspatial [--sample] [-- PYTEST ARGUMENTS]
 
@@ -26,10 +26,10 @@ PEERS = Path(sys.prefix) / "peers"
 
 @dataclass(frozen=True)
 class Suite:
-    """Where a suite lies, and how many of its tests make a sample."""
+    """The folder of a suite, and how many of its tests make a sample."""
 
     folder: Path
-    # One in so many tests: both samples together take at most two minutes on two slow cores.
+    # One in this many tests: both samples together take at most two minutes on two slow cores.
     one_in: int
 
 
@@ -55,7 +55,7 @@ def main() -> int:
     listed = expected(given.suite)
     tests = [t for t in run(given.suite, suite, more, one_in=one_in) if t["reached"]]
     failed = [t["id"] for t in tests if t["outcome"] == "failed" and not matching(listed, t["id"])]
-    # What fails without swath as well is no business of ours; what is listed did not when it was put there.
+    # A test that also fails without swath does not count; listed tests passed without swath when they were listed.
     again = run(given.suite, suite, more, only=failed) if failed else []
     without = {t["id"] for t in again if t["outcome"] != "passed"}
     counted = [t for t in tests if t["outcome"] in ("passed", "failed") and t["id"] not in without]
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def run(name: str, suite: Suite, more: list[str], *, one_in: int = 1, only: list[str] | None = None) -> list[dict]:
-    """What became of each test of a suite; with `only`, of those tests without swath."""
+    """Results of each test of a suite; with `only`, of those tests without swath."""
     with tempfile.TemporaryDirectory(prefix="swath-peers-") as folder:
         out = Path(folder) / "out.json"
         asked = {"suite": name, "one_in": one_in, "only": only, "out": str(out)}
@@ -84,7 +84,7 @@ def run(name: str, suite: Suite, more: list[str], *, one_in: int = 1, only: list
         if only is not None:
             named = sorted({str(suite.folder / test.split("::")[0]) for test in only})
         command += named or [str(suite.folder)]
-        # Python looks for modules in the working folder, and some of a suite's folders are called as packages are.
+        # Python looks for modules in the working folder, and some folders of a suite have the names of packages.
         done = subprocess.run(command, cwd=folder, env=environment, check=False)
         # 0: all passed, 1: some failed, 5: none was chosen. Everything else is no result.
         if done.returncode not in (0, 1, 5):
@@ -104,7 +104,7 @@ def matching(patterns: dict[str, re.Pattern], test: str) -> list[str]:
 
 
 def report(name: str, counted: list[dict], patterns: dict[str, re.Pattern], *, whole: bool) -> int:
-    """Print how the suite went; 1 when it did not go as the list says."""
+    """Print the result of the suite; return 1 if it differs from the list."""
     unused, wrong, failures = set(patterns), [], 0
     for test in counted:
         listed = matching(patterns, test["id"])

@@ -1,4 +1,4 @@
-"""Puts swath under rioxarray's suite, for files that are TIFF: `open_rasterio`, xarray's engine and `rio.to_raster`."""
+"""Runs rioxarray's suite on swath, for TIFF files: `open_rasterio`, xarray's engine and `rio.to_raster`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAGIC = (b"II\x2a\x00", b"MM\x00\x2a", b"II\x2b\x00", b"MM\x00\x2b")
 
 
 def is_tiff(source: Any) -> bool:
-    """Whether swath is asked for a file; the suite opens NetCDF, pictures and warped views as well."""
+    """Whether swath opens a file; the suite opens NetCDF, pictures and warped views as well."""
     if isinstance(source, rasterio.io.DatasetReader):
         source = source.name
     if isinstance(source, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Puts swath under xarray-spatial's suite: its names lead to `swath.xrspatial`."""
+"""Runs xarray-spatial's suite on swath: its names refer to `swath.xrspatial`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def install(reached: Callable[[str], None]) -> None:
         mine, theirs = getattr(ours, name), getattr(xrspatial.geotiff, name)
 
         def call(*given: Any, **words: Any) -> Any:
-            # CuPy and VRT are not there to be reached.
+            # CuPy and VRT are not available here.
             target = [
                 a for a in (*given[:2], words.get("source"), words.get("path")) if isinstance(a, (str, os.PathLike))
             ]

@@ -108,7 +108,7 @@ static void put(int file, const void *bytes, size_t len) {
   }
 }
 
-/* One record: a line, then so many bytes. */
+/* One record: a line, then the bytes that it announces. */
 static void note(const char *what, unsigned long inode, long a, long b, size_t bytes, const char *from, const char *to) {
   if (log_file < 0) return;
   static char line[3 * PATH_MAX];
@@ -205,7 +205,7 @@ static long answer(long n, long a, long b, long c, long d, long e, long f) {
     }
     case SYS_close: {
       struct stat found;
-      /* Folders have nothing that closing them could lose. */
+      /* Closing a folder cannot lose anything. */
       if (!path_of((int)a, path) || raw3(SYS_fstat, a, (long)&found, 0) || !S_ISREG(found.st_mode)) break;
       if (failing(n, path)) {
         raw(n, a, b, c, d, e, f);
@@ -239,7 +239,7 @@ static long answer(long n, long a, long b, long c, long d, long e, long f) {
       return done;
     }
     default: {
-      /* Links and folders: the model has no rule for them, and says so if they come. */
+      /* Links and folders: the model has no rule for them, and reports them. */
       if (n == SYS_linkat || n == SYS_mkdirat) { at = (int)a; name = (const char *)b; }
       if (n == SYS_link || n == SYS_symlink) name = (const char *)b;
       if (n == SYS_symlinkat) { at = (int)b; name = (const char *)c; }
@@ -268,7 +268,7 @@ static int opened(const char *variable) {
   const char *path = getenv(variable);
   if (!path) return -1;
   int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  /* Far from the numbers that programs expect for their own. */
+  /* Far from the file descriptors that programs use. */
   int high = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 700);
   if (high < 0) { perror(variable); _exit(98); }
   close(file);

@@ -399,7 +399,7 @@ def test_an_upload_that_is_killed_is_never_half_visible(
     name: str, request: pytest.FixtureRequest, folder: Path
 ) -> None:
     """W8: SIGKILL at each request, before the store gets it or while it does: the object is the old one, or none, and
-    the new one only where the store was told to complete it."""
+    the new one only where the store received the request to complete it."""
     store, tool = request.getfixturevalue(name), request.getfixturevalue("swath")
     source, want = folder / "source.tif", folder / "want.tif"
     swath.to_geotiff(noise(), source, compression="none")
@@ -443,7 +443,7 @@ def completes(request: Request) -> bool:
 
 def killed_at(proxy: Proxy, command: list[str], at: int, taken: bool) -> tuple[str, bool]:
     """Kills a command at its `at`-th request that changes something, or at the one that completes the upload; the store
-    takes it all the same or never gets it. What that request was, and whether the store was told to complete."""
+    takes it all the same or never gets it. Returns that request, and whether the store received the completion."""
     proxy.forget()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     turn, over = threading.Lock(), threading.Event()

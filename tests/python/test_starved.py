@@ -1,8 +1,8 @@
 """Memory that runs out: every codec, in a process with less and less memory, ends with an error and not by a signal.
 
-The size of a buffer follows from the file, so running out of memory for it is an error. A process that has nothing left
-at all still dies in the libraries below: the loader, glibc (`failed to register TLS destructor`), and Rust where a few
-bytes for its own use are not there. The size that such an end names tells it from one for a buffer.
+The size of a buffer follows from the file, so running out of memory for it is an error. A process without any memory
+still dies in the libraries below: the loader, glibc (`failed to register TLS destructor`), and Rust where it cannot
+allocate a few bytes for its own use. The size in the message tells such an end from a failed buffer.
 """
 
 from __future__ import annotations

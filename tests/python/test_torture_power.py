@@ -1,20 +1,20 @@
-"""What a power cut leaves of a file that was being written (W2): the old one or the new one, complete.
+"""After a power cut during a write (W2), the file is the old one or the new one, complete.
 
-A writer's calls are recorded once. Then the power is cut after every one of them, and for each cut the states are made
-in which a file system may come back. What counts is what the names in the folder hold.
+A writer's calls are recorded once. Then the power is cut after every one of them. For each cut the test makes all
+states in which a file system may come back, and checks the files under the names in the folder.
 
-The rules, of which each is as hard as its file system or harder:
+Each rule is at least as strict as its file system:
 
-- Pages that were written and not synced are on the disk or not, in any combination; what is not there reads as zeros.
-  (ext4 in ordered mode with delayed allocation, and XFS, show no other file's bytes.) The size is that of any of these
-  moments. ext4's habit to write pages before a rename is not relied upon: it can be switched off.
+- Pages that were written and not synced are on the disk or not, in any combination; missing pages read as zeros. (ext4
+  in ordered mode with delayed allocation, and XFS, show no other file's bytes.) The size is that of any of these
+  moments. ext4 usually writes pages before a rename; the test does not rely on that, because it can be switched off.
 - ext4: changes of names, sizes and extents (create, rename, unlink, truncate, collapse) go to one journal in their
-  order; some beginning of it is there. Any sync brings all of the journal so far to the disk, and the pages of the file
-  that was synced.
-- XFS: the same, but a sync only brings the journal so far as it concerns that file or folder, and what is before that.
-- any: changes of names outlive the cut one by one, in any combination, until their folder is synced. No file system in
-  use is as careless; the file itself has to be whole even here.
-- tmpfs: a power cut leaves nothing. What is left when the process is killed is every call so far.
+  order; some first part of it survives. Any sync writes all of the journal so far to the disk, and the pages of the
+  synced file.
+- XFS: the same, but a sync writes the journal only up to the last entry for that file or folder.
+- any: changes of names survive the cut one by one, in any combination, until their folder is synced. No file system in
+  use is as careless; the file itself has to be complete even here.
+- tmpfs: nothing survives a power cut. After a kill of the process, every call so far counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def disk() -> Iterator[Path]:
 
 
 def apply(content: bytearray, call: Call, pages: random.Random | None = None) -> None:
-    """Does to a file's bytes what the call did; of a write perhaps only some pages."""
+    """Applies a call to a file's bytes; perhaps only some pages of a write."""
     end = call.offset + len(call.data)
     if call.what == "write":
         content.extend(bytes(max(0, end - len(content))))
@@ -77,7 +77,7 @@ def apply(content: bytearray, call: Call, pages: random.Random | None = None) ->
 
 
 class Record:
-    """A folder before a writer came, and what the writer did."""
+    """A folder before a write, and the calls of the writer."""
 
     def __init__(self, folder: Path, calls: list[Call], before: dict[str, tuple[int, bytes]]) -> None:
         unknown = [call for call in calls if call.what == "unknown"]
@@ -117,7 +117,7 @@ class Record:
         return list(self.changes.get(index, {}).values())
 
     def safe(self, rule: str, cut: int) -> int:
-        """Up to which call the journal is on the disk for certain."""
+        """The last call up to which the journal is certainly on the disk."""
         safe = 0
         for index in range(cut):
             call = self.calls[index]
@@ -131,7 +131,7 @@ class Record:
         return safe
 
     def folders(self, rule: str, cut: int, rng: random.Random) -> Iterator[Change]:
-        """What the names may be after the power is cut before call `cut`."""
+        """Possible names after the power is cut before call `cut`."""
         if rule == "tmpfs":
             yield self.named_by(range(cut))
         elif rule in ("ext4", "xfs"):
@@ -156,7 +156,7 @@ class Record:
         return names
 
     def contents(self, inode: int, cut: int, ordered: bool) -> list[bytes]:
-        """What a file may hold after the power is cut before call `cut`."""
+        """Possible contents of a file after the power is cut before call `cut`."""
         calls = [i for i in self.touched.get(inode, []) if i < cut]
         synced = [i for i in range(cut) if self.calls[i].what == "sync" and self.calls[i].inode == inode]
         sure = [i for i in calls if i < max(synced, default=0)]
@@ -186,7 +186,7 @@ class Record:
 
 @dataclass
 class Verdict:
-    """How many states there were, and what was wrong with those that are lost."""
+    """The number of states, and the faults of those that lost data."""
 
     states: int
     faults: list[str]
@@ -253,7 +253,7 @@ def source() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[Path]:
-    """Large enough that tiles go out in many writes, and that gaps before the overviews are taken out."""
+    """Large enough that tiles take many writes, and that gaps before the overviews are removed."""
     with on_disk() as folder:
         yield ground(folder / "large.tif", 3500, 3500)
 
@@ -282,7 +282,7 @@ WAYS = {
 
 
 def place(swath: Swath, disk: Path, source: Path, kind: str) -> None:
-    """The old file, and what lies beside it."""
+    """The old file and its side files."""
     if kind == "itself":
         (disk / "a.tif").write_bytes(source.read_bytes())
     elif kind != "fresh":
@@ -337,7 +337,7 @@ CAREFUL = CARELESS["renamed, folder not synced"] + "; sync_folder()"
 
 @pytest.mark.parametrize("name", [*CARELESS, "careful"])
 def test_the_model_detects_careless_writers(watch: Watcher, disk: Path, name: str) -> None:
-    """Each of the classical mistakes loses something, and the one right way loses nothing."""
+    """Each of the classical mistakes loses data, and the right way loses nothing."""
     path = disk / "a.tif"
     path.write_bytes(b"old" * 5000)
     script = (
