@@ -1,5 +1,5 @@
-//! Pictures that a library decodes and files that the device reads itself, on the fake driver with stand-ins for
-//! NVIDIA's libraries: `tools/fake-driver/pictures.cpp` says what they make of a stream.
+//! Image codecs of NVIDIA's libraries, and files that the device reads itself, on the fake driver with stand-ins for
+//! these libraries: `tools/fake-driver/pictures.cpp` documents how they decode a stream.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(dead_code)]
@@ -32,7 +32,7 @@ fn stand_in(script: &str, cufile: bool) -> Option<(driver::Fake, Arc<Gpu>)> {
     Some((fake, Gpu::open(&options).unwrap()))
 }
 
-/// Lets go of the GPU: libraries give back what they kept for its streams before those are gone.
+/// Drops the GPU: libraries release what they kept for its streams before the streams are destroyed.
 fn gone(fake: &driver::Fake, gpu: Arc<Gpu>) {
     assert_eq!(Arc::strong_count(&gpu), 1);
     drop(gpu);
@@ -92,7 +92,7 @@ fn check_pattern(raster: &Raster, planar: Planar) {
 }
 
 #[test]
-fn pictures_are_decoded_by_libraries_whatever_part_of_them_is_wanted() {
+fn libraries_decode_any_part_of_pictures() {
     let cases = [
         (Compression::Jpeg, SampleType::U8, 3, Planar::Contig),
         (Compression::Jpeg, SampleType::U8, 3, Planar::Separate),
@@ -111,7 +111,7 @@ fn pictures_are_decoded_by_libraries_whatever_part_of_them_is_wanted() {
         assert_eq!((report.host_tiles, report.storage), (0, "host memory"), "{compression}: {report:?}");
         assert_eq!(report.counters.synchronisations, 2, "once for the read, once for the copy");
         check_pattern(&whole, planar);
-        // In many bands of tiles, and only a part of it.
+        // In many batches, and only a part of the image.
         let banded = (0..16).find_map(|step| {
             let memory = whole.bytes().len() as u64 + (16_u64 << 20) * 4_u64.pow(step) / 5_u64.pow(step);
             let options = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
@@ -175,7 +175,7 @@ fn is_declined(error: &Error) -> bool {
 }
 
 #[test]
-fn damaged_jpeg_is_refused_in_the_cpus_words_and_never_reaches_the_library() {
+fn damaged_jpeg_gives_the_cpus_error_and_never_reaches_the_library() {
     let Some((fake, gpu)) = stand_in("async=1 seed=4", false) else { return };
     let good: Arc<[u8]> = write(SHAPE, &tiled(Compression::Jpeg)).into();
     let tiles = cases::tiles(&good).unwrap();
@@ -198,14 +198,14 @@ fn damaged_jpeg_is_refused_in_the_cpus_words_and_never_reaches_the_library() {
                     assert!(error.place().tile.is_some() && error.place().offset.is_some(), "{what}: {error}");
                 }
             }
-            // The CPU takes it, and so does the library: all tiles are its own.
+            // The CPU accepts the stream, and so does the library, which decodes all tiles.
             (Ok(_), [Ok(cuda), Ok(_)]) => {
                 sound += 1;
                 let raster = cuda.to_host().unwrap();
                 assert_eq!(raster.report().unwrap().host_tiles, 0, "{what}");
                 check_pattern(&raster, Planar::Contig);
             }
-            // A picture of another size, say, which the CPU alone takes.
+            // For example a picture of another size, which only the CPU accepts.
             (Ok(_), [Err(cuda), Ok(auto)]) => {
                 declined += 1;
                 assert!(is_declined(&cuda) && cuda.to_string().contains("Auto"), "{what}: {cuda}");
@@ -247,7 +247,7 @@ fn an_end_of_image_that_is_missing_or_hidden_does_not_matter() {
     gone(&fake, gpu);
 }
 
-/// Runs a test that is left out otherwise in a process of its own, where the stand-ins see these variables.
+/// Runs an ignored test in a process of its own, where the stand-ins see these variables.
 fn in_a_process(test: &str, variables: &[(&str, String)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture"]);
@@ -265,7 +265,7 @@ fn hash(stream: &[u8]) -> u32 {
     stream.iter().fold(2_166_136_261, |value: u32, byte| (value ^ u32::from(*byte)).wrapping_mul(16_777_619))
 }
 
-/// Pictures of which some are not stored, with the tiles that are.
+/// Pictures with some sparse tiles, and the tiles that are stored.
 fn with_holes(compression: Compression) -> (Vec<u8>, Vec<usize>) {
     let (sink, memory) = MemorySink::new("memory");
     let options = tiled(compression).with_sparse(true);
@@ -296,19 +296,19 @@ fn refused(file: &[u8], every: usize) -> Vec<usize> {
     let tiles = cases::tiles(&file.to_vec().into()).unwrap();
     let is_refused = |number: &usize| {
         let tile = &file[tiles[*number].clone()];
-        // The library is given whole streams, with the tables in them.
+        // The library gets whole streams, with the tables in them.
         !tile.is_empty() && (hash(&[&tile[..2], &tables, &tile[2..]].concat()) as usize).is_multiple_of(every)
     };
     (0..tiles.len()).filter(is_refused).collect()
 }
 
 #[test]
-fn pictures_that_a_library_refuses_are_the_cpus() {
+fn the_cpu_decodes_pictures_that_a_library_refuses() {
     let Some(fake) = driver::fake() else { return };
     drop(fake);
     for compression in [Compression::Jpeg, Compression::Jpeg2000] {
         let (file, _) = with_holes(compression);
-        // Few of them, which are decoded one by one, and so many that the CPU has all.
+        // Few refused tiles, which are decoded one by one, and so many that the CPU decodes all tiles.
         let few = (2..200).find(|every| (2..=6).contains(&refused(&file, *every).len())).unwrap();
         let many = (2..200).find(|every| (9..40).contains(&refused(&file, *every).len())).unwrap();
         for every in [few, many] {
@@ -325,7 +325,7 @@ fn codec_in(variable: &str) -> Compression {
 }
 
 #[test]
-#[ignore = "run by `pictures_that_a_library_refuses_are_the_cpus`, which sets SWATH_FAKE_REFUSE"]
+#[ignore = "run by `the_cpu_decodes_pictures_that_a_library_refuses`, which sets SWATH_FAKE_REFUSE"]
 fn refusing_library() {
     let (every, compression) = (number_in("SWATH_FAKE_REFUSE"), codec_in("SWATH_TEST_CODEC"));
     let (fake, gpu) = stand_in("async=1 seed=4", false).unwrap();
@@ -368,7 +368,7 @@ fn refusing_library() {
 
 #[test]
 fn a_read_of_pictures_takes_one_pool_and_one_wait_however_many_there_are() {
-    // What the libraries are given at once, and what the stand-ins say they can take.
+    // The batch sizes of the libraries, and the numbers that the stand-ins accept.
     const JPEG_BATCH: u64 = 512;
     const JPEG2000_LANES: u64 = 64;
     const STREAMS: u64 = 16;
@@ -403,7 +403,7 @@ fn a_read_of_pictures_takes_one_pool_and_one_wait_however_many_there_are() {
                 assert_eq!((fake.count("launch"), counters.launches), (1, 1), "{what}");
                 assert_eq!(fake.count("pageable"), 0, "{what}");
                 let waits = match (compression, round) {
-                    // The first batch of a read waits for the state that the read before left.
+                    // The first batch of a read waits for the state of the previous read.
                     (Compression::Jpeg, 0) => batches - 1..=batches - 1,
                     (Compression::Jpeg, _) => batches..=batches,
                     _ if tiles <= JPEG2000_LANES => 0..=0,
@@ -418,7 +418,7 @@ fn a_read_of_pictures_takes_one_pool_and_one_wait_however_many_there_are() {
 }
 
 #[test]
-fn a_file_is_read_by_cufile_where_that_was_asked_for() {
+fn cufile_reads_a_file_on_request() {
     let Some((fake, gpu)) = stand_in("async=1 seed=3 leaks=1", true) else { return };
     let path = std::env::temp_dir().join(format!("swath-cufile-{}.tif", std::process::id()));
     for compression in [Compression::None, Compression::Deflate] {
@@ -438,7 +438,7 @@ fn a_file_is_read_by_cufile_where_that_was_asked_for() {
     gone(&fake, gpu);
 }
 
-/// The same file by the CPU and by way of the GPU, whose report comes along.
+/// The same file by the CPU and through the GPU, with the GPU's report.
 fn written_by(gpu: &Arc<Gpu>, shape: Shape, options: &WriteOptions) -> (Dataset, Dataset, swath::DeviceReport) {
     let (sink, memory) = MemorySink::new("memory");
     let device = options.clone().with_device(Mode::Cuda).with_gpu(gpu.clone());
@@ -478,7 +478,7 @@ fn pictures_are_encoded_by_libraries_and_read_by_all() {
 }
 
 #[test]
-fn an_encoder_that_fails_midway_is_an_error_or_the_cpu_goes_on() {
+fn an_encoder_that_fails_midway_is_an_error_or_the_cpu_continues() {
     let Some(fake) = driver::fake() else { return };
     drop(fake);
     for compression in [Compression::Jpeg, Compression::Jpeg2000] {
@@ -496,7 +496,7 @@ fn an_encoder_that_fails_midway_is_an_error_or_the_cpu_goes_on() {
 }
 
 #[test]
-#[ignore = "run by `an_encoder_that_fails_midway_is_an_error_or_the_cpu_goes_on`, which sets SWATH_FAKE_ENCODE"]
+#[ignore = "run by `an_encoder_that_fails_midway_is_an_error_or_the_cpu_continues`, which sets SWATH_FAKE_ENCODE"]
 fn failing_encoder() {
     let (from, compression) = (number_in("SWATH_FAKE_ENCODE") as u64, codec_in("SWATH_TEST_CODEC"));
     let (fake, gpu) = stand_in("async=1 seed=3 leaks=1", false).unwrap();
@@ -521,12 +521,12 @@ fn failing_encoder() {
         let report = written.unwrap().device;
         assert!(report.notices.iter().any(|notice| notice.contains("the CPU")), "{report:?}");
         let row = u64::from(shape.width.div_ceil(TILE.0));
-        // The batches before it are the device's, the one that failed came back, and the CPU made the rest.
+        // The device encoded the batches before it; the CPU encoded the failed batch and the rest.
         assert_eq!((report.device_tiles, report.host_tiles), ((from - 1) / row * row, row), "{report:?}");
         let (cpu, device) = (open(&write(shape, &options)), open(&memory.take().unwrap()));
         let [cpu, device] = [cpu, device].map(|file| file.read(&ReadOptions::default()).unwrap());
         let apart = cpu.bytes().iter().zip(device.bytes()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum::<u64>();
-        // The stand-in for nvJPEG rounds otherwise than our encoder; JPEG 2000 is without loss.
+        // The stand-in for nvJPEG rounds differently from our encoder; JPEG 2000 is lossless.
         let most = if compression == Compression::Jpeg { 6 * cpu.bytes().len() as u64 } else { 0 };
         assert!(apart <= most, "{compression}: {apart}");
     }
@@ -540,7 +540,7 @@ fn nvcomp_decompresses_lz4_of_trusted_files_and_nothing_else() {
     for (compression, trusted, on_device) in [
         (Compression::Lz4, true, true),
         (Compression::Lz4, false, false),
-        // Kernels of ours decode it, whatever is said of the file.
+        // Our own kernels decode it, trusted or not.
         (Compression::Zstd, true, true),
         (Compression::Zstd, false, true),
     ] {
@@ -556,7 +556,7 @@ fn nvcomp_decompresses_lz4_of_trusted_files_and_nothing_else() {
 }
 
 #[test]
-fn nvcomp_compresses_where_it_is_asked_for() {
+fn nvcomp_compresses_on_request() {
     for (compression, level) in [(Compression::Deflate, 6), (Compression::Deflate, 1), (Compression::Zstd, 9)] {
         let Some((fake, gpu)) = stand_in("async=1 seed=2 leaks=1", false) else { return };
         let shape = Shape { width: 500, height: 260, bands: 2, sample: SampleType::U16 };
@@ -568,7 +568,7 @@ fn nvcomp_compresses_where_it_is_asked_for() {
         assert!(report.device_tiles > 0, "{report:?}");
         gone(&fake, gpu);
     }
-    // Asked for and not there: the CPU compresses, and that is said.
+    // Requested and missing: the CPU compresses, with a notice.
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let shape = Shape { width: 100, height: 60, bands: 1, sample: SampleType::U16 };

@@ -1,5 +1,5 @@
-//! Files that cuFile reads to the device, on the fake driver with a stand-in for cuFile: `tools/fake-driver/storage.cpp`
-//! says what its scripts do and what it logs.
+//! Files that cuFile reads to the device, on the fake driver with a stand-in for cuFile: `tools/fake-driver/README.md`
+//! documents its scripts and its log.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[allow(dead_code)]
@@ -114,18 +114,18 @@ impl Bench {
         dataset.read_device(&self.options()).and_then(|raster| raster.to_host())
     }
 
-    /// A read in several bands of tiles.
+    /// A read in several batches.
     fn read_in_bands(&self, dataset: &Dataset) -> Raster {
         let options = self.options();
         let error = dataset.read_device(&options.clone().with_max_device_memory(1)).unwrap_err();
         let ErrorKind::Device(DeviceError::Memory { required, .. }) = error.kind() else { panic!("{error}") };
-        // Of what is needed for one row of tiles, half as much again is room for a few of them.
+        // One and a half times the memory for one tile row has room for a few.
         let raster = dataset.read_device(&options.with_max_device_memory(required + required / 2)).unwrap();
         assert!(raster.report().bands > 2, "{:?}", raster.report());
         raster.to_host().unwrap()
     }
 
-    /// Lets go of the GPU: everything has been given back.
+    /// Drops the GPU, and checks that everything was released.
     fn gone(self, what: &str) {
         assert_eq!(Arc::strong_count(&self.gpu), 1, "{what}");
         let Self { fake, library, gpu } = self;
@@ -160,8 +160,8 @@ impl Call {
     }
 }
 
-/// How often a thread went from waiting back to submitting, and the first time: each band is submitted and waited for by
-/// one thread, so this is the number of bands where every band submits all its reads before it waits for the first.
+/// How often a thread went from waiting back to submitting, counting the first time. One thread submits a batch and waits
+/// for it, so this is the number of batches if every batch submits all its reads before it waits for the first.
 fn phases(log: &[Call]) -> usize {
     let mut waiting: HashMap<&str, bool> = HashMap::new();
     let mut phases = 0;
@@ -191,7 +191,7 @@ fn samples(shape: Shape) -> Vec<u8> {
     (0..len).map(|at| (at * 7 % 251 + at / 97 % 40) as u8 >> 1).collect()
 }
 
-/// A file that is there as long as this.
+/// A file that is removed when this is dropped.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -226,7 +226,7 @@ fn report(raster: &Raster) -> &DeviceReport {
 }
 
 #[test]
-fn all_reads_of_a_band_are_submitted_before_its_first_wait() {
+fn all_reads_of_a_batch_are_submitted_before_its_first_wait() {
     let file = TestFile::tiles("order");
     for (form, what, script) in [
         (WHOLE, "batch", ""),
@@ -236,7 +236,7 @@ fn all_reads_of_a_band_are_submitted_before_its_first_wait() {
         (WHOLE, "async", "setup_from=1"),
     ] {
         let name = format!("{form}, {script}");
-        // Seed 1: streams run only what is waited for, so that a read runs when its band is.
+        // Seed 1: streams run only awaited work, so that a read runs when its batch is awaited.
         let Some(bench) = Bench::new(form, "async=1 seed=1 leaks=1", script, None) else { return };
         let dataset = file.open();
         let raster = bench.read(&dataset).unwrap();
@@ -267,7 +267,7 @@ fn all_reads_of_a_band_are_submitted_before_its_first_wait() {
 }
 
 #[test]
-fn groups_of_a_band_are_waited_for_one_by_one_and_submitted_together() {
+fn groups_of_a_batch_are_awaited_one_by_one_and_submitted_together() {
     let large = shape(6000);
     let options = WriteOptions::default().with_compression(Compression::None).with_blocks(Blocks::Tiles(256, 256));
     let file = TestFile::new("groups", large, &options);
@@ -284,7 +284,7 @@ fn groups_of_a_band_are_waited_for_one_by_one_and_submitted_together() {
     }
 }
 
-/// What a read is to come to.
+/// The expected result of a read.
 struct Expected {
     /// The calls that were used last.
     what: &'static str,
@@ -296,7 +296,7 @@ struct Expected {
 }
 
 #[test]
-fn whatever_cufile_refuses_or_loses_the_pixels_are_right_and_one_notice_says_so() {
+fn pixels_are_right_with_one_notice_whatever_cufile_refuses_or_loses() {
     let io = Some("I/O error");
     let less = Some("fewer bytes than requested");
     let case = |what, storage, missed, notice| Expected { what, storage, missed, notice };
@@ -312,7 +312,7 @@ fn whatever_cufile_refuses_or_loses_the_pixels_are_right_and_one_notice_says_so(
         (WHOLE, "short=256", case("batch", DIRECT, Some(1), less)),
         (WHOLE, "short_from=1", case("batch", PINNED, Some(TILES), less)),
         (WHOLE, "fail=3 short=200 batch=10 events=3", case("batch", DIRECT, Some(2), io)),
-        // Fewer at once than a band has, and none for a moment.
+        // Fewer at once than a batch has, and none for a moment.
         (WHOLE, "batch=16 batches=2", case("batch", DIRECT, Some(0), None)),
         (WHOLE, "setup=2", case("batch", DIRECT, Some(0), None)),
         (WHOLE, "submit=2", case("batch", DIRECT, Some(0), None)),
@@ -353,12 +353,12 @@ fn whatever_cufile_refuses_or_loses_the_pixels_are_right_and_one_notice_says_so(
             assert_eq!(report.device_tiles, TILES, "{name}");
             let notices = &report.notices;
             match expected.notice {
-                // It may be the first batch of a band that is refused.
+                // The first cuFile batch of one of our batches may be refused.
                 _ if in_bands && ["setup=2", "submit=2", "setup_from=2"].contains(&script) => {
                     assert!(notices.len() <= 1, "{name}: {notices:?}");
                 }
                 None => assert!(notices.is_empty(), "{name}: {notices:?}"),
-                // Bands run at once: either fault may be the first that the engine sees.
+                // Batches run at once: either fault may be the first that the engine sees.
                 _ if in_bands && script.contains("fail=") && script.contains("short=") => {
                     assert!(notices.len() == 1, "{name}: {notices:?}");
                     assert!(
@@ -376,7 +376,7 @@ fn whatever_cufile_refuses_or_loses_the_pixels_are_right_and_one_notice_says_so(
                 assert_eq!(report.storage, expected.storage, "{name}");
                 assert_eq!(submitted.last().map_or("", |call| &call.what), expected.what, "{name}");
             }
-            // One copy for the tables of each band, one for each tile that storage did not bring.
+            // One copy for the tables of each batch, one for each tile that storage did not deliver.
             if let Some(missed) = expected.missed.filter(|_| !in_bands) {
                 assert_eq!(counters.uploads, 1 + missed, "{name}");
                 whole = whole.max(submitted.iter().map(|call| call.len).sum());
@@ -391,7 +391,7 @@ fn whatever_cufile_refuses_or_loses_the_pixels_are_right_and_one_notice_says_so(
 #[test]
 fn a_file_that_shrinks_under_the_read_is_an_error_and_never_old_bytes() {
     for form in [WHOLE, WITHOUT_BATCH, BLOCKING_ONLY] {
-        // The second stand-in says that all is well where it is not.
+        // The second stand-in reports success where there was none.
         for (seed, lie) in ["", " lie=1"].iter().enumerate() {
             let file = TestFile::tiles("shrinks");
             let len = std::fs::metadata(&file.0).unwrap().len();
@@ -401,7 +401,7 @@ fn a_file_that_shrinks_under_the_read_is_an_error_and_never_old_bytes() {
             bench.script(&format!("cut={}{lie}", len / 2));
             let error = bench.read(&dataset).unwrap_err();
             assert_eq!(std::fs::metadata(&file.0).unwrap().len(), len / 2, "{name}");
-            // In the words that the CPU has for it.
+            // With the CPU's message.
             let cpu = dataset.read(&ReadOptions::default()).unwrap_err();
             let [device, cpu] = [error, cpu].map(|error| std::mem::discriminant(error.kind()));
             assert_eq!(device, cpu, "{name}");
@@ -412,7 +412,7 @@ fn a_file_that_shrinks_under_the_read_is_an_error_and_never_old_bytes() {
 
 #[test]
 fn reads_of_a_batch_wait_together_and_not_for_each_other() {
-    // As little besides the reads as can be.
+    // As little work besides the reads as possible.
     let small = shape(256);
     let options = WriteOptions::default().with_compression(Compression::None).with_blocks(Blocks::Tiles(16, 16));
     let file = TestFile::new("latency", small, &options);
@@ -444,7 +444,7 @@ fn reads_of_a_batch_wait_together_and_not_for_each_other() {
 }
 
 #[test]
-fn a_read_that_is_given_up_waits_for_what_is_under_way() {
+fn a_cancelled_read_waits_for_submitted_reads() {
     let file = TestFile::tiles("cancel");
     let dataset = file.open();
     for form in [WHOLE, WITHOUT_BATCH] {
@@ -490,7 +490,7 @@ fn the_device_may_be_lost_at_any_call() {
     }
 }
 
-/// Runs a test of this file that is ignored by itself, with these variables.
+/// Runs an ignored test of this file with these variables.
 fn child(name: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", name, "--nocapture"]).envs(variables.iter().copied());
@@ -500,7 +500,7 @@ fn child(name: &str, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn variables_say_what_options_say() {
+fn variables_mean_the_same_as_options() {
     if driver::fake().is_none() {
         return;
     }
@@ -516,8 +516,8 @@ fn reads_as_the_variables_say() {
     let what = std::env::var("EXPECTED").unwrap_or_else(|_| "batch".into());
     let Some(bench) = Bench::new(WHOLE, "", "", None) else { return };
     let gpu = Gpu::open(&options_for(WHOLE)).unwrap();
-    // Back to what the variable says.
-    // SAFETY: null is what the function takes for that.
+    // Back to the script of the variable.
+    // SAFETY: the function accepts null for that.
     #[allow(unsafe_code)]
     let code = unsafe { (bench.library.script)(std::ptr::null()) };
     assert_eq!(code, 0);
@@ -530,11 +530,11 @@ fn reads_as_the_variables_say() {
 }
 
 #[test]
-fn memory_that_storage_may_still_write_to_is_given_to_nobody() {
+fn memory_that_storage_may_still_write_to_is_never_reused() {
     if driver::fake().is_none() {
         return;
     }
-    // In a process of its own: what is lost stays lost.
+    // In a process of its own: lost memory stays lost.
     child("loses_a_batch", &[]);
 }
 
@@ -549,7 +549,7 @@ fn loses_a_batch() {
     assert_eq!(bench.count("errors"), 0, "a batch with reads is not destroyed, nor its file let go");
     let live = bench.count("live");
     assert!(live > TILES, "{live}");
-    // The GPU works on, and the memory of the lost reads is not in its pool.
+    // The GPU still works, and the memory of the lost reads is not in its pool.
     bench.gpu.trim();
     assert!(bench.fake.count("live_bytes") > 0);
     bench.script("");

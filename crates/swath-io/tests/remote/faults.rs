@@ -1,4 +1,4 @@
-//! Answers that are late, short, long, wrong or none.
+//! Responses that are late, short, long, wrong or missing.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -52,7 +52,7 @@ fn opening_is_one_request_and_its_bytes_are_kept() {
     assert_eq!((asked[0].range(), asked[0].header("accept-encoding")), ((0, 32767), Some("identity")));
     let traffic = source.traffic().unwrap();
     assert_eq!((traffic.requests, traffic.received), (1, 32 << 10));
-    // What begins in them is not asked for again.
+    // A read that begins in them does not request them again.
     let mut across = [0; 20];
     source.read_at((32 << 10) - 10, &mut across).unwrap();
     assert_eq!(across, bytes(SIZE)[(32 << 10) - 10..(32 << 10) + 10]);
@@ -60,7 +60,7 @@ fn opening_is_one_request_and_its_bytes_are_kept() {
 }
 
 #[test]
-fn a_short_body_is_asked_for_again() {
+fn a_short_body_is_requested_again() {
     survives(&once(|data, asked| {
         let mut cut = part_with(data, asked, &["ETag: \"one\""]);
         cut.truncate(cut.len() - 1);
@@ -69,18 +69,18 @@ fn a_short_body_is_asked_for_again() {
 }
 
 #[test]
-fn a_reset_is_asked_for_again() {
+fn a_reset_is_retried() {
     survives(&once(|_, _| Act::SendAndClose(Vec::new())));
 }
 
 #[test]
-fn a_busy_server_is_asked_again() {
+fn a_busy_server_is_retried() {
     survives(&once(|_, _| plain("503 Slow Down", &[], b"")));
     survives(&once(|_, _| plain("429 Too Many", &["Retry-After: 0"], b"")));
 }
 
 #[test]
-fn a_server_that_wants_too_much_rest_is_given_up() {
+fn a_retry_after_beyond_the_deadline_is_an_error() {
     let server = always(|_, _| plain("429 Too Many", &["Retry-After: 1000"], b""));
     let (fault, detail) = fault(read(&open(&server.url("a.tif"))));
     assert_eq!(fault, RemoteFault::Unavailable, "{detail}");
@@ -88,7 +88,7 @@ fn a_server_that_wants_too_much_rest_is_given_up() {
 }
 
 #[test]
-fn a_server_that_always_fails_is_given_up() {
+fn a_server_that_always_fails_is_reported() {
     let server = always(|_, _| plain("500 No", &[], b"<Error><Code>Broken</Code></Error>"));
     let (fault, detail) = fault(read(&open(&server.url("a.tif"))));
     assert_eq!(fault, RemoteFault::Unavailable);
@@ -97,7 +97,7 @@ fn a_server_that_always_fails_is_given_up() {
 }
 
 #[test]
-fn what_is_not_there_is_not_asked_for_again() {
+fn a_missing_file_is_not_retried() {
     for (status, expected) in [
         ("404 No", RemoteFault::Missing),
         ("410 Gone", RemoteFault::Missing),
@@ -112,7 +112,7 @@ fn what_is_not_there_is_not_asked_for_again() {
     }
 }
 
-/// Answers that make no sense are asked for twice, then never.
+/// A nonsensical response is requested twice, then reported.
 fn senseless(act: impl Fn(&[u8], &super::server::Asked) -> Act + Send + Sync + 'static) {
     let server = always(act);
     let (fault, detail) = fault(read(&open(&server.url("a.tif"))));
@@ -170,12 +170,12 @@ fn an_ignored_range_of_a_huge_file_is_not_downloaded() {
     assert_eq!(fault, RemoteFault::Protocol);
     assert!(detail.contains("download the file first"), "{detail}");
     assert_eq!(server.asked().len(), 1);
-    // What the kernels on both sides hold, and no more.
+    // Only what the buffers of both kernels hold.
     assert!(server.sent() < 64 << 20, "{}", server.sent());
 }
 
 #[test]
-fn a_whole_small_file_is_taken_for_its_range() {
+fn a_whole_small_file_is_accepted_as_its_range() {
     let server = Server::new(|_, _| plain("200 OK", &["ETag: \"one\""], b"small"));
     conformance::check_source(&open(&server.url("a.tif")), b"small");
     assert_eq!(server.asked().len(), 1);
@@ -217,7 +217,7 @@ fn a_drip_ends_by_the_deadline() {
 }
 
 #[test]
-fn nobody_listening_is_an_error() {
+fn a_refused_connection_is_an_error() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -227,7 +227,7 @@ fn nobody_listening_is_an_error() {
 }
 
 #[test]
-fn a_read_is_stopped_when_its_caller_says_so() {
+fn a_read_stops_when_its_caller_cancels() {
     let server = always(|_, _| Act::Hang);
     let source = open(&server.url("a.tif"));
     let stopped = AtomicBool::new(false);
@@ -246,8 +246,8 @@ fn a_read_is_stopped_when_its_caller_says_so() {
 }
 
 #[test]
-fn many_ranges_are_on_their_way_at_once() {
-    // Answers are held back until as many requests are there as may be on their way.
+fn many_ranges_are_in_flight_at_once() {
+    // Answers are delayed until the allowed number of requests is in flight.
     let data = bytes(SIZE);
     let arrived = std::sync::atomic::AtomicUsize::new(0);
     let server = Server::new(move |number, asked| {

@@ -1,4 +1,4 @@
-//! Servers that misbehave: what a reader of remote files makes of each.
+//! Servers that misbehave, and how a reader of remote files reacts.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod faults;
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use swath_io::{RemoteFault, RemoteOptions, RemoteSource, Source, SourceError};
 
-/// Longer than what opening brings along.
+/// Longer than the bytes that opening fetches.
 const SIZE: usize = 200_000;
 
-/// Options for servers that are near.
+/// Options for servers on loopback.
 fn options() -> RemoteOptions {
     RemoteOptions::default().with_deadline(Duration::from_secs(20)).with_retries(3)
 }

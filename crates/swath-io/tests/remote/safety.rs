@@ -28,7 +28,7 @@ fn a_redirect_is_followed_once_and_remembered() {
 }
 
 #[test]
-fn a_redirect_that_no_longer_holds_is_asked_for_anew() {
+fn an_expired_redirect_is_requested_again() {
     let data = bytes(SIZE);
     let behind = Server::new(move |number, asked| match number {
         1 => plain("403 Expired", &[], b""),
@@ -71,7 +71,7 @@ fn a_redirect_to_a_private_address_is_refused() {
 }
 
 #[test]
-fn private_addresses_are_not_asked_in_any_spelling() {
+fn private_addresses_are_refused_in_every_spelling() {
     let hidden = good();
     let others = options().with_allowed_hosts(vec!["tiles.example".to_owned(), "127.0.0.1:1".to_owned()]);
     for strict in [options().with_public_only(true), options().with_origin(Origin::File), others] {
@@ -86,7 +86,7 @@ fn private_addresses_are_not_asked_in_any_spelling() {
 
 #[test]
 fn a_name_that_resolves_to_a_private_address_is_refused() {
-    // Whatever this machine calls itself leads to itself; its name is no literal that could be refused by its looks.
+    // The machine's own name resolves to the machine itself, and is no literal address that could be refused by its form.
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let hidden = good();
     for host in ["localhost", "localhost.", "ip6-localhost", name.trim()].into_iter().filter(|host| !host.is_empty()) {
@@ -101,7 +101,7 @@ fn a_name_that_resolves_to_a_private_address_is_refused() {
 }
 
 #[test]
-fn allowed_hosts_are_asked() {
+fn allowed_hosts_are_contacted() {
     let server = good();
     let allowed = options().with_allowed_hosts(vec!["localhost".to_owned()]);
     for options in [allowed.clone().with_public_only(true), allowed] {
@@ -154,7 +154,7 @@ fn secrets_are_in_no_message() {
 }
 
 #[test]
-fn headers_that_are_ours_are_refused() {
+fn reserved_headers_are_refused() {
     for name in ["Range", "host", "a b", "If-Match"] {
         let result = RemoteSource::open("http://127.0.0.1:1/", &RemoteOptions::default().with_header(name, "x"));
         assert_eq!(fault(result).0, RemoteFault::Setup, "{name}");

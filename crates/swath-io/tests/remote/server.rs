@@ -1,4 +1,4 @@
-//! A server on loopback that answers as it is told, well or badly, and remembers what it was asked.
+//! A scripted server on loopback that answers well or badly, and records its requests.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -17,7 +17,7 @@ pub enum Act {
     Send(Vec<u8>),
     /// Answers, and closes the connection.
     SendAndClose(Vec<u8>),
-    /// Answers, and goes on with zeros for as long as they are taken.
+    /// Answers, and appends zeros for as long as the client takes them.
     Pour(Vec<u8>),
     /// Answers a byte at a time, slowly.
     Drip(Vec<u8>),
@@ -25,7 +25,7 @@ pub enum Act {
     Hang,
 }
 
-/// A request as it came in.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub line: String,
@@ -83,7 +83,7 @@ impl Server {
 fn converse(stream: TcpStream, act: &dyn Fn(usize, &Asked) -> Act, asked: &Mutex<Vec<Asked>>, sent: &AtomicU64) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    // A client that goes away ends the conversation.
+    // A client that disconnects ends the connection.
     while let Some(request) = receive(&mut reader) {
         let number = {
             let mut asked = asked.lock().unwrap();
@@ -147,7 +147,7 @@ fn receive(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     Some(Asked { line: lines.first()?.clone(), headers })
 }
 
-/// Bytes that are not alike anywhere near each other.
+/// Bytes that differ everywhere.
 pub fn bytes(len: usize) -> Vec<u8> {
     (0..len as u64).map(|value| (value.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
@@ -171,7 +171,7 @@ pub fn plain(status: &str, headers: &[&str], body: &[u8]) -> Act {
     Act::Send(answer(status, &all, body))
 }
 
-/// The range that was asked for, with `headers` besides.
+/// The requested range, with these extra `headers`.
 pub fn part_with(data: &[u8], asked: &Asked, headers: &[&str]) -> Vec<u8> {
     let (start, end) = asked.range();
     let end = end.min(data.len() - 1);
@@ -182,7 +182,7 @@ pub fn part_with(data: &[u8], asked: &Asked, headers: &[&str]) -> Vec<u8> {
     answer("206 Partial Content", &all, &data[start..=end])
 }
 
-/// The range that was asked for of version one.
+/// The requested range of version one.
 pub fn part(data: &[u8], asked: &Asked) -> Act {
     Act::Send(part_with(data, asked, &["ETag: \"one\""]))
 }

@@ -1,4 +1,4 @@
-//! Object stores: what is signed, what is asked, and what their errors say.
+//! Object stores: signatures, requests, and messages of their errors.
 
 use swath_io::{RemoteFault, RemoteOptions, RemoteSource, Source, conformance};
 
@@ -44,7 +44,7 @@ fn s3_without_credentials_is_not_signed() {
 }
 
 #[test]
-fn s3_errors_are_told_apart_and_keep_secrets() {
+fn s3_errors_are_distinguished_and_keep_secrets() {
     let missing = "<Error><Code>NoSuchKey</Code><Message>not there</Message><Key>very-secret-key</Key></Error>";
     for (status, body, expected, words) in [
         ("404 Not Found", missing, RemoteFault::Missing, "(NoSuchKey)"),
@@ -70,7 +70,7 @@ fn s3_redirects_name_the_region_and_are_not_followed() {
 }
 
 #[test]
-fn s3_failures_are_asked_again_once_each() {
+fn s3_failures_are_retried_once_each() {
     let data = bytes(SIZE);
     let server = Server::new(move |number, asked| match number {
         0 => plain("503 Slow Down", &[], b"<Error><Code>SlowDown</Code></Error>"),
@@ -100,7 +100,7 @@ fn s3_changes_are_noticed() {
 }
 
 #[test]
-fn stores_at_private_addresses_are_refused_where_only_public_ones_may_be_asked() {
+fn stores_at_private_addresses_are_refused_with_public_only() {
     let server = good();
     let (fault, _) = fault(RemoteSource::open("s3://bucket/a.tif", &s3(&server).with_public_only(true)));
     assert_eq!(fault, RemoteFault::Forbidden);

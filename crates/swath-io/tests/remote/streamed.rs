@@ -1,4 +1,4 @@
-//! Bytes that are shown while they come in are the right ones, whatever happens to the answer they came in.
+//! Bytes that are shown while they arrive are the right ones, whatever happens to their response.
 
 use swath_io::{RemoteFault, Source, SourceError};
 
@@ -33,7 +33,7 @@ fn survives(server: &Server) {
 }
 
 #[test]
-fn bytes_are_shown_as_they_come() {
+fn bytes_are_shown_as_they_arrive() {
     let data = bytes(SIZE);
     let server = Server::new(move |_, asked| part(&data, asked));
     survives(&server);
@@ -41,7 +41,7 @@ fn bytes_are_shown_as_they_come() {
 }
 
 #[test]
-fn answer_that_breaks_off_goes_on_with_the_next() {
+fn a_broken_response_continues_with_the_next() {
     survives(&once(|data, asked| {
         let mut cut = part_with(data, asked, &["ETag: \"one\""]);
         cut.truncate(cut.len() / 2);
@@ -50,8 +50,8 @@ fn answer_that_breaks_off_goes_on_with_the_next() {
 }
 
 #[test]
-fn answer_of_no_stated_length_is_shown_only_when_it_is_whole() {
-    // Other bytes, and too many of them, which shows only at their end.
+fn a_response_without_length_is_shown_only_when_complete() {
+    // Other bytes, and too many of them, which is known only at their end.
     survives(&once(|data, asked| {
         let (start, end) = asked.range();
         let range = format!("Content-Range: bytes {start}-{end}/{}", data.len());

@@ -1,4 +1,4 @@
-//! Bands that GPUs encode become the file that one GPU would have written, put together where there is none.
+//! Tile rows that GPUs encode become the file that one GPU would write; the writer itself needs no GPU.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn encode(
     encoder.encode_device(tile_rows, rows.start, &samples)
 }
 
-/// The file by way of bands of random heights, the last one encoded first.
+/// The file from groups of tile rows of random sizes, the last one encoded first.
 fn by_bands(case: &WriteCase, gpu: &Arc<Gpu>, mode: Mode, rng: &mut Rng) -> Result<(Arc<[u8]>, DeviceReport), Error> {
     let encoder = TileRowEncoder::new(case.shape, &case.metadata, &case.on(gpu, mode))?;
     let (mut bands, mut end) = (Vec::new(), encoder.tile_rows());
@@ -62,7 +62,7 @@ fn by_bands(case: &WriteCase, gpu: &Arc<Gpu>, mode: Mode, rng: &mut Rng) -> Resu
         bands.push(encode(case, &encoder, gpu, start..end, on_device)?.to_bytes());
         end = start;
     }
-    // With `Cuda` nobody asks whether there is a GPU here: none was given, and there is none.
+    // With `Cuda` the writer does not look for a GPU, and there is none.
     let options = match mode {
         Mode::Cuda => case.options.clone().with_device(mode),
         mode => case.on(gpu, mode),
@@ -100,7 +100,7 @@ fn same_tiles(what: &str, ours: &Arc<[u8]>, theirs: &Arc<[u8]>) -> Result<(), St
 }
 
 #[test]
-fn bands_become_the_file_of_one_gpu() {
+fn tile_rows_become_the_file_of_one_gpu() {
     let Some(fake) = driver::fake() else { return };
     for (seed, script) in [(4, ""), (5, "async=1 seed=2")] {
         fake.with(script, |gpu| {
@@ -150,7 +150,7 @@ fn rows_on_the_device_stay_there() {
             let band = encode(&case, &encoder, gpu, tile_rows, Some(Interleave::Band)).unwrap();
             left += band.byte_len() as u64 + (64 << 10);
         }
-        // Tiles, overview rows and facts about them; not the rows.
+        // Tiles, overview rows and facts about them leave the device; the rows do not.
         let report = encoder.device_report();
         assert!(report.counters.downloaded_bytes < left, "{report:?} where {left} bytes were to come");
         assert!(report.notices.is_empty(), "{report:?}");
@@ -158,12 +158,12 @@ fn rows_on_the_device_stay_there() {
 }
 
 #[test]
-fn a_device_that_fails_leaves_bands_to_the_cpu() {
+fn the_cpu_encodes_tile_rows_after_a_device_failure() {
     check_failing_writes((1..40).step_by(3), |case, gpu, rng| by_bands(case, gpu, Mode::Auto, rng));
 }
 
 #[test]
-fn bands_of_a_cpu_and_of_a_gpu_do_not_go_together() {
+fn tile_rows_of_a_cpu_and_of_a_gpu_do_not_mix() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let shape = Shape { width: 64, height: 64, bands: 1, sample: SampleType::U8 };

@@ -1,4 +1,4 @@
-//! Blocks that a GPU encodes, from the host or from its own memory, become the file that it would have written from rows.
+//! Blocks that a GPU encodes, from the host or from its own memory, become the file that it would write from rows.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn push(
     writer.push_block_device(part, &samples)
 }
 
-/// The file by way of blocks that end at multiples of `step`, the last one first or the first one first.
+/// The file from blocks that end at multiples of `step`, in reverse or forward order.
 fn by_blocks(
     case: &WriteCase,
     gpu: &Arc<Gpu>,
@@ -109,7 +109,7 @@ fn blocks_of_whole_tiles_stay_on_the_device() {
         let report = writer.finish().unwrap().device;
         let file = memory.take().unwrap();
         assert!(file[..] == rows[..]);
-        // Tiles, facts about them and the first overview come to the host; the image does not.
+        // Tiles, facts about them and the first overview are copied to the host; the image is not.
         let image = 1024 * 512 * 2;
         let most = file.len() as u64 + image / 4 * 3;
         assert!(report.counters.downloaded_bytes < most, "{report:?} where {most} bytes may come");
@@ -117,6 +117,6 @@ fn blocks_of_whole_tiles_stay_on_the_device() {
 }
 
 #[test]
-fn a_device_that_fails_leaves_blocks_to_the_cpu() {
+fn the_cpu_encodes_blocks_after_a_device_failure() {
     check_failing_writes((1..60).step_by(4), |case, gpu, rng| by_blocks(case, gpu, Mode::Auto, (64, 64), rng));
 }

@@ -31,7 +31,7 @@ pub const SAMPLES: [SampleType; 16] = [
     SampleType::CF64,
 ];
 
-/// What kernels of ours decode.
+/// Codecs that our own kernels decode.
 pub const ON_DEVICE: [Compression; 5] =
     [Compression::None, Compression::PackBits, Compression::Lzw, Compression::Deflate, Compression::Zstd];
 
@@ -68,7 +68,7 @@ impl Rng {
     }
 }
 
-/// Samples, band after band, of a temperament that some codec likes and another one hates.
+/// Samples, band after band, of kinds that compress well with some codecs and badly with others.
 pub fn samples(shape: Shape, rng: &mut Rng) -> Vec<u8> {
     let (word, size) = (shape.sample.word(), shape.sample.size());
     let row = shape.width as usize * size;
@@ -116,14 +116,14 @@ pub struct Case {
     pub file: Arc<[u8]>,
     /// Window, bands, interleave and threads.
     pub options: ReadOptions,
-    /// Whether kernels of ours decode it.
+    /// Whether our own kernels decode it.
     pub on_device: bool,
-    /// Whether it is read by way of the device instead of to it.
+    /// Whether it is read through the device to the host, instead of to the device.
     pub to_host: bool,
 }
 
 impl Case {
-    /// Draws until the writer takes it.
+    /// Draws until the writer accepts it.
     pub fn draw(rng: &mut Rng) -> Self {
         loop {
             if let Some(case) = Self::try_draw(rng) {
@@ -143,7 +143,7 @@ impl Case {
         let mut data = samples(shape, rng);
         let (mut nodata, mut sparse) = ("", false);
         if rng.chance(3) {
-            // Rows that hold nothing, so that whole tiles can be left out.
+            // Rows of nodata, so that whole tiles can be left out.
             let row = shape.width as usize * sample.size();
             let empty = row * rng.within(0..shape.height + 1) as usize;
             for band in data.chunks_exact_mut(row * shape.height as usize) {
@@ -206,7 +206,7 @@ impl Case {
         Some(Self { what, file, options, on_device: ON_DEVICE.contains(&compression), to_host: rng.chance(3) })
     }
 
-    /// Reads with the CPU and with a GPU, to its memory or by way of it; tells where they differ.
+    /// Reads with the CPU and with a GPU, to its memory or through it; returns where they differ.
     pub fn check(&self, gpu: &Arc<Gpu>, adjust: impl Fn(ReadOptions) -> ReadOptions) -> Result<DeviceReport, String> {
         let mode = if self.on_device { Mode::Cuda } else { Mode::Auto };
         let options = adjust(self.options.clone().with_device(mode).with_gpu(gpu.clone()));
@@ -243,12 +243,12 @@ pub fn nodata_of(text: &str) -> Metadata {
     Metadata { bands: vec![band], ..Metadata::default() }
 }
 
-/// Reads to the device, and brings the samples back.
+/// Reads to the device, and copies the samples back.
 pub fn by_device(dataset: &Dataset, options: &ReadOptions) -> Result<Raster, Error> {
     dataset.read_device(options)?.to_host()
 }
 
-/// Reads a file with the CPU and to a device: the same samples (then what the device did), or the same error (`None`).
+/// Reads a file with the CPU and to a device: the same samples (returns the device's report), or the same error (`None`).
 pub fn agree(file: &Arc<[u8]>, cpu: &ReadOptions, device: &ReadOptions) -> Result<Option<DeviceReport>, String> {
     match open(file) {
         Ok(dataset) => agree_on(&dataset, cpu, device, by_device),
@@ -256,7 +256,7 @@ pub fn agree(file: &Arc<[u8]>, cpu: &ReadOptions, device: &ReadOptions) -> Resul
     }
 }
 
-/// As [`agree`], by another way to the samples.
+/// As [`agree`], with another function that reads the samples.
 pub fn agree_on(
     dataset: &Dataset,
     cpu: &ReadOptions,
@@ -283,7 +283,7 @@ pub fn agree_on(
     }
 }
 
-/// Whether JPEG that nvJPEG decoded is as near as promised: two levels.
+/// Whether JPEG that nvJPEG decoded is within the promised two levels.
 fn is_near(dataset: &Dataset, cpu: &Raster, device: &Raster) -> bool {
     dataset.main().layout().compression == Compression::Jpeg
         && cpu.sample() == SampleType::U8
@@ -333,7 +333,7 @@ pub fn spoil(file: &mut [u8], tile: &Range<usize>, number: usize, rng: &mut Rng)
         3 => bytes[at..].iter_mut().for_each(|byte| *byte = rng.next() as u8),
         4 => bytes.rotate_left(at),
         5 => bytes[at] = rng.next() as u8,
-        // Most of all single bits: they change the least and so get the furthest. Early ones change the tables.
+        // Mostly single bits: they change the least, so decoders get the furthest. Early ones change the tables.
         6 => bytes[at.min(40)] ^= 1 << rng.below(8),
         _ => {
             for _ in 0..rng.within(1..5) {
@@ -343,7 +343,7 @@ pub fn spoil(file: &mut [u8], tile: &Range<usize>, number: usize, rng: &mut Rng)
     }
 }
 
-/// A BigTIFF of square tiles of `f32` of which none is stored; sparse ones are -1.
+/// A BigTIFF of square `f32` tiles, none of which is stored; sparse tiles are -1.
 pub fn sparse(side: u32, tile: u32) -> Arc<[u8]> {
     let tiles = u64::from(side / tile) * u64::from(side / tile);
     let entries: [(u16, u16, u64, u64); 10] = [

@@ -29,7 +29,7 @@ fn options(gpu: &Arc<Gpu>, mode: Mode) -> ReadOptions {
     ReadOptions::default().with_device(mode).with_gpu(gpu.clone()).with_threads(2)
 }
 
-/// Windows of one size that overlap, come twice, and lie at all edges.
+/// Windows of one size that overlap, repeat, and touch all edges.
 fn draw(rng: &mut Rng, dataset: &Dataset, count: usize) -> Vec<Window> {
     let (width, height) = (dataset.main().layout().width, dataset.main().layout().height);
     let (w, h) = (rng.within(1..width + 1), rng.within(1..height + 1));
@@ -44,13 +44,13 @@ fn draw(rng: &mut Rng, dataset: &Dataset, count: usize) -> Vec<Window> {
     windows
 }
 
-/// What each window holds by itself, by the CPU.
+/// The samples of each window, read alone by the CPU.
 fn expected(dataset: &Dataset, plain: &ReadOptions, windows: &[Window]) -> Vec<Vec<u8>> {
     let read = |window: &Window| dataset.read(&plain.clone().with_window(*window)).unwrap().bytes().to_vec();
     windows.iter().map(read).collect()
 }
 
-/// Windows one after the other, as they stand below each other in the raster.
+/// Windows one after the other, as they follow each other in the raster.
 fn below_each_other(windows: &[Vec<u8>], bands: usize, interleave: Interleave) -> Vec<u8> {
     if interleave == Interleave::Pixel {
         return windows.concat();
@@ -62,7 +62,7 @@ fn below_each_other(windows: &[Vec<u8>], bands: usize, interleave: Interleave) -
         .collect()
 }
 
-/// Fails unless a batch to the device and one by way of it hold what the windows hold by themselves.
+/// Fails unless a batch to the device, and one through it, equal the windows read alone.
 fn agree(
     dataset: &Dataset,
     plain: &ReadOptions,
@@ -89,7 +89,7 @@ fn agree(
     Ok(report)
 }
 
-/// What a batch needs at the least, by its own account.
+/// The least memory that a batch needs, as its error states it.
 fn least(dataset: &Dataset, device: &ReadOptions, windows: &[Window]) -> u64 {
     let error = dataset.read_windows_device(&device.clone().with_max_device_memory(1), windows).unwrap_err();
     match error.kind() {
@@ -99,7 +99,7 @@ fn least(dataset: &Dataset, device: &ReadOptions, windows: &[Window]) -> u64 {
 }
 
 #[test]
-fn whatever_the_file_a_batch_is_its_windows_one_by_one() {
+fn a_batch_equals_its_windows_one_by_one() {
     let Some(fake) = driver::fake() else { return };
     let mut banded = 0;
     for (seed, script) in ["", "async=1 seed=0", "sms=60", "async=1 seed=5"].into_iter().enumerate() {
@@ -144,7 +144,7 @@ fn one_wait_and_each_tile_once() {
             let what = format!("{compression}, {planar:?}");
             fake.with("async=1 seed=4", |gpu| {
                 let dataset = cases::open(&file(compression, planar)).unwrap();
-                // Two by two tiles, four windows on their common corner and one inside of the first tile.
+                // Two by two tiles, four windows at their common corner and one inside the first tile.
                 let places = [(20, 20), (24, 28), (30, 17), (20, 20), (3, 5)];
                 let windows = places.map(|(x, y)| Window::new(x, y, 25, 20));
                 let device = options(gpu, Mode::Cuda).with_cpu_decode(true);
@@ -156,7 +156,7 @@ fn one_wait_and_each_tile_once() {
                 assert_eq!(report.bands, 1, "{what}");
                 assert_eq!(report.counters.uploads_before_first_wait, report.counters.uploads, "{what}");
                 let tiles = report.device_tiles + report.host_tiles;
-                // Rows of uncompressed tiles are read as each window wants them.
+                // Of uncompressed tiles, each window reads its own rows.
                 let expected = if compression == Compression::None { 4 * 4 + 1 } else { 4 };
                 assert_eq!(tiles, expected * planes, "{what}");
                 drop(raster);
@@ -190,7 +190,7 @@ fn overviews_and_pieces_are_read_in_batches() {
     });
 }
 
-/// A file whose tile 12 the CPU does not read, in little-endian order.
+/// A little-endian file whose tile 12 the CPU refuses.
 fn damaged(compression: Compression) -> Arc<[u8]> {
     let shape = Shape { width: 128, height: 128, bands: 1, sample: SampleType::U16 };
     let layout = WriteOptions::default()
@@ -204,7 +204,7 @@ fn damaged(compression: Compression) -> Arc<[u8]> {
 }
 
 #[test]
-fn a_damaged_tile_is_the_error_of_the_cpu_and_other_windows_are_whole() {
+fn a_damaged_tile_gives_the_cpus_error_and_other_windows_are_right() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits] {
@@ -226,7 +226,7 @@ fn a_damaged_tile_is_the_error_of_the_cpu_and_other_windows_are_whole() {
     });
 }
 
-/// Strips whose last one is stored at full height, which the CPU takes and the kernels do not.
+/// Strips whose last one is stored at full height, which the CPU accepts and the kernels do not.
 fn long_strip() -> Arc<[u8]> {
     let strip = |number: u8| zlib(&(0..32 * 16).map(|at| (at as u8).wrapping_mul(number + 3)).collect::<Vec<u8>>());
     let tags = [(256, 32), (257, 40), (258, 8), (259, 8), (262, 1), (277, 1), (278, 16)];
@@ -235,7 +235,7 @@ fn long_strip() -> Arc<[u8]> {
 }
 
 #[test]
-fn a_tile_that_only_the_cpu_reads_fills_all_windows_that_want_it() {
+fn a_tile_that_only_the_cpu_reads_fills_all_windows_that_need_it() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=1", |gpu| {
         let dataset = cases::open(&long_strip()).unwrap();
@@ -285,7 +285,7 @@ fn too_little_memory_is_refused_by_the_device_and_read_in_parts_to_the_host() {
     }
 }
 
-/// Lets the nth of something fail, for every n there is.
+/// Fails the nth call of a kind, for every n.
 fn every(fake: &Fake, key: &str, counts: &[&str]) {
     let file = file(Compression::Deflate, Planar::Contig);
     let windows: Vec<Window> = (0..4).map(|n| Window::new(n * 20, n * 17, 40, 30)).collect();
@@ -317,7 +317,7 @@ fn every(fake: &Fake, key: &str, counts: &[&str]) {
             counts.iter().map(|count| fake.count(count)).sum::<u64>() >= n
         });
         if !reached {
-            // A single allocation that fails is tried again.
+            // A single failed allocation is retried.
             assert_eq!(failed > 0, key != "fail_alloc", "{key}: {failed} failed");
             return;
         }
@@ -349,7 +349,7 @@ fn no_windows_are_an_empty_raster() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_before_anything_is() {
+fn invalid_requests_are_refused_before_any_read() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let dataset = cases::open(&file(Compression::Lzw, Planar::Contig)).unwrap();

@@ -1,4 +1,4 @@
-//! Codecs without a kernel, tiles that are not there, and several readers at once.
+//! Codecs without a kernel, sparse tiles, and several readers at once.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn a_codec_without_a_kernel_is_refused_or_decoded_by_the_cpu() {
             let text = error.to_string();
             assert!(matches!(error.kind(), ErrorKind::Device(DeviceError::Declined(_))), "{text}");
             assert!(text.contains("is not decoded on the GPU") && text.contains("device auto"), "{text}");
-            // NVIDIA's decoder of this is for input that is trusted.
+            // NVIDIA's decoder for this is used for trusted input only.
             let trusted = compression == Compression::Lz4;
             assert_eq!(text.contains("trust_input"), trusted, "{text}");
             for options in [options(gpu, Mode::Auto), options(gpu, Mode::Cuda).with_cpu_decode(true)] {
@@ -46,7 +46,7 @@ fn a_codec_without_a_kernel_is_refused_or_decoded_by_the_cpu() {
                 assert!(notice.starts_with("tiles are decoded by the CPU into pinned memory: "), "{notice}");
                 assert_eq!(notice.contains("trust_input"), trusted, "{notice}");
             }
-            // That is what was asked for, so there is nothing to say.
+            // The caller asked for that, so there is no notice.
             let report = cases::agree(&file, &ReadOptions::default(), &options(gpu, Mode::Cpu)).unwrap().unwrap();
             assert!(report.notices.is_empty() && report.host_tiles == 9, "{report:?}");
         }
@@ -54,7 +54,7 @@ fn a_codec_without_a_kernel_is_refused_or_decoded_by_the_cpu() {
 }
 
 #[test]
-fn turning_and_showing_colours_are_not_for_the_device() {
+fn upright_and_colours_are_refused_on_the_device() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let dataset = cases::open(&file(Compression::Deflate)).unwrap();
@@ -69,7 +69,7 @@ fn turning_and_showing_colours_are_not_for_the_device() {
 }
 
 #[test]
-fn tiles_that_are_not_there_hold_nodata() {
+fn sparse_tiles_hold_nodata() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=2", |gpu| {
         for (sample, nodata) in [
@@ -83,7 +83,7 @@ fn tiles_that_are_not_there_hold_nodata() {
             for (planar, compression) in [(Planar::Contig, Compression::Lzw), (Planar::Separate, Compression::None)] {
                 for full in [false, true] {
                     let shape = Shape { width: 75, height: 66, bands: 3, sample };
-                    // Zeros where there is no nodata, nothing but nodata otherwise: a first band, then all of them.
+                    // Zeros without nodata, only nodata otherwise: for the first band, then for all.
                     let fill = fill_of(sample, nodata);
                     let mut data = fill.repeat(75 * 66 * 3);
                     if full {

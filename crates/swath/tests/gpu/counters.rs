@@ -1,4 +1,4 @@
-//! A read costs what is promised, and the driver agrees with what is reported.
+//! A read costs what is promised, and its report agrees with the driver's counters.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const FIXED_BUFFERS: u64 = 3;
 /// Compressed bytes, decoded bytes and tables.
 const HALF_BUFFERS: u64 = 3;
 
-/// Buffers that a read takes at the most, with so many bands on the device at once.
+/// Most buffers that a read takes, with this many batches on the device at once.
 fn most_buffers(compression: Compression, halves: u64) -> u64 {
     match compression {
         // It has scratch for each tile, in each half.
@@ -33,7 +33,7 @@ fn file(compression: Compression, planar: Planar, side: u32) -> Arc<[u8]> {
     cases::write(shape, &cases::samples(shape, &mut Rng::new(3)), &cases::nodata_of(""), &options).unwrap()
 }
 
-/// What the read needs at the least, by its own account.
+/// The least memory that a read needs, as its error states it.
 fn least(dataset: &Dataset, options: &ReadOptions) -> u64 {
     let error = dataset.read_device(&options.clone().with_max_device_memory(1)).unwrap_err();
     match error.kind() {
@@ -42,7 +42,7 @@ fn least(dataset: &Dataset, options: &ReadOptions) -> u64 {
     }
 }
 
-/// Reads, and compares what is reported with what the driver saw.
+/// Reads, and compares the report with the driver's counters.
 fn counted(fake: &Fake, script: &str, file: &Arc<[u8]>, options: &ReadOptions, what: &str) -> (Counters, u32) {
     fake.script(script);
     let before = fake.count("live_bytes");
@@ -107,10 +107,10 @@ fn one_wait_and_no_allocation_the_second_time() {
 }
 
 #[test]
-fn each_group_of_tiles_is_launched_as_often_as_its_codec_asks_for() {
+fn each_group_is_launched_as_often_as_its_codec_needs() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
-        // All are placed; besides, each is decoded by one kernel, Zstd by five.
+        // All are placed; also, one kernel decodes each, and five for Zstd.
         for (compression, launches) in
             [(Compression::None, 1), (Compression::PackBits, 2), (Compression::Deflate, 2), (Compression::Zstd, 6)]
         {
@@ -122,7 +122,7 @@ fn each_group_of_tiles_is_launched_as_often_as_its_codec_asks_for() {
 }
 
 #[test]
-fn sizes_of_the_past_do_not_keep_new_ones_out_of_the_pool() {
+fn old_sizes_do_not_crowd_new_ones_out_of_the_pool() {
     let Some(fake) = driver::fake() else { return };
     // A quarter of the memory is kept: less than the first reads leave behind.
     const MEMORY: u64 = 32 << 20;
@@ -155,7 +155,7 @@ fn more_threads_wait_no_more_often() {
 }
 
 #[test]
-fn bands_keep_to_the_budget_and_wait_once() {
+fn batches_keep_to_the_budget_and_wait_once() {
     let Some(fake) = driver::fake() else { return };
     let (mut most_bands, mut two_at_once) = (0, false);
     for script in ["", "async=1 seed=1", "async=1 seed=5"] {
@@ -183,12 +183,12 @@ fn bands_keep_to_the_budget_and_wait_once() {
             });
         }
     }
-    // Some reads had one band at a time on the device, some had two.
+    // Some reads had one batch at a time on the device, some had two.
     assert!(most_bands >= 4 && two_at_once, "{most_bands} {two_at_once}");
 }
 
 #[test]
-fn kernels_are_timed_where_that_is_asked_for() {
+fn kernels_are_timed_on_request() {
     let Some(fake) = driver::fake() else { return };
     for script in ["", "async=1 seed=2"] {
         fake.with(script, |gpu| {

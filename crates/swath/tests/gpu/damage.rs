@@ -1,4 +1,4 @@
-//! A damaged tile is its own error, in the CPU's words; its neighbours and the next read are right.
+//! A damaged tile gives the CPU's error; its neighbours and the next read are right.
 
 use std::sync::{
     Arc,
@@ -79,7 +79,7 @@ fn spoiled(compression: Compression, script: &str, grid: Grid, rounds: u64) {
                 cases::spoil(&mut few, &ranges[number], number, &mut rng);
             }
             for bad in [bad, few.into()] {
-                // One thread meets the first damaged tile first.
+                // With one thread the first damaged tile is found first.
                 cases::agree(&bad, &ReadOptions::default().with_threads(1), &auto(gpu))
                     .unwrap_or_else(|fault| panic!("{compression} {script}, file {round}: {fault}"));
             }
@@ -98,22 +98,22 @@ fn spoiled_in_all_ways(compression: Compression) {
 }
 
 #[test]
-fn spoiled_deflate() {
+fn damaged_deflate_tiles_fail_as_on_the_cpu() {
     spoiled_in_all_ways(Compression::Deflate);
 }
 
 #[test]
-fn spoiled_lzw() {
+fn damaged_lzw_tiles_fail_as_on_the_cpu() {
     spoiled_in_all_ways(Compression::Lzw);
 }
 
 #[test]
-fn spoiled_packbits() {
+fn damaged_packbits_tiles_fail_as_on_the_cpu() {
     spoiled_in_all_ways(Compression::PackBits);
 }
 
 #[test]
-fn spoiled_zstd() {
+fn damaged_zstd_tiles_fail_as_on_the_cpu() {
     spoiled_in_all_ways(Compression::Zstd);
 }
 
@@ -148,7 +148,7 @@ fn the_error_names_tile_and_byte_and_neighbours_are_whole() {
     });
 }
 
-/// Strips whose last one is stored at full height, which the CPU takes and the kernels do not.
+/// Strips whose last one is stored at full height, which the CPU accepts and the kernels do not.
 fn long_strip() -> Arc<[u8]> {
     let strip = |number: u8| zlib(&(0..32 * 16).map(|at| (at as u8).wrapping_mul(number + 3)).collect::<Vec<u8>>());
     let tags = vec![
@@ -164,7 +164,7 @@ fn long_strip() -> Arc<[u8]> {
 }
 
 #[test]
-fn a_tile_that_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
+fn the_cpu_decodes_a_tile_that_the_gpu_refuses_where_allowed() {
     let Some(fake) = driver::fake() else { return };
     for script in ["", "async=1 seed=1"] {
         fake.with(script, |gpu| {
@@ -204,7 +204,7 @@ fn a_tile_that_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
 }
 
 #[test]
-fn a_file_that_is_cut_off_fails_as_on_the_cpu() {
+fn a_truncated_file_fails_as_on_the_cpu() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         for compression in [Compression::None, Compression::Deflate, Compression::Lzw, Compression::Zstd] {
@@ -224,7 +224,7 @@ fn a_file_that_is_cut_off_fails_as_on_the_cpu() {
     });
 }
 
-/// A file that becomes shorter, or whose reader cancels, when so many reads are done.
+/// A file that becomes shorter, or whose reader cancels, after a number of reads.
 #[derive(Debug)]
 struct Turning {
     inner: MemorySource,
@@ -306,7 +306,7 @@ fn refused_tiles_come_back_in_one_copy_whatever_lies_between_them() {
     let Some(fake) = driver::fake() else { return };
     for compression in [Compression::Deflate, Compression::Lzw, Compression::PackBits, Compression::Zstd] {
         fake.with("async=1 seed=3", |gpu| {
-            // Every third tile is nodata throughout and so not stored: it has no bytes.
+            // Every third tile is all nodata and so not stored.
             let shape = Shape { width: 128, height: 128, bands: 1, sample: SampleType::U8 };
             let mut data = cases::samples(shape, &mut Rng::new(2));
             for (at, sample) in data.iter_mut().enumerate() {
@@ -360,7 +360,7 @@ fn a_cancelled_read_does_not_begin() {
                 assert!(matches!(error.unwrap_err().kind(), ErrorKind::Cancelled));
             }
         }
-        // Of each read no more than its tables.
+        // Each read copied no more than its tables.
         assert!(fake.count("h2d") <= 4 && fake.count("launch") == 0, "{} copies", fake.count("h2d"));
     });
 }

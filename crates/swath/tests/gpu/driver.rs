@@ -1,4 +1,4 @@
-//! The fake driver: built when it is needed, used by one test at a time, and asked at the end what was not given back.
+//! The fake driver: built when it is needed, used by one test at a time, and checked for leaks at the end.
 #![allow(unsafe_code)]
 
 use std::{
@@ -28,7 +28,7 @@ pub fn path(form: &str) -> PathBuf {
     root().join(target).join("fake-driver").join(form).join("libcuda.so.1")
 }
 
-/// Builds the library; false where there is no compiler, which is let pass outside CI.
+/// Builds the library; false without a compiler, which is allowed outside CI.
 fn built() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
@@ -63,7 +63,7 @@ pub struct Fake {
     _one: MutexGuard<'static, ()>,
 }
 
-/// The fake driver with nothing special about it; `None` where it cannot be built.
+/// The fake driver with its defaults; `None` if it cannot be built.
 pub fn fake() -> Option<Fake> {
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     built().then(|| {
@@ -74,7 +74,7 @@ pub fn fake() -> Option<Fake> {
 }
 
 impl Fake {
-    /// Another script. What is broken is mended; what was done wrong before fails the test.
+    /// Sets another script. Broken contexts are repaired; earlier errors of the caller fail the test.
     pub fn script(&self, text: &str) {
         assert_eq!(self.count("errors"), 0, "before the script '{text}'");
         self.reset(text);
@@ -100,12 +100,12 @@ impl Fake {
         Gpu::open(&GpuOptions::default().with_driver(path("")))
     }
 
-    /// Opens the GPU, gives it to `body`, and fails unless everything is given back when the GPU is gone.
+    /// Opens the GPU, passes it to `body`, and fails unless everything is freed when the GPU is dropped.
     pub fn with<R>(&self, script: &str, body: impl FnOnce(&Arc<Gpu>) -> R) -> R {
         self.script(script);
         let gpu = self.open().unwrap_or_else(|error| panic!("script '{script}': {error}"));
         let result = body(&gpu);
-        // Nothing can be given back to a driver that is broken.
+        // A broken driver frees nothing.
         if self.count("errors") == 0 {
             self.script("");
         }

@@ -1,4 +1,4 @@
-//! What other libraries get: the CUDA array interface and DLPack.
+//! Samples for other libraries: the CUDA array interface and DLPack.
 #![allow(unsafe_code)]
 
 use std::{ffi::c_void, sync::Arc};
@@ -12,7 +12,7 @@ use crate::{
     driver,
 };
 
-/// `DLTensor` as dlpack.h has it, written down a second time.
+/// `DLTensor` as in dlpack.h, declared independently of the engine.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Tensor {
@@ -36,7 +36,7 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// What of a tensor can be compared.
+/// The fields of a tensor that can be compared.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     address: u64,
@@ -148,7 +148,7 @@ fn arrays_are_described_as_others_expect() {
 }
 
 #[test]
-fn an_exported_buffer_comes_back_when_it_is_released() {
+fn an_exported_buffer_returns_to_the_pool_when_released() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=1", |gpu| {
         let read = || raster(gpu, SampleType::F32, Interleave::Band);
@@ -156,7 +156,7 @@ fn an_exported_buffer_comes_back_when_it_is_released() {
         let first = read();
         let tensor = first.dlpack().unwrap();
         drop(first);
-        // The pool has everything but that buffer.
+        // The pool has everything except that buffer.
         let second = read();
         assert_eq!(second.report().counters.allocations, 1);
         drop(second);
@@ -166,7 +166,7 @@ fn an_exported_buffer_comes_back_when_it_is_released() {
         assert!(third.to_host().unwrap().bytes() == expected.bytes());
         assert!(fourth.to_host().unwrap().bytes() == expected.bytes());
         let counters = [third.report().counters, fourth.report().counters];
-        // Whoever had the buffer may have left work behind, which is waited for.
+        // The other library may have left work on the buffer, so the engine waits for it.
         assert_eq!(counters.iter().map(|counters| counters.synchronisations).sum::<u64>(), 3, "{counters:?}");
         // Both hold a result at once, so one more set of buffers may be needed, but not the exported one.
         assert!(third.report().counters.allocations == 0, "{counters:?}");
@@ -174,7 +174,7 @@ fn an_exported_buffer_comes_back_when_it_is_released() {
 }
 
 #[test]
-fn a_context_of_someone_else_is_used_and_left_alone() {
+fn a_foreign_context_is_used_and_not_destroyed() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=3", |gpu| {
         let expected = raster(gpu, SampleType::I16, Interleave::Pixel).to_host().unwrap();
@@ -192,7 +192,7 @@ fn a_context_of_someone_else_is_used_and_left_alone() {
 }
 
 #[test]
-fn the_second_device_is_told_as_such() {
+fn exports_name_the_second_device() {
     let Some(fake) = driver::fake() else { return };
     fake.script("devices=2");
     let gpu = Gpu::open(&GpuOptions::default().with_driver(driver::path("")).with_ordinal(1)).unwrap();
@@ -207,7 +207,7 @@ fn the_second_device_is_told_as_such() {
 }
 
 #[test]
-fn arrays_of_others_are_written_however_they_lie() {
+fn foreign_arrays_are_written_in_any_memory_order() {
     use swath::{Axes, DeviceSamples, ForeignArray, Metadata, Writer};
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=9", |gpu| {

@@ -1,4 +1,4 @@
-//! Kernels come as machine code where there is some for the chip, else as PTX; a module is loaded when it is first needed.
+//! Kernels are loaded as machine code where there is some for the chip, else as PTX, when they are first needed.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn file(compression: Compression) -> Arc<[u8]> {
     cases::write(SHAPE, &samples(), &cases::nodata_of(""), &options).unwrap()
 }
 
-/// Reads with the GPU alone, compares the samples, and returns what the report notes.
+/// Reads with the GPU alone, compares the samples, and returns the notices of the report.
 fn read(gpu: &Arc<Gpu>, compression: Compression) -> Vec<String> {
     let options = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone()).with_threads(1);
     let raster = cases::open(&file(compression)).unwrap().read(&options).unwrap();
@@ -31,7 +31,7 @@ fn read(gpu: &Arc<Gpu>, compression: Compression) -> Vec<String> {
     raster.report().unwrap().notices.clone()
 }
 
-/// Writes with the GPU alone and returns what the report notes.
+/// Writes with the GPU alone and returns the notices of the report.
 fn write(gpu: &Arc<Gpu>, compression: Compression) -> Vec<String> {
     let options = WriteOptions::cog()
         .with_compression(compression)
@@ -88,7 +88,7 @@ fn chips_without_machine_code_get_ptx() {
 }
 
 #[test]
-fn ptx_is_used_where_it_is_asked_for() {
+fn ptx_is_used_on_request() {
     let Some(fake) = driver::fake() else { return };
     let gpu = Gpu::open(&GpuOptions::default().with_driver(driver::path("")).with_ptx(true)).unwrap();
     assert_eq!(gpu.kernel_code(), KernelCode::Ptx);
@@ -113,7 +113,7 @@ fn refused_machine_code_becomes_ptx_with_one_notice() {
                 assert!(work(gpu, Compression::Lzw).is_empty(), "told twice");
                 let (modules, cubins) = loaded(&fake);
                 assert!(modules > 2 && cubins == 0, "{modules} {cubins}");
-                // A driver that refused once is not asked again.
+                // The engine does not try again with a driver that refused once.
                 fake.script("");
                 assert!(work(gpu, Compression::Zstd).is_empty());
                 assert_eq!(fake.count("cubins_made"), 0);
@@ -141,7 +141,7 @@ fn modules_are_loaded_when_first_needed() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         assert_eq!(loaded(&fake), (0, 0));
-        // The decoder and what places samples; then one decoder more for each codec.
+        // The decoder and the placing kernel; then one more decoder for each codec.
         for (compression, all) in [
             (Compression::Deflate, 2),
             (Compression::Deflate, 2),
@@ -153,7 +153,7 @@ fn modules_are_loaded_when_first_needed() {
             read(gpu, compression);
             assert_eq!(loaded(&fake), (all, all), "{compression}");
         }
-        // What takes rows in, makes overviews, cuts tiles, tells their statistics, compresses and packs.
+        // Kernels that take rows in, make overviews, cut tiles, compute statistics, compress and pack.
         write(gpu, Compression::None);
         let (before, _) = loaded(&fake);
         assert!((5..=10).contains(&before), "{before}");

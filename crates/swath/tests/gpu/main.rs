@@ -1,4 +1,4 @@
-//! Reads to and by way of a GPU, run on a driver that executes the kernels on the host and fails when it is told to.
+//! Reads to and through a GPU, on a driver that executes the kernels on the host and fails on request.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bands;

@@ -1,4 +1,4 @@
-//! Whatever a file is like and however it is read, a GPU gives the samples that the CPU gives.
+//! For every file and every read, a GPU gives the same samples as the CPU.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 /// Cases of each script.
 const CASES: usize = 80;
 
-/// Fails unless nothing is said about a case that is decoded on the device, and one thing about another.
+/// Fails unless a case that the device decodes has no notice, and any other has one.
 fn expect_quiet(case: &Case, report: &DeviceReport) -> Result<(), String> {
     let expected =
         if case.on_device { report.host_tiles == 0 && report.notices.is_empty() } else { report.notices.len() == 1 };
@@ -26,7 +26,7 @@ fn expect_quiet(case: &Case, report: &DeviceReport) -> Result<(), String> {
 #[test]
 fn samples_are_those_of_the_cpu() {
     let Some(fake) = driver::fake() else { return };
-    // Blocks have many lanes on the last one, which takes its time.
+    // In the last script blocks have many lanes, which is slow.
     let scripts = [
         ("", CASES),
         ("async=1 seed=0", CASES),
@@ -51,7 +51,7 @@ fn samples_are_those_of_the_cpu() {
                 if number % 3 != 0 || case.to_host {
                     continue;
                 }
-                // Once more with the least memory that does, and with somewhat more.
+                // Once more with the least memory that is enough, and with a little more.
                 let least = least(&case, gpu);
                 for budget in [least, least * 5 / 4] {
                     gpu.trim();
@@ -74,7 +74,7 @@ fn samples_are_those_of_the_cpu() {
     assert!(faults.is_empty(), "{} faults, among them {:#?}", faults.len(), &faults[..faults.len().min(5)]);
 }
 
-/// What a read needs at the least, by its own account.
+/// The least memory that a read needs, as its error states it.
 fn least(case: &Case, gpu: &Arc<Gpu>) -> u64 {
     let options = case.options.clone().with_gpu(gpu.clone()).with_device(Mode::Auto).with_max_device_memory(1);
     let error = cases::open(&case.file).unwrap().read_device(&options).unwrap_err();
@@ -84,13 +84,13 @@ fn least(case: &Case, gpu: &Arc<Gpu>) -> u64 {
     }
 }
 
-/// Bits of each byte the other way round, as FillOrder 2 stores them.
+/// Reverses the bits of each byte, as FillOrder 2 stores them.
 fn reversed(tiles: &[Vec<u8>]) -> Vec<Vec<u8>> {
     tiles.iter().map(|tile| tile.iter().map(|byte| byte.reverse_bits()).collect()).collect()
 }
 
 #[test]
-fn bits_may_be_stored_the_other_way_round() {
+fn reversed_bits_are_decoded() {
     let Some(fake) = driver::fake() else { return };
     for script in ["", "async=1 seed=5"] {
         fake.with(script, |gpu| {
@@ -102,7 +102,7 @@ fn bits_may_be_stored_the_other_way_round() {
                 let file: Arc<[u8]> = File::of(turned.with(266, Tag::Short(vec![2]))).bytes().into();
                 let read = cases::open(&file).unwrap().read_device(&cuda).unwrap().to_host().unwrap();
                 assert!(read.bytes() == expected.bytes());
-                // A damaged one: its error is the CPU's, which turns the bits for itself.
+                // A damaged tile gives the error of the CPU, which reverses the bits itself.
                 let ranges = cases::tiles(&file).unwrap();
                 let mut bad = file.to_vec();
                 cases::shorten(&mut bad, 7, ranges[7].len() / 2);
@@ -113,7 +113,7 @@ fn bits_may_be_stored_the_other_way_round() {
 }
 
 #[test]
-fn overviews_masks_and_colours_come_the_same_way() {
+fn overviews_masks_and_colours_equal_the_cpus() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=8", |gpu| {
         let shape = Shape { width: 200, height: 150, bands: 4, sample: SampleType::U8 };

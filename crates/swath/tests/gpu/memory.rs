@@ -1,4 +1,4 @@
-//! Device memory: what does not fit is refused before anything is taken, or read in pieces.
+//! Device memory: a read that does not fit is refused before it allocates, or done in pieces.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn one_byte_too_little_is_refused_and_takes_nothing() {
             let error = dataset.read_device(&options(gpu, least - 1)).unwrap_err();
             assert_eq!(required(&error), (least, least - 1), "{compression}");
             assert_eq!((fake.count("alloc"), fake.count("h2d"), fake.count("host_alloc")), (0, 0, 0), "{compression}");
-            // What it asks for is enough.
+            // The memory that the error asks for is enough.
             let raster = dataset.read_device(&options(gpu, least)).unwrap();
             assert!(raster.report().bands > 1 && raster.report().counters.peak_bytes <= least, "{:?}", raster.report());
             assert!(fake.count("peak_bytes") <= least, "{compression}: {} of {least}", fake.count("peak_bytes"));
@@ -53,7 +53,7 @@ fn one_byte_too_little_is_refused_and_takes_nothing() {
 }
 
 #[test]
-fn what_the_device_has_not_is_refused_too() {
+fn more_than_the_device_has_is_refused() {
     let Some(fake) = driver::fake() else { return };
     fake.with("free=400000", |gpu| {
         let dataset = cases::open(&file(Compression::Deflate)).unwrap();
@@ -65,7 +65,7 @@ fn what_the_device_has_not_is_refused_too() {
 }
 
 #[test]
-fn too_little_for_anything_is_a_reason_to_step_down() {
+fn too_little_memory_falls_back_to_the_cpu() {
     let Some(fake) = driver::fake() else { return };
     let dataset = cases::open(&file(Compression::Lzw)).unwrap();
     let expected = dataset.read(&ReadOptions::default()).unwrap();
@@ -93,7 +93,7 @@ fn to_the_host_everything_fits_in_pieces() {
                 let window = Window::new(3, 5, 690, 660);
                 let plain = ReadOptions::default().with_window(window).with_bands([3, 1]).with_interleave(interleave);
                 let expected = dataset.read(&plain).unwrap();
-                // What a row of tiles takes, and little more.
+                // Memory for one tile row, and little more.
                 let row = options(gpu, 1).with_window(Window::new(3, 48, 690, 48)).with_bands([3, 1]);
                 let budget = required(&dataset.read_device(&row).unwrap_err()).0 * 5 / 4;
                 let limited = plain.with_device(Mode::Cuda).with_gpu(gpu.clone()).with_max_device_memory(budget);

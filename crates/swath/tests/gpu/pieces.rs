@@ -1,4 +1,4 @@
-//! Tiles that a GPU wrote in pieces are read by their pieces; what the file says of these is not believed.
+//! Tiles that a GPU wrote in pieces are decoded in pieces; the file's list of pieces is not trusted.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -34,7 +34,7 @@ fn reading(gpu: &Arc<Gpu>, mode: Mode) -> ReadOptions {
     ReadOptions::default().with_device(mode).with_gpu(gpu.clone())
 }
 
-/// Reads with the CPU and with the GPU, which has to do it all.
+/// Reads with the CPU and with the GPU, which has to decode everything.
 fn agree(file: &Arc<[u8]>, gpu: &Arc<Gpu>, adjust: impl Fn(ReadOptions) -> ReadOptions) -> DeviceReport {
     let found = cases::agree(file, &adjust(ReadOptions::default()), &adjust(reading(gpu, Mode::Cuda)));
     let report = found.unwrap_or_else(|fault| panic!("{fault}")).unwrap_or_else(|| panic!("neither reads it"));
@@ -125,7 +125,7 @@ fn memory_for_pieces_is_counted() {
     });
 }
 
-/// Where the numbers of the tag stand in a file of [`four_tiles`].
+/// The position of the tag's numbers in a file of [`four_tiles`].
 fn hint(file: &Arc<[u8]>) -> std::ops::Range<usize> {
     let dataset = cases::open(file).unwrap();
     let entry = dataset.main().ifd().entry(tag::SWATH_PIECES).unwrap();
@@ -178,15 +178,15 @@ fn a_wrong_hint_changes_nothing() {
             }
             for (number, bad) in hints.iter().enumerate() {
                 let report = agree(bad, gpu, |options| options);
-                // The hint holds for all tiles that are cut, or none is decoded by pieces.
+                // The hint is right for all tiles, or no tile is decoded in pieces.
                 assert!(report.pieces % 4 == 0 && report.pieces < 16, "hint {number}: {report:?}");
-                // A window that the wrong numbers are not about.
+                // A window without the tiles of the wrong numbers.
                 let aside = agree(bad, gpu, |options| options.with_window(Window::new(300, 300, 20, 20)));
                 assert!(matches!(aside.pieces, 0 | 4), "hint {number}: {aside:?}");
                 let auto = cases::agree(bad, &ReadOptions::default(), &reading(gpu, Mode::Auto));
                 assert!(matches!(auto, Ok(Some(_))), "hint {number}: {auto:?}");
             }
-            // Tiles in the places of others, as a tool leaves them that knows nothing of the hint.
+            // Tiles that were swapped, as by a tool that does not know the hint.
             let ranges = cases::tiles(&good).unwrap();
             let offsets = cases::open(&good).unwrap().main().ifd().entry(324).unwrap().offset as usize;
             let counts = cases::open(&good).unwrap().main().ifd().entry(325).unwrap().offset as usize;
@@ -201,7 +201,7 @@ fn a_wrong_hint_changes_nothing() {
 }
 
 #[test]
-fn damaged_pieces_are_the_cpus_error_or_its_pixels() {
+fn damaged_pieces_give_the_cpus_error_or_pixels() {
     let Some(fake) = driver::fake() else { return };
     for script in ["", "async=1 seed=2"] {
         fake.with(script, |gpu| {

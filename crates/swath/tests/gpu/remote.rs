@@ -1,4 +1,4 @@
-//! Files behind a network are read to a GPU as files of this machine are.
+//! Remote files are read to a GPU like local ones.
 
 use crate::{cases::ON_DEVICE, driver, served};
 

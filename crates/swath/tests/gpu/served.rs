@@ -1,5 +1,5 @@
-//! A file behind HTTP, read to a GPU: the CPU's samples, few requests, pinned copies only. Shared with the tests that run
-//! where there is a GPU.
+//! A file on an HTTP server, read to a GPU: the CPU's samples, few requests, pinned copies only. Shared with the tests
+//! that run where there is a GPU.
 
 use std::sync::Arc;
 
@@ -59,9 +59,9 @@ pub fn check(gpu: &Arc<Gpu>, compression: Compression, side: u32, tile: u32) -> 
         let tiles = tile_bytes(&local, window)?;
         let rows = local.main().grid().span(&window).1.len() as u64;
         // Chunks of pinned memory bound a read as rows do.
-        // Of uncompressed tiles only rows are read, which lie apart.
+        // Of uncompressed tiles only rows are read, which are apart in the file.
         let reads = if compression == Compression::None { rows * (rows + 1) } else { rows };
-        // Tables of many tiles do not come with the head: a slice of each is asked for.
+        // Tables of many tiles are not in the head: a slice of each is requested.
         let slices = if local.main().grid().count() > 2000 { 2 } else { 0 };
         if requests > reads + tiles / (2 << 20) + slices || bytes * 100 > tiles * 115 + slices * (16 << 10) * 100 {
             return Err(format!("{window}: {requests} requests and {bytes} bytes for {rows} rows, {tiles} bytes"));

@@ -1,4 +1,4 @@
-//! A file behind HTTP on this machine: ranges of it, and a count of what was asked.
+//! An HTTP server on loopback with one file: ranges of it, and a count of requests.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// A server on this machine that gives ranges of one file.
+/// A server on loopback that serves ranges of one file.
 pub struct Server {
     pub url: String,
     requests: Arc<AtomicU64>,

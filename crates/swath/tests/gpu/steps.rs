@@ -1,4 +1,4 @@
-//! Whatever fails, and whenever: `Cuda` names the call that did, `Auto` gives the right samples and the reason.
+//! Any call may fail at any time: `Cuda` names the failed call, `Auto` gives the right samples and the reason.
 
 use std::{process::Command, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     written::{self, Way, WriteCase, same_pixels},
 };
 
-/// Writes a COG while one call of the device after the other fails: the CPU goes on and gives its own pixels, or the error is the
+/// Writes a COG while each call of the device fails in turn: the CPU continues with its own pixels, or the error is the
 /// device's.
 pub fn check_failing_writes(
     failing: impl Iterator<Item = u64>,
@@ -95,14 +95,14 @@ fn both(fake: &Fake, gpu: &Arc<Gpu>, file: &Arc<[u8]>, expected: &[u8], script: 
     } else {
         assert!(report.notices.is_empty(), "{script}: {report:?}");
     }
-    // Mended, the same GPU works.
+    // After a repair the same GPU works.
     fake.script("");
     let good = dataset.read(&options(gpu, Mode::Cuda)).unwrap_or_else(|error| panic!("after {script}: {error}"));
     assert!(good.bytes() == expected, "after {script}: other samples");
     (cuda, stepped_down)
 }
 
-/// Lets the nth of something fail, for every n there is.
+/// Fails the nth call of a kind, for every n.
 fn every(key: &str, counts: &[&str], extra: &str) {
     let Some(fake) = driver::fake() else { return };
     for compression in ON_DEVICE {
@@ -115,7 +115,7 @@ fn every(key: &str, counts: &[&str], extra: &str) {
                 let (cuda, down) = both(&fake, gpu, &file, expected.bytes(), &script);
                 failed += u32::from(!cuda);
                 stepped_down += u32::from(down);
-                // Whether a read gets as far as the nth, with everything new as here.
+                // Whether a read reaches the nth call, with nothing pooled as here.
                 gpu.trim();
                 fake.script("");
                 let _ = cases::open(&file).unwrap().read(&options(gpu, Mode::Cuda)).unwrap();
@@ -126,7 +126,7 @@ fn every(key: &str, counts: &[&str], extra: &str) {
             }
             assert!(n < 5000, "{key}: no end");
         }
-        // A single allocation that fails is tried again.
+        // A single failed allocation is retried.
         let once = key == "fail_alloc";
         assert_eq!(failed == 0 && stepped_down == 0, once, "{compression}, {key}: {failed} failed, {stepped_down}");
     }
@@ -210,7 +210,7 @@ fn pinned_memory_may_be_refused() {
     let expected = dataset.read(&ReadOptions::default()).unwrap();
     for n in 1..6 {
         for mode in [Mode::Cuda, Mode::Auto] {
-            // Chunks are pooled, so each read has a GPU of its own. A refused one is asked for again, or done without.
+            // Chunks are pooled, so each read has a GPU of its own. A refused chunk is requested again, or the read does without it.
             fake.with(&format!("fail_host_alloc={n} async=1 seed={n}"), |gpu| {
                 let read = dataset.read(&options(gpu, mode)).unwrap_or_else(|error| panic!("{n}: {error}"));
                 assert!(read.bytes() == expected.bytes(), "{n}");
@@ -223,7 +223,7 @@ fn pinned_memory_may_be_refused() {
 }
 
 #[test]
-fn a_failed_copy_does_not_eat_pinned_memory() {
+fn a_failed_copy_does_not_leak_pinned_memory() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let file = file(Compression::Deflate);
@@ -233,7 +233,7 @@ fn a_failed_copy_does_not_eat_pinned_memory() {
         fake.script("");
         dataset.read_device(&options).unwrap();
         let copies = fake.count("h2d") + fake.count("d2h");
-        // More often than there can be chunks.
+        // More often than there are chunks.
         for _ in 0..70 {
             fake.script(&format!("fail_copy={copies}"));
             expect_call(&dataset.read_device(&options).unwrap_err(), "the last copy");
@@ -244,7 +244,7 @@ fn a_failed_copy_does_not_eat_pinned_memory() {
     });
 }
 
-/// Reads one file in a process of its own, whose driver is what the environment says; the tests below start it.
+/// Reads one file in a process of its own, with the driver that the environment names; the tests below start it.
 #[test]
 #[ignore = "started by other tests"]
 fn child() {
@@ -263,7 +263,7 @@ fn child() {
 }
 
 #[test]
-fn without_a_usable_gpu_the_cpu_reads_and_says_why() {
+fn without_a_usable_gpu_the_cpu_reads_and_reports_why() {
     let Some(_fake) = driver::fake() else { return };
     let library = |form: &str| driver::path(form).display().to_string();
     let cases: [(&str, String, &str, &str); 9] = [
@@ -298,7 +298,7 @@ fn without_a_usable_gpu_the_cpu_reads_and_says_why() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_named() {
+fn a_missing_device_is_named() {
     let Some(fake) = driver::fake() else { return };
     fake.script("devices=2");
     let error = Gpu::open(&GpuOptions::default().with_driver(driver::path("")).with_ordinal(2)).unwrap_err();

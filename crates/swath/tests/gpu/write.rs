@@ -1,4 +1,4 @@
-//! Writes by way of a GPU: the CPU's pixels, one file whatever the batches, at the promised cost, and no torn file.
+//! Writes through a GPU: the CPU's pixels, the same file for any batches, at the promised cost, and no partial file.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn shape(width: u32, height: u32, bands: u16, sample: SampleType) -> Shape {
 }
 
 #[test]
-fn random_files_are_the_cpus_whatever_the_batches() {
+fn random_files_equal_the_cpus_for_any_batches() {
     let Some(fake) = driver::fake() else { return };
     for (seed, script) in [(1, ""), (2, "async=1 seed=3"), (3, "async=1 seed=8")] {
         fake.with(script, |gpu| {
@@ -79,7 +79,7 @@ fn each_batch_is_two_copies_and_one_wait() {
 }
 
 #[test]
-fn memory_of_the_device_stays_within_what_is_allowed() {
+fn device_memory_stays_within_its_limit() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let mut sizes = Vec::new();
@@ -102,7 +102,7 @@ fn memory_of_the_device_stays_within_what_is_allowed() {
                     Err(error) => assert!(error.to_string().contains("max_device_memory"), "{error}"),
                 }
             }
-            // Far too little is said, with how much it takes.
+            // Far too little memory is an error that states how much is needed.
             let error = case.write(&case.on(gpu, Mode::Cuda).with_max_device_memory(1 << 16), Way::Whole, gpu);
             assert!(error.unwrap_err().to_string().contains("bytes of device memory"));
         }
@@ -110,7 +110,7 @@ fn memory_of_the_device_stays_within_what_is_allowed() {
     });
 }
 
-/// Writes with something that fails: `Cuda` says at which stage, `Auto` writes the right pixels or says why nobody can.
+/// Writes with a failing call: `Cuda` names the stage, `Auto` writes the right pixels or says why it cannot.
 fn both(fake: &Fake, gpu: &Arc<Gpu>, case: &WriteCase, cpu: &Arc<[u8]>, way: Way, script: &str) -> (bool, bool) {
     gpu.trim();
     fake.script(script);
@@ -189,7 +189,7 @@ fn every(key: &str, counts: &[&str], extra: &str, at_least: u32) {
 
 #[test]
 fn allocations_that_fail_leave_no_torn_file() {
-    // One that fails is tried again with the pools emptied.
+    // A failed allocation is retried with empty pools.
     every("fail_alloc", &["alloc"], "", 0);
     every("fail_alloc_from", &["alloc"], "async=1 seed=4", 5);
 }
@@ -202,7 +202,7 @@ fn copies_that_fail_leave_no_torn_file() {
 #[test]
 fn launches_that_fail_leave_no_torn_file() {
     let Some(fake) = driver::fake() else { return };
-    // The context is lost then, and the rows that were on the device with it: nobody can go on.
+    // The context is lost then, with the rows that were on the device, so the CPU cannot continue.
     let options = WriteOptions::cog().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(32, 32));
     let case = written::large(shape(150, 140, 1, SampleType::U16), options, "");
     let folder = std::env::temp_dir().join(format!("swath-gpu-write-{}", std::process::id()));
@@ -238,7 +238,7 @@ fn launches_that_fail_leave_no_torn_file() {
 }
 
 #[test]
-fn what_the_gpu_has_no_encoder_for_the_cpu_compresses_and_that_is_said() {
+fn the_cpu_compresses_codecs_without_a_gpu_encoder_with_a_notice() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=6", |gpu| {
         for compression in [Compression::Lzma, Compression::Lz4, Compression::Lerc] {
@@ -255,7 +255,7 @@ fn what_the_gpu_has_no_encoder_for_the_cpu_compresses_and_that_is_said() {
 }
 
 #[test]
-fn without_a_gpu_auto_writes_the_very_file_of_the_cpu() {
+fn without_a_gpu_auto_writes_exactly_the_file_of_the_cpu() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let options = WriteOptions::cog().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(64, 64));
@@ -294,9 +294,9 @@ fn conversions_stay_on_the_device() {
         let (file, report) = convert(&write.clone().with_device(Mode::Cuda).with_gpu(gpu.clone()));
         same_pixels("convert", &cpu, &file).unwrap();
         assert!(report.notices.is_empty() && report.host_tiles == 0, "{report:?}");
-        // What leaves the device is the file and facts about it, not the pixels.
+        // Only the file and facts about it leave the device, not the pixels.
         assert!(report.counters.downloaded_bytes < file.len() as u64 * 2 + (1 << 18), "{report:?}");
-        // Rows that were written do not stay on the device: a tall file takes no more of it than one half as tall.
+        // Written rows do not stay on the device: a tall file takes no more memory than one half as tall.
         let plain = WriteOptions::default().with_compression(Compression::None);
         let narrow = plain.clone().with_device(Mode::Cuda).with_gpu(gpu.clone()).with_max_device_memory(40 << 20);
         let peaks = [25_000, 50_000].map(|height| {
@@ -310,7 +310,7 @@ fn conversions_stay_on_the_device() {
             fake.count("peak_bytes")
         });
         assert!(peaks[1] <= peaks[0] + (1 << 20), "{peaks:?} bytes were on the device");
-        // What comes is the source file.
+        // Only the source file is copied to the device.
         assert!(report.counters.uploaded_bytes < source.len() as u64 * 2 + (1 << 18), "{report:?}");
     });
 }

@@ -1,5 +1,5 @@
-//! Files that a GPU writes, held against those that the CPU writes of the same rows. Shared with the tests that run where
-//! there is a GPU.
+//! Files that a GPU writes, compared with those that the CPU writes from the same rows. Shared with the tests that run
+//! where there is a GPU.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -11,7 +11,7 @@ use swath::{
 
 use super::cases::{self, Rng, SAMPLES};
 
-/// What kernels of ours compress.
+/// Codecs that our own kernels encode.
 pub const PRESSED: [Compression; 5] =
     [Compression::None, Compression::PackBits, Compression::Lzw, Compression::Deflate, Compression::Zstd];
 
@@ -26,7 +26,7 @@ pub const RESAMPLINGS: [Resampling; 7] = [
     Resampling::Rms,
 ];
 
-/// How rows get to a writer.
+/// How rows are pushed.
 #[derive(Debug, Clone, Copy)]
 pub enum Way {
     /// All at once, from the host.
@@ -37,7 +37,7 @@ pub enum Way {
     Device(u32, swath::Interleave),
 }
 
-/// Rows, and the file they shall become.
+/// Rows, and the expected file.
 pub struct WriteCase {
     /// Everything about it, for messages.
     pub what: String,
@@ -49,7 +49,7 @@ pub struct WriteCase {
 }
 
 impl WriteCase {
-    /// Draws until the CPU's writer takes it.
+    /// Draws until the CPU's writer accepts it.
     pub fn draw(rng: &mut Rng) -> Self {
         loop {
             let case = Self::try_draw(rng);
@@ -235,7 +235,7 @@ pub fn same_pixels(what: &str, cpu: &Arc<[u8]>, gpu: &Arc<[u8]>) -> Result<(), S
     Ok(())
 }
 
-/// One case: the pixels are the CPU's, and the bytes are the same however rows come and however many tiles are in a batch.
+/// One case: the pixels are the CPU's, and the bytes are the same for any pushes and any number of tiles in a batch.
 pub fn check(case: &WriteCase, gpu: &Arc<Gpu>, rng: &mut Rng) -> Result<(), String> {
     let what = &case.what;
     let text = |error: Error| format!("{what}: {error}");
@@ -268,7 +268,7 @@ fn told_nothing(what: &str, report: &DeviceReport) -> Result<(), String> {
     }
 }
 
-/// Random cases; returns what went wrong in each.
+/// Runs random cases; returns their faults.
 pub fn matrix(gpu: &Arc<Gpu>, seed: u64, count: u64, mut told: impl FnMut(Result<(), String>)) {
     let mut rng = Rng::new(seed);
     for _ in 0..count {
@@ -277,14 +277,14 @@ pub fn matrix(gpu: &Arc<Gpu>, seed: u64, count: u64, mut told: impl FnMut(Result
     }
 }
 
-/// A larger image of one kind, for what small ones do not show: tiles of several pieces, batches, memory.
+/// A larger image of one kind, for effects that small ones do not have: tiles of several pieces, batches, memory.
 pub fn large(shape: Shape, options: WriteOptions, nodata: &str) -> WriteCase {
     let samples = terrain(shape);
     let what = format!("{shape:?} {options:?}");
     WriteCase { what, shape, samples, mask: None, metadata: cases::nodata_of(nodata), options }
 }
 
-/// Hills with noise on them, in any type.
+/// Hills with noise, in any type.
 fn terrain(shape: Shape) -> Vec<u8> {
     let mut rng = Rng::new(11);
     let (width, height) = (shape.width as usize, shape.height as usize);

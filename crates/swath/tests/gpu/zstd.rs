@@ -1,4 +1,4 @@
-//! Zstd as other encoders make it: checksums, several frames, and streams that are left to the CPU.
+//! Zstd of other encoders: checksums, several frames, and streams that the CPU decodes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 /// Columns and rows of a strip, one byte each.
 const STRIP: (u32, u32) = (96, 40);
 
-/// What strip `number` of so many rows holds: runs, repeats and noise.
+/// The bytes of strip `number`: runs, repeats and noise.
 fn strip(number: usize, rows: u32) -> Vec<u8> {
     let shape = Shape { width: STRIP.0, height: rows, bands: 1, sample: SampleType::U8 };
     cases::samples(shape, &mut Rng::new(number as u64))
@@ -96,7 +96,7 @@ fn several_frames_and_short_strips_are_decoded_on_the_device() {
                     tiles.iter().map(|tile| tile.iter().map(|byte| byte.reverse_bits()).collect()).collect();
                 let turned = Directory { tiles: turned, ..short }.with(266, Tag::Short(vec![2]));
                 expect_on_device(gpu, &File::of(turned).bytes().into(), &format!("{script}, {last} rows, turned"));
-                // The last strip alone: its scratch is still that of a whole one.
+                // The last strip alone: it still has the scratch of a whole one.
                 let file: Arc<[u8]> = File::of(directory(tiles, last)).bytes().into();
                 let window = Window::new(3, 3 * STRIP.1, 50, last);
                 let device = options(gpu, Mode::Cuda).with_window(window);
@@ -129,7 +129,7 @@ fn checksums_are_verified() {
 }
 
 #[test]
-fn what_only_the_cpu_reads_is_read_by_it_where_that_is_allowed() {
+fn the_cpu_decodes_unusual_streams_where_allowed() {
     let Some(fake) = driver::fake() else { return };
     let whole = strip(1, STRIP.1);
     let surplus = [&whole[..], &[1, 2, 3]].concat();
@@ -176,11 +176,11 @@ fn many_unusual_tiles_are_decoded_by_all_threads() {
 }
 
 #[test]
-fn a_dictionary_that_is_not_there_is_the_cpus_error() {
+fn a_missing_dictionary_gives_the_cpus_error() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
         let mut tiles = frames(3, false);
-        // The field stands behind the descriptor where the frame is a single segment.
+        // The field follows the descriptor where the frame is a single segment.
         assert_eq!(tiles[1][4] & 0x23, 0x20);
         tiles[1][4] |= 1;
         tiles[1].insert(5, 7);
@@ -194,7 +194,7 @@ fn a_dictionary_that_is_not_there_is_the_cpus_error() {
 }
 
 #[test]
-fn groups_of_one_band_have_scratch_of_their_own() {
+fn groups_of_one_batch_have_scratch_of_their_own() {
     let Some(fake) = driver::fake() else { return };
     for script in ["", "async=1 seed=0", "async=1 seed=5"] {
         fake.with(script, |gpu| {
@@ -214,9 +214,9 @@ fn groups_of_one_band_have_scratch_of_their_own() {
     }
 }
 
-/// libzstd does not look where streams of literals end, on processors where it takes its quick way.
+/// libzstd does not check where streams of literals end, on processors where it uses its fast loop.
 #[test]
-fn damage_that_libzstd_does_not_notice_is_said() {
+fn damage_that_libzstd_does_not_detect_is_reported() {
     let Some(fake) = driver::fake() else { return };
     let mut rng = Rng::new(5);
     // Nothing but literals, in four streams.
@@ -237,7 +237,7 @@ fn damage_that_libzstd_does_not_notice_is_said() {
         let mut said = 0;
         for bit in bits {
             let file = spoiled(bit);
-            // One code may have become another of the same length: nobody can tell.
+            // A code that became another of the same length cannot be detected.
             let Err(error) = cases::open(&file).unwrap().read_device(&options(gpu, Mode::Cuda)) else { continue };
             let text = error.to_string();
             assert!(text.contains("damaged") && text.contains("does not notice"), "{text}");
@@ -250,7 +250,7 @@ fn damage_that_libzstd_does_not_notice_is_said() {
     });
 }
 
-/// What follows the last frame may be padding: the CPU reads such tiles.
+/// Bytes after the last frame may be padding: the CPU reads such tiles.
 #[test]
 fn padding_behind_frames_is_no_damage() {
     let Some(fake) = driver::fake() else { return };

@@ -1,4 +1,4 @@
-//! A file that is put together from bands encoded elsewhere is the file that its rows would have become.
+//! A file that is assembled from tile rows encoded elsewhere equals the file that is written from rows.
 
 use std::{ops::Range, sync::Mutex};
 
@@ -48,7 +48,7 @@ fn put_together(scene: &Scene, options: &WriteOptions, bands: &[EncodedTileRows]
     Ok(memory.take().expect("a file that is complete"))
 }
 
-/// The file by way of bands of random heights, encoded in any order by two threads, each twice.
+/// The file from groups of tile rows of random sizes, encoded in any order by two threads, each twice.
 fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
     let encoder = TileRowEncoder::new(scene.shape, &scene.metadata, options).unwrap();
     let mut bands = Vec::new();
@@ -58,7 +58,7 @@ fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
     {
         bands.push(start..(start + rng.within(1..most + 1)).min(encoder.tile_rows()));
     }
-    // What belongs to bands follows one another and is complete.
+    // The rows that belong to the groups follow each other and are complete.
     let rows: Vec<_> = bands.iter().map(|band| encoder.rows_of(band.clone())).collect();
     assert_eq!((rows[0].start, rows[rows.len() - 1].end), (0, scene.shape.height));
     assert!(rows.windows(2).all(|pair| pair[0].end == pair[1].start));
@@ -116,22 +116,22 @@ fn check(cases: &[Case], seed: u64) {
 }
 
 #[test]
-fn bands_become_the_file_whatever_the_codec() {
+fn tile_rows_become_the_same_file_with_any_codec() {
     check(&same::codecs(), 1);
 }
 
 #[test]
-fn bands_become_the_file_whatever_the_predictor() {
+fn tile_rows_become_the_same_file_with_any_predictor() {
     check(&same::predictors(), 2);
 }
 
 #[test]
-fn bands_become_the_file_however_overviews_are_made() {
+fn tile_rows_become_the_same_file_with_any_overviews() {
     check(&same::overviews(), 3);
 }
 
 #[test]
-fn bands_become_the_file_whatever_its_form() {
+fn tile_rows_become_the_same_file_in_any_form() {
     check(&same::forms(), 4);
 }
 
@@ -152,11 +152,11 @@ fn usage(error: &Error) -> String {
 }
 
 #[test]
-fn bands_have_their_place() {
+fn tile_rows_out_of_order_are_refused() {
     let (scene, options, bands) = small();
     let (sink, memory) = MemorySink::new("memory");
     let mut writer = Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
-    // One that is refused leaves the file as it was.
+    // A refused group leaves the file as it was.
     let error = writer.push_encoded(&bands[1]).unwrap_err();
     assert!(usage(&error).contains("tile rows 1..2 were pushed where 0 of 4 is next"), "{error}");
     writer.push_encoded(&bands[0]).unwrap();
@@ -190,7 +190,7 @@ fn bands_have_their_place() {
 }
 
 #[test]
-fn bands_of_other_files_are_refused() {
+fn tile_rows_of_other_files_are_refused() {
     let (scene, options, bands) = small();
     let refused = |shape, metadata: &Metadata, options: &WriteOptions| {
         let (sink, _) = MemorySink::new("memory");
@@ -218,13 +218,13 @@ fn bands_of_other_files_are_refused() {
     refused(scene.shape, &nodata("7"), &options);
     refused(swath::Shape { height: 61, ..scene.shape }, &plain, &options);
     refused(swath::Shape { sample: SampleType::I16, ..scene.shape }, &plain, &options);
-    // What does not change a band does not matter.
+    // Options that do not change tile rows do not matter.
     let other = options.clone().with_threads(1).with_batch(3).with_max_memory(100 << 20).with_bigtiff(BigTiff::Always);
     put_together(&scene, &other, &bands).unwrap();
 }
 
 #[test]
-fn rows_that_are_missing_are_asked_for() {
+fn missing_rows_are_named() {
     let (scene, options, _) = small();
     let encoder = TileRowEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
     let needed = encoder.needed(1..2);
@@ -244,7 +244,7 @@ fn rows_that_are_missing_are_asked_for() {
 }
 
 #[test]
-fn hostile_bytes_are_no_bands() {
+fn hostile_bytes_are_no_tile_rows() {
     let (_, _, bands) = small();
     let bytes = bands[1].to_bytes();
     assert_eq!(EncodedTileRows::from_bytes(&bytes).unwrap(), bands[1]);
@@ -260,7 +260,7 @@ fn hostile_bytes_are_no_bands() {
 }
 
 #[test]
-fn progress_is_told_band_by_band() {
+fn progress_is_reported_group_by_group() {
     let (scene, options, bands) = small();
     let told = std::sync::Arc::new(Mutex::new(Vec::new()));
     let sink = told.clone();

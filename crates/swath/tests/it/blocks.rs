@@ -1,4 +1,4 @@
-//! A file that is made of blocks, in any order, is the file that its rows would have become.
+//! A file that is written from blocks, in any order, equals the file that is written from rows.
 
 use swath::{
     Blocks, Error, ErrorKind, Interleave, MemorySink, Metadata, Resampling, Rows, SampleType, Window, WriteOptions,
@@ -47,7 +47,7 @@ fn cuts(rng: &mut Rng, size: u32, tile: u32) -> Vec<u32> {
     cuts
 }
 
-/// The file by way of blocks of random sizes in a random order, with as little memory as there may be or with plenty.
+/// The file from blocks of random sizes in a random order, with the least memory or with plenty.
 fn by_blocks(scene: &Scene, options: &WriteOptions, tile: (u32, u32), rng: &mut Rng) -> Vec<u8> {
     let least = Writer::least_memory_from_blocks(scene.shape, &scene.metadata, options).unwrap() as usize;
     let options = match rng.below(3) {
@@ -90,22 +90,22 @@ fn check(cases: &[Case], seed: u64) {
 }
 
 #[test]
-fn blocks_become_the_file_whatever_the_codec() {
+fn blocks_become_the_same_file_with_any_codec() {
     check(&same::codecs(), 1);
 }
 
 #[test]
-fn blocks_become_the_file_whatever_the_predictor() {
+fn blocks_become_the_same_file_with_any_predictor() {
     check(&same::predictors(), 2);
 }
 
 #[test]
-fn blocks_become_the_file_however_overviews_are_made() {
+fn blocks_become_the_same_file_with_any_overviews() {
     check(&same::overviews(), 3);
 }
 
 #[test]
-fn blocks_become_the_file_whatever_its_form() {
+fn blocks_become_the_same_file_in_any_form() {
     check(&same::forms(), 4);
 }
 

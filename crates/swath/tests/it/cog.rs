@@ -1,4 +1,4 @@
-//! Files so large that levels are streamed to places kept for them, and what they did not need is taken out.
+//! Files so large that levels are streamed to reserved places, and unused room is removed.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     write::folder,
 };
 
-/// A plain average of two by two, written apart from the library's. Sides are even.
+/// A plain average of two by two, independent of the library's. Sides are even.
 fn halves<T: Copy>(from: &[T], width: usize, mean: impl Fn([T; 4]) -> T) -> Vec<T> {
     let rows = from.chunks_exact(2 * width);
     rows.flat_map(|pair| {
@@ -52,7 +52,7 @@ fn check_bytes(samples: Vec<u8>, side: u32, options: &WriteOptions, what: &str) 
         let path = folder.join("a.tif");
         let sink = FileSink::create(&path).unwrap();
         let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), options).unwrap();
-        // In pieces that divide nothing.
+        // In pieces of odd sizes.
         for rows in samples.chunks(side as usize * 777) {
             writer.push(&Rows::bands(rows)).unwrap();
         }
@@ -96,12 +96,12 @@ fn fast() -> WriteOptions {
 }
 
 #[test]
-fn large_bytes_of_noise_lie_where_they_belong() {
+fn large_bytes_of_noise_are_in_their_places() {
     let mut rng = Rng::new(1);
     let samples: Vec<u8> = (0..6000 * 6000 / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
     let written = check_bytes(samples, 6000, &fast(), "noise");
     assert_eq!(written.overviews, 4);
-    // Not more than a block in front of each of the levels.
+    // At most a block of padding before each level.
     assert!(written.padding < 5 * 4096, "{written:?}");
 }
 
@@ -122,7 +122,7 @@ fn tiles_that_are_all_left_out_leave_a_file_without_data() {
 }
 
 #[test]
-fn large_doubles_of_noise_and_none_lie_where_they_belong() {
+fn large_doubles_of_noise_and_of_one_value_are_in_their_places() {
     let mut rng = Rng::new(2);
     let noise: Vec<f64> = (0..3000 * 3000).map(|_| rng.below(1 << 40) as f64).collect();
     let written = check_doubles(&noise, 3000, &fast(), "noise");

@@ -6,7 +6,7 @@ use swath::{Dataset, Limits, MemorySource, OpenOptions, ReadOptions};
 
 use crate::build::{Directory, File, Tag, open};
 
-/// Small files of different make.
+/// Small files of different kinds.
 fn seeds() -> Vec<Vec<u8>> {
     let geo = Directory::tiled(20, 20, 16, |x, y| (x * y) as u8)
         .with(33550, Tag::Double(vec![1.0, 1.0, 0.0]))
@@ -24,7 +24,7 @@ fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Everything a user might ask of a file, with limits that keep each try short.
+/// Every operation on a file, with limits that keep each try short.
 fn exercise(bytes: Vec<u8>) -> Option<Vec<u8>> {
     let limits = Limits::default().with_decoded_bytes(1 << 20).with_tile_bytes(1 << 20).with_ifds(64);
     let dataset: Dataset = OpenOptions::default()
@@ -116,7 +116,7 @@ fn unsupported_schemes_are_named() {
 }
 
 #[test]
-fn tile_table_that_lies_is_refused() {
+fn false_tile_table_is_refused() {
     let base = Directory::tiled(160, 160, 16, |x, _| x as u8).deflated();
     for counts in [vec![u32::MAX; 100], vec![1; 100], vec![1000; 50], vec![]] {
         let file = File::of(base.clone().with(325, Tag::Long(counts)));
@@ -127,7 +127,7 @@ fn tile_table_that_lies_is_refused() {
 }
 
 #[test]
-fn files_that_are_no_tiff_are_told_apart() {
+fn files_that_are_no_tiff_get_distinct_errors() {
     for bytes in [&b""[..], b"II", b"II*\0", b"\x89PNG\r\n\x1a\n0000", b"II*\0\0\0\0\0", b"MM\0*\xff\xff\xff\xff"] {
         let error = open(bytes.to_vec()).unwrap_err();
         assert!(error.to_string().starts_with("test.tif"), "{error}");

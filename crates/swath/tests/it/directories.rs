@@ -42,7 +42,7 @@ fn damaged_second_page_leaves_the_first_readable() {
 }
 
 #[test]
-fn circle_of_directories_ends() {
+fn loop_of_directories_ends() {
     let mut bytes = pyramid().bytes();
     // The first directory's pointer to the next follows its entries; point it at itself.
     let count = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;

@@ -1,4 +1,4 @@
-//! Files behind a network: few requests, no bytes that nobody wants, and none twice.
+//! Remote files: few requests, no unneeded bytes, and none twice.
 
 use std::{
     ops::Range,
@@ -13,12 +13,12 @@ use swath::{
 
 use crate::scene::{Feed, Scene, shape};
 
-/// Bytes that arrive a few at a time, and a log of what was asked for.
+/// Bytes that arrive a few at a time, and a log of requests.
 #[derive(Debug)]
 struct Far {
     inner: MemorySource,
     asked: Mutex<Vec<Range<u64>>>,
-    /// Bytes from which on nothing is given.
+    /// The offset from which on reads fail.
     lost: Option<u64>,
     /// How long each answer takes.
     latency: Duration,
@@ -135,7 +135,7 @@ fn header_takes_one_request_and_a_row_of_tiles_another() {
 }
 
 #[test]
-fn what_came_over_a_network_is_not_fetched_again() {
+fn fetched_tiles_are_not_fetched_again() {
     let (scene, bytes) = cog();
     let far = Far::new(bytes);
     let dataset = open(&far);
@@ -150,7 +150,7 @@ fn what_came_over_a_network_is_not_fetched_again() {
 
 #[test]
 fn tables_are_fetched_in_slices_and_together() {
-    // So many tiles that their tables are far longer than what is read first.
+    // So many tiles that their tables are far longer than the first read.
     let scene = Scene::new(shape(4096, 4096, 1, SampleType::U8), 3);
     let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16));
     let bytes = scene.write(&options, Feed::WholeBands).unwrap();
@@ -168,7 +168,7 @@ fn tables_are_fetched_in_slices_and_together() {
 }
 
 #[test]
-fn every_layout_is_the_same_from_afar() {
+fn every_layout_is_the_same_over_a_network() {
     for (planar, bands, compression) in [
         (Planar::Contig, 3, Compression::Deflate),
         (Planar::Separate, 3, Compression::Zstd),
@@ -214,7 +214,7 @@ fn read_that_breaks_off_fails_and_names_the_place() {
         let error = dataset.read(&ReadOptions::default()).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Source(_)), "{error}");
         assert!(error.to_string().starts_with("far: IFD 0, tile ("), "{error}");
-        // What is there can be read still.
+        // The rest can still be read.
         if lost > whole / 2 {
             let window = Window::new(0, 0, 128, 128);
             let raster = dataset.read(&ReadOptions::default().with_window(window)).unwrap();
@@ -224,7 +224,7 @@ fn read_that_breaks_off_fails_and_names_the_place() {
 }
 
 #[test]
-fn cancelled_read_from_afar_says_so() {
+fn cancelled_remote_read_is_an_error() {
     let (_, bytes) = cog();
     let cancel = Cancel::new();
     cancel.cancel();
@@ -252,14 +252,14 @@ fn tile_that_another_read_is_fetching_is_not_fetched_again() {
 }
 
 #[test]
-fn failed_fetch_leaves_nobody_waiting() {
+fn failed_fetch_wakes_waiting_reads() {
     let (scene, bytes) = &cog();
     let whole = bytes.len() as u64;
     let mut far = Far::new(bytes.clone());
     let remote = Arc::get_mut(&mut far).unwrap();
     (remote.latency, remote.lost) = (Duration::from_millis(5), Some(whole - whole / 3));
     let dataset = open(&far);
-    // The last row of tiles is not there, the first is; all overlap.
+    // The last tile row is missing, the first is there; all windows overlap.
     let read = &|y: u32| dataset.read(&ReadOptions::default().with_window(Window::new(0, y, 2048, 200)));
     std::thread::scope(|scope| {
         for thread in 0..8_u32 {
@@ -287,7 +287,7 @@ fn rows_of_uncompressed_tiles_and_planes_of_tiles_come_together() {
         let options = WriteOptions::default().with_planar(planar).with_compression(compression);
         let bytes = scene.write(&options.with_blocks(Blocks::Tiles(128, 128)), Feed::WholeBands).unwrap();
         for interleave in [Interleave::Band, Interleave::Pixel] {
-            // Rows of tiles that lie apart, plane by plane: those are many ranges.
+            // Rows of tiles that are apart, plane by plane, are many ranges.
             if (planar, compression, interleave) == (Planar::Separate, Compression::None, Interleave::Pixel) {
                 continue;
             }
@@ -300,7 +300,7 @@ fn rows_of_uncompressed_tiles_and_planes_of_tiles_come_together() {
             if interleave == Interleave::Band {
                 assert!(raster.bytes() == expected(&scene, window), "{planar:?} {compression}");
             }
-            // The source merges what it is asked for at once; of this one each range counts.
+            // A remote source merges ranges that are requested together; this one counts each range.
             let asked = far.take();
             let merged = swath_io::coalesce::coalesce(&asked, Access::REMOTE.merge);
             let rows = dataset.main().grid().span(&window).1.len();

@@ -1,4 +1,4 @@
-//! Georeferencing that comes with the pixels.
+//! Georeferencing of a file.
 
 use crate::build::{Directory, File, Tag};
 
@@ -20,7 +20,7 @@ fn scale_tie_point_and_code_become_transform_and_crs() {
 }
 
 #[test]
-fn absurd_georeferencing_is_told_and_does_not_hide_the_pixels() {
+fn absurd_georeferencing_is_reported_and_pixels_are_read() {
     let directory = Directory::tiled(16, 16, 16, |_, _| 5)
         .with(33550, Tag::Double(vec![0.0, f64::NAN, 0.0]))
         .with(34735, Tag::Short(vec![1, 1, 0, 9999, 3072, 34736, 500, 60_000]))

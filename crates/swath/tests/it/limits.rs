@@ -1,4 +1,4 @@
-//! No file takes more than it may.
+//! No file exceeds the limits.
 
 use std::{sync::Arc, time::Instant};
 
@@ -32,7 +32,7 @@ fn tiny_file_that_declares_billions_of_pixels_fails_at_once() {
     let told = error.message_with(|field| Some(format!("give --{field}")));
     assert!(told.ends_with("(give --expansion)") && !told.contains("Limits"), "{told}");
     assert!(started.elapsed().as_secs() < 5);
-    // Lifted limits lead to the next truth: the bytes are not there.
+    // With lifted limits the next error appears: the bytes are missing.
     let dataset = open_with(declared(65_536, 65_536), Limits::none()).unwrap();
     let error = dataset.read(&ReadOptions::default().with_window(Window::new(0, 0, 65_536, 1))).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Malformed(_)), "{error}");
@@ -93,7 +93,7 @@ fn dimensions_at_the_edges_of_integers_are_errors_not_overflows() {
 }
 
 #[test]
-fn list_of_tiles_is_not_made_for_a_table_that_is_not_there() {
+fn no_list_of_tiles_is_made_for_a_missing_table() {
     // Two hundred million tiles of one pixel, and a table of one.
     let directory = Directory {
         tags: vec![
@@ -110,7 +110,7 @@ fn list_of_tiles_is_not_made_for_a_table_that_is_not_there() {
 }
 
 #[test]
-fn tile_larger_than_the_file_can_mean_is_refused_even_for_a_small_window() {
+fn oversized_tile_is_refused_even_for_a_small_window() {
     let directory = Directory::tiled(16, 16, 16, |_, _| 0)
         .with(322, Tag::Long(vec![1 << 16]))
         .with(323, Tag::Long(vec![1 << 16]))
@@ -135,7 +135,7 @@ impl Source for Claimed {
 
     fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
         for read in reads {
-            // Beyond what there is, zeros come.
+            // Beyond its end the source returns zeros.
             let (offset, len) = (read.offset, self.0.size()?);
             let have = len.saturating_sub(offset).min(read.buffer.len() as u64) as usize;
             read.buffer.fill(0);
@@ -170,7 +170,7 @@ fn a_servers_claim_of_a_size_allows_no_more_than_the_tiles_do() {
         assert_eq!(error.limit(), Some("expansion"), "{error}");
         assert!(read(&open(bomb.clone(), size, 2000), all).is_ok());
     }
-    // What is stored is as much as it decodes to: no claim, true or false, is in its way.
+    // Uncompressed: stored and decoded bytes are equal, so a claimed size does not matter.
     let noise = |x: u32, y: u32| ((x * 31 + y * 17) ^ (x * y) >> 3) as u8;
     let sound = File::of(Directory::tiled(1024, 1024, 256, noise).deflated()).bytes();
     for size in [None, Some(i64::MAX as u64)] {

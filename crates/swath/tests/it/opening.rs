@@ -1,4 +1,4 @@
-//! What opening costs.
+//! The cost of opening a file.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use swath::{MemorySource, OpenOptions, ReadInto, ReadOptions, Source, SourceErro
 
 use crate::build::{Directory, File, Tag};
 
-/// Remembers every range that is read.
+/// Records every range that is read.
 #[derive(Debug)]
 struct Log {
     inner: MemorySource,

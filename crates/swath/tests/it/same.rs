@@ -1,4 +1,4 @@
-//! Files that must come out the same whichever way their pixels come: as rows, as encoded bands or as blocks.
+//! Files that must be the same however their pixels are pushed: as rows, as encoded tile rows or as blocks.
 
 use std::{num::NonZeroU32, rc::Rc};
 
@@ -116,7 +116,7 @@ pub fn overviews() -> Vec<Case> {
         add("alpha", &alpha, &options.clone().with_alpha(Alpha::Unassociated), tile);
         // Levels far apart: one pixel of an overview is made of several tiles, and most tiles make none.
         add("factors", &alpha, &options.clone().with_overviews(Overviews::Factors(vec![3, 60])), tile);
-        // Strips of an odd height: overview rows look across every edge. Factors leave levels out.
+        // Strips of an odd height: overview rows need rows of two strips. Factors leave levels out.
         let strips = options
             .clone()
             .with_cog(false)
@@ -159,7 +159,7 @@ pub fn forms() -> Vec<Case> {
         let strips = options.with_cog(false).with_blocks(Blocks::Strips(NonZeroU32::new(1)));
         add(&format!("{width} x {height}, strips"), &small, &strips, (width, 1));
     }
-    // Too large to be held in memory until the end: bytes go to the file as they come.
+    // Too large to be held in memory until the end: tiles are streamed to the file.
     let large = scene(1500, 2900, 4, SampleType::U8, 9);
     let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_compression(Compression::None);
     add("large", &large, &options, (256, 256));

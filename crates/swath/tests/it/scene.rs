@@ -1,4 +1,4 @@
-//! Rasters to be written, and the ways to hand them to a writer.
+//! Rasters to be written, and the ways to push them to a writer.
 
 use std::{ops::Range, sync::Arc};
 
@@ -48,12 +48,12 @@ pub struct Scene {
     pub metadata: Metadata,
 }
 
-/// How the rows of a scene get to the writer.
+/// How the rows of a scene are pushed.
 #[derive(Debug, Clone, Copy)]
 pub enum Feed {
     WholeBands,
     WholePixels,
-    /// One row at a time, arranged as said.
+    /// One row at a time, in this arrangement.
     Rows(Interleave),
     /// Chunks of random height; each is arranged anew at random.
     Chunks(u64),
@@ -65,7 +65,7 @@ pub fn shape(width: u32, height: u32, bands: u16, sample: SampleType) -> Shape {
 }
 
 impl Scene {
-    /// Smooth places with noise on them, so that predictors, codecs and resamplings all have something to do. Floats stay
+    /// Smooth areas with noise, so that predictors, codecs and resamplings all have something to do. Floats stay
     /// finite and small.
     pub fn new(shape: Shape, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -92,7 +92,7 @@ impl Scene {
         self
     }
 
-    /// Rows of all bands, arranged as said.
+    /// Rows of all bands, in this arrangement.
     pub fn rows(&self, rows: Range<u32>, interleave: Interleave) -> Vec<u8> {
         let (size, width) = (self.shape.sample.size(), self.shape.width as usize);
         let plane = plane_len(self.shape);
@@ -117,7 +117,7 @@ impl Scene {
         }
     }
 
-    /// Hands everything over and completes the file.
+    /// Pushes everything and completes the file.
     pub fn feed(&self, mut writer: Writer, feed: Feed) -> Result<Written, Error> {
         let height = self.shape.height;
         match feed {
@@ -133,7 +133,7 @@ impl Scene {
                 let mut row = 0;
                 while row < height {
                     let most = if rng.chance(3) { 200 } else { 20 };
-                    // No rows at all are rows too.
+                    // A push of no rows is allowed.
                     let end = (row + rng.within(0..most)).min(height);
                     let interleave = *rng.pick(&[Interleave::Band, Interleave::Pixel]);
                     self.push(&mut writer, row..end, interleave)?;

@@ -1,4 +1,4 @@
-//! What the validator says of sound, odd and damaged layouts.
+//! Findings of the validator for sound, odd and damaged layouts.
 
 use std::{sync::Arc, time::Instant};
 
@@ -20,7 +20,7 @@ fn pyramid() -> File {
     File { directories: vec![main, overview(32, 32), overview(16, 16)], ..File::default() }
 }
 
-/// The place of a LONG of a directory's tag in a small-endian classic file.
+/// The offset of a LONG value of a directory's tag in a little-endian classic file.
 fn entry_at(bytes: &[u8], ifd: usize, tag: u16) -> usize {
     let count = u16::from_le_bytes([bytes[ifd], bytes[ifd + 1]]) as usize;
     (0..count)
@@ -55,7 +55,7 @@ fn single_small_image_is_a_cog_at_any_depth() {
 }
 
 #[test]
-fn blocks_of_large_levels_first_are_told_level_by_level() {
+fn blocks_of_large_levels_first_are_reported_level_by_level() {
     let dataset = pyramid().open().unwrap();
     let report = validate(&dataset, Check::Structure).unwrap();
     assert_eq!(
@@ -91,7 +91,7 @@ fn strips_wider_than_512_need_tiles_and_overviews() {
 }
 
 #[test]
-fn unsorted_and_disproportionate_overviews_are_told() {
+fn unsorted_and_disproportionate_overviews_are_reported() {
     let main = Directory::tiled(64, 64, 16, |_, _| 1);
     let file = File { directories: vec![main, overview(16, 16), overview(32, 60)], ..File::default() };
     let report = full(file.bytes());
@@ -109,7 +109,7 @@ fn overview_as_large_as_the_image_is_an_invalid_decimation() {
 }
 
 #[test]
-fn blocks_beyond_the_end_on_each_other_and_on_directories_are_told() {
+fn blocks_beyond_the_end_and_overlapping_blocks_are_reported() {
     let sound = File::of(Directory::tiled(64, 64, 16, |x, y| (x ^ y) as u8)).bytes();
     let second = table_entry(&sound, 324, 1);
     let told = |offset: u32| {
@@ -133,7 +133,7 @@ fn blocks_beyond_the_end_on_each_other_and_on_directories_are_told() {
 }
 
 #[test]
-fn table_that_leaves_the_file_is_told_and_the_rest_still_checked() {
+fn table_beyond_the_file_is_reported_and_the_rest_still_checked() {
     let mut bytes = pyramid().bytes();
     let pointer = entry_at(&bytes, 8, 324);
     let size = bytes.len() as u32;
@@ -145,7 +145,7 @@ fn table_that_leaves_the_file_is_told_and_the_rest_still_checked() {
     assert_eq!(report.blocks.unwrap().count, 5);
 }
 
-/// A file with a ghost area that claims everything and keeps its word.
+/// A file with a ghost area whose claims are all true.
 fn with_ghost(edit: impl Fn(&str) -> String) -> Vec<u8> {
     let claims = "LAYOUT=IFDS_BEFORE_DATA\nBLOCK_ORDER=ROW_MAJOR\nBLOCK_LEADER=SIZE_AS_UINT4\n\
                   BLOCK_TRAILER=LAST_4_BYTES_REPEATED\nKNOWN_INCOMPATIBLE_EDITION=NO\n ";
@@ -162,7 +162,7 @@ fn with_ghost(edit: impl Fn(&str) -> String) -> Vec<u8> {
     }
     let moved = bytes.len() as u32 - 8;
     put(&mut bytes, 4, 8 + moved);
-    // Tables lie outside the directory; both move with it, and the blocks make room for leaders and trailers.
+    // Tables are outside the directory; both move with it, and the blocks make room for leaders and trailers.
     let mut whole = vec![0; 8];
     whole.append(&mut directory);
     for tag in [324, 325] {
@@ -186,14 +186,14 @@ fn with_ghost(edit: impl Fn(&str) -> String) -> Vec<u8> {
 }
 
 #[test]
-fn ghost_that_keeps_its_word_is_believed() {
+fn true_claims_of_the_ghost_are_accepted() {
     let report = full(with_ghost(str::to_owned));
     assert!(report.is_valid_strictly(), "{report:?}");
     assert!(report.claims("BLOCK_LEADER", "SIZE_AS_UINT4"));
 }
 
 #[test]
-fn broken_claims_of_the_ghost_are_told_in_words_of_gdal() {
+fn false_claims_of_the_ghost_are_reported_with_gdals_messages() {
     let sound = with_ghost(str::to_owned);
     let leader = sound.len() - 264;
     let mut bytes = sound.clone();
@@ -222,7 +222,7 @@ fn broken_claims_of_the_ghost_are_told_in_words_of_gdal() {
 }
 
 #[test]
-fn edition_after_the_fact_is_told_at_any_depth() {
+fn later_edits_are_reported_by_every_check() {
     let bytes = with_ghost(|claims| claims.replace("EDITION=NO\n ", "EDITION=YES\n"));
     let report = validate(&open(bytes).unwrap(), Check::Structure).unwrap();
     assert_eq!(

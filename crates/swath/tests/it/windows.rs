@@ -1,4 +1,4 @@
-//! Windows, bands and layouts give the samples they name.
+//! Windows, bands and layouts select the right samples.
 
 use swath::{Cancel, ErrorKind, Interleave, ReadOptions, Window};
 
@@ -144,7 +144,7 @@ fn many_threads_share_one_handle() {
 }
 
 #[test]
-fn cancelled_read_says_so() {
+fn cancelled_read_is_an_error() {
     let dataset = File::of(Directory::tiled(64, 64, 16, value)).open().unwrap();
     let cancel = Cancel::new();
     cancel.cancel();
@@ -183,7 +183,7 @@ fn orientation_is_applied_on_request_only() {
 }
 
 #[test]
-fn single_tiles_can_be_had_raw_and_decoded() {
+fn single_tiles_can_be_read_raw_and_decoded() {
     let dataset = File::of(Directory::tiled(20, 20, 16, value).deflated()).open().unwrap();
     let tile = dataset.tile(dataset.main(), 1, 1, 0).unwrap().unwrap();
     assert_eq!((tile.len(), tile[0], tile[17]), (256, value(16, 16), value(17, 17)));
@@ -191,9 +191,9 @@ fn single_tiles_can_be_had_raw_and_decoded() {
     assert!(dataset.tile(dataset.main(), 2, 0, 0).is_err());
 }
 
-/// One strip as large as the image, stored as it is: rows are read as they are wanted.
+/// One uncompressed strip as large as the image: only the requested rows are read.
 #[test]
-fn huge_uncompressed_strip_is_read_in_rows_whatever_the_bands() {
+fn huge_uncompressed_strip_is_read_in_rows_with_any_bands() {
     let (width, height) = (700u32, 900u32);
     let sample = |x: u32, y: u32, band: u32| (x * 5 + y * 3 + band * 70) as u8;
     let pixel = |index: u32| (0..3).map(move |band| sample(index % width, index / width, band));

@@ -1,4 +1,4 @@
-//! Many windows in one call hold what each holds by itself.
+//! Many windows in one call equal the windows read alone.
 
 use std::sync::{
     Arc,
@@ -22,7 +22,7 @@ fn value(x: u32, y: u32) -> u8 {
     (x * 7 + y * 13) as u8
 }
 
-/// Windows of one size that overlap, come twice, and lie at all edges.
+/// Windows of one size that overlap, repeat, and touch all edges.
 fn draw(rng: &mut Rng, width: u32, height: u32, count: usize) -> Vec<Window> {
     let (w, h) = (rng.within(1..width + 1), rng.within(1..height + 1));
     let (right, lower) = (width - w, height - h);
@@ -37,7 +37,7 @@ fn draw(rng: &mut Rng, width: u32, height: u32, count: usize) -> Vec<Window> {
 }
 
 fn batch(dataset: &Dataset, options: &ReadOptions, windows: &[Window]) -> Result<Vec<u8>, swath::Error> {
-    // A used buffer must not shine through.
+    // Old contents of the buffer must not remain.
     let mut out = vec![0xa5; dataset.read_windows_len(options, windows)?];
     dataset.read_windows_into(options, windows, &mut out)?;
     Ok(out)
@@ -52,7 +52,7 @@ fn one_by_one(dataset: &Dataset, options: &ReadOptions, windows: &[Window]) -> R
 }
 
 #[test]
-fn whatever_the_file_a_batch_is_its_windows_one_by_one() {
+fn a_batch_equals_its_windows_one_by_one() {
     let mut rng = Rng::new(71);
     for number in 0..150 {
         let case = Case::draw(&mut rng);
@@ -103,7 +103,7 @@ fn no_windows_are_no_bytes() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_before_anything_is() {
+fn invalid_requests_are_refused_before_any_read() {
     let file = File::of(Directory::tiled(40, 30, 16, value).deflated()).bytes();
     let open = |limits: Limits| {
         let source = Arc::new(MemorySource::new("batch.tif", file.clone()));
@@ -137,7 +137,7 @@ fn what_cannot_be_read_is_refused_before_anything_is() {
 }
 
 #[test]
-fn window_of_the_options_is_not_looked_at() {
+fn window_of_the_options_is_ignored() {
     let dataset = File::of(Directory::tiled(40, 30, 16, value)).open().unwrap();
     let windows = [Window::new(1, 2, 5, 5), Window::new(30, 20, 5, 5)];
     let outside = ReadOptions::default().with_window(Window::new(1000, 1000, 9, 9));
@@ -166,7 +166,7 @@ fn damaged_tile_is_named_as_in_a_single_read_and_others_are_whole() {
 }
 
 #[test]
-fn cancelled_batch_says_so() {
+fn cancelled_batch_is_an_error() {
     let dataset = File::of(Directory::tiled(64, 64, 16, value)).open().unwrap();
     let cancel = Cancel::new();
     let options = ReadOptions::default().with_cancel(cancel.clone());
@@ -230,7 +230,7 @@ fn windows_of_one_tile_come_after_each_other_so_that_a_small_cache_is_enough() {
     let source = Arc::new(Counting(MemorySource::new("m", file.clone()), 0.into()));
     // Room for eight of 64 tiles.
     let dataset = OpenOptions::default().with_tile_cache(8 * 64 * 64).open_source(source.clone()).unwrap();
-    // Each tile is wanted four times, and each time all others come in between.
+    // Each tile is needed four times, with all others in between.
     let corners = [(0, 0), (30, 0), (0, 30), (30, 30)];
     let windows: Vec<Window> = corners
         .iter()

@@ -1,4 +1,4 @@
-//! What is written depends on what it is, not on how it came; and what cannot be written is refused in words.
+//! The bytes of a file depend on its pixels and options, not on how they are pushed; impossible files are refused.
 
 use std::{
     num::NonZeroU32,
@@ -35,7 +35,7 @@ fn nodata(text: &str) -> Metadata {
     Metadata { bands: vec![band], ..Metadata::default() }
 }
 
-/// Writes the scene in every way there is; all files have to be the same.
+/// Writes the scene in every way; all files have to be the same.
 fn same_bytes(scene: &Scene, options: &WriteOptions, tile: u32, what: &str) -> Vec<u8> {
     let one = options.clone().with_threads(1);
     let first = scene.write(&one, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -57,7 +57,7 @@ fn same_bytes(scene: &Scene, options: &WriteOptions, tile: u32, what: &str) -> V
             0 => options.with_batch(1),
             1 => options.with_batch(2).with_max_memory(usize::MAX),
             2 => options.with_batch(7),
-            // The head, the tables and one row of tiles fit, and little else.
+            // The head, the tables and one tile row fit, and little else.
             3 => options.with_max_memory(10 << 20),
             _ => options.with_max_memory(1 << 30),
         };
@@ -68,7 +68,7 @@ fn same_bytes(scene: &Scene, options: &WriteOptions, tile: u32, what: &str) -> V
 }
 
 #[test]
-fn bytes_do_not_depend_on_how_rows_come() {
+fn bytes_do_not_depend_on_how_rows_are_pushed() {
     let palette = Metadata { palette: (0..256).map(|at| [at * 3, at, 65535 - at]).collect(), ..Metadata::default() };
     let bands2 = Scene::new(shape(97, 75, 2, SampleType::U16), 5);
     let scenes: Vec<(&str, Scene)> = vec![
@@ -104,7 +104,7 @@ fn bytes_do_not_depend_on_how_rows_come() {
                 let bytes = same_bytes(scene, &cog, 16, &what);
                 let dataset = scene.check(bytes, &what);
                 let report = swath::validate(&dataset, swath::Check::Full).unwrap();
-                // A single column cannot be halved, and the validator counts columns: that and nothing else is let pass.
+                // A single column cannot be halved, and the validator counts columns: only that finding is accepted.
                 let narrow = |error: &&String| scene.shape.width == 1 && error.starts_with("Invalid Decimation 1 ");
                 let errors: Vec<_> = report.errors.iter().filter(|error| !narrow(error)).collect();
                 assert!(errors.is_empty() && report.warnings.is_empty(), "{what}: {report:?}");
@@ -116,7 +116,7 @@ fn bytes_do_not_depend_on_how_rows_come() {
 }
 
 #[test]
-fn bytes_do_not_depend_on_how_rows_come_whatever_the_codec() {
+fn bytes_do_not_depend_on_how_rows_are_pushed_with_any_codec() {
     let rgb = Scene::new(shape(150, 131, 3, SampleType::U8), 1);
     let float = Scene::new(shape(99, 101, 2, SampleType::F32), 2);
     for compression in [
@@ -165,7 +165,7 @@ fn bytes_do_not_depend_on_where_they_go() {
 }
 
 #[test]
-fn whatever_is_written_is_read_back() {
+fn random_files_are_read_back() {
     let started = Instant::now();
     let mut rng = Rng::new(20);
     let mut done = 0;
@@ -188,7 +188,7 @@ fn whatever_is_written_is_read_back() {
             scene = scene.masked(rng.next());
         }
         if rng.chance(3) {
-            // Rows that hold nothing, so that whole tiles can be left out.
+            // Rows of nodata, so that whole tiles can be left out.
             let row = shape.width as usize * sample.size();
             let empty = row * rng.within(0..shape.height + 1) as usize;
             for band in scene.samples.chunks_exact_mut(row * shape.height as usize) {
@@ -262,7 +262,7 @@ fn whatever_is_written_is_read_back() {
         }
         if cog {
             let report = swath::validate(&dataset, swath::Check::Full).unwrap();
-            // An overview as wide as the image, for want of columns, is the caller's wish and no fault of the layout.
+            // An overview as wide as a one-column image was requested, and is no fault of the layout.
             let errors: Vec<_> =
                 report.errors.iter().filter(|error| !error.starts_with("Invalid Decimation 1 ")).collect();
             assert!(errors.is_empty(), "{what}: {errors:?}");
@@ -275,7 +275,7 @@ fn whatever_is_written_is_read_back() {
 #[test]
 fn tiles_are_left_out_only_where_readers_put_the_same_samples_back() {
     for sample in [SampleType::U8, SampleType::I16, SampleType::F32, SampleType::CI16] {
-        // Values that the type has, and values that readers bend to the nearest one it has.
+        // Values that the type has, and values that readers round to the nearest one it has.
         for text in ["0", "3", "255", "300", "-9999", "1e300", "nan", "0.4", "2.5"] {
             for value in [0, 3, 255] {
                 let mut scene = Scene { metadata: nodata(text), ..Scene::new(shape(40, 40, 1, sample), 1) };
@@ -298,7 +298,7 @@ fn begin(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Wr
     Writer::to_sink(Box::new(MemorySink::new("memory").0), shape, metadata, options)
 }
 
-/// The message of an error of the caller's.
+/// The message of a usage error.
 fn usage<T: std::fmt::Debug>(result: Result<T, swath::Error>) -> String {
     let error = result.expect_err("this cannot be written");
     assert!(matches!(error.kind(), ErrorKind::Usage(_) | ErrorKind::Limit(_)), "{error:?}");
@@ -322,7 +322,7 @@ fn missing_rows_and_rows_too_many_are_counted_in_the_message() {
     let mut many = writer();
     many.push(&Rows::bands(&row.repeat(9))).unwrap();
     assert!(usage(many.push(&Rows::bands(&row.repeat(2)))).contains("1 of 10 are missing"));
-    // The caller's mistake cost nothing: the right row completes the file.
+    // The mistake did no harm: the right row completes the file.
     many.push(&Rows::bands(&row)).unwrap();
     assert!(usage(many.push(&Rows::bands(&row))).contains("0 of 10"));
     many.push(&Rows::bands(&[])).unwrap();
@@ -352,7 +352,7 @@ fn masks_that_are_missing_too_many_or_too_short_are_refused() {
 
 #[test]
 fn tiles_between_rows_are_refused() {
-    // 4 rows, then a tile of 16: as many as the image has, but at the wrong place.
+    // 4 rows, then a tile of 16: as many as the image has, but at the wrong position.
     let mut writer = begin(shape(16, 20, 1, SampleType::U8), &Metadata::default(), &small()).unwrap();
     writer.push(&Rows::pixels(&[1; 16 * 4])).unwrap();
     assert!(usage(writer.push_tile(&[2; 16 * 16])).contains("row"));
@@ -378,7 +378,7 @@ fn tiles_of_other_sizes_and_rows_between_tiles_are_refused() {
 }
 
 #[test]
-fn half_a_row_of_tiles_is_no_file() {
+fn half_a_tile_row_is_no_file() {
     let mut writer = begin(shape(40, 16, 1, SampleType::U8), &Metadata::default(), &small()).unwrap();
     writer.push_tile(&[1; 256]).unwrap();
     assert!(usage(writer.finish()).contains("0 of 16 rows"));
@@ -443,7 +443,7 @@ fn shapes_and_options_that_contradict_are_refused_before_anything_is_made() {
 }
 
 #[test]
-fn too_little_memory_is_said_in_bytes_and_that_much_is_enough() {
+fn too_little_memory_is_an_error_with_bytes_that_are_enough() {
     let shape = shape(4000, 300, 1, SampleType::U16);
     let options = WriteOptions::cog().with_threads(1);
     let message = usage(begin(shape, &Metadata::default(), &options.clone().with_max_memory(100_000)));
@@ -458,7 +458,7 @@ fn too_little_memory_is_said_in_bytes_and_that_much_is_enough() {
 
 #[test]
 fn offsets_have_64_bits_exactly_where_the_largest_file_needs_them() {
-    // Uncompressed tiles are as long as they can be, so the largest file is easily told: 32 MiB for each row of tiles.
+    // Uncompressed tiles always have their largest size, so the largest file is known: 32 MiB for each tile row.
     let below = shape(65536, 127 * 512, 1, SampleType::U8);
     let above = shape(65536, 128 * 512, 1, SampleType::U8);
     let options = WriteOptions::default().with_compression(Compression::None).with_sparse(true);
@@ -497,7 +497,7 @@ fn largest_shapes_are_refused_or_begun_at_once_in_little_memory() {
         ("a narrow column", shape(16, side / 64, 1, SampleType::U8), WriteOptions::cog().with_blocks(tiles(16))),
     ] {
         for memory in [64 << 20, 256 << 20, usize::MAX] {
-            // With no end to the memory, what is refused is only what no memory could hold.
+            // Without a memory limit, only shapes that no memory could hold are refused.
             if memory == usize::MAX && shape.bands == 1 && !what.contains("threads") {
                 continue;
             }
@@ -511,7 +511,7 @@ fn largest_shapes_are_refused_or_begun_at_once_in_little_memory() {
 }
 
 #[test]
-fn more_threads_than_the_system_has_are_made_do_without() {
+fn writes_work_with_fewer_threads_than_requested() {
     let scene = Scene::new(shape(1024, 1024, 1, SampleType::U8), 1);
     let bytes = scene.write(&small().with_threads(1 << 20), Feed::WholeBands).unwrap();
     assert!(bytes == scene.write(&small().with_threads(1), Feed::WholeBands).unwrap());
@@ -547,7 +547,7 @@ fn text_of_any_kind_comes_back_or_is_refused() {
                 }
             };
             let dataset = scene.check(bytes, &shown);
-            // XML has no place for control characters; they are left out, as by GDAL.
+            // XML cannot hold control characters; they are left out, as by GDAL.
             let kept: String =
                 text.chars().filter(|c| *c >= ' ' && *c != '\u{fffe}' || matches!(c, '\t' | '\n' | '\r')).collect();
             let found = &dataset.metadata().bands[0];
@@ -559,7 +559,7 @@ fn text_of_any_kind_comes_back_or_is_refused() {
 }
 
 #[test]
-fn numbers_that_are_none_do_no_harm() {
+fn nan_in_metadata_does_no_harm() {
     for value in [f64::NAN, f64::INFINITY, -f64::INFINITY, 0.0, 1e300, -1e-300] {
         let mut metadata = nodata("nan");
         metadata.georeference.transform = Some(GeoTransform([value, 1.0, value, value, value, -1.0]));
@@ -578,7 +578,7 @@ fn numbers_that_are_none_do_no_harm() {
 }
 
 #[test]
-fn samples_that_are_no_numbers_do_no_harm() {
+fn nan_samples_do_no_harm() {
     let mut scene = Scene::new(shape(40, 40, 1, SampleType::F32), 1);
     for (pixel, value) in scene.samples.as_chunks_mut::<4>().0.iter_mut().zip(
         [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE, -0.0, f32::from_bits(0x7f80_0001)]
@@ -638,7 +638,7 @@ fn tags_that_would_contradict_the_file_are_refused_and_others_kept() {
         let jpeg = options.with_compression(Compression::Jpeg);
         assert!(usage(begin(rgb, &Metadata::default(), &jpeg)).contains(&number.to_string()), "{number}");
     }
-    // Given twice, once as metadata and once as a tag.
+    // Set twice, once as metadata and once as a tag.
     let options = small().with_tags(vec![Field::ascii(42113, "7")]);
     assert!(usage(begin(grey, &nodata("5"), &options)).contains("42113"));
     let scene = Scene::new(grey, 1);

@@ -1,4 +1,4 @@
-//! Writes that fail, or are stopped, at every point there is.
+//! Writes that fail, or are cancelled, at every point.
 
 use std::{
     io,
@@ -24,7 +24,7 @@ fn names(folder: &Path) -> Vec<String> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Levels that are streamed make a call for each tile; a COG of this size has three of them.
+/// Streamed levels make a call for each tile; a COG of this size has three such levels.
 fn streamed() -> Scene {
     Scene::new(shape(6144, 3072, 1, SampleType::U8), 1)
 }
@@ -40,7 +40,7 @@ fn cases() -> Vec<(&'static str, Scene, WriteOptions)> {
 }
 
 #[test]
-fn every_call_that_fails_is_reported_and_leaves_what_was_there() {
+fn every_failed_call_is_reported_and_keeps_the_old_file() {
     let folder = folder(&std::env::temp_dir(), "faults");
     let path = folder.join("a.tif");
     let mut tried = 0;
@@ -79,7 +79,7 @@ fn every_call_that_fails_is_reported_and_leaves_what_was_there() {
                 }
             }
         }
-        // One call more would have been one too many: nothing fails then.
+        // There is no such call: nothing fails then.
         let calls = Arc::new(AtomicU64::new(0));
         scene.write_to(sink(count, io::ErrorKind::Other, &calls), &options, Feed::WholeBands).unwrap();
         assert!(std::fs::read(&path).unwrap() == whole, "{what}");
@@ -90,7 +90,7 @@ fn every_call_that_fails_is_reported_and_leaves_what_was_there() {
 }
 
 #[test]
-fn nothing_is_taken_after_an_error() {
+fn pushes_after_an_error_are_refused() {
     let scene = streamed();
     let (sink, memory) = MemorySink::new("memory");
     let calls = Arc::new(AtomicU64::new(0));
@@ -123,7 +123,7 @@ impl Sink for Hiccup {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), SinkError> {
         if self.calls.fetch_add(1, Ordering::SeqCst) == self.fails_at {
-            // Only the operating system makes these errors, so it is asked for one.
+            // Only the operating system makes these errors, so the test provokes one.
             let missing = FileSink::create("/no/such/folder/a.tif");
             return Err(missing.expect_err("there is no such folder"));
         }
@@ -140,14 +140,14 @@ impl Sink for Hiccup {
 }
 
 #[test]
-fn single_write_that_fails_among_many_threads_is_never_forgotten() {
+fn single_failed_write_among_many_threads_is_always_reported() {
     let scene = streamed();
     let options = WriteOptions::cog().with_compression(Compression::Lz4).with_threads(4);
     for fails_at in 0..60 {
         let (sink, memory) = MemorySink::new("memory");
         let sink = Hiccup { inner: Box::new(sink), calls: AtomicU64::new(0), fails_at };
         let mut writer = Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
-        // The caller does not look at what `push` says.
+        // The caller ignores the result of `push`.
         let _ = writer.push(&Rows::bands(&scene.samples));
         assert!(writer.finish().is_err(), "write {fails_at}");
         assert!(memory.take().is_none(), "write {fails_at}");
@@ -155,7 +155,7 @@ fn single_write_that_fails_among_many_threads_is_never_forgotten() {
 }
 
 #[test]
-fn cancelled_at_any_point_it_leaves_what_was_there() {
+fn cancellation_at_any_point_keeps_the_old_file() {
     let folder = folder(&std::env::temp_dir(), "cancel");
     let path = folder.join("a.tif");
     let mut rng = Rng::new(4);
@@ -188,7 +188,7 @@ fn cancelled_at_any_point_it_leaves_what_was_there() {
 }
 
 #[test]
-fn cancelled_before_it_begins_nothing_is_written() {
+fn cancellation_before_the_write_writes_nothing() {
     let scene = Scene::new(shape(100, 100, 1, SampleType::U8), 1);
     let cancel = Cancel::new();
     cancel.cancel();
