@@ -16,7 +16,7 @@ fn open(data: &[u8]) -> Option<Dataset> {
     OpenOptions::default().with_limits(limits()).with_threads(1).with_tile_cache(0).open_source(Arc::new(source)).ok()
 }
 
-/// Everything that is said about a file without its samples.
+/// All metadata of a file, without its samples.
 pub fn metadata(data: &[u8]) {
     let Some(dataset) = open(data) else { return };
     let _ = dataset.metadata();
@@ -26,7 +26,7 @@ pub fn metadata(data: &[u8]) {
     let _ = dataset.take_warnings();
 }
 
-/// A window of the file and of each overview: what it shows is what the whole shows there.
+/// A window of the file and of each overview: it equals the same part of the whole.
 pub fn read(data: &[u8]) {
     let mut input = Input(data);
     let choice = input.bytes::<8>();
@@ -104,7 +104,7 @@ pub fn convert(data: &[u8]) {
     let written = OpenOptions::default().open_source(source).expect("what we write can be opened");
     let after = written.read(&options).expect("what we write can be read");
     assert_eq!((before.sample(), before.shape()), (after.sample(), after.shape()));
-    // LERC has one bit pattern for what is not a number.
+    // LERC has one bit pattern for NaN.
     if !(compression == Compression::Lerc && before.sample().is_float()) {
         assert!(before.bytes() == after.bytes(), "samples changed: {write:?}");
     }

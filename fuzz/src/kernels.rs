@@ -1,4 +1,4 @@
-//! The GPU's decoding kernels on the host, beside the CPU's decoders: both take a tile, or both refuse it.
+//! The GPU's decoding kernels on the host, beside the CPU's decoders: both accept a tile, or both refuse it.
 
 use std::cell::RefCell;
 
@@ -29,8 +29,8 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// A tile through the kernels and through the CPU. A kernel may refuse what the CPU reads, and the engine then asks the
-/// CPU; what both decode is the same.
+/// A tile through the kernels and through the CPU. A kernel may refuse a tile that the CPU decodes; the engine then uses
+/// the CPU. If both decode a tile, the samples are equal.
 pub fn kernels(data: &[u8]) {
     let mut input = Input(data);
     let Some(Head { spec, rows, .. }) = Head::read(&mut input) else { return };
@@ -48,7 +48,7 @@ pub fn kernels(data: &[u8]) {
                         assert!(by_kernel == by_cpu, "samples differ: {spec:?}")
                     }
                     Ok(_) => assert!(taken.is_ok(), "the CPU refuses what {kernel:?} decodes: {taken:?}"),
-                    // The kernel host ends with the first fault, which is what the sanitizer found.
+                    // The kernel host ends with the first fault that the sanitizer found.
                     Err(error) => assert!(error.to_string().contains("Some("), "{error}"),
                 }
             }

@@ -1,4 +1,4 @@
-//! What the fuzzer calls. Each target takes any bytes; a panic, a failed assertion, a hang or too much memory is a finding.
+//! The targets of the fuzzer. Each takes any bytes; a panic, a failed assertion, a hang or too much memory is a finding.
 //!
 //! `fuzz/run.py` runs the targets under libFuzzer. Its findings become files in `fuzz/regressions/<target>/`, which
 //! `cargo test` replays.
@@ -14,18 +14,18 @@ pub mod tiles;
 
 use swath::Limits;
 
-/// Something to fuzz.
+/// A target.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Its name, and that of the folders of its files.
     pub name: &'static str,
     /// Takes one input.
     pub run: fn(&[u8]),
-    /// What its inputs are made from.
+    /// The kind of its first inputs.
     pub seeds: Seeds,
 }
 
-/// What the first inputs of a target are made from.
+/// The kinds of first inputs of targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seeds {
     /// Whole files behind this many bytes that choose options.
@@ -42,7 +42,7 @@ pub enum Seeds {
     CommandLines,
 }
 
-/// Everything that can be fuzzed.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "structure", run: structure::structure, seeds: Seeds::Files(0) },
     Target { name: "plan", run: structure::plan, seeds: Seeds::Files(16) },

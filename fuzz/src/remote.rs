@@ -1,4 +1,4 @@
-//! A server that answers whatever the input says.
+//! A server whose answers are chosen by the input.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use swath::{OpenOptions, ReadOptions, RemoteOptions};
 
 use crate::{Input, limits};
 
-/// What the server sends next, and where it is.
+/// The next bytes of the server, and its position.
 struct Server {
     address: SocketAddr,
     answers: Arc<Mutex<Answers>>,
@@ -81,7 +81,7 @@ impl Answers {
     }
 }
 
-/// A file behind a server that lies as the input says.
+/// A file on a server whose faults are chosen by the input.
 pub fn remote(data: &[u8]) {
     let mut input = Input(data);
     let (style, number) = (input.u8(), input.bytes::<7>());

@@ -1,4 +1,4 @@
-//! Directories, tags and what they say, as pure functions over bytes.
+//! Directories, tags and their meaning, as pure functions over bytes.
 
 use swath_tiff::{
     Grid, Window,

@@ -43,10 +43,10 @@ const PHOTOMETRIC: [Option<Photometric>; 6] = [
 /// Bytes of a decoded tile that an input may ask for.
 const MOST: usize = 1 << 18;
 
-/// What a tile is like, as the front of an input says it.
+/// The description of a tile, read from the front of an input.
 #[derive(Debug)]
 pub struct Head {
-    /// What the codec is told.
+    /// The spec for the codec.
     pub spec: TileSpec,
     /// Rows of the tile.
     pub rows: u32,
@@ -81,7 +81,7 @@ impl Head {
         spec.one_strip = flags & 12 == 12;
         spec.t4_options = u32::from(flags >> 4 & 7);
         spec.limits = limits();
-        // What the reader of directories lets pass: fewer bits for integers without a predictor.
+        // As the reader of directories allows: fewer bits for integers without a predictor.
         if bits > 0
             && bits < whole
             && spec.predictor == Predictor::None
@@ -106,7 +106,7 @@ impl Head {
         fits.then_some(Self { spec, rows, choice })
     }
 
-    /// The bytes that [`Head::read`] reads for a tile of a real file; `None` where it has no words for it.
+    /// The bytes that [`Head::read`] reads for a tile of a real file; `None` if a head cannot describe it.
     pub fn write(spec: &TileSpec, rows: u32, tables: &[u8]) -> Option<Vec<u8>> {
         let place = |found: Option<usize>| found.and_then(|at| u8::try_from(at).ok());
         let flags = u8::from(spec.order == ByteOrder::Big)
@@ -164,7 +164,7 @@ pub fn decode(data: &[u8]) {
 pub fn encode(data: &[u8]) {
     let mut input = Input(data);
     let Some(Head { mut spec, rows, choice }) = Head::read(&mut input) else { return };
-    // Codecs get what is left after prediction.
+    // Codecs get the residuals after prediction.
     (spec.predictor, spec.bits_reversed, spec.order) = (Predictor::None, false, ByteOrder::Little);
     spec.bits = spec.sample.size() as u16 * 8;
     let mut settings = Settings::default();
@@ -186,7 +186,7 @@ pub fn encode(data: &[u8]) {
         let mut back = vec![0xaa; len];
         let decoder = REGISTRY.with(|registry| registry.decoder(spec.compression).cloned()).expect("it is encoded");
         decoder.decode(&spec, rows, &out, &mut back, scratch).expect("what we encode can be decoded");
-        // LERC has one bit pattern for what is not a number; JPEG keeps no sample.
+        // LERC has one bit pattern for NaN; JPEG keeps no sample exactly.
         let exact = match spec.compression {
             Compression::Jpeg => false,
             Compression::Lerc => !spec.sample.is_float(),

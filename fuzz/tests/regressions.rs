@@ -1,4 +1,4 @@
-//! What the fuzzer found once stays mended: every file in `fuzz/regressions/<target>/`, and some numbers at random.
+//! Replays earlier findings of the fuzzer: every file in `fuzz/regressions/<target>/`, and some random inputs.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use std::{fs, path::Path};
@@ -7,7 +7,7 @@ use swath_codec::conformance::Rng;
 use swath_fuzz::TARGETS;
 
 #[test]
-fn every_finding_stays_mended() {
+fn every_earlier_finding_stays_fixed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
     for entry in fs::read_dir(&folder).unwrap() {
         let entry = entry.unwrap();

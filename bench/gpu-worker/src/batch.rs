@@ -12,17 +12,17 @@ use swath_cuda::{
 
 use crate::stock::Codec;
 
-/// Copies that keep the device busy while kernels are queued behind them: so the clock, which is the device's, sees
-/// none of the host's calls. What kernels read is out of the cache after them.
+/// Copies that keep the device busy while kernels are queued behind them, so the device's clock does not count the
+/// host's calls. They also evict the kernels' input from the cache.
 const BUSY_COPIES: usize = 32;
 
-/// What became of a batch.
+/// The result of a batch.
 pub struct Decoded {
     /// One for each stream.
     pub statuses: Vec<TileStatus>,
-    /// The tiles one behind the other; those that were refused are anything.
+    /// The tiles one after the other; refused tiles hold arbitrary bytes.
     pub bytes: Vec<u8>,
-    /// Bytes that the kernels had for themselves.
+    /// Scratch memory of the kernels, in bytes.
     pub temporary: u64,
     /// Most device memory that was held.
     pub peak: u64,
@@ -49,7 +49,7 @@ pub fn time(gpu: &Arc<Gpu>, codec: Codec, streams: &[&[u8]], len: usize) -> Resu
     Ok(run(gpu, codec, streams, len, true)?.0.times()?.decode_ms)
 }
 
-/// The decoder after a batch, what it says of the tiles, and what it had for itself.
+/// The decoder after a batch, the statuses of the tiles, and its scratch memory.
 fn run(
     gpu: &Arc<Gpu>,
     codec: Codec,

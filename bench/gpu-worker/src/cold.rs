@@ -1,7 +1,7 @@
-//! Times what the first call of a process costs, with kernels as machine code and as PTX, on a driver whose cache is off.
+//! Times the first call of a process, with kernels as machine code and as PTX, on a driver whose cache is off.
 //!
-//! `cold` starts a process of its own for each figure: `cold-case`, which opens the GPU, does one thing twice and tells how
-//! long each took. Both forms of the kernels have to give the same samples and files.
+//! `cold` starts a process for each figure: `cold-case`, which opens the GPU, does one thing twice and reports how long
+//! each took. Both forms of the kernels have to give the same samples and files.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use swath::{
 
 use crate::{Fault, checksum, option};
 
-/// What is timed: its name, the source that it reads, and the codec of what it writes.
+/// A timed case: its name, the source that it reads, and the codec that it writes.
 const CASES: [(&str, &str, Option<Compression>); 7] = [
     ("context", "", None),
     ("read deflate", "deflate", None),
@@ -30,9 +30,9 @@ const CASES: [(&str, &str, Option<Compression>); 7] = [
     ("write zstd COG", "none", Some(Compression::Zstd)),
     ("chips deflate", "deflate", None),
 ];
-/// The forms of the kernels, and what `SWATH_CUDA_KERNELS` says for each.
+/// The forms of the kernels, and the value of `SWATH_CUDA_KERNELS` for each.
 const FORMS: [(&str, &str); 2] = [("machine", ""), ("ptx", "ptx")];
-/// What the first call may take more than the bare context, in seconds.
+/// Most seconds that the first call may take beyond the bare context.
 const GOAL: f64 = 0.3;
 const CHIP: u32 = 256;
 const CHIPS: u32 = 256;
@@ -88,7 +88,7 @@ fn source(dir: &Path, name: &str) -> PathBuf {
 }
 
 fn measure(dir: &Path, size: u32, repeat: usize) -> Result<Value, Fault> {
-    // The first process of all finds neither our program nor the driver's files in memory.
+    // For the first process neither our program nor the driver's files are in memory.
     start(dir, CASES[0].0, FORMS[0].1)?;
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
     for (case, ..) in CASES {

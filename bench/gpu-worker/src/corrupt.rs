@@ -26,7 +26,7 @@ use crate::{
 const SMALL: ([usize; 5], u64, usize) = ([4096, 5003, 8192, 12_347, 16_384], 64, 8192);
 const LARGE: ([usize; 4], u64, usize) = ([65_536, 131_089, 200_000, 300_000], 20, 512);
 const FEW: ([usize; 3], u64, usize) = ([65_536, 262_144, 1_048_576], 12, 64);
-/// Of so many batches, one has large tiles and one has few.
+/// In this many batches, one has large tiles and one has few.
 const LARGE_EVERY: u64 = 4;
 /// Tiles of the smallest batch.
 const LEAST: usize = 64;

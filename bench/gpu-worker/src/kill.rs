@@ -108,7 +108,7 @@ fn kill_in(folder: &Path, number: u64, count: u64, killed: &AtomicU64) -> Result
             }
         }
     }
-    // The next writer removes what killed ones left.
+    // The next writer removes the leftovers of killed ones.
     let mut writers = Writers::start("steps", kind, &target)?;
     writers.next_file(&target)?;
     writers.finish()?;

@@ -3,9 +3,9 @@
 //! | command | does |
 //! | --- | --- |
 //! | `swath-gpu read FILE [--repeat N] [--window X,Y,W,H] [--device cuda\|auto\|cpu] [--trust-input] [--max-device-memory B] [--threads N] [--no-checksum] [--no-kernel-times]` | reads to the device, prints one line of JSON |
-//! | `swath-gpu write FILE --out FILE [--repeat N] [--compress C] [--tile N] [--cog] [--level N] [--nvcomp] [--batch ROWS] [--max-device-memory B] [--device cuda\|auto\|cpu]` | writes from the device what it read there, prints one line of JSON |
+//! | `swath-gpu write FILE --out FILE [--repeat N] [--compress C] [--tile N] [--cog] [--level N] [--nvcomp] [--batch ROWS] [--max-device-memory B] [--device cuda\|auto\|cpu]` | reads a file to the device and writes it from there, prints one line of JSON |
 //! | `swath-gpu convert FILE --out FILE [--repeat N] …` | the same from file to file |
-//! | `swath-gpu zstd FILE [--counts N,N…] [--repeat N]` | times the Zstd decoder alone on so many tiles of a file, all of them for 0 |
+//! | `swath-gpu zstd FILE [--counts N,N…] [--repeat N]` | times the Zstd decoder alone on N tiles of a file, all of them for 0 |
 //! | `swath-gpu corrupt [--codec C] [--count N] [--threads N] [--keep DIR] [--json FILE]` | gives the device damaged tiles |
 //! | `swath-gpu kill [--count N] [--dir DIR] [--json FILE]` | kills processes that write from the device |
 //! | `swath-gpu cold [--size N] [--repeat N] [--dir DIR] [--json FILE]` | times first calls in fresh processes |
@@ -106,7 +106,7 @@ fn read(words: &[String]) -> Result<Value, Fault> {
     }
     let limits = swath::Limits::none();
     let opening = swath::OpenOptions::default().with_limits(limits);
-    // The first read loads modules and fills the pools; whoever reads the list leaves it out.
+    // The first read loads modules and fills the pools; readers of the list leave it out.
     let mut seconds = Vec::new();
     let mut answer = json!({});
     for round in 1..=repeat {
@@ -152,7 +152,7 @@ fn read(words: &[String]) -> Result<Value, Fault> {
     Ok(answer)
 }
 
-/// Reads files with the CPU and with the GPU; tells those that differ.
+/// Reads files with the CPU and with the GPU; lists those that differ.
 fn verify(files: &[String]) -> Result<Value, Fault> {
     let gpu = Gpu::open(&GpuOptions::default())?;
     let (mut equal, mut errors, mut helped) = (0, 0, 0);

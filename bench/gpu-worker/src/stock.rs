@@ -8,7 +8,7 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirecti
 
 use crate::{strict::anatomy, test::cases::Rng};
 
-/// A codec that kernels of ours decode.
+/// A codec that our own kernels decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
     Deflate,
@@ -53,7 +53,7 @@ impl fmt::Display for Codec {
     }
 }
 
-/// A stream, what it decodes to, and where its blocks are.
+/// A stream, its decoded bytes, and the positions of its blocks.
 pub struct Sound {
     pub stream: Vec<u8>,
     pub content: Vec<u8>,
@@ -93,7 +93,7 @@ impl Stock {
         match rng.below(16) {
             0..=3 => flip(to, 0..len, rng),
             4 => (0..rng.within(2..6)).for_each(|_| flip(to, 0..len, rng)),
-            // Headers and tables: what follows is read by other rules.
+            // Headers and tables: they change how the rest is read.
             5 | 6 => flip(to, 0..len.min(40), rng),
             7 | 8 => {
                 if let Some(block) = pick(&sound.blocks, rng) {
@@ -196,7 +196,7 @@ impl Sound {
     }
 }
 
-/// Bytes of a temperament: what rasters leave behind their predictors, and what brings out the kinds of blocks.
+/// Bytes of several kinds: residuals of predictors, and data that produces every kind of block.
 fn content(len: usize, rng: &mut Rng) -> Vec<u8> {
     let (temperament, period, reach) = (rng.below(9), rng.within(1..300) as usize, rng.within(1..40));
     let mut out: Vec<u8> = Vec::with_capacity(len);

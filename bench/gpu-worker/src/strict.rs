@@ -1,4 +1,4 @@
-//! What the format says where libzstd is lenient, as the tests of the kernels on the host have it.
+//! The rules of the format where libzstd is lenient, shared with the tests of the kernels on the host.
 
 #[allow(dead_code, clippy::unwrap_used)]
 #[path = "../../../tools/kernel-host/tests/zstd/anatomy.rs"]

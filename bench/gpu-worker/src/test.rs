@@ -1,4 +1,4 @@
-//! Holds a real GPU to what the fake driver is held to elsewhere: the CPU's samples and errors, at the promised cost.
+//! Checks on a real GPU what other tests check on the fake driver: the CPU's samples and errors, at the promised cost.
 
 #[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/cases.rs"]
@@ -28,10 +28,10 @@ use swath::{
 use crate::{Fault, corrupt, flag, option, stock::Codec};
 use cases::{Case, ON_DEVICE, Rng};
 
-/// Failures of a group that are told in full.
+/// Failures of a group that are reported in full.
 const TOLD: usize = 8;
 
-/// How much is tried.
+/// The number of cases.
 struct Scale {
     matrix: u64,
     written: u64,
@@ -66,7 +66,7 @@ const SMALL: Scale = Scale {
     concurrent: 5,
 };
 
-/// What one group of checks found.
+/// The results of one group of checks.
 #[derive(Default)]
 struct Tally {
     cases: u64,
@@ -90,7 +90,7 @@ fn text(error: &swath::Error) -> String {
     error.to_string()
 }
 
-/// Large files by every codec and layout: the CPU's pixels, the same bytes however they are cut into batches.
+/// Large files with every codec and layout: the CPU's pixels, and the same bytes for any batches.
 fn written_large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     use written::{PRESSED, Way, same_pixels};
     for compression in PRESSED {
@@ -233,7 +233,7 @@ fn matrix(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
     for _ in 0..count {
         let case = Case::draw(&mut rng);
         tally.check(case.check(gpu, |options| options).and_then(|report| {
-            // Whatever the CPU decodes is said; a library that decodes pictures says so too, where there are any.
+            // The CPU's decoding causes a notice, and so does a library that decodes pictures.
             let said = report.notices.len();
             let no_tiles = report.device_tiles + report.host_tiles == 0;
             let right = if case.on_device { said == 0 } else { said == 1 || (said == 0 && no_tiles) };
@@ -287,7 +287,7 @@ fn pictures(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     }
 }
 
-/// What a read of pictures costs: one pool, one wait, one copy back, and nothing allocated the second time.
+/// The cost of a read of pictures: one pool, one wait, one copy back, and nothing allocated the second time.
 fn picture_costs(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     let kinds = [
         (Compression::Jpeg, 1, gpu.has_nvjpeg().is_ok()),
@@ -371,7 +371,7 @@ fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
                     sound += 1;
                     auto.is_ok()
                 }
-                // The library does not take it, and the CPU does.
+                // The library refuses it, and the CPU accepts it.
                 (Ok(()), Err(error)) => {
                     declined += 1;
                     auto.is_ok() && error.contains("auto lets it help")
@@ -405,7 +405,7 @@ fn corpus(tally: &mut Tally, gpu: &Arc<Gpu>, folder: &Path) {
         tally.check(Err(format!("no files in {}", folder.display())));
     }
     for path in files {
-        // A file that does not open does not get as far as a GPU.
+        // A file that does not open never reaches the GPU.
         let Ok(dataset) = Dataset::open(&path) else { continue };
         let images = dataset.images().map_or(1, Iterator::count);
         let overviews = dataset.overviews().map_or(0, |overviews| overviews.len());
@@ -420,7 +420,7 @@ fn corpus(tally: &mut Tally, gpu: &Arc<Gpu>, folder: &Path) {
     }
 }
 
-/// Tiles with flipped bits, cut off, overwritten: alone, a few among many, all at once; then a good file.
+/// Tiles with flipped bits, truncated, overwritten: alone, a few among many, all at once; then a good file.
 fn damaged(tally: &mut Tally, gpu: &Arc<Gpu>, compression: Compression, batches: u64) {
     const ACROSS: u32 = 8;
     for batch in 0..batches {
@@ -461,7 +461,7 @@ fn damaged(tally: &mut Tally, gpu: &Arc<Gpu>, compression: Compression, batches:
             let found = cases::agree(&bad, &ReadOptions::default().with_threads(1), &auto);
             tally.check(found.map(|_| ()).map_err(|fault| format!("file {batch}: {fault}")));
         }
-        // The context is alive, and nothing of the damage is left in it.
+        // The context is alive, and no damage is left in it.
         let found = cases::agree(&good, &ReadOptions::default(), &auto);
         let alive = found.and_then(|report| {
             let report = report.ok_or("unread")?;
@@ -487,8 +487,8 @@ fn corrupted(tally: &mut Tally, gpu: &Arc<Gpu>, codec: Codec, count: u64) {
     }
 }
 
-/// Sound files that are called trusted: LZ4 by nvCOMP, where it is found, else by the CPU, which is then said. Zstd is
-/// ours all the same.
+/// Sound files that are declared trusted: nvCOMP decodes LZ4 where it is found, else the CPU, with a notice. Our own
+/// kernels decode Zstd all the same.
 fn trusted(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     for compression in [Compression::Zstd, Compression::Lz4] {
         for (sample, tile) in [(SampleType::U8, 256), (SampleType::U16, 128), (SampleType::F32, 512)] {
@@ -535,7 +535,7 @@ fn counters(tally: &mut Tally, gpu: &Arc<Gpu>) {
     }
 }
 
-/// The least memory, and some more of it: bands of tiles, and as much as is allowed at the most.
+/// The least memory, and some more: several batches, within the limit.
 fn bands(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     for compression in ON_DEVICE {
         let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(128, 128));
@@ -576,7 +576,7 @@ fn least(dataset: &Dataset, options: &ReadOptions) -> Result<u64, String> {
     }
 }
 
-/// A raster larger than host and device, of which nothing is stored, by windows.
+/// A sparse raster larger than host and device memory, read by windows.
 fn sparse(tally: &mut Tally, gpu: &Arc<Gpu>, scale: &Scale) {
     const SIDE: u32 = 131_072;
     const BUDGET: u64 = 1 << 30;
@@ -602,7 +602,7 @@ fn sparse(tally: &mut Tally, gpu: &Arc<Gpu>, scale: &Scale) {
     tally.check(whole.and_then(|least| ensure(least > 64 << 30, || format!("{least} bytes are enough"))));
 }
 
-/// Files behind HTTP, on this machine: the GPU gets the CPU's samples in few requests.
+/// Files on an HTTP server on loopback: the GPU gets the CPU's samples in few requests.
 fn served_files(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     for compression in ON_DEVICE {
         for tile in [64, 256] {

@@ -1,4 +1,4 @@
-//! Times writes from device memory, and conversions, and says what they cost.
+//! Times writes from device memory, and conversions, and reports their cost.
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
@@ -26,14 +26,14 @@ pub fn write(words: &[String]) -> Result<Value, Fault> {
     if let Some(batch) = option(words, "--batch") {
         options = options.with_batch(batch.parse::<u32>()?);
     }
-    // The raster so often below itself, for files larger than anybody wants to make first.
+    // Repeats the raster, for files that are too large to make first.
     let times: u32 = option(words, "--times").unwrap_or("1").parse()?;
     gpu.trim();
-    // From here on, what the host has at most is what writing takes, and what the driver and the read before keep.
+    // From here on the host's peak is the memory of writing, plus what the driver and the earlier read keep.
     let _ = fs::write("/proc/self/clear_refs", "5");
     let (mut seconds, mut answer) = (Vec::new(), json!({}));
     for _ in 0..repeat {
-        // A file that is there is removed by who replaces it, and that is not what is timed.
+        // Replacing a file also removes the old one, which must not be timed.
         let _ = fs::remove_file(target);
         let start = Instant::now();
         let written = one(&raster, times, dataset.metadata(), target, &options)?;

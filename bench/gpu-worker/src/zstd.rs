@@ -1,4 +1,4 @@
-//! Times the Zstd decoder alone, on the tiles of a file that lie on the device.
+//! Times the Zstd decoder alone, on tiles of a file in device memory.
 
 use std::{ops::Range, sync::Arc};
 

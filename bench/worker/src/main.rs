@@ -103,7 +103,7 @@ fn open(path: &str, times: u64) -> Result<Value, Fault> {
     Ok(json!({ "ms": milliseconds(started) }))
 }
 
-/// What is to be written, from a request.
+/// The write that a request describes.
 struct Wish {
     shape: Shape,
     metadata: Metadata,

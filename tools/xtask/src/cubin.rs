@@ -28,7 +28,7 @@ const LEVEL: i32 = 22;
 /// The code of all modules for one chip, by name.
 type Modules = BTreeMap<String, Vec<u8>>;
 
-/// Assembles what of `kernels/cubin/` is not of its PTX any more.
+/// Assembles the files of `kernels/cubin/` whose PTX changed.
 pub fn build(kernels: &Path, ptx: &BTreeMap<String, String>) -> Outcome {
     let assembler = find_assembler().map_err(one)?;
     let folder = kernels.join("cubin");

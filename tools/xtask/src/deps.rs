@@ -1,8 +1,8 @@
-//! The arrows between workspace crates that the architecture draws, and no others.
+//! Checks that crates of the workspace depend on each other only as `DESIGN.md` allows.
 
 use crate::graph::{Graph, Outcome};
 
-/// A crate and the workspace crates it may stand on. The stairs go one way: a stage never knows those above it.
+/// A crate and the workspace crates it may depend on. A stage never knows those above it.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("swath-crs", &[]),
     ("swath-tiff", &["swath-crs"]),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_crate_nobody_drew() {
+    fn refuses_an_unlisted_crate() {
         assert!(check(&graph(&[("swath-extra", &[])])).is_err());
     }
 }

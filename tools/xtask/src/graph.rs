@@ -1,10 +1,10 @@
-//! The crate graph as `cargo metadata` tells it.
+//! The crate graph as `cargo metadata` reports it.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 
-/// What a check returns: one line of summary, or every fault found.
+/// The result of a check: one line of summary, or every fault found.
 pub type Outcome = Result<String, Vec<String>>;
 
 /// One package of the resolved graph.
@@ -18,7 +18,7 @@ pub struct Package {
     pub member: bool,
     /// Whether its build script runs a C compiler.
     pub builds_c: bool,
-    /// Names of packages it asks for, of every kind (normal, build, dev) and every target.
+    /// Names of its dependencies, of every kind (normal, build, dev) and every target.
     pub dependencies: BTreeSet<String>,
 }
 
@@ -28,7 +28,7 @@ pub struct Graph {
     pub packages: Vec<Package>,
 }
 
-/// Asks cargo for the graph, with every feature on: an optional dependency has a licence too.
+/// Gets the graph from cargo, with every feature on: an optional dependency has a licence too.
 pub fn load() -> Result<Graph, Vec<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -46,7 +46,7 @@ pub fn load() -> Result<Graph, Vec<String>> {
 
 fn parse(value: &Value) -> Option<Graph> {
     let members: BTreeSet<&str> = value["workspace_members"].as_array()?.iter().filter_map(Value::as_str).collect();
-    // The packages list also holds what no target or feature resolves to; the resolve graph is what is built.
+    // The packages list also holds packages that no target or feature uses; the resolve graph lists those that are built.
     let resolved: Option<BTreeMap<&str, ()>> = value["resolve"]["nodes"]
         .as_array()
         .map(|nodes| nodes.iter().filter_map(|node| Some((node["id"].as_str()?, ()))).collect());

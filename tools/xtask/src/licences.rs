@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, Outcome, Package};
 
-/// Permissive terms only; a copyleft licence may stand in an expression when another choice is given.
+/// Permissive terms only; a copyleft licence may be in an expression that also offers another choice.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",

@@ -18,7 +18,7 @@ const TARGET: &str = "compute_70";
 /// The compiler's version decides the PTX ISA, and that the oldest driver.
 const COMPILER: (i32, i32) = (12, 0);
 
-/// Makes what of `kernels/ptx/` is not of its sources any more, and what of `kernels/cubin/` is not of its PTX.
+/// Makes the files of `kernels/ptx/` whose sources changed, and those of `kernels/cubin/` whose PTX changed.
 pub fn build() -> Outcome {
     let kernels = kernels();
     find_compiler().map_err(one)?;
@@ -94,8 +94,8 @@ pub fn check() -> Outcome {
 /// or oftener.
 const TRIES: usize = 60;
 
-/// The form of a unit's PTX that the compiler makes most often. It joins neighbouring loads or not by an order that hangs on
-/// addresses of its heap, so that a large kernel comes out in one of several forms, all of them right.
+/// The form of a unit's PTX that the compiler makes most often. Whether it joins neighbouring loads depends on addresses of
+/// its heap, so that a large kernel is compiled to one of several forms, all of them right.
 fn usual_form(unit: &Unit) -> Result<String, String> {
     if std::env::var_os("SWATH_PTX_ONCE").is_some() {
         return compile_apart(unit);
@@ -376,7 +376,7 @@ mod nvrtc {
         _builtins: Library,
     }
 
-    /// Fails for PTX that calls what nobody defines: the driver would refuse it, and only where there is one.
+    /// Fails for PTX that calls undefined functions: only a driver would find that otherwise.
     pub fn whole(ptx: String) -> Result<String, String> {
         match ptx.lines().find(|line| line.starts_with(".extern .func")) {
             Some(line) => Err(format!("it calls a function that this compiler does not have: {line}")),
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn ptx_that_calls_nobody_is_refused() {
+    fn ptx_that_calls_undefined_functions_is_refused() {
         assert!(nvrtc::whole(".version 8.0\n.func there(\n)".into()).is_ok());
         let fault = nvrtc::whole(".version 8.0\n.extern .func (.param .b32 func_retval0) _Z5thingj\n(".into());
         assert!(fault.is_err_and(|fault| fault.contains("_Z5thingj")));
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_tell_texts_apart() {
+    fn digests_distinguish_texts() {
         let digest = |texts: &[&str]| {
             let mut digest = Digest::new();
             texts.iter().for_each(|text| digest.add(text));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::graph::{Graph, Outcome, Package};
 
-/// Where the document goes.
+/// The path of the document.
 const PATH: &str = "target/sbom.cdx.json";
 
 /// C libraries whose sources come inside a package: the package, the library, its version and its licence. SECURITY.md
