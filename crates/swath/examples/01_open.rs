@@ -1,10 +1,10 @@
-//! Opening a file and asking what it is: no pixel is read.
+//! Opening a file and printing its metadata, without reading a pixel.
 
 use std::path::Path;
 
 use swath::{Dataset, Error};
 
-/// Prints what a file is.
+/// Prints the metadata of a file.
 pub fn run(path: &Path) -> Result<(), Error> {
     let dataset = Dataset::open(path)?;
     println!("{} x {} pixels, {} bands of {}", dataset.width(), dataset.height(), dataset.bands(), dataset.sample());

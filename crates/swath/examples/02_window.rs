@@ -1,4 +1,4 @@
-//! Reading a window, into new memory and into one's own.
+//! Reading a window, into new memory and into the caller's.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn run(path: &Path) -> Result<(), Error> {
     let raster = dataset.read(&options)?;
     println!("{:?} samples of {}", raster.shape(), raster.sample());
 
-    // The same into a buffer that is used again and again.
+    // The same into a buffer that is reused.
     let mut buffer = vec![0; dataset.read_len(&options)?];
     dataset.read_into(&options, &mut buffer)?;
     println!("the buffer holds the same bytes: {}", buffer == raster.bytes());

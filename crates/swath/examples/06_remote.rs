@@ -1,4 +1,4 @@
-//! A window of a file behind a network, and what it cost.
+//! A window of a remote file, and its cost.
 
 use swath::{Error, OpenOptions, ReadOptions, RemoteOptions, Window};
 

@@ -276,7 +276,7 @@ fn ccitt() {
                     let mut spec = spec(compression, code, SampleType::U8, 1, width);
                     (spec.bits, spec.t4_options, spec.tiled, spec.bits_reversed) = (1, options, tiled, bits_reversed);
                     for (name, mut src) in test_data(spec.stored_len(rows), &mut rng) {
-                        // Bits behind the last pixel are nobody's.
+                        // Bits behind the last pixel are undefined.
                         let used = width % 8;
                         for row in src.chunks_mut(spec.stored_row_len()).filter(|_| used != 0) {
                             *row.last_mut().unwrap() &= 0xff << (8 - used);

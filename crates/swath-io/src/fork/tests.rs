@@ -25,7 +25,7 @@ fn a_value_is_made_once() {
 }
 
 #[test]
-fn threads_that_come_together_find_one_value() {
+fn concurrent_threads_get_one_value() {
     let (slot, made, once) = (PerProcess::new(), AtomicUsize::new(0), Once::new());
     let make = || made.fetch_add(1, Ordering::Relaxed);
     let found: Vec<(&usize, &usize)> = std::thread::scope(|scope| {
@@ -37,7 +37,7 @@ fn threads_that_come_together_find_one_value() {
 }
 
 #[test]
-fn what_is_ours_is_dropped_and_what_was_inherited_is_not() {
+fn own_values_are_dropped_and_inherited_ones_are_not() {
     let drops = Counted::default();
     drop(Owned::new(drops.clone()));
     assert_eq!(drops.0.load(Ordering::Relaxed), 1);
@@ -58,12 +58,12 @@ fn a_child_makes_its_own_and_leaves_the_value_of_its_parent() {
     assert_eq!(slot.get_or(|| made.clone()).0, 2);
     assert_eq!(slot.get_or(|| (3, drops.clone())).0, 2);
     drop((slot, made));
-    // Its own, and what it was made of.
+    // Its own value, and the state that it was made from.
     assert_eq!(drops.0.load(Ordering::Relaxed), 2);
 }
 
 #[test]
-fn what_was_complete_stays_and_is_made_once() {
+fn complete_values_are_inherited_and_made_once() {
     let once = Once::new();
     assert_eq!(once.get(), None);
     assert_eq!(once.get_or_init(|| 1), &1);
@@ -102,7 +102,7 @@ fn a_child_that_is_forked_while_a_thread_starts_can_fork_again() {
     generation();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // As a thread does that is about to start others and finds that a fork is under way.
+        // Like a thread that is about to start others during a fork.
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 STARTS.fetch_add(1, Ordering::SeqCst);

@@ -223,7 +223,7 @@ fn modes_take_the_first_to_get_there() {
     assert_eq!(cell(SampleType::U8, Mode, Some(7), [7u8, 7, 7, 2]), 2);
     assert_eq!(typed((2, 2), (1, 1), SampleType::U8, Mode, None, &[7u8, 7, 7, 2], Some(&[0, 0, 0, 1])), [7]);
     assert_eq!(typed((2, 2), (1, 1), SampleType::I8, Mode, None, &[7i8, 7, 7, 2], Some(&[0, 0, 0, 1])), [2]);
-    // With a mask, nodata is but a value to keep off and to fill with.
+    // With a mask, nodata is only a value to avoid and to fill with.
     let both = |source: &[u8], mask: &[u8]| {
         typed((2, 2), (1, 1), SampleType::U8, Resampling::Average, Some(3), source, Some(mask))[0]
     };

@@ -216,7 +216,7 @@ fn compress(fake: &Fake, codec: NvcompFormat, chunks: &[Vec<u8>]) -> Result<Comp
 }
 
 #[test]
-fn what_nvcomp_compresses_our_decoders_read() {
+fn our_decoders_read_streams_of_nvcomp() {
     let Some(fake) = Fake::new("async=1 seed=3 leaks=1") else { return };
     let chunks = chunks();
     for codec in [NvcompFormat::Deflate { algorithm: 1 }, NvcompFormat::Deflate { algorithm: 0 }, NvcompFormat::Zstd] {
@@ -264,7 +264,7 @@ fn tiles(count: usize, width: u32, height: u32, pitch: usize, planes: usize) -> 
 }
 
 #[test]
-fn what_nvjpeg_encodes_our_decoder_reads() {
+fn our_decoder_reads_streams_of_nvjpeg() {
     const SIZE: (u32, u32) = (48, 33);
     const COUNT: usize = 23;
     let Some(fake) = Fake::new("async=1 seed=5 leaks=1") else { return };
@@ -315,7 +315,7 @@ fn what_nvjpeg_encodes_our_decoder_reads() {
 }
 
 #[test]
-fn what_nvjpeg2000_encodes_our_decoder_reads_exactly() {
+fn our_decoder_reads_streams_of_nvjpeg2000_exactly() {
     const SIZE: (u32, u32) = (70, 41);
     const COUNT: usize = 5;
     let Some(fake) = Fake::new("async=1 seed=6 leaks=1") else { return };
@@ -365,7 +365,7 @@ fn what_nvjpeg2000_encodes_our_decoder_reads_exactly() {
 }
 
 #[test]
-fn a_device_that_fails_is_no_tiles_fault() {
+fn a_device_failure_is_not_reported_as_a_refused_tile() {
     const TILE: TilePlanes = TilePlanes { width: 16, height: 16, at: 0, pitch: 16, plane_len: 256 };
     for script in ["fail_launch=3", "fault_launch=3", "fault_launch=3 async=1 seed=2", "fail_sync=3 async=1"] {
         for compression in [Compression::Jpeg, Compression::Jpeg2000, Compression::Deflate] {

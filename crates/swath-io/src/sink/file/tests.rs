@@ -55,10 +55,10 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// In a folder that all may write to, anybody can put a pipe or a link under the name of a leftover.
+/// In a folder that all users may write to, any user can put a pipe or a link under the name of a leftover.
 #[cfg(unix)]
 #[test]
-fn what_is_no_leftover_of_ours_stays_and_keeps_no_writer_waiting() {
+fn foreign_files_under_a_leftovers_name_stay_and_block_no_writer() {
     use rustix::fs::{CWD, FileType, mknodat};
     let folder = folder("planted");
     let path = folder.join("a.tif");
@@ -111,7 +111,7 @@ fn leftovers_of_a_file_of_another_user_go() {
 
 #[cfg(unix)]
 #[test]
-fn what_takes_the_name_while_the_file_is_written_stays() {
+fn a_file_that_takes_the_name_during_the_write_stays() {
     let folder = folder("taken");
     let path = folder.join("a.tif");
     let sink = Box::new(FileSink::create(&path).unwrap());
@@ -233,7 +233,7 @@ fn many_threads_write_what_one_would() {
 }
 
 #[test]
-fn gaps_of_every_size_are_taken_out() {
+fn gaps_of_every_size_are_removed() {
     const MIB: u64 = 1 << 20;
     let cases: [&[Range<u64>]; 10] = [
         &[0..1],
@@ -281,7 +281,7 @@ fn waves_do_not_overwrite_what_they_move() {
     }
 }
 
-/// Where memory runs out in the middle of a copy, the process must live to say so.
+/// A process that runs out of memory in the middle of a copy must survive and report it.
 #[cfg(target_os = "linux")]
 #[test]
 fn full_memory_is_an_error() {
@@ -341,7 +341,7 @@ fn fill(folder: &Path) {
     let error = sink.remove(&[0..16 * MIB], 32 * MIB).unwrap_err();
     assert_eq!(error.io_kind(), io::ErrorKind::StorageFull);
     drop(sink);
-    // What is let go is free again, and a smaller move fits.
+    // Released memory is free again, and a smaller move fits.
     let mut sink = Box::new(FileSink::create(folder.join("b.tif")).unwrap());
     sink.write_at(7 * MIB, &bytes).unwrap();
     sink.remove(&[0..7 * MIB], 23 * MIB).unwrap();

@@ -125,7 +125,7 @@ fn nan_in_a_projection_gives_no_projection() {
 }
 
 #[test]
-fn nonsense_ellipsoids_fall_back_and_say_so() {
+fn nonsense_ellipsoids_fall_back_with_a_note() {
     for a in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let crs = keys(&[(1024, 2), (2048, U)], &[(2057, a), (2059, 298.0)], &[]).crs().unwrap();
         assert!(crs.wkt2.unwrap().contains("unretrievable - using WGS84") && !crs.problems.is_empty());
@@ -198,7 +198,7 @@ fn any_combination_of_keys_is_read_without_panic() {
 }
 
 #[test]
-fn keys_that_contradict_a_code_win_and_cost_it() {
+fn keys_that_contradict_a_code_win_and_drop_it() {
     let figure = [(2057, 6_378_140.0), (2059, 298.257)];
     let crs = keys(&[(1024, 2), (2048, 4269)], &figure, &[]).crs().unwrap();
     assert_eq!((crs.epsg, crs.name.as_str()), (None, "NAD83"));

@@ -1,4 +1,4 @@
-//! What is emitted is read back by this crate's own reader, for every kind of system and every method.
+//! This crate's own reader reads emitted keys back, for every kind of system and every method.
 
 use super::*;
 use crate::geo::keys::GeoKeys;
@@ -88,14 +88,14 @@ fn every_method_of_geotiff_comes_back_with_its_numbers() {
             want.insert(0, 0.0);
         }
         assert_eq!(values, want, "{wkt1}");
-        // WKT2 in, the same keys out.
+        // From WKT2 the same keys are emitted.
         let again = geo_tags(Reference::Crs(Some(&back)), None, &[], None, false);
         assert_eq!(again, tags, "{wkt1}");
     }
 }
 
 #[test]
-fn polar_variants_are_told_apart_by_the_latitude() {
+fn polar_variants_are_distinguished_by_the_latitude() {
     for (lat, scale, method) in [(90, 0.994, "(variant A)"), (-90, 0.994, "(variant A)"), (-71, 1.0, "(variant B)")] {
         let text = format!(
             "PROJCS[\"p\",{BASE},PROJECTION[\"Polar_Stereographic\"],PARAMETER[\"latitude_of_origin\",{lat}],PARAMETER[\"central_meridian\",-45],PARAMETER[\"scale_factor\",{scale}],PARAMETER[\"false_easting\",0],PARAMETER[\"false_northing\",0],UNIT[\"metre\",1]]"
@@ -145,7 +145,7 @@ fn keys_of_a_code_are_gdals() {
 }
 
 #[test]
-fn wrong_code_in_the_text_is_not_believed() {
+fn wrong_code_in_the_text_is_ignored() {
     let good = epsg::wkt2(32633).unwrap().into_owned();
     let bad = good.replace("\"Longitude of natural origin\",15", "\"Longitude of natural origin\",16");
     assert_ne!(good, bad);
@@ -240,7 +240,7 @@ fn rpc_comes_back_and_nan_does_not_go_out() {
 }
 
 #[test]
-fn damaged_definitions_cost_a_sentence_not_a_panic() {
+fn damaged_definitions_cause_a_note_not_a_panic() {
     let good = epsg::wkt2(27700).unwrap().into_owned();
     for cut in (0..good.len()).filter(|&i| good.is_char_boundary(i)) {
         let open = good[..cut].matches('[').count() - good[..cut].matches(']').count();

@@ -1,4 +1,4 @@
-//! What the check says of a stream is what the decoder says of it.
+//! The check and the decoder report the same about a stream.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so by panicking")]
 
 use super::super::encode::{self, Encoder, Huffman, Samples, Settings};
@@ -91,7 +91,7 @@ fn streams() -> Vec<(&'static str, Option<Tables>, Vec<u8>)> {
     list
 }
 
-/// What the decoder says: its error, its damage, or nothing.
+/// The decoder's result: its error, its damage, or nothing.
 fn decoded(tables: Option<&Tables>, src: &[u8], scratch: &mut Scratch) -> Result<Option<Damage>, JpegError> {
     let (mut stride, mut len) = (0, 0);
     if let Ok(header) = read_header(src) {
@@ -103,7 +103,7 @@ fn decoded(tables: Option<&Tables>, src: &[u8], scratch: &mut Scratch) -> Result
     decode(tables, src, OPTIONS, &mut vec![0; len], stride, scratch).map(|decoded| decoded.damage)
 }
 
-/// Compares the two; tells whether the stream is sound, if that can be told without decoding it.
+/// Compares the two; returns whether the stream is sound, if that is known without decoding it.
 fn compare(what: &str, tables: Option<&Tables>, src: &[u8], scratch: &mut Scratch) -> Option<bool> {
     let want = decoded(tables, src, scratch);
     match (check(tables, src, OPTIONS, scratch), want) {
@@ -136,7 +136,7 @@ fn sound_streams_are_sound() {
 }
 
 #[test]
-fn bits_that_flip_are_told_as_the_decoder_tells_them() {
+fn flipped_bits_are_reported_as_by_the_decoder() {
     let mut scratch = Scratch::default();
     let (mut sound, mut refused) = (0, 0);
     for (name, tables, src) in streams() {
@@ -160,7 +160,7 @@ fn bits_that_flip_are_told_as_the_decoder_tells_them() {
 }
 
 #[test]
-fn streams_cut_anywhere_are_told_as_the_decoder_tells_them() {
+fn truncated_streams_are_reported_as_by_the_decoder() {
     let mut scratch = Scratch::default();
     for (name, tables, src) in streams() {
         let step = (src.len() / 1500).max(1);
@@ -177,7 +177,7 @@ fn streams_cut_anywhere_are_told_as_the_decoder_tells_them() {
 }
 
 #[test]
-fn bytes_that_are_lost_doubled_or_overwritten_are_told_as_the_decoder_tells_them() {
+fn lost_doubled_or_overwritten_bytes_are_reported_as_by_the_decoder() {
     let mut scratch = Scratch::default();
     for (name, tables, src) in streams() {
         let mut rng = Rng(src.len() as u64 + 1);
@@ -229,7 +229,7 @@ fn restarts_out_of_turn_are_damage() {
 }
 
 #[test]
-fn damaged_tables_are_told_as_the_decoder_tells_them() {
+fn damaged_tables_are_reported_as_by_the_decoder() {
     let mut scratch = Scratch::default();
     for (name, tables, src) in streams() {
         for (marker, start, end) in segments(&src) {
@@ -303,7 +303,7 @@ fn runs_may_end_with_the_block_and_not_past_it() {
 }
 
 #[test]
-fn work_is_bounded_by_the_stream_not_by_what_its_header_says() {
+fn work_is_bounded_by_the_stream_not_by_its_header() {
     let mut src = include_bytes!("testdata/rgb_420.jpg").to_vec();
     let (_, sof, _) = *segments(&src).iter().find(|(marker, ..)| *marker == 0xC0).unwrap();
     src[sof + 5..sof + 9].fill(0xFF);

@@ -15,7 +15,7 @@ macro_rules! data {
 
 const BASELINE: (&str, &[u8], &[u8]) = data!("rgb_420");
 
-/// Streams and what libjpeg-turbo 3.2 makes of them; `lossless*` and `rgb12*` are little-endian `u16`.
+/// Streams, and their samples as libjpeg-turbo 3.2 decodes them; `lossless*` and `rgb12*` are little-endian `u16`.
 const RGB: [(&str, &[u8], &[u8]); 9] = [
     data!("rgb_444"),
     data!("rgb_422"),

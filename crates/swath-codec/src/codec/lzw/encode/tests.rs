@@ -154,7 +154,7 @@ fn old_entries_are_not_found_when_stamps_come_round() {
 }
 
 #[test]
-fn is_about_as_small_as_others() {
+fn streams_are_about_as_small_as_those_of_others() {
     let (mut scratch, mut noise) = (LzwEncoder::default(), Noise(5));
     for of in [2, 5, 30, 256] {
         let data = noise.bytes(300_000, of);

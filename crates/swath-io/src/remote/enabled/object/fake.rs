@@ -15,7 +15,7 @@ use crate::{fault::RemoteFault, traffic::Traffic};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     Begin,
-    /// The part that comes so many after the first.
+    /// The part with this number after the first.
     Part(usize),
     Complete,
     Whole,
@@ -58,7 +58,7 @@ impl Fake {
     }
 }
 
-/// A part on its way, which may also be stopped there.
+/// A part in flight, which can be stopped.
 struct UnderWay<'a>(&'a Fake);
 
 impl Drop for UnderWay<'_> {

@@ -1,4 +1,4 @@
-//! Uploads to a small store on loopback, which speaks S3's and Azure's language and can be told to misbehave.
+//! Uploads to a small store on loopback, which speaks the protocols of S3 and Azure and misbehaves on request.
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,9 @@ enum Fault {
     PartRefused,
     /// The last request fails each time, and nothing is done.
     CompleteFails,
-    /// It says that all is well and then that it is not.
+    /// The status is a success, and the body an error.
     CompleteFailsLate,
-    /// The object is made, but nobody is told: the next attempt finds no upload.
+    /// The object is made, but the response is lost: the next attempt finds no upload.
     AnswerLost,
     /// The upload is gone and nothing was made of it.
     UploadLost,
@@ -228,7 +228,7 @@ const STORES: [&str; 3] = ["s3", "gs", "az"];
 
 const MIB: u64 = 1 << 20;
 
-/// Two levels with room between them that is taken out; the bytes that the object must then have.
+/// Two levels with room between them that is removed; returns the bytes that the object must then have.
 fn write(mut sink: Box<dyn Sink>) -> (Vec<u8>, Result<(), SinkError>) {
     let tile: Vec<u8> = (0..MIB).map(|value| ((value * value) >> 7) as u8).collect();
     let expected = [vec![9; 100], vec![0; 4096 - 100], tile.repeat(16), tile.repeat(20)].concat();
@@ -262,7 +262,7 @@ fn parts_become_an_object_also_where_every_request_fails_once() {
 }
 
 #[test]
-fn uploads_that_fail_leave_what_was_there_and_no_parts() {
+fn failed_uploads_keep_the_old_object_and_leave_no_parts() {
     let _shared = beside_others();
     for fault in [Fault::PartRefused, Fault::CompleteFails, Fault::CompleteFailsLate] {
         let server = Server::start(fault, Some(b"old"));
@@ -276,7 +276,7 @@ fn uploads_that_fail_leave_what_was_there_and_no_parts() {
 }
 
 #[test]
-fn an_answer_that_is_lost_is_told_from_an_upload_that_is() {
+fn a_lost_response_is_distinguished_from_a_lost_upload() {
     let _shared = beside_others();
     for (store, old) in STORES.into_iter().zip([None, Some(b"old".as_slice()), Some(b"old")]) {
         let server = Server::start(Fault::AnswerLost, old);

@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{MemorySink, Sink, conformance::fill_sink};
 
-/// Giving up all uploads of the process would end those of other tests too.
+/// Aborting all uploads of the process would end those of other tests too.
 static ALONE: RwLock<()> = RwLock::new(());
 
-/// Held by tests whose uploads must not be given up.
+/// Held by tests whose uploads must not be aborted.
 pub(super) fn beside_others() -> RwLockReadGuard<'static, ()> {
     ALONE.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -46,7 +46,7 @@ impl Random {
 /// A file as a writer makes it: levels in slots that they do not fill, written all at once, and a head at the end.
 struct File {
     head: u64,
-    /// Where each level begins, what room it has, and what it needs.
+    /// For each level: its start, its room, and the bytes that it needs.
     levels: Vec<(u64, u64, u64)>,
     block: u64,
     writes: Vec<(u64, Vec<u8>)>,
@@ -123,7 +123,7 @@ impl File {
 }
 
 #[test]
-fn objects_are_what_a_file_would_be_whatever_the_order() {
+fn objects_equal_files_for_any_order_of_writes() {
     let _shared = beside_others();
     let mut in_parts = 0;
     for seed in 0..800 {
@@ -148,7 +148,7 @@ fn objects_are_what_a_file_would_be_whatever_the_order() {
         assert!(held.most_in_flight <= 4, "{} parts on their way", held.most_in_flight);
         in_parts += usize::from(held.begun);
         if window == 4 {
-            // Of each level the first bytes are held, and less than a part more; and what the threads brought since.
+            // The first bytes of each level are held, less than a part more, and the latest writes of the threads.
             let unit = file.end().div_ceil(numbers).max(limits.min);
             let level = unit + limits.part.max(unit) + 4 * 30;
             let bound = level * file.levels.len() as u64 + 30 * threads as u64;
@@ -170,7 +170,7 @@ fn sink_conforms() {
     }
 }
 
-/// A file of 40 parts, of which the last is short; whether all went well.
+/// A file of 40 parts, the last of which is short; returns whether the upload succeeded.
 fn write_parts(object: ObjectSink<Fake>) -> Result<(), crate::SinkError> {
     object.expect(1000);
     for start in (0..990).step_by(10) {
@@ -195,14 +195,14 @@ fn a_part_that_fails_leaves_nothing_behind_whichever_it_is() {
         assert!(held.object.is_none() && held.parts.is_empty() && held.in_flight == 0, "{call:?}: {held:?}");
         assert_eq!(held.aborted > 0, call != Call::Begin, "{call:?}");
     }
-    // The same store, but nothing fails that is asked of it.
+    // The same store, without failures.
     let store = Fake::new(SMALL, Some(Call::Part(parts)));
     write_parts(sink(&store)).unwrap();
     assert_eq!(store.held().object.as_deref(), Some([1; 990].as_slice()));
 }
 
 #[test]
-fn what_failed_is_told_by_every_later_call() {
+fn a_failure_is_reported_by_every_later_call() {
     let _shared = beside_others();
     let store = Fake::new(SMALL, Some(Call::Part(0)));
     let mut object = sink(&store);
@@ -236,7 +236,7 @@ fn a_small_object_is_one_request_and_nothing_else() {
 }
 
 #[test]
-fn what_nobody_wrote_is_zero_and_sent_in_pieces() {
+fn unwritten_bytes_are_zero_and_sent_in_pieces() {
     let _shared = beside_others();
     let store = Fake::new(SMALL, None);
     let object = sink(&store);
@@ -264,7 +264,7 @@ fn an_object_that_is_dropped_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_object_of_which_nothing_was_sent_asks_for_nothing() {
+fn an_object_without_sent_parts_makes_no_request() {
     let _shared = beside_others();
     let store = Fake::new(SMALL, None);
     drop(sink(&store));
