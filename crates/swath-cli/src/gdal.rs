@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn webp_is_lossless_or_of_the_quality_asked_for() {
+    fn webp_is_lossless_or_of_the_requested_quality() {
         let co = |options: &str| translated(&format!("swath convert {options} a b"));
         assert_eq!(co("-co WEBP_LOSSLESS=YES -co WEBP_LEVEL=90"), "swath convert --lossless --quality=90 a b");
         // The last one wins.
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_options_and_missing_values_are_told() {
+    fn unknown_options_and_missing_values_are_errors() {
         for line in
             ["swath convert -of PNG a b", "swath convert -co NO a", "swath convert -co X=1 a", "swath convert a -b"]
         {

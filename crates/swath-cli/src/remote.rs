@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemes_that_nobody_serves_are_named() {
+    fn unsupported_schemes_are_named() {
         let refused = check_scheme(Path::new("ftp://me:secret@host/a.tif?key=secret")).unwrap_err().to_string();
         assert!(refused.contains("ftp://host/a.tif") && refused.contains("s3://"), "{refused}");
         assert!(!refused.contains("secret"), "{refused}");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_without_its_value() {
+    fn wrong_options_are_named_without_their_value() {
         let wrong = [
             Remote { headers: vec!["Authorization secret".into()], ..Remote::default() },
             Remote { settings: vec!["secret".into()], ..Remote::default() },

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_to_the_right_and_empty_columns_go() {
+    fn numbers_are_right_aligned_and_empty_columns_dropped() {
         let mut table = Table::new(&["n", "what", "unit"]);
         table.row(["1".into(), "größe".into(), String::new()]);
         table.row(["100".into(), "b".into(), String::new()]);

@@ -120,7 +120,7 @@ const SPHERICAL: &[(u32, u32)] = &[(1026, 9804), (1027, 9820), (1029, 1028), (98
 pub struct Parameters {
     /// The recognised parameters.
     pub known: Vec<(Quantity, f64)>,
-    /// Names of the parameters that are none of [`Quantity`].
+    /// Names of the parameters that [`Quantity`] does not have.
     pub unrecognized: Vec<String>,
     quarter_turn: f64,
 }

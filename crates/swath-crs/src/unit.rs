@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_two_american_feet_apart() {
+    fn distinguishes_the_two_american_feet() {
         let (a, b) = (length(9002).unwrap(), length(9003).unwrap());
         assert!(!a.same_size(&b));
         assert!(length(9006).unwrap().same_size(&length(9080).unwrap()));

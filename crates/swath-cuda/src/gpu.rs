@@ -131,7 +131,7 @@ impl DirectFile {
 /// An open GPU. Threads share it. Its memory is pooled from read to read.
 #[derive(Debug)]
 pub struct Gpu {
-    /// What the caller or the variable said about cuFile.
+    /// The setting for cuFile, from the caller or the variable.
     cufile_wanted: Option<bool>,
     storage_method: StorageMethod,
     // Declared before the memory, so that it closes while the context is alive.
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_says_whether_and_how_in_any_order() {
+    fn the_variable_takes_its_words_in_any_order() {
         assert_eq!(cufile_words("always"), (Some(true), None));
         assert_eq!(cufile_words("never"), (Some(false), None));
         assert_eq!(cufile_words("serial, always"), (Some(true), Some(StorageMethod::Serial)));

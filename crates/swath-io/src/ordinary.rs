@@ -15,7 +15,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     opened(OpenOptions::new().read(true), path, false)
 }
 
-/// Opens the file at `path` for reading, or for writing if `write` is set. Refuses links: in a shared folder, anybody can create
+/// Opens the file at `path` for reading, or for writing if `write` is set. Refuses links: in a shared folder, any user can create
 /// one.
 ///
 /// # Errors
@@ -88,7 +88,7 @@ mod tests {
     use std::os::unix::{fs::symlink, net::UnixListener};
 
     #[test]
-    fn nothing_but_files_is_opened_and_nothing_is_waited_for() {
+    fn only_regular_files_are_opened_and_no_open_blocks() {
         let folder = std::env::temp_dir().join(format!("swath-io-ordinary-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();

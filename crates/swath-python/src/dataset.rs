@@ -126,7 +126,7 @@ impl Dataset {
         })
     }
 
-    /// Whether a read of this many bytes may take so long that somebody wants to stop it.
+    /// Whether a read of this many bytes may take so long that a user wants to stop it.
     fn is_long(&self, len: u64) -> bool {
         self.remote || len >= interrupt::LONG
     }

@@ -201,7 +201,7 @@ impl From<DeviceError> for Error {
 impl From<CodecError> for Error {
     fn from(error: CodecError) -> Self {
         match error {
-            // What a codec takes for itself counts as what its tile becomes.
+            // A codec's own memory counts like the decoded bytes of its tile.
             CodecError::Limit { .. } | CodecError::OverLimit { .. } => Self::over("expansion", error.to_string()),
             CodecError::NoMemory(_) | CodecError::LibraryMemory { .. } => Self::memory(error.to_string()),
             error => Self::new(ErrorKind::Codec(error)),

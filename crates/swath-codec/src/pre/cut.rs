@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_filled_as_asked() {
+    fn edges_are_filled_as_requested() {
         let planes: [&[u8]; 1] = [&[1, 2, 3, 4]];
         let arrangement = Arrangement::Planes;
         let rows = Rows { planes: &planes, arrangement, bands: 1, size: 1, width: 2, first: 0, count: 2 };
@@ -261,7 +261,7 @@ mod tests {
             (Edge::RepeatColumns, [1, 2, 2, 3, 4, 4, 0, 0, 0]),
             (Edge::Zero, [1, 2, 0, 3, 4, 0, 0, 0, 0]),
         ] {
-            // What a tile held before must not show.
+            // Old contents of the tile must not remain.
             let mut out = [9; 9];
             cut(&rows, Window::new(0, 0, 2, 2), 0..1, 3, edge, &mut out);
             assert_eq!(out, expected);

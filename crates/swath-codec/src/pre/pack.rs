@@ -46,7 +46,7 @@ mod tests {
     use crate::post::unpack;
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn packed_rows_are_unpacked_to_the_same_samples() {
         let row: Vec<u8> = (0..37_u32).map(|value| (value * 91 % 251) as u8).collect();
         for bits in 1..=7_u16 {
             let kept: Vec<u8> = row.iter().map(|value| (*value).min((1 << bits) - 1)).collect();

@@ -5,7 +5,7 @@
 //! EPSG Dataset v12.029 as distributed with PROJ, together with all ellipsoids and prime meridians.
 //!
 //! The EPSG Dataset is owned by the International Association of Oil & Gas Producers (IOGP), <https://epsg.org>, and is used
-//! under its terms (<https://epsg.org/terms-of-use.html>; whoever redistributes the data must point to them): it may be copied
+//! under its terms (<https://epsg.org/terms-of-use.html>; redistributors of the data must point to them): it may be copied
 //! and distributed, whole or in part and inside a product, if IOGP's ownership is acknowledged and no charge is made for the
 //! data itself; values may change form only where they stay numerically equivalent. `deprecated.txt` rearranges the values and
 //! [`definition`] changes their form in two places, both within that rule.

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tile_of_planes_has_a_placement_for_each_band_that_is_wanted() {
+    fn a_tile_of_planes_has_a_placement_for_each_requested_band() {
         let spec = spec(Compression::Jpeg, SampleType::U8, 3);
         let output = Output { width: 80, height: 24, bands: 4, sample_len: 1, pixel_interleaved: false };
         let plan = DecodePlan {

@@ -52,10 +52,10 @@ pub enum DecodePath {
     Host,
 }
 
-/// Who turns the bytes of a tile into samples.
+/// The decoder that turns the bytes of a tile into samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecodedBy {
-    /// Nobody: the stored bytes are placed as they are.
+    /// No decoder: the stored bytes are placed as they are.
     Copy,
     /// A kernel of ours.
     Kernel(DecodeKernel),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_what_the_cpu_hands_out() {
+    fn colour_equals_the_cpus() {
         let of = |samples, photometric| {
             jpeg_output(&TileSpec { photometric, ..spec(Compression::Jpeg, SampleType::U8, samples) })
         };

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_given_back() {
+    fn windows_are_unmapped() {
         let Some((file, mapped)) = memory_file() else { return };
         for number in 0..WINDOWS as u64 * 2 {
             let offset = number * WINDOW as u64 + 5;
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_of_the_same_bytes_do_not_meet_in_memory() {
+    fn writers_of_the_same_bytes_do_not_race() {
         let Some((file, mapped)) = memory_file() else { return };
         let bytes = noise(3 << 20);
         std::thread::scope(|scope| {

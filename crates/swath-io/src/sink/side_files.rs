@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn next_writer_removes_what_a_killed_one_left_before_it_calls_it_the_files() {
+    fn next_writer_removes_side_files_that_a_killed_one_left() {
         let folder = folder("killed");
         let (path, fresh) = (folder.join("a.tif"), folder.join("fresh"));
         for name in ["a.tif", "a.tif.msk", "fresh"] {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_say_nothing_refuse_nothing() {
+    fn invalid_notes_are_ignored() {
         let folder = folder("noise");
         let path = folder.join("a.tif");
         fs::write(&path, "x").unwrap();

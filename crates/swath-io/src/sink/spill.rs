@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_missing_matters_only_once_bytes_come() {
+    fn a_missing_folder_matters_only_for_the_first_bytes() {
         let spill = Spill::in_folder("/nowhere/at/all");
         assert_eq!(spill.size(), 0);
         assert!(spill.put(&[1]).unwrap_err().to_string().contains("/nowhere/at/all"));

@@ -12,7 +12,7 @@ use crate::sink::{
 };
 
 /// A file that never appears under a name. On Unix its name is removed as soon as it is open: not even a killed process leaves it
-/// behind, and nobody can put a link in its place.
+/// behind, and no other user can put a link in its place.
 #[derive(Debug)]
 pub(super) struct Temporary {
     file: LocalFile,

@@ -95,7 +95,7 @@ pub(super) fn create(folder: &Path, mark: &str) -> io::Result<(File, PathBuf)> {
 }
 
 /// Removes the unfinished files whose lock no process holds. Files of other users stay, except those of the owner of `replaced`, to
-/// whom an unfinished replacement belongs. Anything but a regular file stays too: anybody may have created a pipe under such a name.
+/// whom an unfinished replacement belongs. Anything but a regular file stays too: any user may have created a pipe under such a name.
 pub(super) fn remove_leftovers(folder: &Path, mark: &str, replaced: Option<&Metadata>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -342,7 +342,7 @@ fn same(value: f64) -> f64 {
     value
 }
 
-/// Rounds twice, by way of a single, as GDAL does.
+/// Rounds twice, first to a single, as GDAL does.
 #[inline(always)]
 fn to_half(value: f64) -> u16 {
     if value.is_nan() { half::NAN } else { half::narrow(f64::from(value as f32)) }

@@ -5,7 +5,7 @@ pub const USER_DEFINED: u16 = 32767;
 
 /// Kind of system: 1 projected, 2 geographic, 3 geocentric.
 pub const GT_MODEL_TYPE: u16 = 1024;
-/// What a pixel's coordinates are: 1 its area's, 2 its centre's.
+/// The meaning of a pixel's coordinates: 1 its area's, 2 its centre's.
 pub const GT_RASTER_TYPE: u16 = 1025;
 /// Name of the whole system.
 pub const GT_CITATION: u16 = 1026;

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn rotation_lines_stand_in_the_other_order_than_in_the_transform() {
+    fn rotation_lines_are_in_reverse_order_of_the_transform() {
         assert_eq!(parse(b"0\n2\n-2\n0\n101\n199"), Ok([102.0, 0.0, -2.0, 198.0, 2.0, 0.0]));
         assert_eq!(parse(b"1\n0.25\n0.5\n-1\n0\n0"), Ok([-0.75, 1.0, 0.5, 0.375, 0.25, -1.0]));
     }

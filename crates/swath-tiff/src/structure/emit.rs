@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emitted_is_parsed_back() {
+    fn emitted_heads_are_parsed_back() {
         for order in [ByteOrder::Little, ByteOrder::Big] {
             for big in [false, true] {
                 let ghost = ghost_text("LAYOUT=IFDS_BEFORE_DATA\nKNOWN_INCOMPATIBLE_EDITION=NO\n ");
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_hang_off_a_tag() {
+    fn sub_directories_are_linked_from_a_tag() {
         for order in [ByteOrder::Little, ByteOrder::Big] {
             for big in [false, true] {
                 let inner = Field::directory(40965, vec![Field::ascii(1, "R98")]);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_kept_does_not_move_anything() {
+    fn reserved_room_moves_nothing() {
         let style = Style { order: ByteOrder::Little, big: false };
         let mut longer = sample();
         longer[0].fields[4] = Field::ascii(tag::GDAL_METADATA, &"x".repeat(99)).with_reserve(100);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_there_instead_of_a_tiff() {
+    fn names_the_format_of_a_file_that_is_no_tiff() {
         let Err(ParseStop::Fault(error)) = Header::parse(&Bytes::whole(b"\x89PNG\r\n\x1a\n".to_vec())) else {
             panic!()
         };

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_becomes_nodata_or_is_told() {
+    fn nan_becomes_nodata_or_an_error() {
         let raw: Vec<u8> = [1.0_f32, f32::NAN, 2.4].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let cast = Cast::new(SampleType::F32, SampleType::I16, None, None);
         assert_eq!(cast.lost_nan(&raw, None), Some(1));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nodata_is_met_as_a_sample_has_it() {
+    fn nodata_is_compared_as_rounded_by_the_sample_type() {
         let tenth = nodata("0.1");
         let cast = Cast::new(SampleType::F32, SampleType::F64, None, Some((&tenth, &tenth)));
         let mut out = [0; 8];

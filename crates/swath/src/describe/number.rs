@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_words_for_what_json_lacks() {
+    fn json_has_text_for_nan_and_infinities() {
         assert_eq!(json(f64::NAN), "nan");
         assert_eq!(json(f64::NEG_INFINITY), "-inf");
     }

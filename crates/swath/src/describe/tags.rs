@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lists_are_cut_and_say_so() {
+    fn long_lists_are_cut_with_a_note() {
         let (value, note) = value_json(&TagValue::Integers(vec![7; 5000]));
         assert_eq!(value.as_array().map(Vec::len), Some(MAX_VALUES));
         assert_eq!(note.as_deref(), Some("the first 1024 of 5000"));

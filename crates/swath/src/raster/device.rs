@@ -102,8 +102,8 @@ impl DeviceRaster {
         &self.buffer
     }
 
-    /// A `CUevent` after the read, alive as long as the raster. The read is done when the raster is there, so nobody has to wait
-    /// for it; it is for those who want to be handed one.
+    /// A `CUevent` after the read, alive as long as the raster, for interfaces that take an event. The read is complete when
+    /// the raster exists, so no caller has to wait for it.
     pub fn event(&self) -> *mut std::ffi::c_void {
         self.ready.raw()
     }

@@ -31,7 +31,7 @@ pub struct Raster {
 }
 
 impl Raster {
-    /// What a GPU did for it and what that cost; `None` where only the CPU was asked.
+    /// The GPU's report of the read; `None` if only the CPU was used.
     pub fn report(&self) -> Option<&DeviceReport> {
         self.report.as_deref()
     }

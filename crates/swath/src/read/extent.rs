@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn rectangles_elsewhere_and_rasters_without_a_place_are_refused() {
+    fn rectangles_outside_and_rasters_without_a_transform_are_refused() {
         let north_up = raster(Some([0.1, 0.0, 100.0, 0.0, -0.1, 50.0]));
         for [west, south, east, north] in [[0.0, 0.0, 1.0, 1.0], [101.0, 49.5, 102.0, 49.9], [f64::NAN; 4]] {
             let message = north_up.window_of(west, south, east, north).unwrap_err().to_string();

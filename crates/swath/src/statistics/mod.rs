@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_come_in_the_order_they_were_asked_for() {
+    fn bands_are_in_the_requested_order() {
         let found = statistics(&planes(), &StatisticsOptions::default().with_bands([3, 1])).unwrap();
         let means: Vec<(u32, Option<f64>)> = found.bands.iter().map(|band| (band.band, band.mean)).collect();
         assert_eq!(means, [(3, Some(7.0)), (1, Some(4.5))]);

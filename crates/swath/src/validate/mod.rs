@@ -253,7 +253,7 @@ fn first_block(dataset: &Dataset, image: &Image, budget: &mut Budget) -> Result<
     Ok(None)
 }
 
-/// What rio-cogeo checks. Its order and its words.
+/// The checks of rio-cogeo, in its order and with its messages.
 fn structure(dataset: &Dataset, report: &Report, findings: &mut Findings) {
     let Some((main, overviews)) = report.levels.split_first() else { return };
     let itself =

@@ -263,7 +263,7 @@ impl Writer {
         let mut slices = Vec::new();
         let (mut y, end) = (part.y, part.y + part.height);
         while y < end {
-            // What comes before the first whole tile row, and after the last, stands alone: the rest is aligned then.
+            // Rows before the first whole tile row, and after the last, are slices of their own, so that the rest is aligned.
             let next = match y.is_multiple_of(tile_height) {
                 false => y.next_multiple_of(tile_height),
                 true => {

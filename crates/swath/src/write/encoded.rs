@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn tile_rows_survive_the_way() {
+    fn tile_rows_survive_serialisation() {
         let bytes = tile_rows().to_bytes();
         assert_eq!(bytes.len(), tile_rows().byte_len());
         assert_eq!(EncodedTileRows::from_bytes(&bytes).unwrap(), tile_rows());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_not_believed_even_where_the_sum_is_right() {
+    fn lengths_are_checked_even_where_the_sum_is_right() {
         let bytes = tile_rows().to_bytes();
         let mut refused = 0;
         // Each count in turn, and the lengths of tiles.

@@ -204,7 +204,7 @@ mod tests {
     };
 
     #[test]
-    fn a_band_that_contradicts_its_file_is_refused() {
+    fn tile_rows_that_contradict_their_file_are_refused() {
         let shape = Shape { width: 40, height: 40, bands: 2, sample: SampleType::U8 };
         let (metadata, options) = (Metadata::default(), WriteOptions::cog().with_blocks(crate::Blocks::Tiles(16, 16)));
         let encoder = TileRowEncoder::new(shape, &metadata, &options).unwrap();

@@ -1,4 +1,4 @@
-//! What the image's own directory says about its pixels: from shape, metadata and options to a layout that readers accept.
+//! The layout in the image's own directory, chosen from shape, metadata and options so that readers accept it.
 
 use swath_codec::encode::LercWrap;
 use swath_tiff::{
@@ -9,7 +9,7 @@ use swath_tiff::{
 use super::options::{Alpha, Blocks, Shape, WriteOptions};
 use crate::{error::Error, metadata::Metadata};
 
-/// Bytes of a strip, where nobody says.
+/// Default bytes of a strip.
 const STRIP: u64 = 64 << 10;
 
 /// The layout of the image; overviews and masks follow it.
@@ -154,7 +154,7 @@ fn predictor(layout: &Layout, options: &WriteOptions) -> Result<Predictor, Error
     Err(Error::usage(detail))
 }
 
-/// What bands mean as colour.
+/// The colour interpretation of bands.
 struct Color {
     photometric: Photometric,
     extra: Vec<u16>,

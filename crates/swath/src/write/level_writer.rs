@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_lie_in_order_however_they_come() {
+    fn tiles_are_written_in_order_however_they_arrive() {
         let (sink, memory) = MemorySink::new("memory");
         let level = LevelWriter::new(10, 0, false, 0);
         for (number, encoded) in [(2, tile(3, 1)), (1, tile(0, 0)), (0, tile(1, 2)), (3, tile(4, 3))] {

@@ -140,7 +140,7 @@ impl Text<'_> {
                 // They are counted anew.
                 domains.iter_mut().for_each(drop_statistics);
             }
-            // A colour that the other tags already tell is not told again.
+            // A colour that other tags already state is not written again.
             let color = Some(&band.color).filter(|color| !color.is_empty() && **color != told && *color != "undefined");
             let color = color.filter(|color| !self.is_recoloured(color));
             all.bands.insert(

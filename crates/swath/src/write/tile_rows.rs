@@ -134,7 +134,7 @@ impl TileRowEncoder {
         }
     }
 
-    /// What GPUs did so far, and what they were asked for and did not do.
+    /// The work of GPUs so far, and why the CPU did some of it.
     pub fn device_report(&self) -> DeviceReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

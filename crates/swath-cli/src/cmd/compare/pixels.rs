@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_and_by_how_much() {
+    fn reports_where_and_by_how_much() {
         let found = floats(&[1.0, 2.0, 3.0, f32::NAN], &[1.0, 2.0, 5.0, 1.0], 0.0);
         assert_eq!((found.compared, found.differing, found.nan, found.max), (4, 2, 1, 2.0));
         assert_eq!(found.mean(), 2.0 / 3.0);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerated_differences_are_equal_but_told() {
+    fn tolerated_differences_are_equal_but_reported() {
         let found = floats(&[1.0, 2.0], &[1.25, 2.0], 0.25);
         assert_eq!((found.differing, found.max), (0, 0.25));
     }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn photos_taken_sideways_stand_upright() {
+    fn sideways_photos_are_turned_upright() {
         let turned = picture().upright(6);
         assert_eq!((turned.width, turned.height), (2, 3));
         assert_eq!(reds(&turned), [4, 1, 5, 2, 6, 3]);

@@ -278,7 +278,7 @@ impl<'a> Stream<'a> {
         let stream = NonNull::new(stream).ok_or_else(|| failed("there is not enough memory for the stream"))?;
         let stream = Self(stream, std::marker::PhantomData);
         let raw = stream.0.as_ptr();
-        // SAFETY: the stream is alive; the sink outlives it, by its lifetime, and nobody frees the sink through it.
+        // SAFETY: the stream is alive; the sink outlives it, by its lifetime, and the stream never frees the sink.
         unsafe { opj::opj_stream_set_user_data(raw, ptr::from_mut(sink).cast(), None) };
         // SAFETY: the stream is alive, and the function is of the type that it calls.
         unsafe { opj::opj_stream_set_write_function(raw, Some(write)) };

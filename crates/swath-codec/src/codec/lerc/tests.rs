@@ -147,7 +147,7 @@ fn field(count: usize, width: usize) -> Vec<f64> {
         .collect()
 }
 
-/// What lerc-rs encodes is decoded to the bytes that it decodes itself, with and without a mask.
+/// A blob of lerc-rs is decoded to the bytes that lerc-rs decodes itself, with and without a mask.
 fn same_as_library<T: Sample, const N: usize>(sample: SampleType, bytes: fn(T) -> [u8; N]) {
     for (width, rows, depth) in [(1, 1, 1), (8, 8, 1), (9, 7, 1), (40, 33, 1), (64, 64, 1), (33, 20, 3)] {
         let values: Vec<T> = field(width * rows * depth, width).into_iter().map(T::from_f64).collect();

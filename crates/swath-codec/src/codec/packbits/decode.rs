@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_packets_that_run_across_rows() {
+    fn reports_packets_that_cross_rows() {
         // Rows of three bytes.
         assert!(!crosses_rows(&[0xfe, 7, 2, 1, 2, 3], 3, 6));
         assert!(crosses_rows(&[0xfd, 7, 1, 1, 2], 3, 6), "four bytes in a row of three");

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn is_as_small_as_can_be_but_for_a_byte_in_hundreds() {
+    fn is_nearly_as_small_as_possible() {
         let mut noise = Noise(3);
         for round in 0..3000 {
             let (values, most) = (1 + noise.next() % 30, 1 + noise.next() % 6);

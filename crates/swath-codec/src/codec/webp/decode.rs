@@ -107,7 +107,7 @@ mod tests {
     fn colours_with_and_without_alpha() {
         assert_eq!(run(3, 6, 5, RGB), Ok(want(3, true)));
         assert_eq!(run(4, 6, 5, RGBA), Ok(want(4, false)));
-        // What libtiff allows too: an encoder leaves out alpha that is opaque everywhere.
+        // As in libtiff: an encoder leaves out alpha that is opaque everywhere.
         assert_eq!(run(4, 6, 5, RGB), Ok(want(4, true)));
     }
 

@@ -1,4 +1,4 @@
-//! What every launch uses: slices of device buffers, checked lengths, and the PTX of a kernel.
+//! Used by every launch: slices of device buffers, checked lengths, and the PTX of a kernel.
 
 use crate::{
     driver::memory::pool::{DeviceBuffer, Memory},

@@ -272,7 +272,7 @@ fn candidates(place: &Path, names: &Names) -> Vec<PathBuf> {
 }
 
 fn load(name: &std::ffi::OsStr) -> Result<Handle, String> {
-    // SAFETY: opening runs the library's initialisers; the names searched for are NVIDIA's own, and whoever can put
+    // SAFETY: opening runs the library's initialisers; the names searched for are NVIDIA's own, and a user who can put
     // other files under those names in the caller's folders or on the loader's path already runs code in this process.
     let opened = unsafe { Handle::new(name) };
     opened.map_err(|error| {
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_at_an_address_is_told_whatever_its_name() {
+    fn the_file_at_an_address_is_found_whatever_its_name() {
         let maps = "7f00-7f10 r-xp 0 00:00 1  /usr/lib/libnvjpeg.so.13.0.1\n7f10-7f20 rw-p 0 00:00 0\n\
                     7f20-7f30 r-xp 0 00:00 2  /opt/a b/libcufile.so.1.15.1\n";
         assert_eq!(mapped_file(maps, 0x7f0f), Some(PathBuf::from("/usr/lib/libnvjpeg.so.13.0.1")));

@@ -1,4 +1,4 @@
-//! What the wrappers of nvJPEG and nvJPEG2000 share: handles, sessions of streams, and statuses.
+//! Shared by the wrappers of nvJPEG and nvJPEG2000: handles, sessions of streams, and statuses.
 //!
 //! Both libraries hand out opaque handles and keep device memory in states that belong to a stream, and both number their
 //! statuses alike.
@@ -50,7 +50,7 @@ impl LazyHandle {
     }
 }
 
-/// What a library keeps for each stream. Only the stream orders the work on the buffers of its sessions.
+/// The state of a library for each stream. Only the stream orders the work on the buffers of its sessions.
 #[derive(Debug)]
 pub(super) struct Sessions<K, S>(Mutex<HashMap<K, Arc<Mutex<S>>>>);
 

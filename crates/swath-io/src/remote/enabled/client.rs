@@ -66,7 +66,7 @@ struct Inner {
 pub(crate) struct Route {
     /// Whether redirects are followed.
     pub(crate) follow: bool,
-    /// Who named the address.
+    /// The origin of the address.
     pub(crate) named_by: NamedBy,
     /// Whether the address is that of a metadata service, which responds at once or does not exist. Guard and proxy are bypassed.
     pub(crate) metadata: bool,
@@ -479,7 +479,8 @@ fn check_hop(from: &Url, mut next: Url, hops: u32, most: u32) -> Result<Url, Fai
         return Err(Failure::new(RemoteFault::Forbidden, format!("the server redirects more than {most} times")));
     }
     if from.scheme() == "https" && next.scheme() == "http" {
-        let detail = format!("{} redirects from https to http, where anybody could change the bytes", host(from));
+        let detail =
+            format!("{} redirects from https to http, where the bytes could be changed on the way", host(from));
         return Err(Failure::new(RemoteFault::Forbidden, detail));
     }
     // A redirect must not choose the credentials we send. Addresses that cannot carry a user ignore this.

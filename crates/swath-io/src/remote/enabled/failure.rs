@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_words_are_cut_and_cleaned() {
+    fn messages_of_servers_are_shortened_and_cleaned() {
         let body = format!("<Error><Code>No\u{1b}[31m</Code><Message>\u{1b}{}</Message></Error>", "x".repeat(1000));
         let server_error = ServerError::of(&HeaderMap::new(), body.as_bytes(), &[]);
         assert_eq!(server_error.code, None, "a code is one word");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parsers_quote_is_left_out() {
+    fn quotes_of_parsers_are_left_out() {
         assert_eq!(
             unquoted("invalid type: string \"the \\\"key\\\"\", expected a map"),
             "invalid type: string …, expected a map"

@@ -1,4 +1,4 @@
-//! Decides which addresses may be contacted, so that nobody can lead us to machines that only we can reach.
+//! Decides which addresses may be contacted, so that no file or server can direct requests to private machines.
 
 use std::{
     fmt, io,
@@ -13,7 +13,7 @@ use crate::fault::RemoteFault;
 use crate::remote::options::Origin;
 use crate::remote::options::RemoteOptions;
 
-/// Who named an address.
+/// The origin of an address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NamedBy {
     /// The caller, or a file that the caller opened.
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_are_not() {
+    fn public_addresses_are_not_refused() {
         for host in ["8.8.8.8", "172.32.0.1", "100.128.0.1", "[2600::1]", "[64:ff9b::808:808]", "example.org"] {
             assert_eq!(check(&format!("https://{host}/a.tif")), Ok(PUBLIC), "{host}");
         }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_private_hosts_shuts_out_the_others() {
+    fn allowing_private_hosts_refuses_all_other_private_ones() {
         let options =
             RemoteOptions::default().with_allowed_hosts(vec!["10.0.0.1".to_owned(), "nas.example".to_owned()]);
         let guard = Guard::new(&options).unwrap();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_public_host_may_not_lead_to_private_ones() {
+    fn only_public_hosts_may_not_redirect_to_private_ones() {
         let open = Guard::new(&RemoteOptions::default()).unwrap();
         let url = Url::parse("http://10.0.0.1/").unwrap();
         assert_eq!(open.check(&url, NamedBy::Caller), Ok(OPEN));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_redirect_leads_to_this_link() {
+    fn no_redirect_leads_to_a_link_local_address() {
         let allowed = vec!["169.254.169.254".to_owned()];
         let guards = [
             RemoteOptions::default(),

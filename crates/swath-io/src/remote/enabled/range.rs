@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_fit_are_taken() {
+    fn matching_ranges_are_accepted() {
         assert_eq!(ask(206, &[("content-range", "bytes 0-99/500")]).unwrap().exact, Some(100));
         assert_eq!(ask(206, &[("content-range", "bytes 0-99/*"), ("content-length", "100")]).unwrap().exact, Some(100));
         assert_eq!(ask(206, &[("content-range", "bytes 0-41/42")]).unwrap().exact, Some(42), "cut at the end");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_do_not_are_not() {
+    fn other_ranges_are_refused() {
         for pairs in [
             &[][..],
             &[("content-range", "bytes 1-100/500")],

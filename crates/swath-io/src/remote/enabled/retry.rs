@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_has_too_much_to_do_is_waited_for_by_default() {
+    fn a_throttling_server_is_retried_by_default() {
         let options = crate::remote::RemoteOptions::default();
         for _ in 0..20 {
             let mut budget = RetryBudget::new(options.deadline, options.retries);

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     fn environment(pairs: &[(&str, &str)]) -> Environment {
-        // Files of whoever runs the tests are none of theirs.
+        // The tests must not read the files of the user who runs them.
         let nowhere = [("AWS_CONFIG_FILE", "/nowhere"), ("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")];
         nowhere.iter().chain(pairs).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callers_settings_count_before_the_environment() {
+    fn the_callers_settings_override_the_environment() {
         let pairs = [
             ("AWS_REGION", "us-west-2"),
             ("AWS_ENDPOINT_URL_S3", "http://env:1"),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn emulators_of_gcs_are_asked_without_credentials() {
+    fn emulators_of_gcs_get_no_credentials() {
         let pairs = environment(&[("STORAGE_EMULATOR_HOST", "localhost:4443")]);
         let found = gcs_layers("bucket", &RemoteOptions::default(), &pairs).unwrap();
         assert_eq!(found.get(GcsKey::BaseUrl), Some("http://localhost:4443"));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn value_escaped_once_is_cut_as_in_gdal_and_said_so() {
+    fn value_escaped_once_is_cut_as_in_gdal_with_a_note() {
         let metadata = read(r#"<Item name="a">x &amp; y</Item>"#);
         assert_eq!(default_items(&metadata), [("a", "x ")]);
         assert_eq!(metadata.problems.len(), 1);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn image_structure_does_not_pose_as_fact_about_the_file() {
+    fn image_structure_items_do_not_describe_the_file() {
         let metadata = read(
             r#"<Item name="MAX_Z_ERROR" domain="IMAGE_STRUCTURE">0.1</Item><Item name="NBITS" sample="0" domain="IMAGE_STRUCTURE" role="scale">1</Item>"#,
         );

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_tags_hold_is_not_repeated() {
+    fn values_of_other_tags_are_not_repeated() {
         let metadata = GdalMetadata {
             domains: vec![
                 domain("", &[("AREA_OR_POINT", "Area"), ("TIFFTAG_SOFTWARE", "x")]),

@@ -36,7 +36,7 @@ const MOST_HELPED: usize = 8;
 /// Returns why a path cannot decode the selected tiles, or `None` where it can.
 type Decline = fn(&TileSelection<'_>, &[plan::Row]) -> Result<Option<&'static str>, Error>;
 
-/// What the engine knows about a decode path beyond what the path itself says. A new path adds its facts to [`facts`].
+/// Facts about a decode path that only the engine knows. A new path adds its facts to [`facts`].
 #[derive(Default)]
 struct PathFacts {
     /// Checks the tiles of a read.

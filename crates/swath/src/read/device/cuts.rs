@@ -30,7 +30,7 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
-    /// What the file says of these runs of tiles, if it says anything that can be right.
+    /// The file's list of pieces for these runs of tiles, if it has one that can be right.
     pub(super) fn find(image: &Image, tiles: Vec<Range<u64>>, fetch: &Fetch) -> Option<Self> {
         let layout = &image.layout;
         let entry = image.ifd.entry(tag::SWATH_PIECES)?;

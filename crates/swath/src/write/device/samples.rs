@@ -56,7 +56,7 @@ impl<'a> DeviceSamples<'a> {
         })
     }
 
-    /// Rows of someone else's array, one of CuPy or PyTorch say, handed in by DLPack or the CUDA array interface.
+    /// Rows of another library's array, such as CuPy's or PyTorch's, passed by DLPack or the CUDA array interface.
     ///
     /// # Errors
     /// When there are more rows, columns or bands than a file can have, or its samples are of another type.

@@ -91,7 +91,7 @@ pub(super) fn group<S: Sample, const LOW: bool>(
 pub(super) fn flat_group<S: Sample>(coefs: &Group<i16>, quant: u16, plane: &mut [S], at: usize, stride: usize) {
     let mut row = [S::default(); 64];
     for (samples, &dc) in row.chunks_exact_mut(8).zip(coefs) {
-        // What both passes come to when only the DC coefficient is there.
+        // The result of both passes when only the DC coefficient is there.
         samples.fill(S::level_shift(S::dequantise(dc, quant).wrapping_add(4) >> 3));
     }
     for to in plane.get_mut(at..).unwrap_or_default().chunks_mut(stride.max(1)).take(8) {

@@ -212,7 +212,7 @@ impl Sink for Writer<'_> {
             let over = length - self.free;
             self.flush(self.bits << (self.free & 63) | code >> over);
             self.free = 64 - over;
-            // What is above the low `over` bits has been written, and is shifted out before it could be again.
+            // Bits above the low `over` have been written, and are shifted out before they could be written again.
             self.bits = code;
         }
     }

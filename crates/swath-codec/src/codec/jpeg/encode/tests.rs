@@ -129,7 +129,7 @@ fn extremes_survive_the_decoder() {
         };
         for samples in [noisy, (0..count).map(tall).collect()] {
             let tile = encoded(&encoder, 64, 64, &samples, &mut Scratch::default());
-            // What callers make room for: 16 bits of code and 15 of value for each coefficient, and a zero after each byte.
+            // The room that callers make: 16 bits of code and 15 of value for each coefficient, and a zero after each byte.
             assert!(tile.len() <= 1024 + samples.len() * 31 / 4);
             let got = psnr(&samples, &decoded(&encoder, &tile), settings.precision);
             // Subsampled noise in chrominance is lost; the test only requires that it decodes without damage.
@@ -286,7 +286,7 @@ fn quantisation_is_exact_division() {
         for value in -9000..=9000 {
             check(value, divisor);
         }
-        // What 12 bits reach, about the halves, where a rounding could go wrong.
+        // The range of 12 bits, near the halves, where a rounding could go wrong.
         for half in (0..131_072 / (8 * divisor)).map(|n| (2 * n + 1) * 4 * divisor) {
             for value in [half - 1, half, half + 1] {
                 check(value, divisor);

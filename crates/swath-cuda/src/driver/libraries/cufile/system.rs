@@ -1,4 +1,4 @@
-//! What the system says about direct reads: NVIDIA's kernel module and cuFile's configuration; and how to open files
+//! The system's settings for direct reads: NVIDIA's kernel module and cuFile's configuration; and how to open files
 //! for them.
 
 use std::{

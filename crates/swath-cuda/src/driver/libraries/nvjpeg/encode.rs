@@ -162,7 +162,7 @@ impl JpegEncoder {
     /// Several threads may call this at once, with a stream each, which makes it fast.
     ///
     /// # Errors
-    /// What is no tile's fault: too little memory, or a device that failed.
+    /// A failure that is no tile's fault: too little memory, or a device that failed.
     ///
     /// # Safety
     /// The CUDA context is current and always the same one for this encoder. Until return, the tiles' planes are
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_of_applications_are_taken_out_and_the_rest_stays() {
+    fn application_markers_are_removed_and_the_rest_stays() {
         let head = [0xFF, 0xD8];
         let jfif = [&[0xFF, 0xE0, 0, 7][..], b"JFIF\0"].concat();
         let comment = [0xFF, 0xFE, 0, 3, 1];
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_the_device_is_not_a_tiles() {
+    fn a_device_status_is_not_a_refused_tile() {
         let error = |status: i64| CallError { call: "nvjpegEncodeImage", status, text: String::new() };
         assert!(matches!(tile_or_failure(Err(error(4))), Ok(Err(JpegEncodeRefusal::Call(_)))));
         assert!(matches!(tile_or_failure::<JpegEncodeRefusal>(Err(error(6))), Err(EncodeFailure::Call(_))));

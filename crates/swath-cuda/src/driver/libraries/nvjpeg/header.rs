@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_the_file_promises() {
+    fn accepts_streams_that_match_the_file() {
         assert_eq!(verdict(&stream(&[], 0xC0, 8, (64, 32), &YCC), JpegOutput::RgbPlanar), Ok(()));
         assert_eq!(verdict(&stream(&[], 0xC1, 8, (64, 32), &[(1, 0x11)]), JpegOutput::Grey), Ok(()));
         assert_eq!(verdict(&stream(&[0xFF, 0xFF], 0xC0, 8, (64, 32), &FULL), JpegOutput::StoredPlanar), Ok(()));

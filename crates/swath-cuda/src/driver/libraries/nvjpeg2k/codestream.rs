@@ -1,6 +1,6 @@
-//! What the main header of a JPEG 2000 codestream says: whether it has loss, and whether the stream is whole.
+//! Reads the main header of a JPEG 2000 codestream: whether it is lossy, and whether the stream is complete.
 
-/// What the headers of a codestream say.
+/// Facts from the headers of a codestream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodestreamOutline {
     /// The stream has loss: decoders may differ in the last bit.
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outline_tells_loss_and_a_stream_that_was_cut_off() {
+    fn an_outline_shows_loss_and_truncation() {
         let mut stream = vec![0xFF, 0x4F, 0xFF, 0x51, 0, 41, 0, 0];
         for number in [64_u32, 32, 0, 0, 64, 32, 0, 0] {
             stream.extend(number.to_be_bytes());

@@ -142,7 +142,7 @@ impl Jpeg2000Encoder {
     /// Several threads may call this at once, with a stream each.
     ///
     /// # Errors
-    /// What is not the tile's fault: too little memory, or a device that failed.
+    /// A failure that is not the tile's fault: too little memory, or a device that failed.
     ///
     /// # Safety
     /// The CUDA context is current and always the same one for this encoder. Until return, the tile's planes are
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quality_is_what_the_host_encoder_makes_of_it_where_there_is_something_to_lose() {
+    fn a_quality_means_the_same_as_in_the_host_encoder() {
         assert_eq!(Jpeg2000Quality::of(75, 200), Jpeg2000Quality::Decibels(45.0));
         assert_eq!(Jpeg2000Quality::of(75, 15), Jpeg2000Quality::Lossless);
         assert_eq!(Jpeg2000Quality::of(1, 0), Jpeg2000Quality::Lossless);

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_any_order_comes_out_in_order() {
+    fn pieces_put_in_any_order_are_taken_in_order() {
         let mut runs = Runs::default();
         runs.put(30, Cow::Borrowed(&[3; 10]));
         runs.put(10, Cow::Borrowed(&[1; 10]));
