@@ -374,7 +374,7 @@ fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
                 // The library refuses it, and the CPU accepts it.
                 (Ok(()), Err(error)) => {
                     declined += 1;
-                    auto.is_ok() && error.contains("auto lets it help")
+                    auto.is_ok() && error.contains("use the device auto")
                 }
             };
             tally.check(ensure(agreed, || {

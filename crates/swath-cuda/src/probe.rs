@@ -100,7 +100,7 @@ pub fn survey(options: &GpuOptions) -> Survey {
     let libraries = vec![
         LibrarySurvey {
             name: "nvCOMP",
-            purpose: "LZ4 of trusted files; writing Deflate and Zstd where asked",
+            purpose: "LZ4 of trusted files; writing Deflate and Zstd on request",
             found: Nvcomp::load(&search).map(|library| facts(library.version(), library.path(), None)).map_err(why),
         },
         LibrarySurvey {

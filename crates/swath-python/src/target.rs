@@ -129,7 +129,7 @@ impl Write for Stream {
         });
         match written.map_err(io_error)? {
             count if count > bytes.len() => {
-                let detail = format!("write() says that it took {count} bytes, and it got {}", bytes.len());
+                let detail = format!("write() reports {count} bytes written, but it got {}", bytes.len());
                 Err(io::Error::other(detail))
             }
             count => Ok(count),

@@ -79,7 +79,7 @@ impl Fetch {
             let times = asked.entry(range.start).or_insert(0_u32);
             *times += 1;
             if *times > MOST_TIMES {
-                let detail = "the directories of the file are too long, or lie in too many places";
+                let detail = "the directories of the file are too long or too scattered";
                 return Err(TiffError::malformed(detail).at_offset(range.start).into());
             }
             let end = range.start.saturating_add(prefetch).min(self.size).max(range.end);

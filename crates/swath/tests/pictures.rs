@@ -359,7 +359,7 @@ fn refusing_library() {
         }
     }
     let error = dataset.read_device(&device(&gpu, Mode::Cuda)).unwrap_err();
-    assert!(is_declined(&error) && error.to_string().contains("the device auto lets it help"), "{error}");
+    assert!(is_declined(&error) && error.to_string().contains("use the device auto"), "{error}");
     let across = SHAPE.width.div_ceil(TILE.0) as usize;
     let first = (refused[0] as u32 % across as u32, refused[0] as u32 / across as u32);
     assert_eq!(error.place().tile, Some(first), "{error}");

@@ -335,7 +335,7 @@ fn pixels_are_right_with_one_notice_whatever_cufile_refuses_or_loses() {
         (BLOCKING_ONLY, "short_from=1", case("read", PINNED, Some(TILES), less)),
         (BLOCKING_ONLY, "fail_from=100", case("read", DIRECT, None, io)),
         // Nothing at all.
-        (WHOLE, "register=5008", case("", PINNED, None, Some("cuFile was asked for and is not used"))),
+        (WHOLE, "register=5008", case("", PINNED, None, Some("cuFile was requested and is not used"))),
     ];
     let file = TestFile::tiles("faults");
     let dataset = file.open();

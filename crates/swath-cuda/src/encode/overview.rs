@@ -116,7 +116,7 @@ impl DeviceShrink {
     ///
     /// # Errors
     /// When the rows or bands do not belong to the step, or the launch fails.
-    #[allow(clippy::too_many_arguments, reason = "three rings and what of them is meant")]
+    #[allow(clippy::too_many_arguments, reason = "three rings and their ranges")]
     pub(crate) fn launch(
         &self,
         streams: &Streams,

@@ -20,7 +20,7 @@ pub(super) fn names(path: &Path) -> io::Result<Vec<PathBuf>> {
         let next = last.parent().unwrap_or(Path::new("/")).join(next);
         names.push(next);
     }
-    Err(io::Error::other("links lead in a circle"))
+    Err(io::Error::other("the links form a loop"))
 }
 
 /// Opens a pipe, a device, a socket or an already open file (`/dev/stdout`) for writing. `None` where a regular file is to be

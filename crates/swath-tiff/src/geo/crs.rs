@@ -309,7 +309,7 @@ fn with_vertical(mut crs: Crs, keys: &GeoKeys) -> Crs {
         Vertical::read(keys, &mut crs.problems)
     } else {
         if let Some(code) = keys.code(4096).filter(|_| crs.kind != CrsKind::Compound) {
-            crs.problems.push(format!("VerticalCSTypeGeoKey {code} has no horizontal system to stand on; not used"));
+            crs.problems.push(format!("VerticalCSTypeGeoKey {code} has no horizontal system beside it; not used"));
             crs.vertical_epsg = crs.vertical_epsg.or(Some(u32::from(code)));
         }
         None

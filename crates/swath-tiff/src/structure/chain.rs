@@ -62,7 +62,7 @@ impl Chain {
         while self.next != 0 {
             let place = Place { ifd: u32::try_from(self.ifds.len()).ok(), ..Place::default() };
             let fault = if visited.offsets.contains(&self.next) {
-                TiffError::malformed(format!("the chain of directories runs back to offset {}, in a circle", self.next))
+                TiffError::malformed(format!("the chain of directories returns to offset {} in a loop", self.next))
             } else if visited.offsets.len() as u64 >= u64::from(limits.ifds) {
                 TiffError::Limit {
                     what: "number of directories",

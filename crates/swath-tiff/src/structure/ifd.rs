@@ -130,7 +130,7 @@ impl Ifd {
             if !seen.insert(tag) {
                 // libtiff uses the first one too.
                 if problems.len() < MAX_PROBLEMS {
-                    problems.push(format!("tag {tag} stands more than once; the first is used"));
+                    problems.push(format!("tag {tag} occurs more than once; the first is used"));
                 }
                 continue;
             }

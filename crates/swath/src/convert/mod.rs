@@ -98,7 +98,7 @@ impl Dataset {
         if self.path.as_deref().is_some_and(|own| side_files::goes_with(own, path)) {
             let target = location::shown(path);
             return Err(Error::usage(format!(
-                "this file lies beside {target} and would go with what it describes; give the result another name"
+                "this is a side file of {target} and would be removed with it; give the result another name"
             ))
             .in_source(&self.name));
         }

@@ -126,7 +126,7 @@ impl<'a> Facts<'a> {
             self.ghost.as_ref().and_then(|ghost| ghost.get("LAYOUT")).map(|layout| layout == "IFDS_BEFORE_DATA");
         let edited = self.ghost.as_ref().is_some_and(|ghost| ghost.get("KNOWN_INCOMPATIBLE_EDITION") == Some("YES"));
         if before.is_none() {
-            reasons.push("no ghost area says that directories come before pixels".to_owned());
+            reasons.push("no ghost area states that directories come before pixels".to_owned());
         }
         if edited {
             reasons.push("the file was edited after it was laid out as a COG".to_owned());

@@ -54,7 +54,7 @@ impl CachedTable {
         if found.len() as u64 == wanted {
             return Ok(found);
         }
-        Err(Error::malformed("the table of tiles is shorter than it says"))
+        Err(Error::malformed("the table of tiles is shorter than its stated length"))
     }
 
     /// Returns the pages of these entries that are not in memory, as runs.
@@ -125,7 +125,7 @@ impl CachedTable {
             let end = (entries.end - page * PAGE).min(PAGE) as usize;
             match found.as_ref().and_then(|found| found.get(start..end)) {
                 Some(found) => out.extend_from_slice(found),
-                None => return Err(Error::malformed("the table of tiles is shorter than it says")),
+                None => return Err(Error::malformed("the table of tiles is shorter than its stated length")),
             }
         }
         Ok(())

@@ -67,7 +67,7 @@ impl Dataset {
     /// not as stored.
     pub fn read_into(&self, options: &ReadOptions, out: &mut [u8]) -> Result<Option<DeviceReport>, Error> {
         if options.upright || (options.color == ColorView::Shown && self.select(options)?.1.is_painted()) {
-            let detail = "turning upright and showing colours need memory of their own: use `read`";
+            let detail = "turning images upright and converting colours need memory of their own: use `read`";
             return Err(Error::usage(detail).in_source(&self.name));
         }
         let request = self.request(options)?;
@@ -133,7 +133,7 @@ impl Dataset {
                 .collect::<Result<_, _>>()?,
         };
         if bands.is_empty() || bands.len() > usize::from(u16::MAX) {
-            return Err(Error::usage(format!("{} bands are wanted; 1 to 65535 are possible", bands.len())));
+            return Err(Error::usage(format!("{} bands are requested; 1 to 65535 are possible", bands.len())));
         }
         let bytes = u128::from(window.pixels()) * bands.len() as u128 * layout.sample.size() as u128;
         let limits = &self.limits;

@@ -80,7 +80,7 @@ impl Dataset {
         let first = windows.first().copied().unwrap_or(Window::new(0, 0, 1, 1));
         let request = self.request(&options.clone().with_window(first))?;
         if options.upright || (options.color == ColorView::Shown && request.image.is_painted()) {
-            let detail = "turning upright and showing colours are for one window at a time: use `read`";
+            let detail = "images are turned upright and colours converted for one window at a time: use `read`";
             return Err(Error::usage(detail).in_source(&self.name));
         }
         let (image, dataset) = (request.image, request.dataset);

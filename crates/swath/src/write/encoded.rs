@@ -104,11 +104,11 @@ impl EncodedTileRows {
         let sizes = [(tiles, 4), (pieces, 4), (moments, MOMENTS), (overview, 1), (data, 1), (TAIL, 1)];
         let total = sizes.iter().try_fold(0_usize, |sum, (count, size)| sum.checked_add(count.checked_mul(*size)?));
         if total != Some(rest.len()) {
-            return Err(broken("their length is not what they say"));
+            return Err(broken("their length differs from the stated one"));
         }
         let (body, tail) = bytes.split_last_chunk::<TAIL>().ok_or_else(short)?;
         if sum(body) != u64::from_le_bytes(*tail) {
-            return Err(broken("they were changed on the way"));
+            return Err(broken("they were changed in transit"));
         }
         let mut parts = Parts(rest);
         let mut numbers = |count: usize| Some(words::<4>(parts.take(count * 4)?).map(u32::from_le_bytes).collect());

@@ -88,7 +88,7 @@ impl Writer {
         if encoded.plan != tile_rows::digest(&self.plan, self.shape, &self.options, self.nodata.as_deref()) {
             return Err(Error::usage(
                 "the tile rows were encoded for another file: shape, nodata, options and version of swath have to be the \
-                 same (with the device `auto`, so has whether there is a GPU: say `cuda` or `cpu`)",
+                 same (with the device `auto`, all processes need a GPU, or none may have one: give `cuda` or `cpu`)",
             ));
         }
         let plan = &self.plan.levels.main;

@@ -34,7 +34,7 @@ pub(super) fn main_layout(shape: Shape, metadata: &Metadata, options: &WriteOpti
             let usual = usual.next_multiple_of(step);
             let asked = rows.map_or(usual, |rows| rows.get());
             if options.compression == Compression::Jpeg && asked % step != 0 && asked < height {
-                return Err(Error::usage(format!("strips of {asked} rows: JPEG wants a multiple of {step}")));
+                return Err(Error::usage(format!("strips of {asked} rows: JPEG needs a multiple of {step}")));
             }
             (false, width, asked.min(height))
         }
@@ -50,7 +50,7 @@ pub(super) fn main_layout(shape: Shape, metadata: &Metadata, options: &WriteOpti
     {
         // The same for whole numbers: an error in the last byte would be one in the first.
         return Err(Error::usage(
-            "LERC cannot keep to a largest error in a big-endian file; write it little-endian, or without an error",
+            "LERC cannot guarantee a largest error in a big-endian file; write it little-endian, or without an error",
         ));
     }
     if options.cog && !tiled {
@@ -185,7 +185,7 @@ impl Color {
             Photometric::Rgb | Photometric::CieLab => 3,
             Photometric::YCbCr if jpeg && bands == 3 && together => 3,
             Photometric::YCbCr => {
-                return Err(Error::usage("YCbCr is for three bands of JPEG that lie together"));
+                return Err(Error::usage("YCbCr is for JPEG of three bands with interleaved pixels"));
             }
             Photometric::Separated => 4,
             other => return Err(Error::usage(format!("photometric {other} cannot be written"))),

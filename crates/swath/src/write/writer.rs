@@ -455,7 +455,7 @@ impl Writer {
         match self.side {
             Side::Host | Side::Device(_) => Ok(()),
             Side::Encoded => {
-                Err(Error::usage("the file is put together from encoded tile rows: its rows cannot be pushed too"))
+                Err(Error::usage("the file is assembled from encoded tile rows: its rows cannot be pushed too"))
             }
             Side::Blocks(_) => Err(Error::usage("the file is made of blocks: its rows cannot be pushed too")),
         }

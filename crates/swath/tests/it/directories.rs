@@ -50,7 +50,7 @@ fn loop_of_directories_ends() {
     bytes[next..next + 4].copy_from_slice(&8u32.to_le_bytes());
     let dataset = open(bytes).unwrap();
     assert!(dataset.overviews().unwrap().is_empty());
-    assert!(dataset.chain_problems().unwrap()[0].to_string().contains("circle"));
+    assert!(dataset.chain_problems().unwrap()[0].to_string().contains("loop"));
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, 
         LercWrap::Zstd => (2, zstd::level(settings)?),
     };
     if let Some(other) = spec.lerc.get(1).filter(|other| **other != number) {
-        let detail = format!("LercParameters say {other} for what is around the blob, which is {number}");
+        let detail = format!("LercParameters state compression {other} around the blob, but it is {number}");
         return Err(CodecError::encode(NAME, detail));
     }
     let newest = spec.lerc.first().is_some_and(|version| *version >= EXACT_FLOATS);

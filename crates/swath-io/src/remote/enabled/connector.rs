@@ -23,7 +23,7 @@ use crate::fault::RemoteFault;
 const METADATA: [&str; 4] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal", "[fd00:ec2::254]"];
 
 const NO_CREDENTIALS: &str = "no credentials found: set those of the store in the environment, a profile or the \
-                              settings, or ask without (anonymous) if the data is public";
+                              settings, or use no credentials (anonymous) if the data is public";
 
 /// Intercepts the response to one request of a store's client, so that ranges of every store are checked in the same way. It
 /// travels as an extension of the request.

@@ -30,7 +30,7 @@ impl Failure {
             404 | 410 => (RemoteFault::Missing, "; is the address right?"),
             401 | 403 => (
                 RemoteFault::Denied,
-                "; check the credentials and the region, or ask without credentials (anonymous) if the data is public",
+                "; check the credentials and the region, or use no credentials (anonymous) if the data is public",
             ),
             412 => (RemoteFault::Changed, "; the file changed while it was read: open it again"),
             300..=399 => (RemoteFault::Protocol, "; this redirect is not followed"),

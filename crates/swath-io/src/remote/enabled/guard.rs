@@ -76,7 +76,7 @@ impl Guard {
     /// When the address is not allowed.
     pub(crate) fn check(&self, url: &Url, named_by: NamedBy) -> Result<Connect, Failure> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(refused(format!("{}: only http and https are asked", url.scheme())));
+            return Err(refused(format!("{}: only http and https are supported", url.scheme())));
         }
         let Some(host) = url.host() else {
             return Err(Failure::new(RemoteFault::Setup, "the address has no host"));
@@ -117,11 +117,11 @@ impl Reach {
     pub(crate) fn refusal(self, host: &str) -> Failure {
         refused(match self {
             Self::Any | Self::BeyondLink => {
-                format!("{host} is an address of this link only, as services are that give machines their credentials")
+                format!("{host} is a link-local address, as metadata services have: no redirect may lead there")
             }
             Self::Public => format!(
-                "{host} is not a public address, and only public ones may be asked here; name it among the allowed \
-                 hosts if it is meant"
+                "{host} is not a public address, and the options allow only public ones; add it to the allowed hosts \
+                 if you trust it"
             ),
         })
     }

@@ -96,7 +96,7 @@ pub(crate) fn body_limits(
     if let Some(encoding) = headers.get(CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
     {
-        return wrong(format!("encoded its answer ({encoding:?}), which no byte range survives"));
+        return wrong(format!("compressed its response ({encoding:?}), which makes byte ranges useless"));
     }
     let length = match headers.get(CONTENT_LENGTH) {
         None => None,
@@ -116,7 +116,7 @@ pub(crate) fn body_limits(
     }
     let multipart = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/"));
     let Some(ContentRange { span: Some((start, end)), total }) = ContentRange::of(headers) else {
-        return wrong("sent a part without saying which (Content-Range)".to_owned());
+        return wrong("sent a part without stating its range (Content-Range)".to_owned());
     };
     if multipart {
         return wrong("sent several parts where one was requested".to_owned());

@@ -162,9 +162,7 @@ pub(crate) fn azure_layers(
     if let Some(host) = host {
         let cloud = AZURE_CLOUDS.iter().find_map(|(suffix, blobs)| Some((host.strip_suffix(suffix)?, blobs)));
         let Some((account, blobs)) = cloud else {
-            return Err(setup(format!(
-                "{host:?} is no host of Azure: container@account.dfs.core.windows.net is meant"
-            )));
+            return Err(setup(format!("{host:?} is no host of Azure: give container@account.dfs.core.windows.net")));
         };
         layers.add(AzureKey::AccountName, account);
         layers.add(AzureKey::Endpoint, format!("https://{account}{blobs}"));
@@ -196,8 +194,8 @@ fn finish_azure(mut layers: Layers<AzureKey>) -> Result<Layers<AzureKey>, Failur
     }
     let Some(account) = layers.get(AzureKey::AccountName).map(str::to_owned) else {
         return Err(setup(
-            "whose container is it? Set AZURE_STORAGE_ACCOUNT or the setting azure_storage_account_name, or give the \
-             address as abfss://container@account.dfs.core.windows.net/key",
+            "the storage account of the container is missing: set AZURE_STORAGE_ACCOUNT or the setting \
+             azure_storage_account_name, or give the address as abfss://container@account.dfs.core.windows.net/key",
         ));
     };
     check_name("storage account", &account, |letter| {

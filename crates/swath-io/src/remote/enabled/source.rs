@@ -178,7 +178,9 @@ impl File {
                 match (tap.take(), end) {
                     (Some(answer), _) => answer?,
                     (None, Err(error)) => return Err(Failure::of_store(&error)),
-                    (None, Ok(_)) => return Err(Failure::new(RemoteFault::Protocol, "the store was not asked")),
+                    (None, Ok(_)) => {
+                        return Err(Failure::new(RemoteFault::Protocol, "no request was sent to the store"));
+                    }
                 }
             }
         };
@@ -205,7 +207,7 @@ fn first(answer: Response<Pieces>) -> Result<(Version, Bytes), Failure> {
         _ => range.and_then(|range| range.total),
     };
     let Some(size) = size else {
-        let detail = "the server does not tell the file's size (Content-Range); download the file first";
+        let detail = "the server does not state the file's size (Content-Range); download the file first";
         return Err(Failure::new(RemoteFault::Protocol, detail));
     };
     let version = Version::of(answer.headers(), size);

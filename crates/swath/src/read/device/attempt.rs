@@ -251,7 +251,7 @@ impl Request<'_> {
             notices.extend(facts.notice.map(str::to_owned));
         }
         if decoder.has_loss() {
-            let detail = "JPEG 2000 tiles are stored with loss, and nvJPEG2000 may round them otherwise than the CPU";
+            let detail = "JPEG 2000 tiles are lossy, and nvJPEG2000 may round them differently from the CPU";
             notices.push(detail.into());
         }
         let storage = match &direct {
@@ -314,7 +314,7 @@ impl Request<'_> {
         let damaged = refused.iter().filter(|tile| tile.damaged).count();
         if damaged > 0 {
             notices.push(format!(
-                "{damaged} tiles are damaged, which the CPU's decoder, that read them, does not notice: their samples \
+                "{damaged} tiles are damaged, and the CPU's decoder, which read them, does not notice: their samples \
                  are most likely wrong"
             ));
         }
@@ -327,7 +327,7 @@ fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<D
     match gpu.direct_file(file?) {
         Ok(file) => Some(Direct::new(file?)),
         Err(error) => {
-            notices.push(format!("cuFile was asked for and is not used: {error}"));
+            notices.push(format!("cuFile was requested and is not used: {error}"));
             None
         }
     }
@@ -337,11 +337,11 @@ fn direct(file: Option<&File>, gpu: &Gpu, notices: &mut Vec<String>) -> Option<D
 fn refusal(tile: &Refused<'_>) -> Error {
     let reason = &tile.reason;
     Error::from(DeviceError::Declined(if tile.damaged {
-        "this tile is damaged, which the CPU's decoder does not notice: get the file again; with the device auto, the CPU \
-         gives samples that are most likely wrong"
+        "this tile is damaged, and the CPU's decoder does not notice: get the file again; with the device auto, the CPU \
+         returns samples that are most likely wrong"
             .into()
     } else {
-        format!("the GPU's decoder refused this tile ({reason}), and the CPU's reads it: the device auto lets it help")
+        format!("the GPU's decoder refused this tile ({reason}), but the CPU can decode it: use the device auto")
     }))
 }
 

@@ -36,7 +36,8 @@ impl Dataset {
     /// As [`Dataset::read`], and when there is no GPU, it cannot decode the file or has too little memory.
     pub fn read_device(&self, options: &ReadOptions) -> Result<DeviceRaster, Error> {
         if options.upright || options.color == ColorView::Shown {
-            let detail = "on a GPU samples come as they are stored: turning upright and showing colours are for `read`";
+            let detail =
+                "on a GPU samples are returned as stored: use `read` to turn images upright or to convert colours";
             return Err(Error::usage(detail).in_source(&self.name));
         }
         let request = self.request(options)?;

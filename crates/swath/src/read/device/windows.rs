@@ -25,7 +25,8 @@ impl Dataset {
     /// As [`Dataset::read_device`], and when the windows differ in size.
     pub fn read_windows_device(&self, options: &ReadOptions, windows: &[Window]) -> Result<DeviceRaster, Error> {
         if options.upright || options.color == ColorView::Shown {
-            let detail = "on a GPU samples come as they are stored: turning upright and showing colours are for `read`";
+            let detail =
+                "on a GPU samples are returned as stored: use `read` to turn images upright or to convert colours";
             return Err(Error::usage(detail).in_source(&self.name));
         }
         let request = self.batch(options, windows)?.request;

@@ -56,7 +56,7 @@ pub(in crate::write) fn encode_path(
         && match gpu.has_nvcomp() {
             Ok(()) => true,
             Err(reason) => {
-                notices.push(format!("tiles are compressed by kernels of ours: {reason}"));
+                notices.push(format!("tiles are compressed by swath's own kernels: {reason}"));
                 false
             }
         };

@@ -250,7 +250,7 @@ impl Parts {
     fn cut_remainder(&self, range: Range<u64>, last: bool, cuts: &mut VecDeque<Cut>) -> Result<(), String> {
         let mut remaining = self.gaps.kept_len(range.clone());
         if !last && remaining > 0 && remaining < self.unit {
-            return Err(format!("only {remaining} bytes lie between two parts, which is less than the store takes"));
+            return Err(format!("only {remaining} bytes are left between two parts, fewer than the store accepts"));
         }
         let mut kept = self.gaps.kept(range);
         let mut piece = kept.next();

@@ -136,8 +136,8 @@ impl Upload for StoreUpload {
     async fn begin(&self) -> Result<String, Failure> {
         if let Some(who) = self.site.as_ref().and_then(|site| site.even_parts) {
             let detail = format!(
-                "{who} takes only parts of equal length in a row, and a file that is written in one pass has others: write \
-                 a local file and copy it there"
+                "{who} accepts only consecutive parts of equal length, and a file that is written in one pass has others: \
+                 write a local file and copy it there"
             );
             return Err(Failure::new(RemoteFault::Setup, detail));
         }
@@ -183,8 +183,8 @@ impl Upload for StoreUpload {
             return Ok(());
         }
         let detail = format!(
-            "{}; the store does not say whether the object was completed: what is there under its name is whole, but \
-             may still be what was there before",
+            "{}; the store does not say whether the object was completed: the object under its name is complete, but \
+             may still be the old one",
             failure.detail
         );
         Err(Failure::new(failure.fault, detail))

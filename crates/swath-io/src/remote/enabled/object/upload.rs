@@ -383,7 +383,7 @@ impl<U: Upload> Abandon for Uploading<U> {
                 return;
             }
             state.stage = Stage::Cleaning;
-            let given_up = || Failure::new(RemoteFault::Cancelled, "the upload was given up");
+            let given_up = || Failure::new(RemoteFault::Cancelled, "the upload was aborted");
             state.failure.get_or_insert_with(given_up);
             std::mem::take(&mut state.tasks)
         };
