@@ -1,4 +1,4 @@
-//! What a read or a write cost: each call counts itself.
+//! The cost of a read or a write: each call counts itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -75,7 +75,7 @@ impl Fetch {
                     Err(range) => (range, known.prefetch),
                 }
             };
-            // A parser that needs more at once than stays in memory would ask for ever. Other threads may make it start over.
+            // A parser that needs more at once than stays in memory would ask forever. Other threads may make it start over.
             let times = asked.entry(range.start).or_insert(0_u32);
             *times += 1;
             if *times > MOST_TIMES {

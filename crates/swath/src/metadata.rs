@@ -33,7 +33,7 @@ pub struct Georeference {
     pub rpc: Option<Rpc>,
     /// Whether a pixel stands for a point rather than an area.
     pub pixel_is_point: bool,
-    /// The GeoTIFF keys as they stand.
+    /// The GeoTIFF keys as stored.
     pub keys: GeoKeys,
 }
 

@@ -81,7 +81,7 @@ impl Footprint {
         Self { temporary: path.tile_scratch(largest) as u64, ..Self::default() }
     }
 
-    /// Returns what a tile needs in addition where it is decoded in so many pieces.
+    /// Returns the additional memory of a tile that is decoded in this many pieces.
     pub fn of_pieces(pieces: usize) -> Self {
         let tables = size_of::<PieceRange>() + pieces * (size_of::<PieceJob>() + size_of::<PieceNote>());
         Self { tables: tables as u64, ..Self::default() }

@@ -57,7 +57,7 @@ pub enum DecodePath {
 enum DecodedBy {
     /// No decoder: the stored bytes are placed as they are.
     Copy,
-    /// A kernel of ours.
+    /// One of our own kernels.
     Kernel(DecodeKernel),
     /// The Deflate kernels for pieces.
     PieceKernels,
@@ -110,7 +110,7 @@ impl DecodeLibrary {
 struct Codec {
     compression: Compression,
     path: DecodePath,
-    /// The library it needs; `None` where kernels of ours decode.
+    /// The library it needs; `None` where our own kernels decode.
     library: Option<DecodeLibrary>,
     /// Whether damaged input can hang or crash the decoder, so that only trusted input may reach it.
     needs_trust: bool,

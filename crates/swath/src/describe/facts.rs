@@ -238,7 +238,7 @@ pub fn photometric(image: &Image) -> Option<String> {
     })
 }
 
-/// How bands lie in the file, by GDAL's rule: one band is never interleaved by pixel.
+/// The interleaving of the file, by GDAL's rule: one band is never interleaved by pixel.
 pub fn interleave(image: &Image) -> &'static str {
     let layout = image.layout();
     if layout.planar == Planar::Contig && layout.samples > 1 { "pixel" } else { "band" }

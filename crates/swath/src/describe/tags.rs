@@ -1,4 +1,4 @@
-//! Every tag of every directory, as it stands.
+//! Every tag of every directory, as stored.
 
 use serde_json::{Value, json};
 use swath_tiff::{structure::Value as TagValue, tag};

@@ -62,7 +62,7 @@ impl Sidecars {
     }
 
     fn dataset(&mut self, path: &Path, beside: &Path, owner: &Dataset) -> Option<Box<Dataset>> {
-        // A side file has no side files of its own kind: `a.tif.ovr.ovr` would go on for ever.
+        // A side file has no side files of its own kind: otherwise `a.tif.ovr.ovr` and so on would be looked up forever.
         if path.extension() == beside.extension() {
             return None;
         }

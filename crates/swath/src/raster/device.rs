@@ -26,7 +26,7 @@ pub struct DeviceRaster {
     pub(crate) report: DeviceReport,
 }
 
-/// The CUDA array interface, version 3: what `__cuda_array_interface__` says.
+/// The CUDA array interface, version 3: the values of `__cuda_array_interface__`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CudaArray {
@@ -61,7 +61,7 @@ impl DeviceRaster {
         self.sample
     }
 
-    /// How bands lie in memory.
+    /// The order of bands in memory.
     pub fn interleave(&self) -> Interleave {
         self.interleave
     }
@@ -108,7 +108,7 @@ impl DeviceRaster {
         self.ready.raw()
     }
 
-    /// What the read did and what it cost.
+    /// The report of the read.
     pub fn report(&self) -> &DeviceReport {
         &self.report
     }

@@ -8,7 +8,7 @@ use swath_tiff::SampleType;
 
 use crate::{device::DeviceReport, error::Error};
 
-/// How the bands of a raster lie in memory.
+/// The order of a raster's bands in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Interleave {
     /// Bands × rows × columns.
@@ -56,7 +56,7 @@ impl Raster {
         self.sample
     }
 
-    /// How bands lie in memory.
+    /// The order of bands in memory.
     pub fn interleave(&self) -> Interleave {
         self.interleave
     }

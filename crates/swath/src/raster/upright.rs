@@ -27,7 +27,7 @@ impl Raster {
         for (source, target) in self.bytes().chunks_exact(plane_len.max(1)).zip(planes_out).take(planes) {
             for (index, place) in target.chunks_exact_mut(pixel).enumerate() {
                 let (x, y) = (index % new_width, index / new_width);
-                // Where the upright pixel stands in the stored picture.
+                // The position of the upright pixel in the stored picture.
                 let (from_x, from_y) = match orientation {
                     2 => (width - 1 - x, y),
                     3 => (width - 1 - x, height - 1 - y),

@@ -17,15 +17,15 @@ pub(crate) struct Claim<'o, 't> {
     pub(crate) held: Held<'o>,
 }
 
-/// Returns the tile that a task of one part wants kept.
+/// Returns the tile of a task of one part, if it is to be kept.
 fn key(context: &ReadContext<'_>, task: &Task<'_>) -> Option<Key> {
     let part = task.parts.first()?;
     matches!(part.bytes, TileBytes::At { keep: true, .. }).then_some((context.image.index, part.index))
 }
 
-/// Sorts tasks by who fetches their tiles. Every read fetches tiles that are not kept for itself. A read that has `waited`
-/// also fetches tiles that the other read failed to bring: otherwise one read after the other would wait for a server that
-/// does not answer.
+/// Sorts tasks by the read that fetches their tiles. Every read fetches tiles that are not kept for itself. A read that has
+/// `waited` also fetches tiles that the other read failed to bring: otherwise one read after the other would wait for a
+/// server that does not answer.
 pub(crate) fn claim<'o, 't>(context: &ReadContext<'o>, tasks: Vec<Task<'t>>, waited: bool) -> Claim<'o, 't> {
     let mut claims = context.arriving.claims();
     let (mut at_hand, mut mine, mut late) = (Vec::new(), Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ pub(crate) fn claim<'o, 't>(context: &ReadContext<'o>, tasks: Vec<Task<'t>>, wai
     Claim { at_hand, mine, late, held: claims.hold() }
 }
 
-/// Waits until no read is fetching the tiles of these tasks, or the caller gives up.
+/// Waits until no read is fetching the tiles of these tasks, or the caller cancels.
 pub(crate) fn wait(context: &ReadContext<'_>, tasks: &[Task<'_>], given_up: &dyn Fn() -> bool) {
     let keys: Vec<Key> = tasks.iter().filter_map(|task| key(context, task)).collect();
     context.arriving.wait(&keys, given_up);

@@ -37,7 +37,7 @@ impl Arriving {
         Claims { held, keys: self.0.get().lock() }
     }
 
-    /// Waits until no read is fetching these tiles, or the caller gives up.
+    /// Waits until no read is fetching these tiles, or the caller cancels.
     pub(crate) fn wait(&self, keys: &[Key], given_up: &dyn Fn() -> bool) {
         let tiles = self.0.get();
         let mut coming = tiles.lock();

@@ -1,4 +1,4 @@
-//! Decoded tiles that windows keep coming back to.
+//! Decoded tiles that several windows share.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ type Key = (u32, u64);
 
 /// Least memory that all files share by default.
 const LEAST: u64 = 256 << 20;
-/// All files share one part in so many of the machine's memory: what GDAL takes for its blocks.
+/// All files share the machine's memory divided by this number, as GDAL's block cache does.
 const SHARE: u64 = 20;
 
 /// Decoded tiles, up to a budget, as one file sees them. Neighbouring and overlapping windows find the tiles they share here. A

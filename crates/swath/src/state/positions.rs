@@ -9,7 +9,7 @@ use std::{
 use swath_codec::decode::Stream;
 use swath_io::fork::PerProcess;
 
-/// The top of a strip is one part in so many of it.
+/// The top of a strip is its height divided by this number.
 const NEAR: u32 = 8;
 /// Most positions that a file keeps: threads that read it side by side each continue from their own. A decoder has some megabytes
 /// of history.

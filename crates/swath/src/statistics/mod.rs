@@ -22,7 +22,7 @@ use crate::{
 use pieces::{BUDGET, Cut, Piece};
 use summary::{Summarise, Summary};
 
-/// Called after every piece, from the thread that asked, with how many samples are done and how many there are.
+/// Called after every piece, on the calling thread, with the number of samples done and of all samples.
 pub type OnSamples = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Options of [`statistics`]. The default is every band, all cores.
@@ -81,7 +81,7 @@ pub struct Statistics {
     pub name: String,
     /// Type of its samples; figures of complex ones are of their magnitude.
     pub sample: SampleType,
-    /// The bands, in the order they were asked for.
+    /// The bands, in the requested order.
     pub bands: Vec<BandStatistics>,
 }
 

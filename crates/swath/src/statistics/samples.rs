@@ -84,7 +84,7 @@ pub fn visit<V: Visit>(sample: SampleType, bytes: &[u8], visitor: V) -> Option<V
     })
 }
 
-/// Tells nodata samples from data.
+/// Distinguishes nodata samples from data.
 #[derive(Debug, Clone, Copy)]
 pub enum Missing<'a, T> {
     /// There is no nodata value, or no sample of this type can have it.

@@ -170,7 +170,7 @@ impl Budget {
         Self((dataset.size() / 4).saturating_add(1 << 17))
     }
 
-    /// Takes `entries` from what is left; whether there were so many.
+    /// Takes `entries` from the rest; returns whether there were enough.
     fn take(&mut self, entries: u64) -> bool {
         let left = self.0.checked_sub(entries);
         self.0 = left.unwrap_or(0);
@@ -350,7 +350,7 @@ fn proportions(dataset: &Dataset, report: &Report, findings: &mut Findings) {
     let header = if dataset.header.big { 16 } else { 8 };
     // Directories begin at even offsets.
     let expected = (header + report.ghost.as_ref().map_or(0, |ghost| ghost.len)).next_multiple_of(2);
-    // One right behind the header is well placed whatever else is claimed.
+    // A directory right after the header is well placed, whatever the ghost area claims.
     if main.ifd_offset != expected && main.ifd_offset != header {
         findings.error(format!("The offset of the main IFD should be {expected}. It is {} instead", main.ifd_offset));
     }

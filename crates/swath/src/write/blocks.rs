@@ -36,7 +36,7 @@ use crate::{
     threads::cores,
 };
 
-/// Target columns after which every overview kernel can start anew: it takes at most so many at a time.
+/// Most target columns that an overview kernel takes at a time; every kernel can start again after them.
 const LANES: u32 = 32;
 /// Least cells of each level in memory: with fewer, every pixel would go through the disk.
 const LEAST_CELLS: u64 = 4;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// Jobs that are handed out to each thread at a time.
+/// Jobs that each thread gets at a time.
 const JOBS: usize = 8;
 
 /// Work that the pixels in memory allow.
@@ -198,8 +198,8 @@ impl Writer {
         }
         for (level, (width, height), cells) in groups {
             let layout = self.plan.levels.at(level)?.layout.clone();
-            // Tiles that hang over the right edge do so in the image they are put into, below each other; others stand side
-            // by side, so that those at the lower edge hang over it. A strip, which is its own width, stands alone.
+            // Tiles that cross the right edge are placed below each other in a small image, so that they cross its right edge
+            // too. Others are placed side by side, so that those at the lower edge cross it. A strip has an image of its own.
             let beside = width == layout.tile_width;
             let corner = !beside && height != layout.tile_height;
             let at_once = if !layout.tiled || corner { 1 } else { cells.len() };

@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Writer {
-    /// Checks that rows on a device fit the raster, and that so many are missing.
+    /// Checks that rows on a device fit the raster, and that at least as many are missing.
     pub(super) fn check_device(&self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
         self.may_push()?;
         samples.check(self.shape, self.is_masked(), self.device().map(|device| device.encoder.gpu()))?;

@@ -29,14 +29,14 @@ pub(super) struct Due {
 }
 
 impl Writer {
-    /// Whether rows that are all there can be used where they are.
+    /// Whether the rows of a whole image can be used without a copy.
     pub(super) fn can_borrow(&self, pushed: &Pushed<'_>) -> bool {
         // Samples that are changed are copied first.
         let changed = changes(&self.options, self.shape, self.nodata.as_deref());
         !changed && (pushed.arrangement == Arrangement::Planes || !self.levels.has_overviews())
     }
 
-    /// Writes an image that is all there, without copying its rows.
+    /// Writes an image that was pushed whole, without copying its rows.
     pub(super) fn borrow_all(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
         let mut available = 0;
         while available < pushed.rows {
@@ -172,7 +172,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Tells the caller how far the write has come.
+    /// Reports the progress of the write to the caller.
     pub(super) fn report_progress(&self) {
         if let Some(report) = &self.options.progress {
             let rows = self.levels.main.progress.rows_encoded(LevelSize::of(&self.plan.levels.main));

@@ -1,4 +1,4 @@
-//! Rows as the caller hands them over.
+//! Rows as the caller passes them.
 
 use std::ops::Range;
 

@@ -134,7 +134,7 @@ fn predictor(layout: &Layout, options: &WriteOptions) -> Result<Predictor, Error
     let float = layout.format == SampleFormat::Float;
     let integer = matches!(layout.format, SampleFormat::Uint | SampleFormat::Int);
     let Some(asked) = options.predictor else {
-        // Classes are not numbers: the difference of two says nothing.
+        // Classes are not numbers: the difference of two has no meaning.
         let classes = layout.photometric == Some(Photometric::Palette);
         return Ok(match layout.compression.takes_predictor() && whole && !classes {
             true if float => Predictor::FloatingPoint,

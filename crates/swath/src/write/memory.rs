@@ -104,7 +104,7 @@ pub(super) fn capacity(plan: &Plan, index: usize, batch: u32) -> u32 {
     rows.min(height.into()) as u32
 }
 
-/// Rows that the next level may look at, around the ones it is made of: three times the step each way for the widest
+/// Rows that the next level may need, around the ones it is made of: three times the step each way for the widest
 /// kernel, and a little more for sides that do not divide.
 pub(super) fn look_back(plan: &Plan, index: usize) -> u32 {
     let height = |index: usize| plan.levels.get(index).map(|level| level.layout.height.max(1));

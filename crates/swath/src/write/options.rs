@@ -39,9 +39,9 @@ pub struct Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Blocks {
-    /// Tiles of so many columns and rows, multiples of 16.
+    /// Tiles of this many columns and rows, multiples of 16.
     Tiles(u32, u32),
-    /// Strips of so many rows; `None` for about 64 KiB each.
+    /// Strips of this many rows; `None` for about 64 KiB each.
     Strips(Option<NonZeroU32>),
 }
 
@@ -67,7 +67,7 @@ pub enum Overviews {
     Auto,
     /// None.
     None,
-    /// So many, each half the size of the one before.
+    /// This number of overviews, each half the size of the one before.
     Levels(u32),
     /// These factors, each a multiple of the one before.
     Factors(Vec<u32>),
@@ -214,7 +214,7 @@ impl WriteOptions {
         with_planar: planar = Planar;
         /// Bits of a stored sample, where they are fewer than the type has (NBITS).
         with_bits: bits = u16;
-        /// Meaning as colour, whatever the bands' metadata call them; without this, from the bands' colours and number.
+        /// Photometric interpretation, whatever the bands' metadata state; without this, from the bands' colours and number.
         with_photometric: photometric = Photometric;
         /// Luma samples for each chroma sample of JPEG in YCbCr; (2, 2) by default.
         with_subsampling: subsampling = (u16, u16);
@@ -239,7 +239,7 @@ impl WriteOptions {
         with_resampling: resampling = Resampling;
         /// Whether statistics of each band are put into the file; without this, into COGs only.
         with_statistics: statistics = bool;
-        /// Further tags, as they shall stand in the first directory.
+        /// Further tags of the first directory, written as given.
         with_tags: tags = Vec<Field>;
         /// Bytes of memory the writer may hold.
         with_max_memory: max_memory = usize;
@@ -339,7 +339,7 @@ impl WriteOptions {
         Err(Error::usage(detail))
     }
 
-    /// Whether statistics are wanted.
+    /// Whether to write statistics.
     pub(crate) fn wants_statistics(&self) -> bool {
         self.statistics.unwrap_or(self.cog)
     }

@@ -291,7 +291,7 @@ impl Plan {
         Levels { main: place(&self.levels.main, bands), overviews }
     }
 
-    /// The first byte that no tile can reach, were none to shrink. The image lies last.
+    /// The first byte that no tile can reach, even if none is compressed. The image is last.
     pub fn reach(&self, writers: &Levels<LevelWriter>) -> u64 {
         writers.main.start().saturating_add(self.levels.main.worst(self.frame))
     }
@@ -304,7 +304,7 @@ impl Plan {
     /// The head, with the tiles of each level, and the sizes of their pieces, in the order they were numbered.
     ///
     /// # Errors
-    /// When a level has not all its tiles, which is a fault of the writer.
+    /// When a level lacks tiles, which is a fault of the writer.
     pub fn head(
         &self,
         tiles: &Levels<Vec<(u64, u32)>>,

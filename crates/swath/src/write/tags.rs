@@ -137,7 +137,7 @@ impl Text<'_> {
         for ((number, band), told) in (1..).zip(&self.metadata.bands).zip(told) {
             let mut domains = band.domains.clone();
             if self.options.wants_statistics() {
-                // They are counted anew.
+                // Statistics are computed again.
                 domains.iter_mut().for_each(drop_statistics);
             }
             // A colour that other tags already state is not written again.
@@ -221,7 +221,7 @@ fn statistic(name: &str, sample: u32, value: &str) -> String {
     format!("  <Item name=\"{name}\" sample=\"{sample}\">{value}</Item>\n")
 }
 
-/// A percentage with four digits that count, and no zeros at its end.
+/// A percentage with four significant digits, and no trailing zeros.
 fn four_digits(percent: f64) -> String {
     let whole = percent.abs().max(1e-9).log10().floor() as i32;
     let text = format!("{percent:.*}", usize::try_from(3 - whole).unwrap_or(0));
@@ -245,9 +245,9 @@ pub(super) fn add_statistics(field: Field, moments: &[Moments]) -> Field {
     Field::ascii(field.tag, &(text + END))
 }
 
-/// A tag is there once, and none of those that the layout decides can be given from outside.
+/// Checks that each tag is there once, and that the caller sets none that the layout decides.
 pub(super) fn check(fields: &[Field]) -> Result<(), Error> {
-    // Free space, fax options, JPEG of the old kind and YCbCr would change how a reader takes what is written.
+    // Free space, fax options, old-style JPEG and YCbCr would change how a reader interprets the file.
     const OWN: [u16; 41] = [
         254,
         255,

@@ -1,7 +1,7 @@
 //! Encodes tile rows of a file where there is no file: in other threads, other processes, other machines.
 //!
 //! Every row of the first overview belongs to the tile row that holds the image row where it begins: row `r` of `h` to the one
-//! with image row `floor(r * H / h)` of `H`. It may look at rows of neighbouring tile rows, so tile rows are encoded from
+//! with image row `floor(r * H / h)` of `H`. It may need rows of neighbouring tile rows, so tile rows are encoded from
 //! [`TileRowEncoder::needed`] rows. The writer makes later overviews of the first.
 
 use std::{
@@ -37,7 +37,7 @@ use crate::{
     metadata::Metadata,
 };
 
-/// Encodes tile rows of a file that one [`Writer`] puts together, in any process that has the same shape, metadata and
+/// Encodes tile rows of a file that one [`Writer`] assembles, in any process that has the same shape, metadata and
 /// options.
 ///
 /// ```
@@ -121,7 +121,7 @@ impl TileRowEncoder {
         overview_rows(&self.plan, &tile_rows)
     }
 
-    /// The image rows that these tile rows are encoded from: their own, and what their overview rows look at.
+    /// The image rows that these tile rows are encoded from: their own, and those that their overview rows need.
     pub fn needed(&self, tile_rows: Range<u32>) -> Range<u32> {
         let own = self.rows_of(tile_rows.clone());
         let overview = self.overview_rows(tile_rows);

@@ -461,7 +461,7 @@ impl Writer {
         }
     }
 
-    /// Checks that these are whole rows, and that so many are missing.
+    /// Checks that these are whole rows, and that at least as many are missing.
     fn check<'a>(&self, rows: &Rows<'a>) -> Result<Pushed<'a>, Error> {
         self.may_push()?;
         let pushed = Pushed::new(rows, self.shape, self.is_masked())?;
@@ -517,7 +517,7 @@ impl Writer {
         let mut starts = self.level_writers.map(|_| 0);
         let mut gaps = Vec::new();
         let mut removed = 0;
-        // As the levels lie in the file: the smallest first. Those that were held follow each other without a gap.
+        // In the order of the file: the smallest first. Levels that were held follow each other without a gap.
         let mut position = self.plan.head_len();
         for (level, start) in self.level_writers.iter().rev().zip(starts.iter_mut().rev()) {
             if !level.is_held() {

@@ -105,7 +105,7 @@ mod tests {
     fn a_failed_write_leaves_nothing_behind() {
         let folder = std::env::temp_dir().join(format!("swath-preview-{}", std::process::id()));
         fs::create_dir_all(folder.join("taken.png")).unwrap();
-        // A folder stands where the file should go, so that the last step fails.
+        // A folder has the name of the file, so that the last step fails.
         assert!(picture().write(&folder.join("taken.png")).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         picture().write(&folder.join("free.png")).unwrap();

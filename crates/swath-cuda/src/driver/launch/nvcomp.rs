@@ -78,7 +78,7 @@ pub(crate) fn nvcomp_decompress(
         return Err(DeviceError::Declined(format!("nvCOMP needs streams aligned to {} bytes", wanted.input)));
     }
     // SAFETY: the arrays are as long as the batch and lie in buffers that are kept until the streams were waited for; so do the
-    // addresses in them, which `decode/tables.rs` made from the same layout as the buffers. The caller has called the input trusted.
+    // addresses in them, which `decode/tables.rs` made from the same layout as the buffers. The caller has declared the input trusted.
     unsafe { nvcomp.decompress(&pointers, count, temp, batch.temp_len, streams.raw(stream)) }?;
     Ok(())
 }

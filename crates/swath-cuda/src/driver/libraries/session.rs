@@ -170,7 +170,7 @@ impl From<EncodeFailure> for DeviceError {
     }
 }
 
-/// Tells apart what a call reports of one tile (the inner result) and of the library or the device (the outer one).
+/// Separates the result of one tile (inner) from the result of the library or the device (outer).
 pub(super) fn tile_or_failure<R: From<CallError>>(
     result: Result<(), CallError>,
 ) -> Result<Result<(), R>, EncodeFailure> {

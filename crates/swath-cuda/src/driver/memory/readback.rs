@@ -151,7 +151,7 @@ impl Streams {
         match copied.and_then(|()| self.record(stream)) {
             Ok(done) => Ok(Readback { buffer: Some(to), len, done }),
             Err(error) => {
-                // Without the event nothing tells when the memory is free: wait here, once, on the way to an error.
+                // Without the event it is unknown when the memory is free: wait here, once, before the error is returned.
                 let _ = self.memory().context.synchronize();
                 Err(error)
             }

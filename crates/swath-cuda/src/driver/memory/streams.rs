@@ -207,7 +207,7 @@ impl Streams {
         // SAFETY: both are alive.
         let recorded = copied.and_then(|()| unsafe { context.event_record(event, raw) });
         if recorded.is_err() {
-            // Without the event nothing tells when the chunk is free: wait here, once, on the way to an error.
+            // Without the event it is unknown when the chunk is free: wait here, once, before the error is returned.
             // SAFETY: the stream is alive.
             let _ = unsafe { context.stream_synchronize(raw) };
             lock(&self.memory.handles).events.push(event);

@@ -30,7 +30,7 @@ pub(crate) enum NamedBy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Any,
-    /// All except link-local ones, where clouds run the services that hand out credentials.
+    /// All except link-local ones, where clouds run the services that provide credentials.
     BeyondLink,
     Public,
 }

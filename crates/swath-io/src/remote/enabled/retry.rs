@@ -55,7 +55,7 @@ impl RetryBudget {
         if self.tried == 0 { "1 attempt".to_owned() } else { format!("{} attempts", self.tried + 1) }
     }
 
-    /// How long to wait before the next attempt, or why there is none. `after` is the pause that the server asked for.
+    /// How long to wait before the next attempt, or why there is none. `after` is the pause that the server requested.
     pub(crate) fn again(&mut self, why: &str, after: Option<Duration>) -> Result<Duration, Failure> {
         if self.progress.is_over(self.allowed) {
             return Err(self.timed_out(Some(why)));

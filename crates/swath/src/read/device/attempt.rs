@@ -66,7 +66,7 @@ fn facts(path: DecodePath) -> PathFacts {
     }
 }
 
-/// Declines LZ4 frames: the first stored tile tells, because all tiles of a file are written alike.
+/// Declines LZ4 frames. It checks the first stored tile, because all tiles of a file are written alike.
 fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::Row]) -> Result<Option<&'static str>, Error> {
     const FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
     let mut start = [0; 4];

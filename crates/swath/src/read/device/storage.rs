@@ -1,5 +1,5 @@
-//! Has cuFile read the tiles of a batch from the file to the device. One thread submits all reads before it waits for the first.
-//! The engine reads tiles that do not come whole again, one by one, through pinned memory.
+//! Lets cuFile read the tiles of a batch from the file to the device. One thread submits all reads before it waits for the first.
+//! The engine reads incomplete tiles again, one by one, through pinned memory.
 
 use std::{
     ops::Range,
@@ -83,7 +83,7 @@ impl Direct {
         }
     }
 
-    /// Reads one tile, or a part of a large one, and waits for it; returns whether it came whole.
+    /// Reads one tile, or a part of a large one, and waits for it; returns whether it is complete.
     pub(super) fn read(&self, uploader: Uploader<'_>, half: usize, range: &Range<u64>, at: usize) -> bool {
         if self.is_hopeless() {
             return false;
@@ -158,7 +158,7 @@ pub(super) fn read_batch(
     }
 }
 
-/// Waits for the reads of a group, and puts those that did not come whole back on the board.
+/// Waits for the reads of a group, and puts incomplete ones back on the board.
 fn take_group(
     direct: &Direct,
     board: &Board,

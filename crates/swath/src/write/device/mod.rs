@@ -499,7 +499,7 @@ impl DeviceSide {
     }
 }
 
-/// Bytes of device memory that a write may take, as things stand.
+/// Bytes of device memory that a write may take now.
 pub(super) fn budget(gpu: &Gpu, options: &WriteOptions) -> Result<u64, DeviceError> {
     let available = gpu.available()?;
     Ok(match options.device.max_memory {

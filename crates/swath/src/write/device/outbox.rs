@@ -175,7 +175,7 @@ impl Outbox {
         Ok(Self { shared, threads: started })
     }
 
-    /// Waits until another batch may be on its way.
+    /// Waits until another batch may be sent.
     ///
     /// # Errors
     /// When one before could not be written.
@@ -306,7 +306,7 @@ fn land(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
             jobs.push(Job::Write { batch: batch.clone(), range, to });
             continue;
         };
-        // Cut where the file likes it best.
+        // Cut at the positions where the file can be written fastest.
         let chunk = shared.sink.0.write_chunk().max(1) as u64;
         let (mut start, mut offset) = (range.start, offset);
         while start < range.end {

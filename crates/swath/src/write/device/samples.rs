@@ -18,7 +18,7 @@ use crate::{
 /// Bytes of rows that are brought to the host at a time, where the CPU writes what is on a device.
 pub(in crate::write) const FETCH: u64 = 32 << 20;
 
-/// Rows of a raster in the memory of a GPU: samples in native byte order, and where they lie.
+/// Rows of a raster in the memory of a GPU: samples in native byte order, and their addresses.
 #[derive(Debug, Clone)]
 pub struct DeviceSamples<'a> {
     pub(in crate::write) rows: DeviceRows,

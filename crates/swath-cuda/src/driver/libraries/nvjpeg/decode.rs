@@ -37,7 +37,7 @@ pub enum Engine {
 const MAX_BATCH: usize = 512;
 const MAX_BATCH_SAMPLES: usize = 1 << 29;
 
-/// States for tiles that are decoded one by one: so many are in flight before the host waits for the stream.
+/// States for tiles that are decoded one by one: the most tiles in flight before the host waits for the stream.
 const HOST_STATES: usize = 8;
 
 /// The loaded nvJPEG library, with the decode states of one CUDA context.
@@ -157,7 +157,7 @@ impl JpegDecoder {
             // SAFETY: the caller keeps this function's contract.
             match unsafe { self.decode_batch(engine, tiles, chunk, output, stream, wait) } {
                 Ok(left) => single.extend(left),
-                // One bad tile fails the whole call, which does not tell which one it was.
+                // One bad tile fails the whole call, which does not report which one it was.
                 Err(_) => single.extend(chunk),
             }
         }
