@@ -37,7 +37,7 @@ pub enum Authority {
 pub struct Crs {
     /// Its name: EPSG's for a code, else the file's citation.
     pub name: String,
-    /// The EPSG code the file states. For a compound system put together from two codes, the horizontal one.
+    /// The EPSG code the file states. For a compound system of two codes, the horizontal one.
     pub epsg: Option<u32>,
     /// The Esri code the file states, where it is in one of Esri's ranges.
     pub esri: Option<u32>,

@@ -116,7 +116,7 @@ pub fn angle(code: u16) -> Option<Unit> {
 }
 
 /// The code to write for a unit of length: its own code if the sizes agree, else that of a unit with the same size and name,
-/// else that of a unit with the same size. Old and new codes of one size differ only in name; the new ones stand last in the
+/// else that of a unit with the same size. Old and new codes of one size differ only in name; the new ones are last in the
 /// table.
 #[must_use]
 pub fn length_code(unit: &Unit) -> Option<u16> {

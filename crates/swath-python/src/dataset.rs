@@ -95,7 +95,7 @@ impl Destination {
 }
 
 impl Dataset {
-    /// Returns the open file. A read that has it goes on when another thread closes the dataset.
+    /// Returns the open file. A read that has it continues when another thread closes the dataset.
     fn opened(&self, py: Python<'_>) -> PyResult<Arc<swath::Dataset>> {
         let held = self.dataset.read().unwrap_or_else(PoisonError::into_inner).clone();
         held.ok_or_else(|| errors::usage(py, &format!("{}: the dataset is closed: open it again", self.facts.name)))

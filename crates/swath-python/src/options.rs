@@ -226,7 +226,7 @@ fn extract<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(value: &Bound<'
     value.extract()
 }
 
-/// Returns what a word of any case stands for; the error lists the words.
+/// Returns the meaning of a word in any case; the error lists the words.
 fn one_of<T: Copy>(value: &Bound<'_, PyAny>, choices: &[(&str, T)], listed: &str) -> PyResult<T> {
     let word = text(value)?;
     let found = choices.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));

@@ -98,7 +98,7 @@ impl Target {
 /// A Python object that takes bytes in order.
 struct Stream {
     object: Py<PyAny>,
-    /// Whether to empty it first. A `BytesIO` is read from its first byte; other objects may stand anywhere in something
+    /// Whether to empty it first. A `BytesIO` is read from its first byte; other objects may be positioned anywhere in something
     /// longer, such as a pipe or an archive.
     replace: bool,
 }

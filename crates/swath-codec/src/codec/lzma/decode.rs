@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn delta_filter_of_libtiff() {
-        // libtiff stands a delta filter with the distance of one sample before LZMA2.
+        // libtiff puts a delta filter with the distance of one sample before LZMA2.
         let bytes = testing::ramp(1000);
         let mut filters = Filters::new();
         filters.delta_properties(&[1]).unwrap();

@@ -156,7 +156,7 @@ mod tests {
             })
             .collect();
         for len in [0, 1, 2, 3, 8, 9, 10, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK + 100] {
-            // Noise is stored, half of it or less is not, and a run goes on over the edge of a block.
+            // Noise is stored, half of it or less is not, and a run continues across the edge of a block.
             assert!(check(&noise[..len]) <= bound(len) - 8);
             check(&noise[..len].iter().map(|byte| byte & 15).collect::<Vec<_>>());
             check(&noise[..len].iter().map(|byte| byte.trailing_zeros() as u8).collect::<Vec<_>>());
@@ -196,7 +196,7 @@ mod tests {
         let shape = Shape { row: 700, pixel: 1 };
         let len = check_by(Search::Maps { depth: 8, shape }, &tile);
         assert!(len < 2500, "{len}");
-        // Found without being told, too.
+        // Also found without the hint.
         let len = check_by(Search::Maps { depth: 8, shape: Shape { row: 0, pixel: 1 } }, &tile);
         assert!(len < 2500, "{len}");
     }

@@ -160,7 +160,7 @@ pub(super) struct Writer<'t> {
 }
 
 impl<'t> Writer<'t> {
-    /// Goes on where `state` left off; `buffer` is only lent, to be used again.
+    /// Continues where `state` ended; `buffer` is lent and returned for reuse.
     pub fn new(state: State, codes: &'t Codes, buffer: &'t mut Vec<u8>, dst: &'t mut Vec<u8>) -> Self {
         buffer.resize(BUFFER, 0);
         Self { bits: state.bits, free: state.free, codes, buffer, at: 0, dst }
