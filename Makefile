@@ -32,7 +32,7 @@ SHARED_FEATURES := --features swath/conformance
 INSTALL := MATURIN_PEP517_ARGS="--features shared-build" PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m pip install --quiet \
 	--disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
 
-# The corpus of other projects' files lies beside the checkout. Under CI it has to be there; elsewhere its absence is said.
+# The corpus of other projects' files is beside the checkout. CI requires it; elsewhere a message reports that it is missing.
 SHARED_CORPUS ?= ../shared/corpus
 export SHARED_CORPUS
 

@@ -1119,7 +1119,7 @@ FAULTS = {
 def failing_gpu(lab: Lab) -> None:
     """A GPU that fails raises and leaves the old file; with "auto" the CPU finishes the file if it can, and warns."""
     if not FAKE:
-        lab.left_out["only the fake driver fails as it is told"] = 1
+        lab.left_out["only the fake driver fails on request"] = 1
         return
     script = ctypes.CDLL(os.environ["SWATH_CUDA_DRIVER"]).swath_fake_script
     held = (np.arange(200 * 300).reshape(200, 300) % 97).astype("float32")

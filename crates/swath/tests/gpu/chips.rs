@@ -84,7 +84,7 @@ fn agree(
     let mut out = vec![0xa5; dataset.read_windows_len(device, windows).unwrap()];
     dataset.read_windows_into(device, windows, &mut out).map_err(|error| error.to_string())?;
     if out != singles.concat() {
-        return Err("other samples by way of the device".into());
+        return Err("other samples through the device".into());
     }
     Ok(report)
 }

@@ -69,8 +69,8 @@ impl Store {
                 let mut builder = GoogleCloudStorageBuilder::new().with_client_options(content_types());
                 if layers.is_set(GcsKey::SkipSignature) {
                     // Otherwise a broken file of default credentials would prevent requests without credentials.
-                    let nobody = GcpCredential { bearer: String::new() };
-                    builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(nobody)));
+                    let no_token = GcpCredential { bearer: String::new() };
+                    builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(no_token)));
                 }
                 for (key, value) in layers.0 {
                     builder = builder.with_config(key, value);
