@@ -94,8 +94,8 @@ pub fn check() -> Outcome {
 /// or oftener.
 const TRIES: usize = 60;
 
-/// The form of a unit's PTX that the compiler makes most often. Whether it joins neighbouring loads depends on addresses of
-/// its heap, so that a large kernel is compiled to one of several forms, all of them right.
+/// The form of a unit's PTX that the compiler makes most often. It joins neighbouring loads or not by an order that hangs on
+/// addresses of its heap, so that a large kernel comes out in one of several forms, all of them right.
 fn usual_form(unit: &Unit) -> Result<String, String> {
     if std::env::var_os("SWATH_PTX_ONCE").is_some() {
         return compile_apart(unit);

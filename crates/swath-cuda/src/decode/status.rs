@@ -1,5 +1,5 @@
-//! The result of decoding a tile on the device. The numbers are those of `kernels/status.cuh`. nvCOMP's statuses are
-//! stored in the same place: 0 for success, 10 or more otherwise.
+//! The result of decoding a tile on the device. The numbers are those of `kernels/status.cuh`. nvCOMP's statuses stand
+//! in the same place: 0 for success, 10 or more otherwise.
 
 /// The result of decoding a tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crate::{
 use pieces::{BUDGET, Cut, Piece};
 use summary::{Summarise, Summary};
 
-/// Called after every piece, on the calling thread, with the number of samples done and of all samples.
+/// Called after every piece, from the thread that asked, with how many samples are done and how many there are.
 pub type OnSamples = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Options of [`statistics`]. The default is every band, all cores.
@@ -81,7 +81,7 @@ pub struct Statistics {
     pub name: String,
     /// Type of its samples; figures of complex ones are of their magnitude.
     pub sample: SampleType,
-    /// The bands, in the requested order.
+    /// The bands, in the order they were asked for.
     pub bands: Vec<BandStatistics>,
 }
 
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_are_in_the_requested_order() {
+    fn bands_come_in_the_order_they_were_asked_for() {
         let found = statistics(&planes(), &StatisticsOptions::default().with_bands([3, 1])).unwrap();
         let means: Vec<(u32, Option<f64>)> = found.bands.iter().map(|band| (band.band, band.mean)).collect();
         assert_eq!(means, [(3, Some(7.0)), (1, Some(4.5))]);

@@ -14,7 +14,7 @@ pub const BUDGET: u64 = 24 << 20;
 /// A piece: some bands of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Position of its first band in the list of requested bands.
+    /// Where the first of its bands stands in the list of wanted bands.
     pub first: usize,
     /// Bands, counted from 1.
     pub bands: Vec<u32>,
@@ -76,7 +76,7 @@ impl Cut {
         let (width, height) = (u64::from(self.width.max(1)), u64::from(self.height.max(1)));
         let (mut tile_width, mut tile_height) =
             (u64::from(self.tile_width).min(width), u64::from(self.tile_height).min(height));
-        // A compressed tile is always decoded whole: cutting it would only repeat the work.
+        // A compressed tile is decoded whole whatever part of it is wanted: cutting it would only repeat the work.
         if self.divisible && tile_width * tile_height * pixel > budget {
             tile_width = tile_width.min((budget / pixel).max(1));
             tile_height = (budget / (tile_width * pixel)).max(1);

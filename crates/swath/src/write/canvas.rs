@@ -79,7 +79,7 @@ enum Pixels {
 pub(super) struct Patch {
     /// The cell that it belongs to.
     pub home: At,
-    /// Its part of the next level.
+    /// Where it lies in the next level.
     pub target: Window,
     /// The pixels of this level that it is made of.
     pub source: Window,
@@ -112,7 +112,7 @@ impl Canvas {
         }
     }
 
-    /// Bytes that the cells of a level take without their pixels.
+    /// Bytes that a level with so many cells takes whatever its pixels are.
     pub(super) fn fixed_len(level: &LevelPlan) -> u64 {
         u64::from(level.grid.across) * u64::from(level.grid.down) / 4 + 16
     }
@@ -368,7 +368,7 @@ impl Canvas {
         Ok(Piece { part: *part, planes: split(memory, &self.planes, area(*part))? })
     }
 
-    /// The pixels that a patch is made of: in place, or assembled in `room`.
+    /// The pixels that a patch is made of: where they lie, or put together in `room`.
     pub(super) fn source<'a>(&'a self, patch: &Patch, room: &'a mut Vec<u8>) -> Result<Piece<'a>, Error> {
         let mut cells = self.touched(patch.source);
         if let (Some(only), None) = (cells.next(), cells.next()) {

@@ -17,7 +17,7 @@ use super::{
 use crate::{cancel::cancelled, device::Mode, error::Error, metadata::Metadata};
 
 impl Writer {
-    /// Begins a file that is assembled from tile rows of a [`TileRowEncoder`](crate::TileRowEncoder) with the same
+    /// Begins a file that is put together from tile rows of a [`TileRowEncoder`](crate::TileRowEncoder) with the same
     /// shape, metadata and options. It uses no GPU, and needs none with [`Mode::Cuda`]; with [`Mode::Auto`] it expects tile rows of
     /// a GPU where one can be opened. The CPU compresses the overviews.
     ///

@@ -40,7 +40,7 @@ pub(super) enum Work {
     Read(Vec<Part>),
     /// Parts that cuFile reads to where the chunk would go, one blocking call each.
     Fetch(Vec<Part>),
-    /// The tasks of a batch, all of them reads, that are submitted to cuFile together.
+    /// The tasks of a batch, all of them reads, that cuFile is given together.
     Batch(Vec<Task>),
     /// Units that the CPU decodes, each to its place in the chunk.
     Decode(Vec<(usize, usize)>),
