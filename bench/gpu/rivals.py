@@ -174,7 +174,7 @@ def swath(row: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
         return answer
     # As for every contender, the first call is not counted.
     kept = {key: answer[key] for key in ("checksum", "notices", "decode_ms", "place_ms") if key in answer}
-    tiles = {key: answer[key] for key in ("device_tiles", "host_tiles", "bands") if key in answer}
+    tiles = {key: answer[key] for key in ("device_tiles", "host_tiles", "batches") if key in answer}
     kept["counters"] = {**tiles, **(answer.get("counters") or {})}
     kernels = [ms / 1e3 for ms in answer.get("kernel_ms", [])[1:]]
     return {"ok": True, "seconds": answer["seconds"][1:], "kernel_seconds": kernels, **kept}

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, ConvertOptions, Dataset, Interleave, MemorySink, MemorySource, OpenOptions, ReadOptions, Sink, Window,
-    WriteOptions,
+    Blocks, ConvertOptions, Dataset, Interleave, OpenOptions, ReadOptions, Window, WriteOptions,
+    io::{MemorySink, MemorySource, Sink},
 };
 use swath_tiff::{Compression, structure::Planar};
 
@@ -21,8 +21,8 @@ pub fn metadata(data: &[u8]) {
     let Some(dataset) = open(data) else { return };
     let _ = dataset.metadata();
     let _ = dataset.overviews();
-    let _ = swath::describe(&dataset, true);
-    let _ = swath::validate(&dataset, swath::Check::Structure);
+    let _ = swath::describe::file(&dataset, true);
+    let _ = dataset.validate(swath::validate::Check::Structure);
     let _ = dataset.take_warnings();
 }
 

@@ -1,7 +1,7 @@
 //! Arrays of other libraries, as CUDA's array interface and DLPack describe them.
 #![allow(unsafe_code, reason = "descriptions of device memory are unsafe to make; no sample is touched here")]
 
-use swath::{Axes, ForeignArray};
+use swath::gpu::{Axes, ForeignArray};
 
 use crate::Input;
 

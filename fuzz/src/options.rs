@@ -6,8 +6,8 @@ use std::{
 };
 
 use swath::{
-    Band, Dataset, MemorySink, MemorySource, Metadata, Mode, OpenOptions, Rows, SampleType, Shape, Sink, WriteOptions,
-    Writer,
+    Band, Dataset, Interleave, Metadata, Mode, OpenOptions, Rows, SampleType, Shape, WriteOptions, Writer,
+    io::{MemorySink, MemorySource, Sink},
 };
 
 /// Command lines that the fuzzer starts from: our options, and those of `gdal_translate`.
@@ -34,7 +34,7 @@ static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let (sink, memory) = MemorySink::new("made.tif");
     let mut writer =
         Writer::to_sink(Box::new(sink), shape, &metadata, &WriteOptions::default()).expect("a small raster");
-    writer.push(&Rows::bands(&samples)).expect("its rows");
+    writer.push(&Rows::from_bytes(&samples, Interleave::Band)).expect("its rows");
     writer.finish().expect("its end");
     memory.take().expect("the file")
 });

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use swath::{OpenOptions, ReadOptions, RemoteOptions};
+use swath::{OpenOptions, ReadOptions, io::RemoteOptions};
 
 use crate::{Input, limits};
 

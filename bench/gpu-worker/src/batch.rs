@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use swath::{DeviceError, Gpu, TileStatus};
+use swath::gpu::{DeviceError, Gpu, TileStatus};
 use swath_codec::TileSpec;
 use swath_cuda::{
     CHUNK_LEN,

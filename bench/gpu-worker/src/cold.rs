@@ -14,8 +14,9 @@ use std::{
 
 use serde_json::{Value, json};
 use swath::{
-    Blocks, Compression, DeviceRaster, DeviceSamples, Gpu, GpuOptions, Limits, Metadata, Mode, OpenOptions,
-    ReadOptions, Rows, SampleType, Shape, Window, WriteOptions, Writer,
+    Blocks, Compression, Interleave, Limits, Metadata, Mode, OpenOptions, ReadOptions, Rows, SampleType, Shape, Window,
+    WriteOptions, Writer,
+    gpu::{DeviceRaster, DeviceSamples, Gpu, GpuOptions},
 };
 
 use crate::{Fault, checksum, option};
@@ -77,7 +78,7 @@ fn make_sources(dir: &Path, size: u32) -> Result<(), Fault> {
     ] {
         let options = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(512, 512));
         let mut writer = Writer::create(source(dir, name), shape, &Metadata::default(), &options)?;
-        writer.push(&Rows::bands(&samples))?;
+        writer.push(&Rows::from_bytes(&samples, Interleave::Band))?;
         writer.finish()?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use swath::{Gpu, GpuOptions, TileStatus};
+use swath::gpu::{Gpu, GpuOptions, TileStatus};
 use swath_codec::{Decode, Fill, Registry, Scratch, TileSpec};
 
 use crate::{

@@ -14,8 +14,9 @@ use std::{
 
 use serde_json::{Value, json};
 use swath::{
-    Blocks, Compression, DeviceSamples, Gpu, GpuOptions, MemorySource, Mode, OpenOptions, ReadOptions, SampleType,
-    Shape, WriteOptions, Writer,
+    Blocks, Compression, Mode, OpenOptions, ReadOptions, SampleType, Shape, WriteOptions, Writer,
+    gpu::{DeviceSamples, Gpu, GpuOptions},
+    io::MemorySource,
 };
 
 use crate::{
@@ -202,7 +203,7 @@ pub fn case(words: &[String]) -> Result<Value, Fault> {
 }
 
 /// A raster in device memory.
-fn raster_on(gpu: &Arc<Gpu>, shape: Shape, seed: u64) -> Result<swath::DeviceRaster, Fault> {
+fn raster_on(gpu: &Arc<Gpu>, shape: Shape, seed: u64) -> Result<swath::gpu::DeviceRaster, Fault> {
     let samples = cases::samples(shape, &mut Rng::new(seed));
     let file = cases::write(shape, &samples, &cases::nodata_of(""), &WriteOptions::default())?;
     let dataset = OpenOptions::default().open_source(Arc::new(MemorySource::new("made.tif", file)))?;

@@ -25,7 +25,10 @@ mod zstd;
 use std::{process::ExitCode, sync::Arc, time::Instant};
 
 use serde_json::{Value, json};
-use swath::{Dataset, DeviceReport, Gpu, GpuOptions, Mode, ReadOptions, Window};
+use swath::{
+    Dataset, Mode, ReadOptions, Window,
+    gpu::{DeviceReport, Gpu, GpuOptions},
+};
 
 type Fault = Box<dyn std::error::Error>;
 
@@ -127,7 +130,7 @@ fn read(words: &[String]) -> Result<Value, Fault> {
                 "device_tiles": report.device_tiles,
                 "host_tiles": report.host_tiles,
                 "pieces": report.pieces,
-                "bands": report.bands,
+                "batches": report.batches,
                 "storage": report.storage,
                 "notices": report.notices,
                 "counters": counters(report),

@@ -21,8 +21,10 @@ use std::{
 
 use serde_json::{Value, json};
 use swath::{
-    Blocks, Compression, Counters, Dataset, DeviceError, ErrorKind, Gpu, GpuOptions, Limits, MemorySource, Mode,
-    OpenOptions, ReadOptions, SampleType, Shape, Window, WriteOptions,
+    Blocks, Compression, Dataset, ErrorKind, Limits, Mode, OpenOptions, ReadOptions, SampleType, Shape, Window,
+    WriteOptions,
+    gpu::{Counters, DeviceError, Gpu, GpuOptions},
+    io::MemorySource,
 };
 
 use crate::{Fault, corrupt, flag, option, stock::Codec};
@@ -105,7 +107,7 @@ fn written_large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
                 let (file, report) = case.write(&cuda, device, gpu).map_err(|error| text(&error))?;
                 same_pixels(&case.what, &cpu, &file)?;
                 let counters = report.device.counters;
-                let batches = u64::from(report.device.bands);
+                let batches = u64::from(report.device.batches);
                 ensure(counters.synchronisations == batches && counters.downloads == 2 * batches, || {
                     format!("{}: {counters:?} for {batches} batches", case.what)
                 })?;
@@ -558,7 +560,7 @@ fn bands(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
                 ensure(held <= budget, || format!("{held} bytes held, {budget} allowed"))?;
                 let raster = dataset.read_device(&limited(budget)).map_err(|error| text(&error))?;
                 promised(&raster.report().counters, 2)?;
-                ensure(part > 0 || raster.report().bands > 1, || format!("one band in {budget} bytes"))?;
+                ensure(part > 0 || raster.report().batches > 1, || format!("one batch in {budget} bytes"))?;
             }
             Ok(())
         };

@@ -4,8 +4,9 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 
 use serde_json::{Value, json};
 use swath::{
-    Blocks, Compression, ConvertOptions, DeviceRaster, DeviceSamples, Gpu, GpuOptions, Limits, Metadata, Mode,
-    OpenOptions, ReadOptions, Shape, Window, WriteOptions, Writer,
+    Blocks, Compression, ConvertOptions, Limits, Metadata, Mode, OpenOptions, ReadOptions, Shape, Window, WriteOptions,
+    Writer,
+    gpu::{DeviceRaster, DeviceSamples, Gpu, GpuOptions},
 };
 
 use crate::{Fault, counters, flag, option};
@@ -113,7 +114,7 @@ fn options(words: &[String]) -> Result<WriteOptions, Fault> {
         .with_nvcomp(flag(words, "--nvcomp"))
         .with_device(mode);
     if flag(words, "--no-predictor") {
-        options = options.with_predictor(swath::structure::Predictor::None);
+        options = options.with_predictor(swath::tiff::structure::Predictor::None);
     }
     if let Some(level) = option(words, "--level") {
         options = options.with_level(level.parse()?);
@@ -137,7 +138,7 @@ fn report(written: &swath::Written, pixels: u64) -> Value {
         "device": device.device,
         "device_tiles": device.device_tiles,
         "host_tiles": device.host_tiles,
-        "batches": device.bands,
+        "batches": device.batches,
         "notices": device.notices,
         "counters": counters(device),
         "host_peak_bytes": host_peak(),

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use serde_json::{Value, json};
-use swath::{Gpu, GpuOptions, TileStatus};
+use swath::gpu::{Gpu, GpuOptions, TileStatus};
 
 use crate::{Fault, batch, checksum, option, stock::Codec, test::cases};
 

@@ -17,9 +17,10 @@ use std::hint::black_box;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 use swath::{
-    Band, BigTiff, Blocks, Compression, Dataset, Metadata, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions,
-    Writer,
+    Band, Blocks, Compression, Dataset, Interleave, Metadata, ReadOptions, Rows, SampleType, Shape, Window,
+    WriteOptions, Writer,
     geo::{Crs, GeoTransform, Nodata},
+    write::BigTiff,
 };
 
 type Fault = Box<dyn std::error::Error>;
@@ -139,9 +140,9 @@ impl Wish {
         }
         if let Some(predictor) = request["predictor"].as_u64() {
             options = options.with_predictor(match predictor {
-                2 => swath::structure::Predictor::Horizontal,
-                3 => swath::structure::Predictor::FloatingPoint,
-                _ => swath::structure::Predictor::None,
+                2 => swath::tiff::structure::Predictor::Horizontal,
+                3 => swath::tiff::structure::Predictor::FloatingPoint,
+                _ => swath::tiff::structure::Predictor::None,
             });
         }
         if let Some(bytes) = request["max_memory"].as_u64() {
@@ -163,7 +164,7 @@ fn write(path: &str, request: &Value, samples: &[u8]) -> Result<Value, Fault> {
     let wish = Wish::parse(request)?;
     let started = Instant::now();
     let mut writer = Writer::create(path, wish.shape, &wish.metadata, &wish.options)?;
-    writer.push(&Rows::bands(samples))?;
+    writer.push(&Rows::from_bytes(samples, Interleave::Band))?;
     let written = writer.finish()?;
     Ok(json!({ "ms": milliseconds(started), "size": written.size, "padding": written.padding }))
 }
@@ -173,16 +174,16 @@ fn stream(path: &str, request: &Value) -> Result<Value, Fault> {
     let wish = Wish::parse(request)?;
     let started = Instant::now();
     let mut writer = Writer::create(path, wish.shape, &wish.metadata, &wish.options)?;
-    let mut row = vec![0_u8; wish.shape.width as usize * 2];
+    let mut row = vec![0_u16; wish.shape.width as usize];
     let mut noise = 0x9e37_79b9_u32;
     for y in 0..wish.shape.height {
-        for (x, sample) in row.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+        for (x, sample) in row.iter_mut().enumerate() {
             // A slow wave and a little noise: compresses about as a scene does.
             noise ^= noise << 13;
             noise ^= noise >> 17;
             noise ^= noise << 5;
             let wave = ((x as u32 >> 3) ^ (y >> 4)) & 0x7ff;
-            *sample = ((1000 + wave + (noise >> 26)) as u16).to_ne_bytes();
+            *sample = (1000 + wave + (noise >> 26)) as u16;
         }
         writer.push(&Rows::pixels(&row))?;
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use swath::{Dataset, DeviceReport};
+use swath::{Dataset, gpu::DeviceReport};
 
 use crate::{args::Device, console, traffic::Cost};
 
@@ -35,7 +35,7 @@ pub fn write_report(args: &Device, report: &DeviceReport, cost: Option<Cost>, qu
     }
 }
 
-fn waits(counters: &swath::Counters) -> String {
+fn waits(counters: &swath::gpu::Counters) -> String {
     match counters.library_waits {
         0 => counters.synchronisations.to_string(),
         states => format!("{}, and {states} for states of NVIDIA's libraries", counters.synchronisations),
@@ -51,7 +51,7 @@ fn figures(report: &DeviceReport) -> String {
         ("device", console::safe(device)),
         ("tiles", format!("{} by the GPU, {} by the CPU", report.device_tiles, report.host_tiles)),
         ("pieces", report.pieces.to_string()),
-        ("bands", report.bands.to_string()),
+        ("batches", report.batches.to_string()),
         (
             "buffers",
             format!(

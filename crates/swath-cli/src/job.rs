@@ -72,7 +72,7 @@ pub fn device_memory(device: &Device) -> Result<Option<u64>> {
 /// Makes Ctrl-C remove incomplete files before the process exits.
 pub fn clear_up_on_interrupt() {
     on_interrupt(|| {
-        swath::abandon_unfinished();
+        swath::io::abandon_unfinished();
         std::process::exit(130);
     });
 }
@@ -80,7 +80,7 @@ pub fn clear_up_on_interrupt() {
 /// Makes Ctrl-C run `work`, on a thread of its own. Where the system starts no more threads, Ctrl-C ends the process as usual,
 /// and the next write removes the leftovers: a handler without its thread would swallow the signal.
 pub fn on_interrupt(work: impl FnMut() + Send + 'static) {
-    let thread = swath::fork::starting(|| std::thread::Builder::new().spawn(|| {}));
+    let thread = swath::io::fork::starting(|| std::thread::Builder::new().spawn(|| {}));
     if thread.is_ok_and(|thread| thread.join().is_ok()) {
         // Setting a second handler would fail, and this is the only one.
         let _ = ctrlc::set_handler(work);

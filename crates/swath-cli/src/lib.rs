@@ -69,7 +69,8 @@ fn chain(error: &anyhow::Error, advice: &dyn Fn(&'static str) -> Option<String>)
 fn report_usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
     let message = error.to_string();
     let addresses = args.iter().filter_map(|arg| arg.to_str()).filter(|arg| arg.contains("://"));
-    let shown = addresses.fold(message.clone(), |text, address| text.replace(address, &swath::remote::shown(address)));
+    let shown =
+        addresses.fold(message.clone(), |text, address| text.replace(address, &swath::io::remote::shown(address)));
     if shown == message {
         error.exit();
     }

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use swath::{RemoteOptions, remote};
+use swath::io::{RemoteOptions, remote};
 
 use crate::{args::Remote, console, numbers};
 

@@ -1,7 +1,7 @@
 //! Requests and bytes that a command exchanged with servers and stores.
 
 use serde_json::{Value, json};
-use swath::{Dataset, Traffic};
+use swath::{Dataset, io::Traffic};
 
 use crate::console;
 

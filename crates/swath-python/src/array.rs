@@ -8,7 +8,11 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
 };
-use swath::{DeviceRaster, Raster, SampleFormat, SampleType, dlpack};
+use swath::{
+    Raster, SampleType,
+    gpu::{DeviceRaster, dlpack},
+    tiff::SampleFormat,
+};
 
 use crate::{
     complex_samples, errors,

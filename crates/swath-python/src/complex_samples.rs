@@ -36,7 +36,9 @@ pub fn widen(from: SampleType, bytes: &[u8], out: &mut [u8]) {
     match from {
         SampleType::CI16 => each::<2, 4>(bytes, out, |raw| f32::from(i16::from_ne_bytes(raw)).to_ne_bytes()),
         SampleType::CI32 => each::<4, 8>(bytes, out, |raw| f64::from(i32::from_ne_bytes(raw)).to_ne_bytes()),
-        _ => each::<2, 4>(bytes, out, |raw| swath::samples::half_to_float(u16::from_ne_bytes(raw)).to_ne_bytes()),
+        _ => each::<2, 4>(bytes, out, |raw| {
+            swath::statistics::samples::half_to_float(u16::from_ne_bytes(raw)).to_ne_bytes()
+        }),
     }
 }
 

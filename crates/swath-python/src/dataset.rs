@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use pyo3::{prelude::*, types::PyDict};
-use swath::{Cancel, Check, DeviceReport, Mode, ReadOptions, SampleType, StatisticsOptions, Window};
+use swath::{
+    Cancel, Mode, ReadOptions, SampleType, Window, gpu::DeviceReport, statistics::StatisticsOptions, validate::Check,
+};
 
 use crate::{
     array::Array,
@@ -50,7 +52,7 @@ impl Facts {
             height: dataset.height(),
             bands: dataset.bands(),
             sample: dataset.sample(),
-            block: (swath::facts::block_height(main), main.layout().tile_width),
+            block: (swath::describe::facts::block_height(main), main.layout().tile_width),
             tiled: main.layout().tiled,
         }
     }
@@ -158,7 +160,7 @@ fn of_json<'py>(py: Python<'py>, document: &str) -> PyResult<Bound<'py, PyAny>> 
 }
 
 fn has_gpu(py: Python<'_>) -> bool {
-    py.detach(|| swath::default_gpu().is_ok())
+    py.detach(|| swath::gpu::default_gpu().is_ok())
 }
 
 #[pymethods]
@@ -470,7 +472,7 @@ impl Dataset {
     /// Describes the file.
     #[pyo3(signature = (tags=false))]
     fn describe<'py>(&self, py: Python<'py>, tags: bool) -> PyResult<Bound<'py, PyAny>> {
-        let document = self.look(py, move |dataset| swath::describe(dataset, tags))?;
+        let document = self.look(py, move |dataset| swath::describe::file(dataset, tags))?;
         of_json(py, &document.to_string())
     }
 
@@ -504,7 +506,7 @@ impl Dataset {
                 });
             }));
         }
-        let found = interrupt::run(py, true, &cancel, || swath::statistics(&dataset, &options));
+        let found = interrupt::run(py, true, &cancel, || dataset.statistics(&options));
         match raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
             None => {
@@ -519,7 +521,7 @@ impl Dataset {
     #[pyo3(signature = (full=false, strict=false))]
     fn validate<'py>(&self, py: Python<'py>, full: bool, strict: bool) -> PyResult<Bound<'py, PyAny>> {
         let check = if full { Check::Full } else { Check::Structure };
-        let report = self.look(py, move |dataset| swath::validate(dataset, check))?;
+        let report = self.look(py, move |dataset| dataset.validate(check))?;
         of_json(py, &report.document(&self.facts.name, strict).to_string())
     }
 

@@ -15,7 +15,7 @@ use crate::{
 /// Encodes the tile rows of a file, in any process.
 #[pyclass(frozen, module = "swath")]
 pub struct TileRowEncoder {
-    encoder: swath::TileRowEncoder,
+    encoder: swath::write::TileRowEncoder,
     shape: Shape,
 }
 
@@ -30,7 +30,7 @@ impl TileRowEncoder {
         options: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         let (shape, metadata, options) = file_of(py, shape, dtype, metadata, options)?;
-        let encoder = py.detach(|| swath::TileRowEncoder::new(shape, &metadata, &options)).or_raise(py)?;
+        let encoder = py.detach(|| swath::write::TileRowEncoder::new(shape, &metadata, &options)).or_raise(py)?;
         Ok(Self { encoder, shape })
     }
 

@@ -3,7 +3,10 @@
 use std::io;
 
 use pyo3::{exceptions::PyException, prelude::*, types::PyDict};
-use swath::{Error, ErrorKind, RemoteFault, SinkError, SourceError};
+use swath::{
+    Error, ErrorKind,
+    io::{RemoteFault, SinkError, SourceError},
+};
 
 /// Returns the kind of an error as `swath._errors.make` names it, and the operating system's errno where there is one.
 fn kind(error: &Error) -> (&'static str, Option<i32>) {

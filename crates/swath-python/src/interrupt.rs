@@ -10,7 +10,7 @@ use std::{
 };
 
 use pyo3::prelude::*;
-use swath::{Cancel, Error, fork::starting};
+use swath::{Cancel, Error, io::fork::starting};
 
 use crate::errors::{self, OrRaise};
 

@@ -27,21 +27,21 @@ fn crs_of<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
 /// Returns the GPUs, the driver and the libraries that were found, as JSON.
 #[pyfunction]
 fn describe_devices(py: Python<'_>) -> String {
-    py.detach(|| swath::describe_devices(&swath::survey(&swath::GpuOptions::default())).to_string())
+    py.detach(|| swath::describe::devices(&swath::gpu::survey(&swath::gpu::GpuOptions::default())).to_string())
 }
 
 /// Adds folders to search for NVIDIA's optional libraries.
 #[pyfunction]
 fn add_library_folders(folders: Vec<std::path::PathBuf>) {
-    swath::offer_libraries(folders);
+    swath::gpu::offer_libraries(folders);
 }
 
 /// Removes unfinished files and uploads; for a process that is about to end.
 #[pyfunction]
 fn abandon_unfinished(py: Python<'_>) {
     py.detach(|| {
-        swath::abandon_unfinished();
-        swath::abandon_uploads();
+        swath::io::abandon_unfinished();
+        swath::io::abandon_uploads();
     });
 }
 

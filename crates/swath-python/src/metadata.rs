@@ -5,9 +5,10 @@ use pyo3::{
     types::{PyDict, PyList, PyTuple},
 };
 use swath::{
-    Band, Dataset, DeviceReport, Error, Georeference, MaskKind, Metadata, SampleType, facts,
+    Band, Dataset, Error, Georeference, Metadata, SampleType,
+    describe::{MaskKind, facts, number::Exact},
     geo::{Crs, Gcp, GeoTransform, Nodata, Rpc, gdal_xml::Domain, nodata::nodata_text, parse_user},
-    number::Exact,
+    gpu::DeviceReport,
 };
 
 use crate::{errors, options::text};
@@ -149,7 +150,7 @@ pub fn report_to_dict(py: Python<'_>, report: &DeviceReport) -> PyResult<Py<PyAn
         ("device_tiles", report.device_tiles),
         ("host_tiles", report.host_tiles),
         ("pieces", report.pieces),
-        ("bands", report.bands.into()),
+        ("batches", report.batches.into()),
         ("buffers", counters.buffers),
         ("allocations", counters.allocations),
         ("allocated_bytes", counters.allocated_bytes),

@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 
 use pyo3::{exceptions::PyException, prelude::*, types::PyDict};
 use swath::{
-    Alpha, BigTiff, Blocks, Error, Interleave, Limits, Mode, OpenOptions, Overviews, ReadOptions, Resampling, Window,
-    WriteOptions, names,
-    structure::{ByteOrder, Planar, emit::Field, value::FieldType},
+    Blocks, Error, Interleave, Limits, Mode, OpenOptions, Overviews, ReadOptions, Resampling, Window, WriteOptions,
+    names,
+    tiff::structure::{ByteOrder, Planar, emit::Field, value::FieldType},
+    write::{Alpha, BigTiff},
 };
 
 use crate::errors::{self, OrRaise};

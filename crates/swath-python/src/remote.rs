@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pyo3::{exceptions::PyException, prelude::*, types::PyDict};
-use swath::RemoteOptions;
+use swath::io::RemoteOptions;
 
 use crate::{errors, options::text};
 
@@ -55,11 +55,11 @@ fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
 /// Whether a name is an address that the engine's own client reads and writes.
 #[pyfunction]
 pub fn is_remote(location: &str) -> bool {
-    swath::remote::is_remote(location)
+    swath::io::remote::is_remote(location)
 }
 
 /// Returns an address as messages show it: without user, password, query and fragment.
 #[pyfunction]
 pub fn shown(location: &str) -> String {
-    swath::remote::shown(location)
+    swath::io::remote::shown(location)
 }

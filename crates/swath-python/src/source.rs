@@ -7,7 +7,7 @@ use pyo3::{
     prelude::*,
     types::{PyList, PyString},
 };
-use swath::{Access, ReadInto, Source, SourceError, remote};
+use swath::io::{Access, ReadInto, Source, SourceError, remote};
 
 use crate::{errors::io_error, ffi::buffer::Held, options::text};
 

@@ -9,7 +9,10 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyString},
 };
-use swath::{Error, Memory, MemorySink, Metadata, Shape, Sink, StreamSink, WriteOptions, Writer};
+use swath::{
+    Error, Metadata, Shape, WriteOptions, Writer,
+    io::{Memory, MemorySink, Sink, StreamSink},
+};
 
 use crate::errors::{self, io_error};
 
@@ -60,7 +63,7 @@ impl Target {
 
     /// Whether the target is an address in a store.
     pub fn is_remote(&self) -> bool {
-        matches!(self, Self::Path(path) if path.to_str().is_some_and(swath::remote::is_remote))
+        matches!(self, Self::Path(path) if path.to_str().is_some_and(swath::io::remote::is_remote))
     }
 
     /// Creates the writer; for memory, also returns the handle that holds the bytes in the end.

@@ -8,8 +8,11 @@ use pyo3::{
     types::{PyBytes, PyDict},
 };
 use swath::{
-    Axes, Cancel, DeviceSamples, EncodedTileRows, Memory, Metadata, Progress, Rows, SampleType, Shape, Window,
-    WriteOptions, fork::Owned, names,
+    Cancel, Interleave, Metadata, Rows, SampleType, Shape, Window, WriteOptions,
+    gpu::{Axes, DeviceSamples},
+    io::{Memory, fork::Owned},
+    names,
+    write::{EncodedTileRows, Progress},
 };
 
 use crate::{
@@ -88,8 +91,8 @@ pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<He
 /// Returns host rows as the engine takes them.
 pub fn host_rows(held: &Held, axes: Axes) -> Rows<'_> {
     match axes {
-        Axes::BandFirst => Rows::bands(held.bytes()),
-        Axes::BandLast => Rows::pixels(held.bytes()),
+        Axes::BandFirst => Rows::from_bytes(held.bytes(), Interleave::Band),
+        Axes::BandLast => Rows::from_bytes(held.bytes(), Interleave::Pixel),
     }
 }
 

@@ -18,8 +18,7 @@ pub fn run(path: &Path, part: &Path) -> Result<(), Error> {
     let mut writer = Writer::create(path, shape, &metadata, &options)?;
     for y in 0..shape.height {
         let row: Vec<f32> = (0..shape.width).map(|x| (x as f32 / 50.0).sin() * (y as f32 / 70.0).cos()).collect();
-        let bytes: Vec<u8> = row.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        writer.push(&Rows::pixels(&bytes))?;
+        writer.push(&Rows::pixels(&row))?;
     }
     let written = writer.finish()?;
     println!("{} bytes with {} overviews", written.size, written.overviews);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use swath::{Dataset, Error, Mode, ReadOptions, default_gpu};
+use swath::{Dataset, Error, Mode, ReadOptions, gpu::default_gpu};
 
 /// Reads a file to GPU memory and prints its cost; without a GPU, reads it with the CPU and prints why.
 pub fn run(path: &Path) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! A window of a remote file, and its cost.
 
-use swath::{Error, OpenOptions, ReadOptions, RemoteOptions, Window};
+use swath::{Error, OpenOptions, ReadOptions, Window, io::RemoteOptions};
 
 /// Reads a corner of the file and prints requests and bytes.
 pub fn run(address: &str) -> Result<(), Error> {

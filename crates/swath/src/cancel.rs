@@ -8,6 +8,15 @@ use std::sync::{
 use crate::error::{Error, ErrorKind};
 
 /// A token that ends a read or a write from another thread.
+///
+/// ```
+/// use swath::{Cancel, ReadOptions};
+///
+/// let cancel = Cancel::new();
+/// let options = ReadOptions::default().with_cancel(cancel.clone());
+/// // Another thread may call this at any time; the read then fails with ErrorKind::Cancelled.
+/// cancel.cancel();
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 

@@ -109,7 +109,7 @@ pub struct DeviceReport {
     /// Pieces of tiles that were decoded by the GPU side by side, of tiles that have several.
     pub pieces: u64,
     /// Batches that the work was cut into to fit in memory.
-    pub bands: u32,
+    pub batches: u32,
     /// How bytes of the file got to the device: `pinned copies`, `cuFile, GPUDirect`, `cuFile, compatibility mode`, or
     /// `host memory` where a library of NVIDIA reads them there itself.
     pub storage: &'static str,
@@ -153,7 +153,7 @@ impl DeviceReport {
         self.device_tiles += other.device_tiles;
         self.host_tiles += other.host_tiles;
         self.pieces += other.pieces;
-        self.bands += other.bands;
+        self.batches += other.batches;
         for notice in &other.notices {
             if !self.notices.contains(notice) {
                 self.notices.push(notice.clone());

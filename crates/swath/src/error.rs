@@ -8,6 +8,15 @@ use swath_io::{RemoteFault, SinkError, SourceError};
 use swath_tiff::{Place, TiffError};
 
 /// What went wrong, and where: `scene.tif: IFD 2, tile (14, 3), byte 1048832: LZW: …`.
+///
+/// ```
+/// use swath::{Dataset, ErrorKind};
+///
+/// let error = Dataset::open("no/such/file.tif").unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Source(_)));
+/// assert_eq!(error.place().source.as_deref(), Some("no/such/file.tif"));
+/// assert_eq!(error.place().tile, None);
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: Box<ErrorKind>,

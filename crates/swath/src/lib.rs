@@ -1,72 +1,84 @@
 //! GeoTIFF and COG, read and written as fast as the hardware allows.
 //!
-//! ```no_run
-//! # fn main() -> Result<(), swath::Error> {
-//! use swath::{Dataset, ReadOptions, Window};
+//! A file is opened as a [`Dataset`], read into a [`Raster`], and written by a [`Writer`] or by [`Dataset::convert`]:
 //!
-//! let dataset = Dataset::open("scene.tif")?;
-//! let window = Window::new(1024, 2048, 512, 512);
-//! let raster = dataset.read(&ReadOptions::default().with_window(window).with_bands([1, 2, 3]))?;
-//! println!("{} bands of {} samples", raster.bands(), raster.sample());
+//! ```
+//! # fn main() -> Result<(), swath::Error> {
+//! use swath::{Dataset, Metadata, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions, Writer};
+//! # let path = std::env::temp_dir().join(format!("swath-lib-{}.tif", std::process::id()));
+//!
+//! let shape = Shape { width: 640, height: 480, bands: 1, sample: SampleType::U16 };
+//! let mut writer = Writer::create(&path, shape, &Metadata::default(), &WriteOptions::cog())?;
+//! for y in 0..480 {
+//!     let row: Vec<u16> = (0..640).map(|x| x + y).collect();
+//!     writer.push(&Rows::pixels(&row))?;
+//! }
+//! writer.finish()?;
+//!
+//! let dataset = Dataset::open(&path)?;
+//! let raster = dataset.read(&ReadOptions::default().with_window(Window::new(600, 400, 16, 16)))?;
+//! assert_eq!(raster.samples::<u16>()?[0], 1000);
+//! # std::fs::remove_file(&path).ok();
 //! # Ok(()) }
 //! ```
+//!
+//! The root has what most programs need. The rest is in modules by topic:
+//!
+//! | module | topic |
+//! |---|---|
+//! | [`codec`] | which codecs there are |
+//! | [`convert`] | from one file to another |
+//! | [`describe`] | files and devices as JSON documents |
+//! | [`geo`] | reference systems, transforms, control points, nodata |
+//! | [`gpu`] | GPUs, rasters in their memory, DLPack |
+//! | [`io`] | sources and sinks of bytes; files behind a network |
+//! | [`names`] | options by the names that GDAL has for them |
+//! | [`read`], [`write`] | the less common options of reads and writes |
+//! | [`statistics`] | minimum, maximum, mean and deviation of bands |
+//! | [`tiff`] | directories, tags and layout of a file |
+//! | [`validate`] | whether a file is a valid COG |
+//!
+//! `DESIGN.md` says why the engine is built as it is, `PLATFORM.md` what it needs.
 #![forbid(unsafe_code)]
 
 mod cancel;
-mod convert;
-mod describe;
+pub mod codec;
+pub mod convert;
+pub mod describe;
 mod device;
 mod error;
 mod fetch;
+pub mod gpu;
+pub mod io;
 mod metadata;
 pub mod names;
 mod open;
 mod raster;
-mod read;
+pub mod read;
+mod sample;
 mod state;
-mod statistics;
+pub mod statistics;
 mod threads;
-mod validate;
-mod write;
+pub mod tiff;
+pub mod validate;
+pub mod write;
 
 pub use cancel::Cancel;
-pub use convert::{ConvertOptions, Converted, cast::Scale};
-pub use describe::{describe, describe_devices, facts, mask::MaskKind, number};
-pub use device::{DeviceReport, Mode, default_gpu};
+#[doc(inline)]
+pub use convert::{ConvertOptions, Converted};
+pub use device::Mode;
 pub use error::{Error, ErrorKind};
 pub use metadata::{Band, Georeference, Metadata};
-pub use open::{
-    OpenOptions,
-    dataset::{Dataset, Overview},
-    image::{Image, Role},
-};
-pub use raster::{
-    Interleave, Raster,
-    device::{CudaArray, DeviceRaster},
-};
-pub use read::{ColorView, ReadOptions};
-pub use statistics::{BandStatistics, OnSamples, Statistics, StatisticsOptions, pieces, samples, statistics};
-pub use swath_codec::encode::LercWrap;
-pub use swath_codec::registry::{Listing, Registry};
-pub use swath_cuda::{
-    Axes, Counters, DeviceBuffer, DeviceError, DeviceFacts, DeviceRows, Driver, ForeignArray, Gpu, GpuOptions,
-    KernelCode, StorageMethod, TileStatus,
-    decode::KernelTimes,
-    dlpack, offer_libraries,
-    probe::{Survey, survey},
-};
-pub use swath_io::remote::abandon_uploads;
-pub use swath_io::sink::{path::write as write_file, unfinished::abandon_unfinished};
-pub use swath_io::{
-    Access, FileSink, FileSource, Memory, MemorySink, MemorySource, Origin, ReadInto, RemoteFault, RemoteOptions,
-    RemoteSource, Sink, SinkError, Source, SourceError, StreamSink, Traffic, fork, remote,
-};
-pub use swath_raster::{memory::Buffer, shrink::Resampling};
-pub use swath_tiff::{
-    Compression, Grid, Limits, Photometric, Place, SampleFormat, SampleType, TiffError, Window, geo, structure, tag,
-};
-pub use validate::{BlockSummary, Check, Level, Report, validate};
-pub use write::{
-    Alpha, BigTiff, Blocks, DeviceSamples, EncodedTileRows, OnProgress, Overviews, Progress, Rows, Shape,
-    TileRowEncoder, WriteOptions, Writer, Written,
-};
+pub use open::{OpenOptions, dataset::Dataset};
+pub use raster::{Interleave, Raster};
+#[doc(inline)]
+pub use read::ReadOptions;
+pub use sample::Sample;
+pub use swath_tiff::{Compression, Limits, SampleType, Window, geo};
+#[doc(inline)]
+pub use write::{Blocks, Overviews, Resampling, Rows, Shape, WriteOptions, Writer, Written};
+
+/// The Rust lines of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

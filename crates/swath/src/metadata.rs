@@ -68,7 +68,19 @@ pub struct Band {
     pub xml_domains: Vec<XmlDomain>,
 }
 
-/// All metadata of a file.
+/// All metadata of a file, and of a file to write.
+///
+/// ```
+/// use swath::{
+///     Metadata,
+///     geo::{Crs, GeoTransform},
+/// };
+///
+/// let mut metadata = Metadata::default();
+/// metadata.georeference.crs = Crs::from_epsg(32633);
+/// // The upper left corner, and pixels of 10 metres.
+/// metadata.georeference.transform = Some(GeoTransform([500_000.0, 10.0, 0.0, 5_200_000.0, 0.0, -10.0]));
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     /// Where the raster lies.

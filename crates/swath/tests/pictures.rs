@@ -12,10 +12,11 @@ mod driver;
 use std::{path::Path, process::Command, sync::Arc};
 
 use swath::{
-    Blocks, Compression, Dataset, DeviceError, Error, ErrorKind, Gpu, GpuOptions, Interleave, Limits, MemorySink,
-    MemorySource, Metadata, Mode, OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions,
-    Writer,
-    structure::{Planar, value::Value},
+    Blocks, Compression, Dataset, Error, ErrorKind, Interleave, Limits, Metadata, Mode, OpenOptions, Raster,
+    ReadOptions, Rows, SampleType, Shape, Window, WriteOptions, Writer,
+    gpu::{DeviceError, Gpu, GpuOptions},
+    io::{MemorySink, MemorySource},
+    tiff::structure::{Planar, value::Value},
 };
 
 use cases::Rng;
@@ -47,7 +48,7 @@ fn samples(shape: Shape) -> Vec<u8> {
 fn write(shape: Shape, options: &WriteOptions) -> Vec<u8> {
     let (sink, memory) = MemorySink::new("memory");
     let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), options).unwrap();
-    writer.push(&Rows::bands(&samples(shape))).unwrap();
+    writer.push(&Rows::from_bytes(&samples(shape), Interleave::Band)).unwrap();
     writer.finish().unwrap();
     memory.take().unwrap()
 }
@@ -117,7 +118,7 @@ fn libraries_decode_any_part_of_pictures() {
             let options = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
             let raster =
                 dataset.read_device(&options.with_max_device_memory(memory)).and_then(|raster| raster.to_host());
-            raster.ok().filter(|raster| raster.report().is_some_and(|report| report.bands > 1))
+            raster.ok().filter(|raster| raster.report().is_some_and(|report| report.batches > 1))
         });
         assert!(banded.expect("there is memory for some bands").bytes() == whole.bytes(), "{compression} in bands");
         let window = Window::new(37, 40, 201, 83);
@@ -278,7 +279,7 @@ fn with_holes(compression: Compression) -> (Vec<u8>, Vec<usize>) {
             *sample = 0;
         }
     }
-    writer.push(&Rows::bands(&data)).unwrap();
+    writer.push(&Rows::from_bytes(&data, Interleave::Band)).unwrap();
     writer.finish().unwrap();
     let file = memory.take().unwrap();
     let tiles = cases::tiles(&file.clone().into()).unwrap();
@@ -386,7 +387,7 @@ fn a_read_of_pictures_takes_one_pool_and_one_wait_however_many_there_are() {
                 fake.script(script);
                 let raster = dataset.read_device(&device(&gpu, Mode::Cuda).with_threads(1)).unwrap();
                 let counters = raster.report().counters;
-                assert_eq!((raster.report().device_tiles, raster.report().bands), (tiles, 1), "{what}");
+                assert_eq!((raster.report().device_tiles, raster.report().batches), (tiles, 1), "{what}");
                 // Output, statuses, a byte for streams, planes of all tiles, and tables.
                 assert_eq!(counters.buffers, 5, "{what}");
                 assert_eq!(counters.allocations, if round == 0 { 5 } else { 0 }, "{what}");
@@ -439,11 +440,11 @@ fn cufile_reads_a_file_on_request() {
 }
 
 /// The same file by the CPU and through the GPU, with the GPU's report.
-fn written_by(gpu: &Arc<Gpu>, shape: Shape, options: &WriteOptions) -> (Dataset, Dataset, swath::DeviceReport) {
+fn written_by(gpu: &Arc<Gpu>, shape: Shape, options: &WriteOptions) -> (Dataset, Dataset, swath::gpu::DeviceReport) {
     let (sink, memory) = MemorySink::new("memory");
     let device = options.clone().with_device(Mode::Cuda).with_gpu(gpu.clone());
     let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &device).unwrap();
-    writer.push(&Rows::bands(&samples(shape))).unwrap();
+    writer.push(&Rows::from_bytes(&samples(shape), Interleave::Band)).unwrap();
     let written = writer.finish().unwrap();
     (open(&write(shape, options)), open(&memory.take().unwrap()), written.device)
 }
@@ -511,7 +512,7 @@ fn failing_encoder() {
     let device = options.clone().with_device(mode).with_gpu(gpu.clone()).with_batch(1);
     let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &device).unwrap();
     drop(device);
-    let pushed = writer.push(&Rows::bands(&samples(shape)));
+    let pushed = writer.push(&Rows::from_bytes(&samples(shape), Interleave::Band));
     let written = pushed.and_then(|()| writer.finish());
     if mode == Mode::Cuda {
         let error = written.unwrap_err();

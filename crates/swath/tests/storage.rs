@@ -16,8 +16,10 @@ use std::{
 };
 
 use swath::{
-    Blocks, Cancel, Compression, Dataset, DeviceError, DeviceReport, Error, ErrorKind, Gpu, GpuOptions, MemorySink,
-    Metadata, Mode, OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, StorageMethod, WriteOptions, Writer,
+    Blocks, Cancel, Compression, Dataset, Error, ErrorKind, Interleave, Metadata, Mode, OpenOptions, Raster,
+    ReadOptions, Rows, SampleType, Shape, WriteOptions, Writer,
+    gpu::{DeviceError, DeviceReport, Gpu, GpuOptions, StorageMethod},
+    io::MemorySink,
 };
 
 /// Everything, as a recent cuFile has it.
@@ -121,7 +123,7 @@ impl Bench {
         let ErrorKind::Device(DeviceError::Memory { required, .. }) = error.kind() else { panic!("{error}") };
         // One and a half times the memory for one tile row has room for a few.
         let raster = dataset.read_device(&options.with_max_device_memory(required + required / 2)).unwrap();
-        assert!(raster.report().bands > 2, "{:?}", raster.report());
+        assert!(raster.report().batches > 2, "{:?}", raster.report());
         raster.to_host().unwrap()
     }
 
@@ -198,7 +200,7 @@ impl TestFile {
     fn new(name: &str, shape: Shape, options: &WriteOptions) -> Self {
         let (sink, memory) = MemorySink::new("memory");
         let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), options).unwrap();
-        writer.push(&Rows::bands(&samples(shape))).unwrap();
+        writer.push(&Rows::from_bytes(&samples(shape), Interleave::Band)).unwrap();
         writer.finish().unwrap();
         let path = std::env::temp_dir().join(format!("swath-storage-{}-{name}.tif", std::process::id()));
         std::fs::write(&path, memory.take().unwrap()).unwrap();
@@ -256,11 +258,11 @@ fn all_reads_of_a_batch_are_submitted_before_its_first_wait() {
         bench.script(script);
         let raster = bench.read_in_bands(&dataset);
         assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
-        let (log, bands) = (bench.log(), report(&raster).bands);
-        assert_eq!(phases(&log) as u32, bands, "{name}: {log:?}");
+        let (log, batches) = (bench.log(), report(&raster).batches);
+        assert_eq!(phases(&log) as u32, batches, "{name}: {log:?}");
         assert_eq!(reads(&log).len() as u64, TILES, "{name}");
         let counters = report(&raster).counters;
-        assert_eq!((counters.storage_reads, counters.storage_waits), (TILES, bands.into()), "{name}");
+        assert_eq!((counters.storage_reads, counters.storage_waits), (TILES, batches.into()), "{name}");
         assert_eq!(counters.storage_bytes, bytes, "{name}");
         bench.gone(&name);
     }

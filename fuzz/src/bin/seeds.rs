@@ -74,7 +74,7 @@ fn texts(path: &Path, bytes: &[u8]) -> Vec<Vec<u8>> {
     }
     let Some(dataset) = open(path) else { return Vec::new() };
     let mut found = Vec::new();
-    if let Ok(Some(swath::structure::Value::Text(text))) = dataset.tag(42112) {
+    if let Ok(Some(swath::tiff::structure::Value::Text(text))) = dataset.tag(42112) {
         found.push(text.into_bytes());
     }
     let crs = dataset.metadata().georeference.crs.as_ref();

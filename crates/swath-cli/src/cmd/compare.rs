@@ -7,7 +7,7 @@ use std::{fmt::Write, process::ExitCode};
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
-use swath::{Dataset, number};
+use swath::{Dataset, describe::number};
 
 use crate::{args::Compare, console, device, job};
 use pixels::Pixels;

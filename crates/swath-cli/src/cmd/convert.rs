@@ -11,11 +11,16 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use swath::{
-    BigTiff, Blocks, Cancel, Compression, ConvertOptions, Dataset, LercWrap, OpenOptions, Overviews, Progress,
-    Resampling, SampleType, Scale, StreamSink, Window, WriteOptions, Written,
+    Blocks, Cancel, Compression, ConvertOptions, Dataset, OpenOptions, Overviews, Resampling, SampleType, Window,
+    WriteOptions, Written,
+    codec::LercWrap,
+    convert::Scale,
     geo::{self, Nodata, nodata::nodata_text},
-    names, pieces,
-    structure::{ByteOrder, Planar},
+    io::StreamSink,
+    names,
+    statistics::pieces,
+    tiff::structure::{ByteOrder, Planar},
+    write::{BigTiff, Progress},
 };
 
 use crate::{args::Convert, cmd::stats, device, job, numbers, remote, traffic::Cost};
@@ -38,7 +43,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     let shown = bar.clone();
     let write = write.with_cancel(cancel.clone()).with_progress(Arc::new(move |progress| shown.show(progress)));
     let converted = if args.output.as_os_str() == "-" {
-        let sink = || Ok(Box::new(StreamSink::new("standard output", io::stdout())?) as Box<dyn swath::Sink>);
+        let sink = || Ok(Box::new(StreamSink::new("standard output", io::stdout())?) as Box<dyn swath::io::Sink>);
         dataset.convert_to(sink, &convert, &write)
     } else {
         dataset.convert(&args.output, &convert, &write)
@@ -47,7 +52,8 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     let converted = match converted {
         // An error after an interrupt is its consequence. A file that was completed in spite of it counts as written.
         Err(_) if cancel.is_cancelled() => {
-            let complete = if swath::remote::is_remote(&args.output.to_string_lossy()) { ", or complete" } else { "" };
+            let complete =
+                if swath::io::remote::is_remote(&args.output.to_string_lossy()) { ", or complete" } else { "" };
             eprintln!("interrupted: {} is as it was{complete}", remote::shown(&args.output));
             return Ok(ExitCode::from(130));
         }
@@ -79,8 +85,8 @@ fn stop_on_interrupt(cancel: &Cancel) {
     job::on_interrupt(move || {
         cancel.cancel();
         std::thread::sleep(GRACE);
-        swath::abandon_unfinished();
-        swath::abandon_uploads();
+        swath::io::abandon_unfinished();
+        swath::io::abandon_uploads();
         std::process::exit(130);
     });
 }

@@ -3,7 +3,7 @@
 use std::{fmt::Write, process::ExitCode};
 
 use anyhow::Result;
-use swath::{GpuOptions, Survey, survey};
+use swath::gpu::{GpuOptions, Survey, survey};
 
 use crate::{args::Devices, console};
 
@@ -11,7 +11,7 @@ use crate::{args::Devices, console};
 pub fn run(args: &Devices) -> Result<ExitCode> {
     let found = survey(&GpuOptions::default());
     if args.json {
-        console::print_json(&swath::describe_devices(&found))?;
+        console::print_json(&swath::describe::devices(&found))?;
     } else {
         console::print(&report(&found))?;
     }

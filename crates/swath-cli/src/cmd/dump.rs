@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use swath::{ColorView, OpenOptions, Raster, SampleType, samples::half_to_float};
+use swath::{OpenOptions, Raster, SampleType, read::ColorView, statistics::samples::half_to_float};
 
 use crate::{args::Dump, device, job, remote};
 
@@ -22,7 +22,7 @@ pub fn run(args: &Dump) -> Result<ExitCode> {
     let npy = args.out.extension().is_some_and(|extension| extension == "npy");
     let samples = Samples::of(&raster)?;
     let header = if npy { npy_header(&raster) } else { Vec::new() };
-    let written = swath::write_file(&args.out, |out| {
+    let written = swath::io::write_file(&args.out, |out| {
         out.write_all(&header)?;
         samples.write(out)
     });
@@ -34,9 +34,10 @@ pub fn run(args: &Dump) -> Result<ExitCode> {
 /// Samples in a type that NumPy has: complex integers and complex half floats become complex64, as in rasterio.
 enum Samples<'a> {
     Plain(&'a [u8]),
-    Short(&'a [i16]),
-    Long(&'a [i32]),
-    Half(&'a [u16]),
+    Short(&'a [[i16; 2]]),
+    Long(&'a [[i32; 2]]),
+    /// The bits of half floats, which have no type in stable Rust.
+    Half(&'a [u8]),
 }
 
 impl<'a> Samples<'a> {
@@ -44,7 +45,7 @@ impl<'a> Samples<'a> {
         Ok(match raster.sample() {
             SampleType::CI16 => Self::Short(raster.samples()?),
             SampleType::CI32 => Self::Long(raster.samples()?),
-            SampleType::CF16 => Self::Half(raster.samples()?),
+            SampleType::CF16 => Self::Half(raster.bytes()),
             _ => Self::Plain(raster.bytes()),
         })
     }
@@ -53,9 +54,12 @@ impl<'a> Samples<'a> {
         let mut put = |word: f32| out.write_all(&word.to_ne_bytes());
         match self {
             Self::Plain(bytes) => out.write_all(bytes),
-            Self::Short(words) => words.iter().try_for_each(|word| put(f32::from(*word))),
-            Self::Long(words) => words.iter().try_for_each(|word| put(*word as f32)),
-            Self::Half(words) => words.iter().try_for_each(|bits| put(half_to_float(*bits))),
+            Self::Short(words) => words.as_flattened().iter().try_for_each(|word| put(f32::from(*word))),
+            Self::Long(words) => words.as_flattened().iter().try_for_each(|word| put(*word as f32)),
+            Self::Half(bytes) => {
+                let words = bytes.as_chunks().0.iter().map(|raw| u16::from_ne_bytes(*raw));
+                words.map(half_to_float).try_for_each(put)
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use swath::{OpenOptions, Registry, facts::Facts};
+use swath::{OpenOptions, codec::Registry, describe::facts::Facts};
 
 use crate::{args::Info, console, job, table::Table, traffic::Cost};
 
@@ -20,7 +20,7 @@ pub fn run(args: &Info) -> Result<ExitCode> {
     let file = args.file.as_ref().context("give a file")?;
     let dataset = job::open_as(OpenOptions::default(), file, &args.remote)?;
     if args.json {
-        let mut document = swath::describe(&dataset, args.tags)?;
+        let mut document = swath::describe::file(&dataset, args.tags)?;
         if let (Some(cost), Some(keys)) = (Cost::of([&dataset]), document.as_object_mut()) {
             keys.insert("remote".to_owned(), cost.document());
         }

@@ -15,8 +15,10 @@ use std::{
 use anyhow::{Context, Result};
 use swath::{
     Dataset, ReadOptions, SampleType, Window,
-    pieces::{self, BUDGET, Cut, Piece},
-    samples::{self, ToFloats},
+    statistics::{
+        pieces::{self, BUDGET, Cut, Piece},
+        samples::{self, ToFloats},
+    },
 };
 
 use crate::{
@@ -117,7 +119,7 @@ fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Cha
         std::thread::scope(|scope| {
             for _ in 1..piece.bands.len() {
                 // Where the system starts no more threads, the existing ones do the work.
-                if swath::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
+                if swath::io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
                 }
             }

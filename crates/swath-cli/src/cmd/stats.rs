@@ -7,8 +7,9 @@ use std::{
 
 use anyhow::Result;
 use swath::{
-    Dataset, Statistics, StatisticsOptions,
-    number::{self, Exact},
+    Dataset,
+    describe::number::{self, Exact},
+    statistics::{Statistics, StatisticsOptions},
 };
 
 use crate::{
@@ -36,7 +37,7 @@ pub fn summarise(dataset: &Dataset, bands: Vec<u32>) -> Result<Statistics> {
     let pixels = u64::from(dataset.width()) * u64::from(dataset.height());
     let progress = Mutex::new(Progress::new("reading", pixels.saturating_mul(bands.len() as u64)));
     let show = move |done, _| progress.lock().unwrap_or_else(PoisonError::into_inner).reach(done);
-    Ok(swath::statistics(dataset, &StatisticsOptions::default().with_bands(bands).with_progress(Arc::new(show)))?)
+    Ok(dataset.statistics(&StatisticsOptions::default().with_bands(bands).with_progress(Arc::new(show)))?)
 }
 
 fn report(dataset: &Dataset, found: &Statistics) -> String {

@@ -3,7 +3,10 @@
 use std::{fmt::Write, process::ExitCode};
 
 use anyhow::Result;
-use swath::{Check, Dataset, OpenOptions, Report};
+use swath::{
+    Dataset, OpenOptions,
+    validate::{Check, Report},
+};
 
 use crate::{args::Validate, console, job, table::Table, traffic::Cost};
 
@@ -13,7 +16,7 @@ const MAX_LEVELS: usize = 64;
 /// Runs `swath validate`.
 pub fn run(args: &Validate) -> Result<ExitCode> {
     let dataset = job::open_as(OpenOptions::default(), &args.file, &args.remote)?;
-    let report = swath::validate(&dataset, if args.full { Check::Full } else { Check::Structure })?;
+    let report = dataset.validate(if args.full { Check::Full } else { Check::Structure })?;
     let valid = if args.strict { report.is_valid_strictly() } else { report.is_valid() };
     if args.json {
         console::print_json(&report.document(dataset.name(), args.strict))?;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 
 use pyo3::{ffi, prelude::*, types::PyCapsule};
-use swath::{
+use swath::gpu::{
     Axes, ForeignArray,
     dlpack::{self, ManagedTensor, VersionedTensor},
 };
@@ -88,7 +88,7 @@ impl Taken {
     }
 
     /// Returns the array that the tensor describes, valid until this is dropped.
-    pub fn array(&self, axes: Axes) -> Result<ForeignArray, swath::DeviceError> {
+    pub fn array(&self, axes: Axes) -> Result<ForeignArray, swath::gpu::DeviceError> {
         match self.tensor {
             // SAFETY: a valid tensor that is not released before `self` is dropped; the producer orders its work before the
             // stream that the engine waits for.

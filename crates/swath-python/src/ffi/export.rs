@@ -6,7 +6,7 @@ use std::{
 };
 
 use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
-use swath::{Buffer, Raster, SampleType};
+use swath::{Raster, SampleType, read::Buffer};
 
 /// The owner of the memory. It is only kept alive: all access goes through the address.
 #[derive(Debug)]

@@ -3,7 +3,10 @@
 use std::ffi::c_void;
 
 use pyo3::{prelude::*, types::PyDict};
-use swath::{Axes, ForeignArray, SampleType};
+use swath::{
+    SampleType,
+    gpu::{Axes, ForeignArray},
+};
 
 use super::capsule::Taken;
 use crate::errors;

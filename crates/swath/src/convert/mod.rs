@@ -1,6 +1,6 @@
 //! Converts one file to another: reads rows, converts them, and writes them.
 
-pub(crate) mod cast;
+mod cast;
 mod exif;
 mod kept;
 mod nodata;
@@ -14,7 +14,7 @@ use swath_tiff::{
 };
 
 use crate::{
-    convert::cast::{Cast, Scale},
+    convert::cast::Cast,
     device::{DeviceReport, Mode},
     error::Error,
     metadata::Metadata,
@@ -23,6 +23,8 @@ use crate::{
     read::{ColorView, ReadOptions},
     write::{DeviceSamples, Rows, Shape, WriteOptions, Writer, Written, least_memory},
 };
+
+pub use cast::Scale;
 
 /// Which part of a file to convert, and how.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +87,16 @@ const DEVICE_READ: u64 = 128 << 20;
 impl Dataset {
     /// Writes this file, or a part of it, as another. Never holds more than the memory in `write`, and never the whole
     /// image.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), swath::Error> {
+    /// use swath::{Compression, ConvertOptions, Dataset, WriteOptions};
+    ///
+    /// let options = WriteOptions::cog().with_compression(Compression::Zstd);
+    /// let converted = Dataset::open("scene.tif")?.convert("cog.tif", &ConvertOptions::default(), &options)?;
+    /// println!("{} bytes; {:?}", converted.written.size, converted.notes);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When it cannot be read, converted or written; the target is then unchanged.
@@ -336,7 +348,7 @@ impl<'a> Job<'a> {
                 self.cast.run(read_samples, &mut target);
                 &target
             };
-            let rows = Rows::bands(samples);
+            let rows = Rows::from_bytes(samples, Interleave::Band);
             match &mask {
                 Some(mask) => writer.push(&rows.with_mask(mask.bytes()))?,
                 None => writer.push(&rows)?,

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use swath_cuda::probe::Survey;
 
-/// Describes the result of [`crate::survey`]: what `swath devices --json` prints. docs/cli-json.md lists its keys.
-pub fn describe_devices(found: &Survey) -> Value {
+/// Describes the result of [`survey`](swath_cuda::probe::survey): what `swath devices --json` prints. docs/cli-json.md lists its keys.
+pub fn devices(found: &Survey) -> Value {
     let driver = match &found.driver {
         Ok(driver) => json!({ "found": true, "cuda": driver.version, "path": driver.path }),
         Err(error) => json!({ "found": false, "reason": error.to_string() }),

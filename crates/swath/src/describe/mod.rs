@@ -3,7 +3,7 @@
 mod devices;
 mod document;
 pub mod facts;
-pub(crate) mod mask;
+mod mask;
 pub mod number;
 mod tags;
 mod validation;
@@ -11,14 +11,15 @@ mod validation;
 use serde_json::Value;
 
 use crate::{error::Error, open::dataset::Dataset};
-pub use devices::describe_devices;
+pub use devices::devices;
 use facts::Facts;
+pub use mask::MaskKind;
 
 /// Describes a file: what `swath info --json` prints, with every tag of every directory if requested. docs/cli-json.md lists its keys.
 /// It reads no tile and no table of tiles.
 ///
 /// # Errors
 /// When bytes cannot be read.
-pub fn describe(dataset: &Dataset, with_tags: bool) -> Result<Value, Error> {
+pub fn file(dataset: &Dataset, with_tags: bool) -> Result<Value, Error> {
     Ok(document::document(&Facts::gather(dataset)?, with_tags))
 }

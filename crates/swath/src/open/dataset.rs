@@ -35,6 +35,21 @@ use crate::{
 };
 
 /// An open file. It is cheap to make and safe to share between threads; each read may use several threads of its own.
+///
+/// ```no_run
+/// # fn main() -> Result<(), swath::Error> {
+/// use swath::{Dataset, ReadOptions, Window};
+///
+/// let dataset = Dataset::open("scene.tif")?;
+/// println!("{} x {} pixels, {} bands of {}", dataset.width(), dataset.height(), dataset.bands(), dataset.sample());
+/// if let Some(crs) = &dataset.metadata().georeference.crs {
+///     println!("in {}", crs.name);
+/// }
+/// let corner = dataset.read(&ReadOptions::default().with_window(Window::new(0, 0, 256, 256)))?;
+/// let small = dataset.best_overview(800, 600)?; // the overview that fits a screen
+/// println!("{:?}, overview {small:?}", corner.shape());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Dataset {
     pub(crate) fetch: Fetch,
@@ -93,7 +108,8 @@ pub struct Overview {
 }
 
 impl Dataset {
-    /// Opens a local file.
+    /// Opens a file with the default options: a path of this machine, or an address (`https://`, `s3://`, `gs://`, `az://`).
+    /// [`OpenOptions::open`] takes others.
     ///
     /// # Errors
     /// When it cannot be opened or is not a TIFF file we understand.

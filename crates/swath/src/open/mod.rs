@@ -26,6 +26,16 @@ use crate::{
 };
 
 /// How to open a file.
+///
+/// ```no_run
+/// # fn main() -> Result<(), swath::Error> {
+/// use swath::{Limits, OpenOptions, io::RemoteOptions};
+///
+/// let remote = RemoteOptions::default().with_anonymous(true);
+/// let options = OpenOptions::default().with_threads(4).with_limits(Limits::default()).with_remote(remote);
+/// let dataset = options.open("s3://bucket/scene.tif")?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     limits: Limits,

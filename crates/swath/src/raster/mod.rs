@@ -6,7 +6,11 @@ mod upright;
 use swath_raster::memory::Buffer;
 use swath_tiff::SampleType;
 
-use crate::{device::DeviceReport, error::Error};
+use crate::{
+    device::DeviceReport,
+    error::Error,
+    sample::{self, Sample},
+};
 
 /// The order of a raster's bands in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,17 +84,43 @@ impl Raster {
         self.buffer.bytes_mut()
     }
 
-    /// All samples as numbers of a type of the same size, for instance `raster.samples::<f32>()`. Pairs may be read as
-    /// twice as many numbers of half the size.
+    /// All samples as numbers, without a copy: `raster.samples::<f32>()`.
     ///
     /// # Errors
-    /// When `T` has not the size of a sample, or of half a complex one.
-    pub fn samples<T: bytemuck::AnyBitPattern>(&self) -> Result<&[T], Error> {
-        let size = size_of::<T>();
-        if size != self.sample.size() && size != self.sample.word() {
-            return Err(Error::usage(format!("samples are {}, which are not numbers of {size} bytes", self.sample)));
-        }
-        bytemuck::try_cast_slice(self.bytes())
-            .map_err(|error| Error::usage(format!("samples cannot be viewed: {error}")))
+    /// When the samples are of another type than `T`; the message names theirs. Nothing is converted:
+    /// [`ConvertOptions::with_sample`](crate::ConvertOptions::with_sample) does that, or the program itself.
+    pub fn samples<T: Sample>(&self) -> Result<&[T], Error> {
+        sample::view(self.bytes(), self.sample)
+    }
+
+    /// A copy of all samples, in the order of [`shape`](Self::shape).
+    ///
+    /// ```
+    /// # use swath::{Dataset, Error, ReadOptions};
+    /// # fn mean(dataset: &Dataset) -> Result<f32, Error> {
+    /// let heights: Vec<f32> = dataset.read(&ReadOptions::default())?.to_vec()?;
+    /// Ok(heights.iter().sum::<f32>() / heights.len() as f32)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`samples`](Self::samples), and when there is no memory.
+    pub fn to_vec<T: Sample>(&self) -> Result<Vec<T>, Error> {
+        let samples = self.samples()?;
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(samples.len()).map_err(|_| Error::no_memory(self.bytes().len()))?;
+        copy.extend_from_slice(samples);
+        Ok(copy)
+    }
+
+    /// A copy of all samples as an array: (bands, rows, columns), or (rows, columns, bands) where the read asked for
+    /// [`Interleave::Pixel`].
+    ///
+    /// # Errors
+    /// As [`to_vec`](Self::to_vec).
+    #[cfg(feature = "ndarray")]
+    pub fn to_ndarray<T: Sample>(&self) -> Result<ndarray::Array3<T>, Error> {
+        ndarray::Array3::from_shape_vec(self.shape(), self.to_vec()?)
+            .map_err(|error| Error::internal(format!("samples of {:?} are no array: {error}", self.shape())))
     }
 }

@@ -61,7 +61,7 @@ mod tests {
         let shape = Shape { width: 10, height: 8, bands: 1, sample: SampleType::U8 };
         let (sink, memory) = MemorySink::new("memory");
         let mut writer = Writer::to_sink(Box::new(sink), shape, &metadata, &WriteOptions::default()).unwrap();
-        writer.push(&Rows::bands(&[0; 80])).unwrap();
+        writer.push(&Rows::bands(&[0_u8; 80])).unwrap();
         writer.finish().unwrap();
         OpenOptions::default().open_source(Arc::new(MemorySource::new("raster", memory.take().unwrap()))).unwrap()
     }

@@ -68,7 +68,7 @@ impl Dataset {
         }
         if let Some(alpha) = bands.iter().position(|band| band.color == "alpha") {
             let raster = self.read(&options.with_bands([alpha as u32 + 1]))?;
-            return mask_raster(&window, &alpha_to_byte(&raster), raster.report);
+            return mask_raster(&window, &alpha_to_byte(&raster)?, raster.report);
         }
         if !window.fits(width, height) {
             return Err(Error::usage(format!("the window ({window}) is not inside the image of {width}x{height}"))
@@ -118,20 +118,17 @@ fn mask_raster(window: &Window, bytes: &[u8], report: Option<Box<DeviceReport>>)
 }
 
 /// Alpha of more than eight bits is scaled as GDAL does: 65535 becomes 255, and what is not quite transparent stays so.
-fn alpha_to_byte(raster: &Raster) -> Vec<u8> {
-    match raster.sample() {
+fn alpha_to_byte(raster: &Raster) -> Result<Vec<u8>, Error> {
+    Ok(match raster.sample() {
         SampleType::U8 => raster.bytes().to_vec(),
-        SampleType::U16 => raster
-            .samples::<u16>()
-            .unwrap_or_default()
-            .iter()
-            .map(|alpha| (alpha / 257).max((*alpha).min(1)) as u8)
-            .collect(),
+        SampleType::U16 => {
+            raster.samples::<u16>()?.iter().map(|alpha| (alpha / 257).max((*alpha).min(1)) as u8).collect()
+        }
         sample => {
             let nonzero = |pixel: &[u8]| if pixel.iter().all(|byte| *byte == 0) { 0 } else { 255 };
             raster.bytes().chunks_exact(sample.size()).map(nonzero).collect()
         }
-    }
+    })
 }
 
 fn any_valid(raster: &Raster, dataset: &Dataset) -> Vec<u8> {

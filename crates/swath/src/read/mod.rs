@@ -1,4 +1,4 @@
-//! Reading windows.
+//! Reading windows: the options, and the work behind [`Dataset::read`](crate::Dataset::read).
 
 mod arriving;
 mod assemble;
@@ -18,3 +18,4 @@ mod task;
 mod windows;
 
 pub use options::{ColorView, ReadOptions};
+pub use swath_raster::memory::Buffer;

@@ -24,6 +24,12 @@ pub enum ColorView {
 }
 
 /// What to read. The default is the whole first image with all its bands, one plane for each band.
+///
+/// ```
+/// use swath::{ReadOptions, Window};
+///
+/// let options = ReadOptions::default().with_window(Window::new(0, 0, 512, 512)).with_bands([3, 2, 1]).with_overview(0);
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
     pub(crate) window: Option<Window>,

@@ -33,6 +33,22 @@ pub(crate) struct Request<'a> {
 impl Dataset {
     /// Reads samples into new memory.
     ///
+    /// ```no_run
+    /// # fn main() -> Result<(), swath::Error> {
+    /// use swath::{Dataset, Interleave, ReadOptions, Window};
+    ///
+    /// let dataset = Dataset::open("scene.tif")?;
+    /// // Red, green and blue of a window, the three of a pixel side by side.
+    /// let options = ReadOptions::default()
+    ///     .with_window(Window::new(2048, 1024, 512, 512))
+    ///     .with_bands([3, 2, 1])
+    ///     .with_interleave(Interleave::Pixel);
+    /// let raster = dataset.read(&options)?;
+    /// let samples: &[u16] = raster.samples()?;
+    /// assert_eq!(samples.len(), 512 * 512 * 3);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// When the window or a band is outside the image, a limit is exceeded, bytes cannot be read or a tile is corrupt.
     pub fn read(&self, options: &ReadOptions) -> Result<Raster, Error> {

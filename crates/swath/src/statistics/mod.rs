@@ -1,6 +1,9 @@
 //! Smallest and largest value, mean and standard deviation of bands, read piece by piece.
 
+// For the front ends, which walk over pixels in the same way.
+#[doc(hidden)]
 pub mod pieces;
+#[doc(hidden)]
 pub mod samples;
 mod summary;
 
@@ -12,7 +15,7 @@ use swath_tiff::{SampleType, Window};
 use crate::{
     cancel::Cancel,
     describe::{
-        mask::MaskKind,
+        MaskKind,
         number::{self, Exact},
     },
     error::{Error, ErrorKind},
@@ -25,7 +28,7 @@ use summary::{Summarise, Summary};
 /// Called after every piece, from the thread that asked, with how many samples are done and how many there are.
 pub type OnSamples = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// Options of [`statistics`]. The default is every band, all cores.
+/// Options of [`Dataset::statistics`]. The default is every band, all cores.
 #[derive(Clone, Default)]
 pub struct StatisticsOptions {
     bands: Option<Vec<u32>>,
@@ -73,7 +76,7 @@ impl StatisticsOptions {
     }
 }
 
-/// Statistics of some bands of a file. Made by [`statistics`].
+/// Statistics of some bands of a file. Made by [`Dataset::statistics`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -156,13 +159,30 @@ impl Statistics {
     }
 }
 
-/// Computes statistics of the first image. The CPU or a GPU decodes it, as set when the file was opened, a piece at a time, so memory
-/// does not grow with the image.
-///
-/// # Errors
-/// When a band does not exist, the image is larger than its file can hold, bytes cannot be read, a tile is corrupt, or
-/// the work is cancelled.
-pub fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statistics, Error> {
+impl Dataset {
+    /// Computes statistics of the first image. The CPU or a GPU decodes it, as set when the file was opened, a piece at a time, so
+    /// memory does not grow with the image.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), swath::Error> {
+    /// use swath::{Dataset, statistics::StatisticsOptions};
+    ///
+    /// let statistics = Dataset::open("scene.tif")?.statistics(&StatisticsOptions::default())?;
+    /// for band in &statistics.bands {
+    ///     println!("band {}: mean {:?}, {:.1} % valid", band.band, band.mean, band.percent_valid());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When a band does not exist, the image is larger than its file can hold, bytes cannot be read, a tile is corrupt, or
+    /// the work is cancelled.
+    pub fn statistics(&self, options: &StatisticsOptions) -> Result<Statistics, Error> {
+        statistics(self, options)
+    }
+}
+
+fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statistics, Error> {
     pieces::check_size(dataset)?;
     let sample = dataset.sample();
     let bands = options.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());

@@ -32,7 +32,7 @@ pub enum Check {
     Full,
 }
 
-/// The result of [`validate`].
+/// The result of [`Dataset::validate`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Report {
@@ -121,15 +121,33 @@ impl Report {
     }
 }
 
-/// Checks whether a file is laid out as a cloud optimized GeoTIFF.
-///
-/// A file that is not a COG is no error of this function; [`Report::errors`] says why it is not. Memory is bounded for any file: tables
-/// are read in slices, messages of a kind are only counted beyond some number, and the search for overlaps of [`Check::Full`] sorts half
-/// a million blocks at a time.
-///
-/// # Errors
-/// When bytes cannot be read.
-pub fn validate(dataset: &Dataset, check: Check) -> Result<Report, Error> {
+impl Dataset {
+    /// Checks whether the file is laid out as a cloud optimized GeoTIFF.
+    ///
+    /// A file that is not a COG is no error of this function; [`Report::errors`] says why it is not. Memory is bounded for any file:
+    /// tables are read in slices, messages of a kind are only counted beyond some number, and the search for overlaps of
+    /// [`Check::Full`] sorts half a million blocks at a time.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), swath::Error> {
+    /// use swath::{Dataset, validate::Check};
+    ///
+    /// let report = Dataset::open("cog.tif")?.validate(Check::Full)?;
+    /// for error in &report.errors {
+    ///     eprintln!("{error}");
+    /// }
+    /// println!("valid: {}", report.is_valid());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When bytes cannot be read.
+    pub fn validate(&self, check: Check) -> Result<Report, Error> {
+        validate(self, check)
+    }
+}
+
+fn validate(dataset: &Dataset, check: Check) -> Result<Report, Error> {
     let run = || {
         let levels = levels(dataset)?;
         let mut budget = Budget::of(dataset);

@@ -17,7 +17,7 @@ const TAIL: usize = 8;
 /// Two counts and four floats.
 const MOMENTS: usize = 6 * 8;
 
-/// Tile rows of a file that a [`TileRowEncoder`](crate::TileRowEncoder) made, for
+/// Tile rows of a file that a [`TileRowEncoder`](crate::write::TileRowEncoder) made, for
 /// [`Writer::push_encoded`](crate::Writer::push_encoded).
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncodedTileRows {

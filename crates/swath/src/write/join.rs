@@ -17,7 +17,7 @@ use super::{
 use crate::{cancel::cancelled, device::Mode, error::Error, metadata::Metadata};
 
 impl Writer {
-    /// Begins a file that is put together from tile rows of a [`TileRowEncoder`](crate::TileRowEncoder) with the same
+    /// Begins a file that is put together from tile rows of a [`TileRowEncoder`](crate::write::TileRowEncoder) with the same
     /// shape, metadata and options. It uses no GPU, and needs none with [`Mode::Cuda`]; with [`Mode::Auto`] it expects tile rows of
     /// a GPU where one can be opened. The CPU compresses the overviews.
     ///
@@ -208,7 +208,7 @@ mod tests {
         let shape = Shape { width: 40, height: 40, bands: 2, sample: SampleType::U8 };
         let (metadata, options) = (Metadata::default(), WriteOptions::cog().with_blocks(crate::Blocks::Tiles(16, 16)));
         let encoder = TileRowEncoder::new(shape, &metadata, &options).unwrap();
-        let good = encoder.encode(0..2, 0, &Rows::pixels(&[9; 40 * 40 * 2])).unwrap();
+        let good = encoder.encode(0..2, 0, &Rows::pixels(&[9_u8; 40 * 40 * 2])).unwrap();
         let (sink, _) = MemorySink::new("memory");
         let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, &metadata, &options).unwrap();
         let changes: [fn(&mut EncodedTileRows); 9] = [

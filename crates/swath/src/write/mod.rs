@@ -7,7 +7,7 @@
 //! let shape = Shape { width: 4096, height: 4096, bands: 1, sample: SampleType::U16 };
 //! let mut writer = Writer::create("out.tif", shape, &Metadata::default(), &WriteOptions::cog())?;
 //! for _ in 0..4096 {
-//!     writer.push(&Rows::pixels(&[0_u8; 4096 * 2]))?;
+//!     writer.push(&Rows::pixels(&[0_u16; 4096]))?;
 //! }
 //! writer.finish()?;
 //! # Ok(()) }
@@ -42,5 +42,6 @@ pub use encoded::EncodedTileRows;
 pub use input::Rows;
 pub(crate) use memory::least_memory;
 pub use options::{Alpha, BigTiff, Blocks, OnProgress, Overviews, Progress, Shape, WriteOptions};
+pub use swath_raster::shrink::Resampling;
 pub use tile_rows::TileRowEncoder;
 pub use writer::{Writer, Written};

@@ -98,6 +98,13 @@ pub struct Progress {
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// The options of a write. The default is a TIFF in tiles of 512² pixels, Deflate, with a predictor that suits the sample type.
+///
+/// ```
+/// use swath::{Blocks, Compression, Overviews, WriteOptions};
+///
+/// let plain = WriteOptions::default().with_blocks(Blocks::Tiles(256, 256)).with_overviews(Overviews::Levels(3));
+/// let cog = WriteOptions::cog().with_compression(Compression::Zstd).with_level(15).with_max_memory(64 << 20);
+/// ```
 #[derive(Clone)]
 pub struct WriteOptions {
     pub(crate) compression: Compression,

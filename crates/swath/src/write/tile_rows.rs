@@ -42,7 +42,11 @@ use crate::{
 ///
 /// ```
 /// # fn main() -> Result<(), swath::Error> {
-/// use swath::{TileRowEncoder, EncodedTileRows, MemorySink, Metadata, Rows, SampleType, Shape, WriteOptions, Writer};
+/// use swath::{
+///     Metadata, Rows, SampleType, Shape, WriteOptions, Writer,
+///     io::MemorySink,
+///     write::{EncodedTileRows, TileRowEncoder},
+/// };
 ///
 /// let shape = Shape { width: 700, height: 1100, bands: 1, sample: SampleType::U8 };
 /// let (metadata, options) = (Metadata::default(), WriteOptions::cog());
@@ -51,7 +55,7 @@ use crate::{
 /// let encoder = TileRowEncoder::new(shape, &metadata, &options)?;
 /// for tile_row in 0..encoder.tile_rows() {
 ///     let rows = encoder.needed(tile_row..tile_row + 1);
-///     let samples = vec![7; rows.len() * 700];
+///     let samples = vec![7_u8; rows.len() * 700];
 ///     let encoded = encoder.encode(tile_row..tile_row + 1, rows.start, &Rows::pixels(&samples))?;
 ///     writer.push_encoded(&EncodedTileRows::from_bytes(&encoded.to_bytes())?)?;
 /// }

@@ -28,7 +28,8 @@ use crate::{
     error::Error,
     metadata::Metadata,
     open::location,
-    raster::Raster,
+    raster::{Interleave, Raster},
+    sample::{Sample, bytes_of},
 };
 
 /// The result of a write.
@@ -55,6 +56,24 @@ pub struct Written {
 ///
 /// The bytes of the file depend on shape, samples, metadata and options, and on nothing else: not on threads, memory, or
 /// how rows were pushed.
+///
+/// ```
+/// # fn main() -> Result<(), swath::Error> {
+/// use swath::{Compression, Metadata, Rows, SampleType, Shape, WriteOptions, Writer};
+/// # let path = std::env::temp_dir().join(format!("swath-writer-{}.tif", std::process::id()));
+///
+/// let shape = Shape { width: 300, height: 200, bands: 3, sample: SampleType::U8 };
+/// let options = WriteOptions::cog().with_compression(Compression::Zstd);
+/// let mut writer = Writer::create(&path, shape, &Metadata::default(), &options)?;
+/// for y in 0..shape.height {
+///     let row: Vec<u8> = (0..shape.width).flat_map(|x| [x as u8, y as u8, 0]).collect();
+///     writer.push(&Rows::pixels(&row))?;
+/// }
+/// let written = writer.finish()?;
+/// assert_eq!(written.size, std::fs::metadata(&path).map(|file| file.len()).unwrap_or(0));
+/// # std::fs::remove_file(&path).ok();
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Writer {
     pub(super) plan: Arc<Plan>,
@@ -127,7 +146,7 @@ pub(super) struct TileRow {
 }
 
 impl Writer {
-    /// Begins a file.
+    /// Begins a file at a path of this machine, or at an address (`s3://`, `gs://`, `az://`).
     ///
     /// # Errors
     /// When the options contradict the shape, the memory is too small, or no file can be made.
@@ -367,8 +386,7 @@ impl Writer {
                 raster.sample()
             )));
         }
-        let (samples, interleave) = (raster.bytes(), raster.interleave());
-        self.push(&Rows { samples, interleave, mask: None })
+        self.push(&Rows::from_bytes(raster.bytes(), raster.interleave()))
     }
 
     /// Adds rows that are in the memory of a GPU below those that were pushed before; any number of them. The writer no longer reads
@@ -385,11 +403,26 @@ impl Writer {
         self.named(result)
     }
 
-    /// Adds the next tile, from left to right, row of tiles by row of tiles: its part inside the image, pixel by pixel.
+    /// Adds the next tile, from left to right, tile row by tile row: its part inside the image, pixel by pixel.
     ///
     /// # Errors
     /// As [`Writer::push`].
-    pub fn push_tile(&mut self, samples: &[u8]) -> Result<(), Error> {
+    pub fn push_tile<T: Sample>(&mut self, samples: &[T]) -> Result<(), Error> {
+        let sample = self.shape.sample;
+        if T::TYPE != sample {
+            return Err(Error::usage(format!(
+                "a tile of {} samples where the file has {sample}: convert them, or give bytes to push_tile_bytes",
+                T::TYPE
+            )));
+        }
+        self.push_tile_bytes(bytes_of(samples))
+    }
+
+    /// The same, of bytes in native order, for programs that learn the sample type when they run.
+    ///
+    /// # Errors
+    /// As [`Writer::push`].
+    pub fn push_tile_bytes(&mut self, samples: &[u8]) -> Result<(), Error> {
         self.may_push()?;
         let level = &self.plan.levels.main;
         if level.mask.is_some() {
@@ -423,7 +456,7 @@ impl Writer {
             self.tile_row = Some(TileRow { samples: rows_so_far, tiles: column + 1 });
             return Ok(());
         }
-        self.push(&Rows::pixels(&rows_so_far))
+        self.push(&Rows::from_bytes(&rows_so_far, Interleave::Pixel))
     }
 
     /// Completes the file and gives it its name.

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, DeviceReport, DeviceSamples, EncodedTileRows, Error, Gpu, Interleave, MemorySink, Metadata,
-    Mode, ReadOptions, Rows, SampleType, Shape, TileRowEncoder, Window, WriteOptions, Writer, structure::Planar, tag,
+    Blocks, Compression, Error, Interleave, Metadata, Mode, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions,
+    Writer,
+    gpu::{DeviceReport, DeviceSamples, Gpu},
+    io::MemorySink,
+    tiff::{structure::Planar, tag},
+    write::{EncodedTileRows, TileRowEncoder},
 };
 
 use crate::{
@@ -29,7 +33,7 @@ fn encode(
         let bands = case.samples.chunks_exact(row * height as usize);
         let bytes: Vec<u8> =
             bands.flat_map(|band| &band[rows.start as usize * row..rows.end as usize * row]).copied().collect();
-        let given = Rows::bands(&bytes);
+        let given = Rows::from_bytes(&bytes, Interleave::Band);
         let pixels = (rows.start * width) as usize..(rows.end * width) as usize;
         let given = case.mask.as_ref().map_or(given, |mask| given.with_mask(&mask[pixels]));
         return encoder.encode(tile_rows, rows.start, &given);

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, DeviceReport, DeviceSamples, Error, Gpu, Interleave, MemorySink, Metadata, Mode, ReadOptions,
-    Rows, SampleType, Shape, Window, WriteOptions, Writer,
+    Blocks, Compression, Error, Interleave, Metadata, Mode, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions,
+    Writer,
+    gpu::{DeviceReport, DeviceSamples, Gpu},
+    io::MemorySink,
 };
 
 use crate::{
@@ -29,7 +31,7 @@ fn push(
     let Some(interleave) = on_device else {
         let raster = open(case.shape, &case.samples)?.read(&options.clone().with_interleave(Interleave::Band))?;
         let mask = case.mask.as_ref().map(|mask| open(one, mask)?.read(&options)).transpose()?;
-        let rows = Rows::bands(raster.bytes());
+        let rows = Rows::from_bytes(raster.bytes(), Interleave::Band);
         return match &mask {
             Some(mask) => writer.push_block(part, &rows.with_mask(mask.bytes())),
             None => writer.push_block(part, &rows),

@@ -4,11 +4,13 @@
 use std::{num::NonZeroU32, ops::Range, sync::Arc};
 
 use swath::{
-    Band, BigTiff, Blocks, Compression, Dataset, DeviceReport, Error, Gpu, Interleave, Limits, MemorySink,
-    MemorySource, Metadata, Mode, OpenOptions, Raster, ReadOptions, Rows, SampleType, Shape, Window, WriteOptions,
-    Writer,
+    Band, Blocks, Compression, Dataset, Error, Interleave, Limits, Metadata, Mode, OpenOptions, Raster, ReadOptions,
+    Rows, SampleType, Shape, Window, WriteOptions, Writer,
     geo::Nodata,
-    structure::{ByteOrder, Planar, Predictor, value::Value},
+    gpu::{DeviceReport, Gpu},
+    io::{MemorySink, MemorySource},
+    tiff::structure::{ByteOrder, Planar, Predictor, value::Value},
+    write::BigTiff,
 };
 
 /// Every type of sample there is.
@@ -96,7 +98,7 @@ pub fn samples(shape: Shape, rng: &mut Rng) -> Vec<u8> {
 pub fn write(shape: Shape, samples: &[u8], metadata: &Metadata, options: &WriteOptions) -> Result<Arc<[u8]>, Error> {
     let (sink, memory) = MemorySink::new("memory");
     let mut writer = Writer::to_sink(Box::new(sink), shape, metadata, options)?;
-    writer.push(&Rows::bands(samples))?;
+    writer.push(&Rows::from_bytes(samples, Interleave::Band))?;
     writer.finish()?;
     Ok(memory.take().unwrap_or_default().into())
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, Dataset, DeviceError, DeviceReport, Error, ErrorKind, Gpu, Interleave, Mode, Overviews,
-    ReadOptions, SampleType, Shape, Window, WriteOptions,
-    structure::{ByteOrder, Planar},
+    Blocks, Compression, Dataset, Error, ErrorKind, Interleave, Mode, Overviews, ReadOptions, SampleType, Shape,
+    Window, WriteOptions,
+    gpu::{DeviceError, DeviceReport, Gpu},
+    tiff::structure::{ByteOrder, Planar},
 };
 
 use crate::{
@@ -128,7 +129,7 @@ fn a_batch_equals_its_windows_one_by_one() {
                     let report = report.unwrap_or_else(|fault| panic!("{}, {budget} bytes: {fault}", what()));
                     assert!(report.counters.peak_bytes <= budget, "{}: {report:?} of {budget}", what());
                     assert_eq!(report.counters.synchronisations, 1, "{}", what());
-                    banded += u32::from(report.bands > 1);
+                    banded += u32::from(report.batches > 1);
                 }
             }
         });
@@ -153,7 +154,7 @@ fn one_wait_and_each_tile_once() {
                 let report = raster.report();
                 assert_eq!(fake.count("sync"), 1, "{what}");
                 assert_eq!(report.counters.synchronisations, 1, "{what}");
-                assert_eq!(report.bands, 1, "{what}");
+                assert_eq!(report.batches, 1, "{what}");
                 assert_eq!(report.counters.uploads_before_first_wait, report.counters.uploads, "{what}");
                 let tiles = report.device_tiles + report.host_tiles;
                 // Of uncompressed tiles, each window reads its own rows.
@@ -389,7 +390,7 @@ fn several_readers_share_a_gpu() {
 
 #[test]
 fn without_a_gpu_auto_reads_with_the_cpu() {
-    if swath::default_gpu().is_ok() {
+    if swath::gpu::default_gpu().is_ok() {
         return;
     }
     let dataset = cases::open(&file(Compression::Deflate, Planar::Contig)).unwrap();

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, ColorView, Compression, DeviceError, ErrorKind, Gpu, Mode, ReadOptions, SampleType, Shape, WriteOptions,
-    structure::Planar,
+    Blocks, Compression, ErrorKind, Mode, ReadOptions, SampleType, Shape, WriteOptions,
+    gpu::{DeviceError, Gpu},
+    read::ColorView,
+    tiff::structure::Planar,
 };
 
 use crate::{

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, Counters, Dataset, DeviceError, ErrorKind, Gpu, Mode, ReadOptions, SampleType, Shape,
-    WriteOptions, structure::Planar,
+    Blocks, Compression, Dataset, ErrorKind, Mode, ReadOptions, SampleType, Shape, WriteOptions,
+    gpu::{Counters, DeviceError, Gpu},
+    tiff::structure::Planar,
 };
 
 use crate::{
@@ -67,11 +68,11 @@ fn counted(fake: &Fake, script: &str, file: &Arc<[u8]>, options: &ReadOptions, w
     assert_eq!(counters.synchronisations, 1, "{what}");
     assert!(counters.downloads <= 1, "{what}: {} downloads", counters.downloads);
     assert_eq!(counters.uploads_before_first_wait, counters.uploads, "{what}");
-    let halves = if report.bands > 1 { 2 } else { 1 };
+    let halves = if report.batches > 1 { 2 } else { 1 };
     let most = most_buffers(cases::open(file).unwrap().main().layout().compression, halves);
     assert!(counters.buffers <= most, "{what}: {} buffers", counters.buffers);
     assert!(counters.allocations <= counters.buffers, "{what}");
-    (counters, report.bands)
+    (counters, report.batches)
 }
 
 fn each(body: impl Fn(Compression, Planar, &str)) {

@@ -6,8 +6,10 @@ use std::sync::{
 };
 
 use swath::{
-    Blocks, Cancel, Compression, DeviceError, ErrorKind, Gpu, Limits, MemorySource, Mode, OpenOptions, ReadInto,
-    ReadOptions, SampleType, Shape, Source, SourceError, Window, WriteOptions,
+    Blocks, Cancel, Compression, ErrorKind, Limits, Mode, OpenOptions, ReadOptions, SampleType, Shape, Window,
+    WriteOptions,
+    gpu::{DeviceError, Gpu},
+    io::{MemorySource, ReadInto, Source, SourceError},
 };
 
 use crate::{

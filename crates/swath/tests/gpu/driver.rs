@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use swath::{DeviceError, Gpu, GpuOptions};
+use swath::gpu::{DeviceError, Gpu, GpuOptions};
 
 /// There is one fake driver in the process, and tests script it.
 static ONE: Mutex<()> = Mutex::new(());

@@ -4,7 +4,8 @@
 use std::{ffi::c_void, sync::Arc};
 
 use swath::{
-    Compression, DeviceRaster, Gpu, GpuOptions, Interleave, Mode, ReadOptions, SampleType, Shape, WriteOptions, dlpack,
+    Compression, Interleave, Mode, ReadOptions, SampleType, Shape, WriteOptions,
+    gpu::{DeviceRaster, Gpu, GpuOptions, dlpack},
 };
 
 use crate::{
@@ -208,7 +209,10 @@ fn exports_name_the_second_device() {
 
 #[test]
 fn foreign_arrays_are_written_in_any_memory_order() {
-    use swath::{Axes, DeviceSamples, ForeignArray, Metadata, Writer};
+    use swath::{
+        Metadata, Writer,
+        gpu::{Axes, DeviceSamples, ForeignArray},
+    };
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=9", |gpu| {
         let shape = Shape { width: 90, height: 70, bands: 3, sample: SampleType::I16 };
@@ -216,7 +220,7 @@ fn foreign_arrays_are_written_in_any_memory_order() {
         let plain = WriteOptions::default().with_compression(Compression::None);
         let file = cases::open(&cases::write(shape, &samples, &Metadata::default(), &plain).unwrap()).unwrap();
         let write = |samples: &DeviceSamples<'_>, shape: Shape| {
-            let (sink, memory) = swath::MemorySink::new("memory");
+            let (sink, memory) = swath::io::MemorySink::new("memory");
             let options = WriteOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
             let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &options).unwrap();
             writer.push_device(samples).unwrap();

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, ErrorKind, Gpu, GpuOptions, KernelCode, MemorySink, Metadata, Mode, ReadOptions, Rows,
-    SampleType, Shape, WriteOptions, Writer,
+    Blocks, Compression, ErrorKind, Interleave, Metadata, Mode, ReadOptions, Rows, SampleType, Shape, WriteOptions,
+    Writer,
+    gpu::{Gpu, GpuOptions, KernelCode},
+    io::MemorySink,
 };
 
 use crate::{
@@ -40,7 +42,7 @@ fn write(gpu: &Arc<Gpu>, compression: Compression) -> Vec<String> {
         .with_gpu(gpu.clone());
     let (sink, bytes) = MemorySink::new("memory");
     let mut writer = Writer::to_sink(Box::new(sink), SHAPE, &Metadata::default(), &options).unwrap();
-    writer.push(&Rows::bands(&samples())).unwrap();
+    writer.push(&Rows::from_bytes(&samples(), Interleave::Band)).unwrap();
     let written = writer.finish().unwrap();
     let file: Arc<[u8]> = bytes.take().unwrap().into();
     let raster = cases::open(&file).unwrap().read(&ReadOptions::default()).unwrap();

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use swath::{
-    Alpha, Blocks, ColorView, Compression, DeviceError, DeviceReport, ErrorKind, Gpu, Mode, Overviews, ReadOptions,
-    SampleType, Shape, WriteOptions,
+    Blocks, Compression, ErrorKind, Mode, Overviews, ReadOptions, SampleType, Shape, WriteOptions,
+    gpu::{DeviceError, DeviceReport, Gpu},
+    read::ColorView,
+    write::Alpha,
 };
 
 use crate::{
@@ -57,7 +59,7 @@ fn samples_are_those_of_the_cpu() {
                     gpu.trim();
                     let found = case.check(gpu, |options| options.with_max_device_memory(budget));
                     let found = found.and_then(|report| {
-                        banded += u32::from(report.bands > 1);
+                        banded += u32::from(report.batches > 1);
                         let held = report.counters.peak_bytes;
                         if held <= budget {
                             expect_quiet(&case, &report)

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, DeviceError, Error, ErrorKind, Gpu, Interleave, Limits, MemorySource, Mode, OpenOptions,
-    ReadOptions, SampleType, Shape, Window, WriteOptions,
+    Blocks, Compression, Error, ErrorKind, Interleave, Limits, Mode, OpenOptions, ReadOptions, SampleType, Shape,
+    Window, WriteOptions,
+    gpu::{DeviceError, Gpu},
+    io::MemorySource,
 };
 
 use crate::{
@@ -45,7 +47,11 @@ fn one_byte_too_little_is_refused_and_takes_nothing() {
             assert_eq!((fake.count("alloc"), fake.count("h2d"), fake.count("host_alloc")), (0, 0, 0), "{compression}");
             // The memory that the error asks for is enough.
             let raster = dataset.read_device(&options(gpu, least)).unwrap();
-            assert!(raster.report().bands > 1 && raster.report().counters.peak_bytes <= least, "{:?}", raster.report());
+            assert!(
+                raster.report().batches > 1 && raster.report().counters.peak_bytes <= least,
+                "{:?}",
+                raster.report()
+            );
             assert!(fake.count("peak_bytes") <= least, "{compression}: {} of {least}", fake.count("peak_bytes"));
             assert!(raster.to_host().unwrap().bytes() == expected.bytes(), "{compression}");
         });

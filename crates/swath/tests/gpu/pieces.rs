@@ -3,10 +3,12 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use swath::{
-    Blocks, Compression, DeviceError, DeviceReport, ErrorKind, Gpu, Mode, Overviews, ReadOptions, SampleType, Shape,
-    Window, WriteOptions,
-    structure::{ByteOrder, Planar},
-    tag,
+    Blocks, Compression, ErrorKind, Mode, Overviews, ReadOptions, SampleType, Shape, Window, WriteOptions,
+    gpu::{DeviceError, DeviceReport, Gpu},
+    tiff::{
+        structure::{ByteOrder, Planar},
+        tag,
+    },
 };
 
 use crate::{
@@ -119,7 +121,7 @@ fn memory_for_pieces_is_counted() {
             gpu.trim();
             let report = agree(&file, gpu, |options| options.with_max_device_memory(limit));
             assert!(report.counters.peak_bytes <= limit && report.pieces == 8 * 4, "{limit}: {report:?}");
-            assert!(report.bands > 1 || limit > *required, "{limit}: {report:?}");
+            assert!(report.batches > 1 || limit > *required, "{limit}: {report:?}");
             assert_eq!(waits(&file, &reading(gpu, Mode::Cuda).with_max_device_memory(limit)), 1);
         }
     });

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, Dataset, Gpu, Mode, OpenOptions, ReadOptions, SampleType, Shape, Window, WriteOptions,
+    Blocks, Compression, Dataset, Mode, OpenOptions, ReadOptions, SampleType, Shape, Window, WriteOptions, gpu::Gpu,
 };
 
 use super::{

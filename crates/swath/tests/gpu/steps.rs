@@ -3,8 +3,8 @@
 use std::{process::Command, sync::Arc};
 
 use swath::{
-    Blocks, Compression, DeviceError, DeviceReport, Error, ErrorKind, Gpu, GpuOptions, Mode, ReadOptions, SampleType,
-    Shape, WriteOptions,
+    Blocks, Compression, Error, ErrorKind, Mode, ReadOptions, SampleType, Shape, WriteOptions,
+    gpu::{DeviceError, DeviceReport, Gpu, GpuOptions},
 };
 
 use crate::{

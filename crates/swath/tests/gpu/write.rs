@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, ErrorKind, Gpu, Interleave, Limits, Mode, OpenOptions, Resampling, SampleType, Shape,
-    WriteOptions,
+    Blocks, Compression, ErrorKind, Interleave, Limits, Mode, OpenOptions, Resampling, SampleType, Shape, WriteOptions,
+    gpu::Gpu,
 };
 
 use crate::{
@@ -50,7 +50,7 @@ fn tiles_of_several_pieces_are_written_and_read_by_all() {
     });
 }
 
-fn costs(case: &WriteCase, gpu: &Arc<Gpu>, batch: u32) -> (swath::DeviceReport, usize) {
+fn costs(case: &WriteCase, gpu: &Arc<Gpu>, batch: u32) -> (swath::gpu::DeviceReport, usize) {
     let options = case.on(gpu, Mode::Cuda).with_batch(batch);
     let (file, written) = case.write(&options, Way::Device(u32::MAX, Interleave::Band), gpu).unwrap();
     (written.device, file.len())
@@ -67,7 +67,7 @@ fn each_batch_is_two_copies_and_one_wait() {
             // Again, with all memory in the pools.
             let (report, len) = costs(&case, gpu, batch);
             let counters = report.counters;
-            let batches = u64::from(report.bands);
+            let batches = u64::from(report.batches);
             assert!(batches > 0 && (batch > 3 || batches > 1), "{report:?}");
             assert_eq!(counters.downloads, 2 * batches, "lengths and bytes: {report:?}");
             assert_eq!(counters.synchronisations, batches, "one wait for each: {report:?}");
@@ -221,7 +221,7 @@ fn launches_that_fail_leave_no_torn_file() {
                             return;
                         }
                     };
-                let pushed = writer.push(&swath::Rows::bands(&case.samples));
+                let pushed = writer.push(&swath::Rows::from_bytes(&case.samples, swath::Interleave::Band));
                 match pushed.and_then(|()| writer.finish()) {
                     Ok(_) => std::fs::write(&target, b"before").unwrap(),
                     Err(error) => _ = stages.insert(error.to_string()),
@@ -281,11 +281,11 @@ fn conversions_stay_on_the_device() {
         let open = || {
             OpenOptions::default()
                 .with_limits(Limits::none())
-                .open_source(Arc::new(swath::MemorySource::new("in.tif", source.clone())))
+                .open_source(Arc::new(swath::io::MemorySource::new("in.tif", source.clone())))
                 .unwrap()
         };
         let convert = |options: &WriteOptions| {
-            let (sink, memory) = swath::MemorySink::new("out.tif");
+            let (sink, memory) = swath::io::MemorySink::new("out.tif");
             let made = open().convert_to(|| Ok(Box::new(sink)), &swath::ConvertOptions::default(), options).unwrap();
             (Arc::<[u8]>::from(memory.take().unwrap()), made.written.device)
         };
@@ -304,7 +304,7 @@ fn conversions_stay_on_the_device() {
             let dataset = cases::open(&tall.write(&tall.options, Way::Whole, gpu).unwrap().0).unwrap();
             gpu.trim();
             fake.script("async=1 seed=7");
-            let (sink, _memory) = swath::MemorySink::new("out.tif");
+            let (sink, _memory) = swath::io::MemorySink::new("out.tif");
             let made = dataset.convert_to(|| Ok(Box::new(sink)), &swath::ConvertOptions::default(), &narrow).unwrap();
             assert!(made.written.device.notices.is_empty(), "{:?}", made.written.device);
             fake.count("peak_bytes")

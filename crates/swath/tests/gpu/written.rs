@@ -4,9 +4,11 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use swath::{
-    Blocks, Compression, DeviceReport, DeviceSamples, Error, Gpu, MemorySink, Metadata, Mode, Overviews, ReadOptions,
-    Resampling, Rows, SampleType, Shape, Window, WriteOptions, Writer, Written,
-    structure::{ByteOrder, Planar, Predictor},
+    Blocks, Compression, Error, Interleave, Metadata, Mode, Overviews, ReadOptions, Resampling, Rows, SampleType,
+    Shape, Window, WriteOptions, Writer, Written,
+    gpu::{DeviceReport, DeviceSamples, Gpu},
+    io::MemorySink,
+    tiff::structure::{ByteOrder, Planar, Predictor},
 };
 
 use super::cases::{self, Rng, SAMPLES};
@@ -185,7 +187,7 @@ impl WriteCase {
                     .flat_map(|band| &band[y as usize * row..(y + count) as usize * row])
                     .copied()
                     .collect();
-                let rows = Rows::bands(&bytes);
+                let rows = Rows::from_bytes(&bytes, Interleave::Band);
                 match &self.mask {
                     Some(mask) => {
                         let mask = &mask[(y * width) as usize..((y + count) * width) as usize];

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use swath::{
-    Blocks, Compression, DeviceError, ErrorKind, Gpu, Mode, ReadOptions, SampleType, Shape, Window, WriteOptions,
+    Blocks, Compression, ErrorKind, Mode, ReadOptions, SampleType, Shape, Window, WriteOptions,
+    gpu::{DeviceError, Gpu},
 };
 use zstd_safe::{CCtx, CParameter};
 

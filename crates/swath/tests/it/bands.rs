@@ -3,10 +3,12 @@
 use std::{ops::Range, sync::Mutex};
 
 use swath::{
-    Band, BigTiff, Blocks, Compression, EncodedTileRows, Error, ErrorKind, Interleave, MemorySink, Metadata, Overviews,
-    Resampling, Rows, SampleType, TileRowEncoder, WriteOptions, Writer,
+    Band, Blocks, Compression, Error, ErrorKind, Interleave, Metadata, Overviews, Resampling, Rows, SampleType,
+    WriteOptions, Writer,
     geo::Nodata,
-    structure::{ByteOrder, Predictor},
+    io::MemorySink,
+    tiff::structure::{ByteOrder, Predictor},
+    write::{BigTiff, EncodedTileRows, TileRowEncoder},
 };
 
 use crate::{
@@ -27,7 +29,11 @@ fn encode(
     interleave: Interleave,
 ) -> Result<EncodedTileRows, Error> {
     let samples = scene.rows(given.clone(), interleave);
-    let rows = if interleave == Interleave::Band { Rows::bands(&samples) } else { Rows::pixels(&samples) };
+    let rows = if interleave == Interleave::Band {
+        Rows::from_bytes(&samples, Interleave::Band)
+    } else {
+        Rows::from_bytes(&samples, Interleave::Pixel)
+    };
     let width = scene.shape.width as usize;
     match &scene.mask {
         Some(mask) => {
@@ -162,9 +168,9 @@ fn tile_rows_out_of_order_are_refused() {
     writer.push_encoded(&bands[0]).unwrap();
     assert_eq!(writer.rows(), 16);
     usage(&writer.push_encoded(&bands[0]).unwrap_err());
-    let error = writer.push(&Rows::pixels(&[0; 80])).unwrap_err();
+    let error = writer.push(&Rows::from_bytes(&[0; 80], Interleave::Pixel)).unwrap_err();
     assert!(usage(&error).contains("encoded tile rows"), "{error}");
-    usage(&writer.push_tile(&[0; 512]).unwrap_err());
+    usage(&writer.push_tile_bytes(&[0; 512]).unwrap_err());
     for band in &bands[1..] {
         writer.push_encoded(band).unwrap();
     }
@@ -177,11 +183,11 @@ fn tile_rows_out_of_order_are_refused() {
         Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap()
     };
     let mut writer = begin();
-    writer.push(&Rows::pixels(&scene.samples[..80 * 16])).unwrap();
+    writer.push(&Rows::from_bytes(&scene.samples[..80 * 16], Interleave::Pixel)).unwrap();
     let error = writer.push_encoded(&bands[1]).unwrap_err();
     assert!(usage(&error).contains("either rows or encoded tile rows"), "{error}");
     let mut writer = begin();
-    writer.push_tile(&[0; 512]).unwrap();
+    writer.push_tile_bytes(&[0; 512]).unwrap();
     usage(&writer.push_encoded(&bands[0]).unwrap_err());
     let mut writer = begin();
     writer.push_encoded(&bands[0]).unwrap();
@@ -238,9 +244,13 @@ fn missing_rows_are_named() {
     for tile_rows in [0..5, 4..5, 2..2, 5..9] {
         usage(&encode(&scene, &encoder, tile_rows, 0..60, Interleave::Band).unwrap_err());
     }
-    usage(&encoder.encode(0..1, 0, &Rows::pixels(&[0; 81])).unwrap_err());
-    usage(&encoder.encode(0..1, u32::MAX, &Rows::pixels(&[0; 800])).unwrap_err());
-    usage(&encoder.encode(0..1, 0, &Rows::pixels(&[0; 80 * 60]).with_mask(&[0; 40 * 60])).unwrap_err());
+    usage(&encoder.encode(0..1, 0, &Rows::from_bytes(&[0; 81], Interleave::Pixel)).unwrap_err());
+    usage(&encoder.encode(0..1, u32::MAX, &Rows::from_bytes(&[0; 800], Interleave::Pixel)).unwrap_err());
+    usage(
+        &encoder
+            .encode(0..1, 0, &Rows::from_bytes(&[0; 80 * 60], Interleave::Pixel).with_mask(&[0; 40 * 60]))
+            .unwrap_err(),
+    );
 }
 
 #[test]
@@ -264,9 +274,9 @@ fn progress_is_reported_group_by_group() {
     let (scene, options, bands) = small();
     let told = std::sync::Arc::new(Mutex::new(Vec::new()));
     let sink = told.clone();
-    let options = options.with_progress(std::sync::Arc::new(move |step: swath::Progress| {
+    let options = options.with_progress(std::sync::Arc::new(move |step: swath::write::Progress| {
         sink.lock().unwrap().push((step.rows, step.of));
-    }) as swath::OnProgress);
+    }) as swath::write::OnProgress);
     put_together(&scene, &options, &bands).unwrap();
     let mut told = told.lock().unwrap().clone();
     assert!(told.is_sorted());

@@ -1,8 +1,8 @@
 //! A file that is written from blocks, in any order, equals the file that is written from rows.
 
 use swath::{
-    Blocks, Error, ErrorKind, Interleave, MemorySink, Metadata, Resampling, Rows, SampleType, Window, WriteOptions,
-    Writer,
+    Blocks, Error, ErrorKind, Interleave, Metadata, Resampling, Rows, SampleType, Window, WriteOptions, Writer,
+    io::MemorySink,
 };
 
 use crate::{
@@ -28,7 +28,11 @@ fn part_of(scene: &Scene, part: Window, interleave: Interleave) -> (Vec<u8>, Opt
 
 fn push(writer: &mut Writer, scene: &Scene, part: Window, interleave: Interleave) -> Result<(), Error> {
     let (samples, mask) = part_of(scene, part, interleave);
-    let rows = if interleave == Interleave::Band { Rows::bands(&samples) } else { Rows::pixels(&samples) };
+    let rows = if interleave == Interleave::Band {
+        Rows::from_bytes(&samples, Interleave::Band)
+    } else {
+        Rows::from_bytes(&samples, Interleave::Pixel)
+    };
     match &mask {
         Some(mask) => writer.push_block(part, &rows.with_mask(mask)),
         None => writer.push_block(part, &rows),
@@ -127,7 +131,7 @@ fn blocks_that_do_not_belong_are_refused_and_change_nothing() {
         let error = put(again.0, again.1, again.2, again.3).unwrap_err();
         assert!(usage(&error).contains("overlaps one that was pushed before"), "{error}");
     }
-    let rows = Rows::pixels(&[0; 80]);
+    let rows = Rows::from_bytes(&[0; 80], Interleave::Pixel);
     for outside in [Window::new(39, 0, 2, 20), Window::new(0, 60, 40, 1), Window::new(0, 0, 0, 1)] {
         let error = writer.push_block(outside, &rows).unwrap_err();
         assert!(usage(&error).contains("is not inside the image"), "{error}");
@@ -161,7 +165,7 @@ fn a_file_with_a_missing_block_is_not_completed() {
     assert!(memory.take().is_none());
     let (sink, _) = MemorySink::new("memory");
     let mut writer = Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
-    usage(&writer.push_block(Window::new(0, 0, 1, 1), &Rows::pixels(&[0; 2])).unwrap_err());
+    usage(&writer.push_block(Window::new(0, 0, 1, 1), &Rows::from_bytes(&[0; 2], Interleave::Pixel)).unwrap_err());
 }
 
 #[test]

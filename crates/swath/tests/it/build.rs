@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use swath::{Dataset, Error, MemorySource, OpenOptions};
+use swath::{Dataset, Error, OpenOptions, io::MemorySource};
 
 /// A tag's value.
 #[derive(Clone)]

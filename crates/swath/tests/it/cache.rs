@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use swath::{MemorySource, OpenOptions, ReadOptions, Source, SourceError, Window};
+use swath::{
+    OpenOptions, ReadOptions, Window,
+    io::{MemorySource, Source, SourceError},
+};
 
 use crate::build::{Directory, File};
 
@@ -17,7 +20,7 @@ impl Source for Counting {
     fn size(&self) -> Result<u64, SourceError> {
         self.0.size()
     }
-    fn read_many(&self, reads: &mut [swath::ReadInto<'_>]) -> Result<(), SourceError> {
+    fn read_many(&self, reads: &mut [swath::io::ReadInto<'_>]) -> Result<(), SourceError> {
         self.1.fetch_add(reads.iter().map(|read| read.buffer.len() as u64).sum(), std::sync::atomic::Ordering::Relaxed);
         self.0.read_many(reads)
     }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use swath::{
-    Check, Compression, Dataset, FileSink, MemorySink, Metadata, ReadOptions, Rows, SampleType, Shape, WriteOptions,
-    Writer, Written,
+    Compression, Dataset, Interleave, Metadata, ReadOptions, Rows, SampleType, Shape, WriteOptions, Writer, Written,
+    io::{FileSink, MemorySink},
+    validate::Check,
 };
 
 use crate::{
@@ -29,13 +30,13 @@ fn overview(dataset: &Dataset, level: usize) -> Vec<u8> {
 fn write(shape: Shape, samples: &[u8], options: &WriteOptions) -> (Vec<u8>, Written) {
     let (sink, memory) = MemorySink::new("memory");
     let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), options).unwrap();
-    writer.push(&Rows::bands(samples)).unwrap();
+    writer.push(&Rows::from_bytes(samples, Interleave::Band)).unwrap();
     let written = writer.finish().unwrap();
     (memory.take().unwrap(), written)
 }
 
 fn valid(dataset: &Dataset, what: &str) {
-    let report = swath::validate(dataset, Check::Full).unwrap();
+    let report = dataset.validate(Check::Full).unwrap();
     assert!(report.is_valid_strictly(), "{what}: {:?} {:?}", report.errors, report.warnings);
 }
 
@@ -54,7 +55,7 @@ fn check_bytes(samples: Vec<u8>, side: u32, options: &WriteOptions, what: &str) 
         let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), options).unwrap();
         // In pieces of odd sizes.
         for rows in samples.chunks(side as usize * 777) {
-            writer.push(&Rows::bands(rows)).unwrap();
+            writer.push(&Rows::from_bytes(rows, Interleave::Band)).unwrap();
         }
         assert_eq!(writer.finish().unwrap(), written, "{what}");
         assert!(std::fs::read(&path).unwrap() == bytes, "{what}: {}", parent.display());
@@ -130,7 +131,7 @@ fn large_doubles_of_noise_and_of_one_value_are_in_their_places() {
     let written = check_doubles(&vec![-5.0; 3000 * 3000], 3000, &fast(), "constant");
     assert!(written.size < 200_000, "{written:?}");
     // Uncompressed, and with tables of BigTIFF.
-    let options = WriteOptions::cog().with_compression(Compression::None).with_bigtiff(swath::BigTiff::Always);
+    let options = WriteOptions::cog().with_compression(Compression::None).with_bigtiff(swath::write::BigTiff::Always);
     check_doubles(&noise, 3000, &options, "uncompressed");
 }
 
@@ -140,11 +141,11 @@ fn levels_that_are_streamed_with_masks_and_bands_apart_are_valid() {
     let mut rng = Rng::new(3);
     let samples: Vec<u8> = (0..3000 * 3000 * 6 / 8).flat_map(|_| (rng.next() & 0x0f0f_0fff).to_le_bytes()).collect();
     let mask: Vec<u8> = (0..3000 * 3000_u32).map(|at| if (at / 40) % 3 == 0 { 0 } else { 255 }).collect();
-    for planar in [swath::structure::Planar::Contig, swath::structure::Planar::Separate] {
+    for planar in [swath::tiff::structure::Planar::Contig, swath::tiff::structure::Planar::Separate] {
         let options = fast().with_mask(true).with_planar(planar);
         let (sink, memory) = MemorySink::new("memory");
         let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &options).unwrap();
-        writer.push(&Rows::bands(&samples).with_mask(&mask)).unwrap();
+        writer.push(&Rows::from_bytes(&samples, Interleave::Band).with_mask(&mask)).unwrap();
         writer.finish().unwrap();
         let dataset = open(memory.take().unwrap());
         valid(&dataset, &format!("{planar:?}"));

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use swath::{Dataset, Limits, MemorySource, OpenOptions, ReadOptions};
+use swath::{Dataset, Limits, OpenOptions, ReadOptions, io::MemorySource};
 
 use crate::build::{Directory, File, Tag, open};
 

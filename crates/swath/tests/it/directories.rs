@@ -1,6 +1,6 @@
 //! Chains, overviews and pages.
 
-use swath::{ReadOptions, Role};
+use swath::{ReadOptions, tiff::Role};
 
 use crate::build::{Directory, File, Tag, open};
 

@@ -38,7 +38,7 @@ fn examples_run() {
     assert!(server.take().0 >= 1);
     let part = path.with_extension("part.tif");
     write_cog::run(&path, &part).unwrap();
-    assert!(swath::validate(&swath::Dataset::open(&path).unwrap(), swath::Check::Full).unwrap().is_valid_strictly());
+    assert!(swath::Dataset::open(&path).unwrap().validate(swath::validate::Check::Full).unwrap().is_valid_strictly());
     assert_eq!(swath::Dataset::open(&part).unwrap().width(), 512);
     std::fs::remove_file(&part).unwrap();
     std::fs::remove_file(&path).unwrap();

@@ -7,8 +7,10 @@ use std::{
 };
 
 use swath::{
-    Access, Blocks, Cancel, Compression, Dataset, ErrorKind, Interleave, MemorySource, OpenOptions, ReadInto,
-    ReadOptions, SampleType, Source, SourceError, Window, WriteOptions, structure::Planar,
+    Blocks, Cancel, Compression, Dataset, ErrorKind, Interleave, OpenOptions, ReadOptions, SampleType, Window,
+    WriteOptions,
+    io::{Access, MemorySource, ReadInto, Source, SourceError},
+    tiff::structure::Planar,
 };
 
 use crate::scene::{Feed, Scene, shape};

@@ -15,6 +15,7 @@ mod limits;
 mod masks;
 mod opening;
 mod same;
+mod samples;
 mod scene;
 #[path = "../gpu/server.rs"]
 mod server;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use swath::{MemorySource, OpenOptions, ReadInto, ReadOptions, Source, SourceError, Window};
+use swath::{
+    OpenOptions, ReadOptions, Window,
+    io::{MemorySource, ReadInto, Source, SourceError},
+};
 
 use crate::build::{Directory, File, Tag};
 

@@ -3,9 +3,11 @@
 use std::{num::NonZeroU32, rc::Rc};
 
 use swath::{
-    Alpha, Band, BigTiff, Blocks, Compression, LercWrap, Metadata, Overviews, Resampling, SampleType, WriteOptions,
+    Band, Blocks, Compression, Metadata, Overviews, Resampling, SampleType, WriteOptions,
+    codec::LercWrap,
     geo::Nodata,
-    structure::{ByteOrder, Planar, Predictor},
+    tiff::structure::{ByteOrder, Planar, Predictor},
+    write::{Alpha, BigTiff},
 };
 
 use crate::scene::{Scene, shape};

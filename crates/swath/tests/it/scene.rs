@@ -3,8 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use swath::{
-    Dataset, Error, Interleave, MemorySink, Metadata, OpenOptions, ReadOptions, Rows, SampleType, Shape, Sink,
-    WriteOptions, Writer, Written,
+    Dataset, Error, Interleave, Metadata, OpenOptions, ReadOptions, Rows, SampleType, Shape, WriteOptions, Writer,
+    Written,
+    io::{MemorySink, Sink},
 };
 
 /// Numbers that look random and are the same on every run.
@@ -109,7 +110,11 @@ impl Scene {
 
     fn push(&self, writer: &mut Writer, rows: Range<u32>, interleave: Interleave) -> Result<(), Error> {
         let samples = self.rows(rows.clone(), interleave);
-        let pushed = if interleave == Interleave::Band { Rows::bands(&samples) } else { Rows::pixels(&samples) };
+        let pushed = if interleave == Interleave::Band {
+            Rows::from_bytes(&samples, Interleave::Band)
+        } else {
+            Rows::from_bytes(&samples, Interleave::Pixel)
+        };
         let width = self.shape.width as usize;
         match &self.mask {
             Some(mask) => writer.push(&pushed.with_mask(&mask[rows.start as usize * width..rows.end as usize * width])),
@@ -149,7 +154,7 @@ impl Scene {
                         let columns = x as usize * pixel..((x + across).min(self.shape.width)) as usize * pixel;
                         let lines = pixels.chunks_exact(row_len).skip(y as usize).take(down as usize);
                         let tile: Vec<u8> = lines.flat_map(|line| &line[columns.clone()]).copied().collect();
-                        writer.push_tile(&tile)?;
+                        writer.push_tile_bytes(&tile)?;
                     }
                 }
             }
@@ -184,7 +189,9 @@ impl Scene {
 }
 
 pub fn open(bytes: Vec<u8>) -> Dataset {
-    OpenOptions::default().open_source(Arc::new(swath::MemorySource::new("written", bytes))).expect("a file that opens")
+    OpenOptions::default()
+        .open_source(Arc::new(swath::io::MemorySource::new("written", bytes)))
+        .expect("a file that opens")
 }
 
 fn plane_len(shape: Shape) -> usize {

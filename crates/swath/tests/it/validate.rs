@@ -2,12 +2,16 @@
 
 use std::{sync::Arc, time::Instant};
 
-use swath::{Check, Limits, MemorySource, OpenOptions, Report, validate};
+use swath::{
+    Limits, OpenOptions,
+    io::MemorySource,
+    validate::{Check, Report},
+};
 
 use crate::build::{Directory, File, Tag, open};
 
 fn full(bytes: Vec<u8>) -> Report {
-    validate(&open(bytes).unwrap(), Check::Full).unwrap()
+    open(bytes).unwrap().validate(Check::Full).unwrap()
 }
 
 fn overview(width: u32, height: u32) -> Directory {
@@ -57,7 +61,7 @@ fn single_small_image_is_a_cog_at_any_depth() {
 #[test]
 fn blocks_of_large_levels_first_are_reported_level_by_level() {
     let dataset = pyramid().open().unwrap();
-    let report = validate(&dataset, Check::Structure).unwrap();
+    let report = dataset.validate(Check::Structure).unwrap();
     assert_eq!(
         report.errors,
         [
@@ -224,7 +228,7 @@ fn false_claims_of_the_ghost_are_reported_with_gdals_messages() {
 #[test]
 fn later_edits_are_reported_by_every_check() {
     let bytes = with_ghost(|claims| claims.replace("EDITION=NO\n ", "EDITION=YES\n"));
-    let report = validate(&open(bytes).unwrap(), Check::Structure).unwrap();
+    let report = open(bytes).unwrap().validate(Check::Structure).unwrap();
     assert_eq!(
         report.errors,
         ["This file used to have optimizations in its layout, but those have been, at least partly, invalidated by \
@@ -286,7 +290,7 @@ fn every_byte_may_be_wrong() {
                     continue;
                 };
                 let started = Instant::now();
-                validate(&dataset, Check::Full).unwrap();
+                dataset.validate(Check::Full).unwrap();
                 slowest = slowest.max(started.elapsed());
             }
         }

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use swath::{
-    Cancel, Dataset, ErrorKind, Interleave, Limits, MemorySource, OpenOptions, ReadInto, ReadOptions, Source,
-    SourceError, Window,
+    Cancel, Dataset, ErrorKind, Interleave, Limits, OpenOptions, ReadOptions, Window,
+    io::{MemorySource, ReadInto, Source, SourceError},
 };
 
 use crate::build::{Directory, File, Tag};

@@ -7,13 +7,19 @@ use std::{
 };
 
 use swath::{
-    Alpha, Band, BigTiff, Blocks, Compression, ErrorKind, FileSink, Interleave, LercWrap, MemorySink, Metadata,
-    Overviews, Photometric, Resampling, Rows, SampleType, Shape, WriteOptions, Writer,
+    Band, Blocks, Compression, ErrorKind, Interleave, Metadata, Overviews, Resampling, Rows, SampleType, Shape,
+    WriteOptions, Writer,
+    codec::LercWrap,
     geo::{GeoTransform, Nodata, gdal_xml::Domain},
-    structure::{
-        ByteOrder, Planar, Predictor,
-        emit::{Field, Values},
+    io::{FileSink, MemorySink},
+    tiff::{
+        Photometric,
+        structure::{
+            ByteOrder, Planar, Predictor,
+            emit::{Field, Values},
+        },
     },
+    write::{Alpha, BigTiff},
 };
 
 use crate::scene::{Feed, Rng, Scene, open, shape};
@@ -103,7 +109,7 @@ fn bytes_do_not_depend_on_how_rows_are_pushed() {
                 let what = format!("{what}, COG, {resampling}");
                 let bytes = same_bytes(scene, &cog, 16, &what);
                 let dataset = scene.check(bytes, &what);
-                let report = swath::validate(&dataset, swath::Check::Full).unwrap();
+                let report = dataset.validate(swath::validate::Check::Full).unwrap();
                 // A single column cannot be halved, and the validator counts columns: only that finding is accepted.
                 let narrow = |error: &&String| scene.shape.width == 1 && error.starts_with("Invalid Decimation 1 ");
                 let errors: Vec<_> = report.errors.iter().filter(|error| !narrow(error)).collect();
@@ -261,7 +267,7 @@ fn random_files_are_read_back() {
             dataset.read(&swath::ReadOptions::default().with_overview(level)).unwrap();
         }
         if cog {
-            let report = swath::validate(&dataset, swath::Check::Full).unwrap();
+            let report = dataset.validate(swath::validate::Check::Full).unwrap();
             // An overview as wide as a one-column image was requested, and is no fault of the layout.
             let errors: Vec<_> =
                 report.errors.iter().filter(|error| !error.starts_with("Invalid Decimation 1 ")).collect();
@@ -316,16 +322,16 @@ fn missing_rows_and_rows_too_many_are_counted_in_the_message() {
     let row = vec![0; 20 * 2 * 2];
     assert!(usage(writer().finish()).contains("0 of 10 rows"));
     let mut few = writer();
-    few.push(&Rows::pixels(&row)).unwrap();
+    few.push(&Rows::from_bytes(&row, Interleave::Pixel)).unwrap();
     assert_eq!(few.rows(), 1);
     assert!(usage(few.finish()).contains("1 of 10 rows"));
     let mut many = writer();
-    many.push(&Rows::bands(&row.repeat(9))).unwrap();
-    assert!(usage(many.push(&Rows::bands(&row.repeat(2)))).contains("1 of 10 are missing"));
+    many.push(&Rows::from_bytes(&row.repeat(9), Interleave::Band)).unwrap();
+    assert!(usage(many.push(&Rows::from_bytes(&row.repeat(2), Interleave::Band))).contains("1 of 10 are missing"));
     // The mistake did no harm: the right row completes the file.
-    many.push(&Rows::bands(&row)).unwrap();
-    assert!(usage(many.push(&Rows::bands(&row))).contains("0 of 10"));
-    many.push(&Rows::bands(&[])).unwrap();
+    many.push(&Rows::from_bytes(&row, Interleave::Band)).unwrap();
+    assert!(usage(many.push(&Rows::from_bytes(&row, Interleave::Band))).contains("0 of 10"));
+    many.push(&Rows::from_bytes(&[], Interleave::Band)).unwrap();
     assert_eq!(many.finish().unwrap().overviews, 0);
 }
 
@@ -333,7 +339,11 @@ fn missing_rows_and_rows_too_many_are_counted_in_the_message() {
 fn parts_of_rows_are_refused() {
     let mut writer = begin(shape(20, 10, 2, SampleType::U16), &Metadata::default(), &small()).unwrap();
     for len in [1, 79, 81, 40] {
-        assert!(usage(writer.push(&Rows::pixels(&vec![0; len]))).contains("no whole rows of 80 bytes"), "{len}");
+        assert!(
+            usage(writer.push(&Rows::from_bytes(&vec![0; len], Interleave::Pixel)))
+                .contains("no whole rows of 80 bytes"),
+            "{len}"
+        );
     }
     assert_eq!(writer.rows(), 0);
 }
@@ -343,44 +353,44 @@ fn masks_that_are_missing_too_many_or_too_short_are_refused() {
     let shape = shape(20, 10, 1, SampleType::U8);
     let row = [0; 20];
     let mut masked = begin(shape, &Metadata::default(), &small().with_mask(true)).unwrap();
-    assert!(usage(masked.push(&Rows::pixels(&row))).contains("mask"));
-    assert!(usage(masked.push(&Rows::pixels(&row).with_mask(&[0; 19]))).contains("19 bytes"));
-    assert!(usage(masked.push_tile(&[0; 160])).contains("mask"));
+    assert!(usage(masked.push(&Rows::from_bytes(&row, Interleave::Pixel))).contains("mask"));
+    assert!(usage(masked.push(&Rows::from_bytes(&row, Interleave::Pixel).with_mask(&[0; 19]))).contains("19 bytes"));
+    assert!(usage(masked.push_tile_bytes(&[0; 160])).contains("mask"));
     let mut bare = begin(shape, &Metadata::default(), &small()).unwrap();
-    assert!(usage(bare.push(&Rows::pixels(&row).with_mask(&row))).contains("mask"));
+    assert!(usage(bare.push(&Rows::from_bytes(&row, Interleave::Pixel).with_mask(&row))).contains("mask"));
 }
 
 #[test]
 fn tiles_between_rows_are_refused() {
     // 4 rows, then a tile of 16: as many as the image has, but at the wrong position.
     let mut writer = begin(shape(16, 20, 1, SampleType::U8), &Metadata::default(), &small()).unwrap();
-    writer.push(&Rows::pixels(&[1; 16 * 4])).unwrap();
-    assert!(usage(writer.push_tile(&[2; 16 * 16])).contains("row"));
-    writer.push(&Rows::pixels(&[1; 16 * 16])).unwrap();
+    writer.push(&Rows::from_bytes(&[1; 16 * 4], Interleave::Pixel)).unwrap();
+    assert!(usage(writer.push_tile_bytes(&[2; 16 * 16])).contains("row"));
+    writer.push(&Rows::from_bytes(&[1; 16 * 16], Interleave::Pixel)).unwrap();
     writer.finish().unwrap();
 }
 
 #[test]
 fn tiles_of_other_sizes_and_rows_between_tiles_are_refused() {
     let mut writer = begin(shape(40, 20, 1, SampleType::U8), &Metadata::default(), &small()).unwrap();
-    assert!(usage(writer.push_tile(&[0; 255])).contains("16 x 16"));
-    writer.push_tile(&[1; 256]).unwrap();
-    assert!(usage(writer.push_tile(&[0; 8])).contains("(1, 0)"));
-    assert!(usage(writer.push(&Rows::pixels(&[0; 40]))).contains("row of tiles"));
-    writer.push_tile(&[2; 256]).unwrap();
-    writer.push_tile(&[3; 128]).unwrap();
+    assert!(usage(writer.push_tile_bytes(&[0; 255])).contains("16 x 16"));
+    writer.push_tile_bytes(&[1; 256]).unwrap();
+    assert!(usage(writer.push_tile_bytes(&[0; 8])).contains("(1, 0)"));
+    assert!(usage(writer.push(&Rows::from_bytes(&[0; 40], Interleave::Pixel))).contains("row of tiles"));
+    writer.push_tile_bytes(&[2; 256]).unwrap();
+    writer.push_tile_bytes(&[3; 128]).unwrap();
     assert_eq!(writer.rows(), 16);
     for len in [64, 64, 32] {
-        writer.push_tile(&vec![4; len]).unwrap();
+        writer.push_tile_bytes(&vec![4; len]).unwrap();
     }
-    assert!(usage(writer.push_tile(&[0; 256])).contains("tile"));
+    assert!(usage(writer.push_tile_bytes(&[0; 256])).contains("tile"));
     writer.finish().unwrap();
 }
 
 #[test]
 fn half_a_tile_row_is_no_file() {
     let mut writer = begin(shape(40, 16, 1, SampleType::U8), &Metadata::default(), &small()).unwrap();
-    writer.push_tile(&[1; 256]).unwrap();
+    writer.push_tile_bytes(&[1; 256]).unwrap();
     assert!(usage(writer.finish()).contains("0 of 16 rows"));
 }
 
@@ -470,7 +480,7 @@ fn offsets_have_64_bits_exactly_where_the_largest_file_needs_them() {
     for (shape, big) in [(below, false), (above, true)] {
         let mut writer = begin(shape, &Metadata::default(), &options).unwrap();
         for _ in 0..shape.height / 512 {
-            writer.push(&Rows::pixels(&rows)).unwrap();
+            writer.push(&Rows::from_bytes(&rows, Interleave::Pixel)).unwrap();
         }
         let written = writer.finish().unwrap();
         assert_eq!(written.big, big);

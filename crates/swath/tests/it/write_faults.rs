@@ -10,8 +10,9 @@ use std::{
 };
 
 use swath::{
-    Blocks, Cancel, Compression, ErrorKind, FileSink, MemorySink, Metadata, Progress, Rows, SampleType, Sink,
-    SinkError, WriteOptions, Writer,
+    Blocks, Cancel, Compression, ErrorKind, Interleave, Metadata, Rows, SampleType, WriteOptions, Writer,
+    io::{FileSink, MemorySink, Sink, SinkError},
+    write::Progress,
 };
 use swath_io::conformance::faulty::Faulty;
 
@@ -98,10 +99,12 @@ fn pushes_after_an_error_are_refused() {
     let options = WriteOptions::cog().with_compression(Compression::Lz4);
     let mut writer = Writer::to_sink(sink, scene.shape, &Metadata::default(), &options).unwrap();
     let rows = vec![0; 6144 * 1024];
-    let error = (0..3).find_map(|_| writer.push(&Rows::bands(&rows)).err()).expect("the fourth call fails");
+    let error = (0..3)
+        .find_map(|_| writer.push(&Rows::from_bytes(&rows, Interleave::Band)).err())
+        .expect("the fourth call fails");
     assert!(matches!(error.kind(), ErrorKind::Sink(_)), "{error:?}");
     let made = calls.load(Ordering::SeqCst);
-    let error = writer.push(&Rows::bands(&rows)).unwrap_err();
+    let error = writer.push(&Rows::from_bytes(&rows, Interleave::Band)).unwrap_err();
     assert!(error.to_string().contains("after an error"), "{error}");
     assert!(writer.finish().is_err());
     assert_eq!(calls.load(Ordering::SeqCst), made, "the sink was called again");
@@ -148,7 +151,7 @@ fn single_failed_write_among_many_threads_is_always_reported() {
         let sink = Hiccup { inner: Box::new(sink), calls: AtomicU64::new(0), fails_at };
         let mut writer = Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
         // The caller ignores the result of `push`.
-        let _ = writer.push(&Rows::bands(&scene.samples));
+        let _ = writer.push(&Rows::from_bytes(&scene.samples, Interleave::Band));
         assert!(writer.finish().is_err(), "write {fails_at}");
         assert!(memory.take().is_none(), "write {fails_at}");
     }

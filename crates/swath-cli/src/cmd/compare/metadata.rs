@@ -2,8 +2,8 @@
 
 use swath::{
     Dataset,
+    describe::number,
     geo::{Crs, GeoTransform},
-    number,
 };
 
 use super::Difference;

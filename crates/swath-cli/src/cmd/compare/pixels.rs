@@ -2,11 +2,14 @@
 
 use anyhow::Result;
 use swath::{
-    ColorView, Dataset, MaskKind, Photometric, ReadOptions, SampleType, Window,
-    number::Exact,
-    pieces::{self, BUDGET, Cut},
-    samples::{self, Number, ToFloats, Visit},
-    structure::Planar,
+    Dataset, ReadOptions, SampleType, Window,
+    describe::{MaskKind, number::Exact},
+    read::ColorView,
+    statistics::{
+        pieces::{self, BUDGET, Cut},
+        samples::{self, Number, ToFloats, Visit},
+    },
+    tiff::{Photometric, structure::Planar},
 };
 
 use crate::console::Progress;

@@ -1,8 +1,8 @@
 //! The list of every tag of every directory.
 
 use swath::{
-    facts::{self, Facts},
-    tag,
+    describe::facts::{self, Facts},
+    tiff::tag,
 };
 
 use crate::{console, table::Table};

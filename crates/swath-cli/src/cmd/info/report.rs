@@ -3,10 +3,12 @@
 use std::fmt::Write;
 
 use swath::{
-    facts::{self, Facts},
+    describe::{
+        facts::{self, Facts},
+        number,
+    },
     geo::{Crs, CrsKind, GeoValue},
-    number,
-    structure::ByteOrder,
+    tiff::structure::ByteOrder,
 };
 
 use crate::{
@@ -150,7 +152,7 @@ fn crs_line(crs: &Crs) -> String {
     safe(&format!("{code}{} ({kind}{unit})", crs.name))
 }
 
-fn block(image: &swath::Image) -> String {
+fn block(image: &swath::tiff::Image) -> String {
     let layout = image.layout();
     match (layout.tiled, facts::block_height(image)) {
         (true, _) => format!("{}×{}", layout.tile_width, layout.tile_height),

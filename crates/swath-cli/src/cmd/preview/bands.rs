@@ -1,7 +1,7 @@
 //! Chooses the bands that a picture shows, and their colours.
 
 use anyhow::{Result, bail};
-use swath::{Dataset, MaskKind, Photometric};
+use swath::{Dataset, describe::MaskKind, tiff::Photometric};
 
 use crate::{args::Colormap, job};
 

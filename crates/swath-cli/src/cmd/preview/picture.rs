@@ -53,7 +53,7 @@ impl Picture {
 
     /// Writes a PNG file. It appears under its name when it is complete, and not at all when writing fails.
     pub fn write(&self, path: &Path) -> Result<()> {
-        Ok(swath::write_file(path, |out| self.write_to(out))?)
+        Ok(swath::io::write_file(path, |out| self.write_to(out))?)
     }
 
     fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Maps sample values to brightness.
 
-use swath::{Image, SampleType};
+use swath::{SampleType, tiff::Image};
 
 use crate::job::Stretch;
 

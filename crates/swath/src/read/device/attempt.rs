@@ -279,7 +279,7 @@ impl Request<'_> {
                 device_tiles: tiles as u64 - host_tiles,
                 host_tiles,
                 pieces: rows.iter().flat_map(|row| &row.units).map(|unit| unit.pieces() as u64).sum(),
-                bands: batches.ranges.len() as u32,
+                batches: batches.ranges.len() as u32,
                 storage,
                 notices,
                 kernels,

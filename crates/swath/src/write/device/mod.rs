@@ -262,7 +262,7 @@ impl DeviceSide {
         }
         self.outbox.wait_for_room().inspect_err(|_| self.broken = true)?;
         let batch = self.encoder.submit().map_err(|error| error.during("compressing tiles"))?;
-        self.report.bands += 1;
+        self.report.batches += 1;
         self.report.notices.extend(self.encoder.gpu().take_notice());
         let segments = std::mem::take(&mut self.segments);
         let parcel = self.deal(&segments, batch).inspect_err(|_| self.broken = true)?;

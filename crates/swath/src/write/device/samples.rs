@@ -175,7 +175,7 @@ pub(in crate::write) struct Fetched {
 
 impl Fetched {
     pub(in crate::write) fn rows(&self) -> Rows<'_> {
-        let rows = Rows::bands(&self.samples);
+        let rows = Rows::from_bytes(&self.samples, Interleave::Band);
         self.mask.as_ref().map_or(rows, |mask| rows.with_mask(mask))
     }
 }
