@@ -84,6 +84,8 @@ test: venv-test venv-servers venv-peers ## Format, lints, dependency and licence
 	$(CARGO) xtask sbom --check
 	$(CARGO) xtask ptx --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	$(CARGO) xtask features
+	$(CARGO) xtask msrv
 	$(VENV)/bin/python corpus/make.py
 	tools/fake-driver/build.sh --test
 	tools/kernel-host/build.sh

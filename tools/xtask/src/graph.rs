@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 /// The result of a check: one line of summary, or every fault found.
@@ -28,20 +29,29 @@ pub struct Graph {
     pub packages: Vec<Package>,
 }
 
+/// The cargo that runs this task.
+pub fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
 /// Gets the graph from cargo, with every feature on: an optional dependency has a licence too.
 pub fn load() -> Result<Graph, Vec<String>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--all-features"])
+    let value = metadata(&["--all-features"])?;
+    parse(&value).ok_or_else(|| vec!["cargo metadata has no packages or no workspace_members".to_owned()])
+}
+
+/// What `cargo metadata` prints with these options.
+pub fn metadata(options: &[&str]) -> Result<Value, Vec<String>> {
+    let output = Command::new(cargo())
+        .args(["metadata", "--format-version", "1"])
+        .args(options)
         .stderr(Stdio::inherit())
         .output()
         .map_err(|fault| vec![format!("cargo metadata did not start: {fault}")])?;
     if !output.status.success() {
         return Err(vec![format!("cargo metadata failed: {}", output.status)]);
     }
-    let value: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|fault| vec![format!("cargo metadata gave no JSON: {fault}")])?;
-    parse(&value).ok_or_else(|| vec!["cargo metadata has no packages or no workspace_members".to_owned()])
+    serde_json::from_slice(&output.stdout).map_err(|fault| vec![format!("cargo metadata gave no JSON: {fault}")])
 }
 
 fn parse(value: &Value) -> Option<Graph> {

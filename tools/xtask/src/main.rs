@@ -2,9 +2,11 @@
 
 mod cubin;
 mod deps;
+mod features;
 mod graph;
 mod licences;
 mod modules;
+mod msrv;
 mod ptx;
 mod sbom;
 
@@ -17,6 +19,8 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   deps       fail on an arrow between workspace crates that the architecture does not draw, and on an import cycle between
              the modules of a crate
+  features   fail where a crate does not pass the lints without features, with one of its own alone, or with all
+  msrv       fail where the workspace does not compile with the toolchain of rust-version; skipped where it is missing
   licences   fail on a package whose licence or origin is not allowed
   sbom       write a bill of materials to target/sbom.cdx.json; with --check, fail where C sources are not listed in it
   ptx        compile the GPU kernels to crates/swath-cuda/kernels/ptx/ and assemble them for the chips in use to
@@ -44,6 +48,8 @@ fn main() -> ExitCode {
             let crates = deps::check(&graph)?;
             Ok(format!("{crates}; {}", modules::check(&workspace())?))
         }),
+        "features" => features::check(),
+        "msrv" => msrv::check(),
         "licences" => graph::load().and_then(|graph| licences::check(&graph)),
         "sbom" if option.is_empty() => graph::load().and_then(|graph| sbom::write(&graph)),
         "sbom" if option == "--check" => graph::load().and_then(|graph| sbom::check(&graph)),
