@@ -28,7 +28,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
         bail!("--tolerance must not be negative, unlike {}", args.tolerance);
     }
     let a = job::open(&args.a, args.threads, 0, args.unlimited, &args.device, &args.remote)?;
-    // Pieces follow the tiles of the first file and may split those of the second, which then need a cache.
+    // Portions follow the tiles of the first file and may split those of the second, which then need a cache.
     let b = job::open(&args.b, args.threads, 16 << 20, args.unlimited, &args.device, &args.remote)?;
     let mut differences = metadata::shape(&a, &b);
     if !args.pixels_only {

@@ -18,7 +18,7 @@ use swath::{
     geo::{self, Nodata, nodata::nodata_text},
     io::StreamSink,
     names,
-    statistics::pieces,
+    statistics::portions,
     tiff::structure::{ByteOrder, Planar},
     write::{BigTiff, Progress},
 };
@@ -35,7 +35,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     remote::check_scheme(&args.output)?;
     check_target(&args.output)?;
     let dataset = job::open_as(open, &args.input, &args.remote)?;
-    pieces::check_size(&dataset)?;
+    portions::check_size(&dataset)?;
     let (convert, write) = options(args, &dataset)?;
     let cancel = Cancel::new();
     stop_on_interrupt(&cancel);

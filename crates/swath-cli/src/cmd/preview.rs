@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use swath::{
     Dataset, ReadOptions, SampleType, Window,
     statistics::{
-        pieces::{self, BUDGET, Cut, Piece},
+        portions::{self, BUDGET, Cut, Portion},
         samples::{self, ToFloats},
     },
 };
@@ -74,13 +74,13 @@ pub struct Channels {
     pub opacity: Option<Vec<f32>>,
 }
 
-/// Reads the smallest overview that is large enough, or otherwise the image itself, piece by piece.
+/// Reads the smallest overview that is large enough, or otherwise the image itself, portion by portion.
 fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Channels> {
     let overviews = dataset.overviews()?;
     let level = dataset.best_overview(target.0, target.1)?;
     let overview = level.and_then(|level| overviews.get(level));
     if overview.is_none() {
-        pieces::check_size(dataset)?;
+        portions::check_size(dataset)?;
     }
     let size = overview.map_or((dataset.width(), dataset.height()), |overview| (overview.width, overview.height));
     let cut = match overview {
@@ -90,8 +90,8 @@ fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Cha
             image.map_or(Cut::plain(size.0, size.1), |(image, _)| Cut::of(image))
         }
     };
-    let at = |piece: &Piece| {
-        let options = ReadOptions::default().with_window(piece.window);
+    let at = |portion: &Portion| {
+        let options = ReadOptions::default().with_window(portion.window);
         level.map_or(options.clone(), |level| options.with_overview(level))
     };
     let sample = dataset.sample();
@@ -101,23 +101,23 @@ fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Cha
     let mut mask = (shown.alpha == Alpha::Mask).then(|| Shrink::new(size, target, Method::Average));
     let mut progress = Progress::new("reading", u64::from(size.0) * u64::from(size.1) * bands.len() as u64);
     let mut buffer = Vec::new();
-    for piece in cut.pieces(&bands, sample, BUDGET / 2) {
-        let options = at(&piece).with_bands(piece.bands.iter().copied());
+    for portion in cut.portions(&bands, sample, BUDGET / 2) {
+        let options = at(&portion).with_bands(portion.bands.iter().copied());
         buffer.resize(dataset.read_len(&options)?, 0);
         dataset.read_into(&options, &mut buffer)?;
-        let plane_len = (piece.window.pixels() as usize * sample.size()).max(1);
-        let planes = buffer.chunks_exact(plane_len).zip(shrinks.iter_mut().skip(piece.first)).zip(&piece.bands);
+        let plane_len = (portion.window.pixels() as usize * sample.size()).max(1);
+        let planes = buffer.chunks_exact(plane_len).zip(shrinks.iter_mut().skip(portion.first)).zip(&portion.bands);
         // One thread for each band: shrinking costs about as much as decoding does.
         let planes = Mutex::new(planes);
         let next = || planes.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
             while let Some(((plane, shrink), band)) = next() {
                 let nodata = shown.nodata(dataset, *band);
-                add(shrink, &piece.window, sample, plane, nodata.as_deref());
+                add(shrink, &portion.window, sample, plane, nodata.as_deref());
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..piece.bands.len() {
+            for _ in 1..portion.bands.len() {
                 // Where the system starts no more threads, the existing ones do the work.
                 if swath::io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
@@ -125,11 +125,11 @@ fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Cha
             }
             work();
         });
-        if let (Some(mask), 0) = (&mut mask, piece.first) {
-            let raster = dataset.read_mask(&at(&piece))?;
-            add(mask, &piece.window, SampleType::U8, raster.bytes(), None);
+        if let (Some(mask), 0) = (&mut mask, portion.first) {
+            let raster = dataset.read_mask(&at(&portion))?;
+            add(mask, &portion.window, SampleType::U8, raster.bytes(), None);
         }
-        progress.add(piece.window.pixels() * piece.bands.len() as u64);
+        progress.add(portion.window.pixels() * portion.bands.len() as u64);
     }
     let mut colour: Vec<Vec<f32>> = shrinks.into_iter().map(Shrink::finish).collect();
     let opacity = match shown.alpha {
@@ -140,7 +140,7 @@ fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Cha
     Ok(Channels { colour, opacity })
 }
 
-/// Adds a piece to the smaller image, a few rows at a time.
+/// Adds a portion to the smaller image, a few rows at a time.
 fn add(shrink: &mut Shrink, window: &Window, sample: SampleType, plane: &[u8], nodata: Option<&[u8]>) {
     let width = (window.width as usize).max(1);
     let rows = (GROUP / width).max(1);

@@ -131,7 +131,7 @@ impl Dataset {
         convert: &ConvertOptions,
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
-        let job = Job::new(self, convert, write)?;
+        let job = Conversion::new(self, convert, write)?;
         let portions = job.portions()?;
         job.run(sink()?, portions)
     }
@@ -151,7 +151,7 @@ enum Passing {
 }
 
 /// A conversion that is planned, before pixels are read.
-struct Job<'a> {
+struct Conversion<'a> {
     dataset: &'a Dataset,
     window: Window,
     bands: Vec<u32>,
@@ -167,7 +167,7 @@ struct Job<'a> {
     notes: Vec<String>,
 }
 
-impl<'a> Job<'a> {
+impl<'a> Conversion<'a> {
     fn new(dataset: &'a Dataset, convert: &ConvertOptions, write: &WriteOptions) -> Result<Self, Error> {
         let layout = &dataset.main().layout;
         let (width, height) = match convert.overview {

@@ -20,7 +20,7 @@ use super::{
     arriving, assemble,
     context::ReadContext,
     strip,
-    task::{Job, Task, TileBytes, TilePart},
+    task::{ReadJob, Task, TileBytes, TilePart},
 };
 use crate::{
     cancel::{Cancel, cancelled},
@@ -76,12 +76,12 @@ impl Drop for Reservation<'_> {
 /// Reads the bytes of a job and decodes them. An error comes with its tile's number, so that the first of several is reported.
 pub(crate) fn run(
     context: &ReadContext<'_>,
-    job: Job<'_>,
+    job: ReadJob<'_>,
     worker: &mut Worker,
     flight: &BytesInFlight,
     stop: &AtomicBool,
 ) -> Result<(), (u64, Error)> {
-    let Job { reads, tasks } = job;
+    let ReadJob { reads, tasks } = job;
     let given_up = || stop.load(Ordering::Relaxed) || context.cancel.is_some_and(Cancel::is_cancelled);
     let first = tasks.first().and_then(|task| task.parts.first()).map_or(0, |part| part.index);
     let failed = |first: u64, error: SourceError| {

@@ -12,7 +12,7 @@ use swath_tiff::{Compression, Window, structure::Planar};
 use super::{
     assemble::Canvas,
     context::ReadContext,
-    task::{Job, Task, TileBytes, TilePart},
+    task::{ReadJob, Task, TileBytes, TilePart},
 };
 use crate::{error::Error, raster::Interleave};
 
@@ -36,7 +36,7 @@ pub(super) struct Planner<'a, 'o> {
     columns: Range<u32>,
     pub(super) rows: Range<u32>,
     takes: Vec<Arc<Take>>,
-    queue: VecDeque<Job<'a>>,
+    queue: VecDeque<ReadJob<'a>>,
     merge: Merge,
 }
 
@@ -81,7 +81,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         Ok(self.queue.len())
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Job<'a>>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<ReadJob<'a>>, Error> {
         while self.queue.is_empty() && !self.rows.is_empty() {
             self.prepare()?;
         }
@@ -233,7 +233,7 @@ impl<'a, 'o> Planner<'a, 'o> {
                     single.push(Some(task));
                 }
                 [TilePart { bytes: TileBytes::InSteps(_), .. }] => {
-                    self.queue.push_back(Job { reads: Vec::new(), tasks: vec![task] });
+                    self.queue.push_back(ReadJob { reads: Vec::new(), tasks: vec![task] });
                 }
                 [_] => at_hand.push(task),
                 parts => {
@@ -248,16 +248,16 @@ impl<'a, 'o> Planner<'a, 'o> {
                         }
                         None => {
                             together = len;
-                            self.queue.push_back(Job { reads, tasks: vec![task] });
+                            self.queue.push_back(ReadJob { reads, tasks: vec![task] });
                         }
                     }
                 }
             }
         }
         if !at_hand.is_empty() {
-            self.queue.push_back(Job { reads: Vec::new(), tasks: at_hand });
+            self.queue.push_back(ReadJob { reads: Vec::new(), tasks: at_hand });
         }
-        let mut jobs: Vec<Option<Job<'a>>> = Vec::new();
+        let mut jobs: Vec<Option<ReadJob<'a>>> = Vec::new();
         // Few tiles that compress well would make one short read, and one thread would decode all of them.
         let fair = ranges.len().div_ceil(self.context.threads.max(1) * 8);
         let tile_len = self.context.image.tile_len().max(1);
@@ -271,7 +271,7 @@ impl<'a, 'o> Planner<'a, 'o> {
                 let start = ends.clone().map(|range| range.start).min().unwrap_or_default();
                 let read = start..ends.map(|range| range.end).max().unwrap_or_default();
                 let tasks = members.iter().filter_map(|member| single.get_mut(*member)?.take()).collect();
-                jobs.push(Some(Job { reads: vec![read], tasks }));
+                jobs.push(Some(ReadJob { reads: vec![read], tasks }));
             }
         }
         // Threads that take jobs in turn get parts of the output that lie apart. On neighbouring tiles they would wait for each
@@ -284,7 +284,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         }
         // An empty range (a tile of no bytes) is in no merged read, but its task has to run.
         for task in single.into_iter().flatten() {
-            self.queue.push_back(Job { reads: Vec::new(), tasks: vec![task] });
+            self.queue.push_back(ReadJob { reads: Vec::new(), tasks: vec![task] });
         }
     }
 }

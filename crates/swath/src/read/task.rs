@@ -51,7 +51,7 @@ impl Task<'_> {
 }
 
 /// Reads of the file, and the tasks that use their bytes. Tasks of one part share one read; a task of several parts has a read for each.
-pub(crate) struct Job<'a> {
+pub(crate) struct ReadJob<'a> {
     pub(crate) reads: Vec<Range<u64>>,
     pub(crate) tasks: Vec<Task<'a>>,
 }

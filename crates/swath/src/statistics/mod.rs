@@ -1,8 +1,8 @@
-//! Smallest and largest value, mean and standard deviation of bands, read piece by piece.
+//! Smallest and largest value, mean and standard deviation of bands, read portion by portion.
 
 // For the front ends, which walk over pixels in the same way.
 #[doc(hidden)]
-pub mod pieces;
+pub mod portions;
 #[doc(hidden)]
 pub mod samples;
 mod summary;
@@ -22,10 +22,10 @@ use crate::{
     open::dataset::Dataset,
     read::ReadOptions,
 };
-use pieces::{BUDGET, Cut, Piece};
+use portions::{BUDGET, Cut, Portion};
 use summary::{Summarise, Summary};
 
-/// Called after every piece, from the thread that asked, with how many samples are done and how many there are.
+/// Called after every portion, from the thread that asked, with how many samples are done and how many there are.
 pub type OnSamples = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Options of [`Dataset::statistics`]. The default is every band, all cores.
@@ -68,8 +68,8 @@ impl StatisticsOptions {
         self
     }
 
-    fn read(&self, piece: &Piece) -> ReadOptions {
-        let mut options = ReadOptions::default().with_window(piece.window);
+    fn read(&self, portion: &Portion) -> ReadOptions {
+        let mut options = ReadOptions::default().with_window(portion.window);
         options.threads = self.threads;
         options.cancel = self.cancel.clone();
         options
@@ -160,7 +160,7 @@ impl Statistics {
 }
 
 impl Dataset {
-    /// Computes statistics of the first image. The CPU or a GPU decodes it, as set when the file was opened, a piece at a time, so
+    /// Computes statistics of the first image. The CPU or a GPU decodes it, as set when the file was opened, a portion at a time, so
     /// memory does not grow with the image.
     ///
     /// ```no_run
@@ -183,10 +183,10 @@ impl Dataset {
 }
 
 fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statistics, Error> {
-    pieces::check_size(dataset)?;
+    portions::check_size(dataset)?;
     let sample = dataset.sample();
     let bands = options.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());
-    // Report bands that do not exist before the first of many pieces is read.
+    // Report bands that do not exist before the first of many portions is read.
     dataset.read_len(&ReadOptions::default().with_window(Window::new(0, 0, 1, 1)).with_bands(bands.clone()))?;
     let masks = MaskKind::of_bands(dataset)?;
     let about = |band: u32| (band as usize).checked_sub(1);
@@ -207,15 +207,16 @@ fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statisti
     // Reading a mask takes as much again, and a copy of it.
     let any_masked = bands.iter().enumerate().any(|(position, band)| masked(position, *band));
     let budget = if any_masked { BUDGET / 3 } else { BUDGET };
-    for piece in Cut::of(dataset.main()).pieces(&bands, sample, budget) {
-        let read = options.read(&piece).with_bands(piece.bands.iter().copied());
+    for portion in Cut::of(dataset.main()).portions(&bands, sample, budget) {
+        let read = options.read(&portion).with_bands(portion.bands.iter().copied());
         buffer.resize(dataset.read_len(&read)?, 0);
         dataset.read_into(&read, &mut buffer)?;
-        let positions: Vec<usize> = (piece.first..piece.first + piece.bands.len()).collect();
-        let wants_mask = positions.iter().zip(&piece.bands).any(|(position, band)| masked(*position, *band));
-        let mask = if wants_mask { Some(dataset.read_mask(&options.read(&piece))?) } else { None };
-        let plane_len = piece.window.pixels() as usize * sample.size();
-        for ((position, band), plane) in positions.iter().zip(&piece.bands).zip(buffer.chunks_exact(plane_len.max(1))) {
+        let positions: Vec<usize> = (portion.first..portion.first + portion.bands.len()).collect();
+        let wants_mask = positions.iter().zip(&portion.bands).any(|(position, band)| masked(*position, *band));
+        let mask = if wants_mask { Some(dataset.read_mask(&options.read(&portion))?) } else { None };
+        let plane_len = portion.window.pixels() as usize * sample.size();
+        for ((position, band), plane) in positions.iter().zip(&portion.bands).zip(buffer.chunks_exact(plane_len.max(1)))
+        {
             let work = Summarise {
                 nodata: nodata.get(*position).and_then(Option::as_deref),
                 mask: mask.as_ref().filter(|_| masked(*position, *band)).map(|mask| mask.bytes()),
@@ -229,7 +230,7 @@ fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statisti
                 total.merge(&part);
             }
         }
-        done = done.saturating_add(piece.window.pixels().saturating_mul(piece.bands.len() as u64));
+        done = done.saturating_add(portion.window.pixels().saturating_mul(portion.bands.len() as u64));
         if let Some(progress) = &options.progress {
             progress(done, all);
         }

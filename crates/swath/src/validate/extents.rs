@@ -26,7 +26,7 @@ struct Span {
 
 /// Bytes of the head of the file: header, ghost area, directories, values of tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
+struct HeadPart {
     start: u64,
     end: u64,
     /// Directory and tag, where it is theirs.
@@ -34,7 +34,7 @@ struct Part {
     tag: Option<u16>,
 }
 
-impl Part {
+impl HeadPart {
     fn name(&self) -> String {
         match (self.ifd, self.tag) {
             (None, _) => "the header of the file".to_owned(),
@@ -70,20 +70,21 @@ pub(super) fn check(
 }
 
 /// Everything but blocks, by offset.
-fn parts(dataset: &Dataset, report: &Report, findings: &mut Findings) -> Result<Vec<Part>, Error> {
+fn parts(dataset: &Dataset, report: &Report, findings: &mut Findings) -> Result<Vec<HeadPart>, Error> {
     let (header, count_len, entry_len, inline_len) = if dataset.header.big { (16, 8, 20, 8) } else { (8, 2, 12, 4) };
     let ghost = report.ghost.as_ref().map_or(0, |ghost| ghost.len);
-    let mut parts = vec![Part { start: 0, end: header + ghost, ifd: None, tag: None }];
+    let mut parts = vec![HeadPart { start: 0, end: header + ghost, ifd: None, tag: None }];
     for (image, _) in dataset.images()? {
         let (start, ifd) = (image.ifd.offset, Some(image.index));
         let len = count_len + entry_len * image.ifd.entries.len() as u64 + inline_len;
-        parts.push(Part { start, end: start.saturating_add(len), ifd, tag: None });
+        parts.push(HeadPart { start, end: start.saturating_add(len), ifd, tag: None });
         for entry in &image.ifd.entries {
             let len = entry.len().unwrap_or(u64::MAX);
             if len <= inline_len {
                 continue;
             }
-            let part = Part { start: entry.offset, end: entry.offset.saturating_add(len), ifd, tag: Some(entry.tag) };
+            let part =
+                HeadPart { start: entry.offset, end: entry.offset.saturating_add(len), ifd, tag: Some(entry.tag) };
             if part.end > dataset.size() {
                 // Readers ignore such a tag; tables of blocks are checked elsewhere.
                 findings.warning(format!("{} runs beyond the end of the file", part.name()));
@@ -97,8 +98,8 @@ fn parts(dataset: &Dataset, report: &Report, findings: &mut Findings) -> Result<
 }
 
 /// Joins parts that overlap, so that bisection finds those that a block overlaps.
-fn merged(parts: Vec<Part>) -> Vec<Part> {
-    let mut merged: Vec<Part> = Vec::with_capacity(parts.len());
+fn merged(parts: Vec<HeadPart>) -> Vec<HeadPart> {
+    let mut merged: Vec<HeadPart> = Vec::with_capacity(parts.len());
     for part in parts {
         match merged.last_mut() {
             Some(last) if part.start < last.end => last.end = last.end.max(part.end),
@@ -119,7 +120,7 @@ struct Sweep {
 fn overlaps(
     dataset: &Dataset,
     slots: &[Slot<'_>],
-    parts: &[Part],
+    parts: &[HeadPart],
     found: &mut BlockSummary,
     findings: &mut Findings,
 ) -> Result<(), Error> {
@@ -175,7 +176,7 @@ fn batch(dataset: &Dataset, slots: &[Slot<'_>], from: Option<Span>) -> Result<(V
 
 fn compare(
     slots: &[Slot<'_>],
-    parts: &[Part],
+    parts: &[HeadPart],
     span: Span,
     sweep: &mut Sweep,
     found: &mut BlockSummary,
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn parts_inside_a_longer_one_do_not_hide_it() {
-        let part = |start, end| Part { start, end, ifd: None, tag: None };
+        let part = |start, end| HeadPart { start, end, ifd: None, tag: None };
         let merged = merged(vec![part(0, 100), part(10, 20), part(30, 40), part(100, 120), part(150, 160)]);
         assert_eq!(merged, [part(0, 100), part(100, 120), part(150, 160)]);
         assert_eq!(merged.get(merged.partition_point(|known| known.end <= 50)), Some(&part(0, 100)));

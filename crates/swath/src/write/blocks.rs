@@ -13,7 +13,7 @@ use swath_raster::moments::Moments;
 use swath_tiff::Window;
 
 use super::{
-    canvas::{At, Canvas, Piece, area, split},
+    canvas::{At, Canvas, PlanarPixels, area, split},
     device::{DeviceSide, samples::DeviceSamples},
     encoded::EncodedTileRows,
     input::{Pushed, Rows},
@@ -26,7 +26,7 @@ use super::{
     shrinks::steps,
     step::copy_rows,
     tile_rows::TileRowEncoder,
-    writer::{FromBlocks, Level, Side, Writer, changes, nodata_of},
+    writer::{FromBlocks, LevelState, Side, Writer, changes, nodata_of},
 };
 use crate::{
     cancel::cancelled,
@@ -116,7 +116,7 @@ impl Writer {
         let canvases = plan.levels.try_map(|index, level| Ok(Canvas::new(level, steps.at(index)?.clone())))?;
         let memory = Memory { threads: shares.threads, batch: 1 };
         let spill = Arc::new(sink.spill());
-        let levels = plan.levels.map(|_| Level::default());
+        let levels = plan.levels.map(|_| LevelState::default());
         let sink = Arc::new(SharedSink(sink));
         let mut writer = Self::with_levels(plan, sink, shape, options, memory, nodata, levels);
         let waiting = Arc::new(Waiting::new(spill.clone(), shares.waiting));
@@ -321,7 +321,7 @@ impl Writer {
         if let Some(below) = blocks.canvases.overviews.first_mut() {
             let target = Window::new(part.x / 2, part.y / 2, part.width / 2, part.height / 2);
             let planes = split(&encoded.overview, below.planes(), area(target))?;
-            complete = below.put(&Piece { part: target, planes }, &blocks.spill, now)?;
+            complete = below.put(&PlanarPixels { part: target, planes }, &blocks.spill, now)?;
         }
         for at in cells {
             blocks.canvases.main.set_done(at);
@@ -383,7 +383,7 @@ impl Writer {
         blocks.now += 1;
         let changed = changes(&self.options, self.shape, self.nodata.as_deref());
         let complete = if pushed.arrangement == Arrangement::Planes && !changed {
-            canvas.put(&Piece { part, planes: pushed.planes.clone() }, &blocks.spill, blocks.now)?
+            canvas.put(&PlanarPixels { part, planes: pushed.planes.clone() }, &blocks.spill, blocks.now)?
         } else {
             let planes = canvas.planes().iter().map(|size| size * part.width as usize).collect();
             let mut store = RowStore::new(planes, part.height)?;
@@ -391,7 +391,7 @@ impl Writer {
             let Shape { bands, sample, .. } = self.shape;
             copy_rows(pushed, 0..part.height, part.width, bands, sample, nodata, &mut store)?;
             store.grow(part.height);
-            canvas.put(&Piece { part, planes: store.split().0 }, &blocks.spill, blocks.now)?
+            canvas.put(&PlanarPixels { part, planes: store.split().0 }, &blocks.spill, blocks.now)?
         };
         self.work(blocks, complete.into_iter().map(|at| (0, at)).collect())
     }

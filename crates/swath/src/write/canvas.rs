@@ -87,7 +87,7 @@ pub(super) struct Patch {
 
 /// Pixels of a level in memory: plane after plane.
 #[derive(Debug)]
-pub(super) struct Piece<'a> {
+pub(super) struct PlanarPixels<'a> {
     pub part: Window,
     pub planes: Vec<&'a [u8]>,
 }
@@ -189,11 +189,11 @@ impl Canvas {
     }
 
     /// Copies pixels into their cells. Returns those that are complete now.
-    pub(super) fn put(&mut self, piece: &Piece<'_>, spill: &Spill, now: u64) -> Result<Vec<At>, Error> {
+    pub(super) fn put(&mut self, pixels: &PlanarPixels<'_>, spill: &Spill, now: u64) -> Result<Vec<At>, Error> {
         let mut complete = Vec::new();
-        for at in self.touched(piece.part) {
+        for at in self.touched(pixels.part) {
             let part = self.cell_part(at);
-            let Some(shared) = overlap(part, piece.part) else { continue };
+            let Some(shared) = overlap(part, pixels.part) else { continue };
             self.load(at, spill)?;
             let pixel: usize = self.planes.iter().sum();
             let (held, planes) = (&mut self.held, &self.planes);
@@ -205,7 +205,7 @@ impl Canvas {
             });
             cell.used = now;
             let Pixels::Memory(memory) = &mut cell.pixels else { return Err(not_in_memory()) };
-            copy_planes(piece, memory, part, shared, planes)?;
+            copy_planes(pixels, memory, part, shared, planes)?;
             cell.filled.push(shared);
             cell.missing = cell.missing.saturating_sub(area(shared));
             if cell.missing == 0 {
@@ -312,11 +312,11 @@ impl Canvas {
 
     fn crop(&mut self, at: At, needed: Window, spill: &Spill) -> Result<(), Error> {
         self.load(at, spill)?;
-        let piece = self.piece(at)?;
+        let pixels = self.cell_pixels(at)?;
         let pixel: usize = self.planes.iter().sum();
         let mut cropped = vec![0; area(needed) as usize * pixel];
-        copy_planes(&piece, &mut cropped, needed, needed, &self.planes)?;
-        self.held -= (area(piece.part) - area(needed)) * pixel as u64;
+        copy_planes(&pixels, &mut cropped, needed, needed, &self.planes)?;
+        self.held -= (area(pixels.part) - area(needed)) * pixel as u64;
         if let Some(cell) = self.cells.get_mut(&at) {
             (cell.part, cell.pixels) = (needed, Pixels::Memory(cropped));
         }
@@ -361,31 +361,31 @@ impl Canvas {
     }
 
     /// The pixels of a cell that is in memory.
-    pub(super) fn piece(&self, at: At) -> Result<Piece<'_>, Error> {
+    pub(super) fn cell_pixels(&self, at: At) -> Result<PlanarPixels<'_>, Error> {
         let Some(Cell { part, pixels: Pixels::Memory(memory), .. }) = self.cells.get(&at) else {
             return Err(not_in_memory());
         };
-        Ok(Piece { part: *part, planes: split(memory, &self.planes, area(*part))? })
+        Ok(PlanarPixels { part: *part, planes: split(memory, &self.planes, area(*part))? })
     }
 
     /// The pixels that a patch is made of: where they lie, or put together in `room`.
-    pub(super) fn source<'a>(&'a self, patch: &Patch, room: &'a mut Vec<u8>) -> Result<Piece<'a>, Error> {
+    pub(super) fn source<'a>(&'a self, patch: &Patch, room: &'a mut Vec<u8>) -> Result<PlanarPixels<'a>, Error> {
         let mut cells = self.touched(patch.source);
         if let (Some(only), None) = (cells.next(), cells.next()) {
-            let piece = self.piece(only)?;
-            if piece.part == patch.source {
-                return Ok(piece);
+            let pixels = self.cell_pixels(only)?;
+            if pixels.part == patch.source {
+                return Ok(pixels);
             }
         }
         let pixel: usize = self.planes.iter().sum();
         room.clear();
         room.resize(area(patch.source) as usize * pixel, 0);
         for at in self.touched(patch.source) {
-            let piece = self.piece(at)?;
-            let shared = overlap(piece.part, patch.source).ok_or_else(not_in_memory)?;
-            copy_planes(&piece, room, patch.source, shared, &self.planes)?;
+            let pixels = self.cell_pixels(at)?;
+            let shared = overlap(pixels.part, patch.source).ok_or_else(not_in_memory)?;
+            copy_planes(&pixels, room, patch.source, shared, &self.planes)?;
         }
-        Ok(Piece { part: patch.source, planes: split(room, &self.planes, area(patch.source))? })
+        Ok(PlanarPixels { part: patch.source, planes: split(room, &self.planes, area(patch.source))? })
     }
 }
 
@@ -425,7 +425,13 @@ pub(super) fn split<'a>(bytes: &'a [u8], planes: &[usize], pixels: u64) -> Resul
 
 /// Copies the pixels `shared` of all planes to memory that covers `target`, plane after plane; `sizes` are the bytes of a sample of
 /// each.
-fn copy_planes(from: &Piece<'_>, to: &mut [u8], target: Window, shared: Window, sizes: &[usize]) -> Result<(), Error> {
+fn copy_planes(
+    from: &PlanarPixels<'_>,
+    to: &mut [u8],
+    target: Window,
+    shared: Window,
+    sizes: &[usize],
+) -> Result<(), Error> {
     let mut rest = to;
     for (size, plane) in sizes.iter().zip(&from.planes) {
         let (own, later) = rest.split_at_mut_checked(area(target) as usize * size).ok_or_else(too_short)?;

@@ -11,7 +11,7 @@ use swath_raster::shrink::ShrinkError;
 use swath_tiff::Window;
 
 use super::{
-    canvas::{At, Canvas, Patch, Piece, area, split},
+    canvas::{At, Canvas, Patch, PlanarPixels, area, split},
     input::Pushed,
     step::{AtHand, StepContext, Worker, shrink_plane},
     writer::{FromBlocks, Writer},
@@ -23,7 +23,7 @@ const JOBS: usize = 8;
 
 /// Work that the pixels in memory allow.
 #[derive(Debug, Clone, Copy)]
-enum Job {
+enum CellJob {
     Tile(usize, At),
     Patch(usize, Patch),
 }
@@ -39,10 +39,10 @@ impl Writer {
             let mut jobs = Vec::new();
             let mut known = HashSet::new();
             for (level, at) in complete.drain(..) {
-                jobs.push(Job::Tile(level, at));
+                jobs.push(CellJob::Tile(level, at));
                 let canvas = blocks.canvases.at(level)?;
                 let patches = canvas.ready_patches(at).into_iter().filter(|patch| known.insert((level, patch.home)));
-                jobs.extend(patches.map(|patch| Job::Patch(level, patch)));
+                jobs.extend(patches.map(|patch| CellJob::Patch(level, patch)));
             }
             for jobs in jobs.chunks(self.threads * JOBS) {
                 complete.extend(self.run_blocks(blocks, jobs)?);
@@ -53,15 +53,15 @@ impl Writer {
     }
 
     /// Does some jobs; returns the cells that they completed.
-    fn run_blocks(&mut self, blocks: &mut FromBlocks, jobs: &[Job]) -> Result<Vec<(usize, At)>, Error> {
+    fn run_blocks(&mut self, blocks: &mut FromBlocks, jobs: &[CellJob]) -> Result<Vec<(usize, At)>, Error> {
         self.stop_if_cancelled()?;
         blocks.now += 1;
         for job in jobs {
-            let (Job::Tile(level, _) | Job::Patch(level, _)) = job;
+            let (CellJob::Tile(level, _) | CellJob::Patch(level, _)) = job;
             let canvas = blocks.canvases.at_mut(*level)?;
             match job {
-                Job::Tile(_, at) => canvas.load(*at, &blocks.spill)?,
-                Job::Patch(_, patch) => canvas.load_source(patch, &blocks.spill)?,
+                CellJob::Tile(_, at) => canvas.load(*at, &blocks.spill)?,
+                CellJob::Patch(_, patch) => canvas.load_source(patch, &blocks.spill)?,
             }
         }
         if blocks.gpu.is_some() {
@@ -70,14 +70,14 @@ impl Writer {
         let made = self.run_by_threads(blocks, jobs)?;
         let mut complete = Vec::new();
         for job in jobs {
-            if let Job::Tile(level, at) = job {
+            if let CellJob::Tile(level, at) = job {
                 blocks.canvases.at_mut(*level)?.set_encoded(*at, &blocks.spill)?;
             }
         }
         for (level, patch, pixels) in made {
             let below = blocks.canvases.at_mut(level + 1)?;
             let planes = split(&pixels, below.planes(), area(patch.target))?;
-            let found = below.put(&Piece { part: patch.target, planes }, &blocks.spill, blocks.now)?;
+            let found = below.put(&PlanarPixels { part: patch.target, planes }, &blocks.spill, blocks.now)?;
             complete.extend(found.into_iter().map(|at| (level + 1, at)));
             blocks.canvases.at_mut(level)?.set_shrunk(&patch, &blocks.spill)?;
         }
@@ -85,9 +85,9 @@ impl Writer {
     }
 
     /// Makes patches, and where there is no GPU tiles, with all threads.
-    fn run_by_threads(&self, blocks: &FromBlocks, jobs: &[Job]) -> Result<Vec<Made>, Error> {
+    fn run_by_threads(&self, blocks: &FromBlocks, jobs: &[CellJob]) -> Result<Vec<Made>, Error> {
         let by_device = blocks.gpu.is_some();
-        let mine = jobs.iter().copied().filter(|job| !(by_device && matches!(job, Job::Tile(..))));
+        let mine = jobs.iter().copied().filter(|job| !(by_device && matches!(job, CellJob::Tile(..))));
         let queue = Mutex::new(mine.collect::<Vec<_>>().into_iter());
         let done: Mutex<Result<Vec<Made>, Error>> = Mutex::new(Ok(Vec::new()));
         let context = StepContext {
@@ -108,8 +108,10 @@ impl Writer {
                 let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(job) = job else { break };
                 let made = match job {
-                    Job::Tile(level, at) => self.encode_cell(&context, blocks, level, at, &mut worker).map(|()| None),
-                    Job::Patch(level, patch) => {
+                    CellJob::Tile(level, at) => {
+                        self.encode_cell(&context, blocks, level, at, &mut worker).map(|()| None)
+                    }
+                    CellJob::Patch(level, patch) => {
                         self.shrink_patch(blocks, level, &patch, &mut worker).map(|pixels| Some((level, patch, pixels)))
                     }
                 };
@@ -143,13 +145,13 @@ impl Writer {
         at: At,
         worker: &mut Worker,
     ) -> Result<(), Error> {
-        let piece = blocks.canvases.at(level)?.piece(at)?;
+        let pixels = blocks.canvases.at(level)?.cell_pixels(at)?;
         let at_hand = AtHand {
-            planes: piece.planes,
+            planes: pixels.planes,
             arrangement: Arrangement::Planes,
-            first: piece.part.y,
-            first_column: piece.part.x,
-            width: piece.part.width,
+            first: pixels.part.y,
+            first_column: pixels.part.x,
+            width: pixels.part.width,
         };
         let parts = self.plan.levels.at(level)?.parts();
         (0..parts).try_for_each(|part| context.encode_tile(level, at, part, &at_hand, worker))
@@ -185,10 +187,10 @@ impl Writer {
     }
 
     /// Has the GPU encode the tiles of cells, many at a time: as images of one tile's height or width.
-    fn encode_cells_by_device(&mut self, blocks: &FromBlocks, jobs: &[Job]) -> Result<(), Error> {
+    fn encode_cells_by_device(&mut self, blocks: &FromBlocks, jobs: &[CellJob]) -> Result<(), Error> {
         let mut groups: Vec<(usize, (u32, u32), Vec<At>)> = Vec::new();
         for job in jobs {
-            let Job::Tile(level, at) = job else { continue };
+            let CellJob::Tile(level, at) = job else { continue };
             let part = blocks.canvases.at(*level)?.cell_part(*at);
             let size = (part.width, part.height);
             match groups.iter_mut().find(|(other, of, _)| other == level && *of == size) {
@@ -246,16 +248,16 @@ impl Writer {
 fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -> Result<Vec<u8>, Error> {
     let lost = || Error::internal("the pixels of a cell are shorter than planned");
     let canvas = blocks.canvases.at(level)?;
-    let pieces: Vec<Piece<'_>> = cells.iter().map(|at| canvas.piece(*at)).collect::<Result<_, _>>()?;
+    let planar: Vec<PlanarPixels<'_>> = cells.iter().map(|at| canvas.cell_pixels(*at)).collect::<Result<_, _>>()?;
     let mut bytes = Vec::new();
     for (plane, size) in canvas.planes().iter().enumerate() {
-        let planes = pieces.iter().map(|piece| piece.planes.get(plane).copied().ok_or_else(lost));
+        let planes = planar.iter().map(|cell| cell.planes.get(plane).copied().ok_or_else(lost));
         let planes = planes.collect::<Result<Vec<&[u8]>, Error>>()?;
-        let row = pieces.first().map_or(0, |piece| piece.part.width as usize * size).max(1);
+        let row = planar.first().map_or(0, |cell| cell.part.width as usize * size).max(1);
         match beside {
             false => planes.iter().for_each(|plane| bytes.extend_from_slice(plane)),
             true => {
-                let rows = pieces.first().map_or(0, |piece| piece.part.height as usize);
+                let rows = planar.first().map_or(0, |cell| cell.part.height as usize);
                 for y in 0..rows {
                     for plane in &planes {
                         bytes.extend_from_slice(plane.get(y * row..(y + 1) * row).ok_or_else(lost)?);

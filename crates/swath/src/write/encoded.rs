@@ -82,7 +82,7 @@ impl EncodedTileRows {
         let broken =
             |why: &str| Error::malformed(format!("these {} bytes are no encoded tile rows: {why}", bytes.len()));
         let short = || broken("they end too soon");
-        let mut head = Parts(bytes);
+        let mut head = ByteReader(bytes);
         if head.take(MAGIC.len()) != Some(&MAGIC[..]) {
             return Err(broken("they begin otherwise"));
         }
@@ -98,7 +98,7 @@ impl EncodedTileRows {
             let found = head.u64().ok_or_else(short)?;
             *count = usize::try_from(found).map_err(|_| broken("a part is larger than memory"))?;
         }
-        let Parts(rest) = head;
+        let ByteReader(rest) = head;
         // Nothing is allocated before the lengths are known to be those of bytes that are there.
         let [tiles, pieces, moments, overview, data] = counts;
         let sizes = [(tiles, 4), (pieces, 4), (moments, MOMENTS), (overview, 1), (data, 1), (TAIL, 1)];
@@ -110,7 +110,7 @@ impl EncodedTileRows {
         if sum(body) != u64::from_le_bytes(*tail) {
             return Err(broken("they were changed in transit"));
         }
-        let mut parts = Parts(rest);
+        let mut parts = ByteReader(rest);
         let mut numbers = |count: usize| Some(words::<4>(parts.take(count * 4)?).map(u32::from_le_bytes).collect());
         let (lens, pieces): (Vec<u32>, Vec<u32>) = numbers(tiles).zip(numbers(pieces)).ok_or_else(short)?;
         let moments = parts.take(moments * MOMENTS).ok_or_else(short)?.chunks_exact(MOMENTS).filter_map(read_moments);
@@ -125,9 +125,9 @@ impl EncodedTileRows {
 }
 
 /// Bytes that are read from the front.
-struct Parts<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Parts<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (part, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -148,7 +148,7 @@ fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
 }
 
 fn read_moments(raw: &[u8]) -> Option<Moments> {
-    let mut parts = Parts(raw);
+    let mut parts = ByteReader(raw);
     let (count, all) = (parts.u64()?, parts.u64()?);
     let mut float = || parts.u64().map(f64::from_bits);
     Some(Moments { count, all, min: float()?, max: float()?, mean: float()?, squares: float()? })

@@ -13,8 +13,8 @@ use super::{
     options::Progress,
     progress::LevelSize,
     row_store::RowStore,
-    step::{AtHand, Job, StepContext, copy_rows, shrink_jobs},
-    writer::{Level, Writer, changes},
+    step::{AtHand, StepContext, StepJob, copy_rows, shrink_jobs},
+    writer::{LevelState, Writer, changes},
 };
 use crate::error::Error;
 
@@ -187,7 +187,7 @@ impl Writer {
         let mut shrinks = Vec::new();
         let bands = usize::from(self.shape.bands);
         for (index, (level, plan)) in self.levels.iter_mut().zip(self.plan.levels.iter()).enumerate() {
-            let Level { store, shrink, .. } = level;
+            let LevelState { store, shrink, .. } = level;
             let first = store.first;
             let width = plan.layout.width;
             let (planes, room) = store.split();
@@ -215,7 +215,7 @@ impl Writer {
             for row in due.tile_rows.clone() {
                 let done = if row == due.tile_rows.start { due.column } else { 0 };
                 for column in done..plan.grid.across {
-                    jobs.extend((0..plan.parts()).map(|part| Job::Tile { level, column, row, part }));
+                    jobs.extend((0..plan.parts()).map(|part| StepJob::Tile { level, column, row, part }));
                 }
             }
         }

@@ -64,7 +64,7 @@ impl<'a> AtHand<'a> {
     }
 }
 
-pub(super) enum Job<'a> {
+pub(super) enum StepJob<'a> {
     Tile { level: usize, column: u32, row: u32, part: u32 },
     Shrink { level: usize, plane: usize, rows: Range<u32>, out: &'a mut [u8] },
 }
@@ -76,10 +76,10 @@ pub(super) fn shrink_jobs<'a>(
     rows: Range<u32>,
     row_len: usize,
     out: &'a mut [u8],
-) -> impl Iterator<Item = Job<'a>> {
+) -> impl Iterator<Item = StepJob<'a>> {
     out.chunks_mut((SHRINK_ROWS * row_len).max(1)).enumerate().map(move |(piece, out)| {
         let start = rows.start + (piece * SHRINK_ROWS) as u32;
-        Job::Shrink { level, plane, rows: start..(start + SHRINK_ROWS as u32).min(rows.end), out }
+        StepJob::Shrink { level, plane, rows: start..(start + SHRINK_ROWS as u32).min(rows.end), out }
     })
 }
 
@@ -169,7 +169,7 @@ pub(super) struct StepContext<'a> {
 
 /// Jobs of a step, and the first error.
 struct Queue<'a> {
-    jobs: Mutex<std::vec::IntoIter<Job<'a>>>,
+    jobs: Mutex<std::vec::IntoIter<StepJob<'a>>>,
     failure: Mutex<Option<Error>>,
     stop: AtomicBool,
 }
@@ -178,7 +178,7 @@ impl StepContext<'_> {
     /// Runs all jobs, with up to `threads` threads.
     pub(super) fn run_all(
         &self,
-        jobs: Vec<Job<'_>>,
+        jobs: Vec<StepJob<'_>>,
         threads: usize,
         workers: &Mutex<Vec<Worker>>,
     ) -> Result<(), Error> {
@@ -215,17 +215,17 @@ impl StepContext<'_> {
         lock().push(worker);
     }
 
-    fn run(&self, job: Job<'_>, worker: &mut Worker) -> Result<(), Error> {
+    fn run(&self, job: StepJob<'_>, worker: &mut Worker) -> Result<(), Error> {
         if let Some(error) = cancelled(self.cancel) {
             return Err(error);
         }
         match job {
-            Job::Tile { level, column, row, part } => {
+            StepJob::Tile { level, column, row, part } => {
                 let rows = self.at_hand.get(level);
                 let rows = rows.ok_or_else(|| Error::internal(format!("level {level} has no rows at hand")))?;
                 self.encode_tile(level, (column, row), part, rows, worker)
             }
-            Job::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, worker),
+            StepJob::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, worker),
         }
     }
 

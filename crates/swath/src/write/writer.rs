@@ -80,7 +80,7 @@ pub struct Writer {
     pub(super) sink: Arc<SharedSink>,
     pub(super) shape: Shape,
     pub(super) options: WriteOptions,
-    pub(super) levels: Levels<Level>,
+    pub(super) levels: Levels<LevelState>,
     pub(super) level_writers: Arc<Levels<LevelWriter>>,
     pub(super) side: Side,
     /// Work of GPUs that no longer take part, and notices.
@@ -103,7 +103,7 @@ pub struct Writer {
 
 /// What is in flight of one level.
 #[derive(Debug, Default)]
-pub(super) struct Level {
+pub(super) struct LevelState {
     pub(super) store: RowStore,
     pub(super) progress: LevelProgress,
     /// How the next level is made of this one.
@@ -232,7 +232,7 @@ impl Writer {
         nodata: Option<Vec<u8>>,
     ) -> Result<Self, Error> {
         let levels = shrinks(&plan, shape.sample, nodata.as_deref())?;
-        let levels = levels.map(|shrink| Level { shrink: shrink.clone(), ..Level::default() });
+        let levels = levels.map(|shrink| LevelState { shrink: shrink.clone(), ..LevelState::default() });
         Ok(Self::with_levels(plan, sink, shape, options, memory, nodata, levels))
     }
 
@@ -243,7 +243,7 @@ impl Writer {
         options: &WriteOptions,
         memory: Memory,
         nodata: Option<Vec<u8>>,
-        levels: Levels<Level>,
+        levels: Levels<LevelState>,
     ) -> Self {
         let level_writers = plan.level_writers();
         sink.0.expect(plan.reach(&level_writers));

@@ -169,7 +169,7 @@ fn a_servers_claim_of_a_size_allows_no_more_than_the_tiles_do() {
         let dataset = open(bomb.clone(), size, 100);
         assert_eq!(read(&dataset, all).unwrap_err().limit(), Some("expansion"), "{size:?}");
         assert!(read(&dataset, Window::new(0, 0, 256, 256)).is_ok(), "the floor is always allowed");
-        let error = swath::statistics::pieces::check_size(&dataset).unwrap_err();
+        let error = swath::statistics::portions::check_size(&dataset).unwrap_err();
         assert_eq!(error.limit(), Some("expansion"), "{error}");
         assert!(read(&open(bomb.clone(), size, 2000), all).is_ok());
     }
@@ -179,6 +179,6 @@ fn a_servers_claim_of_a_size_allows_no_more_than_the_tiles_do() {
     for size in [None, Some(i64::MAX as u64)] {
         let dataset = open(sound.clone(), size, 16);
         assert!(read(&dataset, all).is_ok() && read(&dataset, Window::new(100, 300, 900, 700)).is_ok());
-        assert!(swath::statistics::pieces::check_size(&dataset).is_ok());
+        assert!(swath::statistics::portions::check_size(&dataset).is_ok());
     }
 }

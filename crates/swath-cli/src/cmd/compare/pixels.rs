@@ -1,4 +1,4 @@
-//! Compares the samples of two files, piece by piece.
+//! Compares the samples of two files, portion by portion.
 
 use anyhow::Result;
 use swath::{
@@ -6,7 +6,7 @@ use swath::{
     describe::{MaskKind, number::Exact},
     read::ColorView,
     statistics::{
-        pieces::{self, BUDGET, Cut},
+        portions::{self, BUDGET, Cut},
         samples::{self, Number, ToFloats, Visit},
     },
     tiff::{Photometric, structure::Planar},
@@ -63,7 +63,7 @@ impl Pixels {
         self.nan += other.nan;
         self.max = self.max.max(other.max);
         self.sum += other.sum;
-        // Pieces come tile by tile, but the first difference is the first in reading order.
+        // Portions come tile by tile, but the first difference is the first in reading order.
         if let Some(first) = &other.first
             && self.first.as_ref().is_none_or(|known| first.order() < known.order())
         {
@@ -112,26 +112,26 @@ fn read(dataset: &Dataset, options: &ReadOptions, buffer: &mut Vec<u8>) -> Resul
 
 /// Compares the bands that both files have.
 pub fn compare(a: &Dataset, b: &Dataset, tolerance: f64) -> Result<Vec<Pixels>> {
-    pieces::check_size(a)?;
-    pieces::check_size(b)?;
+    portions::check_size(a)?;
+    portions::check_size(b)?;
     let bands: Vec<u32> = (1..=a.bands().min(b.bands())).collect();
     let mut found = vec![Pixels::default(); bands.len()];
     let pixels = u64::from(a.width()) * u64::from(a.height());
     let mut progress = Progress::new("comparing", pixels.saturating_mul(bands.len() as u64));
     let (mut here, mut there) = (Vec::new(), Vec::new());
-    // Two pieces are in memory at a time, hence half the budget for each.
-    for piece in Cut::of(a.main()).pieces(&bands, a.sample(), BUDGET / 2) {
-        let options = ReadOptions::default().with_window(piece.window).with_bands(piece.bands.iter().copied());
+    // Two portions are in memory at a time, hence half the budget for each.
+    for portion in Cut::of(a.main()).portions(&bands, a.sample(), BUDGET / 2) {
+        let options = ReadOptions::default().with_window(portion.window).with_bands(portion.bands.iter().copied());
         for (dataset, buffer) in [(a, &mut here), (b, &mut there)] {
             read(dataset, &options, buffer)?;
         }
-        let len = |dataset: &Dataset| (piece.window.pixels() as usize * dataset.sample().size()).max(1);
-        let planes = here.chunks_exact(len(a)).zip(there.chunks_exact(len(b))).zip(&piece.bands);
-        for (((a_plane, b_plane), band), total) in planes.zip(found.iter_mut().skip(piece.first)) {
-            let context = PlaneContext { band: *band, window: piece.window, tolerance };
+        let len = |dataset: &Dataset| (portion.window.pixels() as usize * dataset.sample().size()).max(1);
+        let planes = here.chunks_exact(len(a)).zip(there.chunks_exact(len(b))).zip(&portion.bands);
+        for (((a_plane, b_plane), band), total) in planes.zip(found.iter_mut().skip(portion.first)) {
+            let context = PlaneContext { band: *band, window: portion.window, tolerance };
             total.merge(&plane(context, (a.sample(), a_plane), (b.sample(), b_plane)));
         }
-        progress.add(piece.window.pixels().saturating_mul(piece.bands.len() as u64));
+        progress.add(portion.window.pixels().saturating_mul(portion.bands.len() as u64));
     }
     Ok(found)
 }
@@ -250,8 +250,8 @@ pub fn compare_masks(a: &Dataset, b: &Dataset) -> Result<u64> {
         return Ok(0);
     }
     let mut differing = 0;
-    for piece in Cut::of(a.main()).pieces(&[1], SampleType::U8, BUDGET / 4) {
-        let options = ReadOptions::default().with_window(piece.window);
+    for portion in Cut::of(a.main()).portions(&[1], SampleType::U8, BUDGET / 4) {
+        let options = ReadOptions::default().with_window(portion.window);
         let (here, there) = (a.read_mask(&options)?, b.read_mask(&options)?);
         differing += here.bytes().iter().zip(there.bytes()).filter(|(a, b)| a != b).count() as u64;
     }

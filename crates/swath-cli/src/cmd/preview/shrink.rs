@@ -1,4 +1,4 @@
-//! Shrinks an image that arrives piece by piece.
+//! Shrinks an image that arrives portion by portion.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub enum Method {
     Nearest,
 }
 
-/// Shrinks one band of an image. Pieces arrive row by row; only unfinished rows are kept, as sums.
+/// Shrinks one band of an image. Portions arrive row by row; only unfinished rows are kept, as sums.
 #[derive(Debug)]
 pub struct Shrink {
     source: (u64, u64),
@@ -58,7 +58,7 @@ impl Shrink {
         Self { source, target, method, unfinished: VecDeque::new(), first_unfinished: 0, out }
     }
 
-    /// Announces pieces that begin at row `y`: none that begins above follows.
+    /// Announces portions that begin at row `y`: none that begins above follows.
     pub fn start(&mut self, y: u32) {
         while self.method == Method::Average
             && (self.first_unfinished + 1) * self.source.1 <= u64::from(y) * self.target.1
@@ -67,7 +67,7 @@ impl Shrink {
         }
     }
 
-    /// Adds a piece. NaN means no data.
+    /// Adds a portion. NaN means no data.
     pub fn add(&mut self, window: &Window, values: &[f64]) {
         match self.method {
             Method::Average => self.average(window, values),
@@ -135,7 +135,7 @@ impl Shrink {
 
     fn nearest(&mut self, window: &Window, values: &[f64]) {
         let middle = |index: u64, source: u64, target: u64| (2 * index + 1) * source / (2 * target);
-        // Target pixels whose middle may be in the piece.
+        // Target pixels whose middle may be in the portion.
         let touched = |start: u32, len: u32, source: u64, target: u64| {
             let end = (u64::from(start) + u64::from(len)) * target / source + 1;
             u64::from(start) * target / source..end.min(target)
@@ -203,20 +203,20 @@ mod tests {
         for method in [Method::Average, Method::Nearest] {
             let (width, height) = (37u32, 23u32);
             let value = |x: u32, y: u32| f64::from(x * x + 3 * y);
-            let piece = |window: Window| -> Vec<f64> {
+            let portion = |window: Window| -> Vec<f64> {
                 (0..window.height)
                     .flat_map(|y| (0..window.width).map(move |x| value(window.x + x, window.y + y)))
                     .collect()
             };
             let mut whole = Shrink::new((width, height), (10, 6), method);
             let all = Window::new(0, 0, width, height);
-            whole.add(&all, &piece(all));
+            whole.add(&all, &portion(all));
             let mut cut = Shrink::new((width, height), (10, 6), method);
             for y in (0..height).step_by(5) {
                 for x in (0..width).step_by(8) {
                     let window = Window::new(x, y, 8.min(width - x), 5.min(height - y));
                     cut.start(window.y);
-                    cut.add(&window, &piece(window));
+                    cut.add(&window, &portion(window));
                 }
             }
             for (a, b) in whole.finish().iter().zip(cut.finish()) {

@@ -218,7 +218,7 @@ impl Request<'_> {
         let decoder = Decoder::new(gpu, plan.clone(), tiles, batches.room, batches.halves)?;
         let direct =
             if path.uploads_streams() { direct(dataset.fetch.source.as_file(), gpu, &mut notices) } else { None };
-        let job = run::Job {
+        let context = run::DeviceReadContext {
             fetch: &dataset.fetch,
             image,
             host,
@@ -228,7 +228,7 @@ impl Request<'_> {
             direct: direct.as_ref(),
             jpeg_tables: facts.tables.map_or_else(Vec::new, |tables| tables(image)),
         };
-        let refused = run::run(&job, &decoder, &plan, &rows, &batches)?;
+        let refused = run::run(&context, &decoder, &plan, &rows, &batches)?;
         let spent = || DeviceReport { counters: decoder.counters(), ..DeviceReport::default() };
         if let (Some(path), false) = (facts.instead, refused.is_empty()) {
             notices.truncate(notices_before);
@@ -238,7 +238,7 @@ impl Request<'_> {
             // All threads at once are faster than one tile after the other. If the file is corrupt, one of the first tiles
             // fails on the CPU too, with the error to report.
             for tile in refused.iter().take(MOST_HELPED + 1) {
-                worker::decode_refused(&job, tile)?;
+                worker::decode_refused(&context, tile)?;
             }
             notices.push(format!(
                 "tiles are decoded by the CPU into pinned memory: the GPU's decoder refused many ({})",
@@ -246,7 +246,7 @@ impl Request<'_> {
             ));
             return Ok(Outcome::Retry { path: DecodePath::Host, notices, spent: spent() });
         }
-        let helped = self.patch_refused(&job, &decoder, &refused, &mut notices)?;
+        let helped = self.patch_refused(&context, &decoder, &refused, &mut notices)?;
         if helped < tiles as u64 {
             notices.extend(facts.notice.map(str::to_owned));
         }
@@ -290,17 +290,17 @@ impl Request<'_> {
     /// Has the CPU decode the tiles that the GPU refused, and puts their samples into the result. Returns how many there were.
     fn patch_refused(
         &self,
-        job: &run::Job<'_>,
+        context: &run::DeviceReadContext<'_>,
         decoder: &Decoder,
         refused: &[Refused<'_>],
         notices: &mut Vec<String>,
     ) -> Result<u64, Error> {
         for tile in refused {
-            if let Some(error) = cancelled(job.cancel) {
+            if let Some(error) = cancelled(context.cancel) {
                 return Err(error);
             }
             // The CPU words the error where there is one, so users meet one set of messages.
-            let samples = worker::decode_refused(job, tile)?;
+            let samples = worker::decode_refused(context, tile)?;
             if !self.cpu_may_help() {
                 let place = self.image.place_of(tile.unit.index);
                 return Err(refusal(tile).at(&Place { offset: Some(tile.unit.range.start), ..place }));

@@ -22,7 +22,7 @@ fn shelved_len(tile: &HostTile) -> usize {
 }
 
 /// One pinned chunk's worth of work.
-pub(super) struct Task {
+pub(super) struct ChunkTask {
     pub(super) half: usize,
     /// Number of the group in the whole read.
     pub(super) group: usize,
@@ -33,15 +33,15 @@ pub(super) struct Task {
 }
 
 /// A unit, a part of the file that belongs to it, and the place of that part in the chunk.
-pub(super) type Part = (usize, Range<u64>, usize);
+pub(super) type FilePart = (usize, Range<u64>, usize);
 
 pub(super) enum Work {
     /// Parts that are read into the chunk.
-    Read(Vec<Part>),
+    Read(Vec<FilePart>),
     /// Parts that cuFile reads to where the chunk would go, one blocking call each.
-    Fetch(Vec<Part>),
+    Fetch(Vec<FilePart>),
     /// The tasks of a batch, all of them reads, that cuFile is given together.
-    Batch(Vec<Task>),
+    Batch(Vec<ChunkTask>),
     /// Units that the CPU decodes, each to its place in the chunk.
     Decode(Vec<(usize, usize)>),
     /// A unit that the CPU decodes and that is larger than a chunk.
@@ -50,7 +50,7 @@ pub(super) enum Work {
     Shelve(Vec<usize>),
 }
 
-impl Task {
+impl ChunkTask {
     pub(super) fn first_unit(&self) -> usize {
         match &self.work {
             Work::Read(reads) | Work::Fetch(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
@@ -62,7 +62,7 @@ impl Task {
     }
 
     /// Its reads, where it is one of reads.
-    pub(super) fn reads(&self) -> &[Part] {
+    pub(super) fn reads(&self) -> &[FilePart] {
         match &self.work {
             Work::Read(reads) | Work::Fetch(reads) => reads,
             _ => &[],
@@ -78,7 +78,7 @@ impl Task {
     }
 
     /// A task that reads one of its parts through a pinned chunk.
-    pub(super) fn only(&self, (unit, range, inside): &Part) -> Self {
+    pub(super) fn only(&self, (unit, range, inside): &FilePart) -> Self {
         let len = (range.end - range.start) as usize;
         let work = Work::Read(vec![(*unit, range.clone(), 0)]);
         Self { half: self.half, group: self.group, at: self.at + inside, len, work }
@@ -95,7 +95,7 @@ pub(super) struct Board {
 /// The state of the list.
 #[derive(Default)]
 pub(super) struct State {
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<ChunkTask>,
     /// Tasks of each group that are not done.
     pending: Vec<usize>,
     /// Units that were read for a library and are not launched.
@@ -110,13 +110,13 @@ pub(super) struct State {
 
 impl State {
     /// Adds new groups and counts their tasks.
-    fn expect_groups(&mut self, groups: usize, tasks: &[Task]) {
+    fn expect_groups(&mut self, groups: usize, tasks: &[ChunkTask]) {
         self.pending.resize(self.pending.len() + groups, 0);
         self.expect(tasks);
     }
 
     /// Counts tasks that are pending.
-    fn expect(&mut self, tasks: &[Task]) {
+    fn expect(&mut self, tasks: &[ChunkTask]) {
         for task in tasks {
             if let Some(pending) = self.pending.get_mut(task.group) {
                 *pending += 1;
@@ -131,7 +131,7 @@ impl Board {
     }
 
     /// Adds tasks of new groups.
-    pub(super) fn add(&self, groups: usize, tasks: Vec<Task>) {
+    pub(super) fn add(&self, groups: usize, tasks: Vec<ChunkTask>) {
         let mut state = self.lock();
         state.expect_groups(groups, &tasks);
         state.tasks.extend(tasks);
@@ -139,23 +139,23 @@ impl Board {
     }
 
     /// Adds tasks of new groups. One thread submits all of them to cuFile and reports each when it is done.
-    pub(super) fn add_batch(&self, groups: usize, tasks: Vec<Task>) {
+    pub(super) fn add_batch(&self, groups: usize, tasks: Vec<ChunkTask>) {
         let mut state = self.lock();
         state.expect_groups(groups, &tasks);
         if let Some((half, group)) = tasks.first().map(|task| (task.half, task.group)) {
-            state.tasks.push_back(Task { half, group, at: 0, len: 0, work: Work::Batch(tasks) });
+            state.tasks.push_back(ChunkTask { half, group, at: 0, len: 0, work: Work::Batch(tasks) });
         }
         self.changed.notify_all();
     }
 
     /// Adds tasks to groups that are under way, ahead of all other tasks.
-    pub(super) fn add_again(&self, tasks: Vec<Task>) {
+    pub(super) fn add_again(&self, tasks: Vec<ChunkTask>) {
         self.lock().expect(&tasks);
         self.hand_back(tasks);
     }
 
     /// Returns tasks that a thread took and did not do, ahead of all other tasks.
-    pub(super) fn hand_back(&self, tasks: Vec<Task>) {
+    pub(super) fn hand_back(&self, tasks: Vec<ChunkTask>) {
         let mut state = self.lock();
         if state.closed {
             return;
@@ -166,7 +166,7 @@ impl Board {
         self.changed.notify_all();
     }
 
-    pub(super) fn next(&self) -> Option<Task> {
+    pub(super) fn next(&self) -> Option<ChunkTask> {
         let mut state = self.lock();
         loop {
             if state.error.is_some() {

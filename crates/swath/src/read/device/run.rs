@@ -10,7 +10,7 @@ use swath_cuda::{
 };
 
 use super::{
-    board::{Board, Closing, Task, Work},
+    board::{Board, ChunkTask, Closing, Work},
     plan::{Batches, Row, Unit},
     storage::{self, Direct},
     worker::Worker,
@@ -35,7 +35,7 @@ const LEAST_GROUP: u64 = 32 << 20;
 const MOST_BROUGHT_BACK: usize = 64 << 20;
 
 /// Everything about a read that does not change while it runs.
-pub(super) struct Job<'a> {
+pub(super) struct DeviceReadContext<'a> {
     pub(super) fetch: &'a Fetch,
     pub(super) image: &'a Image,
     pub(super) host: &'a Host,
@@ -68,7 +68,7 @@ struct Started {
 
 /// Runs the read. Returns the tiles that the device refused.
 pub(super) fn run<'a>(
-    job: &Job<'_>,
+    context: &DeviceReadContext<'_>,
     decoder: &Decoder,
     plan: &DecodePlan,
     rows: &'a [Row],
@@ -81,9 +81,9 @@ pub(super) fn run<'a>(
     let work = |unit: &&Unit| if made { unit.decoded_len as u64 } else { unit.stream_len() };
     let total: u64 = units.iter().map(work).sum();
     // Threads that read a remote file mostly wait, so there are as many as requests in flight.
-    let wish = job.threads.max(job.fetch.access.in_flight);
+    let wish = context.threads.max(context.fetch.access.in_flight);
     // Each batch that cuFile reads has a thread that waits for it.
-    let least = if job.direct.is_some() { batches.halves } else { 1 };
+    let least = if context.direct.is_some() { batches.halves } else { 1 };
     let threads = wish.min((total / LEAST_TASK as u64 + 1) as usize).max(least);
     let mut last: Vec<Option<Started>> = Vec::new();
     let work = || {
@@ -91,23 +91,23 @@ pub(super) fn run<'a>(
         while let Some(task) = board.next() {
             let first = units.get(task.first_unit()).map_or(0, |unit| unit.index);
             let group = task.group;
-            let task = match (task.work, job.direct) {
+            let task = match (task.work, context.direct) {
                 (Work::Batch(tasks), Some(direct)) => {
                     let uploader = decoder.uploader();
-                    let run = || storage::read_batch(job, direct, uploader, &units, &board, &mut worker, tasks);
+                    let run = || storage::read_batch(context, direct, uploader, &units, &board, &mut worker, tasks);
                     if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
                         worker = Worker::default();
                         board.done(group, Err((first, Error::internal("a thread that reads panicked"))));
                     }
                     continue;
                 }
-                (work, _) => Task { work, ..task },
+                (work, _) => ChunkTask { work, ..task },
             };
-            let result = if job.cancel.is_some_and(Cancel::is_cancelled) {
+            let result = if context.cancel.is_some_and(Cancel::is_cancelled) {
                 Err((first, Error::new(ErrorKind::Cancelled)))
             } else {
                 // The thread that waits for the task has to learn its result, even if a decoder panics.
-                let run = AssertUnwindSafe(|| worker.run(job, decoder.uploader(), &units, task));
+                let run = AssertUnwindSafe(|| worker.run(context, decoder.uploader(), &units, task));
                 std::panic::catch_unwind(run).unwrap_or_else(|_| {
                     worker = Worker::default();
                     Err((first, Error::internal("a decoder panicked on this tile")))
@@ -127,7 +127,7 @@ pub(super) fn run<'a>(
                 break;
             }
         }
-        launch_all(job, decoder, plan, rows, batches, &board, &mut last, threads)
+        launch_all(context, decoder, plan, rows, batches, &board, &mut last, threads)
     });
     let failed = board.lock().error.take();
     if let Some((_, error)) = failed {
@@ -175,7 +175,7 @@ fn bring_back(
 
 #[allow(clippy::too_many_arguments)]
 fn launch_all(
-    job: &Job<'_>,
+    context: &DeviceReadContext<'_>,
     decoder: &Decoder,
     plan: &DecodePlan,
     rows: &[Row],
@@ -190,13 +190,13 @@ fn launch_all(
         let half = number % batches.halves;
         let rows = rows.get(members).unwrap_or_default();
         // For a remote file, few long reads are faster than many short ones.
-        let least = if job.fetch.access.is_remote() { CHUNK_LEN } else { LEAST_TASK };
+        let least = if context.fetch.access.is_remote() { CHUNK_LEN } else { LEAST_TASK };
         let (batch, tasks) = build(plan, rows, half, first_unit, first_group, threads, least);
         decoder.begin(half, &batch)?;
         let started = Started { half, first_group, batch };
         first_unit += started.batch.tiles();
         first_group += started.batch.groups();
-        if job.direct.is_some() {
+        if context.direct.is_some() {
             board.add_batch(started.batch.groups(), tasks);
         } else {
             board.add(started.batch.groups(), tasks);
@@ -214,7 +214,7 @@ fn launch_all(
             } else {
                 decoder.launch(started.half, &started.batch, group)?;
             }
-            if job.cancel.is_some_and(Cancel::is_cancelled) {
+            if context.cancel.is_some_and(Cancel::is_cancelled) {
                 return Err(Error::new(ErrorKind::Cancelled));
             }
         }
@@ -249,7 +249,7 @@ fn build(
     first_group: usize,
     threads: usize,
     least: usize,
-) -> (DecodeBatch, Vec<Task>) {
+) -> (DecodeBatch, Vec<ChunkTask>) {
     let mut batch = DecodeBatch::new(plan, first_unit);
     let units = || rows.iter().flat_map(|row| &row.units);
     let decoded: u64 = units().map(|unit| unit.decoded_len as u64).sum();
@@ -260,10 +260,10 @@ fn build(
         |unit: &Unit| if plan.path == DecodePath::Host { unit.decoded_len as u64 } else { unit.stream_len() };
     let bytes: u64 = units().map(uploaded).sum();
     let most = usize::try_from(bytes / (threads as u64 * 4)).unwrap_or(CHUNK_LEN).clamp(least, CHUNK_LEN);
-    let mut tasks: Vec<Task> = Vec::new();
+    let mut tasks: Vec<ChunkTask> = Vec::new();
     let (mut in_group, mut number) = (0, first_unit);
     // The task that is still growing: only units of one group, side by side on the device, share one.
-    let mut open: Option<Task> = None;
+    let mut open: Option<ChunkTask> = None;
     for row in rows {
         for placement in &row.sparse {
             batch.place_sparse(placement);
@@ -296,8 +296,8 @@ fn build(
 #[allow(clippy::too_many_arguments)]
 fn add_unit(
     path: DecodePath,
-    open: &mut Option<Task>,
-    tasks: &mut Vec<Task>,
+    open: &mut Option<ChunkTask>,
+    tasks: &mut Vec<ChunkTask>,
     unit: &Unit,
     number: usize,
     half: usize,
@@ -306,10 +306,10 @@ fn add_unit(
     len: usize,
     most: usize,
 ) {
-    let task = |at, len, work| Task { half, group, at, len, work };
+    let task = |at, len, work| ChunkTask { half, group, at, len, work };
     if path.decodes_from_host() {
         match open {
-            Some(Task { len: sum, work: Work::Shelve(units), .. }) if *sum + len <= most => {
+            Some(ChunkTask { len: sum, work: Work::Shelve(units), .. }) if *sum + len <= most => {
                 units.push(number);
                 *sum += len;
             }

@@ -9,9 +9,9 @@ use std::{
 use swath_cuda::{FileRead, ReadsInFlight, decode::Uploader, gpu::DirectFile};
 
 use super::{
-    board::{Board, Task},
+    board::{Board, ChunkTask},
     plan::Unit,
-    run::Job,
+    run::DeviceReadContext,
     worker::Worker,
 };
 use crate::{cancel::cancelled, error::Error};
@@ -101,19 +101,19 @@ impl Direct {
 
 /// Reads the tiles of a batch. When this returns, every task is done or back on the board for other threads.
 pub(super) fn read_batch(
-    job: &Job<'_>,
+    context: &DeviceReadContext<'_>,
     direct: &Direct,
     uploader: Uploader<'_>,
     units: &[&Unit],
     board: &Board,
     worker: &mut Worker,
-    tasks: Vec<Task>,
+    tasks: Vec<ChunkTask>,
 ) {
     if direct.is_hopeless() {
         board.hand_back(tasks);
         return;
     }
-    let fail = |task: &Task, error: Error| {
+    let fail = |task: &ChunkTask, error: Error| {
         let first = units.get(task.first_unit()).map_or(0, |unit| unit.index);
         board.done(task.group, Err((first, error)));
     };
@@ -132,14 +132,14 @@ pub(super) fn read_batch(
         direct.log().refused.get_or_insert(refused);
     }
     let Some(mut flight) = submission.flight else {
-        let tasks = tasks.into_iter().map(Task::by_blocking_reads);
+        let tasks = tasks.into_iter().map(ChunkTask::by_blocking_reads);
         if !direct.file.is_serial() {
             board.hand_back(tasks.collect());
             return;
         }
         for task in tasks {
             let group = task.group;
-            board.done(group, worker.run(job, uploader, units, task));
+            board.done(group, worker.run(context, uploader, units, task));
         }
         return;
     };
@@ -147,7 +147,7 @@ pub(super) fn read_batch(
     for (group, members) in tasks.chunk_by(|a, b| a.group == b.group).enumerate() {
         let Some(first) = members.first() else { continue };
         // cuFile cannot cancel its reads: dropping the flight waits for them.
-        if let Some(error) = cancelled(job.cancel) {
+        if let Some(error) = cancelled(context.cancel) {
             fail(first, error);
             return;
         }
@@ -164,7 +164,7 @@ fn take_group(
     board: &Board,
     flight: &mut ReadsInFlight,
     group: usize,
-    members: &[Task],
+    members: &[ChunkTask],
     part: &mut usize,
 ) -> Result<(), Error> {
     let missed = flight.wait(group)?;
@@ -189,7 +189,7 @@ fn take_group(
 }
 
 /// The reads of all tasks, and which of them belong to a group.
-fn parts_of(tasks: &[Task]) -> (Vec<FileRead>, Vec<Range<usize>>) {
+fn parts_of(tasks: &[ChunkTask]) -> (Vec<FileRead>, Vec<Range<usize>>) {
     let (mut parts, mut groups) = (Vec::new(), Vec::new());
     for members in tasks.chunk_by(|a, b| a.group == b.group) {
         let start = parts.len();

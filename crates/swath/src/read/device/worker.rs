@@ -12,9 +12,9 @@ use swath_raster::memory::Buffer;
 use swath_tiff::{Compression, Place};
 
 use super::{
-    board::{Shelved, Task, Work},
+    board::{ChunkTask, Shelved, Work},
     plan::Unit,
-    run::{Job, Refused},
+    run::{DeviceReadContext, Refused},
 };
 use crate::{cancel::Cancel, error::Error};
 
@@ -36,33 +36,33 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn run(
         &mut self,
-        job: &Job<'_>,
+        context: &DeviceReadContext<'_>,
         uploader: Uploader<'_>,
         units: &[&Unit],
-        task: Task,
+        task: ChunkTask,
     ) -> Result<Shelved, (u64, Error)> {
         let index_of = |unit: usize| units.get(unit).map_or(0, |unit| unit.index);
         let first = index_of(task.first_unit());
         match &task.work {
             Work::DecodeLarge(unit) => {
                 let Some(unit) = units.get(*unit) else { return Ok(Vec::new()) };
-                return self.decode_large(job, uploader, unit, task.half, task.at).map(|()| Vec::new());
+                return self.decode_large(context, uploader, unit, task.half, task.at).map(|()| Vec::new());
             }
-            Work::Shelve(list) => return self.shelve(job, units, list),
-            Work::Fetch(_) => return self.fetch(job, uploader, units, &task).map(|()| Vec::new()),
+            Work::Shelve(list) => return self.shelve(context, units, list),
+            Work::Fetch(_) => return self.fetch(context, uploader, units, &task).map(|()| Vec::new()),
             Work::Read(_) | Work::Decode(_) | Work::Batch(_) => {}
         }
         let mut chunk = uploader.chunk().map_err(|error| (first, error.into()))?;
         match &task.work {
-            Work::Read(reads) => self.read(job, units, reads, chunk.bytes_mut())?,
-            Work::Decode(list) if job.fetch.access.is_remote() => {
-                self.decode_together(job, units, list, chunk.bytes_mut())?;
+            Work::Read(reads) => self.read(context, units, reads, chunk.bytes_mut())?,
+            Work::Decode(list) if context.fetch.access.is_remote() => {
+                self.decode_together(context, units, list, chunk.bytes_mut())?;
             }
             Work::Decode(list) => {
                 for (unit, at) in list {
                     let Some(unit) = units.get(*unit) else { continue };
                     let place = chunk.bytes_mut().get_mut(*at..*at + unit.decoded_len).unwrap_or_default();
-                    self.decode(job, unit, place).map_err(|error| (unit.index, error))?;
+                    self.decode(context, unit, place).map_err(|error| (unit.index, error))?;
                 }
             }
             Work::DecodeLarge(_) | Work::Shelve(_) | Work::Fetch(_) | Work::Batch(_) => {}
@@ -74,15 +74,15 @@ impl Worker {
     /// Has cuFile read parts one by one; reads those that do not come whole through a pinned chunk.
     fn fetch(
         &mut self,
-        job: &Job<'_>,
+        context: &DeviceReadContext<'_>,
         uploader: Uploader<'_>,
         units: &[&Unit],
-        task: &Task,
+        task: &ChunkTask,
     ) -> Result<(), (u64, Error)> {
         for part in task.reads() {
             let (_, range, inside) = part;
-            if !job.direct.is_some_and(|direct| direct.read(uploader, task.half, range, task.at + inside)) {
-                self.run(job, uploader, units, task.only(part))?;
+            if !context.direct.is_some_and(|direct| direct.read(uploader, task.half, range, task.at + inside)) {
+                self.run(context, uploader, units, task.only(part))?;
             }
         }
         Ok(())
@@ -91,18 +91,18 @@ impl Worker {
     /// Decodes units of a remote file, whose bytes are read at once.
     fn decode_together(
         &mut self,
-        job: &Job<'_>,
+        context: &DeviceReadContext<'_>,
         units: &[&Unit],
         list: &[(usize, usize)],
         chunk: &mut [u8],
     ) -> Result<(), (u64, Error)> {
         let numbers: Vec<usize> = list.iter().map(|(number, _)| *number).collect();
-        let streams = self.streams(job, units, &numbers)?;
+        let streams = self.streams(context, units, &numbers)?;
         for ((number, stream), (_, at)) in streams.iter().zip(list) {
             let Some(unit) = units.get(*number) else { continue };
             let place = chunk.get_mut(*at..*at + unit.decoded_len).unwrap_or_default();
-            decode_rows(job, unit, stream, place, &mut self.scratch).map_err(|error| {
-                let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
+            decode_rows(context, unit, stream, place, &mut self.scratch).map_err(|error| {
+                let at = Place { offset: Some(unit.range.start), ..context.image.place_of(unit.index) };
                 (unit.index, error.at(&at))
             })?;
         }
@@ -111,16 +111,21 @@ impl Worker {
 
     /// Reads units for a library. nvJPEG returns samples of damaged streams without an error. So the threads that read ahead
     /// while the library works also check the streams, and those that the CPU's decoder would refuse never reach nvJPEG.
-    fn shelve(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Shelved, (u64, Error)> {
-        let streams = self.streams(job, units, list)?;
-        let spec = job.host.spec();
+    fn shelve(
+        &mut self,
+        context: &DeviceReadContext<'_>,
+        units: &[&Unit],
+        list: &[usize],
+    ) -> Result<Shelved, (u64, Error)> {
+        let streams = self.streams(context, units, list)?;
+        let spec = context.host.spec();
         let mut offer = |number: usize, stream: Vec<u8>| {
             if spec.compression != Compression::Jpeg {
                 return Ok(stream);
             }
             let rows = units.get(number).map_or(0, |unit| unit.rows);
             match Jpeg::check(spec, rows, &stream, &mut self.scratch) {
-                Ok(Some(end)) => Ok(whole_jpeg(&job.jpeg_tables, stream.get(..end).unwrap_or_default())),
+                Ok(Some(end)) => Ok(whole_jpeg(&context.jpeg_tables, stream.get(..end).unwrap_or_default())),
                 Ok(None) => Err("progressive or lossless".to_owned()),
                 Err(error) => Err(error.to_string()),
             }
@@ -129,7 +134,12 @@ impl Worker {
     }
 
     /// Reads units as whole streams.
-    fn streams(&mut self, job: &Job<'_>, units: &[&Unit], list: &[usize]) -> Result<Streams, (u64, Error)> {
+    fn streams(
+        &mut self,
+        context: &DeviceReadContext<'_>,
+        units: &[&Unit],
+        list: &[usize],
+    ) -> Result<Streams, (u64, Error)> {
         let (mut reads, mut end) = (Vec::with_capacity(list.len()), 0_usize);
         for (number, unit) in list.iter().filter_map(|number| Some((*number, units.get(*number)?))) {
             reads.push((number, unit.range.clone(), end));
@@ -138,7 +148,7 @@ impl Worker {
         let mut tiles = std::mem::take(&mut self.tiles);
         let first = list.first().and_then(|number| units.get(*number)).map_or(0, |unit| unit.index);
         let read = match tiles.room(end) {
-            Some(bytes) => self.read(job, units, &reads, bytes),
+            Some(bytes) => self.read(context, units, &reads, bytes),
             None => Err((first, Error::from(CodecError::NoMemory(end as u64)))),
         };
         let streams = read.map(|()| {
@@ -155,7 +165,7 @@ impl Worker {
 
     fn read(
         &mut self,
-        job: &Job<'_>,
+        context: &DeviceReadContext<'_>,
         units: &[&Unit],
         reads: &[(usize, Range<u64>, usize)],
         chunk: &mut [u8],
@@ -164,13 +174,13 @@ impl Worker {
         let failed = |unit: usize, offset: u64| {
             let index = index_of(unit);
             move |error: swath_io::SourceError| {
-                let place = Place { offset: Some(offset), ..job.image.place_of(index) };
+                let place = Place { offset: Some(offset), ..context.image.place_of(index) };
                 (index, Error::from(error).at(&place))
             }
         };
         let total: u64 = reads.iter().map(|(_, range, _)| range.end - range.start).sum();
         // A remote source merges ranges itself, and puts each tile in its place.
-        let remote = job.fetch.access.is_remote();
+        let remote = context.fetch.access.is_remote();
         if !remote && reads.len() > 1 && total / (reads.len() as u64) < SMALL {
             let ranges: Vec<Range<u64>> = reads.iter().map(|(_, range, _)| range.clone()).collect();
             for merged in coalesce(&ranges, Merge { gap: GAP, max_len: CHUNK_LEN as u64, waste: 100 }) {
@@ -178,7 +188,7 @@ impl Worker {
                 let len = merged.range.end - merged.range.start;
                 let buffer = self.bytes.room(len as usize);
                 let buffer = buffer.ok_or_else(|| (index_of(first), Error::from(CodecError::NoMemory(len))))?;
-                job.fetch.source.read_at(merged.range.start, buffer).map_err(failed(first, merged.range.start))?;
+                context.fetch.source.read_at(merged.range.start, buffer).map_err(failed(first, merged.range.start))?;
                 for (_, range, at) in merged.members.iter().filter_map(|member| reads.get(*member)) {
                     let from = (range.start - merged.range.start) as usize;
                     let len = (range.end - range.start) as usize;
@@ -199,23 +209,23 @@ impl Worker {
             (rest, done) = (tail, at + len);
         }
         let (unit, offset) = reads.first().map_or((0, 0), |(unit, range, _)| (*unit, range.start));
-        let given_up = || job.cancel.is_some_and(Cancel::is_cancelled);
-        job.fetch.source.read_many_unless(&mut pieces, &given_up).map_err(failed(unit, offset))
+        let given_up = || context.cancel.is_some_and(Cancel::is_cancelled);
+        context.fetch.source.read_many_unless(&mut pieces, &given_up).map_err(failed(unit, offset))
     }
 
     /// Reads a tile and decodes the needed rows.
-    fn decode(&mut self, job: &Job<'_>, unit: &Unit, place: &mut [u8]) -> Result<(), Error> {
-        let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
+    fn decode(&mut self, context: &DeviceReadContext<'_>, unit: &Unit, place: &mut [u8]) -> Result<(), Error> {
+        let at = Place { offset: Some(unit.range.start), ..context.image.place_of(unit.index) };
         let len = usize::try_from(unit.stream_len())
             .map_err(|_| Error::malformed("a tile is larger than the address space").at(&at))?;
         let stream = self.bytes.room(len).ok_or_else(|| Error::from(CodecError::NoMemory(len as u64)).at(&at))?;
-        job.fetch.source.read_at(unit.range.start, stream).map_err(|error| Error::from(error).at(&at))?;
-        decode_rows(job, unit, stream, place, &mut self.scratch).map_err(|error| error.at(&at))
+        context.fetch.source.read_at(unit.range.start, stream).map_err(|error| Error::from(error).at(&at))?;
+        decode_rows(context, unit, stream, place, &mut self.scratch).map_err(|error| error.at(&at))
     }
 
     fn decode_large(
         &mut self,
-        job: &Job<'_>,
+        context: &DeviceReadContext<'_>,
         uploader: Uploader<'_>,
         unit: &Unit,
         half: usize,
@@ -223,7 +233,7 @@ impl Worker {
     ) -> Result<(), (u64, Error)> {
         let here = |error: Error| (unit.index, error);
         let mut tile = Buffer::zeroed(unit.decoded_len).ok_or_else(|| here(Error::no_memory(unit.decoded_len)))?;
-        self.decode(job, unit, tile.bytes_mut()).map_err(here)?;
+        self.decode(context, unit, tile.bytes_mut()).map_err(here)?;
         for (number, piece) in tile.bytes().chunks(CHUNK_LEN).enumerate() {
             let mut chunk = uploader.chunk().map_err(|error| here(error.into()))?;
             if let Some(place) = chunk.bytes_mut().get_mut(..piece.len()) {
@@ -267,35 +277,35 @@ pub(super) fn table_segments(field: &[u8]) -> Vec<u8> {
 
 /// Decodes the needed rows of a tile on the CPU, to samples in native byte order.
 pub(super) fn decode_rows(
-    job: &Job<'_>,
+    context: &DeviceReadContext<'_>,
     unit: &Unit,
     stream: &[u8],
     place: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
-    job.host.decode_rows(unit.rows, unit.wanted.clone(), stream, place, scratch)?;
+    context.host.decode_rows(unit.rows, unit.wanted.clone(), stream, place, scratch)?;
     if let Some(detail) = scratch.take_notice() {
-        job.remarks.add(job.image.index, unit.index, job.image.place_of(unit.index), detail);
+        context.remarks.add(context.image.index, unit.index, context.image.place_of(unit.index), detail);
     }
     Ok(())
 }
 
 /// Decodes a tile that the device refused on the CPU, which also words the error where there is one.
-pub(super) fn decode_refused(job: &Job<'_>, refused: &Refused<'_>) -> Result<Arc<Vec<u8>>, Error> {
+pub(super) fn decode_refused(context: &DeviceReadContext<'_>, refused: &Refused<'_>) -> Result<Arc<Vec<u8>>, Error> {
     let unit = refused.unit;
-    let at = Place { offset: Some(unit.range.start), ..job.image.place_of(unit.index) };
+    let at = Place { offset: Some(unit.range.start), ..context.image.place_of(unit.index) };
     let mut read;
     let stream = match &refused.stream {
-        Some(stream) if !job.host.spec().bits_reversed => stream,
+        Some(stream) if !context.host.spec().bits_reversed => stream,
         _ => {
             read = vec![0; usize::try_from(unit.stream_len()).unwrap_or(usize::MAX)];
-            job.fetch.source.read_at(unit.range.start, &mut read).map_err(|error| Error::from(error).at(&at))?;
+            context.fetch.source.read_at(unit.range.start, &mut read).map_err(|error| Error::from(error).at(&at))?;
             &read
         }
     };
-    let len = job.host.spec().native_row_len() * unit.wanted.len();
+    let len = context.host.spec().native_row_len() * unit.wanted.len();
     let mut tile = vec![0; len];
-    decode_rows(job, unit, stream, &mut tile, &mut Scratch::default()).map_err(|error| error.at(&at))?;
+    decode_rows(context, unit, stream, &mut tile, &mut Scratch::default()).map_err(|error| error.at(&at))?;
     Ok(Arc::new(tile))
 }
 

@@ -68,7 +68,7 @@ pub(in crate::write) struct Parcel {
 }
 
 #[derive(Debug)]
-enum Job {
+enum OutboxJob {
     Land(Parcel),
     Write { batch: Arc<Carried>, range: Range<usize>, to: To },
     Tile { batch: Arc<Carried>, tile: Tile },
@@ -99,7 +99,7 @@ impl Drop for Carried {
 
 #[derive(Debug, Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<OutboxJob>,
     /// Jobs that a thread works on.
     active: usize,
     in_flight: usize,
@@ -138,7 +138,7 @@ impl Shared {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, jobs: impl IntoIterator<Item = Job>) {
+    fn push(&self, jobs: impl IntoIterator<Item = OutboxJob>) {
         self.lock().jobs.extend(jobs);
         self.changed.notify_all();
     }
@@ -190,7 +190,7 @@ impl Outbox {
     /// Takes a batch.
     pub(in crate::write) fn send(&self, parcel: Parcel) {
         self.shared.lock().in_flight += 1;
-        self.shared.push([Job::Land(parcel)]);
+        self.shared.push([OutboxJob::Land(parcel)]);
     }
 
     /// Writes bytes at once.
@@ -275,10 +275,10 @@ struct Tools {
     spare: Vec<Vec<u8>>,
 }
 
-fn run(shared: &Arc<Shared>, job: Job, tools: &mut Tools) -> Result<(), Error> {
+fn run(shared: &Arc<Shared>, job: OutboxJob, tools: &mut Tools) -> Result<(), Error> {
     match job {
-        Job::Land(parcel) => land(shared, parcel),
-        Job::Write { batch, range, to } => {
+        OutboxJob::Land(parcel) => land(shared, parcel),
+        OutboxJob::Write { batch, range, to } => {
             let bytes = batch.part(range)?;
             match to {
                 To::File(offset) => shared.sink.0.write_at(offset, bytes)?,
@@ -286,7 +286,7 @@ fn run(shared: &Arc<Shared>, job: Job, tools: &mut Tools) -> Result<(), Error> {
             }
             Ok(())
         }
-        Job::Tile { batch, tile } => put(shared, &batch, tile, tools),
+        OutboxJob::Tile { batch, tile } => put(shared, &batch, tile, tools),
     }
 }
 
@@ -303,7 +303,7 @@ fn land(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
     let mut jobs = Vec::new();
     for Move { range, to } in parcel.moves {
         let To::File(offset) = to else {
-            jobs.push(Job::Write { batch: batch.clone(), range, to });
+            jobs.push(OutboxJob::Write { batch: batch.clone(), range, to });
             continue;
         };
         // Cut at the positions where the file can be written fastest.
@@ -311,12 +311,12 @@ fn land(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
         let (mut start, mut offset) = (range.start, offset);
         while start < range.end {
             let len = ((chunk - offset % chunk) as usize).min(range.end - start);
-            jobs.push(Job::Write { batch: batch.clone(), range: start..start + len, to: To::File(offset) });
+            jobs.push(OutboxJob::Write { batch: batch.clone(), range: start..start + len, to: To::File(offset) });
             start += len;
             offset += len as u64;
         }
     }
-    jobs.extend(parcel.tiles.into_iter().map(|tile| Job::Tile { batch: batch.clone(), tile }));
+    jobs.extend(parcel.tiles.into_iter().map(|tile| OutboxJob::Tile { batch: batch.clone(), tile }));
     shared.push(jobs);
     Ok(())
 }

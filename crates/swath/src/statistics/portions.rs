@@ -1,4 +1,4 @@
-//! Cuts an image into pieces that fit in memory and split no tile, for work on all of its pixels.
+//! Cuts an image into portions that fit in memory and split no tile, for work on all of its pixels.
 
 use swath_tiff::{Compression, SampleType, Window, structure::Planar};
 
@@ -7,13 +7,13 @@ use crate::{
     open::{dataset::Dataset, image::Image},
 };
 
-/// Samples of a piece, in bytes. Large enough that all cores have tiles to decode; with codec scratch and
+/// Samples of a portion, in bytes. Large enough that all cores have tiles to decode; with codec scratch and
 /// read-ahead the whole command stays near 64 MiB.
 pub const BUDGET: u64 = 24 << 20;
 
-/// A piece: some bands of a window.
+/// A portion: some bands of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct Portion {
     /// Where the first of its bands stands in the list of wanted bands.
     pub first: usize,
     /// Bands, counted from 1.
@@ -53,8 +53,8 @@ impl Cut {
         Self { width, height, tile_width: 256, tile_height: 256, divisible: false, separate: false }
     }
 
-    /// The pieces, row by row. Planes that are stored apart are cut apart, so that each is decoded once.
-    pub fn pieces(self, bands: &[u32], sample: SampleType, budget: u64) -> impl Iterator<Item = Piece> {
+    /// The portions, row by row. Planes that are stored apart are cut apart, so that each is decoded once.
+    pub fn portions(self, bands: &[u32], sample: SampleType, budget: u64) -> impl Iterator<Item = Portion> {
         let groups: Vec<Vec<u32>> =
             if self.separate { bands.iter().map(|band| vec![*band]).collect() } else { vec![bands.to_vec()] };
         let group_len = groups.first().map_or(1, Vec::len).max(1) as u64;
@@ -62,7 +62,7 @@ impl Cut {
         groups.into_iter().enumerate().flat_map(move |(first, bands)| {
             steps(self.height, down).flat_map(move |(y, height)| {
                 let bands = bands.clone();
-                steps(self.width, across).map(move |(x, width)| Piece {
+                steps(self.width, across).map(move |(x, width)| Portion {
                     first,
                     bands: bands.clone(),
                     window: Window::new(x, y, width, height),
@@ -71,7 +71,7 @@ impl Cut {
         })
     }
 
-    /// Columns and rows of a piece.
+    /// Columns and rows of a portion.
     fn size(&self, pixel: u64, budget: u64) -> (u32, u32) {
         let (width, height) = (u64::from(self.width.max(1)), u64::from(self.height.max(1)));
         let (mut tile_width, mut tile_height) =
@@ -102,7 +102,7 @@ fn steps(end: u32, step: u32) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Refuses an image that is far larger than its file can hold, by the limits that the file was opened with. Reading in
-/// pieces never meets the limit on a whole read, and a few hundred bytes could otherwise keep us busy for hours.
+/// portions never meets the limit on a whole read, and a few hundred bytes could otherwise keep us busy for hours.
 ///
 /// # Errors
 /// When it is.
@@ -134,10 +134,10 @@ mod tests {
     }
 
     fn covered(cut: Cut, budget: u64) -> (u64, u64) {
-        let pieces: Vec<Piece> = cut.pieces(&[1], SampleType::U8, budget).collect();
+        let portions: Vec<Portion> = cut.portions(&[1], SampleType::U8, budget).collect();
         (
-            pieces.iter().map(|piece| piece.window.pixels()).sum(),
-            pieces.iter().map(|piece| piece.window.pixels()).max().unwrap_or(0),
+            portions.iter().map(|portion| portion.window.pixels()).sum(),
+            portions.iter().map(|portion| portion.window.pixels()).max().unwrap_or(0),
         )
     }
 
@@ -152,16 +152,17 @@ mod tests {
 
     #[test]
     fn compressed_tiles_are_never_split() {
-        for piece in cut(1000, 777, (256, 128), false).pieces(&[1, 2], SampleType::F32, 1 << 20) {
-            assert!(piece.window.x % 256 == 0 && piece.window.y % 128 == 0);
+        for portion in cut(1000, 777, (256, 128), false).portions(&[1, 2], SampleType::F32, 1 << 20) {
+            assert!(portion.window.x % 256 == 0 && portion.window.y % 128 == 0);
         }
-        assert_eq!(cut(1000, 777, (1000, 777), false).pieces(&[1], SampleType::F64, 1000).count(), 1);
+        assert_eq!(cut(1000, 777, (1000, 777), false).portions(&[1], SampleType::F64, 1000).count(), 1);
     }
 
     #[test]
     fn separate_planes_are_cut_apart() {
         let cut = Cut { separate: true, ..cut(10, 10, (10, 10), false) };
-        let bands: Vec<Vec<u32>> = cut.pieces(&[3, 1], SampleType::U8, 1 << 20).map(|piece| piece.bands).collect();
+        let bands: Vec<Vec<u32>> =
+            cut.portions(&[3, 1], SampleType::U8, 1 << 20).map(|portion| portion.bands).collect();
         assert_eq!(bands, [[3], [1]]);
     }
 }
