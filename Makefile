@@ -26,7 +26,7 @@ PY_SOURCES := corpus/make.py tools tests/python tests/peers bench fuzz $(PACKAGE
 RUFF := $(VENV)/bin/ruff
 
 # The features that the tests of the workspace turn on. With them, the command, the wheel and the tests share one build.
-SHARED_FEATURES := --features swath/conformance
+SHARED_FEATURES := --features swath/conformance,swath/ndarray
 
 # The wheel that users get by `pip install .`, in the environment of demo and tests.
 INSTALL := MATURIN_PEP517_ARGS="--features shared-build" PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/python -m pip install --quiet \
