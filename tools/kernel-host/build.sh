@@ -14,7 +14,7 @@ exec 9>"$out/lock"
 flock 9
 
 # Every entry point there is, so that a new kernel needs no line here.
-list=$(cd "$kernels" && for entry in entry/*.cu; do echo "#include \"$entry\""; done)
+list=$(cd "$kernels" && for entry in */*.cu; do echo "#include \"$entry\""; done)
 if [ "$list" != "$(cat "$out/entries.inc" 2>/dev/null)" ]; then
     echo "$list" >"$out/entries.inc"
 fi

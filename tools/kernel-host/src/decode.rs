@@ -12,7 +12,7 @@ use crate::server::{Argument, Buffer, Build, KernelHost};
 /// Bytes that belong to the compressed buffer after each stream.
 const SLACK: usize = 16;
 
-/// What became of a tile: the numbers of kernels/status.cuh.
+/// What became of a tile: the numbers of kernels/core/status.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// It is whole.

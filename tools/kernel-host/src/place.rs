@@ -10,7 +10,7 @@ use swath_tiff::{
 
 use crate::server::{Argument, Buffer, KernelHost};
 
-/// One tile, or one plane of it, and where it goes: `PlaceTile` of kernels/place.cuh.
+/// One tile, or one plane of it, and where it goes: `PlaceTile` of kernels/place/place.cuh.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs, reason = "the names of the kernel, explained there")]
 pub struct PlaceTile {

@@ -143,7 +143,7 @@ pub fn print_unit(name: &str) -> Result<(), Vec<String>> {
 fn compare_digests(kernels: &Path, units: &[Unit], files: &BTreeMap<String, String>) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     for unit in units.iter().filter(|unit| !files.contains_key(&unit.name)) {
-        faults.push(format!("kernels/entry/{}.cu has no PTX: run `cargo xtask ptx`", unit.name));
+        faults.push(format!("{}.cu has no PTX: run `cargo xtask ptx`", unit.name));
     }
     for name in files.keys().filter(|name| !units.iter().any(|unit| unit.name == **name)) {
         faults.push(format!("kernels/ptx/{name}.ptx has no source any more: run `cargo xtask ptx`"));
@@ -162,22 +162,37 @@ fn compare_digests(kernels: &Path, units: &[Unit], files: &BTreeMap<String, Stri
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// One file of `kernels/entry/` with all that it includes.
+/// One entry file (`kernels/<folder>/<name>.cu`) with everything it includes.
 struct Unit {
     name: String,
-    /// Every file once, where it is first included: compilers then see neither folders nor paths.
+    /// The files in the order of their first inclusion, each once: the compiler sees neither folders nor paths.
     text: String,
     digest: String,
 }
 
+/// Every entry file, sorted by name. The PTX has the name of its entry file, so two folders must not share one.
 fn units(kernels: &Path) -> Result<Vec<Unit>, Vec<String>> {
-    names(&kernels.join("entry"), "cu")?.into_iter().map(|name| unit(kernels, name)).collect()
+    let fault = |error: std::io::Error| one(format!("{}: {error}", kernels.display()));
+    let mut entries = BTreeMap::new();
+    for folder in fs::read_dir(kernels).map_err(fault)? {
+        let folder = folder.map_err(fault)?;
+        if !folder.file_type().map_err(fault)?.is_dir() {
+            continue;
+        }
+        for name in names(&folder.path(), "cu")? {
+            let path = Path::new(&folder.file_name()).join(format!("{name}.cu"));
+            if let Some(other) = entries.insert(name, path.clone()) {
+                return Err(one(format!("{} and {} would make the same PTX file", other.display(), path.display())));
+            }
+        }
+    }
+    entries.into_iter().map(|(name, path)| unit(kernels, name, path)).collect()
 }
 
-fn unit(kernels: &Path, name: String) -> Result<Unit, Vec<String>> {
+fn unit(kernels: &Path, name: String, entry: PathBuf) -> Result<Unit, Vec<String>> {
     let mut files = BTreeMap::new();
     let mut text = String::new();
-    include(kernels, Path::new("entry").join(format!("{name}.cu")), &mut files, &mut text)?;
+    include(kernels, entry, &mut files, &mut text)?;
     let mut digest = Digest::new();
     for (path, source) in &files {
         digest.add(path);
@@ -186,7 +201,7 @@ fn unit(kernels: &Path, name: String) -> Result<Unit, Vec<String>> {
     Ok(Unit { name, text, digest: digest.finish() })
 }
 
-/// Appends a file, and in the place of its includes the files they name.
+/// Appends a file, with the included files in place of its `#include` lines. Includes name paths from the kernels' folder.
 fn include(
     kernels: &Path,
     path: PathBuf,
@@ -203,10 +218,10 @@ fn include(
     for (number, line) in (1..).zip(source.lines()) {
         let included = line.trim().strip_prefix("#include \"").and_then(|rest| rest.split('"').next());
         if let Some(included) = included {
-            let folder = path.parent().unwrap_or(Path::new(""));
-            let next = plain(&folder.join(included)).filter(|next| kernels.join(next).is_file());
-            let next = next.unwrap_or_else(|| PathBuf::from(included));
-            include(kernels, next, files, text)?;
+            if !stays_inside(Path::new(included)) {
+                return Err(one(format!("{name}:{number}: includes have to be paths from the kernels' folder")));
+            }
+            include(kernels, PathBuf::from(included), files, text)?;
             text.push_str(&format!("#line {} \"{name}\"\n", number + 1));
         } else if line.trim() != "#pragma once" {
             text.push_str(line);
@@ -218,18 +233,9 @@ fn include(
     Ok(())
 }
 
-/// A path inside the kernels' folder without `..`; `None` where it leads out.
-fn plain(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::Normal(part) => plain.push(part),
-            std::path::Component::ParentDir if plain.pop() => {}
-            std::path::Component::CurDir => {}
-            _ => return None,
-        }
-    }
-    Some(plain)
+/// Whether a path goes down only: neither `..` nor a root.
+fn stays_inside(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
 /// FNV-1a of 128 bits: it has to tell a file from its last version, not from a forgery.
@@ -516,9 +522,9 @@ mod tests {
 
     #[test]
     fn includes_are_spelled_out_once() {
-        let unit = unit(&kernels(), "place".into()).unwrap();
+        let unit = unit(&kernels(), "place".into(), "place/place.cu".into()).unwrap();
         assert!(!unit.text.contains("#include") && !unit.text.contains("#pragma once"));
-        assert_eq!(unit.text.matches("#line 1 \"base.cuh\"").count(), 1);
+        assert_eq!(unit.text.matches("#line 1 \"core/base.cuh\"").count(), 1);
     }
 
     #[test]
@@ -530,8 +536,9 @@ mod tests {
 
     #[test]
     fn paths_stay_inside() {
-        assert_eq!(plain(Path::new("entry/../place.cuh")), Some("place.cuh".into()));
-        assert_eq!(plain(Path::new("entry/../../src/lib.rs")), None);
+        assert!(stays_inside(Path::new("place/place.cuh")));
+        assert!(!stays_inside(Path::new("../src/lib.rs")));
+        assert!(!stays_inside(Path::new("/place/place.cuh")));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 // sanitizers. In a team every collective is write, barrier, read, barrier, so that the thread sanitizer reports a
 // missing `sync()` as a race.
 #pragma once
-#include "../base.cuh"
+#include "core/base.cuh"
 #include <condition_variable>
 #include <memory>
 #include <mutex>

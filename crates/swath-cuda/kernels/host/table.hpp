@@ -1,9 +1,9 @@
 // Every kernel as a host function, found by its name: what the fake driver launches and what the sanitizers watch.
 //
-// Include this, then every file of entry/.
+// Include this, then every .cu file.
 #pragma once
 #include "groups.hpp"
-#include "../kernel.cuh"
+#include "core/kernel.cuh"
 #include <cstring>
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-//! The result of decoding a tile on the device. The numbers are those of `kernels/status.cuh`. nvCOMP's statuses stand
+//! The result of decoding a tile on the device. The numbers are those of `kernels/core/status.cuh`. nvCOMP's statuses stand
 //! in the same place: 0 for success, 10 or more otherwise.
 
 /// The result of decoding a tile.
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_kernels() {
-        let header = include_str!("../../kernels/status.cuh");
+        let header = include_str!("../../kernels/core/status.cuh");
         for (name, status) in [
             ("STATUS_OK = 0,", TileStatus::Ok),
             ("STATUS_SHORT = 1,", TileStatus::Short),

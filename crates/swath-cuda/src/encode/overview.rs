@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// Most source pixels of one target pixel that the kernels compare with each other: `MOST_COMPARED` of
-/// `kernels/shrink_rank.cuh`.
+/// `kernels/shrink/rank.cuh`.
 const MOST_COMPARED: u64 = 256;
 
-/// Longest side of an image that the kernels accept: `MOST_SIDE` of `kernels/shrink.cuh`.
+/// Longest side of an image that the kernels accept: `MOST_SIDE` of `kernels/shrink/shrink.cuh`.
 const MOST_SIDE: u32 = 1 << 30;
 
-/// `shrink::Flags` of `kernels/shrink.cuh`.
+/// `shrink::Flags` of `kernels/shrink/shrink.cuh`.
 mod flag {
     pub(super) const PAIRS: u32 = 1;
     pub(super) const NARROW: u32 = 2;
@@ -191,7 +191,7 @@ fn kernel_of(tables: &Tables) -> Option<(ShrinkKernel, u32)> {
     Some((kernel, kind_of(tables.sample)?))
 }
 
-/// Returns the number of `shrink::Kind` of `kernels/shrink_sample.cuh`; for a complex type that of its parts.
+/// Returns the number of `shrink::Kind` of `kernels/shrink/sample.cuh`; for a complex type that of its parts.
 fn kind_of(sample: SampleType) -> Option<u32> {
     sample_kind(match sample {
         SampleType::CI16 => SampleType::I16,

@@ -13,7 +13,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// `CutArgs` of `kernels/cut.cuh`.
+/// `CutArgs` of `kernels/write/cut.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct CutArgs {

@@ -62,7 +62,7 @@ impl DecodeKernel {
 }
 
 /// Returns the Deflate kernel that fills the device with so many tiles: fewer tiles get more threads each
-/// (`kernels/NOTES-deflate.md`).
+/// (`kernels/deflate/NOTES.md`).
 fn inflate_for(memory: &Memory, tiles: usize) -> &'static str {
     by_share(memory, tiles, ["swath_inflate_few", "swath_inflate_some", "swath_inflate"])
 }

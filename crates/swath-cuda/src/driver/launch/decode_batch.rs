@@ -7,7 +7,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// One tile for a decoding kernel: `TileJob` of `kernels/tile.cuh`.
+/// One tile for a decoding kernel: `TileJob` of `kernels/core/decode_args.cuh`.
 #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct TileJob {
@@ -17,7 +17,7 @@ pub(crate) struct TileJob {
     pub(crate) dst_len: u64,
 }
 
-/// `DecodeArgs` of `kernels/tile.cuh`.
+/// `DecodeArgs` of `kernels/core/decode_args.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(in crate::driver) struct DecodeArgs {

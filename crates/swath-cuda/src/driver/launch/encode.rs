@@ -14,7 +14,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// `EncodeArgs` of `kernels/encode.cuh`.
+/// `EncodeArgs` of `kernels/core/encode_args.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct EncodeArgs {

@@ -15,7 +15,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// One piece of a Deflate tile: `PieceJob` of `kernels/deflate_pieces.cuh`.
+/// One piece of a Deflate tile: `PieceJob` of `kernels/deflate/decode_pieces.cuh`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct PieceJob {
@@ -27,10 +27,10 @@ pub(crate) struct PieceJob {
     pub(crate) unused: u32,
 }
 
-/// The result of decoding a piece: `PieceNote` of `kernels/deflate_pieces.cuh`.
+/// The result of decoding a piece: `PieceNote` of `kernels/deflate/decode_pieces.cuh`.
 pub(crate) type PieceNote = [u32; 4];
 
-/// The pieces of a tile: `PieceRange` of `kernels/deflate_pieces.cuh`.
+/// The pieces of a tile: `PieceRange` of `kernels/deflate/decode_pieces.cuh`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct PieceRange {
@@ -38,7 +38,7 @@ pub(crate) struct PieceRange {
     pub(crate) count: u32,
 }
 
-/// `PiecesArgs` of `kernels/deflate_pieces.cuh`.
+/// `PiecesArgs` of `kernels/deflate/decode_pieces.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct PiecesArgs {
@@ -51,7 +51,7 @@ struct PiecesArgs {
     count: u64,
 }
 
-/// `JoinArgs` of `kernels/deflate_pieces.cuh`.
+/// `JoinArgs` of `kernels/deflate/decode_pieces.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct JoinArgs {

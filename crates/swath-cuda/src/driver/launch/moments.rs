@@ -16,7 +16,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// `Moments` of `kernels/moments.cuh`.
+/// `Moments` of `kernels/moments/moments.cuh`.
 #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct RawMoments {
@@ -28,7 +28,7 @@ pub(crate) struct RawMoments {
     pub(crate) squares: f64,
 }
 
-/// `MomentsArgs` of `kernels/moments.cuh`.
+/// `MomentsArgs` of `kernels/moments/moments.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct MomentsArgs {
@@ -104,8 +104,8 @@ pub(crate) fn launch_moments(
     unsafe { streams.launch(stream, function, blocks, &args, &buffers) }
 }
 
-/// Returns the number by which kernels know a sample type: `Kind` of `kernels/shrink_sample.cuh` and
-/// `kernels/moments.cuh`. `None` for complex types.
+/// Returns the number by which kernels know a sample type: `Kind` of `kernels/shrink/sample.cuh` and
+/// `kernels/moments/moments.cuh`. `None` for complex types.
 pub(crate) fn sample_kind(sample: SampleType) -> Option<u32> {
     Some(match sample {
         SampleType::U8 => 0,

@@ -10,7 +10,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// `AdlerArgs` of `kernels/adler.cuh`.
+/// `AdlerArgs` of `kernels/deflate/adler.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct AdlerArgs {
@@ -50,7 +50,7 @@ pub(crate) fn launch_adler(
     unsafe { streams.launch(stream, function, blocks, &args, &[tiles, lens.buffer, checks.buffer]) }
 }
 
-/// `PackArgs` of `kernels/pack.cuh`.
+/// `PackArgs` of `kernels/write/pack.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct PackArgs {
@@ -163,7 +163,7 @@ pub(crate) fn launch_pack(
     unsafe { streams.launch(stream, pack, blocks, &args, &buffers) }
 }
 
-/// `WordsArgs` of `kernels/words.cuh`.
+/// `WordsArgs` of `kernels/write/words.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct WordsArgs {

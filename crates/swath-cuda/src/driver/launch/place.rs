@@ -10,7 +10,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// One tile and its placement: `PlaceTile` of `kernels/place.cuh`.
+/// One tile and its placement: `PlaceTile` of `kernels/place/place.cuh`.
 #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct PlaceTile {
@@ -28,7 +28,7 @@ pub(crate) struct PlaceTile {
     pub(crate) unused: u32,
 }
 
-/// `PlaceArgs` of `kernels/place.cuh`.
+/// `PlaceArgs` of `kernels/place/place.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct PlaceArgs {
@@ -78,7 +78,7 @@ pub(crate) struct PlaceParams {
     pub(crate) fill: [u8; 16],
 }
 
-/// How stored bits become a sample: `PlaceForm` of `kernels/place.cuh`.
+/// How stored bits become a sample: `PlaceForm` of `kernels/place/place.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum SampleForm {

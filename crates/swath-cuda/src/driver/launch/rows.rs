@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::{driver::memory::row_ring::RowRing, error::DeviceError};
 
-/// `Rows` of `kernels/rows.cuh`.
+/// `Rows` of `kernels/core/rows.cuh`.
 #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct RawRows {

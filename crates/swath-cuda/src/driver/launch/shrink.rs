@@ -13,7 +13,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// `shrink::Args` of `kernels/shrink.cuh` without the rows.
+/// `shrink::Args` of `kernels/shrink/shrink.cuh` without the rows.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct ShrinkParams {
@@ -35,7 +35,7 @@ pub(crate) struct ShrinkParams {
     pub(crate) flags: u32,
 }
 
-/// `shrink::Args` of `kernels/shrink.cuh`.
+/// `shrink::Args` of `kernels/shrink/shrink.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct ShrinkArgs {

@@ -10,7 +10,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// `ReverseArgs` of `kernels/reverse.cuh`.
+/// `ReverseArgs` of `kernels/place/reverse.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct ReverseArgs {
@@ -30,7 +30,7 @@ pub(crate) fn launch_reverse(streams: &Streams, stream: usize, part: BufferSlice
     unsafe { streams.launch(stream, function, blocks, &args, &[part.buffer]) }
 }
 
-/// `CheckArgs` of `kernels/check.cuh`.
+/// `CheckArgs` of `kernels/place/check.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct CheckArgs {

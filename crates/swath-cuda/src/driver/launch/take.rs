@@ -12,7 +12,7 @@ use crate::{
     error::DeviceError,
 };
 
-/// `TakeArgs` of `kernels/take.cuh`.
+/// `TakeArgs` of `kernels/write/take.cuh`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct TakeArgs {

@@ -48,7 +48,7 @@ pub(in crate::driver) fn launch_zstd(
     let mut buffers = batch.buffers();
     buffers.push(scratch.buffer);
     let memory = streams.memory();
-    // Fewer tiles get more threads each (`kernels/NOTES-zstd.md`).
+    // Fewer tiles get more threads each (`kernels/zstd/NOTES.md`).
     let execute = match batch.at_once.div_ceil(memory.context.facts.multiprocessors.max(1) as usize) {
         0..=1 => "swath_zstd_execute_few",
         2..=4 => "swath_zstd_execute_some",

@@ -1,0 +1,31 @@
+// Numbers that several lanes change at once, in shared or in global memory; no order is promised beside them.
+#pragma once
+#include "core/base.cuh"
+
+// Each returns what was there before.
+SWATH_FN u32 atomic_add(u32* to, u32 value) {
+#if SWATH_DEVICE
+    return atomicAdd(to, value);
+#else
+    return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
+#endif
+}
+
+SWATH_FN u32 atomic_or(u32* to, u32 bits) {
+#if SWATH_DEVICE
+    return atomicOr(to, bits);
+#else
+    return __atomic_fetch_or(to, bits, __ATOMIC_RELAXED);
+#endif
+}
+
+SWATH_FN u32 atomic_max(u32* to, u32 value) {
+#if SWATH_DEVICE
+    return atomicMax(to, value);
+#else
+    u32 old = __atomic_load_n(to, __ATOMIC_RELAXED);
+    while (old < value && !__atomic_compare_exchange_n(to, &old, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return old;
+#endif
+}

@@ -1,0 +1,45 @@
+// Shared memory by its plain 32-bit address. Compilers work out where shared memory begins again and again, which a chain
+// of loads has to wait for every time; what is loaded here is found by one addition.
+#pragma once
+#include "core/base.cuh"
+
+struct alignas(16) FourWords {
+    u32 words[4];
+};
+
+// Elements of shared memory that this lane, or all before a barrier, have filled.
+template <class T> struct Near {
+#if SWATH_DEVICE
+    u32 address;
+
+    SWATH_FN explicit Near(const T* from) : address(u32(__cvta_generic_to_shared(from))) {
+        // What was stored stays before what is loaded.
+        asm volatile("" ::: "memory");
+    }
+    SWATH_FN u32 operator[](u32 index) const {
+        if constexpr (sizeof(T) == 2) {
+            unsigned short value;
+            asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address + index * 2));
+            return value;
+        } else {
+            u32 value;
+            asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address + index * 4));
+            return value;
+        }
+    }
+    // Four words from a multiple of four on.
+    SWATH_FN void put(u32 index, const FourWords& four) const {
+        static_assert(sizeof(T) == 4, "these are words");
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address + index * 4), "r"(four.words[0]),
+                     "r"(four.words[1]), "r"(four.words[2]), "r"(four.words[3]));
+    }
+#else
+    T* from;
+
+    explicit Near(const T* from) : from(const_cast<T*>(from)) {}
+    u32 operator[](u32 index) const { return from[index]; }
+    void put(u32 index, const FourWords& four) const {
+        for (u32 word = 0; word < 4; word++) from[index + word] = four.words[word];
+    }
+#endif
+};

@@ -1,0 +1,329 @@
+// Deflate in a zlib frame: the lanes of a block decode one tile together.
+//
+// A round takes the next bits of a Deflate block, a stretch for each lane (decode_agree.cuh). Lanes first measure: how
+// many bytes does my stretch make? Sums of these tell each lane where its bytes go, and it decodes once more, into the
+// cells of a window (decode_window.cuh), which is then resolved and written. NOTES.md says what was tried.
+//
+// No scratch memory is needed. Block b takes tiles b, b + blocks and so on.
+#pragma once
+#include "deflate/decode_codes.cuh"
+#include "deflate/decode_window.cuh"
+#include "core/kernel.cuh"
+
+// Whether a stream begins as a zlib frame whose blocks need no dictionary.
+SWATH_FN bool has_zlib_head(const Span<const u8>& src) {
+    const u32 method = src.get(0), flags = src.get(1);
+    const bool known = (method & 15) == 8 && method >> 4 <= 7 && (flags & 32) == 0;
+    return src.len >= 2 && known && (method << 8 | flags) % 31 == 0;
+}
+
+// A block of `LANES` lanes; each takes at most `WORDS` words a round, an odd number; `CELLS` bytes of output at a time.
+template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
+    static constexpr u32 THREADS = LANES;
+    using Args = DecodeArgs;
+
+    static constexpr u32 TRIES = 6;         // a round is cut short where lanes do not agree by then
+    static constexpr u32 WARM = 32;         // tokens that a lane decodes before its stretch, to fall into step
+    static constexpr u32 TOKENS = 64;       // of a stretch, where WORDS allows
+    static constexpr u32 HEAD_WORDS = 160;  // more than a block head has
+    static constexpr u32 STAGED = LANES * WORDS + 8 > HEAD_WORDS ? LANES * WORDS + 8 : HEAD_WORDS;
+    static_assert(WORDS % 2 == 1 && STAGED % 4 == 0, "lanes keep off each other's banks, and words come by four");
+
+    struct Shared {
+        alignas(16) u32 staged[STAGED];
+        Codes codes;
+        Window<CELLS> window;
+        u32 ends[LANES];
+    };
+
+    enum Stop : u32 { GOES_ON = 0, BLOCK_END = 1, BAD = 2 };
+
+    // A tile on its way; the same in all lanes but for `share`.
+    struct Tile {
+        Span<const u8> src;
+        Span<u8> dst;
+        u64 bit;   // of src
+        u32 done;  // bytes of dst
+        AdlerShare share;
+    };
+
+    template <class Group>
+    SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const Args& args, Shared& shared) {
+        for (u64 at = block; at < args.count; at += blocks) {
+            const TileJob job = args.tiles[at];
+            Tile tile{Span<const u8>(args.src, args.src_len).part(job.src, job.src_len),
+                      Span<u8>(args.dst, args.dst_len).part(job.dst, job.dst_len), 0, 0, {0, 0}};
+            u32 status = STATUS_CORRUPT;
+            // Bytes are counted in 32 bits, and a round may count beyond the tile.
+            if (tile.src.len == job.src_len && tile.dst.len == job.dst_len && job.dst_len <= 1ull << 31)
+                status = inflate(group, tile, shared);
+            if (group.lane() == 0) args.status[at] = status;
+            group.sync();
+        }
+    }
+
+    template <class Group> SWATH_FN static u32 inflate(const Group& group, Tile& tile, Shared& shared) {
+        if (!has_zlib_head(tile.src)) return STATUS_CORRUPT;
+        tile.bit = 16;
+        const u32 status = decode_blocks(group, tile, shared, true);
+        if (status != STATUS_OK) return status;
+        return check(group, tile);
+    }
+
+    // Decodes the blocks from the next bit on, which have to fill dst: up to the last one where there is one (`ends`),
+    // else all of src, to its very end.
+    template <class Group>
+    SWATH_FN static u32 decode_blocks(const Group& group, Tile& tile, Shared& shared, bool ends) {
+        // A tile that failed may have left something.
+        shared.window.clear(group);
+        // A block costs the same however little it holds, so a stream of empty ones would take minutes. No encoder
+        // makes so many; where one does, the host decodes the tile.
+        u32 blocks_left = 64 + u32((tile.src.len + tile.dst.len) / 128);
+        bool last = false;
+        while (!last) {
+            if (blocks_left-- == 0) return STATUS_CORRUPT;
+            const u32 start = stage(group, tile, shared, HEAD_WORDS);
+            const BlockHead head = read_head(group, shared.staged, start, shared.window.lengths, shared.ends, LANES);
+            last = head.last;
+            tile.bit += head.end - start;
+            if (!head.fine || tile.bit > tile.src.len * 8 || (last && !ends)) return STATUS_CORRUPT;
+            const u32 status = head.kind == 0 ? copy_stored(group, tile, shared) : decode_block(group, tile, shared);
+            if (status != STATUS_OK) return status;
+            if (!ends) last = tile.bit == tile.src.len * 8;
+        }
+        if (tile.done != tile.dst.len) return STATUS_SHORT;
+        return STATUS_OK;
+    }
+
+    struct alignas(16) Four {
+        u32 words[4];
+    };
+
+    // Loads the next words of the stream; tells where in them the next bit is. Zeros follow the stream's end.
+    template <class Group> SWATH_FN static u32 stage(const Group& group, const Tile& tile, Shared& shared, u32 words) {
+        const u64 first = tile.bit / 128 * 16;
+        const u32 fours = (words + 3) / 4, size = group.size();
+        Four* to = reinterpret_cast<Four*>(shared.staged);
+        group.sync();
+        // Several loads under way at once.
+        for (u32 from = group.lane(); from < fours; from += 4 * size) {
+            Four got[4];
+            SWATH_UNROLL
+            for (u32 part = 0; part < 4; part++) {
+                const u64 at = first + (from + part * size) * 16;
+                got[part] = Four{{0, 0, 0, 0}};
+                if (from + part * size < fours && at + 16 <= tile.src.len)
+                    got[part] = *reinterpret_cast<const Four*>(tile.src.data + at);
+            }
+            SWATH_UNROLL
+            for (u32 part = 0; part < 4; part++) {
+                const u64 at = first + (from + part * size) * 16;
+                if (from + part * size >= fours) break;
+                if (at < tile.src.len && at + 16 > tile.src.len)
+                    for (u32 byte = 0; byte < 16; byte++)
+                        got[part].words[byte / 4] |= u32(tile.src.get(at + byte)) << (8 * (byte % 4));
+                to[from + part * size] = got[part];
+            }
+        }
+        group.sync();
+        return u32(tile.bit & 127);
+    }
+
+    SWATH_FN static WindowPlace next_window(const Tile& tile) { return WindowPlace{tile.done & ~7u, tile.done}; }
+
+    template <class Group> SWATH_FN static u32 copy_stored(const Group& group, Tile& tile, Shared& shared) {
+        u64 from = (tile.bit + 7) / 8;
+        if (from + 4 > tile.src.len) return STATUS_CORRUPT;
+        const u32 length = u32(tile.src.get(from)) | u32(tile.src.get(from + 1)) << 8;
+        const u32 inverse = u32(tile.src.get(from + 2)) | u32(tile.src.get(from + 3)) << 8;
+        from += 4;
+        if ((length ^ inverse) != 0xffff || length > tile.src.len - from) return STATUS_CORRUPT;
+        if (length > tile.dst.len - tile.done) return STATUS_LONG;
+        const u32 end = tile.done + length;
+        while (tile.done < end) {
+            const WindowPlace place = next_window(tile);
+            const u32 to = min_of(end - place.base, CELLS) + place.base;
+            for (u32 at = tile.done + group.lane(); at < to; at += group.size())
+                shared.window.cells[at - place.base] = u16(CELL_BYTE | tile.src.get(from + (at - tile.done)));
+            group.sync();
+            shared.window.write(group, place, to, tile.dst, tile.share);
+            group.sync();
+            from += to - tile.done;
+            tile.done = to;
+        }
+        tile.bit = from * 8;
+        return STATUS_OK;
+    }
+
+    template <class Group> SWATH_FN static u32 decode_block(const Group& group, Tile& tile, Shared& shared) {
+        const u32 token_bits = make_tables(group, shared.window.lengths, shared.codes);
+        if (token_bits == 0) return STATUS_CORRUPT;
+        const u32 words = min_of(TOKENS * token_bits / 32, WORDS) | 1;
+        const u32 lanes = min_of(group.size(), LANES), lane = group.lane();
+        for (;;) {
+            const u32 start = stage(group, tile, shared, lanes * words + 8);
+            const u64 left = tile.src.len * 8 - tile.bit + start;
+            const u32 limit = u32(min_of(left, u64(0x7fffffff)));
+            const u32 begin = start + lane * words * 32, end = begin + words * 32;
+            auto measure_from = [&](u32 from) { return measure(shared, from, end, limit); };
+            Stretch stretch{0, 0, 0, GOES_ON};
+            if (lane < lanes) {
+                const u32 warm = min_of(WARM * token_bits, begin - start);
+                stretch = measure_from(fall_in(shared, begin - warm, begin));
+            }
+            const u32 valid = agree(group, shared.ends, lanes, TRIES, stretch, measure_from);
+            const u32 found = group.broadcast(stretch.stop << 28 | stretch.end, valid - 1);
+            const u32 stop = found >> 28;
+            if (stop == BAD) return STATUS_CORRUPT;
+            if (lane >= valid) stretch.sum = 0;
+            u32 total;
+            const u32 place = tile.done + group.exclusive_sum(stretch.sum, total);
+            if (total > tile.dst.len - tile.done) return STATUS_LONG;
+            if (!put(group, tile, shared, stretch, place, total)) return STATUS_CORRUPT;
+            tile.bit += (found & 0x0fffffff) - start;
+            if (stop == BLOCK_END) return STATUS_OK;
+        }
+    }
+
+    // Decodes from any bit until codes have most likely fallen into step: the first place from `to` on.
+    SWATH_FN static u32 fall_in(const Shared& shared, u32 from, u32 to) {
+        BitCursor cursor(shared.staged, from);
+        CodeChoice choice = choose_code(false);
+        while (cursor.pos < to || choice.second()) {
+            const u32 entry = shared.codes.find(cursor.peek(), choice);
+            const bool literal = entry & ENTRY_LITERAL, several = literal && cursor.pos + LENGTH_WIDTH <= to;
+            cursor.skip(max_of(entry_bits(several ? entry_joined(entry) : entry), 1u));
+            choice = choose_code(!choice.second() && !literal && (entry & ENTRY_OTHER) == 0);
+        }
+        return cursor.pos;
+    }
+
+    // The tokens that start in a stretch, from its first one on. Lengths and distances take a step each: so lanes that
+    // are at different kinds of codes go through the same instructions.
+    SWATH_FN static Stretch measure(const Shared& shared, u32 from, u32 to, u32 limit) {
+        BitCursor cursor(shared.staged, from);
+        u32 bytes = 0, stop = GOES_ON;
+        CodeChoice choice = choose_code(false);
+        while (cursor.pos < to || choice.second()) {
+            const u32 bits = cursor.peek();
+            const u32 entry = shared.codes.find(bits, choice);
+            // Not beyond the end: there the next lane takes over, and it may not see the same literals together.
+            const bool literal = entry & ENTRY_LITERAL, several = literal && cursor.pos + LENGTH_WIDTH <= to;
+            const u32 taken = several ? entry_joined(entry) : entry;
+            cursor.skip(entry_bits(taken));
+            if (entry & ENTRY_OTHER) {
+                stop = entry & ENTRY_END ? BLOCK_END : BAD;
+                break;
+            }
+            const u32 value = entry_value(entry, bits), made = literal ? entry_literals(taken) : value;
+            bytes += choice.second() ? 0 : made;
+            choice = choose_code(!choice.second() && !literal);
+        }
+        return {from, cursor.pos, bytes, cursor.pos > limit ? u32(BAD) : stop};
+    }
+
+    // Turns the tokens of a round into bytes. False where a match reaches back too far.
+    template <class Group>
+    SWATH_FN static bool put(const Group& group, Tile& tile, Shared& shared, const Stretch& stretch, u32 place,
+                             u32 total) {
+        const u32 end = tile.done + total, own_end = place + stretch.sum;
+        BitCursor cursor(shared.staged, stretch.sum ? stretch.start : 0);
+        u32 rest = 0, distance = 0;
+        auto& window = shared.window;
+        while (tile.done < end) {
+            const WindowPlace now = next_window(tile);
+            const u32 to = min_of(end - now.base, CELLS) + now.base, own_to = min_of(to, own_end);
+            if (group.lane() == 0) window.longs = 0;
+            group.sync();
+            bool far = false;
+            // A match that the last window had no room for.
+            if (rest > 0 && place < to) {
+                const u32 part = min_of(rest, to - place);
+                window.refer(now, place, part, distance);
+                place += part;
+                rest -= part;
+            }
+            // As in `measure`, all kinds of codes go through the same instructions as far as they can.
+            u32 length = 0;
+            CodeChoice choice = choose_code(false);
+            while (place < own_to) {
+                const u32 bits = cursor.peek();
+                const u32 entry = shared.codes.find(bits, choice), all = entry_joined(entry);
+                const bool literal = entry & ENTRY_LITERAL, several = literal && place + entry_literals(all) <= own_to;
+                const u32 taken = several ? all : entry, value = entry_value(entry, bits), cell = place - now.base;
+                cursor.skip(entry_bits(taken));
+                const u32 late = choice.second();
+                window.cells[cell + late] = u16(literal ? CELL_BYTE | entry_byte(entry) : value - late);
+                if (choice.second()) {
+                    if (value > place) {
+                        far = true;
+                        break;
+                    }
+                    if (length <= to - place) {
+                        window.wait(cell);
+                        place += length;
+                    } else {
+                        distance = value;
+                        rest = length - (to - place);
+                        window.refer(now, place, to - place, distance);
+                        place = to;
+                    }
+                    choice = choose_code(false);
+                } else if (literal) {
+                    const u32 count = entry_literals(taken);
+                    if (count > 1) {
+                        const u32 more = shared.codes.more[low_bits(bits, LENGTH_WIDTH)];
+                        window.cells[cell + 1] = u16(CELL_BYTE | (more & 255));
+                        if (count > 2) window.cells[cell + 2] = u16(CELL_BYTE | more >> 8);
+                    }
+                    place += count;
+                } else {
+                    length = value;
+                    choice = choose_code(true);
+                }
+            }
+            if (group.any(far)) return false;
+            window.set_references(group, now);
+            group.sync();
+            window.write(group, now, to, tile.dst, tile.share);
+            group.sync();
+            tile.done = to;
+        }
+        return true;
+    }
+
+    template <class Group> SWATH_FN static u32 check(const Group& group, const Tile& tile) {
+        if (tail_at(tile) + 4 > tile.src.len) return STATUS_CORRUPT;
+        return stored_sum(tile) == sum(group, tile) ? STATUS_OK : STATUS_CHECKSUM;
+    }
+
+    // Where the checksum is once the last block is decoded, and what it says.
+    SWATH_FN static u64 tail_at(const Tile& tile) { return (tile.bit + 7) / 8; }
+    SWATH_FN static u32 stored_sum(const Tile& tile) {
+        u32 stored = 0;
+        for (u32 part = 0; part < 4; part++) stored = stored << 8 | tile.src.get(tail_at(tile) + part);
+        return stored;
+    }
+
+    // The Adler-32 of what was decoded.
+    template <class Group> SWATH_FN static u32 sum(const Group& group, const Tile& tile) {
+        u32 plain, weighted;
+        group.exclusive_sum(u32(tile.share.plain % ADLER_MODULUS), plain);
+        group.exclusive_sum(u32(tile.share.weighted % ADLER_MODULUS), weighted);
+        const u32 low = (1 + plain) % ADLER_MODULUS;
+        const u32 high = (u32(tile.dst.len % ADLER_MODULUS) + weighted) % ADLER_MODULUS;
+        return high << 16 | low;
+    }
+};
+
+#if SWATH_DEVICE
+// How many blocks a multiprocessor is to hold says how many registers a thread may have.
+#define SWATH_INFLATE(name, Kernel, blocks)                                                             \
+    extern "C" __global__ void __launch_bounds__(Kernel::THREADS, blocks) name(const Kernel::Args args) { \
+        __shared__ Kernel::Shared shared;                                                               \
+        __shared__ BlockGroup::Shared group_shared;                                                     \
+        Kernel::run(BlockGroup(group_shared), blockIdx.x, gridDim.x, args, shared);                     \
+    }
+#else
+#define SWATH_INFLATE(name, Kernel, blocks) SWATH_KERNEL(name, Kernel)
+#endif

@@ -1,0 +1,4 @@
+// Deflate of tiles, piece by piece.
+#include "deflate/encode.cuh"
+
+SWATH_KERNEL(swath_deflate_encode, DeflateEncode)

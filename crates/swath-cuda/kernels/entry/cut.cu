@@ -1,4 +1,0 @@
-// Tiles out of rows.
-#include "../cut.cuh"
-
-SWATH_KERNEL(swath_cut, Cut)

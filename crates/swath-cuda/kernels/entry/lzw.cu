@@ -1,8 +1,0 @@
-// LZW tiles.
-#include "../lzw.cuh"
-#include "../lzw_parts.cuh"
-
-SWATH_KERNEL(swath_lzw, Lzw)
-SWATH_KERNEL(swath_lzw_find, LzwFind)
-SWATH_KERNEL(swath_lzw_measure, LzwMeasure)
-SWATH_KERNEL(swath_lzw_write, LzwWrite)

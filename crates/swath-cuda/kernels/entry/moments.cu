@@ -1,4 +1,0 @@
-// Statistics of tiles.
-#include "../moments.cuh"
-
-SWATH_KERNEL(swath_moments, TileMoments)

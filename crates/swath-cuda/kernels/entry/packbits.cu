@@ -1,4 +1,0 @@
-// PackBits tiles.
-#include "../packbits.cuh"
-
-SWATH_KERNEL(swath_packbits, PackBits)

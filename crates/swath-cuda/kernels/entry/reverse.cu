@@ -1,4 +1,0 @@
-// Bytes of files with FillOrder 2.
-#include "../reverse.cuh"
-
-SWATH_KERNEL(swath_reverse, Reverse)

@@ -1,4 +1,0 @@
-// Overviews by roots of mean squares.
-#include "../shrink_rms.cuh"
-
-SWATH_KERNEL(swath_shrink_rms, shrink::Rms)

@@ -1,0 +1,477 @@
+// Finds what repeats in a piece of a tile: the matches that Deflate and Zstd are told of.
+//
+// A piece is gone through in windows. For every position of a window the lanes weigh a few earlier places: those at
+// distances that rasters repeat at (the byte, pixel or row before), compared for the whole window at once into bits,
+// and the last place whose next bytes have the same hash, which one warp looks up while the others compare. A place is
+// worth the bits that its match saves: what the literals would cost, as the piece's bytes are distributed, less what a
+// match costs. A position whose successor is worth more stays a literal. Which positions then are reached from the
+// window's first is found as packbits/decode.cuh finds packets.
+#pragma once
+#include "core/atomics.cuh"
+#include "core/bits.cuh"
+#include "core/kernel.cuh"
+
+// What a format can say.
+struct LzLimits {
+    u32 min_len;       // 3 or more
+    u32 max_len;       // at most 258, or at least 65535: as long as they come
+    u32 max_distance;  // at most 65535
+};
+
+// A piece, read by words: the words that hold its first and last byte are in the buffer.
+struct LzBytes {
+    const u32* words;
+    u32 skew, last, len;
+
+    SWATH_FN explicit LzBytes(const Span<const u8>& src) {
+        skew = u32(reinterpret_cast<u64>(src.data) & 3);
+        words = reinterpret_cast<const u32*>(src.data - skew);
+        len = u32(src.len);
+        last = len > 0 ? (skew + len - 1) >> 2 : 0;
+    }
+    SWATH_FN u32 byte(u32 at) const { return words[(at + skew) >> 2] >> (((at + skew) & 3) * 8) & 0xff; }
+    // Four bytes from one that is there on, the first the least significant; any where the piece has ended.
+    SWATH_FN u32 four(u32 at) const {
+        const u32 word = (at + skew) >> 2;
+        return joined(words[word], words[min_of(word + 1, last)], ((at + skew) & 3) * 8);
+    }
+};
+
+struct LzMatch {
+    static constexpr u32 PIECE_LEN = 65536;  // the longest piece
+    static constexpr u32 WINDOW = 1024;
+    static constexpr u32 REACH = 258;        // no match is taken to be longer at first; see `join`
+    static constexpr u32 HASH_BITS = 12;
+    static constexpr u32 DISTANCES = 3;      // that rasters repeat at
+    // Bits that agree by chance somewhere in a piece, and so many bytes are hashed.
+    static constexpr u32 CHANCE = 22, LEAST_HASHED = 4, MOST_HASHED = 8;
+    static constexpr u32 NO_HASH = 0xffffffff;
+    static constexpr u32 MASK_WORDS = (WINDOW + REACH + 31) / 32 + 1;
+    static constexpr u32 PART = 8, PARTS = WINDOW / PART, STRETCH = 8 * PART;
+    static constexpr u32 SLOTS = WINDOW + 2 * PARTS;
+    // Costs are in sixteenths of a bit.
+    static constexpr u32 LEAST_COST = 16, MOST_COST = 15 * 16;
+
+    struct Weighed {
+        // What the literals before a position of the window cost, modulo 2^16.
+        u16 costs[WINDOW + REACH + 6];
+        // What the match of a position saves.
+        u16 gains[WINDOW + 2];
+    };
+    struct Chained {
+        // Where a chain from each position leaves its part and its stretch; see `slot`.
+        u16 leaves_part[SLOTS];
+        u16 leaves_stretch[SLOTS];
+    };
+    struct Shared {
+        // Position << 16 and more bits of the hash: the last that was put in.
+        u32 heads[1u << HASH_BITS];
+        // Of each position of the window: where it may be matched, then length << 16 and distance, 0 for a literal.
+        u32 found[WINDOW + 1];
+        union {
+            Weighed weighed;
+            Chained chained;
+        };
+        // For each distance: which bytes are those before.
+        u32 masks[DISTANCES][MASK_WORDS];
+        u16 enters[PARTS];
+        u8 literal[256];
+    };
+
+    // Lists the matches of a piece, {position | length << 16, distance} each, by position and not overlapping; returns
+    // how many. What `out` has no room for stays literals: 43690 words are enough for any piece. `effort` 1 looks at
+    // the distances of rasters only, 2 at hashes and at fewer distances, 3 at both.
+    template <class Group>
+    SWATH_FN static u32 run(const Group& group, const Span<const u8>& src, const LzLimits& limits, u32 effort,
+        u32 row_len, u32 pixel_len, const Span<u32>& out, Shared& shared) {
+        if (src.len > PIECE_LEN) return 0;
+        const LzBytes bytes(src);
+        Search search = {{1, effort == 2 ? 0 : pixel_len > 1 ? pixel_len : 2 * row_len, row_len}, 0};
+        for (u32 k = 0; k < DISTANCES; k++) {
+            if (search.distances[k] > limits.max_distance) search.distances[k] = 0;
+        }
+        const u32 hash_len = price(group, bytes, shared);
+        search.hash_len = effort > 1 ? hash_len : 0;
+        u32 count = 0, enter = 0;
+        for (u32 window = 0; window < bytes.len; window += WINDOW) {
+            hash(group, bytes, window, search, shared);
+            sum_costs(group, bytes, window, shared);
+            search_window(group, bytes, window, search, shared);
+            weigh(group, bytes, window, limits, search, shared);
+            choose(group, shared);
+            const u32 leave = chain(group, enter - window, shared);
+            count = list(group, window, count, out, shared);
+            enter = window + leave;
+        }
+        if (limits.max_len > REACH) count = join(group, count, out, shared);
+        return count;
+    }
+
+  private:
+    // Where to look: distances (0: none), and how many bytes to hash (0: not at all).
+    struct Search {
+        u32 distances[DISTANCES];
+        u32 hash_len;
+
+        SWATH_FN bool has(u32 distance) const {
+            return distance == 0 || distance == distances[0] || distance == distances[1] || distance == distances[2];
+        }
+    };
+
+    SWATH_FN static u32 slot(u32 at) { return at + at / PART * 2; }
+    SWATH_FN static u32 length_of(u32 found) { return found >> 16; }
+    SWATH_FN static u32 distance_of(u32 found) { return found & 0xffff; }
+
+    // log2 in sixteenths, between powers of two a straight line; 0 for 0.
+    SWATH_FN static u32 log_of(u32 value) {
+        if (value == 0) return 0;
+        const u32 whole = highest_one(value);
+        return whole * 16 + (u32(u64(value) * 16 >> whole) & 15);
+    }
+    // What to say of a match costs beside the distance.
+    SWATH_FN static u32 length_cost(u32 len) { return 3 * 16 + log_of(len); }
+
+    // What the distance costs where its symbol takes `symbol`: the larger, the more bits stand behind it.
+    SWATH_FN static u32 distance_cost(u32 distance, u32 symbol) { return symbol + max_of(log_of(distance), 16u) - 16; }
+
+    // What each byte costs as a literal, by a quarter of them; returns over how many bytes to hash: so many that most
+    // that agree in them do not do so by chance.
+    template <class Group> SWATH_FN static u32 price(const Group& group, const LzBytes& bytes, Shared& shared) {
+        constexpr u32 COPIES = (1u << HASH_BITS) / 256;  // of the counters, so that fewer lanes meet at the same one
+        for (u32 k = group.lane(); k < 1u << HASH_BITS; k += group.size()) shared.heads[k] = 0;
+        group.sync();
+        u32* const counts = shared.heads + group.lane() % COPIES * 256;
+        for (u32 k = group.lane(); k * 16 < bytes.len; k += group.size()) {
+            // Eight words of every 32, however short the rows are.
+            const u32 at = (k / 8 * 32 + k % 8) * 4;
+            if (at + 4 > bytes.len) continue;
+            const u32 four = bytes.four(at);
+            SWATH_UNROLL
+            for (u32 shift = 0; shift < 32; shift += 8) atomic_add(&counts[four >> shift & 0xff], 1u);
+        }
+        group.sync();
+        u32 all = 0, sum = 0;
+        for (u32 k = group.lane(); k < 256; k += group.size()) {
+            for (u32 copy = 1; copy < COPIES; copy++) shared.heads[k] += shared.heads[copy * 256 + k];
+            sum += shared.heads[k];
+        }
+        group.exclusive_sum(sum, all);
+        sum = 0;
+        for (u32 k = group.lane(); k < 256; k += group.size()) {
+            const u32 cost = log_of(all) - log_of(shared.heads[k]);
+            shared.literal[k] = u8(min_of(max_of(cost, LEAST_COST), MOST_COST));
+            sum += shared.heads[k] * shared.literal[k];
+        }
+        u32 total;
+        group.exclusive_sum(sum, total);
+        for (u32 k = group.lane(); k < 1u << HASH_BITS; k += group.size()) shared.heads[k] = 0;
+        group.sync();
+        const u32 mean = all == 0 ? MOST_COST : total / all;
+        return min_of(max_of(CHANCE * 16 / mean, LEAST_HASHED), MOST_HASHED);
+    }
+
+    template <class Group>
+    SWATH_FN static void sum_costs(const Group& group, const LzBytes& bytes, u32 window, Shared& shared) {
+        const u32 all = WINDOW + REACH + 2, each = (all + group.size() * 4 - 1) / (group.size() * 4) * 4;
+        const u32 from = min_of(group.lane() * each, all), to = min_of(from + each, all);
+        u32 sum = 0;
+        for (u32 k = from; k < to; k += 4) {
+            const u32 four = window + k < bytes.len ? bytes.four(window + k) : 0;
+            SWATH_UNROLL
+            for (u32 i = 0; i < 4; i++) {
+                // Beyond the end too: no match goes there.
+                shared.weighed.costs[k + i] = u16(sum);
+                sum += shared.literal[four >> 8 * i & 0xff];
+            }
+        }
+        u32 total;
+        const u32 before = group.exclusive_sum(sum, total);
+        for (u32 k = from; k < to; k++) shared.weighed.costs[k] = u16(shared.weighed.costs[k] + before);
+    }
+
+    // Which of the four bytes are 0, the first in bit 0.
+    SWATH_FN static u32 zeros_in(u32 word) {
+        const u32 others = ((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word;
+        return ((~others & 0x80808080u) >> 7) * 0x10204080u >> 28;
+    }
+
+    // For lane `nth` of `of`: which bytes of the window are as those at the distances before.
+    SWATH_FN static void compare(u32 nth, u32 of, const LzBytes& bytes, u32 window, const Search& search,
+        Shared& shared) {
+        for (u32 k = nth; k < DISTANCES * MASK_WORDS; k += of) {
+            const u32 which = k / MASK_WORDS, word = k % MASK_WORDS;
+            const u32* const all = search.distances;
+            const u32 distance = which == 0 ? all[0] : which == 1 ? all[1] : all[2];
+            const u32 first = window + word * 32;
+            u32 mask = 0;
+            if (distance != 0 && first + 32 > distance) {
+                for (u32 i = 0; i < 32; i += 4) {
+                    const u32 at = first + i;
+                    if (at >= bytes.len || at + 4 <= distance) continue;
+                    u32 same;
+                    if (at >= distance) {
+                        same = zeros_in(bytes.four(at) ^ bytes.four(at - distance));
+                    } else {
+                        // The first bytes of the piece have none before them.
+                        const u32 lacking = distance - at;
+                        same = zeros_in(bytes.four(at) ^ bytes.four(0) << lacking * 8) & 0xfu << lacking;
+                    }
+                    if (bytes.len - at < 4) same &= (1u << (bytes.len - at)) - 1;
+                    mask |= same << i;
+                }
+            }
+            shared.masks[which][word] = mask;
+        }
+    }
+
+    // How many bytes from a position of the window on are as those before.
+    SWATH_FN static u32 run_of(const u32* mask, u32 at) {
+        u32 word = at >> 5, ones = 0;
+        u32 differ = ~(mask[word] >> (at & 31)), most = 32 - (at & 31);
+        for (;;) {
+            const u32 here = differ == 0 ? 32 : lowest_one(differ);
+            if (here < most) return ones + here;
+            ones += most;
+            if (ones >= REACH) return REACH;
+            differ = ~mask[++word];
+            most = 32;
+        }
+    }
+
+    // Hashes of what begins at each position; NO_HASH where too little is left.
+    template <class Group>
+    SWATH_FN static void hash(const Group& group, const LzBytes& bytes, u32 window, const Search& search,
+        Shared& shared) {
+        if (search.hash_len == 0) return;
+        const u32 unused = (MOST_HASHED - search.hash_len) * 8;
+        for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
+            const u32 at = window + k;
+            u32 mixed = NO_HASH;
+            if (at + search.hash_len <= bytes.len) {
+                mixed = bytes.four(at) * 0x9e3779b1u;
+                if (unused < 32) mixed = (mixed ^ mixed >> 15 ^ bytes.four(at + 4) << unused) * 0x85ebca6bu;
+                mixed ^= mixed >> 15;
+                if (mixed == NO_HASH) mixed = 0;
+            }
+            shared.found[k] = mixed;
+        }
+    }
+
+    // One warp makes distances of hashes, the others compare meanwhile.
+    template <class Group>
+    SWATH_FN static void search_window(const Group& group, const LzBytes& bytes, u32 window, const Search& search,
+        Shared& shared) {
+        const auto warp = group.warp();
+        const u32 helpers = group.size() - warp.size();
+        if (warp.index() == 0) {
+            if (search.hash_len > 0) look_up(warp, window, shared);
+            if (helpers == 0) compare(group.lane(), group.size(), bytes, window, search, shared);
+        } else {
+            compare(group.lane() - warp.size(), helpers, bytes, window, search, shared);
+        }
+        group.sync();
+    }
+
+    // For each position the distance to the last one before that has the same hash; 0 where there is none. What does
+    // not hang on the table is done for a few rounds at a time.
+    template <class Warp> SWATH_FN static void look_up(const Warp& warp, u32 window, Shared& shared) {
+        constexpr u32 ROUNDS = 4;
+        const u32 lane = warp.lane();
+        for (u32 first = lane; first < WINDOW; first += warp.size() * ROUNDS) {
+            u32 mixed[ROUNDS], places[ROUNDS], same[ROUNDS], earlier[ROUNDS];
+            SWATH_UNROLL
+            for (u32 k = 0; k < ROUNDS; k++) mixed[k] = shared.found[first + k * warp.size()];
+            SWATH_UNROLL
+            for (u32 k = 0; k < ROUNDS; k++) {
+                // Hashes that are none agree with no other.
+                places[k] = mixed[k] == NO_HASH ? (1u << HASH_BITS) + lane : mixed[k] >> (32 - HASH_BITS);
+                same[k] = warp.same_as(places[k]);
+                const u32 before = same[k] & ((1u << lane) - 1);
+                const u32 entry = (window + first + k * warp.size()) << 16 | (mixed[k] & 0xffff);
+                earlier[k] = warp.value_of(entry, before != 0 ? highest_one(before) : lane);
+            }
+            SWATH_UNROLL
+            for (u32 k = 0; k < ROUNDS; k++) {
+                const u32 at = first + k * warp.size(), entry = (window + at) << 16 | (mixed[k] & 0xffff);
+                const bool none = mixed[k] == NO_HASH;
+                if ((same[k] & ((1u << lane) - 1)) == 0) earlier[k] = none ? ~entry : shared.heads[places[k]];
+                warp.sync();
+                if (!none && same[k] >> lane == 1) shared.heads[places[k]] = entry;
+                shared.found[at] = ((earlier[k] ^ entry) & 0xffff) == 0 ? (entry >> 16) - (earlier[k] >> 16) : 0;
+                warp.sync();
+            }
+        }
+    }
+
+    // The best match of each position of the window, and what it saves.
+    template <class Group>
+    SWATH_FN static void weigh(const Group& group, const LzBytes& bytes, u32 window, const LzLimits& limits,
+        const Search& search, Shared& shared) {
+        const u32 most = min_of(limits.max_len, REACH);
+        for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
+            const u32 at = window + k, room = at < bytes.len ? min_of(bytes.len - at, most) : 0;
+            u32 best = 0, gain = 0;
+            SWATH_UNROLL
+            for (u32 d = 0; d < DISTANCES; d++) {
+                if (search.distances[d] == 0) continue;
+                const u32 len = min_of(run_of(shared.masks[d], k), room);
+                if (len < limits.min_len) continue;
+                const u32 saved = u16(shared.weighed.costs[k + len] - shared.weighed.costs[k]);
+                const u32 cost = length_cost(len) + distance_cost(search.distances[d], 2 * 16);
+                if (saved > cost + gain) {
+                    gain = saved - cost;
+                    best = len << 16 | search.distances[d];
+                }
+            }
+            const u32 distance = search.hash_len > 0 ? shared.found[k] : 0;
+            if (distance <= min_of(limits.max_distance, at) && !search.has(distance) && length_of(best) < room) {
+                const u32 len = same_bytes(bytes, at, distance, room);
+                if (len >= limits.min_len) {
+                    const u32 saved = u16(shared.weighed.costs[k + len] - shared.weighed.costs[k]);
+                    const u32 cost = length_cost(len) + distance_cost(distance, 3 * 16);
+                    if (saved > cost + gain) {
+                        gain = saved - cost;
+                        best = len << 16 | distance;
+                    }
+                }
+            }
+            shared.found[k] = best;
+            shared.weighed.gains[k] = u16(gain);
+        }
+        if (group.lane() == 0) shared.weighed.gains[WINDOW] = shared.weighed.gains[WINDOW + 1] = 0;
+        group.sync();
+    }
+
+    // How many bytes are as those `distance` before, `room` at most.
+    SWATH_FN static u32 same_bytes(const LzBytes& bytes, u32 at, u32 distance, u32 room) {
+        const u32 own = (at + bytes.skew) >> 2, other = (at - distance + bytes.skew) >> 2;
+        const u32 own_shift = ((at + bytes.skew) & 3) * 8, other_shift = ((at - distance + bytes.skew) & 3) * 8;
+        u32 own_word = bytes.words[own], other_word = bytes.words[other];
+        for (u32 len = 0, word = 1; len < room; len += 4, word++) {
+            const u32 own_next = bytes.words[min_of(own + word, bytes.last)];
+            const u32 other_next = bytes.words[min_of(other + word, bytes.last)];
+            const u32 differ = joined(own_word, own_next, own_shift) ^ joined(other_word, other_next, other_shift);
+            if (differ != 0) return min_of(len + (lowest_one(differ) >> 3), room);
+            own_word = own_next;
+            other_word = other_next;
+        }
+        return room;
+    }
+
+    // Leaves a position a literal where more is saved by a match that begins a little later.
+    template <class Group> SWATH_FN static void choose(const Group& group, Shared& shared) {
+        for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
+            if (shared.weighed.gains[k + 1] > shared.weighed.gains[k]) shared.found[k] = 0;
+        }
+        group.sync();
+    }
+
+    // Finds where the chain of matches and literals that enters the window at `enter` enters each part; returns where
+    // it leaves.
+    template <class Group> SWATH_FN static u32 chain(const Group& group, u32 enter, Shared& shared) {
+        for (u32 part = group.lane(); part < PARTS; part += group.size()) {
+            const u32 end = (part + 1) * PART;
+            SWATH_UNROLL
+            for (u32 k = PART; k-- > 0;) {
+                const u32 at = part * PART + k, next = at + max_of(length_of(shared.found[at]), 1u);
+                const u32 leave = next < end ? shared.chained.leaves_part[slot(next)] : next;
+                shared.chained.leaves_part[slot(at)] = u16(leave);
+                shared.chained.leaves_stretch[slot(at)] = u16(leave);
+            }
+        }
+        group.sync();
+        // Chains from the first half of a stretch go on through its second half, which this round leaves alone.
+        for (u32 half = PART; half < STRETCH; half *= 2) {
+            for (u32 k = group.lane(); k < WINDOW / 2; k += group.size()) {
+                const u32 at = k + (k & ~(half - 1)), next = shared.chained.leaves_stretch[slot(at)];
+                if (next < (at & ~(2 * half - 1)) + 2 * half) {
+                    shared.chained.leaves_stretch[slot(at)] = shared.chained.leaves_stretch[slot(next)];
+                }
+            }
+            group.sync();
+        }
+        for (u32 part = group.lane(); part < PARTS; part += group.size()) {
+            u32 at = enter;
+            const u32 first = part * PART, stretch = first & ~(STRETCH - 1);
+            while (at < stretch) at = shared.chained.leaves_stretch[slot(at)];
+            while (at < first) at = shared.chained.leaves_part[slot(at)];
+            shared.enters[part] = u16(at);
+        }
+        u32 leave = enter;
+        while (leave < WINDOW) leave = shared.chained.leaves_stretch[slot(leave)];
+        group.sync();
+        return leave;
+    }
+
+    // Adds the window's matches to the list.
+    template <class Group>
+    SWATH_FN static u32 list(const Group& group, u32 window, u32 count, const Span<u32>& out, Shared& shared) {
+        const u32 each = (PARTS + group.size() - 1) / group.size();
+        const u32 from = min_of(group.lane() * each, PARTS), to = min_of(from + each, PARTS);
+        u32 matches = 0;
+        for (u32 part = from; part < to; part++) {
+            for (u32 at = shared.enters[part]; at < (part + 1) * PART; at += max_of(length_of(shared.found[at]), 1u)) {
+                matches += shared.found[at] != 0;
+            }
+        }
+        u32 total;
+        u32 index = count + group.exclusive_sum(matches, total);
+        const u32 room = u32(min_of(out.len / 2, u64(PIECE_LEN)));
+        for (u32 part = from; part < to; part++) {
+            for (u32 at = shared.enters[part]; at < (part + 1) * PART; at += max_of(length_of(shared.found[at]), 1u)) {
+                const u32 found = shared.found[at];
+                if (found == 0) continue;
+                if (index < room) {
+                    out.data[2 * index] = (window + at) | length_of(found) << 16;
+                    out.data[2 * index + 1] = distance_of(found);
+                }
+                index++;
+            }
+        }
+        group.sync();
+        return min_of(count + total, room);
+    }
+
+    // Matches that go on with the same distance become one; returns how many there are then.
+    template <class Group>
+    SWATH_FN static u32 join(const Group& group, u32 count, const Span<u32>& out, Shared& shared) {
+        u32 made = 0;
+        // Those that the entries of a round are written over are not looked at again, but for the last.
+        u32 *const last = shared.heads;
+        for (u32 first = 0; first < count; first += group.size()) {
+            const u32 k = first + group.lane();
+            u32 head = 0, place = 0, distance = 0;
+            if (k < count) {
+                place = out.data[2 * k];
+                distance = out.data[2 * k + 1];
+                const u32 before = k == 0 ? 0 : k == first ? last[0] : out.data[2 * k - 2];
+                const u32 before_distance = k == 0 ? 0 : k == first ? last[1] : out.data[2 * k - 1];
+                head = !follows(before, before_distance, place, distance);
+            }
+            u32 end = (place & 0xffff) + (place >> 16);
+            if (head != 0) {
+                for (u32 next = k + 1; next < count; next++) {
+                    const u32 other = out.data[2 * next];
+                    if ((other & 0xffff) != end || out.data[2 * next + 1] != distance) break;
+                    end += other >> 16;
+                }
+            }
+            u32 total;
+            const u32 index = made + group.exclusive_sum(head, total);
+            if (k < count && (group.lane() + 1 == group.size())) {
+                last[0] = place;
+                last[1] = distance;
+            }
+            if (head != 0) {
+                out.data[2 * index] = (place & 0xffff) | (end - (place & 0xffff)) << 16;
+                out.data[2 * index + 1] = distance;
+            }
+            made += total;
+            group.sync();
+        }
+        return made;
+    }
+    SWATH_FN static bool follows(u32 before, u32 before_distance, u32 place, u32 distance) {
+        return distance == before_distance && (before & 0xffff) + (before >> 16) == (place & 0xffff);
+    }
+};

@@ -1,0 +1,5 @@
+// LZW tiles, written.
+#include "lzw/encode.cuh"
+
+SWATH_KERNEL(swath_lzw_encode, LzwEncode)
+SWATH_KERNEL(swath_lzw_join, LzwJoin)

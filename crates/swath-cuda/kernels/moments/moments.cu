@@ -1,0 +1,4 @@
+// Statistics of tiles.
+#include "moments/moments.cuh"
+
+SWATH_KERNEL(swath_moments, TileMoments)

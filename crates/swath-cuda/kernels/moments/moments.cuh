@@ -1,0 +1,365 @@
+// Statistics of the tiles of an image, number for number those of the CPU.
+//
+// The CPU sums up every row by itself, in eight sums side by side, and adds the rows one after the other. Here eight
+// lanes take a row, one sum each, and some rows are under way at once; what they come to is added up by a single lane.
+// Sums of floats depend on their order, so every operation here has its place.
+#pragma once
+#include "core/kernel.cuh"
+#include "core/copy.cuh"
+#include "core/rows.cuh"
+
+// `Moments` of swath-codec's pre/moments.rs.
+struct Moments {
+    u64 count;
+    u64 all;
+    double min;
+    double max;
+    double mean;
+    double squares;
+};
+
+// Numbers of the types that there are statistics of.
+enum MomentKind : u32 {
+    MOMENT_U8 = 0, MOMENT_I8 = 1, MOMENT_U16 = 2, MOMENT_I16 = 3, MOMENT_U32 = 4, MOMENT_I32 = 5, MOMENT_U64 = 6,
+    MOMENT_I64 = 7, MOMENT_F16 = 8, MOMENT_F32 = 9, MOMENT_F64 = 10,
+};
+
+// Positions first_row * across + skip and on of the grid of tiles, `count` of them: out[(first + i) * bands + band] for
+// the i-th of them. Only what lies inside the image counts, is a number, is not `nodata` (where has_nodata is set) and
+// has a mask that is not 0 (mask.data is null where there is none; one byte a pixel, rows as in `rows`, first row the
+// same). Nothing is written for a position outside the grid.
+struct MomentsArgs {
+    Rows rows;
+    Rows mask;
+    Moments* out;
+    u64 out_len;       // elements
+    u32 height;
+    u32 tile_width;
+    u32 tile_height;
+    u32 across;
+    u32 bands;
+    u32 first_row;
+    u32 skip;
+    u32 first;
+    u32 count;
+    u32 kind;
+    u32 has_nodata;
+    u32 unused;
+    u8 nodata[8];
+};
+
+namespace statistics {
+
+// Operations that no compiler joins into one with another rounding.
+SWATH_FN double add(double a, double b) {
+#if SWATH_DEVICE
+    return __dadd_rn(a, b);
+#else
+    return a + b;
+#endif
+}
+SWATH_FN double less(double a, double b) { return add(a, -b); }
+SWATH_FN double times(double a, double b) {
+#if SWATH_DEVICE
+    return __dmul_rn(a, b);
+#else
+    return a * b;
+#endif
+}
+
+// Of two equal ones, which zeros of either sign are, the first.
+SWATH_FN double smaller(double a, double b) { return b < a ? b : a; }
+SWATH_FN double larger(double a, double b) { return b > a ? b : a; }
+
+template <class To, class From> SWATH_FN To same_bits(From from) {
+    static_assert(sizeof(To) == sizeof(From), "bits are neither lost nor made");
+    union {
+        From from;
+        To to;
+    } both;
+    both.from = from;
+    return both.to;
+}
+
+// The value of a half float.
+SWATH_FN double widened(u16 bits) {
+    // Moved to the exponent field of a single and scaled, which makes small numbers normal.
+    const float size = same_bits<float>(u32(bits & 0x7fff) << 13) * same_bits<float>(0x77800000u);
+    const u32 special = (bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+    return same_bits<float>(same_bits<u32>(size) | special | u32(bits & 0x8000) << 16);
+}
+
+// What one lane has of a row: whole numbers where sums of them are exact, else distances from a first value.
+struct ShortSums {
+    long long sum;
+    u64 squares;
+    i32 min, max;
+    u32 count;
+};
+struct LongSums {
+    double sum, squares, min, max;
+    u32 count;
+};
+
+// How samples of a size are read; which of the types of that size it is is asked every time, because a loop for each
+// would make the kernel slow to load.
+template <class Raw> struct Short {
+    using Stored = Raw;
+    using Number = i32;
+    using Sums = ShortSums;
+    SWATH_FN static Number number(u32 kind, Raw raw) {
+        if (kind == MOMENT_I8) return i32(static_cast<signed char>(raw));
+        return kind == MOMENT_I16 ? i32(static_cast<short>(raw)) : i32(raw);
+    }
+    SWATH_FN static bool is_float(u32) { return false; }
+};
+template <class Raw> struct Long {
+    using Stored = Raw;
+    using Number = double;
+    using Sums = LongSums;
+    SWATH_FN static Number number(u32 kind, Raw raw) {
+        if constexpr (sizeof(Raw) == 2) {
+            return widened(raw);
+        } else if constexpr (sizeof(Raw) == 4) {
+            if (kind == MOMENT_F32) return same_bits<float>(raw);
+            return kind == MOMENT_I32 ? double(i32(raw)) : double(raw);
+        } else {
+            if (kind == MOMENT_F64) return same_bits<double>(raw);
+            return kind == MOMENT_I64 ? double(static_cast<long long>(raw)) : double(raw);
+        }
+    }
+    SWATH_FN static bool is_float(u32 kind) { return kind >= MOMENT_F16; }
+};
+
+// Rows of a tile and of its mask.
+template <class Kind> struct Source {
+    using Number = typename Kind::Number;
+    using Stored = typename Kind::Stored;
+    const MomentsArgs& args;
+    const u8* data;  // the tile's first column in row 0 of the ring, of its band
+    const u8* mask;  // likewise; null where there is none
+    Stored nodata;
+    u32 top, columns;
+
+    // Calls `each` with the number of every column of row `row` from `side` on, eight apart, its value, and whether it
+    // is data, until it returns false. AHEAD samples are under way at once.
+    template <u32 AHEAD, class Each> SWATH_FN void walk(u32 row, u32 side, const Each& each) const {
+        constexpr u32 SIZE = sizeof(Stored);
+        const Number nothing = Kind::number(args.kind, nodata);
+        const bool is_float = Kind::is_float(args.kind);
+        const u32 y = top + row;
+        const u8* const from = data + u64(y % args.rows.ring) * args.rows.row_step;
+        const u8* const masks = mask != nullptr ? mask + u64(y % args.mask.ring) * args.mask.row_step : nullptr;
+        for (u64 first = side; first < columns; first += 8 * AHEAD) {
+            Stored raw[AHEAD];
+            bool keep[AHEAD];
+            SWATH_UNROLL
+            for (u32 k = 0; k < AHEAD; k++) {
+                const u64 column = first + 8 * k;
+                if (column >= columns) continue;
+                raw[k] = moving::fetch<Stored>(from + column * SIZE);
+                keep[k] = masks == nullptr || moving::fetch<u8>(masks + column) != 0;
+            }
+            SWATH_UNROLL
+            for (u32 k = 0; k < AHEAD; k++) {
+                const u64 column = first + 8 * k;
+                if (column >= columns) continue;
+                const Number value = Kind::number(args.kind, raw[k]);
+                // Zeros of either sign are equal; long whole numbers may be where they are not as bits.
+                const bool none = args.has_nodata != 0 && (is_float ? value == nothing : raw[k] == nodata);
+                // What does not equal itself is not a number.
+                if (!each(u32(column), value, keep[k] && value == value && !none)) return;
+            }
+        }
+    }
+    SWATH_FN Number value(u32 row, u32 column) const {
+        const u8* const from = data + u64((top + row) % args.rows.ring) * args.rows.row_step;
+        return Kind::number(args.kind, moving::fetch<Stored>(from + u64(column) * sizeof(Stored)));
+    }
+};
+
+// What a row comes to, of the sums of its counted samples from `base` on.
+SWATH_FN Moments of_sums(u64 count, double base, double sum, double squares, double min, double max) {
+    const double samples = double(count);
+    const double apart = less(squares, times(sum, sum) / samples);
+    return Moments{count, 0, min, max, add(base, sum / samples), apart > 0 ? apart : 0};
+}
+
+SWATH_FN void add_to(Moments& all, const Moments& row) {
+    if (row.count == 0) return;
+    const double mine = double(all.count), theirs = double(row.count), total = add(mine, theirs);
+    const double apart = less(row.mean, all.mean);
+    all.squares = add(all.squares, add(row.squares, times(times(times(apart, apart), mine), theirs) / total));
+    all.mean = add(all.mean, times(apart, theirs) / total);
+    all.count += row.count;
+    all.min = smaller(all.min, row.min);
+    all.max = larger(all.max, row.max);
+}
+
+}  // namespace statistics
+
+// A block takes one band of a tile at a time.
+struct TileMoments {
+    static constexpr u32 THREADS = 256;
+    using Args = MomentsArgs;
+
+    static constexpr u32 SIDES = 8;
+    static constexpr u32 ROWS = 32;  // under way at once
+    static constexpr u32 NONE = 0xffffffffu;
+
+    struct Shared {
+        union {
+            statistics::ShortSums shorts[ROWS * SIDES];
+            statistics::LongSums longs[ROWS * SIDES];
+        };
+        u32 firsts[ROWS * SIDES];  // the first column of each sum that is data
+        Moments rows[ROWS];
+    };
+
+    template <class Group>
+    SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const MomentsArgs& args, Shared& shared) {
+        using namespace statistics;
+        switch (args.kind) {
+        case MOMENT_U8:
+        case MOMENT_I8: return tiles<Short<u8>>(group, block, blocks, args, shared);
+        case MOMENT_U16:
+        case MOMENT_I16: return tiles<Short<u16>>(group, block, blocks, args, shared);
+        case MOMENT_F16: return tiles<Long<u16>>(group, block, blocks, args, shared);
+        case MOMENT_U32:
+        case MOMENT_I32:
+        case MOMENT_F32: return tiles<Long<u32>>(group, block, blocks, args, shared);
+        case MOMENT_U64:
+        case MOMENT_I64:
+        case MOMENT_F64: return tiles<Long<u64>>(group, block, blocks, args, shared);
+        }
+    }
+
+  private:
+    template <class Kind, class Group>
+    SWATH_FN static void tiles(const Group& group, u32 block, u32 blocks, const MomentsArgs& args, Shared& shared) {
+        constexpr u32 SIZE = sizeof(typename Kind::Stored);
+        if (args.tile_width == 0 || args.tile_height == 0 || args.across == 0) return;
+        if (!moving::rows_fit(args.rows, args.bands, SIZE, SIZE)) return;
+        const bool masked = args.mask.data != nullptr;
+        if (masked && (args.mask.width != args.rows.width || !moving::rows_fit(args.mask, 1, 1, 1))) return;
+        u64 nodata = 0;
+        SWATH_UNROLL
+        for (u32 byte = 0; byte < SIZE; byte++) nodata |= u64(args.nodata[byte]) << (8 * byte);
+        for (u64 job = block; job < u64(args.count) * args.bands; job += blocks) {
+            const u64 tile = job / args.bands, number = args.skip + tile, down = number / args.across;
+            const u32 band = u32(job - tile * args.bands);
+            const u64 left = (number - down * args.across) * args.tile_width;
+            const u64 top = (args.first_row + down) * args.tile_height, slot = (args.first + tile) * args.bands + band;
+            if (left >= args.rows.width || top >= args.height || slot >= args.out_len) continue;
+            const statistics::Source<Kind> source{args,
+                args.rows.data + u64(band) * args.rows.band_step + left * SIZE,
+                masked ? args.mask.data + left : nullptr,
+                typename Kind::Stored(nodata),
+                u32(top),
+                u32(min_of(u64(args.tile_width), args.rows.width - left))};
+            const u32 rows = u32(min_of(u64(args.tile_height), args.height - top));
+            const double infinity = statistics::same_bits<double>(0x7ff0000000000000ull);
+            Moments all{0, u64(source.columns) * rows, infinity, -infinity, 0, 0};
+            for (u64 first = 0; first < rows; first += ROWS) {
+                const u32 count = u32(min_of(u64(ROWS), rows - first));
+                sum(group, source, u32(first), count, shared, static_cast<typename Kind::Sums*>(nullptr));
+                group.sync();
+                // What is written next is written behind the barriers of the next rows.
+                if (group.lane() == 0)
+                    for (u32 row = 0; row < count; row++) statistics::add_to(all, shared.rows[row]);
+            }
+            if (group.lane() == 0) args.out[slot] = all;
+        }
+    }
+
+    template <class Group, class Source>
+    SWATH_FN static void sum(const Group& group, const Source& source, u32 first, u32 count, Shared& shared,
+        statistics::ShortSums*) {
+        for (u32 task = group.lane(); task < count * SIDES; task += group.size()) {
+            statistics::ShortSums sums{0, 0, 0x7fffffff, -0x7fffffff - 1, 0};
+            source.template walk<4>(first + task / SIDES, task % SIDES, [&](u32, i32 value, bool data) {
+                const long long kept = data ? value : 0;
+                sums.sum += kept;
+                sums.squares += u64(kept * kept);
+                sums.min = data ? min_of(sums.min, value) : sums.min;
+                sums.max = data ? max_of(sums.max, value) : sums.max;
+                sums.count += data ? 1 : 0;
+                return true;
+            });
+            shared.shorts[task] = sums;
+        }
+        group.sync();
+        for (u32 row = group.lane(); row < count; row += group.size()) {
+            statistics::ShortSums sums = shared.shorts[row * SIDES];
+            for (u32 side = 1; side < SIDES; side++) {
+                const statistics::ShortSums& other = shared.shorts[row * SIDES + side];
+                sums.sum += other.sum;
+                sums.squares += other.squares;
+                sums.min = min_of(sums.min, other.min);
+                sums.max = max_of(sums.max, other.max);
+                sums.count += other.count;
+            }
+            shared.rows[row] = sums.count == 0 ? Moments{0, 0, 0, 0, 0, 0}
+                : statistics::of_sums(sums.count, 0, double(sums.sum), double(sums.squares), sums.min, sums.max);
+        }
+    }
+
+    template <class Group, class Source>
+    SWATH_FN static void sum(const Group& group, const Source& source, u32 first, u32 count, Shared& shared,
+        statistics::LongSums*) {
+        using namespace statistics;
+        using Number = typename Source::Number;
+        for (u32 task = group.lane(); task < count * SIDES; task += group.size()) {
+            u32 found = NONE;
+            source.template walk<1>(first + task / SIDES, task % SIDES, [&](u32 column, Number, bool data) {
+                if (data) found = column;
+                return !data;
+            });
+            shared.firsts[task] = found;
+        }
+        group.sync();
+        for (u32 task = group.lane(); task < count * SIDES; task += group.size()) {
+            const u32 row = first + task / SIDES, start = first_of(shared, task / SIDES);
+            // Without data there is no base, and nothing that would be counted from it.
+            const double base = start != NONE ? double(source.value(row, start)) : 0;
+            LongSums sums{0, 0, base, base, 0};
+            source.template walk<4>(row, task % SIDES, [&](u32, Number number, bool data) {
+                const double value = data ? double(number) : base, apart = less(value, base);
+                sums.sum = add(sums.sum, apart);
+                sums.squares = add(sums.squares, times(apart, apart));
+                sums.min = smaller(sums.min, value);
+                sums.max = larger(sums.max, value);
+                sums.count += data ? 1 : 0;
+                return start != NONE;
+            });
+            shared.longs[task] = sums;
+        }
+        group.sync();
+        for (u32 row = group.lane(); row < count; row += group.size()) {
+            const u32 start = first_of(shared, row);
+            if (start == NONE) {
+                shared.rows[row] = Moments{0, 0, 0, 0, 0, 0};
+                continue;
+            }
+            const double base = double(source.value(first + row, start));
+            const LongSums& one = shared.longs[row * SIDES];
+            LongSums sums{one.sum, one.squares, smaller(base, one.min), larger(base, one.max), one.count};
+            for (u32 side = 1; side < SIDES; side++) {
+                const LongSums& other = shared.longs[row * SIDES + side];
+                sums.sum = add(sums.sum, other.sum);
+                sums.squares = add(sums.squares, other.squares);
+                sums.min = smaller(sums.min, other.min);
+                sums.max = larger(sums.max, other.max);
+                sums.count += other.count;
+            }
+            shared.rows[row] = of_sums(sums.count, base, sums.sum, sums.squares, sums.min, sums.max);
+        }
+    }
+
+    // The first column of a row that is data.
+    SWATH_FN static u32 first_of(const Shared& shared, u32 row) {
+        u32 first = NONE;
+        for (u32 side = 0; side < SIDES; side++) first = min_of(first, shared.firsts[row * SIDES + side]);
+        return first;
+    }
+};

@@ -1,0 +1,4 @@
+// PackBits tiles.
+#include "packbits/decode.cuh"
+
+SWATH_KERNEL(swath_packbits, PackBits)

@@ -1,0 +1,5 @@
+// PackBits tiles, written.
+#include "packbits/encode.cuh"
+
+SWATH_KERNEL(swath_packbits_measure, PackBitsMeasure)
+SWATH_KERNEL(swath_packbits_encode, PackBitsEncode)

@@ -1,0 +1,259 @@
+// Sequences become bytes: all lanes of a block work on one tile, block after block of it, window after window.
+//
+// Some lanes go through sequences, each from a mark, and leave what they say in shared memory. Then every lane takes eight
+// bytes of a window, looks up whose they are, and loads literals and bytes from before the window; what is a copy of a
+// byte of the window itself becomes a pointer to it. Pointers lead to smaller places only, so following them ends.
+//
+// Literals stand at the end of where their block goes, so a window may overwrite only those that it uses itself: they
+// are loaded before a byte of the window is written.
+#pragma once
+#include "lz/cells.cuh"
+#include "zstd/decode_checksum.cuh"
+#include "zstd/decode_sequence.cuh"
+#include "zstd/decode_tables.cuh"
+
+template <u32 LANES, u32 CELLS> struct ZstdExecute {
+    static constexpr u32 THREADS = LANES;
+    static constexpr u32 BATCH = ZSTD_MOST_STRIDE;  // sequences: whole strides
+    using Args = DecodeArgs;
+
+    // A cell is a byte or the place of an earlier one.
+    static_assert(CELLS % 8 == 0 && CELLS <= CELL_BYTE, "a pointer has to fit a cell");
+
+    struct Shared {
+        u32 tables[ZSTD_TABLE_CELLS];
+        ZstdBases bases;
+        ZstdShares shares;
+        // Of each sequence, and of the literals after the last: where in the block its literals and its match go, which
+        // literals these are, and how far back the match is.
+        u32 outs[BATCH + 2], splits[BATCH + 1], literals[BATCH + 1], offsets[BATCH + 1];
+        alignas(16) u16 cells[CELLS];
+        u64 sums[4];
+    };
+
+    template <class Group>
+    SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const Args& args, Shared& shared) {
+        shared.bases.fill(group);
+        for (u64 at = block; at < args.count; at += blocks) {
+            group.sync();
+            if (args.status[at] != STATUS_OK) continue;
+            const u32 status = execute(group, args, ZstdTile(args, at), shared);
+            group.sync();
+            if (group.lane() == 0) args.status[at] = status;
+        }
+    }
+
+  private:
+    template <class Group>
+    SWATH_FN static u32 execute(const Group& group, const Args& args, const ZstdTile& tile, Shared& shared) {
+        const u32 blocks = tile.scratch.head().blocks;
+        for (u32 number = 0; number < blocks; number++) {
+            const ZstdNote& note = tile.scratch.notes()[number];
+            if (note.sequences > 0) {
+                take_tables(group, tile, number, note, shared);
+                if (!execute_block(group, tile, note, shared)) return STATUS_CORRUPT;
+            }
+            if ((note.flags & ZSTD_HAS_CHECKSUM) == 0 || (args.flags & ZSTD_VERIFY) == 0) continue;
+            const u32 size = note.dst + note.size - note.frame;
+            const u32 told = u32(bytes_from(tile.src, note.src + note.src_len));
+            if (ZstdChecksum::of(group, tile.dst.part(note.frame, size), shared.sums) != told) return STATUS_CHECKSUM;
+        }
+        return STATUS_OK;
+    }
+
+    template <class Group>
+    SWATH_FN static void take_tables(const Group& group, const ZstdTile& tile, u32 number, const ZstdNote& note,
+                                     Shared& shared) {
+        if (tile.scratch.head().tables > 0) {
+            const u32* const kept = tile.scratch.tables(note);
+            for (u32 cell = group.lane(); cell < ZSTD_TABLE_CELLS; cell += group.size()) shared.tables[cell] = kept[cell];
+        } else if (group.lane() == 0) {
+            ZstdAgain::make_tables(tile, number, note, shared.tables, shared.shares);
+        }
+    }
+
+    // Where literals are read from.
+    struct Literals {
+        const u8* data;
+        u32 step, last;
+        u32 safe;  // up to here words may be loaded, counted as literals are
+
+        SWATH_FN const u8* at(u32 index) const { return data + step * min_of(index, last); }
+    };
+
+    template <class Group>
+    SWATH_FN static bool execute_block(const Group& group, const ZstdTile& tile, const ZstdNote& note, Shared& shared) {
+        const u32 last_literal = note.literals > 0 ? note.literals - 1 : 0, literal_dst = note.dst + note.size - note.literals;
+        Literals literals{tile.src.data + note.literal_at, note.literal_kind == ZSTD_PLAIN, last_literal, note.literals + 16};
+        if (note.literal_kind == ZSTD_HUFFMAN)
+            literals = Literals{tile.dst.data + literal_dst, 1, last_literal, u32(tile.dst.len) - literal_dst};
+        u32 done = note.dst;
+        for (u32 first = 0; first < note.sequences; first += BATCH) {
+            const u32 count = min_of(note.sequences - first, BATCH);
+            group.sync();
+            const bool bad = !read_batch(group, tile, note, first, count, shared);
+            if (group.any(bad)) return false;
+            const bool last = first + count == note.sequences;
+            const u32 entries = count + last, end = note.dst + (last ? note.size : shared.outs[count]);
+            while (done < end) {
+                const u32 base = done & ~7u, to = base + min_of(end - base, CELLS);
+                set_cells(group, tile, note, literals, entries, base, done, to, shared);
+                group.sync();
+                write_cells(group, tile, base, done, to, shared);
+                group.sync();
+                done = to;
+            }
+        }
+        return true;
+    }
+
+    // What some sequences say, each lane from a mark on. False where an offset cannot be.
+    template <class Group>
+    SWATH_FN static bool read_batch(const Group& group, const ZstdTile& tile, const ZstdNote& note, u32 first, u32 count,
+                                    Shared& shared) {
+        const u32 stride = tile.scratch.head().stride;
+        const ZstdMark* const marks = tile.scratch.marks(note) + first / stride;
+        for (u32 stretch = group.lane(); stretch * stride < count; stretch += group.size()) {
+            const ZstdMark mark = marks[stretch];
+            ZstdReader reader(shared.tables, shared.bases, BackwardBits(tile.src, mark.bit), note.sequence_at * 8);
+            reader.states[ZSTD_LITERALS] = mark.states & 511;
+            reader.states[ZSTD_OFFSETS] = mark.states >> 9 & 255;
+            reader.states[ZSTD_LENGTHS] = mark.states >> 17 & 511;
+            for (u32 which = 0; which < 3; which++)
+                reader.offsets[which] = known_offset(mark.offsets[which], note.offsets);
+            reader.begin();
+            u32 out = mark.out, literal = mark.literals;
+            const u32 from = stretch * stride, to = min_of(from + stride, count);
+            const bool last = first + to == note.sequences;
+            for (u32 index = from; index < to; index++) {
+                const ZstdSequence sequence = last && index + 1 == to ? reader.next<true>() : reader.next<false>();
+                shared.outs[index] = out;
+                shared.literals[index] = literal;
+                shared.splits[index] = out + sequence.literals;
+                shared.offsets[index] = sequence.offset;
+                // Not from before the frame.
+                reader.bad |= sequence.offset > note.dst + out + sequence.literals - note.frame;
+                out += sequence.literals + sequence.length;
+                literal += sequence.literals;
+            }
+            if (reader.bad) return false;
+            if (to == count) {
+                shared.outs[count] = out;
+                shared.outs[count + 1] = note.size;
+                shared.splits[count] = note.size;
+                shared.literals[count] = literal;
+                shared.offsets[count] = 1;
+            }
+        }
+        return true;
+    }
+
+    // Eight bytes from anywhere, by the two words that hold them.
+    SWATH_FN static u64 eight_bytes(const u8* from) {
+        const u32 skew = u32(u64(from) & 7) * 8;
+        const u64* const words = reinterpret_cast<const u64*>(from - (u64(from) & 7));
+        const u64 low = words[0], high = words[1];
+        return skew ? low >> skew | high << (64 - skew) : low;
+    }
+
+    // Loads or refers to the bytes of the tile from `done` to before `to`; cell 0 stands for byte `base`.
+    template <class Group>
+    SWATH_FN static void set_cells(const Group& group, const ZstdTile& tile, const ZstdNote& note, const Literals& literals,
+                                   u32 entries, u32 base, u32 done, u32 to, Shared& shared) {
+        for (u32 at = group.lane() * 8; at < to - base; at += group.size() * 8) {
+            const u32 begin = max_of(base + at, done) - note.dst;
+            // The last sequence that begins there or before.
+            u32 index = 0;
+            for (u32 beyond = entries; beyond - index > 1;) {
+                const u32 middle = (index + beyond) / 2;
+                if (shared.outs[middle] <= begin) index = middle;
+                else beyond = middle;
+            }
+            u32 out = shared.outs[index], split = shared.splits[index], literal = shared.literals[index];
+            u32 offset = shared.offsets[index], next = shared.outs[index + 1];
+            // Mostly, all eight come from one place: of the stream, which words may be loaded of up to its end, or of the
+            // tile, which ends where it ends.
+            const u8* all = nullptr;
+            if (begin + 8 <= split) {
+                const u32 first = literal + (begin - out);
+                if (literals.step == 1 && first + 16 <= literals.safe) all = literals.at(first);
+            } else if (begin >= split && begin + 8 <= min_of(next, split + offset)) {
+                const u32 source = note.dst + begin - offset;
+                if (source + 8 <= done && source + 16 <= tile.dst.len) all = tile.dst.data + source;
+            }
+            if (all != nullptr && base + at >= done && base + at + 8 <= to) {
+                share_cells(shared.cells + at, byte_cells(eight_bytes(all)));
+                continue;
+            }
+            const u8* from[8];
+            u32 cells[8];
+            SWATH_UNROLL
+            for (u32 part = 0; part < 8; part++) {
+                const u32 place = base + at + part;
+                cells[part] = CELL_BYTE;
+                from[part] = tile.dst.data;
+                if (place < done || place >= to) continue;
+                const u32 within = place - note.dst;
+                while (within >= next && index + 1 < entries) {
+                    index++;
+                    out = next;
+                    split = shared.splits[index];
+                    literal = shared.literals[index];
+                    offset = shared.offsets[index];
+                    next = shared.outs[index + 1];
+                }
+                if (within < split) {
+                    from[part] = literals.at(literal + (within - out));
+                    continue;
+                }
+                u32 ahead = within - split;
+                if (ahead >= offset) ahead %= offset;
+                const u32 source = note.dst + split - offset + ahead;
+                if (source >= done) cells[part] = source - base;
+                else from[part] = tile.dst.data + source;
+            }
+            // Loads without conditions: they are all under way before the first is waited for.
+            u32 got[8];
+            SWATH_UNROLL
+            for (u32 part = 0; part < 8; part++) got[part] = *from[part];
+            SWATH_UNROLL
+            for (u32 part = 0; part < 8; part++)
+                shared.cells[at + part] = u16(cells[part] >= CELL_BYTE ? CELL_BYTE | got[part] : cells[part]);
+        }
+    }
+
+    template <class Group>
+    SWATH_FN static void write_cells(const Group& group, const ZstdTile& tile, u32 base, u32 done, u32 to, Shared& shared) {
+        for (u32 at = group.lane() * 8; at < to - base; at += group.size() * 8) {
+            EightCells eight = load_cells(shared.cells + at);
+            if (!eight.all_bytes()) {
+                u32 found[8];
+                bool pointers = true;
+                SWATH_UNROLL
+                for (u32 part = 0; part < 8; part++) found[part] = eight.get(part);
+                while (pointers) {
+                    pointers = false;
+                    SWATH_UNROLL
+                    for (u32 part = 0; part < 8; part++) {
+                        if (found[part] < CELL_BYTE) found[part] = shared_value(shared.cells + found[part]);
+                        pointers |= found[part] < CELL_BYTE;
+                    }
+                }
+                SWATH_UNROLL
+                for (u32 part = 0; part < 4; part++) eight.pairs[part] = found[2 * part] | found[2 * part + 1] << 16;
+                // The way of others is shorter then.
+                share_cells(shared.cells + at, eight);
+            }
+            const u32 low = even_bytes(eight.pairs[0], eight.pairs[1]), high = even_bytes(eight.pairs[2], eight.pairs[3]);
+            const u64 bytes = u64(high) << 32 | low;
+            if (base + at >= done && base + at + 8 <= to) {
+                *reinterpret_cast<u64*>(tile.dst.data + base + at) = bytes;
+                continue;
+            }
+            for (u32 part = 0; part < 8; part++) {
+                const u32 place = base + at + part;
+                if (place >= done && place < to) tile.dst.data[place] = u8(bytes >> (8 * part));
+            }
+        }
+    }
+};

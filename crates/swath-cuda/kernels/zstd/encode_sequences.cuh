@@ -1,0 +1,229 @@
+// The sequences of a Zstd block: how many literals, then which match, told by three FSE codes and plain bits.
+#pragma once
+#include "zstd/encode_fse.cuh"
+#include "core/kernel.cuh"
+#include "zstd/format.cuh"
+
+// The matches of a piece and room for what a decoder has to read of each beside its plain bits. An entry of `matches`
+// is {position | length << 16, distance | step of the offset's code << 16}, one of `steps` that of the literals' code
+// and that of the length's code << 16. A step is the code's symbol at first, then what `FseTable::step` makes of it.
+struct ZstdList {
+    u32* matches;
+    u32* steps;
+    u32 count;
+
+    SWATH_FN u32 place(u32 index) const { return matches[2 * index] & 0xffff; }
+    SWATH_FN u32 length(u32 index) const { return matches[2 * index] >> 16; }
+    SWATH_FN u32 distance(u32 index) const { return matches[2 * index + 1] & 0xffff; }
+    // Literals before a match.
+    SWATH_FN u32 literals(u32 index) const {
+        return index == 0 ? place(0) : place(index) - place(index - 1) - length(index - 1);
+    }
+    SWATH_FN u16* step(u32 code, u32 index) const {
+        u16* const halves = reinterpret_cast<u16*>(code == ZSTD_OFFSETS ? matches + 2 * index + 1 : steps + index);
+        return halves + (code != ZSTD_LITERALS);
+    }
+};
+
+struct ZstdSequences {
+    static constexpr u32 SYMBOLS = ZSTD_SYMBOLS;
+    static constexpr u32 HEADER_ROOM = 96;
+    static constexpr u32 STAGED = 256;
+    using Table = FseTable<SYMBOLS, 9>;
+
+    struct Shared {
+        u32 counts[ZSTD_CODES][SYMBOLS];
+        Table tables[ZSTD_CODES];
+        u32 modes[ZSTD_CODES];
+        u32 ends[ZSTD_CODES];  // states that a decoder begins with
+        u32 header_lens[ZSTD_CODES];
+        u8 headers[ZSTD_CODES][HEADER_ROOM];
+        u16 staged[ZSTD_CODES][STAGED];
+    };
+
+    // A number as a code's symbol and plain bits after it.
+    struct Split {
+        u32 symbol, bits, rest;
+    };
+    SWATH_FN static Split split_literals(u32 count) {
+        if (count < 16) return Split{count, 0, 0};
+        const u32 high = highest_one(count);
+        if (count >= 64) return Split{high + 19, high, low_bits(count, high)};
+        const u32 bits = count < 24 ? 1 : count < 32 ? 2 : count < 48 ? 3 : 4;
+        const u32 first = count < 24 ? 8 : count < 32 ? 14 : count < 48 ? 18 : 21;
+        return Split{first + (count >> bits), bits, low_bits(count, bits)};
+    }
+    SWATH_FN static Split split_length(u32 length) {
+        const u32 over = length - 3;
+        if (over < 32) return Split{over, 0, 0};
+        const u32 high = highest_one(over);
+        if (over >= 128) return Split{high + 36, high, low_bits(over, high)};
+        const u32 bits = over < 40 ? 1 : over < 48 ? 2 : over < 64 ? 3 : over < 96 ? 4 : 5;
+        const u32 first = over < 40 ? 16 : over < 48 ? 26 : over < 64 ? 32 : over < 96 ? 36 : 39;
+        return Split{first + (over >> bits), bits, low_bits(over, bits)};
+    }
+    // Never a repeated offset, whose value would be 1 to 3: that could be one of another block.
+    SWATH_FN static Split split_distance(u32 distance) {
+        const u32 value = distance + 3, bits = highest_one(value);
+        return Split{bits, bits, low_bits(value, bits)};
+    }
+
+    // Finds and counts the symbols.
+    template <class Group> SWATH_FN static void count(const Group& group, const ZstdList& list, Shared& shared) {
+        u32* const counts = &shared.counts[0][0];
+        for (u32 k = group.lane(); k < ZSTD_CODES * SYMBOLS; k += group.size()) counts[k] = 0;
+        group.sync();
+        for (u32 k = group.lane(); k < list.count; k += group.size()) {
+            const u32 literals = split_literals(list.literals(k)).symbol, length = split_length(list.length(k)).symbol;
+            const u32 distance = list.distance(k), offset = split_distance(distance).symbol;
+            list.steps[k] = literals | length << 16;
+            list.matches[2 * k + 1] = distance | offset << 16;
+            atomic_add(&shared.counts[ZSTD_LITERALS][literals], 1u);
+            atomic_add(&shared.counts[ZSTD_LENGTHS][length], 1u);
+            atomic_add(&shared.counts[ZSTD_OFFSETS][offset], 1u);
+        }
+    }
+
+    // Chooses a code's table and steps through it: one warp's work, a barrier before and after it. There is a sequence.
+    template <class Warp>
+    SWATH_FN static void step_through(const Warp& warp, u32 code, const ZstdList& list, Shared& shared) {
+        if (warp.lane() == 0) plan(code, list.count, shared);
+        warp.sync();
+        if (shared.modes[code] != ZSTD_SAME) walk(warp, code, list, shared);
+    }
+
+    // Bits of the sequences from `from` to before `to`.
+    SWATH_FN static u32 measure(const ZstdList& list, const Shared& shared, u32 from, u32 to) {
+        u32 bits = 0;
+        for (u32 k = from; k < to; k++) {
+            bits += split_literals(list.literals(k)).bits + split_length(list.length(k)).bits;
+            bits += split_distance(list.distance(k)).bits;
+            SWATH_UNROLL
+            for (u32 code = 0; code < ZSTD_CODES; code++) {
+                if (shared.modes[code] != ZSTD_SAME) bits += *list.step(code, k) >> 12;
+            }
+        }
+        return bits;
+    }
+
+    // Puts them, the last first.
+    SWATH_FN static void put(const ZstdList& list, const Shared& shared, u32 from, u32 to, BitSink& sink) {
+        for (u32 k = to; k-- > from;) {
+            put_step(list, shared, ZSTD_OFFSETS, k, sink);
+            put_step(list, shared, ZSTD_LENGTHS, k, sink);
+            put_step(list, shared, ZSTD_LITERALS, k, sink);
+            const Split literals = split_literals(list.literals(k)), length = split_length(list.length(k));
+            const Split distance = split_distance(list.distance(k));
+            sink.put(literals.rest, literals.bits);
+            sink.put(length.rest, length.bits);
+            sink.put(distance.rest, distance.bits);
+        }
+    }
+
+    // What a decoder reads first, and so is put last: the states that it begins with.
+    SWATH_FN static u32 end_bits(const Shared& shared) {
+        u32 bits = 0;
+        for (u32 code = 0; code < ZSTD_CODES; code++) bits += shared.tables[code].log;
+        return bits;
+    }
+    SWATH_FN static void put_end(const Shared& shared, BitSink& sink) {
+        sink.put(shared.ends[ZSTD_LENGTHS], shared.tables[ZSTD_LENGTHS].log);
+        sink.put(shared.ends[ZSTD_OFFSETS], shared.tables[ZSTD_OFFSETS].log);
+        sink.put(shared.ends[ZSTD_LITERALS], shared.tables[ZSTD_LITERALS].log);
+        sink.put(1, 1);
+    }
+
+  private:
+    SWATH_FN static void put_step(const ZstdList& list, const Shared& shared, u32 code, u32 index, BitSink& sink) {
+        if (shared.modes[code] == ZSTD_SAME) return;
+        const u32 step = *list.step(code, index);
+        sink.put(step & 0xfff, step >> 12);
+    }
+
+    // The distributions that every decoder knows.
+    SWATH_COLD static void predefine(u32 code, Table& table) {
+        table.log = predefined_log(code);
+        table.used = code_symbols(code);
+        for (u32 k = 0; k < SYMBOLS; k++) table.shares[k] = short(predefined_share(code, k));
+    }
+
+    // What all symbols cost, in 256ths of a bit.
+    SWATH_COLD static u32 cost(const u32* counts, const Table& table) {
+        u32 sum = 0;
+        for (u32 k = 0; k < table.used; k++) {
+            if (counts[k] == 0) continue;
+            sum += counts[k] * Table::cost(table.shares[k] < 0 ? 1 : u32(table.shares[k]), table.log);
+        }
+        return sum;
+    }
+
+    // Chooses how a code's table is told, and makes it.
+    SWATH_FN static void plan(u32 code, u32 total, Shared& shared) {
+        Table& table = shared.tables[code];
+        const u32* const counts = shared.counts[code];
+        u32 kinds = 0, last = 0;
+        for (u32 k = 0; k < SYMBOLS; k++) {
+            if (counts[k] == 0) continue;
+            kinds++;
+            last = k;
+        }
+        predefine(code, table);
+        const u32 known = cost(counts, table);
+        shared.modes[code] = ZSTD_PREDEFINED;
+        shared.header_lens[code] = 0;
+        if (kinds == 1) {
+            if (known > 8 * 256) {
+                shared.modes[code] = ZSTD_SAME;
+                shared.headers[code][0] = u8(last);
+                shared.header_lens[code] = 1;
+                table.log = shared.ends[code] = 0;
+                return;
+            }
+        } else {
+            // Finer than a quarter of what there is to tell does not pay; each symbol needs room.
+            const u32 finest = code == ZSTD_OFFSETS ? 8 : 9, least = max_of(highest_one(last) + 2, 5u);
+            const u32 fitting = max_of(highest_one(total), 2u) - 2;
+            table.share_out(counts, total, min_of(max_of(fitting, least), finest));
+            ByteSink sink(shared.headers[code], HEADER_ROOM);
+            table.describe(sink);
+            if (sink.fits() && sink.len * 8 * 256 + cost(counts, table) < known) {
+                shared.modes[code] = ZSTD_TOLD;
+                shared.header_lens[code] = sink.len;
+            } else {
+                predefine(code, table);
+            }
+        }
+        table.build();
+    }
+
+    // From the last symbol to the first, which is how a decoder can go from the first to the last. One lane does this;
+    // the others bring the symbols near and take the steps away, since a chain that waits for distant memory is slow.
+    template <class Warp> SWATH_FN static void walk(const Warp& warp, u32 code, const ZstdList& list, Shared& shared) {
+        const Table& table = shared.tables[code];
+        u16* const staged = shared.staged[code];
+        u32 state = 0;
+        for (u32 end = list.count, from; end > 0; end = from) {
+            from = end > STAGED ? end - STAGED : 0;
+            for (u32 k = warp.lane(); k < end - from; k += warp.size()) staged[k] = *list.step(code, from + k);
+            warp.sync();
+            if (warp.lane() == 0) {
+                u32 k = end - from;
+                if (end == list.count) {
+                    state = table.start(staged[--k]);
+                    staged[k] = 0;
+                }
+                FseSymbol next = table.symbols[k > 0 ? staged[k - 1] : 0];
+                while (k-- > 0) {
+                    const FseSymbol symbol = next;
+                    // Asked for before it is needed.
+                    if (k > 0) next = table.symbols[staged[k - 1]];
+                    staged[k] = u16(table.step(state, symbol));
+                }
+            }
+            warp.sync();
+            // Each lane brings to and takes from the same places, so there is no need to wait before the next round.
+            for (u32 k = warp.lane(); k < end - from; k += warp.size()) *list.step(code, from + k) = staged[k];
+        }
+        if (warp.lane() == 0) shared.ends[code] = state - (1u << table.log);
+    }
+};
