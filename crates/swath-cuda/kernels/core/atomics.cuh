@@ -1,8 +1,8 @@
-// Numbers that several lanes change at once, in shared or in global memory; no order is promised beside them.
+// Atomic operations on shared or global memory. They order no other access.
 #pragma once
 #include "core/base.cuh"
 
-// Each returns what was there before.
+// Each returns the value from before the operation.
 SWATH_FN u32 atomic_add(u32* to, u32 value) {
 #if SWATH_DEVICE
     return atomicAdd(to, value);

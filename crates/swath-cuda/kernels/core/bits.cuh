@@ -1,4 +1,4 @@
-// Reading bits, least significant first, from words that the lanes of a block share.
+// Bit tricks, and a reader of bits (least significant first) from words in shared memory.
 #pragma once
 #include "core/base.cuh"
 
@@ -31,7 +31,7 @@ SWATH_FN u32 ones_in(u64 bits) {
 #endif
 }
 
-// The place of the lowest bit of a number that is not 0.
+// Index of the lowest set bit; `bits` must not be 0.
 SWATH_FN u32 lowest_one(u32 bits) {
 #if SWATH_DEVICE
     return u32(__ffs(int(bits))) - 1;
@@ -40,7 +40,7 @@ SWATH_FN u32 lowest_one(u32 bits) {
 #endif
 }
 
-// The place of the highest bit of a number that is not 0.
+// Index of the highest set bit; `bits` must not be 0.
 SWATH_FN u32 highest_one(u32 bits) {
 #if SWATH_DEVICE
     return 31 - u32(__clz(int(bits)));
@@ -51,8 +51,8 @@ SWATH_FN u32 highest_one(u32 bits) {
 
 SWATH_FN u32 low_bits(u32 bits, u32 count) { return bits & ((1u << count) - 1); }
 
-// A place in staged words. Whoever makes one sees to it that the two words from `pos` on are there, and that no more is
-// skipped than leaves it so.
+// A position in words that were loaded before. The caller guarantees that the two words from `pos` on exist, at the start
+// and after every skip.
 struct BitCursor {
     const u32* words;
     u32 pos;
@@ -64,7 +64,7 @@ struct BitCursor {
     }
     // The next 32 bits.
     SWATH_FN u32 peek() const { return joined(low, high, pos & 31); }
-    // At most 32 bits on.
+    // Moves on by at most 32 bits.
     SWATH_FN void skip(u32 count) {
         const u32 next = pos + count;
         if ((next ^ pos) & 32) {

@@ -1,9 +1,10 @@
-// What every decoding kernel is handed: compressed tiles in one buffer, room for decoded tiles in another.
+// The arguments of every decoding kernel: compressed tiles in one buffer, room for decoded tiles in another.
 #pragma once
 #include "core/base.cuh"
 
-// One tile: where its stream lies in the compressed buffer and where its bytes go in the decoded one.
-// The host places streams and tiles at multiples of 16; a stream is followed by at least 16 bytes that belong to the buffer.
+// One tile: the place of its stream in the compressed buffer and of its bytes in the decoded buffer.
+// The host puts streams and tiles at multiples of 16. At least 16 bytes after a stream belong to the buffer; their
+// contents are undefined.
 struct TileJob {
     u64 src;
     u64 src_len;
@@ -18,8 +19,8 @@ struct DecodeArgs {
     u64 dst_len;
     const TileJob* tiles;
     u32* status;  // one per tile
-    u8* scratch;  // scratch_len bytes for each block of the grid, or for each tile: a kernel says which
+    u8* scratch;  // scratch_len bytes for each block of the grid, or for each tile, as the kernel documents
     u64 scratch_len;
     u32 count;
-    u32 flags;  // a kernel's own
+    u32 flags;  // as the kernel documents
 };

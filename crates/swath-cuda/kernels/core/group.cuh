@@ -1,25 +1,25 @@
 // The threads that work on one tile together, on the device.
 //
-// A kernel body is a template over a group. It has to be right for any size that is a power of two, one included: on
-// the host the same body runs with one lane and with a team of threads (host/groups.hpp). Every
-// collective is called by all lanes, and all lanes have passed every barrier of it when it returns.
+// A kernel body is a template over a group. It has to be correct for any group size that is a power of two, one included:
+// on the host the same body runs with one lane and with a team of threads (host/groups.hpp). All lanes call every
+// collective, and when it returns, all lanes have passed its barriers.
 #pragma once
 #include "core/base.cuh"
 
 #if SWATH_DEVICE
-// One warp of a block: lanes that run together. Its collectives are called by all of its lanes.
+// One warp of a block: lanes that run in step. All of them call each collective.
 struct WarpGroup {
     SWATH_FN u32 lane() const { return threadIdx.x & 31; }
     SWATH_FN u32 size() const { return 32; }
-    // Which warp of the block it is, and how many there are.
+    // Number of this warp in its block, and number of warps.
     SWATH_FN u32 index() const { return threadIdx.x >> 5; }
     SWATH_FN u32 count() const { return blockDim.x >> 5; }
     SWATH_FN void sync() const { __syncwarp(); }
-    // The value of the lane `by` before this one; its own for the first `by` lanes.
+    // The value of the lane `by` places before this one; the first `by` lanes get their own.
     template <class T> SWATH_FN T shift_up(T value, u32 by) const { return __shfl_up_sync(0xffffffffu, value, by); }
-    // The value of one lane, which may be another for every lane that asks.
+    // The value of lane `from`. Each lane may ask for another one.
     template <class T> SWATH_FN T value_of(T value, u32 from) const { return __shfl_sync(0xffffffffu, value, from); }
-    // A bit for each lane that has the same value, its own among them.
+    // A bit for each lane that passed the same value; the bit of this lane is set too.
     SWATH_FN u32 same_as(u32 value) const { return __match_any_sync(0xffffffffu, value); }
 };
 
@@ -36,7 +36,7 @@ struct BlockGroup {
     SWATH_FN void sync() const { __syncthreads(); }
     SWATH_FN WarpGroup warp() const { return WarpGroup(); }
 
-    // Sum of the values of all lanes before this one, and of all lanes.
+    // Returns the sum of the values of all lanes before this one; `total` becomes the sum of all lanes.
     SWATH_FN u32 exclusive_sum(u32 value, u32& total) const {
         const u32 in_warp = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
         u32 sum = value;
@@ -84,7 +84,7 @@ struct BlockGroup {
     }
 
   private:
-    // Chips before sm_80 have no such instruction.
+    // Chips before sm_80 have no instruction for this.
     SWATH_FN static u32 __reduce_min(u32 value) {
         SWATH_UNROLL
         for (u32 step = 16; step > 0; step >>= 1) value = min_of(value, __shfl_xor_sync(0xffffffffu, value, step));

@@ -1,11 +1,11 @@
-// From a kernel body to something that can be launched.
+// How a kernel body becomes an entry point.
 //
 // A kernel is a type with
 //   static constexpr u32 THREADS;      threads of a block
 //   struct Args;                       its one parameter, plain data
-//   struct Shared;                     what the lanes of a block share (at most 47 KiB)
+//   struct Shared;                     shared memory of a block (at most 47 KiB)
 //   template <class Group> SWATH_FN static void run(const Group&, u32 block, u32 blocks, const Args&, Shared&);
-// SWATH_KERNEL(name, Kernel) makes an entry point of it: for the device here, for the host in host/table.hpp.
+// SWATH_KERNEL(name, Kernel) makes the entry point: for the device here, for the host in host/table.hpp.
 #pragma once
 #include "core/group.cuh"
 #include "core/span.cuh"

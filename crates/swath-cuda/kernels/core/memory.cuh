@@ -1,8 +1,8 @@
-// Accesses wider than a byte and accesses that race on purpose, for the device compiler and a host compiler alike.
+// Accesses wider than a byte, and accesses that race on purpose, for device and host compilers alike.
 #pragma once
 #include "core/base.cuh"
 
-// Sixteen bytes that move at once; both sides lie at a multiple of 16.
+// 16 bytes that are loaded and stored at once, at multiples of 16.
 struct alignas(16) Quad {
     u32 words[4];
 };
@@ -28,7 +28,7 @@ SWATH_FN void store_quad(u8* to, const Quad& quad) {
 #endif
 }
 
-// The word with its bytes the other way round.
+// The word with its bytes in reverse order.
 SWATH_FN u32 swapped(u32 word) {
 #if SWATH_DEVICE
     return __byte_perm(word, 0, 0x0123);
@@ -37,7 +37,7 @@ SWATH_FN u32 swapped(u32 word) {
 #endif
 }
 
-// Four bytes at a multiple of 4, the first of them the most significant.
+// Loads four bytes from a multiple of 4; the first becomes the most significant.
 SWATH_FN u32 load_word(const u8* from) {
 #if SWATH_DEVICE
     return swapped(*reinterpret_cast<const u32*>(from));
@@ -48,7 +48,7 @@ SWATH_FN u32 load_word(const u8* from) {
 #endif
 }
 
-// The 32 bits from bit `skip % 32` on, counted from the top, of two words.
+// 32 bits out of two words, from bit `skip % 32` of `high` on, counted from the most significant.
 SWATH_FN u32 bits_from(u32 high, u32 low, u32 skip) {
 #if SWATH_DEVICE
     return __funnelshift_l(low, high, skip);
@@ -57,7 +57,7 @@ SWATH_FN u32 bits_from(u32 high, u32 low, u32 skip) {
 #endif
 }
 
-// Asks for the line at `from` before it is wanted.
+// Brings a cache line near before it is needed.
 SWATH_FN void prefetch(const u8* from) {
 #if SWATH_DEVICE
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
@@ -66,7 +66,7 @@ SWATH_FN void prefetch(const u8* from) {
 #endif
 }
 
-// A word that other lanes may be writing: what comes is what it was or what it is now, never a mixture.
+// A word that other lanes may be writing: the load returns its old or its new value, never a mixture.
 SWATH_FN u32 load_racing(const u32& word) {
 #if SWATH_DEVICE
     return *const_cast<const volatile u32*>(&word);

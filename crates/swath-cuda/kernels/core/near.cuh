@@ -1,5 +1,5 @@
-// Shared memory by its plain 32-bit address. Compilers work out where shared memory begins again and again, which a chain
-// of loads has to wait for every time; what is loaded here is found by one addition.
+// Shared memory addressed by its plain 32-bit address. Compilers compute the start of shared memory anew for each access,
+// which a chain of dependent loads waits for every time. A load through `Near` takes one addition.
 #pragma once
 #include "core/base.cuh"
 
@@ -7,13 +7,13 @@ struct alignas(16) FourWords {
     u32 words[4];
 };
 
-// Elements of shared memory that this lane, or all before a barrier, have filled.
+// Elements of shared memory. This lane has written them, or a barrier lies behind those who did.
 template <class T> struct Near {
 #if SWATH_DEVICE
     u32 address;
 
     SWATH_FN explicit Near(const T* from) : address(u32(__cvta_generic_to_shared(from))) {
-        // What was stored stays before what is loaded.
+        // Keeps earlier stores before the loads.
         asm volatile("" ::: "memory");
     }
     SWATH_FN u32 operator[](u32 index) const {
@@ -27,7 +27,7 @@ template <class T> struct Near {
             return value;
         }
     }
-    // Four words from a multiple of four on.
+    // Stores four words; `index` is a multiple of four.
     SWATH_FN void put(u32 index, const FourWords& four) const {
         static_assert(sizeof(T) == 4, "these are words");
         asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address + index * 4), "r"(four.words[0]),

@@ -1,9 +1,9 @@
-// Sixteen bytes at a time out of a tile that may end anywhere.
+// Reads a tile of any length 16 bytes at a time.
 #pragma once
 #include "core/memory.cuh"
 #include "core/span.cuh"
 
-// The bytes from `at`, a multiple of 16, on; zeros beyond the end. The tile begins at a multiple of 16.
+// The 16 bytes from `at` on, with zeros beyond the end. `at` is a multiple of 16, and so is the start of the tile.
 SWATH_FN Quad quad_at(const Span<const u8>& src, u32 at) {
     if (u64(at) + 16 <= src.len) return load_quad(src.data + at);
     Quad quad = {{0, 0, 0, 0}};
@@ -12,7 +12,8 @@ SWATH_FN Quad quad_at(const Span<const u8>& src, u32 at) {
     return quad;
 }
 
-// The first word, which the others then move up for: a place that is only known later would take them to memory.
+// Takes the first word and moves the others up. Indexing with a number known only at run time would put the quad into
+// memory.
 SWATH_FN u32 next_word(Quad& quad) {
     const u32 word = quad.words[0];
     quad.words[0] = quad.words[1];

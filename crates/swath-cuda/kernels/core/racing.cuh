@@ -1,4 +1,5 @@
-// Memory that lanes share without a barrier between: single numbers, right whether read before or after a change.
+// Accesses to single numbers that lanes share without a barrier. The algorithms are right whether a load sees the old or
+// the new value.
 #pragma once
 #include "core/base.cuh"
 
@@ -18,7 +19,7 @@ template <class T> SWATH_FN void share_value(T* to, T value) {
 #endif
 }
 
-// 0, 1, 2 and so on, one for each call.
+// Returns 0, 1, 2 and so on, a new number for each call.
 SWATH_FN u32 next_number(u32* counter) {
 #if SWATH_DEVICE
     return atomicAdd(counter, 1u);

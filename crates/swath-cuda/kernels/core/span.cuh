@@ -1,4 +1,5 @@
-// Memory with its length. Kernel bodies reach device memory through these only, so that no input can lead them elsewhere.
+// Memory with its length. Kernel bodies access device memory through spans only, so that no input can lead them out of
+// bounds.
 #pragma once
 #include "core/base.cuh"
 
@@ -8,15 +9,15 @@ template <class T> struct Span {
 
     SWATH_FN Span(T* data, u64 len) : data(data), len(len) {}
 
-    // The part from `start` on of at most `count` elements; empty where it would leave the memory.
+    // The `count` elements from `start` on; empty if they would leave the memory.
     SWATH_FN Span part(u64 start, u64 count) const {
         if (start > len || count > len - start) return Span(data, 0);
         return Span(data + start, count);
     }
     SWATH_FN bool holds(u64 index) const { return index < len; }
-    // Zero beyond the end.
+    // Returns zero beyond the end.
     SWATH_FN T get(u64 index) const { return index < len ? data[index] : T(0); }
-    // Nothing beyond the end.
+    // Does nothing beyond the end.
     SWATH_FN void set(u64 index, T value) const {
         if (index < len) data[index] = value;
     }

@@ -1,4 +1,4 @@
-// The Adler-32 of tiles.
+// Computes the Adler-32 of tiles.
 #include "deflate/adler.cuh"
 
 SWATH_KERNEL(swath_adler, Adler)

@@ -1,9 +1,9 @@
-// The Adler-32 of every tile of a batch.
+// Computes the Adler-32 of every tile of a batch.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/copy.cuh"
 
-// checks[t] of the lens[t] bytes at src + t * src_stride; nothing where they are not all there.
+// Sets checks[t] for the lens[t] bytes at src + t * src_stride; does nothing if they are not all there.
 struct AdlerArgs {
     const u8* src;
     u64 src_len;
@@ -14,15 +14,15 @@ struct AdlerArgs {
     u32 unused;
 };
 
-// The low half of the sum of n bytes is 1 and all bytes; the high half is n and every byte as often as there are bytes
-// from it to the end. So a lane needs to know only where its bytes stand, and lanes are added at last.
+// The low half is 1 plus the sum of all n bytes. The high half is n plus the sum of every byte times the number of bytes
+// from it to the end. So a lane needs only the position of its bytes, and the lanes are added at the end.
 struct Adler {
     static constexpr u32 THREADS = 256;
     using Args = AdlerArgs;
     struct Shared {};
 
     static constexpr u32 MODULUS = 65521;
-    // A unit adds less than 2^44 to a sum, so that as many may pass before it has to be brought down.
+    // A unit adds less than 2^44 to a sum, so that many units may pass before it has to be reduced.
     static constexpr u32 UNITS = 1u << 18;
 
     template <class Group>
@@ -52,7 +52,7 @@ struct Adler {
                 low %= MODULUS;
                 high %= MODULUS;
             }
-            // At most fifteen; all where the tile is out of line.
+            // At most fifteen bytes; all of them if the tile is not aligned.
             for (u64 at = u64(units) * 16 + group.lane(); at < len; at += group.size()) {
                 const u32 byte = bytes.data[at];
                 low = (low + byte) % MODULUS;
@@ -67,7 +67,7 @@ struct Adler {
     }
 
   private:
-    // `sum` and the products of the four bytes of each.
+    // `sum` plus the products of the four bytes of each word.
     SWATH_FN static u32 dot(u32 bytes, u32 weights, u32 sum) {
 #if SWATH_DEVICE
         asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(weights));

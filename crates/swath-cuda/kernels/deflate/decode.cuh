@@ -1,31 +1,32 @@
-// Deflate in a zlib frame: the lanes of a block decode one tile together.
+// Decodes Deflate in a zlib frame: the lanes of a block decode one tile together.
 //
-// A round takes the next bits of a Deflate block, a stretch for each lane (decode_agree.cuh). Lanes first measure: how
-// many bytes does my stretch make? Sums of these tell each lane where its bytes go, and it decodes once more, into the
-// cells of a window (decode_window.cuh), which is then resolved and written. NOTES.md says what was tried.
+// A round takes the next bits of a Deflate block, a stretch for each lane (decode_agree.cuh). The lanes first count the
+// bytes that their stretches make. Sums of these give each lane the place of its bytes, and it decodes once more, into
+// the cells of a window (decode_window.cuh), which is then resolved and written. NOTES.md says what was tried.
 //
-// No scratch memory is needed. Block b takes tiles b, b + blocks and so on.
+// The kernels need no scratch memory. Block b takes tiles b, b + blocks and so on.
 #pragma once
 #include "deflate/decode_codes.cuh"
 #include "deflate/decode_window.cuh"
 #include "core/kernel.cuh"
 
-// Whether a stream begins as a zlib frame whose blocks need no dictionary.
+// Whether a stream begins with a zlib header without a dictionary.
 SWATH_FN bool has_zlib_head(const Span<const u8>& src) {
     const u32 method = src.get(0), flags = src.get(1);
     const bool known = (method & 15) == 8 && method >> 4 <= 7 && (flags & 32) == 0;
     return src.len >= 2 && known && (method << 8 | flags) % 31 == 0;
 }
 
-// A block of `LANES` lanes; each takes at most `WORDS` words a round, an odd number; `CELLS` bytes of output at a time.
+// A block has `LANES` lanes. Each takes at most `WORDS` words a round, an odd number, and the window has `CELLS` bytes of
+// output.
 template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
     static constexpr u32 THREADS = LANES;
     using Args = DecodeArgs;
 
-    static constexpr u32 TRIES = 6;         // a round is cut short where lanes do not agree by then
-    static constexpr u32 WARM = 32;         // tokens that a lane decodes before its stretch, to fall into step
-    static constexpr u32 TOKENS = 64;       // of a stretch, where WORDS allows
-    static constexpr u32 HEAD_WORDS = 160;  // more than a block head has
+    static constexpr u32 TRIES = 6;         // after so many tries, the round takes only the lanes that agree
+    static constexpr u32 WARM = 32;         // tokens that a lane decodes before its stretch, to synchronise
+    static constexpr u32 TOKENS = 64;       // tokens of a stretch, if WORDS allows
+    static constexpr u32 HEAD_WORDS = 160;  // more words than a block header has
     static constexpr u32 STAGED = LANES * WORDS + 8 > HEAD_WORDS ? LANES * WORDS + 8 : HEAD_WORDS;
     static_assert(WORDS % 2 == 1 && STAGED % 4 == 0, "lanes keep off each other's banks, and words come by four");
 
@@ -38,12 +39,12 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
 
     enum Stop : u32 { GOES_ON = 0, BLOCK_END = 1, BAD = 2 };
 
-    // A tile on its way; the same in all lanes but for `share`.
+    // A tile while it is decoded; the same in all lanes except `share`.
     struct Tile {
         Span<const u8> src;
         Span<u8> dst;
-        u64 bit;   // of src
-        u32 done;  // bytes of dst
+        u64 bit;   // position in src
+        u32 done;  // decoded bytes
         AdlerShare share;
     };
 
@@ -70,14 +71,14 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         return check(group, tile);
     }
 
-    // Decodes the blocks from the next bit on, which have to fill dst: up to the last one where there is one (`ends`),
-    // else all of src, to its very end.
+    // Decodes the blocks from the next bit on, which have to fill dst: with `ends` up to the last block, else all of src,
+    // to its very end.
     template <class Group>
     SWATH_FN static u32 decode_blocks(const Group& group, Tile& tile, Shared& shared, bool ends) {
-        // A tile that failed may have left something.
+        // A tile that failed may have left something in the window.
         shared.window.clear(group);
-        // A block costs the same however little it holds, so a stream of empty ones would take minutes. No encoder
-        // makes so many; where one does, the host decodes the tile.
+        // A block costs the same however little it holds, so a stream of empty blocks would take minutes. No encoder
+        // makes so many; if one does, the CPU decodes the tile.
         u32 blocks_left = 64 + u32((tile.src.len + tile.dst.len) / 128);
         bool last = false;
         while (!last) {
@@ -99,13 +100,14 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         u32 words[4];
     };
 
-    // Loads the next words of the stream; tells where in them the next bit is. Zeros follow the stream's end.
+    // Loads the next words of the stream; returns the position of the next bit in them. Zeros follow the end of the
+    // stream.
     template <class Group> SWATH_FN static u32 stage(const Group& group, const Tile& tile, Shared& shared, u32 words) {
         const u64 first = tile.bit / 128 * 16;
         const u32 fours = (words + 3) / 4, size = group.size();
         Four* to = reinterpret_cast<Four*>(shared.staged);
         group.sync();
-        // Several loads under way at once.
+        // Several loads are in flight at once.
         for (u32 from = group.lane(); from < fours; from += 4 * size) {
             Four got[4];
             SWATH_UNROLL
@@ -185,7 +187,8 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         }
     }
 
-    // Decodes from any bit until codes have most likely fallen into step: the first place from `to` on.
+    // Decodes from any bit until the codes have most likely synchronised; returns the first code that starts at `to` or
+    // later.
     SWATH_FN static u32 fall_in(const Shared& shared, u32 from, u32 to) {
         BitCursor cursor(shared.staged, from);
         CodeChoice choice = choose_code(false);
@@ -198,8 +201,8 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         return cursor.pos;
     }
 
-    // The tokens that start in a stretch, from its first one on. Lengths and distances take a step each: so lanes that
-    // are at different kinds of codes go through the same instructions.
+    // Counts the tokens that start in a stretch, from its first one on. A length and its distance are two steps, so that
+    // lanes at different kinds of codes run the same instructions.
     SWATH_FN static Stretch measure(const Shared& shared, u32 from, u32 to, u32 limit) {
         BitCursor cursor(shared.staged, from);
         u32 bytes = 0, stop = GOES_ON;
@@ -222,7 +225,7 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         return {from, cursor.pos, bytes, cursor.pos > limit ? u32(BAD) : stop};
     }
 
-    // Turns the tokens of a round into bytes. False where a match reaches back too far.
+    // Turns the tokens of a round into bytes. False if a match reaches back too far.
     template <class Group>
     SWATH_FN static bool put(const Group& group, Tile& tile, Shared& shared, const Stretch& stretch, u32 place,
                              u32 total) {
@@ -236,14 +239,14 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
             if (group.lane() == 0) window.longs = 0;
             group.sync();
             bool far = false;
-            // A match that the last window had no room for.
+            // A match that did not fit into the last window.
             if (rest > 0 && place < to) {
                 const u32 part = min_of(rest, to - place);
                 window.refer(now, place, part, distance);
                 place += part;
                 rest -= part;
             }
-            // As in `measure`, all kinds of codes go through the same instructions as far as they can.
+            // As in `measure`, all kinds of codes share as many instructions as they can.
             u32 length = 0;
             CodeChoice choice = choose_code(false);
             while (place < own_to) {
@@ -297,7 +300,7 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         return stored_sum(tile) == sum(group, tile) ? STATUS_OK : STATUS_CHECKSUM;
     }
 
-    // Where the checksum is once the last block is decoded, and what it says.
+    // The position of the stored checksum once the last block is decoded, and its value.
     SWATH_FN static u64 tail_at(const Tile& tile) { return (tile.bit + 7) / 8; }
     SWATH_FN static u32 stored_sum(const Tile& tile) {
         u32 stored = 0;
@@ -305,7 +308,7 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
         return stored;
     }
 
-    // The Adler-32 of what was decoded.
+    // The Adler-32 of the decoded bytes.
     template <class Group> SWATH_FN static u32 sum(const Group& group, const Tile& tile) {
         u32 plain, weighted;
         group.exclusive_sum(u32(tile.share.plain % ADLER_MODULUS), plain);
@@ -317,7 +320,7 @@ template <u32 LANES, u32 WORDS, u32 CELLS> struct Inflate {
 };
 
 #if SWATH_DEVICE
-// How many blocks a multiprocessor is to hold says how many registers a thread may have.
+// `blocks` is the number of blocks that a multiprocessor has to hold, which limits the registers of a thread.
 #define SWATH_INFLATE(name, Kernel, blocks)                                                             \
     extern "C" __global__ void __launch_bounds__(Kernel::THREADS, blocks) name(const Kernel::Args args) { \
         __shared__ Kernel::Shared shared;                                                               \

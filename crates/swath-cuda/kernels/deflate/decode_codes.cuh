@@ -1,32 +1,33 @@
-// The prefix codes of a Deflate block: reading their lengths, and making tables of them with all lanes.
+// The prefix codes of a Deflate block: all lanes read their lengths and make tables of them.
 #pragma once
 #include "core/bits.cuh"
 #include "deflate/decode_agree.cuh"
 #include "core/racing.cuh"
 
-// What a lookup tells. Bits 0 to 4: bits of the code and of the number behind it.
-// A length or distance: bits 5 to 8: bits of the code alone; from 16 on: what the number is added to.
-// A literal: bits 5 to 7: one; 8 to 11 and 13 to 14: these two for up to three literals together; 22 to 29: the byte.
-// A longer code: bits 0 to 3: how many more of its bits count; 8 to 11: how many were looked at; from 16 on: where to
-// look next.
+// The entry of a lookup. Bits 0 to 4: length of the code and its extra bits together.
+// A length or distance: bits 5 to 8: length of the code alone; from 16 on: the base that the extra bits are added to.
+// A literal: bits 5 to 7: one; 8 to 11 and 13 to 14: code length and number for up to three literals together; 22 to 29:
+// the byte.
+// A longer code: bits 0 to 3: how many more of its bits count; 8 to 11: how many were looked at; from 16 on: index of the
+// second-level table.
 enum : u32 {
     ENTRY_LITERAL = 1u << 31,
-    ENTRY_OTHER = 1u << 15,  // no literal, length or distance
-    ENTRY_END = 1u << 14,    // beside ENTRY_OTHER: end of block
-    ENTRY_LONG = 1u << 12,   // the code is longer than the table is wide
+    ENTRY_OTHER = 1u << 15,  // neither literal nor length nor distance
+    ENTRY_END = 1u << 14,    // with ENTRY_OTHER: end of block
+    ENTRY_LONG = 1u << 12,   // the code is longer than the index of the table
 };
 
 SWATH_FN u32 entry_bits(u32 entry) { return entry & 31; }
 SWATH_FN u32 entry_byte(u32 entry) { return entry >> 22 & 255; }
 SWATH_FN u32 entry_literals(u32 entry) { return entry >> 5 & 7; }
-// A literal's entry with bits and number of all literals that the lookup found.
+// A literal's entry with the bits and the number of all literals that the lookup found.
 SWATH_FN u32 entry_joined(u32 entry) { return entry >> 8; }
-// The length or distance whose code the low bits of `bits` are; any number where they are something else.
+// The entry of the length or distance whose code the low bits of `bits` are; undefined if they are something else.
 SWATH_FN u32 entry_value(u32 entry, u32 bits) {
     return (entry >> 16) + (low_bits(bits, entry & 31) >> (entry >> 5 & 15));
 }
 
-// A literal, a length or the end of a block. Zlib refuses the two symbols beyond 285, and so do we.
+// The entry of a literal, a length or the end of a block. Zlib refuses the two symbols beyond 285, and so do we.
 SWATH_FN u32 length_entry(u32 symbol, u32 bits) {
     if (symbol < 256) return ENTRY_LITERAL | symbol << 22 | (1u << 5 | bits) << 8 | 1u << 5 | bits;
     if (symbol == 256) return ENTRY_OTHER | ENTRY_END | bits;
@@ -49,11 +50,11 @@ constexpr u32 LENGTH_WIDTH = 10, DISTANCE_WIDTH = 8;  // of their tables
 constexpr u32 LENGTH_ENTRIES = 1u << LENGTH_WIDTH, DISTANCE_ENTRIES = 1u << DISTANCE_WIDTH;
 constexpr u32 CODE_BITS = 15;  // the longest code
 constexpr u32 SYMBOL_WORDS = ALL_SYMBOLS / 32;
-// Where codes longer than the tables are looked up. No complete codes of so many symbols need more.
+// Second-level tables for codes longer than the index. Complete codes of so many symbols never need more.
 constexpr u32 LONG_LENGTHS = LENGTH_ENTRIES + DISTANCE_ENTRIES, LONG_DISTANCES = LONG_LENGTHS + 312;
 constexpr u32 TABLE_ENTRIES = LONG_DISTANCES + 148;
 
-// Which code comes next: that of literals and lengths, or that of distances.
+// Which code comes next: literals and lengths, or distances.
 struct CodeChoice {
     u32 mask, offset;
     SWATH_FN bool second() const { return offset != 0; }
@@ -62,7 +63,7 @@ SWATH_FN CodeChoice choose_code(bool second) {
     return {second ? DISTANCE_ENTRIES - 1 : LENGTH_ENTRIES - 1, second ? LENGTH_ENTRIES : 0};
 }
 
-// Both codes of a block: first that of literals and lengths, second that of distances.
+// The tables of both codes of a block: first literals and lengths, second distances.
 struct Codes {
     u32 table[TABLE_ENTRIES];
     u16 more[LENGTH_ENTRIES];  // the second and third of three literals in one lookup
@@ -73,8 +74,8 @@ struct Codes {
         if (entry & ENTRY_LONG) entry = table[(entry >> 16) + low_bits(bits >> (entry >> 8 & 15), entry & 15)];
         return entry;
     }
-    // Adds the literals to an entry whose codes lie wholly within its index. Entries that others have added to tell
-    // their own first literal still.
+    // Adds more literals to an entry whose codes lie wholly within its index. Entries that other lanes have extended
+    // still start with their own literal.
     SWATH_FN void join_literals(u32 index) {
         const u32 entry = table[index];
         if ((entry & ENTRY_LITERAL) == 0) return;
@@ -91,17 +92,17 @@ struct Codes {
     }
 };
 
-// What is needed until the tables are made.
+// Working memory until the tables are made.
 struct CodeLengths {
-    u32 users[CODE_BITS + 1][SYMBOL_WORDS];  // a bit for each symbol with a code of a length
+    u32 users[CODE_BITS + 1][SYMBOL_WORDS];  // for each code length, a bit for each symbol with such a code
     u32 counts[2][CODE_BITS + 1];
-    u32 limit[2][CODE_BITS + 1];  // the first code beyond those of a length, as if codes had 15 bits
-    i32 bias[2][CODE_BITS + 1];   // what is added to a code of a length to find it in `sorted`
+    u32 limit[2][CODE_BITS + 1];  // for each length, the first code beyond, extended to 15 bits
+    i32 bias[2][CODE_BITS + 1];   // for each length, what is added to a code to find it in `sorted`
     u32 sorted[ALL_SYMBOLS];      // the entries of symbols in the order of their codes
     u8 lengths[ALL_SYMBOLS];      // bits of each symbol's code
-    u8 small_table[128];          // of the code that lengths are written in
+    u8 small_table[128];          // of the code for code lengths
 
-    // What the table holds for codes that start with `index`.
+    // The entry for codes that start with `index`.
     SWATH_FN u32 table_entry(u32 index, u32 second) const {
         const u32 code = reversed(index) >> (32 - CODE_BITS);
         u32 length = 1;
@@ -117,8 +118,8 @@ struct CodeLengths {
         }
         return code < limit[second][CODE_BITS] ? long_entry(code, second) : u32(ENTRY_OTHER);
     }
-    // Where to look a long code up. Longer codes come later: so how many bits count grows from one start of codes to
-    // the next, and the places taken by those before can be told from the limits.
+    // Where to look up a long code. Longer codes come later: so the number of bits grows from one index to the next, and
+    // the space taken by those before follows from the limits.
     SWATH_FN u32 long_entry(u32 code, u32 second) const {
         const u32 width = second ? DISTANCE_WIDTH : LENGTH_WIDTH, shift = CODE_BITS - width, start = code >> shift;
         u32 at = second ? LONG_DISTANCES : LONG_LENGTHS, before = limit[second][width] >> shift;
@@ -136,14 +137,14 @@ struct CodeLengths {
     }
 };
 
-// The head of a block; the same in all lanes.
+// The header of a block; the same in all lanes.
 struct BlockHead {
     u32 last, kind;
-    u32 end;  // the bit behind it
+    u32 end;  // the bit after the header
     bool fine;
 };
 
-// The symbol whose length is the index-th to be written.
+// The symbol whose length is stored at place `index`.
 SWATH_FN u32 small_symbol(u32 index) {
     // 16 17 18 0 8 7 9 6 10 5 11 4, 12 3 13 2 14 1 15: five bits each.
     const u64 first = 16ull | 17ull << 5 | 18ull << 10 | 0ull << 15 | 8ull << 20 | 7ull << 25 | 9ull << 30 |
@@ -152,15 +153,14 @@ SWATH_FN u32 small_symbol(u32 index) {
     return u32(index < 12 ? first >> (5 * index) : rest >> (5 * (index - 12))) & 31;
 }
 
-// The table of the code that lengths are written in, from `count` lengths of three bits; false where it is not
-// complete.
+// Makes the table of the code for code lengths, from `count` lengths of three bits; false if the code is not complete.
 template <class Group> SWATH_FN bool make_small_table(const Group& group, u64 written, u32 count, u8* table) {
     constexpr u64 ONES = 01111111111111111111ull;  // the lowest bit of each of 19 lengths
     written &= (1ull << (3 * count)) - 1;
     u64 lengths = 0;
     SWATH_UNROLL
     for (u32 index = 0; index < 19; index++) lengths |= (written >> (3 * index) & 7) << (3 * small_symbol(index));
-    // As if codes had seven bits: where the codes of a length start, eight bits each.
+    // With codes extended to seven bits: the start of the codes of each length, eight bits each.
     u64 starts = 0;
     u32 code = 0;
     SWATH_UNROLL
@@ -190,7 +190,7 @@ template <class Group> SWATH_FN bool make_small_table(const Group& group, u64 wr
     return true;
 }
 
-// Lengths are read in pieces, one for each lane (decode_agree.cuh).
+// Each lane reads the lengths in one part of the header (decode_agree.cuh).
 constexpr u32 LENGTH_SAME = 255;  // as the one before
 constexpr u32 LENGTH_TRIES = 24;
 
@@ -205,8 +205,8 @@ SWATH_FN LengthRun length_run(const u8* small_table, u32 bits) {
     return {width + extra, (symbol == 18 ? 11 : 3) + low_bits(bits >> width, extra), symbol == 16 ? LENGTH_SAME : 0};
 }
 
-// All lanes: the lengths of both codes from bit `pos` on; moves it behind them. They have less than 2300 bits, and
-// lanes look at as many beyond: words for 5000 bits are staged.
+// All lanes: reads the lengths of both codes from bit `pos` on and moves `pos` behind them. They take less than 2300
+// bits, and lanes look as far again ahead: words for 5000 bits are loaded.
 template <class Group>
 SWATH_FN bool read_lengths(const Group& group, const u32* words, u32& pos, u32 literals, u32 distances,
                            CodeLengths& codes, u32* ends, u32 most_lanes) {
@@ -216,7 +216,7 @@ SWATH_FN bool read_lengths(const Group& group, const u32* words, u32& pos, u32 l
     for (u32 at = lane; at < ALL_SYMBOLS; at += group.size()) codes.lengths[at] = 0;
     group.sync();
     u32 done = 0;
-    // A piece holds one run at least, so this ends.
+    // A part holds at least one run, so this ends.
     while (done < all) {
         const u32 to = pos + (lane + 1) * PIECE;
         auto measure = [&](u32 from) {
@@ -232,7 +232,7 @@ SWATH_FN bool read_lengths(const Group& group, const u32* words, u32& pos, u32 l
         };
         Stretch piece{0, 0, 0, 0};
         if (lane < lanes) {
-            // From a little earlier, to fall into step.
+            // Starts a little earlier, to synchronise.
             BitCursor cursor(words, to - PIECE - min_of(lane * PIECE, WARM));
             while (cursor.pos < to - PIECE) cursor.skip(length_run(codes.small_table, cursor.peek()).bits);
             piece = measure(cursor.pos);
@@ -240,7 +240,7 @@ SWATH_FN bool read_lengths(const Group& group, const u32* words, u32& pos, u32 l
         const u32 valid = agree(group, ends, lanes, LENGTH_TRIES, piece, measure);
         u32 total;
         const u32 before = done + group.exclusive_sum(lane < valid ? piece.sum : 0, total);
-        // Where the last length ends, the block's tokens begin.
+        // The tokens of the block begin where the last length ends.
         bool fault = false;
         u32 end = 0;
         if (lane < valid && before < all) {
@@ -261,7 +261,7 @@ SWATH_FN bool read_lengths(const Group& group, const u32* words, u32& pos, u32 l
         }
         if (group.any(fault)) return false;
         done += min_of(total, all - done);
-        // One lane alone knows the end.
+        // Only one lane knows the end.
         pos = done < all ? group.broadcast(piece.end, valid - 1) : group.min(end ? end : ~0u);
         if (pos > 2600) return false;
     }
@@ -275,7 +275,7 @@ SWATH_FN bool read_lengths(const Group& group, const u32* words, u32& pos, u32 l
     return codes.lengths[256] != 0;
 }
 
-// All lanes: the head of a block that starts at bit `pos` (less than 128), and the lengths of its codes.
+// All lanes: reads the header of a block that starts at bit `pos` (less than 128), and the lengths of its codes.
 template <class Group>
 SWATH_FN BlockHead read_head(const Group& group, const u32* words, u32 pos, CodeLengths& codes, u32* ends,
                              u32 most_lanes) {
@@ -299,8 +299,8 @@ SWATH_FN BlockHead read_head(const Group& group, const u32* words, u32 pos, Code
     return head;
 }
 
-// All lanes: tables of both codes from their lengths. Tells how many bits a token has, most likely; 0 where a code is
-// refused.
+// All lanes: makes the tables of both codes from their lengths. Returns the likely number of bits of a token; 0 if a code
+// is refused.
 template <class Group> SWATH_FN u32 make_tables(const Group& group, CodeLengths& from, Codes& codes) {
     const u32 lane = group.lane(), size = group.size();
     for (u32 at = lane; at < (CODE_BITS + 1) * SYMBOL_WORDS; at += size) (&from.users[0][0])[at] = 0;
@@ -330,7 +330,7 @@ template <class Group> SWATH_FN u32 make_tables(const Group& group, CodeLengths&
         from.limit[second][own] = code;
         const u32 first = second ? LENGTH_SYMBOLS : 0;
         if (own > 0) from.bias[second][own] = i32(first + before) - i32(used >> (CODE_BITS - own));
-        // Complete, or one code of one bit, or, for distances, none at all.
+        // A code has to be complete, or one code of one bit, or, for distances, empty.
         const bool lone = code == 1u << (CODE_BITS - 1) && from.counts[second][1] == 1;
         if (own == CODE_BITS && code != 1u << CODE_BITS && !lone && !(second && code == 0)) fine = false;
     }
@@ -338,7 +338,7 @@ template <class Group> SWATH_FN u32 make_tables(const Group& group, CodeLengths&
     for (u32 symbol = lane; symbol < ALL_SYMBOLS; symbol += size) {
         const u32 length = from.lengths[symbol], second = symbol >= LENGTH_SYMBOLS;
         if (length == 0) continue;
-        // How many symbols before it have codes of its length?
+        // Counts the symbols before it with codes of the same length.
         u32 before = ones_in(low_bits(from.users[length][symbol / 32], symbol % 32));
         for (u32 word = second ? LENGTH_SYMBOLS / 32 : 0; word < symbol / 32; word++)
             before += ones_in(from.users[length][word]);

@@ -1,29 +1,31 @@
-// Deflate tiles whose streams are said to be cut into pieces: a block of lanes decodes a piece, then they are joined.
+// Decodes Deflate tiles whose streams are listed as pieces: a block of lanes decodes each piece, then the pieces are
+// joined.
 //
-// Where the cuts are is said beside the streams, by anybody, so nothing of it is believed. Yet what passes is what one
-// decoder makes of the whole stream. All that it carries from a block to the next is the bit where that begins, the
-// bytes so far, and that no block was the last. A piece is taken only if its blocks begin at its first bit and end with
-// its last one, which is where the next piece begins, if they give as many bytes as lie before the next one's place, if
-// none of them is the last (in the last piece: if one is), and if no match reaches before the piece, so that what was
-// there does not matter. Head and checksum of the stream are looked at when all pieces are done.
+// The list of pieces comes from the file, so the kernels do not trust it. Still, a tile that passes is exactly what one
+// decoder would make of the whole stream. Such a decoder carries only this from block to block: the bit where the next
+// block begins, the number of bytes so far, and that no block was the last. So a piece passes only if its blocks begin at
+// its first bit and end with its last, where the next piece begins; if they make exactly the bytes before the next piece;
+// if none of them is the last block (in the last piece: if one is); and if no match reaches before the piece, so that
+// earlier bytes do not matter. The header and checksum of the stream are checked when all pieces are done.
 #pragma once
 #include "deflate/decode.cuh"
 
-// One piece: where its blocks lie in the compressed buffer, at any byte, and where its bytes go, at a multiple of 16.
+// One piece: the place of its blocks in the compressed buffer, at any byte, and of its bytes in the decoded buffer, at a
+// multiple of 16.
 struct PieceJob {
     u64 src;
     u64 src_len;  // up to the next piece, or to the end of the stream
     u64 dst;
     u64 dst_len;
-    u32 last;  // of its tile
+    u32 last;  // not 0: last piece of its tile
     u32 unused;
 };
 
-// What became of it.
+// The result of decoding a piece.
 struct PieceNote {
     u32 status;
     u32 sum;     // Adler-32 of its bytes
-    u32 stored;  // the last piece: what stands behind its blocks
+    u32 stored;  // of the last piece: the checksum stored after its blocks
     u32 unused;
 };
 
@@ -37,7 +39,7 @@ struct PiecesArgs {
     u64 count;
 };
 
-// No scratch memory is needed. Block b takes pieces b, b + blocks and so on.
+// The kernel needs no scratch memory. Block b takes pieces b, b + blocks and so on.
 template <class Inflate> struct InflatePieces {
     static constexpr u32 THREADS = Inflate::THREADS;
     using Args = PiecesArgs;
@@ -47,7 +49,7 @@ template <class Inflate> struct InflatePieces {
     SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const Args& args, Shared& shared) {
         for (u64 at = block; at < args.count; at += blocks) {
             const PieceJob job = args.pieces[at];
-            // Words are loaded, so the stream is looked at from a whole one on.
+            // The kernel loads words, so the stream starts at the aligned word before its first byte.
             const u64 before = job.src % 16, src_len = job.src_len + before;
             typename Inflate::Tile tile{Span<const u8>(args.src, args.src_len).part(job.src - before, src_len),
                                         Span<u8>(args.dst, args.dst_len).part(job.dst, job.dst_len),
@@ -69,7 +71,7 @@ template <class Inflate> struct InflatePieces {
     }
 };
 
-// The pieces of a tile: so many from that one on.
+// The pieces of a tile: `count` pieces from `first` on.
 struct PieceRange {
     u32 first;
     u32 count;
@@ -87,7 +89,7 @@ struct JoinArgs {
     u64 count;
 };
 
-// What became of tiles, from what became of their pieces. A lane takes a tile.
+// Sets the status of each tile from the results of its pieces. A lane takes a tile.
 struct JoinPieces {
     static constexpr u32 THREADS = 64;
     using Args = JoinArgs;
@@ -104,7 +106,7 @@ struct JoinPieces {
     SWATH_FN static u32 join(const Args& args, const TileJob& tile, const PieceRange& range) {
         if (range.count == 0 || u64(range.first) + range.count > args.pieces_len) return STATUS_CORRUPT;
         if (!has_zlib_head(Span<const u8>(args.src, args.src_len).part(tile.src, tile.src_len))) return STATUS_CORRUPT;
-        // Each begins where the one before ends, the first behind the head, and the last ends with the stream.
+        // Each piece begins where the one before ends, the first after the header, and the last ends with the stream.
         u64 src = tile.src + 2, dst = tile.dst, low = 1, high = 0;
         u32 stored = 0;
         for (u64 at = range.first; at < u64(range.first) + range.count; at++) {

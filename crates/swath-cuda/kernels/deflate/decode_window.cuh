@@ -1,15 +1,16 @@
-// The part of a tile that is being decoded: literals and references become bytes in memory.
+// The part of a tile that is being decoded: literals and references become bytes.
 //
-// A window holds one cell for each byte from `base` on. A cell is a byte, a pointer to an earlier cell of the window,
-// or a pointer to a byte before the window, which is final. All cells are first set, in any order, then all are
-// resolved at once. Pointers lead to smaller places only, so following them ends, whatever the stream says. A lane that
-// resolves a cell writes the byte there: so the way of the others is short, and no barrier is needed.
+// A window holds one cell for each byte from `base` on. A cell is a byte, a pointer to an earlier cell of the window, or
+// a pointer to a byte before the window, which is final. First all cells are set, in any order; then all are resolved at
+// once. Pointers lead to smaller positions only, so following them ends, whatever the stream says. A lane that resolves a
+// cell stores the byte there, so that other lanes have fewer pointers to follow; no barrier is needed.
 #pragma once
 #include "lz/cells.cuh"
 #include "deflate/decode_codes.cuh"
 #include "core/span.cuh"
 
-// Below a byte: how far before the window's first byte, less one. From this on: the place in the window.
+// Values of a cell that is no byte: the distance before the first byte of the window, less one; or, from this constant
+// on, the position in the window.
 constexpr u32 CELL_POINTER = 0xa000;
 
 constexpr u32 ADLER_MODULUS = 65521;
@@ -28,29 +29,29 @@ SWATH_FN u32 weighed(u32 bytes, u32 weights) {
 #endif
 }
 
-// Each lane's share of the sums that make an Adler-32; reduced when the tile is whole.
+// The sums of each lane for the Adler-32, added up when the tile is complete.
 struct AdlerShare {
     u64 plain, weighted;
 };
 
-// Where the window lies; the same in all lanes.
+// The position of the window; the same in all lanes.
 struct WindowPlace {
-    u32 base;   // byte of the tile that cell 0 stands for, a multiple of 8
-    u32 first;  // the first byte that is not in memory yet
+    u32 base;   // position of cell 0 in the tile, a multiple of 8
+    u32 first;  // first byte that is not written yet
 };
 
-// What a byte at `source` of the tile is to a cell.
+// The cell for a copy of the byte at `source` of the tile.
 SWATH_FN u32 cell_for(const WindowPlace& place, u32 source) {
     return source >= place.first ? CELL_POINTER + (source - place.base) : place.first - 1 - source;
 }
 
 template <u32 CELLS> struct Window {
     static_assert(CELLS % 32 == 0 && CELL_POINTER + CELLS <= 0x10000, "a pointer has to fit a cell");
-    static constexpr u32 SHORT = 16;  // longer references are spread over several lanes
-    static constexpr u32 TEAM = 16;   // that many
+    static constexpr u32 SHORT = 16;  // several lanes share longer references
+    static constexpr u32 TEAM = 16;   // so many lanes
 
-    // References wait until all literals are set, so that all lanes get some. They wait in their own first two cells,
-    // the length and the distance less one, and have their bit set here.
+    // References wait until all literals are set, so that all lanes get some. They wait in their own first two cells (the
+    // length, and the distance less one), and have their bit set here.
     u32 waiting[CELLS / 32];
     u32 longs;
     struct Long {
@@ -58,9 +59,9 @@ template <u32 CELLS> struct Window {
     };
     Long long_ones[CELLS / (SHORT + 1) + 1];
     union {
-        // One more, because a reference that the window's end cuts off after one cell is noticed late.
+        // One cell more, because a reference that the end of the window cuts off after one cell is noticed late.
         alignas(16) u16 cells[CELLS + 8];
-        // Not at the same time.
+        // Used at different times.
         CodeLengths lengths;
     };
 
@@ -68,7 +69,7 @@ template <u32 CELLS> struct Window {
         for (u32 at = group.lane(); at < CELLS / 32; at += group.size()) waiting[at] = 0;
     }
 
-    // What a window has of a reference that its end, or that of the window before, cuts off.
+    // The part of a reference that lies in the window, if its end or the end of the window before cuts it off.
     SWATH_FN void refer(const WindowPlace& place, u32 to, u32 length, u32 distance) {
         const u32 cell = to - place.base;
         if (length < 3) {
@@ -116,13 +117,13 @@ template <u32 CELLS> struct Window {
         }
     }
 
-    // Resolves cells up to byte `end` of the tile and writes them.
+    // Resolves the cells up to byte `end` of the tile and writes them.
     template <class Group>
     SWATH_FN void write(const Group& group, const WindowPlace& place, u32 end, Span<u8> tile, AdlerShare& share) {
         const u32 skip = place.first - place.base, stop = end - place.base;
         const u32 weight = (u32(tile.len) - place.base) % ADLER_MODULUS + ADLER_MODULUS;
         for (u32 at = group.lane() * 8; at < stop; at += group.size() * 8) {
-            // Eight at a time, so that many loads are under way.
+            // Eight at a time, so that many loads are in flight.
             EightCells eight = load_cells(cells + at);
             const bool whole = at >= skip && at + 8 <= stop;
             if (!whole || !eight.all_bytes()) {
@@ -134,7 +135,7 @@ template <u32 CELLS> struct Window {
                     if (!whole && (at + part < skip || at + part >= stop)) found[part] = CELL_BYTE;
                     pointers |= found[part] >= CELL_POINTER;
                 }
-                // Loads without conditions: they are all under way before the first is waited for.
+                // Unconditional loads: all are in flight before the first one is waited for.
                 while (pointers) {
                     SWATH_UNROLL
                     for (u32 part = 0; part < 8; part++) {

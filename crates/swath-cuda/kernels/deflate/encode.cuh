@@ -1,11 +1,11 @@
-// Deflate of pieces of tiles, a block of lanes a piece: matches, their codes, the bits.
+// Encodes pieces of tiles as Deflate, a block of lanes for each piece: matches, their codes, the bits.
 //
-// A piece is one block with its own codes, or stored where that is not longer. All but a tile's last end with an empty
-// stored block, so that they begin and end at whole bytes, and no match reaches into another piece: one after the other
-// they are an ordinary stream, and each can be decoded without the others.
+// A piece is one block with its own codes, or stored if that is not longer. Every piece but the last of a tile ends with
+// an empty stored block, so that pieces begin and end at whole bytes, and no match reaches into another piece. One after
+// the other they are an ordinary stream, and each can be decoded without the others.
 //
-// The matches are in scratch memory (lz/match.cuh). Twice the piece is gone through in chunks, every lane with a few
-// positions: once to count the symbols, once to write their bits, where sums over the lanes tell each its place.
+// The matches are in scratch memory (lz/match.cuh). The lanes go through the piece twice, in chunks, each lane with a few
+// positions: once to count the symbols, once to write their bits, where sums over the lanes give each lane its place.
 #pragma once
 #include "deflate/encode_codes.cuh"
 #include "core/encode_args.cuh"
@@ -16,22 +16,23 @@ struct DeflateEncode {
     static constexpr u32 THREADS = 128;
     using Args = EncodeArgs;
 
-    static constexpr u32 PIECE_LEN = LzMatch::PIECE_LEN;  // the longest
+    static constexpr u32 PIECE_LEN = LzMatch::PIECE_LEN;  // the longest piece
     static constexpr u32 STORED_LEN = 65535;              // bytes of a stored block
-    static constexpr u32 MATCHES = 20480;                 // what is found beyond them is not used
-    static constexpr u32 SCRATCH = MATCHES * 8;           // bytes a block of the grid needs
-    static constexpr u32 NO_ROOM = 0xffffffff;            // a size where something in the arguments is too small
+    static constexpr u32 MATCHES = 20480;                 // more matches are not used
+    static constexpr u32 SCRATCH = MATCHES * 8;           // bytes for each block of the grid
+    static constexpr u32 NO_ROOM = 0xffffffff;            // the size of a piece whose buffers are too small
 
-    // What a piece can become at most: stored blocks and the empty one. As a stride it is rounded up to 16.
+    // The longest encoded piece: stored blocks and the empty one. As a stride it is rounded up to 16.
     SWATH_FN static constexpr u32 bound(u32 len) { return len + 5 * ((len + STORED_LEN - 1) / STORED_LEN) + 5; }
 
     static constexpr u32 EACH = 8;  // positions of a lane at a time
     static constexpr u32 CHUNK = 2048;
-    static constexpr u32 STAGED = CHUNK * 16 / 32 + 4;  // words; no symbol makes more than 16 bits a byte
+    static constexpr u32 STAGED = CHUNK * 16 / 32 + 4;  // words; no symbol takes more than 16 bits for each byte
 
     struct Coding {
         DeflateCodes codes;
-        // Of the positions of a chunk: at which a match begins (length << 16 and distance), and which are inside one.
+        // For each position of a chunk: the match that begins there (length << 16 and distance), and whether it is inside
+        // one.
         u32 matches[CHUNK];
         u32 begins[CHUNK / 32];
         u32 inside[CHUNK / 32];
@@ -58,7 +59,7 @@ struct DeflateEncode {
         const u64 tile = piece / args.pieces, start = piece % args.pieces * args.piece_len;
         const u64 len = args.lens[tile];
         if (start >= len && args.piece_len > 0) return 0;
-        // Words are read: the whole one that holds the last byte too.
+        // Words are read, including all of the one that holds the last byte.
         const u64 words = (len + 3) & ~3ull;
         const Span<const u8> whole = Span<const u8>(args.src, args.src_len).part(tile * args.src_stride, words);
         const Span<const u8> src(whole.data + start, min_of(len - start, u64(args.piece_len)));
@@ -116,7 +117,7 @@ struct DeflateEncode {
         return size;
     }
 
-    // Where in the list the next chunk begins, and how far the last match goes.
+    // The next match in the list, and the end of the last match.
     struct Walk {
         u32 count, next, covered;
     };
@@ -125,7 +126,7 @@ struct DeflateEncode {
     template <class Group>
     SWATH_FN static void mark(const Group& group, const Span<u32>& list, u32 chunk, Walk& walk, Coding& coding) {
         for (u32 k = group.lane(); k < CHUNK / 32; k += group.size()) {
-            // What the last match of the chunk before covers.
+            // The positions that the last match of the previous chunk covers.
             const u32 first = chunk + k * 32;
             const u32 inside = walk.covered > first ? min_of(walk.covered - first, 32u) : 0;
             coding.begins[k] = 0;
@@ -147,14 +148,14 @@ struct DeflateEncode {
             }
             u32 total;
             group.exclusive_sum(mine, total);
-            // They are in order, so the last that counts is before the first that does not.
+            // Matches are sorted, so the last that counts comes before the first that does not.
             if (total > 0) walk.covered = group.broadcast(end, total - 1);
             walk.next += total;
             if (total < group.size()) break;
         }
         group.sync();
     }
-    // Sets the bits from `from` on that are before `to`.
+    // Sets the bits from `from` to before `to`.
     SWATH_FN static void cover(u32 from, u32 to, u32* words) {
         for (u32 word = from / 32; word * 32 < to; word++) {
             const u32 low = max_of(from, word * 32) - word * 32, high = min_of(to - word * 32, 32u);
@@ -162,7 +163,7 @@ struct DeflateEncode {
         }
     }
 
-    // A lane's positions of a chunk: their bytes, and bits for those that are literals and where matches begin.
+    // A lane's positions of a chunk: their bytes, and bits for those that are literals and those where matches begin.
     struct Few {
         u32 low, high, literals, begins;
 
@@ -193,14 +194,14 @@ struct DeflateEncode {
         group.sync();
     }
 
-    // Writes the bits of a chunk behind those that are staged; returns how many.
+    // Appends the bits of a chunk to the staged ones; returns how many.
     template <class Group>
     SWATH_FN static u32 write(const Group& group, const LzBytes& bytes, u32 chunk, u32 staged, Coding& coding) {
         u32 all = 0;
         for (u32 round = 0; round < CHUNK; round += group.size() * EACH) {
             const u32 from = round + group.lane() * EACH;
             const Few mine = few(bytes, chunk, from, coding);
-            // Nothing where there is no literal.
+            // Adds nothing if there is no literal.
             u32 codes[EACH], sum = 0;
             SWATH_UNROLL
             for (u32 k = 0; k < EACH; k++) {
@@ -231,7 +232,7 @@ struct DeflateEncode {
         return all;
     }
 
-    // Takes whole words to the output and what is left to the front; returns how many words.
+    // Writes whole words to the output and moves the rest to the front; returns the number of words.
     template <class Group>
     SWATH_FN static u32 flush(const Group& group, u32 staged, const Span<u8>& dst, u32 written, Coding& coding) {
         const u32 whole = staged / 32, rest = coding.staged[whole];
@@ -244,12 +245,12 @@ struct DeflateEncode {
         return whole;
     }
 
-    // The last bits of a block, and the empty one.
+    // Writes the last bits of a block, and the empty block.
     template <class Group>
     SWATH_FN static void finish(const Group& group, u32 bits, bool last, const Span<u8>& dst, u32 written,
         const Coding& coding) {
         if (group.lane() != 0) return;
-        // An empty block that is not the last begins with three zeros.
+        // An empty block that is not the last begins with three zero bits.
         const u32 filled = last ? (bits + 7) / 8 : (bits + 3 + 7) / 8;
         const u64 tail = coding.staged[0], at = u64(written) * 4;
         for (u32 k = 0; k < filled; k++) dst.set(at + k, u8(tail >> 8 * k));

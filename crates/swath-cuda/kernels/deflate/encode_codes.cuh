@@ -1,17 +1,17 @@
-// The codes of a Deflate block that is being written: symbols counted, codes made, the header, the bits of a symbol.
+// The codes of a Deflate block that is encoded: counts of symbols, codes, the header, the bits of a symbol.
 #pragma once
 #include "core/atomics.cuh"
 #include "lz/huffman_build.cuh"
 #include "lz/match.cuh"
 
-// Bits into words that are zero before and that others write to as well, the least significant first.
+// Writes bits, least significant first, into zeroed words that other lanes write to as well.
 struct BitWriter {
     u32* words;
     u32 word, filled;
     u64 bits;
 
     SWATH_FN BitWriter(u32* words, u32 at) : words(words), word(at / 32), filled(at % 32), bits(0) {}
-    // At most 32 bits, those above `count` zeros.
+    // Writes at most 32 bits; those of `value` above `count` are zero.
     SWATH_FN void put(u32 value, u32 count) {
         bits |= u64(value) << filled;
         filled += count;
@@ -28,8 +28,8 @@ struct BitWriter {
 
 struct DeflateCodes {
     static constexpr u32 LITERALS = 286, DISTANCES = 30, ALL = LITERALS + DISTANCES, END = 256;
-    static constexpr u32 STEPS = 19;  // symbols that tell lengths of codes
-    static constexpr u32 COPIES = 4;  // of counters, so that fewer lanes meet at the same one
+    static constexpr u32 STEPS = 19;  // symbols of the code for code lengths
+    static constexpr u32 COPIES = 4;  // of the counters, so that fewer lanes add to the same one
     static constexpr u32 LIMIT = 15, STEP_LIMIT = 7;
 
     using Build = HuffmanBuild<LITERALS>;
@@ -37,20 +37,20 @@ struct DeflateCodes {
     u32 counts[COPIES][LITERALS];
     u32 distances[DISTANCES];
     u32 steps[STEPS];
-    // Bits << 16 and the code, its first bit the least significant.
+    // Code length << 16 and the code, its first bit the least significant.
     u32 codes[ALL];
     u32 step_codes[STEPS];
     u8 lengths[ALL + 4];
     u8 step_lengths[STEPS + 1];
-    // Symbols that tell the lengths, what follows a symbol << 8.
-    u16 told[ALL];
+    // The code lengths as symbols, with the extra bits of a symbol << 8.
+    u16 length_symbols[ALL];
     u32 told_count, told_literals, told_distances, told_steps, header_bits;
     Build::Shared build_shared;
 
     SWATH_FN static u32 bits_of(u32 code) { return code >> 16; }
     SWATH_FN static u32 code_of(u32 code) { return code & 0xffff; }
 
-    // A length or a distance as a symbol, and what follows it.
+    // A length or a distance as a symbol and extra bits.
     struct Split {
         u32 symbol, extra, extra_bits;
     };
@@ -68,7 +68,7 @@ struct DeflateCodes {
         return {2 * extra + (over >> extra), low_bits(over, extra), extra};
     }
 
-    // How many bits follow a symbol.
+    // The number of extra bits of a symbol.
     SWATH_FN static u32 length_extra(u32 symbol) { return symbol < 265 || symbol == 285 ? 0 : (symbol - 261) / 4; }
     SWATH_FN static u32 distance_extra(u32 symbol) { return symbol < 4 ? 0 : symbol / 2 - 1; }
 
@@ -84,7 +84,7 @@ struct DeflateCodes {
         atomic_add(&distances[split_distance(match & 0xffff).symbol], 1u);
     }
 
-    // Makes the codes of what was counted; returns how many bits the block takes, with its header and end.
+    // Makes the codes for the counts; returns the number of bits of the block, with header and end.
     template <class Group> SWATH_FN u32 build(const Group& group) {
         for (u32 k = group.lane(); k < LITERALS; k += group.size()) {
             u32 sum = k == END ? 1 : 0;
@@ -112,7 +112,7 @@ struct DeflateCodes {
         return header_bits + total;
     }
 
-    // Puts the header at the start of cleared words; returns how many bits it has.
+    // Writes the header at the start of zeroed words; returns its number of bits.
     template <class Group> SWATH_FN u32 write_header(const Group& group, bool last, u32* words) {
         if (group.lane() == 0) {
             BitWriter writer(words, 0);
@@ -122,9 +122,9 @@ struct DeflateCodes {
             writer.put(told_steps - 4, 4);
             for (u32 k = 0; k < told_steps; k++) writer.put(step_lengths[step_at(k)], 3);
             for (u32 k = 0; k < told_count; k++) {
-                const u32 step = told[k] & 31;
+                const u32 step = length_symbols[k] & 31;
                 writer.put(code_of(step_codes[step]), bits_of(step_codes[step]));
-                writer.put(told[k] >> 8, step_extra(step));
+                writer.put(length_symbols[k] >> 8, step_extra(step));
             }
             writer.end();
         }
@@ -143,7 +143,7 @@ struct DeflateCodes {
         put_split(codes[length.symbol], length, writer);
         put_split(codes[LITERALS + distance.symbol], distance, writer);
     }
-    // The end of the block.
+    // Writes the end of the block.
     SWATH_FN u32 end_code() const { return codes[END]; }
 
   private:
@@ -151,14 +151,14 @@ struct DeflateCodes {
         writer.put(code_of(code) | split.extra << bits_of(code), bits_of(code) + split.extra_bits);
     }
     SWATH_FN static u32 step_extra(u32 step) { return step < 16 ? 0 : step == 16 ? 2 : step == 17 ? 3 : 7; }
-    // Lengths of the steps' codes come in this order: 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 15.
+    // The lengths of the code for code lengths come in this order: 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 15.
     SWATH_FN static u32 step_at(u32 k) {
         if (k < 3) return 16 + k;
         if (k == 3) return 0;
         return k % 2 == 0 ? 8 + (k - 4) / 2 : 7 - (k - 5) / 2;
     }
 
-    // The lengths as symbols: a length, 16 for the one before again, 17 and 18 for zeros.
+    // Turns the code lengths into symbols: a length, 16 for the one before again, 17 and 18 for zeros.
     SWATH_FN void tell() {
         for (u32 k = 0; k < STEPS; k++) steps[k] = 0;
         u32 literals = LITERALS, last = DISTANCES;
@@ -183,7 +183,7 @@ struct DeflateCodes {
                 extra = taken - 3;
             }
             steps[step]++;
-            told[made++] = u16(step | extra << 8);
+            length_symbols[made++] = u16(step | extra << 8);
             before = length;
             k += taken;
         }
@@ -200,7 +200,7 @@ struct DeflateCodes {
         header_bits = bits;
     }
 
-    // Codes of the same length count up, those of the next length go on behind them.
+    // Codes of one length count up; those of the next length follow.
     template <class Group>
     SWATH_FN static void assign(const Group& group, const u8* lengths, u32 symbols, u32* codes) {
         for (u32 k = group.lane(); k < symbols; k += group.size()) {

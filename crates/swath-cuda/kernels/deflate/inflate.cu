@@ -1,4 +1,4 @@
-// Deflate tiles: three sizes of block, for many tiles and for few.
+// Decodes Deflate tiles: three sizes of block, for many tiles and for few.
 #include "deflate/decode.cuh"
 
 using InflateMany = Inflate<128, 9, 4096>;

@@ -1,4 +1,5 @@
-// Deflate tiles that are cut into pieces: three sizes of block, for many pieces and for few, and what joins the pieces.
+// Decodes Deflate tiles piece by piece: three sizes of block, for many pieces and for few, and the kernel that joins the
+// pieces.
 #include "deflate/decode_pieces.cuh"
 
 using PiecesMany = InflatePieces<Inflate<128, 9, 4096>>;

@@ -1,7 +1,7 @@
-// Groups on the host: one lane, and a team of threads.
+// Groups on the host: one lane, or a team of threads.
 //
-// One lane turns strided loops into plain ones: quick enough to fuzz under the address and undefined-behaviour
-// sanitizers. In a team every collective is write, barrier, read, barrier, so that the thread sanitizer reports a
+// With one lane, strided loops become plain loops, fast enough to fuzz under the address and undefined-behaviour
+// sanitizers. In a team, every collective is write, barrier, read, barrier, so that the thread sanitizer reports a
 // missing `sync()` as a race.
 #pragma once
 #include "core/base.cuh"
@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-// The one lane as the only warp of its block.
+// The only lane as the only warp of its block.
 struct SerialWarp {
     u32 lane() const { return 0; }
     u32 size() const { return 1; }
@@ -36,7 +36,7 @@ struct SerialGroup {
     u32 broadcast(u32 value, u32) const { return value; }
 };
 
-// What the lanes of a team share.
+// The state that the lanes of a team share.
 struct Team {
     explicit Team(u32 size) : size(size), slots(size), wide(size) {
         for (u32 lane = 0; lane < size && lanes_of_warp() < size; lane += lanes_of_warp())
@@ -86,7 +86,7 @@ struct TeamWarp {
         team.wait();
         return sent;
     }
-    // Warps of more than 32 lanes have no bits for all of them.
+    // Warps of more than 32 lanes would need more bits.
     u32 same_as(u32 value) const {
         team.wide[own] = value;
         team.wait();

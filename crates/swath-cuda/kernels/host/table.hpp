@@ -1,6 +1,7 @@
-// Every kernel as a host function, found by its name: what the fake driver launches and what the sanitizers watch.
+// Every kernel as a host function, by name: the fake driver launches them, and tools/kernel-host runs them under
+// sanitizers.
 //
-// Include this, then every .cu file.
+// Include this file, then every .cu file.
 #pragma once
 #include "groups.hpp"
 #include "core/kernel.cuh"
@@ -13,7 +14,7 @@
 struct HostKernel {
     u64 args_size;
     u32 threads;
-    // `lanes` 1 runs blocks with a SerialGroup, more with a team of as many threads. Any size works, whatever `threads` says.
+    // With 1 lane, blocks run with a SerialGroup, else with a team of that many threads, whatever `threads` is.
     void (*launch)(u32 blocks, u32 lanes, const void* args);
 };
 
@@ -26,7 +27,8 @@ template <class Kernel> void launch_on_host(u32 blocks, u32 lanes, const void* r
     typename Kernel::Args args;
     std::memcpy(&args, raw, sizeof args);
     for (u32 block = 0; block < blocks; block++) {
-        // Shared memory is not cleared on the device either: fresh, and filled with what a body must not rely on.
+        // The device does not clear shared memory. Each block gets fresh memory, filled with a value that no body may
+        // rely on.
         std::unique_ptr<typename Kernel::Shared> shared(new typename Kernel::Shared);
         std::memset(static_cast<void*>(shared.get()), 0xa5, sizeof(typename Kernel::Shared));
         if (lanes <= 1) {

@@ -1,8 +1,9 @@
-// Cells: 16 bits for each byte of a window that is being put together, a byte or what tells where it comes from.
+// Cells: 16 bits for each byte of the window that a decoder fills. A cell holds the byte, or a pointer to the byte that
+// it copies.
 #pragma once
 #include "core/racing.cuh"
 
-// A cell that is a byte has these upper bits.
+// The upper bits of a cell that holds a byte.
 constexpr u32 CELL_BYTE = 0x8000;
 
 struct alignas(16) EightCells {
@@ -15,7 +16,7 @@ struct alignas(16) EightCells {
     }
 };
 
-// Cells from a multiple of eight on, which no other lane changes.
+// Loads eight cells from a multiple of eight on. No other lane changes them.
 SWATH_FN EightCells load_cells(const u16* cells) {
 #if SWATH_DEVICE
     return *reinterpret_cast<const EightCells*>(cells);
@@ -25,7 +26,7 @@ SWATH_FN EightCells load_cells(const u16* cells) {
     return eight;
 #endif
 }
-// To the same place, while others may read them.
+// Stores eight cells, while other lanes may read them.
 SWATH_FN void share_cells(u16* cells, const EightCells& eight) {
 #if SWATH_DEVICE
     *reinterpret_cast<EightCells*>(cells) = eight;
@@ -34,7 +35,7 @@ SWATH_FN void share_cells(u16* cells, const EightCells& eight) {
 #endif
 }
 
-// The bytes of four cells.
+// The bytes of four cells, of which each word holds two.
 SWATH_FN u32 even_bytes(u32 low, u32 high) {
 #if SWATH_DEVICE
     return __byte_perm(low, high, 0x6420);
@@ -43,7 +44,7 @@ SWATH_FN u32 even_bytes(u32 low, u32 high) {
 #endif
 }
 
-// Eight bytes as cells.
+// Makes cells of eight bytes.
 SWATH_FN EightCells byte_cells(u64 bytes) {
     EightCells eight;
     SWATH_UNROLL

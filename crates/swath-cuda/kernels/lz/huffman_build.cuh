@@ -1,20 +1,21 @@
-// Lengths of prefix codes from the counts of their symbols, none longer than a limit.
+// Computes the lengths of prefix codes from the counts of their symbols, none longer than a limit.
 #pragma once
 #include "core/kernel.cuh"
 
 // For codes of at most MOST symbols.
 template <u32 MOST> struct HuffmanBuild {
-    static constexpr u32 LONGEST = 15;  // the highest limit
+    static constexpr u32 LONGEST = 15;  // the largest limit
 
     struct Shared {
-        // Counts in ascending order; then, of the inner nodes of the tree, their parents and in the end their depths.
+        // First the counts in ascending order; then the parents of the inner nodes; at last the depths of the inner
+        // nodes.
         u32 tree[MOST];
-        u16 order[MOST];  // the symbols by their counts
+        u16 order[MOST];  // the symbols in ascending order of their counts
         u32 per_length[LONGEST + 2];
     };
 
-    // A code of at least two symbols: where fewer are used, the first of the others get a length too. Counts add up to
-    // less than 2^32, and 2^limit is at least the number of symbols. Symbols that are not used get length 0.
+    // Sets the length of each symbol; unused symbols get 0. A code has at least two symbols: if fewer are used, the first
+    // unused ones get a length too. The counts add up to less than 2^32, and 2^limit is at least the number of symbols.
     template <class Group>
     SWATH_FN static void lengths(const Group& group, const u32* counts, u32 symbols, u32 limit, u8* lengths,
         Shared& shared) {
@@ -34,7 +35,7 @@ template <u32 MOST> struct HuffmanBuild {
         }
         group.sync();
         for (u32 k = group.lane(); k < used; k += group.size()) {
-            // The rarest come first and get the longest.
+            // The rarest symbols come first and get the longest codes.
             u32 length = limit, before = shared.per_length[limit];
             while (k >= before && length > 1) before += shared.per_length[--length];
             lengths[shared.order[k]] = u8(length);
@@ -43,7 +44,7 @@ template <u32 MOST> struct HuffmanBuild {
     }
 
   private:
-    // Returns how many symbols are used.
+    // Returns the number of symbols used.
     template <class Group>
     SWATH_FN static u32 sort(const Group& group, const u32* counts, u32 symbols, Shared& shared) {
         u32 mine = 0, used;
@@ -63,8 +64,8 @@ template <u32 MOST> struct HuffmanBuild {
         return used;
     }
 
-    // Joins the two rarest again and again, in place: leaves and inner nodes are both queues in ascending order. Then
-    // counts the leaves at every depth, those too deep at the last but one place of the counters.
+    // Joins the two rarest nodes again and again, in place: leaves and inner nodes are two queues in ascending order.
+    // Then counts the leaves at every depth; those that are too deep count at the last entry but one.
     SWATH_FN static void join(u32 used, Shared& shared) {
         u32* const tree = shared.tree;
         u32 leaf = 0, inner = 0;
@@ -81,7 +82,7 @@ template <u32 MOST> struct HuffmanBuild {
             tree[next] = sum;
         }
         for (u32 length = 0; length < LONGEST + 2; length++) shared.per_length[length] = 0;
-        // Depths from the root down; an inner node is two nodes one deeper, and no leaf itself.
+        // Depths from the root down. An inner node stands for two nodes one level deeper, and is no leaf itself.
         tree[used - 2] = 0;
         shared.per_length[1] = 2;
         for (u32 next = used - 2; next-- > 0;) {
@@ -92,7 +93,7 @@ template <u32 MOST> struct HuffmanBuild {
         }
     }
 
-    // Makes the longest codes as long as the limit, and others longer until there is room for them.
+    // Shortens the codes beyond the limit to the limit, and lengthens others until all codes fit.
     SWATH_FN static void fit(u32 limit, Shared& shared) {
         u32* const count = shared.per_length;
         u32 over = 0;

@@ -1,24 +1,24 @@
-// Finds what repeats in a piece of a tile: the matches that Deflate and Zstd are told of.
+// Finds the matches in a piece of a tile that Deflate and Zstd then encode.
 //
-// A piece is gone through in windows. For every position of a window the lanes weigh a few earlier places: those at
-// distances that rasters repeat at (the byte, pixel or row before), compared for the whole window at once into bits,
-// and the last place whose next bytes have the same hash, which one warp looks up while the others compare. A place is
-// worth the bits that its match saves: what the literals would cost, as the piece's bytes are distributed, less what a
-// match costs. A position whose successor is worth more stays a literal. Which positions then are reached from the
-// window's first is found as packbits/decode.cuh finds packets.
+// The matcher goes through a piece in windows. For every position of a window the lanes consider a few earlier places:
+// those at the distances at which rasters repeat (the byte, pixel or row before), which are compared for the whole window
+// at once into bit masks, and the last place whose next bytes have the same hash, which one warp looks up while the
+// others compare. The gain of a match is the number of bits that it saves: the cost of its literals, by the distribution
+// of the piece's bytes, less the cost of the match. A position whose successor gains more stays a literal. Which
+// positions are reached from the window's first one is found the way packbits/decode.cuh finds packets.
 #pragma once
 #include "core/atomics.cuh"
 #include "core/bits.cuh"
 #include "core/kernel.cuh"
 
-// What a format can say.
+// The limits of a format.
 struct LzLimits {
     u32 min_len;       // 3 or more
-    u32 max_len;       // at most 258, or at least 65535: as long as they come
+    u32 max_len;       // at most 258, or at least 65535, which means no limit
     u32 max_distance;  // at most 65535
 };
 
-// A piece, read by words: the words that hold its first and last byte are in the buffer.
+// A piece, read word by word. The whole words that hold its first and last byte belong to the buffer.
 struct LzBytes {
     const u32* words;
     u32 skew, last, len;
@@ -30,7 +30,8 @@ struct LzBytes {
         last = len > 0 ? (skew + len - 1) >> 2 : 0;
     }
     SWATH_FN u32 byte(u32 at) const { return words[(at + skew) >> 2] >> (((at + skew) & 3) * 8) & 0xff; }
-    // Four bytes from one that is there on, the first the least significant; any where the piece has ended.
+    // The four bytes from `at` on, the first least significant. `at` lies in the piece; bytes beyond the end are
+    // undefined.
     SWATH_FN u32 four(u32 at) const {
         const u32 word = (at + skew) >> 2;
         return joined(words[word], words[min_of(word + 1, last)], ((at + skew) & 3) * 8);
@@ -40,10 +41,11 @@ struct LzBytes {
 struct LzMatch {
     static constexpr u32 PIECE_LEN = 65536;  // the longest piece
     static constexpr u32 WINDOW = 1024;
-    static constexpr u32 REACH = 258;        // no match is taken to be longer at first; see `join`
+    static constexpr u32 REACH = 258;        // longest match at first; `join` makes longer ones
     static constexpr u32 HASH_BITS = 12;
-    static constexpr u32 DISTANCES = 3;      // that rasters repeat at
-    // Bits that agree by chance somewhere in a piece, and so many bytes are hashed.
+    static constexpr u32 DISTANCES = 3;      // distances at which rasters repeat
+    // So many bytes are hashed that they hold CHANCE bits of information, within these limits: positions that agree in
+    // fewer bits may do so by chance.
     static constexpr u32 CHANCE = 22, LEAST_HASHED = 4, MOST_HASHED = 8;
     static constexpr u32 NO_HASH = 0xffffffff;
     static constexpr u32 MASK_WORDS = (WINDOW + REACH + 31) / 32 + 1;
@@ -53,34 +55,35 @@ struct LzMatch {
     static constexpr u32 LEAST_COST = 16, MOST_COST = 15 * 16;
 
     struct Weighed {
-        // What the literals before a position of the window cost, modulo 2^16.
+        // Cost of all literals before a position of the window, modulo 2^16.
         u16 costs[WINDOW + REACH + 6];
-        // What the match of a position saves.
+        // Bits that the match of a position saves.
         u16 gains[WINDOW + 2];
     };
     struct Chained {
-        // Where a chain from each position leaves its part and its stretch; see `slot`.
+        // Where a chain from each position leaves its part, and its stretch; see `slot`.
         u16 leaves_part[SLOTS];
         u16 leaves_stretch[SLOTS];
     };
     struct Shared {
-        // Position << 16 and more bits of the hash: the last that was put in.
+        // The last position with a hash, << 16, and more bits of that hash.
         u32 heads[1u << HASH_BITS];
-        // Of each position of the window: where it may be matched, then length << 16 and distance, 0 for a literal.
+        // For each position of the window: first a candidate distance; then length << 16 and distance of its match, 0 for
+        // a literal.
         u32 found[WINDOW + 1];
         union {
             Weighed weighed;
             Chained chained;
         };
-        // For each distance: which bytes are those before.
+        // For each distance, a bit for each byte that equals the byte so far before it.
         u32 masks[DISTANCES][MASK_WORDS];
         u16 enters[PARTS];
         u8 literal[256];
     };
 
-    // Lists the matches of a piece, {position | length << 16, distance} each, by position and not overlapping; returns
-    // how many. What `out` has no room for stays literals: 43690 words are enough for any piece. `effort` 1 looks at
-    // the distances of rasters only, 2 at hashes and at fewer distances, 3 at both.
+    // Lists the matches of a piece as {position | length << 16, distance}, by position, without overlaps. Returns their
+    // number. Matches that `out` has no room for stay literals; 43690 words are enough for any piece. `effort` 1 looks at
+    // the distances of rasters only, 2 at hashes and fewer distances, 3 at hashes and all distances.
     template <class Group>
     SWATH_FN static u32 run(const Group& group, const Span<const u8>& src, const LzLimits& limits, u32 effort,
         u32 row_len, u32 pixel_len, const Span<u32>& out, Shared& shared) {
@@ -108,7 +111,7 @@ struct LzMatch {
     }
 
   private:
-    // Where to look: distances (0: none), and how many bytes to hash (0: not at all).
+    // The places to look at: distances (0: none), and the number of bytes to hash (0: no hashing).
     struct Search {
         u32 distances[DISTANCES];
         u32 hash_len;
@@ -122,27 +125,27 @@ struct LzMatch {
     SWATH_FN static u32 length_of(u32 found) { return found >> 16; }
     SWATH_FN static u32 distance_of(u32 found) { return found & 0xffff; }
 
-    // log2 in sixteenths, between powers of two a straight line; 0 for 0.
+    // log2 in sixteenths, linear between powers of two; 0 for 0.
     SWATH_FN static u32 log_of(u32 value) {
         if (value == 0) return 0;
         const u32 whole = highest_one(value);
         return whole * 16 + (u32(u64(value) * 16 >> whole) & 15);
     }
-    // What to say of a match costs beside the distance.
+    // Cost of a match without its distance.
     SWATH_FN static u32 length_cost(u32 len) { return 3 * 16 + log_of(len); }
 
-    // What the distance costs where its symbol takes `symbol`: the larger, the more bits stand behind it.
+    // Cost of a distance whose symbol costs `symbol`. Larger distances have more extra bits.
     SWATH_FN static u32 distance_cost(u32 distance, u32 symbol) { return symbol + max_of(log_of(distance), 16u) - 16; }
 
-    // What each byte costs as a literal, by a quarter of them; returns over how many bytes to hash: so many that most
-    // that agree in them do not do so by chance.
+    // Finds the cost of each byte as a literal, from a quarter of the piece. Returns the number of bytes to hash: enough
+    // that most equal ones are not equal by chance.
     template <class Group> SWATH_FN static u32 price(const Group& group, const LzBytes& bytes, Shared& shared) {
-        constexpr u32 COPIES = (1u << HASH_BITS) / 256;  // of the counters, so that fewer lanes meet at the same one
+        constexpr u32 COPIES = (1u << HASH_BITS) / 256;  // of the counters, so that fewer lanes add to the same one
         for (u32 k = group.lane(); k < 1u << HASH_BITS; k += group.size()) shared.heads[k] = 0;
         group.sync();
         u32* const counts = shared.heads + group.lane() % COPIES * 256;
         for (u32 k = group.lane(); k * 16 < bytes.len; k += group.size()) {
-            // Eight words of every 32, however short the rows are.
+            // Eight words of every 32, so that short rows are sampled evenly too.
             const u32 at = (k / 8 * 32 + k % 8) * 4;
             if (at + 4 > bytes.len) continue;
             const u32 four = bytes.four(at);
@@ -179,7 +182,7 @@ struct LzMatch {
             const u32 four = window + k < bytes.len ? bytes.four(window + k) : 0;
             SWATH_UNROLL
             for (u32 i = 0; i < 4; i++) {
-                // Beyond the end too: no match goes there.
+                // Also beyond the end, where no match goes.
                 shared.weighed.costs[k + i] = u16(sum);
                 sum += shared.literal[four >> 8 * i & 0xff];
             }
@@ -189,13 +192,13 @@ struct LzMatch {
         for (u32 k = from; k < to; k++) shared.weighed.costs[k] = u16(shared.weighed.costs[k] + before);
     }
 
-    // Which of the four bytes are 0, the first in bit 0.
+    // A bit for each of the four bytes that is 0; bit 0 is the first byte.
     SWATH_FN static u32 zeros_in(u32 word) {
         const u32 others = ((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word;
         return ((~others & 0x80808080u) >> 7) * 0x10204080u >> 28;
     }
 
-    // For lane `nth` of `of`: which bytes of the window are as those at the distances before.
+    // Compares the bytes of the window with those at the distances before; lane `nth` of `of` takes its share.
     SWATH_FN static void compare(u32 nth, u32 of, const LzBytes& bytes, u32 window, const Search& search,
         Shared& shared) {
         for (u32 k = nth; k < DISTANCES * MASK_WORDS; k += of) {
@@ -212,7 +215,7 @@ struct LzMatch {
                     if (at >= distance) {
                         same = zeros_in(bytes.four(at) ^ bytes.four(at - distance));
                     } else {
-                        // The first bytes of the piece have none before them.
+                        // The first bytes of the piece have no byte that far before them.
                         const u32 lacking = distance - at;
                         same = zeros_in(bytes.four(at) ^ bytes.four(0) << lacking * 8) & 0xfu << lacking;
                     }
@@ -224,7 +227,7 @@ struct LzMatch {
         }
     }
 
-    // How many bytes from a position of the window on are as those before.
+    // The number of bytes from a position of the window on that equal those at the distance.
     SWATH_FN static u32 run_of(const u32* mask, u32 at) {
         u32 word = at >> 5, ones = 0;
         u32 differ = ~(mask[word] >> (at & 31)), most = 32 - (at & 31);
@@ -238,7 +241,7 @@ struct LzMatch {
         }
     }
 
-    // Hashes of what begins at each position; NO_HASH where too little is left.
+    // The hash of the bytes from each position on; NO_HASH where too few bytes are left.
     template <class Group>
     SWATH_FN static void hash(const Group& group, const LzBytes& bytes, u32 window, const Search& search,
         Shared& shared) {
@@ -257,7 +260,7 @@ struct LzMatch {
         }
     }
 
-    // One warp makes distances of hashes, the others compare meanwhile.
+    // One warp turns hashes into distances while the others compare.
     template <class Group>
     SWATH_FN static void search_window(const Group& group, const LzBytes& bytes, u32 window, const Search& search,
         Shared& shared) {
@@ -272,8 +275,8 @@ struct LzMatch {
         group.sync();
     }
 
-    // For each position the distance to the last one before that has the same hash; 0 where there is none. What does
-    // not hang on the table is done for a few rounds at a time.
+    // Finds for each position the distance to the last earlier one with the same hash; 0 if there is none. Work that does
+    // not depend on the table is done for a few rounds at a time.
     template <class Warp> SWATH_FN static void look_up(const Warp& warp, u32 window, Shared& shared) {
         constexpr u32 ROUNDS = 4;
         const u32 lane = warp.lane();
@@ -283,7 +286,7 @@ struct LzMatch {
             for (u32 k = 0; k < ROUNDS; k++) mixed[k] = shared.found[first + k * warp.size()];
             SWATH_UNROLL
             for (u32 k = 0; k < ROUNDS; k++) {
-                // Hashes that are none agree with no other.
+                // A position without a hash agrees with no other.
                 places[k] = mixed[k] == NO_HASH ? (1u << HASH_BITS) + lane : mixed[k] >> (32 - HASH_BITS);
                 same[k] = warp.same_as(places[k]);
                 const u32 before = same[k] & ((1u << lane) - 1);
@@ -303,7 +306,7 @@ struct LzMatch {
         }
     }
 
-    // The best match of each position of the window, and what it saves.
+    // Finds the best match of each position of the window, and the bits it saves.
     template <class Group>
     SWATH_FN static void weigh(const Group& group, const LzBytes& bytes, u32 window, const LzLimits& limits,
         const Search& search, Shared& shared) {
@@ -342,7 +345,7 @@ struct LzMatch {
         group.sync();
     }
 
-    // How many bytes are as those `distance` before, `room` at most.
+    // The number of bytes that equal those `distance` before, at most `room`.
     SWATH_FN static u32 same_bytes(const LzBytes& bytes, u32 at, u32 distance, u32 room) {
         const u32 own = (at + bytes.skew) >> 2, other = (at - distance + bytes.skew) >> 2;
         const u32 own_shift = ((at + bytes.skew) & 3) * 8, other_shift = ((at - distance + bytes.skew) & 3) * 8;
@@ -358,7 +361,7 @@ struct LzMatch {
         return room;
     }
 
-    // Leaves a position a literal where more is saved by a match that begins a little later.
+    // Makes a position a literal where a match that begins a little later saves more.
     template <class Group> SWATH_FN static void choose(const Group& group, Shared& shared) {
         for (u32 k = group.lane(); k < WINDOW; k += group.size()) {
             if (shared.weighed.gains[k + 1] > shared.weighed.gains[k]) shared.found[k] = 0;
@@ -366,8 +369,8 @@ struct LzMatch {
         group.sync();
     }
 
-    // Finds where the chain of matches and literals that enters the window at `enter` enters each part; returns where
-    // it leaves.
+    // Follows the chain of matches and literals that enters the window at `enter`: finds where it enters each part, and
+    // returns where it leaves the window.
     template <class Group> SWATH_FN static u32 chain(const Group& group, u32 enter, Shared& shared) {
         for (u32 part = group.lane(); part < PARTS; part += group.size()) {
             const u32 end = (part + 1) * PART;
@@ -380,7 +383,7 @@ struct LzMatch {
             }
         }
         group.sync();
-        // Chains from the first half of a stretch go on through its second half, which this round leaves alone.
+        // Chains from the first half of a stretch go on through its second half, which this round does not change.
         for (u32 half = PART; half < STRETCH; half *= 2) {
             for (u32 k = group.lane(); k < WINDOW / 2; k += group.size()) {
                 const u32 at = k + (k & ~(half - 1)), next = shared.chained.leaves_stretch[slot(at)];
@@ -403,7 +406,7 @@ struct LzMatch {
         return leave;
     }
 
-    // Adds the window's matches to the list.
+    // Appends the matches of the window to the list.
     template <class Group>
     SWATH_FN static u32 list(const Group& group, u32 window, u32 count, const Span<u32>& out, Shared& shared) {
         const u32 each = (PARTS + group.size() - 1) / group.size();
@@ -432,11 +435,11 @@ struct LzMatch {
         return min_of(count + total, room);
     }
 
-    // Matches that go on with the same distance become one; returns how many there are then.
+    // Joins matches that continue each other with the same distance. Returns how many are left.
     template <class Group>
     SWATH_FN static u32 join(const Group& group, u32 count, const Span<u32>& out, Shared& shared) {
         u32 made = 0;
-        // Those that the entries of a round are written over are not looked at again, but for the last.
+        // The entries that a round overwrites are not read again, except the last.
         u32 *const last = shared.heads;
         for (u32 first = 0; first < count; first += group.size()) {
             const u32 k = first + group.lane();

@@ -1,16 +1,18 @@
-// TIFF LZW (compression 5), with all lanes of a block at work on one tile.
+// Decodes TIFF LZW (compression 5): all lanes of a block work on one tile.
 //
-// What lies between two Clears is a segment, and three things make a segment parallel:
-// - Code widths follow from how many codes came since the Clear, so the place of every code is known beforehand. All
+// The codes between two Clears are a segment. Three facts make a segment parallel:
+// - The width of a code follows from the number of codes since the Clear, so the position of every code is known. All
 //   lanes read codes at once, and the first Clear or EOI among them ends the segment.
-// - The string of a code from 258 on is the text of code number `code - 258` of the segment and the first byte of the
-//   code after that one. So every code has a parent before it; its length is its depth in that forest and its first
-//   byte is its root's. Lanes follow parents and leave for others how far they came.
-// - The sum of the lengths before it is where a string starts. Its bytes, last to first, are the first bytes of the
-//   codes after its parents, so a lane writes it without waiting for the text of any other code.
-// Strings gather in a window of shared memory that goes out by quads. Long strings are mostly copied from earlier text.
+// - The string of a code from 258 on is the string of code number `code - 258` of the segment and the first byte of the
+//   code after that one. So every code has a parent before it; its length is its depth in that forest, and its first byte
+//   is that of its root. Lanes follow parents and leave their progress for others.
+// - The sum of the lengths before it is where a string starts. Its bytes, last to first, are the first bytes of the codes
+//   after its parents, so a lane writes it without waiting for the text of any other code.
+// Strings are gathered in a window of shared memory that is written out 16 bytes at a time. Long strings are mostly
+// copied from earlier text.
 //
-// Stricter than the CPU, which then gets the tile: the old bit order, codes for a table long full, tables of few codes.
+// The kernel is stricter than the CPU, which then decodes the tile: it refuses the old bit order, codes for a table that
+// has long been full, and streams with few codes between Clears.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/memory.cuh"
@@ -22,22 +24,21 @@ struct Lzw {
     static constexpr u32 CLEAR = 256;
     static constexpr u32 EOI = 257;
     static constexpr u32 FIRST = 258;
-    // The table is full after 3839 codes, and one more place for the Clear then due.
+    // The table is full after 3839 codes; one more entry for the Clear that has to follow.
     static constexpr u32 CODES = 3840;
-    // Takes the longest string, which has CODES bytes, and the stream of a segment, 43270 bits, wherever in a quad they
-    // start.
+    // Holds the longest string (CODES bytes) and the stream of a segment (43270 bits), at any alignment.
     static constexpr u32 WINDOW = 8192;
-    // Lanes that share a long string, and from which mean length on a window counts as one of long strings.
+    // Number of lanes that share a long string, and the mean length from which the strings of a window count as long.
     static constexpr u32 TEAM = 16;
     static constexpr u32 LONG = 16;
 
     struct Shared {
-        // The stream of a segment, as big-endian words, and later its text.
+        // The stream of a segment, as big-endian words; later its text.
         union {
             alignas(16) u8 window[WINDOW];
             u32 words[WINDOW / 4];
         };
-        // First a link towards the root, see `link`; then where the string starts in the segment << 8 and its first
+        // First a link towards the root, see `link`; then the start of the string in the segment << 8, and its first
         // byte.
         u32 nodes[CODES + 1];
         u16 codes[CODES];
@@ -52,23 +53,23 @@ struct Lzw {
         }
     }
 
-    // Why a segment ends, in the low bits of the place where it does, so that the least is the first.
+    // Why a segment ends, in the low bits of the number of the code that ends it, so that the minimum is the first end.
     enum Stop : u32 { STOP_CLEAR = 0, STOP_END = 1, STOP_BAD = 2, STOP_KINDS = 4 };
 
-    // A link that has arrived holds the first byte of the string, one on its way holds a code before it; both hold how
-    // many codes it is from here to there, which is one less than the length of the string in the end.
+    // A link that has arrived holds the first byte of the string; any other holds the number of an earlier code. Both
+    // hold the distance in codes; of an arrived link this is the length of the string less one.
     static constexpr u32 ARRIVED = 1u << 31;
     static constexpr u32 DISTANCE = 0xfffu << 16;
     static constexpr u32 TARGET = 0xfffu;
 
     SWATH_FN static u32 link(u32 code) { return code < CLEAR ? ARRIVED | code : 1u << 16 | (code - FIRST); }
 
-    // Codes get wider one entry before they must: those of W bits begin with number `first_of(W)`.
+    // Codes get wider one entry early: those of W bits begin with number `first_of(W)`.
     SWATH_FN static constexpr u32 first_of(u32 width) { return width == 9 ? 0 : (1u << (width - 1)) - 258; }
     SWATH_FN static u32 width_of(u32 index) {
         return 9 + (index >= first_of(10)) + (index >= first_of(11)) + (index >= first_of(12));
     }
-    // Bits from the Clear to the code.
+    // Bits from the Clear to code number `index`.
     SWATH_FN static u32 bits_before(u32 index) {
         u32 bits = 9 * index;
         for (u32 width = 10; width <= 12; width++) bits += index > first_of(width) ? index - first_of(width) : 0;
@@ -78,11 +79,12 @@ struct Lzw {
     SWATH_FN static u32 start_of(const Shared& shared, u32 index) { return shared.nodes[index] >> 8; }
     SWATH_FN static u8 first_byte_of(const Shared& shared, u32 index) { return u8(shared.nodes[index]); }
 
-    // A tile's stream, with the 16 bytes after it since it is read by quads, and its place in the output.
+    // The stream of a tile, with the 16 bytes after it because it is read 16 bytes at a time, and the tile's place in the
+    // output.
     struct Tile {
         Span<const u8> src;
         Span<u8> dst;
-        // STATUS_UNDONE where there is something to decode, after the Clear that opens the stream.
+        // STATUS_UNDONE if a Clear opens the stream and there is something to decode.
         u32 status;
     };
     // The bit after that Clear.
@@ -99,6 +101,7 @@ struct Lzw {
         if (!aligned_to(src.data, 16)) return STATUS_CORRUPT;
         if (dst.len == 0) return STATUS_OK;
         if (job.src_len < 2) return STATUS_SHORT;
+        // The load may reach past a short stream; the nine bits below do not, since the stream has two bytes.
         const u32 opening = swapped(load_quad(src.data).words[0]) >> 23;
         return opening == CLEAR ? STATUS_UNDONE : opening == EOI ? STATUS_SHORT : STATUS_CORRUPT;
     }
@@ -109,7 +112,7 @@ struct Lzw {
         return stop % STOP_KINDS == STOP_END ? STATUS_SHORT : STATUS_CORRUPT;
     }
 
-    // From the first bit of a segment to the first of the next.
+    // Bits from the first code of a segment to the first code of the next.
     SWATH_FN static u32 bits_through(u32 stop) {
         return bits_before(stop / STOP_KINDS) + width_of(stop / STOP_KINDS);
     }
@@ -118,7 +121,7 @@ struct Lzw {
     SWATH_FN static u32 decode(const Group& group, const Args& args, const TileJob& job, Shared& shared) {
         const Tile tile = open(args, job);
         if (tile.status != STATUS_UNDONE) return tile.status;
-        // A segment costs the same however few codes it has: streams made of short ones are left to the CPU.
+        // A segment costs the same however few codes it has, so the CPU decodes streams of very short segments.
         u32 segments = 64 + u32(min_of(tile.src.len / 128, u64(1) << 31));
         u64 done = 0;
         for (u64 bit = OPENED; segments > 0; segments--) {
@@ -133,8 +136,8 @@ struct Lzw {
         return STATUS_CORRUPT;
     }
 
-    // Reads the segment whose first code is at `bit` and finds where its strings start; `total` is its length. Returns
-    // how many codes it has * STOP_KINDS and why it ends.
+    // Reads the segment whose first code is at `bit` and finds where its strings start; `total` is the length of its
+    // text. Returns its number of codes * STOP_KINDS, and why it ends.
     template <class Group>
     SWATH_FN static u32 resolve(const Group& group, const Span<const u8>& src, u64 bit, u32& total, Shared& shared) {
         const u32 stop = read_codes(group, src, bit, shared);
@@ -148,7 +151,7 @@ struct Lzw {
         return stop;
     }
 
-    // The next segment's stream comes while this one is decoded.
+    // Loads the next segment's stream into the cache while this one is decoded.
     template <class Group>
     SWATH_FN static void prefetch_segment(const Group& group, const Span<const u8>& src, u64 bit) {
         for (u32 line = group.lane(); line * 1024 < bits_before(CODES); line += group.size()) {
@@ -157,14 +160,15 @@ struct Lzw {
         }
     }
 
-    // Reads the codes of the segment and makes links of them; returns as `resolve`.
+    // Reads the codes of the segment and turns them into links; returns the same as `resolve`.
     template <class Group>
     SWATH_FN static u32 read_codes(const Group& group, const Span<const u8>& src, u64 bit, Shared& shared) {
         const u64 bits = bits_of(src);
         if (bit > bits) return STOP_END;
         const u32 skip = u32(bit & 127);
         const u32 left = u32(min_of(bits - bit, u64(bits_before(CODES))));
-        // The last quad may go up to 15 bytes past the stream.
+        // The last load may reach up to 15 bytes past the stream. Nothing may have written these bytes; no code uses them
+        // (`left` counts bits of the stream only).
         const u8* const from = src.data + (bit >> 7) * 16;
         for (u32 at = group.lane() * 16; at * 8 < skip + left; at += group.size() * 16) {
             const Quad quad = load_quad(from + at);
@@ -180,7 +184,7 @@ struct Lzw {
         return group.min(stop);
     }
 
-    // Reads the codes of W bits; lowers `stop` to the first that ends the segment.
+    // Reads the codes of W bits; lowers `stop` to the first code that ends the segment.
     template <u32 W, class Group>
     SWATH_FN static void read_codes_of(const Group& group, u32 skip, u32 left, u32& stop, Shared& shared) {
         constexpr u32 first = first_of(W), end = W == 12 ? CODES : first_of(W + 1);
@@ -190,11 +194,11 @@ struct Lzw {
         if (to < end) stop = min_of(stop, to * STOP_KINDS | STOP_END);
         for (u32 index = first + group.lane(); index < to; index += group.size()) {
             const u32 at = skip + before + (index - first) * W;
-            // Where the second word is not of the stream, none of its bits are of the code.
+            // If the second word lies past the stream, none of its bits belong to the code.
             const u32 code = bits_from(shared.words[at / 32], shared.words[at / 32 + 1], at) >> (32 - W);
             shared.codes[index] = u16(code);
             shared.nodes[index] = link(code);
-            // Clear and EOI too are then no code before this one.
+            // Clear and EOI also fail this test.
             if (code >= CLEAR && code - FIRST >= index) {
                 const u32 why = code == CLEAR ? STOP_CLEAR : code == EOI ? STOP_END : STOP_BAD;
                 stop = min_of(stop, index * STOP_KINDS | why);
@@ -202,9 +206,9 @@ struct Lzw {
         }
     }
 
-    // A lane may meet the link of another before or after it moved on; both are right, so nothing waits. Links only
-    // lead back, to codes that were checked, so each lane arrives whatever the others do. One loop for all codes of a
-    // lane, so that lanes which have arrived do not wait for others before they take their next code.
+    // Follows links in place. A lane may see the link of another before or after it moved on; both lead to the same root,
+    // so no barrier is needed. Links lead back only, to codes that were checked, so each lane arrives whatever the others
+    // do. One loop serves all codes of a lane, so that a lane that has arrived takes its next code at once.
     template <class Group> SWATH_FN static void follow_links(const Group& group, u32 count, Shared& shared) {
         u32 index = group.lane();
         u32 own = index < count ? load_racing(shared.nodes[index]) : 0;
@@ -219,9 +223,9 @@ struct Lzw {
         group.sync();
     }
 
-    // Puts starts in the place of links; returns the length of the segment.
+    // Replaces links by starts; returns the length of the segment's text.
     template <class Group> SWATH_FN static u32 add_lengths(const Group& group, u32 count, Shared& shared) {
-        // Odd, so that lanes do not meet in one bank.
+        // Odd, so that lanes use different banks.
         const u32 each = ((count + group.size() - 1) / group.size()) | 1;
         const u32 from = min_of(group.lane() * each, count), to = min_of(from + each, count);
         u32 sum = 0;
@@ -238,13 +242,13 @@ struct Lzw {
         return total;
     }
 
-    // Writes the text of a segment to `dst` from `done` on, as far as there is room for it.
+    // Writes the text of a segment to `dst` from `done` on, as far as it fits.
     template <class Group>
     SWATH_FN static void write(const Group& group, u32 count, const Span<u8>& dst, u64 done, Shared& shared) {
-        // More than a segment ever has is as good as any room.
+        // No segment is longer than this.
         const Span<u8> text(dst.data + done, min_of(dst.len - done, u64(CODES) * CODES));
         for (u32 from = 0, start = 0; from < count && start < text.len;) {
-            // The window holds what will lie between multiples of 16 in memory.
+            // The window holds bytes that lie between multiples of 16 in memory.
             const u32 skip = u32(reinterpret_cast<u64>(text.data + start) & 15);
             const u32 to = last_in_reach(shared, from, count, start + WINDOW - 16);
             const u32 len = start_of(shared, to) - start;
@@ -261,7 +265,7 @@ struct Lzw {
         }
     }
 
-    // The last code, up to `count`, that starts at `reach` or before: where the window that begins with `from` ends.
+    // The last code, up to `count`, that starts at `reach` or before: the end of the window that begins with `from`.
     SWATH_FN static u32 last_in_reach(const Shared& shared, u32 from, u32 count, u32 reach) {
         if (start_of(shared, count) <= reach) return count;
         u32 low = from + 1, high = count;
@@ -273,7 +277,7 @@ struct Lzw {
         return low;
     }
 
-    // Each lane writes whole strings. `base` is where in the segment the window begins, maybe less than nothing.
+    // Each lane writes whole strings. `base` is the start of the window in the segment; it may be negative (modulo 2^32).
     template <class Group>
     SWATH_FN static void fill_short(const Group& group, u32 from, u32 to, u32 base, Shared& shared) {
         for (u32 index = from + group.lane(); index < to; index += group.size()) {
@@ -287,8 +291,7 @@ struct Lzw {
         }
     }
 
-    // A few lanes write a string together: up to its first parent before the window as above, and that one's text is
-    // copied.
+    // A few lanes write a string together: byte by byte up to the first parent before the window, whose text they copy.
     template <class Group>
     SWATH_FN static void fill_long(
         const Group& group, u32 from, u32 to, const Span<u8>& text, u32 base, Shared& shared) {
@@ -312,7 +315,7 @@ struct Lzw {
         }
     }
 
-    // Sends `len` bytes of the window, from `skip` on, to `start` of the text, which has room for them.
+    // Writes `len` bytes of the window, from `skip` on, to `start` of the text, which has room for them.
     template <class Group>
     SWATH_FN static void flush(
         const Group& group, const Span<u8>& text, u32 start, u32 skip, u32 len, const Shared& shared) {

@@ -1,21 +1,22 @@
-// LZW for few tiles: the segments of a tile are shared out among blocks, in three launches one after the other.
+// Decodes LZW where there are few tiles: several blocks share the segments of a tile, in three launches one after the
+// other.
 //
-// `LzwFind` (blocks as for `Lzw`) notes where segments begin. Encoders clear a table that is full or nearly so, so it
-// looks for the Clear only there and reads a whole segment only where there is none. `LzwMeasure` resolves every
-// segment, which also shows whether `LzwFind` missed a Clear, and notes its length. `LzwWrite` resolves it again and,
-// with the lengths of the segments before it, writes it. Where notes do not fit or a Clear was missed, one block
+// `LzwFind` (blocks as for `Lzw`) records where segments begin. Encoders clear a table that is full or nearly so, so it
+// looks for the Clear only there, and reads a whole segment only if it finds none. `LzwMeasure` resolves every segment,
+// which also shows whether `LzwFind` missed a Clear, and records the length of its text. `LzwWrite` resolves it again and
+// writes it, after the texts of the segments before it. If the records do not fit, or a Clear was missed, one block
 // decodes the tile as `Lzw` does.
 //
-// All take DecodeArgs, with these meanings: `flags` is the blocks that share a tile in `LzwMeasure` and `LzwWrite`, so
-// work is cut in count * flags items, for any number of blocks. `scratch` has `scratch_len` bytes for each *tile*, a
-// multiple of 16; 16 * (9 + src_len / 4096) are enough for any stream of the usual encoders.
+// All take DecodeArgs with these meanings: `flags` is the number of blocks that share a tile in `LzwMeasure` and
+// `LzwWrite`; the work is count * flags items, for any number of blocks. `scratch` has `scratch_len` bytes for each
+// *tile*, a multiple of 16; 16 * (9 + src_len / 4096) are enough for any stream of the usual encoders.
 #pragma once
 #include "lzw/decode.cuh"
 
-// What is noted of a segment. The first note of a tile is its head: `bit` is how many segments follow.
+// The record of a segment. The first record of a tile is its head: `bit` is the number of segments.
 struct LzwNote {
-    u64 bit;   // its first code
-    u32 len;   // of its text
+    u64 bit;   // position of its first code
+    u32 len;   // length of its text
     u32 stop;  // why it ends: an Lzw::Stop, or LzwParts::WRONG
 };
 
@@ -24,17 +25,17 @@ struct LzwParts {
     using Args = DecodeArgs;
     using Shared = Lzw::Shared;
 
-    // The segment does not end where the next begins.
+    // The segment does not end where the next one begins.
     static constexpr u32 WRONG = 3;
 
-    // The notes of a tile, its head included; none where there is no room for them.
+    // The records of a tile, its head included; empty if there is no room for them.
     SWATH_FN static Span<LzwNote> notes_of(const Args& args, u64 tile) {
         const u64 room = args.scratch_len / sizeof(LzwNote);
         if (!aligned_to(args.scratch, 16) || args.scratch_len % 16 != 0 || room < 2) return Span<LzwNote>(nullptr, 0);
         return Span<LzwNote>(reinterpret_cast<LzwNote*>(args.scratch) + tile * room, room);
     }
 
-    // The notes of a tile's segments as far as they are valid.
+    // The records of a tile's segments, as far as they are valid.
     SWATH_FN static Span<LzwNote> segments_of(const Args& args, u64 tile) {
         const Span<LzwNote> notes = notes_of(args, tile);
         return notes.len == 0 ? notes : notes.part(1, notes.data[0].bit);
@@ -53,12 +54,12 @@ struct LzwFind : LzwParts {
     }
 
   private:
-    // Codes that a table may lack to be full when its Clear comes.
+    // A Clear is expected when the table lacks at most this many codes.
     static constexpr u32 NEAR = 64;
-    // Segments whose ends are asked for before they are wanted.
+    // Segments whose ends are prefetched.
     static constexpr u32 AHEAD = 8;
 
-    // Notes where the segments begin; returns how many there are, none where there is no room for all.
+    // Records where the segments begin; returns their number, 0 if there is no room for all.
     template <class Group>
     SWATH_FN static u32 find(const Group& group, const Lzw::Tile& tile, const Span<LzwNote>& notes, Shared& shared) {
         if (tile.status != STATUS_UNDONE) return 0;
@@ -75,14 +76,14 @@ struct LzwFind : LzwParts {
 
     static constexpr u32 NONE = ~0u;
 
-    // The first Clear among the last codes of a full table, as `Lzw::read_codes` would tell it.
+    // The first Clear among the last codes of a full table, in the form that `Lzw::read_codes` returns.
     template <class Group> SWATH_FN static u32 probe(const Group& group, const Span<const u8>& src, u64 bit) {
         const u64 bits = Lzw::bits_of(src);
         u32 stop = NONE;
         for (u32 index = Lzw::CODES - NEAR + group.lane(); index < Lzw::CODES; index += group.size()) {
             const u64 at = bit + Lzw::bits_before(index);
             if (at + 12 > bits) break;
-            // At most seven bytes past the stream.
+            // Reads at most seven bytes past the stream, which the code does not use.
             const u8* const word = src.data + (at >> 5) * 4;
             const u32 code = bits_from(load_word(word), load_word(word + 4), u32(at)) >> 20;
             if (code == Lzw::CLEAR) stop = min_of(stop, index * Lzw::STOP_KINDS | Lzw::STOP_CLEAR);
@@ -144,7 +145,7 @@ struct LzwWrite : LzwParts {
         return !group.any(wrong);
     }
 
-    // Writes the segments of a part; returns the status of the tile.
+    // Writes the segments of one part; returns the status of the tile.
     template <class Group>
     SWATH_FN static u32 write(const Group& group, const Lzw::Tile& tile, const Span<LzwNote>& segments, u32 part,
         u32 parts, Shared& shared) {
@@ -161,12 +162,12 @@ struct LzwWrite : LzwParts {
         return done >= tile.dst.len ? u32(STATUS_OK) : Lzw::status_of_end(segments.data[segments.len - 1].stop);
     }
 
-    // The length of the text of some segments.
+    // The length of the text of the segments from `from` to before `to`.
     template <class Group>
     SWATH_FN static u64 length(const Group& group, const Span<LzwNote>& segments, u64 from, u64 to) {
         u64 sum = 0;
         for (u64 k = from + group.lane(); k < to; k += group.size()) sum += segments.data[k].len;
-        // Sums of a group have 32 bits: the low 20 of each lane's apart from the others.
+        // Sums over a group have 32 bits, so the low 20 bits are summed separately.
         u32 low, high;
         group.exclusive_sum(u32(sum & 0xfffff), low);
         group.exclusive_sum(u32(sum >> 20), high);

@@ -1,15 +1,15 @@
-// TIFF LZW (compression 5) written: a tile's bytes to codes, and the codes to bits.
+// Encodes TIFF LZW (compression 5): bytes to codes, and codes to bits.
 //
-// Inside a table LZW is serial: each lookup needs the code that the one before it found. So a tile is cut into segments
-// that begin with a Clear, which any encoder may write at any time, and each segment is one lane's work. What is scarce
-// is fast memory for the string tables, not lanes: a block has as many working lanes as tables. `LzwEncode` leaves the
-// codes of each segment in the scratch memory and `LzwJoin`, launched after it with the same arguments, puts them
-// together bit by bit. A table is cleared after a fixed number of codes, so that the number of a code in its segment
-// tells where its bits begin: all lanes write at once.
+// Within a table LZW is serial: each lookup needs the code that the one before it found. So a tile is cut into segments
+// that begin with a Clear, which an encoder may write at any time, and one lane encodes each segment. Fast memory for the
+// string tables is scarce, not lanes: a block has as many working lanes as tables. `LzwEncode` leaves the codes of each
+// segment in the scratch memory, and `LzwJoin`, launched after it with the same arguments, packs them bit by bit. A table
+// is cleared after a fixed number of codes, so that the number of a code in its segment gives the position of its bits,
+// and all lanes write at once.
 //
-// The scratch memory is one for the launch, not one for each block. With N = src_stride / SEGMENT, rounded up, it takes
-// 2 * (src_stride + EXTRA * N) + 4 * N bytes, rounded up to 16, for each tile. A stream of `len` bytes becomes at most
-// len + len / 2 + 16. A tile that does not fit into what it is given gets the size FAILED and nothing else.
+// The scratch memory belongs to the launch, not to each block. With N = src_stride / SEGMENT, rounded up, it takes 2 *
+// (src_stride + EXTRA * N) + 4 * N bytes, rounded up to 16, for each tile. `len` bytes become a stream of at most len +
+// len / 2 + 16 bytes. A tile that does not fit gets the size FAILED and nothing else.
 #pragma once
 #include "core/encode_args.cuh"
 #include "core/kernel.cuh"
@@ -20,21 +20,21 @@ namespace lzw_encode {
 constexpr u32 CLEAR = 256;
 constexpr u32 EOI = 257;
 constexpr u32 FIRST = 258;
-// Codes between two Clears: the last one makes entry 4093, where libtiff's encoder stops too.
+// Codes between two Clears: the last one makes entry 4093, where the encoder of libtiff stops too.
 constexpr u32 CODES = 3836;
-// Codes from a Clear to the next, that one included.
+// Codes from a Clear to the next, including the second.
 constexpr u32 PERIOD = CODES + 1;
 
-// The most bytes of a segment. The tile is cut into as few as can be, all of one length but the last.
+// The longest segment. A tile is cut into as few segments as possible, all of the same length but the last.
 constexpr u32 SEGMENT = 24 << 10;
-// Codes of a segment that stand for no byte: its Clears, and what ends it.
+// Codes of a segment that stand for no byte: its Clears, and the code that ends it.
 constexpr u32 EXTRA = 16;
 static_assert(SEGMENT / CODES + 2 <= EXTRA && SEGMENT % 16 == 0, "a segment has its codes");
 
-// What a tile that could not be encoded has for its size.
+// The size of a tile that could not be encoded.
 constexpr u32 FAILED = 0xffffffffu;
 
-// Bits of a code with `before` others between it and the Clear before it: codes get wider one entry before they must.
+// Width of the code that has `before` codes between it and the last Clear: codes get wider one entry early.
 SWATH_FN u32 width_at(u32 before) { return 9 + (before >= 254) + (before >= 766) + (before >= 1790); }
 
 // Bits of the first `count` codes after a Clear.
@@ -57,11 +57,11 @@ SWATH_FN u32 code_at(u32 bit) {
     return first + 1790 + (rest - TWELVE) / 12;
 }
 
-// How the scratch memory is laid out: for each tile the codes of its segments, then how many each has.
+// The layout of the scratch memory: for each tile the codes of its segments, then the number of codes of each segment.
 struct Plan {
-    u32 segments;    // of the longest tile there can be
-    u64 counts;      // where in a tile's part the counts begin
-    u64 tile_bytes;  // of a tile's part
+    u32 segments;    // segments of the longest possible tile
+    u64 counts;      // start of the counts in a tile's part
+    u64 tile_bytes;  // bytes of a tile's part
     bool usable;
 
     SWATH_FN explicit Plan(const EncodeArgs& args) {
@@ -75,7 +75,7 @@ struct Plan {
     }
 };
 
-// One tile and its segments. Without any bytes where something does not fit.
+// One tile and its segments; empty if something does not fit.
 struct Tile {
     Span<const u8> src;
     u16* codes;
@@ -93,7 +93,7 @@ struct Tile {
         if (src.len == 0) return;
         segments = (len + SEGMENT - 1) / SEGMENT;
         each = ((len + segments - 1) / segments + 15) / 16 * 16;
-        // Rounding up may have left nothing to the last.
+        // Rounding up may have left nothing for the last segment.
         segments = (len + each - 1) / each;
     }
     SWATH_FN u32 start(u32 segment) const { return segment * each; }
@@ -103,23 +103,23 @@ struct Tile {
 
 }  // namespace lzw_encode
 
-// Bytes to codes.
+// First kernel: bytes to codes.
 struct LzwEncode {
     static constexpr u32 TABLES = 2;
     static constexpr u32 THREADS = 32;
     using Args = EncodeArgs;
 
-    // A bucket has three fields of 21 bits. A field is a byte, the top bit of the code that it goes on from, and the
-    // code of the string with it: the other eleven bits of the one follow from the bucket and the byte. What does not
-    // fit is forgotten. A reader does not notice, it only sees two codes where one would have done.
+    // A bucket has three fields of 21 bits. A field is a byte, the top bit of the code that the string extends, and the
+    // code of the extended string; the other eleven bits of the first code follow from the bucket and the byte. A string
+    // that finds its bucket full is forgotten: the stream stays valid and only takes one code more.
     static constexpr u32 BUCKETS = 2048;
     static constexpr u32 FIELD = 21;
     static constexpr u32 FIELD_MASK = (1u << FIELD) - 1;
-    // No string has it: found in a field that is empty.
+    // The code in an empty field; no string has it.
     static constexpr u32 NONE = 4095;
 
     struct Shared {
-        // Tables side by side, so that their lanes meet in no bank.
+        // The tables are interleaved, so that their lanes use different banks.
         u64 buckets[BUCKETS * TABLES];
     };
 
@@ -137,13 +137,13 @@ struct LzwEncode {
     }
 
   private:
-    // A lane's table and where it is in its segment.
+    // A lane's table and its position in the segment.
     struct State {
         u64* buckets;
-        u32 own;    // bytes from the first table's buckets to those of this one
-        u16* codes; // where the next one goes
+        u32 own;    // bytes from the buckets of the first table to those of this one
+        u16* codes; // place of the next code
         u32 code;   // of the string matched so far
-        u32 next;   // the entry that the next code makes
+        u32 next;   // number of the entry that the next code makes
 
         SWATH_FN void forget() {
             for (u32 bucket = 0; bucket < BUCKETS; bucket++) buckets[bucket * TABLES + own / 8] = ~0ull;
@@ -154,7 +154,7 @@ struct LzwEncode {
             *codes++ = lzw_encode::CLEAR;
             forget();
         }
-        // Takes a byte, with no branch that depends on it. The table must have room.
+        // Encodes a byte, without a branch that depends on it. The table must have room.
         SWATH_FN void step(u32 byte) {
             const u32 spread = byte * (1867 * 8 * TABLES) + own;
             const u32 at = (code * (8 * TABLES) ^ spread) & ((BUCKETS * TABLES - 1) * 8);
@@ -165,10 +165,10 @@ struct LzwEncode {
             const u32 found = min_of(min_of((u32(bucket) & FIELD_MASK) ^ key, oldest ^ key),
                 (u32(bucket >> FIELD) & FIELD_MASK) ^ key);
             const bool miss = found >= NONE;
-            // Of four the newest goes: the oldest is often the shortest and most wanted.
+            // Of four strings the newest is dropped: the oldest is often the shortest and most used.
             const u64 others = oldest == FIELD_MASK ? bucket << FIELD : bucket & ~u64(FIELD_MASK);
             if (miss) place = others | key | next;
-            // Written over by the next one, unless it is one that counts.
+            // The next code overwrites it, unless the string ends here.
             *codes = u16(code);
             codes += miss;
             next += miss;
@@ -180,7 +180,7 @@ struct LzwEncode {
         const u32 from = tile.start(segment), to = tile.end(segment);
         u16* const codes = tile.codes_of(segment);
         Quad ahead = quad_at(tile.src, from);
-        // The first byte is the string to begin with.
+        // The first byte is the initial string.
         State state = {shared.buckets, lane * 8, codes, ahead.words[0] & 0xff, 0};
         state.forget();
         for (u32 at = from; at < to; at += 16) {
@@ -213,7 +213,7 @@ struct LzwEncode {
     }
 };
 
-// Codes to bits.
+// Second kernel: codes to bits.
 struct LzwJoin {
     static constexpr u32 THREADS = 256;
     using Args = EncodeArgs;
@@ -269,7 +269,8 @@ struct LzwJoin {
         }
     }
 
-    // The 32 bits from bit `from` of a segment on, which may end in another; with `lead` those from the tile's first.
+    // The 32 bits from bit `from` of a segment on, which may reach into the next segment; with `lead`, from the first bit
+    // of the tile.
     SWATH_FN static u32 bits_at(const lzw_encode::Tile& tile, u32 segment, u32 from, bool lead) {
         const u16* codes = tile.codes_of(segment);
         u32 count = tile.counts[segment];

@@ -1,4 +1,4 @@
-// LZW tiles.
+// Decodes LZW tiles.
 #include "lzw/decode.cuh"
 #include "lzw/decode_parts.cuh"
 

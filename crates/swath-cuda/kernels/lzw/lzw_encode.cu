@@ -1,4 +1,4 @@
-// LZW tiles, written.
+// Encodes LZW tiles.
 #include "lzw/encode.cuh"
 
 SWATH_KERNEL(swath_lzw_encode, LzwEncode)

@@ -1,4 +1,4 @@
-// Statistics of tiles.
+// Computes the statistics of tiles.
 #include "moments/moments.cuh"
 
 SWATH_KERNEL(swath_moments, TileMoments)

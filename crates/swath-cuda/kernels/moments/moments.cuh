@@ -1,14 +1,14 @@
-// Statistics of the tiles of an image, number for number those of the CPU.
+// Computes the statistics of the tiles of an image, bit for bit those of the CPU.
 //
-// The CPU sums up every row by itself, in eight sums side by side, and adds the rows one after the other. Here eight
-// lanes take a row, one sum each, and some rows are under way at once; what they come to is added up by a single lane.
-// Sums of floats depend on their order, so every operation here has its place.
+// The CPU sums up each row separately, in eight sums side by side, and adds the rows one after the other. Here eight
+// lanes take a row, one sum each, and several rows are in progress at once; one lane adds up the results. Sums of floats
+// depend on their order, so the order of operations is fixed.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/copy.cuh"
 #include "core/rows.cuh"
 
-// `Moments` of swath-codec's pre/moments.rs.
+// `Moments` of swath-raster.
 struct Moments {
     u64 count;
     u64 all;
@@ -18,16 +18,16 @@ struct Moments {
     double squares;
 };
 
-// Numbers of the types that there are statistics of.
+// Numbers of the sample types that have statistics.
 enum MomentKind : u32 {
     MOMENT_U8 = 0, MOMENT_I8 = 1, MOMENT_U16 = 2, MOMENT_I16 = 3, MOMENT_U32 = 4, MOMENT_I32 = 5, MOMENT_U64 = 6,
     MOMENT_I64 = 7, MOMENT_F16 = 8, MOMENT_F32 = 9, MOMENT_F64 = 10,
 };
 
 // Positions first_row * across + skip and on of the grid of tiles, `count` of them: out[(first + i) * bands + band] for
-// the i-th of them. Only what lies inside the image counts, is a number, is not `nodata` (where has_nodata is set) and
-// has a mask that is not 0 (mask.data is null where there is none; one byte a pixel, rows as in `rows`, first row the
-// same). Nothing is written for a position outside the grid.
+// the i-th. A pixel counts if it lies inside the image, is not NaN, is not `nodata` (if has_nodata is set), and has a
+// mask that is not 0 (mask.data is null if there is none; one byte a pixel, rows as in `rows`, the same first row). The
+// kernel writes nothing for a position outside the grid.
 struct MomentsArgs {
     Rows rows;
     Rows mask;
@@ -50,7 +50,7 @@ struct MomentsArgs {
 
 namespace statistics {
 
-// Operations that no compiler joins into one with another rounding.
+// Operations that no compiler may fuse, which would round differently.
 SWATH_FN double add(double a, double b) {
 #if SWATH_DEVICE
     return __dadd_rn(a, b);
@@ -67,7 +67,7 @@ SWATH_FN double times(double a, double b) {
 #endif
 }
 
-// Of two equal ones, which zeros of either sign are, the first.
+// Of two equal values, such as zeros of either sign, the first.
 SWATH_FN double smaller(double a, double b) { return b < a ? b : a; }
 SWATH_FN double larger(double a, double b) { return b > a ? b : a; }
 
@@ -83,13 +83,13 @@ template <class To, class From> SWATH_FN To same_bits(From from) {
 
 // The value of a half float.
 SWATH_FN double widened(u16 bits) {
-    // Moved to the exponent field of a single and scaled, which makes small numbers normal.
+    // Moved to the exponent field of an f32 and scaled, which makes small numbers normal.
     const float size = same_bits<float>(u32(bits & 0x7fff) << 13) * same_bits<float>(0x77800000u);
     const u32 special = (bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
     return same_bits<float>(same_bits<u32>(size) | special | u32(bits & 0x8000) << 16);
 }
 
-// What one lane has of a row: whole numbers where sums of them are exact, else distances from a first value.
+// The sums of one lane over a row: whole numbers where their sums are exact, else distances from a first value.
 struct ShortSums {
     long long sum;
     u64 squares;
@@ -101,8 +101,8 @@ struct LongSums {
     u32 count;
 };
 
-// How samples of a size are read; which of the types of that size it is is asked every time, because a loop for each
-// would make the kernel slow to load.
+// Reads samples of one size. The type is looked up for every sample, because a loop for each type would make the kernel
+// slow to load.
 template <class Raw> struct Short {
     using Stored = Raw;
     using Number = i32;
@@ -131,18 +131,18 @@ template <class Raw> struct Long {
     SWATH_FN static bool is_float(u32 kind) { return kind >= MOMENT_F16; }
 };
 
-// Rows of a tile and of its mask.
+// The rows of a tile and of its mask.
 template <class Kind> struct Source {
     using Number = typename Kind::Number;
     using Stored = typename Kind::Stored;
     const MomentsArgs& args;
     const u8* data;  // the tile's first column in row 0 of the ring, of its band
-    const u8* mask;  // likewise; null where there is none
+    const u8* mask;  // likewise; null if there is none
     Stored nodata;
     u32 top, columns;
 
-    // Calls `each` with the number of every column of row `row` from `side` on, eight apart, its value, and whether it
-    // is data, until it returns false. AHEAD samples are under way at once.
+    // Calls `each` with the number of every eighth column of row `row` from `side` on, its value, and whether it is data,
+    // until it returns false. AHEAD loads are in flight at once.
     template <u32 AHEAD, class Each> SWATH_FN void walk(u32 row, u32 side, const Each& each) const {
         constexpr u32 SIZE = sizeof(Stored);
         const Number nothing = Kind::number(args.kind, nodata);
@@ -165,9 +165,9 @@ template <class Kind> struct Source {
                 const u64 column = first + 8 * k;
                 if (column >= columns) continue;
                 const Number value = Kind::number(args.kind, raw[k]);
-                // Zeros of either sign are equal; long whole numbers may be where they are not as bits.
+                // Zeros of either sign are equal; 64-bit integers may be equal as doubles but not as bits.
                 const bool none = args.has_nodata != 0 && (is_float ? value == nothing : raw[k] == nodata);
-                // What does not equal itself is not a number.
+                // NaN does not equal itself.
                 if (!each(u32(column), value, keep[k] && value == value && !none)) return;
             }
         }
@@ -178,7 +178,7 @@ template <class Kind> struct Source {
     }
 };
 
-// What a row comes to, of the sums of its counted samples from `base` on.
+// The result of a row, from the sums of its counted samples relative to `base`.
 SWATH_FN Moments of_sums(u64 count, double base, double sum, double squares, double min, double max) {
     const double samples = double(count);
     const double apart = less(squares, times(sum, sum) / samples);
@@ -204,7 +204,7 @@ struct TileMoments {
     using Args = MomentsArgs;
 
     static constexpr u32 SIDES = 8;
-    static constexpr u32 ROWS = 32;  // under way at once
+    static constexpr u32 ROWS = 32;  // rows in progress at once
     static constexpr u32 NONE = 0xffffffffu;
 
     struct Shared {
@@ -212,7 +212,7 @@ struct TileMoments {
             statistics::ShortSums shorts[ROWS * SIDES];
             statistics::LongSums longs[ROWS * SIDES];
         };
-        u32 firsts[ROWS * SIDES];  // the first column of each sum that is data
+        u32 firsts[ROWS * SIDES];  // first valid column of each sum
         Moments rows[ROWS];
     };
 
@@ -264,7 +264,7 @@ struct TileMoments {
                 const u32 count = u32(min_of(u64(ROWS), rows - first));
                 sum(group, source, u32(first), count, shared, static_cast<typename Kind::Sums*>(nullptr));
                 group.sync();
-                // What is written next is written behind the barriers of the next rows.
+                // The barriers of the next rows come before the next store.
                 if (group.lane() == 0)
                     for (u32 row = 0; row < count; row++) statistics::add_to(all, shared.rows[row]);
             }
@@ -320,7 +320,7 @@ struct TileMoments {
         group.sync();
         for (u32 task = group.lane(); task < count * SIDES; task += group.size()) {
             const u32 row = first + task / SIDES, start = first_of(shared, task / SIDES);
-            // Without data there is no base, and nothing that would be counted from it.
+            // Without data there is no base, and no value relative to it.
             const double base = start != NONE ? double(source.value(row, start)) : 0;
             LongSums sums{0, 0, base, base, 0};
             source.template walk<4>(row, task % SIDES, [&](u32, Number number, bool data) {
@@ -356,7 +356,7 @@ struct TileMoments {
         }
     }
 
-    // The first column of a row that is data.
+    // The first valid column of a row.
     SWATH_FN static u32 first_of(const Shared& shared, u32 row) {
         u32 first = NONE;
         for (u32 side = 0; side < SIDES; side++) first = min_of(first, shared.firsts[row * SIDES + side]);

@@ -1,11 +1,11 @@
-// PackBits (compression 32773), with all lanes of a block at work on one tile.
+// Decodes PackBits (compression 32773): all lanes of a block work on one tile.
 //
-// Only the packet before it tells where a packet begins, so a window of the stream is gone through in three steps:
-// - For every byte, as if a packet began there: where the chain of packets leaves its piece of 16 bytes (each lane goes
-//   backwards through a piece), and where it leaves its stretch of 16 pieces (halves joined to wholes, four times).
+// A packet begins where the one before it ends, so a window of the stream is decoded in three steps:
+// - For every byte, as if a packet began there: find where the chain of packets leaves its piece of 16 bytes (each lane
+//   goes backwards through a piece), and where it leaves its stretch of 16 pieces (halves joined to wholes, four times).
 // - From where the chain enters the window, every lane hops over stretches and then over pieces to its own piece.
-// - Lanes count the packets that begin in their pieces and the bytes these make; sums place them in a list of packets,
-//   and the output is filled in quads of 16 bytes, each by a lane that looks up its first packet in the list.
+// - Lanes count the packets that begin in their pieces and the bytes these make. Sums give each packet its place in a
+//   list, and lanes fill the output 16 bytes at a time, each after looking up its first packet in the list.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/memory.cuh"
@@ -19,16 +19,16 @@ struct PackBits {
     static constexpr u32 PIECES = 256;
     static constexpr u32 WINDOW = PIECE * PIECES;
     static constexpr u32 STRETCH = 16 * PIECE;
-    // A packet that makes something takes at least two bytes.
+    // A packet that makes bytes takes at least two.
     static constexpr u32 PACKETS = WINDOW / 2;
 
     struct Shared {
-        // Where a chain from each byte leaves its piece and its stretch; see `slot`.
+        // Where a chain from each byte leaves its piece, and its stretch; see `slot`.
         u16 leaves_piece[WINDOW + 2 * PIECES];
         u16 leaves_stretch[WINDOW + 2 * PIECES];
-        // Where the chain enters each piece; its end or beyond where it does not.
+        // Where the chain enters each piece; the end of the piece or beyond if it does not.
         u16 enters[PIECES];
-        // Where the output of each packet begins << 13, and where in the window the packet does.
+        // The start of the output of each packet << 13, and the start of the packet in the window.
         u32 packets[PACKETS + 1];
     };
 
@@ -48,8 +48,8 @@ struct PackBits {
     // Bytes from a header to the next.
     SWATH_FN static u32 step_of(u32 header) { return header < NOP ? header + 2 : header == NOP ? 1 : 2; }
 
-    // Bytes that a packet makes where `after` bytes follow its header. One that is cut short makes what it can: either
-    // the tile is full then, or nothing follows and the tile is short.
+    // Bytes that a packet makes if `after` bytes follow its header. A packet that is cut short makes what it can: then
+    // the tile is full, or the stream is too short.
     SWATH_FN static u32 made_by(u32 header, u64 after) {
         if (header < NOP) return u32(min_of(u64(header + 1), after));
         return header == NOP || after == 0 ? 0 : 257 - header;
@@ -57,7 +57,7 @@ struct PackBits {
 
     template <class Group>
     SWATH_FN static u32 decode(const Group& group, const Args& args, const TileJob& job, Shared& shared) {
-        // Headers are read by quads, so what follows the stream is touched too.
+        // Headers are read 16 bytes at a time, so bytes after the stream are loaded too.
         const Span<const u8> padded = Span<const u8>(args.src, args.src_len).part(job.src, job.src_len + 16);
         const Span<u8> dst = Span<u8>(args.dst, args.dst_len).part(job.dst, job.dst_len);
         if (job.src_len > ~0ull / 16 || padded.len != job.src_len + 16 || dst.len != job.dst_len) return STATUS_CORRUPT;
@@ -66,7 +66,7 @@ struct PackBits {
         u64 done = 0, enter = 0;
         for (u64 window = 0; done < dst.len; window += WINDOW) {
             if (window >= src.len) return STATUS_SHORT;
-            // No packet is longer than a window, so the chain enters every one.
+            // No packet is longer than a window, so the chain enters every window.
             const u32 leave = chain(group, src, window, u32(enter - window), shared);
             enter = window + leave;
             u32 count;
@@ -77,12 +77,13 @@ struct PackBits {
         return STATUS_OK;
     }
 
-    // Finds where the chain of packets that enters the window at `enter` enters each piece; returns where it leaves.
+    // Follows the chain of packets that enters the window at `enter`: finds where it enters each piece, and returns where
+    // it leaves the window.
     template <class Group>
     SWATH_FN static u32 chain(const Group& group, const Span<const u8>& src, u64 window, u32 enter, Shared& shared) {
         for (u32 piece = group.lane(); piece < PIECES; piece += group.size()) {
             const u64 place = window + piece * PIECE;
-            // Up to 15 bytes after the stream's last.
+            // Loads up to 15 bytes after the last byte of the stream.
             const Quad quad = place < src.len ? load_quad(src.data + place) : Quad{{0, 0, 0, 0}};
             const u32 end = (piece + 1) * PIECE;
             SWATH_UNROLL
@@ -94,7 +95,7 @@ struct PackBits {
             }
         }
         group.sync();
-        // Chains from the first half of a part go on through its second half, which this round leaves alone.
+        // Chains from the first half of a part go on through its second half, which this round does not change.
         for (u32 half = PIECE; half < STRETCH; half *= 2) {
             for (u32 k = group.lane(); k < WINDOW / 2; k += group.size()) {
                 const u32 at = k + (k & ~(half - 1)), next = shared.leaves_stretch[slot(at)];
@@ -117,12 +118,12 @@ struct PackBits {
         return leave;
     }
 
-    // Lists the packets of the window that make something; returns how many bytes they make.
+    // Lists the packets of the window that make bytes; returns the number of these bytes.
     template <class Group>
     SWATH_FN static u32 list(const Group& group, const Span<const u8>& src, u64 window, u32& count, Shared& shared) {
         const u32 each = (PIECES + group.size() - 1) / group.size();
         const u32 from = min_of(group.lane() * each, PIECES), to = min_of(from + each, PIECES);
-        // Packets << 19 and bytes, at most 2^18, in one sum.
+        // One sum for both: packets << 19, and bytes (at most 2^18).
         u32 sum = 0;
         for (u32 piece = from; piece < to; piece++) {
             for (u32 at = shared.enters[piece]; at < (piece + 1) * PIECE && window + at < src.len;) {
@@ -149,13 +150,13 @@ struct PackBits {
         return len;
     }
 
-    // Fills `dst` from `done` on with the `len` bytes that the listed packets make, as far as there is room.
+    // Fills `dst` from `done` on with the `len` bytes of the listed packets, as far as they fit.
     template <class Group>
     SWATH_FN static void fill(const Group& group, const Span<const u8>& src, u64 window, u32 count, u32 len,
         const Span<u8>& dst, u64 done, const Shared& shared) {
         u8* const to = dst.data + done;
         const u32 end = u32(min_of(u64(len), dst.len - done));
-        // Quads at multiples of 16 in memory: the first may begin before `to`.
+        // Writes 16 bytes at multiples of 16 in memory: the first quad may begin before `to`.
         const u32 skip = u32(reinterpret_cast<u64>(to) & 15);
         const u32 whole = end > 0 ? end + skip : 0;
         for (u32 quad = group.lane() * 16; quad < whole; quad += group.size() * 16) {

@@ -1,12 +1,12 @@
-// PackBits (compression 32773) written: rows, or parts of long ones, each by a lane.
+// Encodes PackBits (compression 32773): each lane takes rows, or a part of a long row.
 //
-// Packets do not cross from row to row, so a tile is cut into units that know nothing of each other: as many rows as
-// make up about UNIT bytes, or UNIT bytes of a longer row. `PackBitsMeasure` leaves the length of each unit's packets
-// in the scratch memory; `PackBitsEncode`, launched after it with the same arguments, adds them up and writes.
+// Packets do not cross rows, so a tile is cut into independent units: as many rows as make about UNIT bytes, or UNIT
+// bytes of a longer row. `PackBitsMeasure` leaves the length of each unit's packets in the scratch memory;
+// `PackBitsEncode`, launched after it with the same arguments, adds them up and writes.
 //
-// The scratch memory is one for the launch, not one for each block: 8 * (N + 1) bytes for each tile, with N =
-// src_stride / UNIT, rounded up. A row of `n` bytes becomes at most n + n / 128, rounded up. With a row_len of 0 all of
-// a tile is one row. A tile that does not fit into what it is given gets the size FAILED and nothing else.
+// The scratch memory belongs to the launch, not to each block: 8 * (N + 1) bytes for each tile, with N = src_stride /
+// UNIT, rounded up. A row of `n` bytes becomes at most n + n / 128, rounded up. With a row_len of 0, the tile is one row.
+// A tile that does not fit gets the size FAILED and nothing else.
 #pragma once
 #include "core/encode_args.cuh"
 #include "core/kernel.cuh"
@@ -16,17 +16,17 @@ namespace packbits_encode {
 
 // Longest packet.
 constexpr u32 MOST = 128;
-// A multiple of MOST, so that a cut costs a packet only where one would have gone over it.
+// A multiple of MOST: a cut costs a packet only if one would have crossed it.
 constexpr u32 UNIT = 1024;
-// What a tile that could not be encoded has for its size.
+// The size of a tile that could not be encoded.
 constexpr u32 FAILED = 0xffffffffu;
 
-// What the units of all tiles have in common.
+// The facts that the units of all tiles share.
 struct Plan {
     u32 row;       // bytes of a row
-    u32 rows;      // of a unit, where it is not a part of one
-    u32 parts;     // units of a row, where it is longer than one
-    u32 units;     // no tile has more
+    u32 rows;      // rows of a unit, unless it is a part of one
+    u32 parts;     // units of a row that is longer than one unit
+    u32 units;     // the most units of a tile
     bool usable;
 
     SWATH_FN explicit Plan(const EncodeArgs& args) {
@@ -36,7 +36,7 @@ struct Plan {
         row = args.row_len == 0 ? 1u << 28 : args.row_len;
         rows = max_of(UNIT / row, 1u);
         parts = row / UNIT + (row % UNIT != 0);
-        // Both kinds are longer than half of UNIT, but for the last of a row and of a tile.
+        // Both kinds of unit are longer than half of UNIT, except the last of a row and of a tile.
         units = usable ? 2 * u32((args.src_stride + UNIT - 1) / UNIT) + 2 : 0;
         usable = usable && args.scratch_len / 4 / units >= args.tiles;
     }
@@ -63,29 +63,30 @@ struct Tile {
     }
 };
 
-// Writes bytes of a word that not all belong to the unit: `word` ends at `end` of `out`, `lead` bytes of the first word
-// there are before `out`.
+// Writes the bytes of a word that belong to the unit: `word` ends at `end` of `out`, and `lead` bytes of the first word
+// lie before `out`.
 SWATH_COLD void write_edge(u8* out, u32 lead, u32 room, u32 end, u32 word) {
     const u32 begin = (lead + end - 1) & ~3u;
     for (u32 at = max_of(begin, lead) - lead; at < end && at < room; at++) out[at] = u8(word >> ((lead + at) % 4 * 8));
 }
 
-// Packets of one unit, counted and, with `WRITES`, written: by words, for single bytes would take most of the time.
+// Counts the packets of a unit and, with `WRITES`, writes them: word by word, since single bytes would take most of the
+// time.
 template <bool WRITES> struct Packets {
-    u8* out;           // where the unit's packets go
-    u32 room;          // how many bytes of them there are
-    u32 lead;          // bytes of the word that `out` lies in that are before it
+    u8* out;           // place of the unit's packets
+    u32 room;          // bytes of these packets
+    u32 lead;          // bytes before `out` in the word that holds it
     u32 pos = 0;       // bytes of packets so far
-    u32 word = 0;      // those of them that are not written yet: in the word that `pos` lies in
-    u32 header = 0;    // where the literal that is open began
-    u32 literal = 0;   // its bytes
-    u32 pair = 0;      // not 0: two equal bytes wait to see what comes after them; 256 more than the byte
-    u32 byte = 0;      // seen last, `same` times, and in no packet yet
+    u32 word = 0;      // bytes that are not written yet: of the word that holds `pos`
+    u32 header = 0;    // position of the header of the open literal packet
+    u32 literal = 0;   // bytes of the open literal packet
+    u32 pair = 0;      // not 0: the byte + 256 of two equal bytes, whose packet depends on the next bytes
+    u32 byte = 0;      // the last byte, seen `same` times and in no packet yet
     u32 same = 0;
 
     SWATH_FN Packets(u8* out, u32 room) : out(out), room(room), lead(u32(reinterpret_cast<u64>(out) & 3)) {}
 
-    // One or two bytes.
+    // Writes one or two bytes.
     SWATH_FN void emit(u32 bytes, u32 count) {
         const u32 from = lead + pos;
         pos += count;
@@ -107,14 +108,14 @@ template <bool WRITES> struct Packets {
         literal = 0;
     }
     SWATH_FN void append(u32 value) {
-        // Its header is known when the literal ends.
+        // The header is known when the literal packet ends.
         if (literal == 0) header = pos;
         emit(literal == 0 ? value << 8 : value, literal == 0 ? 2 : 1);
         literal++;
         if (literal == MOST) close();
     }
-    // A run is worth a packet from three bytes on: two of the packet and one for the header of the literal after it are
-    // never more than the run itself. A pair is worth one only where no single byte stands beside it.
+    // Three equal bytes are worth a run packet: its two bytes and one for the header of the next literal packet are never
+    // more than the run itself. Two are worth one only if no single byte stands beside them.
     SWATH_FN void flush() {
         if (pair != 0 && same > 1) {
             run(2, pair & 0xff);
@@ -132,7 +133,7 @@ template <bool WRITES> struct Packets {
         }
         same = 0;
     }
-    // Takes a byte; with `ends` one of another row.
+    // Encodes a byte; with `ends`, it begins another row.
     SWATH_FN void take(u32 next, bool ends) {
         if (same > 0 && (ends || next != byte || same == MOST)) flush();
         if (ends) {
@@ -145,7 +146,7 @@ template <bool WRITES> struct Packets {
     }
 };
 
-// Packs a unit; returns how many bytes that makes.
+// Encodes a unit; returns the number of bytes.
 template <bool WRITES> SWATH_FN u32 pack(const Plan& plan, const Tile& tile, u32 unit, u8* out, u32 room) {
     u64 from, to, row_end;
     if (plan.parts > 1) {
@@ -163,7 +164,7 @@ template <bool WRITES> SWATH_FN u32 pack(const Plan& plan, const Tile& tile, u32
     Quad quad = quad_at(tile.src, start & ~15u);
     for (u32 skip = 0; skip < start % 16 / 4; skip++) next_word(quad);
     u32 bytes = next_word(quad) >> (start % 4 * 8);
-    // One turn more than there are bytes, for the end.
+    // One turn more than bytes, for the end.
     for (u32 at = start;; at++) {
         const bool ends = at == row_end || at == end;
         packets.take(bytes & 0xff, ends);
@@ -180,7 +181,7 @@ template <bool WRITES> SWATH_FN u32 pack(const Plan& plan, const Tile& tile, u32
 
 }  // namespace packbits_encode
 
-// How long each unit becomes.
+// First kernel: the encoded length of each unit.
 struct PackBitsMeasure {
     static constexpr u32 THREADS = 128;
     using Args = EncodeArgs;
@@ -198,7 +199,7 @@ struct PackBitsMeasure {
     }
 };
 
-// The packets.
+// Second kernel: the packets.
 struct PackBitsEncode {
     static constexpr u32 THREADS = 128;
     using Args = EncodeArgs;
@@ -222,7 +223,7 @@ struct PackBitsEncode {
     }
 
   private:
-    // Writes the units of a tile from `first` on, TURN of them.
+    // Writes TURN units of a tile from `first` on.
     template <class Group>
     SWATH_FN static void write(
         const Group& group, const Args& args, const packbits_encode::Plan& plan, u32 number, u32 first) {
@@ -232,7 +233,7 @@ struct PackBitsEncode {
         bool wrong = tile.units == 0;
         for (u32 unit = group.lane(); unit < tile.units; unit += group.size()) {
             const u32 size = tile.sizes[unit];
-            // A byte may become two, where rows are of one byte.
+            // With rows of one byte, each byte becomes two.
             wrong |= size > 2 * packbits_encode::UNIT;
             mine += wrong ? 0 : size;
             if (unit < first) mine_before += wrong ? 0 : size;

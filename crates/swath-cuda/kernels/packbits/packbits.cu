@@ -1,4 +1,4 @@
-// PackBits tiles.
+// Decodes PackBits tiles.
 #include "packbits/decode.cuh"
 
 SWATH_KERNEL(swath_packbits, PackBits)

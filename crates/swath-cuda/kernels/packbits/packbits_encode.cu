@@ -1,4 +1,4 @@
-// PackBits tiles, written.
+// Encodes PackBits tiles.
 #include "packbits/encode.cuh"
 
 SWATH_KERNEL(swath_packbits_measure, PackBitsMeasure)

@@ -1,4 +1,4 @@
-// Whether streams that a library decoded gave as many bytes as their tiles have.
+// Checks whether streams that a library decoded gave as many bytes as their tiles have.
 #pragma once
 #include "core/kernel.cuh"
 

@@ -1,4 +1,4 @@
-// Decoded tiles to their place.
+// Puts decoded tiles into the output.
 #include "place/place.cuh"
 
 SWATH_KERNEL(swath_place, PlaceKernel)

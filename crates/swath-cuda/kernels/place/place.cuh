@@ -1,17 +1,18 @@
-// From decoded bytes to samples at their place: predictor, byte order, bit depth and placement in one pass.
+// Turns decoded bytes into samples at their place in the output: predictor, byte order, bit depth and placement in one
+// pass.
 #pragma once
 #include "core/kernel.cuh"
 
-// One tile, or one plane of it, and where it goes.
+// One tile, or one plane of it, and its place in the output.
 struct PlaceTile {
     u64 src;        // its first byte in the source buffer
     u64 src_len;    // its bytes there
-    u32 status;     // number of its status; a tile that is not OK is left alone
-    u32 x, y;       // the first column and row of it that are wanted
-    u32 width, height;  // how many are wanted
-    u32 to_x, to_y;     // where they go in the output
-    u32 slot;       // the output band that `samples[0]` goes to
-    u32 sparse;     // not 0: there are no bytes, the output gets `fill`
+    u32 status;     // index of its status; only tiles with status OK are placed
+    u32 x, y;       // first requested column and row
+    u32 width, height;  // number of requested columns and rows
+    u32 to_x, to_y;     // their place in the output
+    u32 slot;       // output band of `samples[0]`
+    u32 sparse;     // not 0: the tile has no bytes, and the output gets `fill`
     u32 unused;
 };
 
@@ -35,7 +36,7 @@ struct PlaceArgs {
     const PlaceTile* tiles;
     const u32* status;
     u64 statuses;
-    const u16* samples;   // for each output band that a tile fills, which sample of the tile it is
+    const u16* samples;   // for each output band that a tile fills, the number of the sample
     u64 row_step;         // output: bytes from row to row, from pixel to pixel, from band to band
     u64 pixel_step;
     u64 band_step;
@@ -43,37 +44,36 @@ struct PlaceArgs {
     u32 count;            // tiles
     u32 parts;            // blocks that share a tile: block b works on tile b / parts
     u32 tile_width;       // columns of a tile
-    u32 tile_samples;     // samples side by side in a tile's pixel
-    u32 takes;            // output bands that a tile fills: length of `samples`
+    u32 tile_samples;     // samples of a pixel of the tile
+    u32 takes;            // number of output bands that a tile fills: length of `samples`
     u32 form;
     u32 bits;             // of a stored sample
     u32 sample_len;       // bytes of an output sample
-    u32 word;             // bytes that are swapped together (half a sample where it is complex)
+    u32 word;             // bytes that are swapped together (half of a complex sample)
     u32 swap;
     u32 predictor;
     u32 unused;
-    u8 fill[16];          // one output sample of what sparse tiles hold
+    u8 fill[16];          // one output sample for sparse tiles
 };
 
-// A tile fills the columns `to_x` to `to_x + width` of the rows `to_y` to `to_y + height` of the output. Nothing is
-// written for a tile that hangs over the end of its stored row, nor for a row whose bytes are not all there or that
-// leaves the output. Sparse tiles have no status. Without any statuses (`statuses` is 0: nothing was decoded) every
-// tile is OK.
+// A tile fills the columns `to_x` to `to_x + width` of the rows `to_y` to `to_y + height` of the output. The kernel
+// writes nothing for a tile whose columns exceed its stored row, nor for a row whose bytes are missing or that leaves the
+// output. Sparse tiles have no status. If `statuses` is null (nothing was decoded), every tile is OK.
 //
-// A warp takes a row at a time, or a piece of one where there is no running sum along it. For a sum a lane holds
-// samples as numbers whose additions are those of the predictor: whole numbers for predictor 2; for predictor 3 the
-// bytes of a sample, gathered from their planes and added each for itself. What the lanes before have comes by
-// shuffles; no memory is shared.
+// A warp takes one row at a time, or a piece of one if no predictor runs along it. For a predictor, a lane holds samples
+// as numbers whose additions are those of the predictor: whole numbers for predictor 2; for predictor 3 the bytes of a
+// sample, gathered from their planes and added separately. The sums of earlier lanes come by shuffles; no memory is
+// shared.
 namespace place {
 
-// For loops that gain nothing by turns laid side by side, which cost registers and time to load.
+// For loops that gain nothing from unrolling, which costs registers and load time.
 #if SWATH_DEVICE
 #define SWATH_ROLLED _Pragma("unroll 1")
 #else
 #define SWATH_ROLLED
 #endif
 
-// Products and sums that stop at the top instead of wrapping round: what does not fit is then found too long.
+// Products and sums that saturate instead of wrapping round: a length that does not fit then fails the bounds check.
 SWATH_FN u64 times(u32 count, u64 step) {
     const u64 low = u64(count) * u32(step), high = u64(count) * (step >> 32);
     return high > (~low >> 32) ? ~0ull : low + (high << 32);
@@ -93,8 +93,8 @@ struct alignas(16) Quad {
     u32 words[4];
 };
 
-// Reading what no lane writes meanwhile, and writing. A device has the better instructions for it where it is told that
-// the address leads to its main memory; a compiler does not see that.
+// Loads from memory that no lane writes during the launch, and stores. The device has better instructions for addresses
+// in global memory; the compiler cannot see that they are.
 template <class T> SWATH_FN T get(const T* at) {
 #if SWATH_DEVICE
     return __ldg(at);
@@ -119,8 +119,8 @@ SWATH_FN void set(Quad* at, Quad value) {
 }
 #endif
 
-// Up to eight bytes, one or two at a time: a device faults where a number does not stand at a multiple of its size.
-// `line` divides the address.
+// Loads and stores up to eight bytes, one or two at a time: a device faults on unaligned numbers. `line` divides the
+// address.
 SWATH_COLD u64 load_some(const u8* at, u32 len, u32 line) {
     u64 value = 0;
     u32 byte = 0;
@@ -136,9 +136,9 @@ SWATH_COLD void store_some(u8* at, u64 value, u32 len, u32 line) {
     for (; byte < len; byte++, value >>= 8) set(at + byte, u8(value));
 }
 // A number of 1, 2, 4 or 8 bytes. The size is the same for all lanes, so that one loop for every size costs little; a
-// loop for each would make the kernel slow to load.
-template <class T> SWATH_FN T load(const u8* at, u32 len, bool in_line) {
-    if (!in_line) return T(load_some(at, len, 1));
+// loop for each size would make the kernel slow to load.
+template <class T> SWATH_FN T load(const u8* at, u32 len, bool aligned) {
+    if (!aligned) return T(load_some(at, len, 1));
     switch (len) {
     case 1: return get(at);
     case 2: return get(reinterpret_cast<const u16*>(at));
@@ -146,8 +146,8 @@ template <class T> SWATH_FN T load(const u8* at, u32 len, bool in_line) {
     }
     return sizeof(T) == 8 ? T(get(reinterpret_cast<const u64*>(at))) : T(0);
 }
-template <class T> SWATH_FN void store(u8* at, T value, u32 len, bool in_line) {
-    if (!in_line) return store_some(at, value, len, 1);
+template <class T> SWATH_FN void store(u8* at, T value, u32 len, bool aligned) {
+    if (!aligned) return store_some(at, value, len, 1);
     switch (len) {
     case 1: return set(at, u8(value));
     case 2: return set(reinterpret_cast<u16*>(at), u16(value));
@@ -158,12 +158,12 @@ template <class T> SWATH_FN void store(u8* at, T value, u32 len, bool in_line) {
 SWATH_FN u32 turned(u32 value, u32 len) { return swapped(value) >> (32 - 8 * len); }
 SWATH_FN u64 turned(u64 value, u32 len) { return swapped(value) >> (64 - 8 * len); }
 
-// The f32 of a 24-bit float: a sign, seven bits of exponent with bias 63, sixteen of mantissa. All have an exact one.
+// The f32 of a 24-bit float: sign, seven bits of exponent with bias 63, sixteen of mantissa. The conversion is exact.
 SWATH_FN u32 widen_f24(u32 bits) {
     const u32 sign = (bits & 0x00800000u) << 8, exponent = bits & 0x007f0000u, rest = (bits & 0x007fffffu) << 7;
     if (exponent == 0x007f0000u) return sign | rest | 0xffu << 23;
     if (exponent != 0) return sign | (rest + ((127u - 63u) << 23));
-    // A subnormal is its mantissa times 2^-78, which f32 has as a normal number; zero is among them.
+    // A subnormal is its mantissa times 2^-78, which is a normal f32 or zero.
     union {
         u32 bits;
         float number;
@@ -173,23 +173,23 @@ SWATH_FN u32 widen_f24(u32 bits) {
     return sign | made.bits;
 }
 
-// What the rows of a tile have in common.
+// The facts that all rows of a tile share.
 struct Job {
     const PlaceArgs& args;
-    u32 x, width;     // wanted columns
+    u32 x, width;     // requested columns
     u32 row_samples;  // samples of a stored row
-    u32 number;       // bytes of what is moved as one: a sample, or half a complex one
+    u32 number;       // bytes that move together: a sample, or half of a complex one
     bool identity;    // band k of the output is sample k of the tile
-    bool contiguous;  // and so do its bytes follow each other
-    bool in_line;     // every number in source and output stands at a multiple of its size
+    bool contiguous;  // `identity`, and the bytes of bands follow each other
+    bool aligned;     // every number in source and output is aligned
 };
 
 // ------------------------------------------------------------------------------------------------------- no predictor
 
-// Bytes of a row that are one piece of work, so that a strip of one long row keeps a whole block busy.
+// Bytes of a row that make one piece of work, so that a strip of one long row keeps a whole block busy.
 constexpr u32 PIECE = 8192;
 
-// The bytes of each word of `word` bytes turned round; without branches, since this stands in every loop.
+// Reverses the bytes of each word of `word` bytes; without branches, since every loop uses it.
 SWATH_FN u32 swap_words(u32 value, u32 word) {
 #if SWATH_DEVICE
     return __byte_perm(value, 0, word >= 4 ? 0x0123 : word == 2 ? 0x2301 : 0x3210);
@@ -211,7 +211,7 @@ SWATH_FN Quad swap_words(Quad quad, u32 word) {
     return quad;
 }
 
-// `count` units of a size; several are under way at once.
+// Copies `count` units of one size; several loads are in flight at once.
 template <class Unit, class Warp>
 SWATH_FN void copy_units(const Warp& warp, const u8* from, u8* to, u32 count, u32 word) {
     constexpr u32 AHEAD = 4;
@@ -230,8 +230,8 @@ SWATH_FN void copy_units(const Warp& warp, const u8* from, u8* to, u32 count, u3
     }
 }
 
-// `len` bytes, in words of `word` that are turned round (1: none is); both sides are in line with the words, and the
-// memory that `from` is part of with four bytes.
+// Copies `len` bytes and reverses each word of `word` bytes (1: none). Both sides are aligned to the words, and the
+// memory that holds `from` to four bytes.
 template <class Warp> SWATH_FN void copy(const Warp& warp, const u8* from, u8* to, u32 len, u32 word) {
     const u32 apart = u32(reinterpret_cast<u64>(from) - reinterpret_cast<u64>(to)) & 15;
     const u32 unit = apart == 0 ? 16 : apart == 8 ? 8 : 4;
@@ -244,7 +244,7 @@ template <class Warp> SWATH_FN void copy(const Warp& warp, const u8* from, u8* t
     } else if ((apart & 3) == 0) {
         copy_units<u32>(warp, from + head, to + head, units, word);
     } else {
-        // Each unit is made of two that are in line; the last would be made of one that is not all there.
+        // Each unit is put together from two aligned ones; the last would need one that lies partly outside.
         units -= min_of(units, 1u);
         const u32 shift = 8 * (apart & 3);
         const u32* source = reinterpret_cast<const u32*>(from + head - (apart & 3));
@@ -260,11 +260,11 @@ template <class Warp> SWATH_FN void copy(const Warp& warp, const u8* from, u8* t
     }
 }
 
-// Number `at` of a stored row, whole or not; a complex sample is two numbers.
+// Number `at` of a stored row, of any bit depth; a complex sample is two numbers.
 SWATH_FN u64 read(const Job& job, const u8* row, u32 at) {
     const PlaceArgs& args = job.args;
     if (args.form == FORM_WHOLE) {
-        const u64 value = load<u64>(row + u64(at) * args.word, args.word, job.in_line);
+        const u64 value = load<u64>(row + u64(at) * args.word, args.word, job.aligned);
         return args.swap != 0 ? turned(value, args.word) : value;
     }
     if (args.form == FORM_PACKED) {
@@ -284,12 +284,12 @@ SWATH_FN u64 read(const Job& job, const u8* row, u32 at) {
     return args.form >= FORM_FLOAT24_LITTLE ? widen_f24(value) : value;
 }
 
-// Columns `start` to `start + count` of the wanted ones, band by band; the fill where there is no row.
+// Writes columns `start` to `start + count` of the requested ones, band by band; the fill if there is no row.
 template <class Warp>
 SWATH_FN void scatter(const Warp& warp, const Job& job, const u8* row, u8* out, u32 start, u32 count) {
     const PlaceArgs& args = job.args;
     const u32 len = job.number, halves = len == args.sample_len ? 0 : 1;
-    // By constant places: arguments whose address is taken are copied to slow memory first.
+    // Constant indices only: arguments whose address is taken are copied to slow memory first.
     u64 fill = 0, fill_end = 0;
     SWATH_UNROLL
     for (u32 byte = 0; byte < 8; byte++) {
@@ -306,7 +306,7 @@ SWATH_FN void scatter(const Warp& warp, const Job& job, const u8* row, u8* out, 
             const u32 column = start + (at >> halves), half = at & halves;
             const u32 number = (((job.x + column) * args.tile_samples + sample) << halves) + half;
             const u64 value = row != nullptr ? read(job, row, number) : half == 0 ? fill : fill_end;
-            store<u64>(to + column * args.pixel_step + half * len, value, len, job.in_line);
+            store<u64>(to + column * args.pixel_step + half * len, value, len, job.aligned);
         }
     }
 }
@@ -329,7 +329,7 @@ struct Horizontal {
 
     SWATH_FN Sum get(u32 sample) const {
         const u32 len = job.args.sample_len;
-        const Sum value = load<Sum>(row + u64(sample) * len, len, job.in_line);
+        const Sum value = load<Sum>(row + u64(sample) * len, len, job.aligned);
         return job.args.swap != 0 ? turned(value, len) : value;
     }
     SWATH_FN static Sum add(Sum a, Sum b) { return a + b; }
@@ -337,7 +337,8 @@ struct Horizontal {
     SWATH_FN Sum before(Sum) const { return 0; }
 };
 
-// Predictor 3: differences of bytes. They lie in planes, the most significant first; a plane's sum goes on in the next.
+// Predictor 3: differences of bytes. They lie in planes, the most significant first; the sum of a plane continues in the
+// next.
 template <class Number> struct Float {
     using Sum = Number;
     static constexpr bool PLANES = true;
@@ -356,7 +357,7 @@ template <class Number> struct Float {
     }
     SWATH_FN static Sum add(Sum a, Sum b) { return add_bytes(a, b); }
     SWATH_FN Sum finish(Sum sum) const { return planes() == 3 ? Sum(widen_f24(u32(sum))) : sum; }
-    // What the planes before each have come to, of the sums of all.
+    // The sums of the planes before each plane.
     SWATH_FN Sum before(Sum totals) const {
         Sum before = 0;
         for (u32 plane = 1; plane < planes(); plane++) before = add(before, totals >> (8 * plane));
@@ -364,20 +365,20 @@ template <class Number> struct Float {
     }
 };
 
-// A sample of a wanted column to every band that takes it. Where bands are samples, one look is enough.
+// Writes a sample of a requested column to every band that takes it. If bands are samples, there is one.
 template <class T> SWATH_FN void put(const Job& job, u8* out, u32 column, u32 sample, T value) {
     const PlaceArgs& args = job.args;
     u8* to = out + column * args.pixel_step;
     SWATH_ROLLED
     for (u32 band = job.identity ? sample : 0; band < args.takes; band++) {
         if (job.identity || get(args.samples + band) == sample)
-            store(to + band * args.band_step, value, args.sample_len, job.in_line);
+            store(to + band * args.band_step, value, args.sample_len, job.aligned);
         if (job.identity) break;
     }
 }
 
-// Lanes stand side by side on the row, on whole pixels where they suffice for one; each adds what the lanes before it
-// have of its sample. Where a pixel has more samples than there are lanes, the row is walked along several times.
+// Lanes take neighbouring samples of the row, whole pixels if there are enough lanes for one; each adds the sums that
+// earlier lanes have of its sample. If a pixel has more samples than there are lanes, the row is read several times.
 template <class Row, class Warp> SWATH_FN void sum_row(const Warp& warp, const Row& row, u8* out) {
     using Sum = typename Row::Sum;
     constexpr u32 AHEAD = 16 / sizeof(Sum);
@@ -441,13 +442,13 @@ template <class Row, class Warp> SWATH_FN void sum_row(const Warp& warp, const R
     }
 }
 
-// The largest power of two up to eight that divides the address and the step from one to the next.
+// The largest power of two up to eight that divides the address and the step.
 SWATH_FN u32 line_of(u64 address, u32 step) {
     const u32 bits = u32(address) | step | 8;
     return bits & (0 - bits);
 }
 
-// Predictor 2 where a pixel has up to eight bytes: a lane holds as many pixels as eight bytes take, all samples of them
+// Predictor 2 for pixels of up to eight bytes: a lane holds as many pixels as fit in eight bytes, with all their samples
 // in one number, and adds them at once.
 template <class Warp> SWATH_FN void sum_units(const Warp& warp, const Job& job, const u8* row, u8* out) {
     constexpr u32 AHEAD = 2;
@@ -528,8 +529,8 @@ struct Work {
     u32 part;
 };
 
-// Calls `each` for the pieces of rows that are this warp's, with the stored row, where the row's first wanted sample
-// goes, and which of the wanted columns are the piece. Rows that are not there, on either side, are left out.
+// Calls `each` for the pieces of rows that belong to this warp, with the stored row, the place of the first requested
+// sample of the row, and the requested columns of the piece. Rows that are missing on either side are left out.
 template <class Warp, class Each>
 SWATH_FN void each_piece(const Warp& warp, const Job& job, const Work& work, const Each& each) {
     const PlaceArgs& args = job.args;
@@ -538,7 +539,7 @@ SWATH_FN void each_piece(const Warp& warp, const Job& job, const Work& work, con
     const Span<u8> dst(args.dst, args.dst_len);
     const u64 in_row = plus(times(tile.to_x, args.pixel_step), times(tile.slot, args.band_step));
     const u64 to_last = plus(times(tile.width - 1, args.pixel_step), times(args.takes - 1, args.band_step));
-    // No tile has as many pieces as 32 bits count: eight kilobytes each.
+    // The pieces of a tile can be counted in 32 bits: eight kilobytes each.
     const u32 pieces = min_of((tile.width - 1) / work.columns + 1, 0xffffffffu / tile.height);
     const u64 step = u64(args.parts) * warp.count();
     for (u64 at = u64(work.part) * warp.count() + warp.index(); at < tile.height * pieces; at += step) {
@@ -551,7 +552,7 @@ SWATH_FN void each_piece(const Warp& warp, const Job& job, const Work& work, con
     }
 }
 
-// Bits of a stored sample, or 0 where the arguments contradict each other.
+// Bits of a stored sample; 0 if the arguments contradict each other.
 SWATH_FN u32 stored_bits(const PlaceArgs& args) {
     const u32 len = args.sample_len, word = args.word;
     if (args.form == FORM_WHOLE) {
@@ -594,28 +595,28 @@ struct PlaceKernel {
             differs = args.samples[band] != band;
         const bool identity = !group.any(differs);
 
-        // A predictor takes a complex sample for one number.
+        // A predictor treats a complex sample as one number.
         const bool sums = args.predictor != PREDICTOR_NONE && tile.sparse == 0;
         const u32 number = args.form == FORM_WHOLE && !sums ? args.word : args.sample_len;
         const u64 out_steps = args.row_step | args.pixel_step | args.band_step | reinterpret_cast<u64>(args.dst);
         const u64 src_steps = args.stored_row | tile.src | reinterpret_cast<u64>(args.src);
         const bool whole = args.form == FORM_WHOLE && tile.sparse == 0;
-        const bool in_line = ((out_steps | (whole ? src_steps : 0)) & (number - 1)) == 0;
+        const bool aligned = ((out_steps | (whole ? src_steps : 0)) & (number - 1)) == 0;
         const bool contiguous = identity && args.pixel_step == u64(args.takes) * args.sample_len &&
             (args.takes == 1 || args.band_step == args.sample_len);
-        const place::Job job{args, tile.x, tile.width, u32(row_samples), number, identity, contiguous, in_line};
+        const place::Job job{args, tile.x, tile.width, u32(row_samples), number, identity, contiguous, aligned};
 
-        // A running sum needs all of a row; without one a long row is work for several warps.
+        // A predictor needs the whole row; without one, several warps share a long row.
         const u32 pixel = args.tile_samples * args.sample_len;
         const u32 columns = sums ? tile.width : max_of(place::PIECE / min_of(pixel, place::PIECE), 1u);
         const place::Work work{tile, columns, block % args.parts};
         const auto warp = group.warp();
-        // Each way has its own loop over the rows: what one keeps at hand all the while costs the others no registers.
+        // Each case has its own loop over the rows, so that the registers of one do not burden the others.
         if (tile.sparse != 0) {
             place::each_piece(warp, job, work, [&](const u8*, u8* out, u32 start, u32 count) {
                 place::scatter(warp, job, nullptr, out, start, count);
             });
-        } else if (!sums && whole && contiguous && in_line && (reinterpret_cast<u64>(args.src) & 3) == 0) {
+        } else if (!sums && whole && contiguous && aligned && (reinterpret_cast<u64>(args.src) & 3) == 0) {
             place::each_piece(warp, job, work, [&](const u8* row, u8* out, u32 start, u32 count) {
                 const u32 word = args.swap != 0 ? args.word : 1;
                 place::copy(warp, row + u64(tile.x + start) * pixel, out + u64(start) * pixel, count * pixel, word);

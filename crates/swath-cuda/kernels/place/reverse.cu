@@ -1,4 +1,4 @@
-// Bytes of files with FillOrder 2.
+// Reverses the bits of bytes, for files with FillOrder 2.
 #include "place/reverse.cuh"
 
 SWATH_KERNEL(swath_reverse, Reverse)

@@ -1,4 +1,4 @@
-// FillOrder 2: the bits of every byte reversed, in place.
+// FillOrder 2: reverses the bits of every byte, in place.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/memory.cuh"
@@ -14,7 +14,7 @@ struct Reverse {
     template <class Group>
     SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const Args& args, Shared&) {
         const u64 lane = u64(block) * group.size() + group.lane(), lanes = u64(blocks) * group.size();
-        // Quads begin at multiples of 16 in memory.
+        // Quads lie at multiples of 16 in memory.
         const u64 head = min_of((u64(0) - reinterpret_cast<u64>(args.data)) & 15, args.len);
         const u64 rest = head + ((args.len - head) & ~15ull);
         for (u64 at = head + lane * 16; at < rest; at += lanes * 16) {
@@ -28,7 +28,7 @@ struct Reverse {
     }
 
   private:
-    // Every byte of the word for itself.
+    // Reverses the bits of each byte of a word.
     SWATH_FN static u32 reversed(u32 word) {
         word = (word >> 4 & 0x0f0f0f0fu) | (word & 0x0f0f0f0fu) << 4;
         word = (word >> 2 & 0x33333333u) | (word & 0x33333333u) << 2;

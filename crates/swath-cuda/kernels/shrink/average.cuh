@@ -1,8 +1,8 @@
-// The mean by covered area, and the pixel that is nearest: what most overviews are made with. Rust's `shrink::average`
-// and `shrink::nearest`.
+// The mean weighted by covered area, and the nearest pixel: the methods of most overviews. Rust's `shrink::average` and
+// `shrink::nearest`.
 //
-// Where sides halve, bytes, 16-bit integers and singles go sixteen bytes of each source row at a time; what is left of
-// a row then, and all else, goes pixel by pixel.
+// If both sides halve, u8, 16-bit integers and f32 are processed 16 bytes of each source row at a time; the rest of a
+// row, and all else, pixel by pixel.
 #pragma once
 #include "shrink/shrink.cuh"
 
@@ -10,7 +10,7 @@ namespace shrink {
 
 // --------------------------------------------------------------------------------------------------- words in a run
 
-// Sixteen bytes of words, in as few loads as their place allows.
+// 16 bytes of words, in as few loads as their alignment allows.
 template <class T> SWATH_FN Quad load_run(const u8* from) {
     if (aligned_to(from, 16)) return load_quad(from);
     Quad quad;
@@ -50,12 +50,12 @@ template <class T, u32 COUNT> SWATH_FN void store_run(u8* to, const T (&words)[C
     }
 }
 
-// The first columns of a level that halves, as many as whole runs cover; returns how many. `Method::run` makes of the
-// words at the same place in two rows, and of their masks where there are any, a run of the target.
+// Computes the first columns of a level that halves, as many as whole runs cover; returns how many. `Method::run` turns
+// the words at the same place of two rows, and their masks if there are any, into a run of the target.
 template <class Method, class T, class Group>
 SWATH_FN u32 halve_runs(const Group& group, u32 block, u32 blocks, const Args& args, const Method& method) {
     constexpr u32 EACH = 8 / sizeof(T);
-    // Rows have an even number of columns: pairs of bytes are in line in all of them, or in none.
+    // Rows have an even number of columns: pairs of bytes are aligned in all of them or in none.
     if (((reinterpret_cast<u64>(args.source.data) | args.source.band_step) & 1) != 0) return 0;
     const u32 width = args.target.width / EACH * EACH;
     for (Deal deal(group.warp(), block, blocks, args, 0, width, EACH); deal.next(args);) {
@@ -109,7 +109,7 @@ struct AverageMethod {
             return SampleF32::halve(u32(s[0]), u32(s[1]), u32(s[2]), u32(s[3]), in_lanes);
         }
         if (scene.whole && scene.len < 8) {
-            // Halves go away from zero: below it, one less before the floor of the shift.
+            // Halves round away from zero: for negative numbers, one less before the shift, which rounds down.
             const long long sum = (long long)(s[0] + s[1] + s[2] + s[3]);
             return u64((sum + 2 - (sum < 0 ? 1 : 0)) >> 2);
         }
@@ -119,8 +119,8 @@ struct AverageMethod {
     }
 
     SWATH_FN static u64 weighted(const Scene& scene, const Cover& across, const Cover& down) {
-        // Floats are divided by the count before they are added, against overflow; and so are the integers that go as
-        // floats.
+        // Floats, and integers that are computed as floats, are divided by the count before they are added, to avoid
+        // overflow.
         const bool scales = scene.cls != CLASS_UNSIGNED;
         const double count = double(u64(across.len()) * down.len());
         const double scale = scales ? div(1.0, count) : 1.0;
@@ -178,7 +178,7 @@ template <class K> struct AverageRuns {
         const Quad top = load_run<Raw>(row_of(args.source, deal.band, row) + from * sizeof(Raw));
         const Quad bottom = load_run<Raw>(row_of(args.source, deal.band, row + 1) + from * sizeof(Raw));
         if (by == BY_NOTHING) return plain(deal, top, bottom, made);
-        // A bit for each pixel of both rows that is valid.
+        // A bit for each valid pixel of both rows.
         u32 upper = 0, lower = 0;
         if (by == BY_MASK) {
             upper = mask_bits(row_of(args.valid, 0, row) + from);
@@ -214,7 +214,7 @@ template <class K> struct AverageRuns {
 
     SWATH_FN void plain(const Deal& deal, const Quad& top, const Quad& bottom, Raw (&made)[EACH]) const {
         if constexpr (sizeof(Raw) == 1) {
-            // Bytes that are neighbours add up in the halves of a word.
+            // Neighbouring bytes are added in the halves of a word.
             SWATH_UNROLL
             for (u32 k = 0; k < EACH; k += 2) {
                 const u32 mean = (pairs(top.words[k / 2]) + pairs(bottom.words[k / 2]) + 0x00020002) >> 2;

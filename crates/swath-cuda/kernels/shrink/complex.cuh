@@ -1,4 +1,4 @@
-// Complex samples, which are shrunk by parts, in single precision, over whole pixels and blind to nodata. Rust's
+// Complex samples are shrunk part by part, in single precision, over whole pixels, without regard to nodata. Rust's
 // `shrink::complex`.
 #pragma once
 #include "shrink/shrink.cuh"
@@ -6,7 +6,7 @@
 
 namespace shrink {
 
-// A method as a kernel for complex samples; `kind` is that of a word.
+// A method as a kernel for complex samples; `kind` is that of one part.
 template <class Method> struct ComplexKernel {
     static constexpr u32 THREADS = shrink::THREADS;
     using Args = shrink::Args;
@@ -74,7 +74,7 @@ template <bool SQUARES> struct ComplexMeanMethod {
     }
 };
 
-// Pairs count as one value; only a mask keeps one out.
+// A pair of parts counts as one value; only a mask excludes it.
 struct ComplexModeMethod {
     SWATH_FN static void pixel(const Scene& scene, const Range& across, const Range& down, u64 (&made)[2]) {
         made[0] = made[1] = scene.fill;

@@ -1,4 +1,4 @@
-// Floating point whose every step rounds once, as on the CPU: no compiler may join two of these to a fused one.
+// Floating-point operations that round once each, as on the CPU: no compiler may fuse two of them.
 #pragma once
 #include "core/base.cuh"
 
@@ -23,7 +23,7 @@ SWATH_FN u32 bits_of(float a) { return __float_as_uint(a); }
 SWATH_FN double double_of(u64 bits) { return __longlong_as_double((long long)(bits)); }
 SWATH_FN u64 bits_of(double a) { return u64(__double_as_longlong(a)); }
 #else
-// Built with -ffp-contract=off where the host has fused instructions.
+// Host builds use -ffp-contract=off where the host has fused instructions.
 SWATH_FN float add(float a, float b) { return a + b; }
 SWATH_FN float sub(float a, float b) { return a - b; }
 SWATH_FN float mul(float a, float b) { return a * b; }
@@ -51,18 +51,18 @@ SWATH_FN u64 bits_of(double a) { return bits_as<u64>(a); }
 
 template <class F> SWATH_FN bool is_nan(F a) { return a != a; }
 
-// The larger one; a number where one of them is none.
+// The larger number; if one is NaN, the other.
 template <class F> SWATH_FN F larger(F a, F b) { return a > b || is_nan(b) ? a : b; }
 
 constexpr float FLOAT_MAX = 3.40282346638528859812e+38f;
 constexpr double DOUBLE_MAX = 1.79769313486231570815e+308;
-// The distance from one to the next float.
+// The distance from a float to the next.
 constexpr float FLOAT_EPSILON = 1.1920928955078125e-7f;
 
 SWATH_FN bool is_infinite(float a) { return size_of_float(a) > FLOAT_MAX; }
 SWATH_FN bool is_infinite(double a) { return size_of_float(a) > DOUBLE_MAX; }
 
-// To integers as Rust's `as` does it: towards zero, held in range, none for what is no number.
+// Converts to integers like Rust's `as`: towards zero, clamped to the range, 0 for NaN.
 SWATH_FN u32 to_unsigned(double a, u32 top) { return a >= double(top) ? top : a > 0.0 ? u32(a) : 0; }
 SWATH_FN i32 to_signed(double a, i32 low, i32 top) {
     return a >= double(top) ? top : a <= double(low) ? low : is_nan(a) ? 0 : i32(a);
@@ -81,19 +81,19 @@ SWATH_FN double rounded(double a) {
     return add(low, a < 0.0 ? -1.0 : 1.0);
 }
 
-// Half a unit on the side of zero where the value is: what rounds halves away from zero when the rest is cut off.
+// Half a unit with the sign of the value: added before truncation, it rounds halves away from zero.
 SWATH_FN float half_towards(float a) { return a < 0.0f ? -0.5f : 0.5f; }
 SWATH_FN double half_towards(double a) { return a < 0.0 ? -0.5 : 0.5; }
 
 // The value of half-precision bits; exact.
 SWATH_FN double widen_half(u32 bits) {
-    // Moved to the exponent field of a single and scaled, which normalises small numbers too.
+    // Moved to the exponent field of an f32 and scaled, which normalises small numbers too.
     const float size = mul(float_of((bits & 0x7fff) << 13), float_of(0x77800000));
     const u32 special = (bits & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
     return double(float_of(bits_of(size) | special | (bits & 0x8000) << 16));
 }
 
-// The half nearest to a double that is a number, ties to even, in one rounding.
+// The half nearest to a double that is no NaN, ties to even, in one rounding.
 SWATH_FN u32 narrow_to_half(double value) {
     const u64 bits = bits_of(value);
     const u32 sign = u32(bits >> 48) & 0x8000;
@@ -102,7 +102,7 @@ SWATH_FN u32 narrow_to_half(double value) {
     if (size >= 65520.0) return sign | 0x7c00;
     const i32 exponent = max_of(i32(bits >> 52 & 0x7ff) - 1023, -14);
     const double scale = double_of(u64(10 - exponent + 1023) << 52);
-    // Beyond 2^52 there are no fractions: adding and taking off rounds to the nearest whole number, ties to even.
+    // Beyond 2^52 there are no fractions: adding and subtracting it rounds to the nearest whole number, ties to even.
     const double step = 4503599627370496.0;
     const u32 units = u32(sub(add(mul(size, scale), step), step));
     const u32 biased = units < 1024 ? 0 : u32(exponent + 14);

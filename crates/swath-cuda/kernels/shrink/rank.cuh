@@ -1,14 +1,14 @@
-// The smallest, largest, middle or most frequent of the pixels that an average would cover; they count whole. Rust's
-// `shrink::rank` and `shrink::mode`.
+// The smallest, largest, median or most frequent of the pixels that an average would cover; each pixel counts fully.
+// Rust's `shrink::rank` and `shrink::mode`.
 #pragma once
 #include "shrink/shrink.cuh"
 
 namespace shrink {
 
-// The most pixels under one that are compared with each other: their number counts twice.
+// The most pixels of a footprint that are compared with each other: the cost grows with the square of their number.
 constexpr u32 MOST_COMPARED = 256;
 
-// The pixels under a target pixel, in reading order.
+// The pixels of a footprint, in reading order.
 struct Walk {
     const Scene& scene;
     const Cover& across;
@@ -23,7 +23,7 @@ struct Walk {
         : scene(scene), across(across), down(down), x(across.start), y(down.start), row(scene.row(y)),
           mask(scene.mask(y)), sample(0) {}
 
-    // Goes on to the next valid one.
+    // Moves on to the next valid one.
     SWATH_FN bool next() {
         SWATH_ROLLED
         for (;;) {
@@ -63,7 +63,7 @@ template <bool LARGEST> struct ExtremeMethod {
   private:
     struct Found {
         u64 best;
-        u64 lost;  // what is no number, where there is nothing else
+        u64 lost;  // a NaN, if there is nothing else
         bool some;
 
         SWATH_FN explicit Found(u64 fill) : best(fill), lost(fill), some(false) {}
@@ -125,7 +125,7 @@ struct MedianMethod {
             if (scene.no_number(walk.sample)) lost = walk.sample;
             else count++;
         }
-        // Of equals, the first in reading order comes first: two zeros may differ in their sign.
+        // Of equal values, the first in reading order comes first: two zeros may differ in sign.
         u32 at = 0;
         SWATH_ROLLED
         for (Walk one(scene, across, down); one.next();) {
@@ -148,10 +148,10 @@ struct MedianMethod {
     SWATH_FN static u64 low_of(const Scene& scene, u64 a, u64 b) { return scene.less(b, a) ? b : a; }
     SWATH_FN static u64 high_of(const Scene& scene, u64 a, u64 b) { return scene.less(b, a) ? a : b; }
 
-    // The middle of two: the lower for integers, so that it is a value of the data; for floats the mean, kept off
+    // The median of two: the lower one for integers, so that it is a value of the data; for floats the mean, moved off
     // nodata.
     SWATH_FN static u64 between(const Scene& scene, u64 low, u64 high) {
-        // Halved first: the sum could overflow.
+        // Halved first, since the sum could overflow.
         return scene.whole ? low : scene.settle(add(mul(scene.wide(low), 0.5), mul(scene.wide(high), 0.5)));
     }
 
@@ -161,7 +161,7 @@ struct MedianMethod {
     }
 };
 
-// Whether two samples count as one value. What is no number is one value, and so are both zeros.
+// Whether two samples count as one value. All NaNs are one value, and so are both zeros.
 SWATH_FN bool alike(const Scene& scene, u64 a, u64 b) {
     if (scene.whole) return a == b;
     const double x = scene.wide(a), y = scene.wide(b);
@@ -172,11 +172,11 @@ struct ModeMethod {
     static constexpr bool HAS_PAIRS = false;
 
     SWATH_FN static void prepare(Scene& scene) {
-        // GDAL counts bytes in a histogram that never sees the mask; only nodata keeps a byte out.
+        // GDAL counts bytes in a histogram that ignores the mask; only nodata excludes a byte.
         if (scene.kind == KIND_U8) scene.by = (scene.args.flags & FLAG_NODATA) != 0 ? BY_NODATA : BY_NOTHING;
     }
 
-    // The first of the pairs that reading order completes decides, else the first pixel.
+    // The value of the first pair that is complete in reading order; else the first pixel.
     SWATH_FN static u64 four(const Scene& scene, const Four& four, u32) {
         const u64 a = four.samples[0], b = four.samples[1], c = four.samples[2], d = four.samples[3];
         const bool p = four.ok[0], q = four.ok[1], r = four.ok[2], s = four.ok[3];
@@ -188,7 +188,7 @@ struct ModeMethod {
         return p && ((q && alike(scene, a, b)) || (r && alike(scene, a, c))) ? a : found;
     }
 
-    // Of values that come equally often, the one that got there first in reading order.
+    // Of equally frequent values, the one that reached the count first in reading order.
     SWATH_FN static u64 span(const Scene& scene, const Cover& across, const Cover& down) {
         if (u64(across.len()) * down.len() > MOST_COMPARED) return scene.fill;
         u64 best = scene.fill;

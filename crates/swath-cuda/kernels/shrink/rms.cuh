@@ -1,4 +1,4 @@
-// The root of the mean of squares by covered area. Integers take the root whose square is closest. Rust's
+// The root of the mean of squares, weighted by covered area. Integers take the root whose square is closest. Rust's
 // `shrink::rms`.
 #pragma once
 #include "shrink/shrink.cuh"
@@ -34,12 +34,12 @@ struct RmsMethod {
         return add(mul(mul(2.0, low), next), 1.0) < mul(2.0, mean) ? next : low;
     }
 
-    // The word for the root of a mean square; integers are rounded by their squares, not by themselves.
+    // The word for the root of a mean square; integers are rounded by their squares.
     SWATH_FN static u64 finish(const Scene& scene, double mean, double scale) {
         return scene.settle(scene.cls == CLASS_UNSIGNED ? whole_root(mean) : mul(scale, root(mean)));
     }
 
-    // Four pixels of weight one, in the precision and with the scaling GDAL has for them.
+    // Four pixels of weight one, with GDAL's precision and scaling for this case.
     SWATH_FN static u64 plain(const Scene& scene, const u64 (&s)[4], bool in_lanes) {
         const double a = scene.wide(s[0]), b = scene.wide(s[1]), c = scene.wide(s[2]), d = scene.wide(s[3]);
         if (scene.cls == CLASS_UNSIGNED) {
@@ -79,7 +79,7 @@ struct RmsMethod {
                 }
             }
         }
-        // Squares of large numbers overflow unless scaled by the largest.
+        // Squares of large numbers would overflow, so they are scaled by the largest.
         const double scale = peak > 0.0 && !is_infinite(peak) ? div(1.0, peak) : 1.0;
         double sum = 0.0;
         SWATH_ROLLED

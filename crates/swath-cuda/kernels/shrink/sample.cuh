@@ -1,4 +1,4 @@
-// What arithmetic sees of a sample type: how it widens, and how a result rounds back to it. Rust's `shrink::kind`.
+// The arithmetic of a sample type: how it widens, and how a result rounds back to it. Rust's `shrink::kind`.
 #pragma once
 #include "shrink/float.cuh"
 
@@ -11,7 +11,7 @@ enum Kind : u32 {
 
 enum Class : u32 { CLASS_UNSIGNED, CLASS_SINGLE, CLASS_DOUBLE };
 
-// A value that results must not take, and what they take instead. What is no number equals nothing.
+// A value that results must not take, and its replacement. NaN equals nothing.
 struct Avoid {
     double value;
     double instead;
@@ -25,8 +25,8 @@ SWATH_FN u32 rounded_mean(u32 sum, u32 count) {
     return count == 3 ? u32(u64(twice) * 0xaaaaaaabu >> 34) : twice >> (count == 1 ? 1 : count == 2 ? 2 : 3);
 }
 
-// Raw words are unsigned, so that copies keep every bit. `halve` is told whether its column is one of those that the
-// CPU adds in vectors of LANES: columns first; the last columns add in reading order.
+// Raw words are unsigned, so that copies keep every bit. `halve` gets whether its column is one of those that the CPU
+// adds in vectors of LANES, columns first; the last columns are added in reading order.
 template <class R, u32 TOP> struct SmallUnsigned {
     using Raw = R;
     using Sum = u32;
@@ -68,12 +68,12 @@ template <class R, class S, i32 BOTTOM, i32 TOP> struct SmallSigned {
     SWATH_FN static bool less(R a, R b) { return number(a) < number(b); }
     SWATH_FN static R halve(R a, R b, R c, R d, bool) {
         const i32 sum = number(a) + number(b) + number(c) + number(d);
-        // Halves go away from zero: below it, one less before the floor of the shift.
+        // Halves round away from zero: for negative numbers, one less before the shift, which rounds down.
         return R((sum + 2 - (sum < 0 ? 1 : 0)) >> 2);
     }
     SWATH_FN static i32 term(R raw) { return number(raw); }
     SWATH_FN static R quarter(i32 sum, u32 count, const Avoid& avoid) {
-        // Only a mean that is nodata before it is rounded keeps off it.
+        // Only a mean that is nodata before rounding is moved off it.
         if (double(sum) == mul(avoid.value, double(count))) return R(to_signed(avoid.instead, BOTTOM, TOP));
         const i32 size = i32(rounded_mean(u32(sum < 0 ? -sum : sum), count));
         return R(sum < 0 ? -size : size);
@@ -91,8 +91,8 @@ SWATH_FN u32 whole_of(double value, i32) { return u32(to_signed(value, -0x7fffff
 SWATH_FN u64 whole_of(double value, u64) { return to_unsigned64(value); }
 SWATH_FN u64 whole_of(double value, long long) { return u64(to_signed64(value)); }
 
-// Means of two by two in doubles: GDAL adds columns first, two at a time, and a last odd column in reading order.
-// Scaling before adding keeps sums from overflowing.
+// Means of two by two in doubles: GDAL adds columns first, two at a time, and a last odd column in reading order. Scaling
+// before adding avoids overflow.
 SWATH_FN double mean_of_four(double a, double b, double c, double d, bool in_lanes) {
     a = mul(a, 0.25), b = mul(b, 0.25), c = mul(c, 0.25), d = mul(d, 0.25);
     return in_lanes ? add(add(a, c), add(b, d)) : add(add(add(a, b), c), d);
@@ -127,14 +127,14 @@ template <class R, class N> struct WideWhole {
     }
 };
 
-// GDAL takes floats for nodata that differ from it by less than four units in the last place of a single, about; of
-// doubles too. The sum is formed in the type itself: where it overflows, more is taken for nodata.
+// GDAL treats floats as nodata that differ from it by less than about four units in the last place of an f32; doubles
+// too. The sum is computed in the type itself; if it overflows, more values count as nodata.
 template <class F> SWATH_FN bool same_float(F value, F nodata) {
     const F apart = size_of_float(sub(value, nodata)), sum = size_of_float(add(value, nodata));
     return value == nodata || apart < mul(mul(F(FLOAT_EPSILON), sum), F(2)) || (is_nan(value) && is_nan(nodata));
 }
 
-// What floats share. `Own` has `wide`, `store`, `same`, `halve`.
+// What the float types share. `Own` has `wide`, `store`, `same`, `halve`.
 template <class Own, class R, u32 OF> struct FloatSample {
     using Raw = R;
     using Sum = double;
@@ -151,7 +151,7 @@ template <class Own, class R, u32 OF> struct FloatSample {
     }
 };
 
-// Results that are no number have one pattern of bits: which of several payloads comes through is up to the processor.
+// NaN results have one bit pattern: which of several payloads survives depends on the processor.
 struct SampleF32 : FloatSample<SampleF32, u32, CLASS_SINGLE> {
     static constexpr u32 LANES = 4;
     static constexpr double LOW = -double(FLOAT_MAX);
@@ -187,7 +187,7 @@ struct SampleF16 : FloatSample<SampleF16, u16, CLASS_DOUBLE> {
     static constexpr double HIGH = DOUBLE_MAX;
 
     SWATH_FN static double wide(u16 raw) { return widen_half(raw); }
-    // By way of a single, as GDAL goes: two roundings.
+    // Through f32, as GDAL does: two roundings.
     SWATH_FN static u16 store(double value) {
         return is_nan(value) ? 0x7e00 : u16(narrow_to_half(double(float(value))));
     }

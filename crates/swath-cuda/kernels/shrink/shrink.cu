@@ -1,4 +1,4 @@
-// Overviews: what most of them are made with.
+// Overviews by the methods that most of them use.
 #include "shrink/average.cuh"
 
 SWATH_KERNEL(swath_shrink_nearest, shrink::Nearest)

@@ -1,8 +1,8 @@
-// Overviews: rows of one level out of rows of the level above, byte for byte as swath-codec's `shrink` makes them.
+// Overviews: rows of one level from rows of the level above, byte for byte as `shrink` of swath-raster makes them.
 //
-// A method is a type that makes a pixel of the four under it, or of a footprint with weights; here is what they share.
-// The type of samples is known when a kernel runs: one body serves all of them, which keeps kernels short for the
-// driver that has to compile them. What most overviews are made of has bodies of its own (average.cuh).
+// A method is a type that makes a pixel from the four below it, or from a footprint with weights; this file has what the
+// methods share. The sample type is an argument of the launch: one body serves all types, which keeps kernels short for
+// the driver that compiles them. The most used methods have bodies of their own (average.cuh).
 #pragma once
 #include "core/kernel.cuh"
 #include "core/memory.cuh"
@@ -11,24 +11,24 @@
 
 namespace shrink {
 
-// How source pixels lie under target pixels; the numbers of Rust's `shrink::Plan`.
+// How source pixels correspond to target pixels; the numbers of Rust's `shrink::Plan`.
 enum Plan : u32 {
     PLAN_HALVES = 0,  // two by two
     PLAN_SPANS = 1,   // weighted footprints: `Cover` for every column and row
     PLAN_PICKS = 2,   // single pixels: u32
     PLAN_WHOLE = 3,   // ranges of whole pixels: `Range`
-    PLAN_TAPS = 4,    // kernels: `Tap`
+    PLAN_TAPS = 4,    // filters: `Tap`
 };
 
 enum Flags : u32 {
-    FLAG_PAIRS = 1,     // every column of the spans is two neighbours
-    FLAG_NARROW = 2,    // the kernel reaches less than four pixels: which decides on the order of additions
-    FLAG_SPREAD = 4,    // what is no number spreads though it is not valid
-    FLAG_NODATA = 8,    // `nodata` is declared: results keep off it, and without a mask pixels are tested for it
-    FLAG_NEGATIVE = 16, // the kernel dips below zero
+    FLAG_PAIRS = 1,     // every span has two neighbouring columns
+    FLAG_NARROW = 2,    // the filter reaches less than four pixels, which decides the order of additions
+    FLAG_SPREAD = 4,    // NaN spreads though it is not valid
+    FLAG_NODATA = 8,    // `nodata` is declared: results avoid it, and without a mask pixels are compared with it
+    FLAG_NEGATIVE = 16, // the filter has negative weights
 };
 
-// Source pixels start..end, how much of the first and the last counts, and the sum of all weights.
+// Source pixels start..end, the weights of the first and the last, and the sum of all weights.
 struct Cover {
     u32 start;
     u32 end;
@@ -45,7 +45,7 @@ struct Range {
     u32 end;
 };
 
-// Source pixels from `start` on, weighted by `count` weights from number `weights` on.
+// `count` source pixels from `start` on, with the weights from number `weights` on.
 struct Tap {
     u32 start;
     u32 count;
@@ -53,10 +53,9 @@ struct Tap {
     u32 unused;
 };
 
-// Target rows first..first + count of `bands` bands. The source rows that they need are in `source`, and in `valid`
-// where that is not null: one byte a pixel, zero where there is no data, for all bands. `tables` holds at `columns` an
-// entry for each column of the target and at `rows` one for each of its rows, of the plan's kind, and for kernels
-// doubles at `weights`.
+// Target rows first..first + count of `bands` bands. `source` holds the source rows they need, and `valid`, if it is not
+// null, their mask: one byte a pixel for all bands, zero for no data. `tables` holds at `columns` an entry for each
+// target column and at `rows` one for each target row, of the plan's kind, and for filters doubles at `weights`.
 struct Args {
     Rows source;
     Rows target;
@@ -67,9 +66,9 @@ struct Args {
     u64 rows;
     u64 weights;
     u64 weights_len;    // doubles
-    double avoid;       // nodata, or no number
+    double avoid;       // nodata, or NaN
     double instead;
-    u64 nodata;         // a word in the low bytes
+    u64 nodata;         // nodata as a word, in the low bytes
     u64 fill;
     u32 source_height;
     u32 target_height;
@@ -81,7 +80,7 @@ struct Args {
     u32 flags;
 };
 
-// Loops that stay loops: unrolled, they would be most of what the driver has to compile.
+// Loops that stay loops: unrolled, they would be most of the code that the driver compiles.
 #if SWATH_DEVICE
 #define SWATH_ROLLED _Pragma("unroll 1")
 #else
@@ -89,9 +88,9 @@ struct Args {
 #endif
 
 constexpr u32 THREADS = 256;
-// Longest side: columns and twice a row stay clear of what 32 bits hold.
+// Longest side: columns, and twice a row, stay below 2^32.
 constexpr u32 MOST_SIDE = 1u << 30;
-// Target rows that a warp takes at a time: the columns' entries are read once for all of them.
+// Target rows that a warp takes at a time: it reads the entries of the columns once for all of them.
 constexpr u32 ROWS = 4;
 
 // Entry `at` of the table at `offset`.
@@ -99,7 +98,7 @@ template <class T> SWATH_FN const T& entry(const Args& args, u64 offset, u32 at)
     return reinterpret_cast<const T*>(args.tables + offset)[at];
 }
 
-// Whether `bands` bands of such rows lie in their memory, words in line with their size.
+// Whether `bands` bands of such rows lie in their memory, with aligned words.
 SWATH_FN bool holds(const Rows& rows, u32 bands, u32 sample_len, u32 word) {
     const u64 row_len = u64(rows.width) * sample_len;
     if (rows.data == nullptr || rows.width == 0 || rows.ring == 0 || bands == 0) return false;
@@ -114,7 +113,7 @@ SWATH_FN bool holds_table(const Args& args, u64 offset, u64 count, u64 entry_len
     return offset % 8 == 0 && offset <= args.tables_len && count <= (args.tables_len - offset) / entry_len;
 }
 
-// Whether all that the arguments name lies in memory. Samples are `words` words of `word` bytes.
+// Whether everything that the arguments name lies in memory. Samples are `words` words of `word` bytes.
 SWATH_FN bool sound(const Args& args, u32 word, u32 words) {
     if (args.count > args.target_height || args.first > args.target_height - args.count) return false;
     if (args.source_height == 0 || max_of(args.source_height, args.target_height) > MOST_SIDE) return false;
@@ -138,15 +137,16 @@ SWATH_FN u8* row_of(const Rows& rows, u32 band, u32 row) {
     return rows.data + band * rows.band_step + row % rows.ring * rows.row_step;
 }
 
-// The lanes of a launch, dealt out: a warp at a time takes up to ROWS rows of a stretch of columns, `each` for a lane.
+// Divides the work among the lanes: a warp takes up to ROWS rows of a stretch of columns at a time, `each` columns for a
+// lane.
 struct Deal {
     u64 unit;
     u64 step;
     u64 total;
     u32 chunks;   // stretches of columns
-    u32 groups;   // of rows
+    u32 groups;   // groups of rows
     u32 stretch;  // columns of a stretch
-    u32 start;    // first column of this lane in the first of them
+    u32 start;    // first column of this lane in the first stretch
     // The piece of the current unit.
     u32 band;
     u32 first;
@@ -165,7 +165,7 @@ struct Deal {
         total = u64(chunks) * groups * args.bands;
     }
 
-    // Whether there is one more piece, which may have no column for this lane.
+    // Whether there is another piece, which may have no column for this lane.
     SWATH_FN bool next(const Args& args) {
         if (unit >= total) return false;
         u32 chunk, group;
@@ -190,7 +190,7 @@ struct Deal {
 
 // ------------------------------------------------------------------------------------------------------ the samples
 
-// What says whether a pixel is valid.
+// The source of validity of pixels.
 enum By : u32 { BY_NOTHING, BY_NODATA, BY_MASK };
 
 // Bytes of a word.
@@ -198,8 +198,8 @@ SWATH_FN u32 word_len(u32 kind) {
     return kind < KIND_F16 ? 1u << kind / 2 : kind == KIND_F16 ? 2 : kind == KIND_F32 ? 4 : 8;
 }
 
-// A band of the source, and what a method has to know of the step. Words are held in 64 bits: signed ones with their
-// sign, all others with zeros above.
+// A band of the source, and the facts that a method needs. Words are held in 64 bits: signed ones extended by their sign,
+// others by zeros.
 struct Scene {
     const Args& args;
     Avoid avoid;
@@ -230,7 +230,7 @@ struct Scene {
     }
 
     SWATH_FN const u8* row(u32 at) const { return row_of(args.source, band, at); }
-    // Null where there is no mask.
+    // Null if there is no mask.
     SWATH_FN const u8* mask(u32 at) const { return by == BY_MASK ? row_of(args.valid, 0, at) : nullptr; }
 
     SWATH_FN u64 get(const u8* row, u64 at) const {
@@ -269,7 +269,7 @@ struct Scene {
         if (whole) return word == nodata;
         return len == 4 ? SampleF32::same(u32(word), u32(nodata)) : same_float(wide(word), wide(nodata));
     }
-    // What kernels weigh by: the mask's byte, or 255 for what is not nodata.
+    // The weight for filters: the mask's byte, or 255 for pixels that are not nodata.
     SWATH_FN u8 valid(u64 word, const u8* mask, u32 column) const {
         if (by == BY_MASK) return mask[column];
         return by == BY_NODATA && is_nodata(word) ? 0 : 255;
@@ -291,7 +291,7 @@ struct Scene {
         default: return SampleF64::store(value);
         }
     }
-    // The word for a mean, kept off nodata.
+    // The word for a mean, moved off nodata.
     SWATH_FN u64 settle(double value) const {
         if (cls == CLASS_UNSIGNED) {
             return to_unsigned(avoid.apply(whole_part(add(value, 0.5))), len == 1 ? 0xff : 0xffff);
@@ -320,7 +320,7 @@ struct Scene {
         }
     }
 
-    // Whether a column of the target is one that the CPU makes in vectors of `lanes`.
+    // Whether the CPU computes a target column in vectors of `lanes`.
     SWATH_FN bool in_lanes(u32 column, u32 lanes) const { return column < (args.target.width & ~(lanes - 1)); }
     SWATH_FN bool holds_column(u32 start, u32 end) const { return start < end && end <= args.source.width; }
     SWATH_FN bool holds_row(u32 start, u32 end) const { return start < end && end <= args.source_height; }
@@ -346,7 +346,7 @@ struct Four {
     SWATH_FN u32 count() const { return u32(ok[0]) + u32(ok[1]) + u32(ok[2]) + u32(ok[3]); }
 };
 
-// Target columns from `from` on, by halves or weighted footprints: a lane makes one column of some rows.
+// Target columns from `from` on, by halves or weighted footprints: a lane computes one column of some rows.
 template <class Method, class Group>
 SWATH_FN void shrink_columns(const Group& group, u32 block, u32 blocks, const Args& args, u32 from) {
     Scene scene(args);
@@ -363,7 +363,7 @@ SWATH_FN void shrink_columns(const Group& group, u32 block, u32 blocks, const Ar
             Cover down{row * 2, row * 2 + 2, 1.0, 1.0, 2.0};
             if (!halves) down = entry<Cover>(args, args.rows, row);
             if (!scene.holds_row(down.start, down.end)) continue;
-            // Plain footprints of two by two weigh all four pixels alike, whatever their weights say.
+            // Plain footprints of two by two weigh all four pixels equally, whatever their weights say.
             const bool pairs = Method::HAS_PAIRS && scene.by == BY_NOTHING && (args.flags & FLAG_PAIRS) != 0;
             const bool four = halves || (pairs && across.len() == 2 && down.len() == 2);
             const u64 made = four ? Method::four(scene, Four(scene, down.start, across.start), deal.column)
@@ -373,7 +373,7 @@ SWATH_FN void shrink_columns(const Group& group, u32 block, u32 blocks, const Ar
     }
 }
 
-// Whether the arguments are those of a step by halves or footprints.
+// Whether the arguments describe a step by halves or footprints.
 SWATH_FN bool sound_step(const Args& args) {
     if (args.kind > KIND_F64 || (args.plan != PLAN_HALVES && args.plan != PLAN_SPANS)) return false;
     return sound(args, word_len(args.kind), 1);

@@ -1,7 +1,7 @@
-// Kernels that reach past the pixel they make: bilinear, cubic, Lanczos. Rust's `shrink::convolve`.
+// Filters that reach beyond the pixel they make: bilinear, cubic, Lanczos. Rust's `shrink::convolve`.
 //
-// The CPU filters every row across once and sums rows down. Here each lane filters the rows it needs for itself: rows
-// are filtered again for every target row that they reach, and nothing has to be kept. The order of additions is the
+// The CPU filters every row across once and then sums rows down. Here each lane filters the rows it needs itself: a row
+// is filtered again for every target row that it reaches, and nothing has to be kept. The order of additions is the
 // CPU's.
 #pragma once
 #include "shrink/shrink.cuh"
@@ -52,7 +52,7 @@ struct Taps {
         }
     };
 
-    // What a row comes to, and whether anything in it counts.
+    // The result of a row, and whether anything in it counts.
     struct Filtered {
         double value;
         bool ok;
@@ -65,7 +65,7 @@ struct Taps {
     SWATH_FN static u64 plain(const Scene& scene, const Window& across, const Window& down, u32 column) {
         const bool negative = dips(scene.args);
         const bool single = scene.cls == CLASS_UNSIGNED || (scene.cls == CLASS_SINGLE && !negative);
-        // Eight columns at a time add in order; the last columns, and all where results are scaled, in pairs.
+        // Eight columns at a time are added in order; the last columns, and all if results are scaled, in pairs.
         const u32 apart = single && scene.in_lanes(column, 8) ? 0 : 2;
         const u32 fours = down.count & ~3u;
         double one = 0.0, two = 0.0;
@@ -87,7 +87,7 @@ struct Taps {
         return finish(scene, sum);
     }
 
-    // Sums that are formed beside each other, as vectors form them.
+    // Sums side by side, as vectors form them.
     struct Lanes {
         double a, b, c, d;
 
@@ -101,8 +101,8 @@ struct Taps {
         SWATH_FN double sum() const { return add(add(a, c), add(b, d)); }
     };
 
-    // A row, all of it valid. Small unsigned integers: four lanes, the rest one by one. Others: two sums of alternating
-    // pairs, the rest to the first.
+    // A row, all of it valid. Small unsigned integers: four lanes, then the rest one by one. Others: two sums of
+    // alternating pairs, the rest added to the first.
     SWATH_FN static double filtered(const Scene& scene, const Window& across, u32 y) {
         const u8* const samples = scene.row(y) + u64(across.start) * scene.len;
         const bool in_lanes = scene.cls == CLASS_UNSIGNED;
@@ -124,7 +124,7 @@ struct Taps {
         return mul(scene.wide(scene.get(samples, at)), across.weights[at]);
     }
 
-    // Infinities of both signs of weights make no number; if all samples are on one side, the first stands for them.
+    // Infinities with weights of both signs make NaN; if all samples are on one side, the first stands for them.
     struct Side {
         double first;
         bool one;
@@ -155,7 +155,7 @@ struct Taps {
     // ------------------------------------------------------------------------------------------------- some invalid
 
     SWATH_FN static u64 masked(const Scene& scene, const Window& across, const Window& down) {
-        // Kernels that dip below zero need half of their pixels in one piece, lest they overshoot.
+        // Filters with negative weights need half of their pixels in one run, or they would overshoot.
         const u32 needed = dips(scene.args) ? down.count / 2 : 0;
         double sum = 0.0, weight = 0.0;
         u32 run = 0, longest = 0;
@@ -184,7 +184,7 @@ struct Taps {
             if (longest < across.count / 2) return Filtered{0.0, false};
         }
         const bool in_lanes = scene.cls == CLASS_UNSIGNED;
-        // What is no number spreads where it is multiplied by zero, and does not where it is left out.
+        // NaN spreads if it is multiplied by zero, and does not if it is left out.
         const bool leave_out = !in_lanes && (scene.args.flags & FLAG_SPREAD) == 0;
         const u32 whole = across.count & ~3u;
         Lanes sums, weights;
@@ -209,7 +209,7 @@ struct Taps {
                 weight = add(weight, share);
                 continue;
             }
-            // The weights of four add up among themselves first.
+            // The weights of four are added among themselves first.
             four = add(four, share);
             if ((at & 3) == 3) {
                 weight = add(weight, four);
@@ -228,7 +228,7 @@ struct Taps {
     SWATH_FN static u64 finish(const Scene& scene, double sum) {
         const double value = scene.cls == CLASS_DOUBLE ? sum : double(float(sum));
         if ((scene.args.flags & FLAG_NODATA) == 0) return scene.store(value);
-        // Kernels overshoot: into range first, for nodata may be at its end.
+        // Filters overshoot: clamp first, since nodata may be at the end of the range.
         const double held = clamped(value, scene.low(), scene.high());
         const double near = scene.whole ? rounded(held) : held;
         return scene.store(near == scene.avoid.value ? scene.avoid.instead : held);

@@ -1,4 +1,4 @@
-// Tiles out of rows.
+// Cuts rows into tiles.
 #include "write/cut.cuh"
 
 SWATH_KERNEL(swath_cut, Cut)

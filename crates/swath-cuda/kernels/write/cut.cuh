@@ -1,25 +1,25 @@
-// Tiles out of rows: cut, filled up at the edges, predicted, turned and packed as the file stores them.
+// Cuts rows into tiles as the file stores them: padded at the edges, with predictor, byte order and bit packing.
 //
-// A warp takes a row at a time, or a piece of a long one. No sample depends on more than the one a pixel before it,
-// which is read once more; so there is nothing to share.
+// A warp takes one row at a time, or a piece of a long one. A sample depends at most on the one a pixel before it, which
+// is read once more; so lanes share nothing.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/copy.cuh"
 #include "core/rows.cuh"
 
-// What a tile holds where it hangs over the edge; the numbers of Rust's `pre::Edge`.
+// How a tile is padded beyond the edge of the image; the numbers of Rust's `pre::Edge`.
 enum CutEdge : u32 {
-    EDGE_REPEAT = 0,         // the last column and row again
-    EDGE_REPEAT_COLUMNS = 1, // the last column again, below it zeros
+    EDGE_REPEAT = 0,         // repeats the last column and row
+    EDGE_REPEAT_COLUMNS = 1, // repeats the last column; zeros below the last row
     EDGE_ZERO = 2,
 };
 
-// Tile i of `count` is number n = skip + i of those from row first_row of the grid on: plane n % planes at position
-// n / planes; column position % across, row first_row + position / across. It holds `samples` bands of each pixel, from
-// band (n % planes) * samples on. Its stored rows are tile_height, or fewer in the last row of strips (`tiled` is 0).
-// It goes to dst + (first + i) * dst_stride, its length to lens[first + i]: always, or with `sparse` only if a sample
-// inside the image differs from `fill` (lens is zeros before). The rows of the image that the tiles cover are all in
-// `rows`. Nothing is written for arguments that contradict each other, nor for a tile that is not in the grid or has no
+// Tile i of `count` is number n = skip + i of those from row first_row of the grid on: plane n % planes at position n /
+// planes; column position % across, row first_row + position / across. It holds `samples` bands of each pixel, from band
+// (n % planes) * samples on. It has tile_height stored rows, or fewer in the last row of strips (`tiled` is 0). It goes
+// to dst + (first + i) * dst_stride, and its length to lens[first + i]: always, or with `sparse` only if a sample inside
+// the image differs from `fill` (the host sets lens to zero before). `rows` holds all rows of the image that the tiles
+// cover. The kernel writes nothing if the arguments contradict each other, nor for a tile outside the grid or without
 // room.
 struct CutArgs {
     Rows rows;
@@ -41,7 +41,7 @@ struct CutArgs {
     u32 count;
     u32 parts;         // blocks that share a tile
     u32 sample_len;    // bytes of a native sample: 1, 2, 4, 8 or 16
-    u32 word;          // bytes that are swapped or predicted together (half a sample where it is complex)
+    u32 word;          // bytes that are swapped or predicted together (half of a complex sample)
     u32 bits;          // of a stored sample: sample_len * 8, or fewer (1 to 31), packed most significant first
     u32 swap;
     u32 predictor;     // 0, 2 or 3
@@ -53,43 +53,43 @@ struct CutArgs {
 
 namespace cutting {
 
-// Words of a row that are one piece of work, or bytes where samples are packed; a multiple of every unit.
+// Words of a row that make one piece of work, or bytes where samples are packed; a multiple of every unit.
 constexpr u32 PIECE = 2048;
 
-// Division by a number that is known once, as a product.
+// Division by a constant of the launch, as a product.
 struct Divisor {
     u32 by, inverse;
 
     SWATH_FN explicit Divisor(u32 by) : by(by), inverse(by > 1 ? u32((0x100000000ull + by - 1) / by) : 0) {}
     SWATH_FN u32 quotient(u32 of) const {
         if (by <= 1) return of;
-        // Rounded up, so that the product may be one too many.
+        // Rounded up, so the product may be one too large.
         const u32 found = u32(u64(of) * inverse >> 32);
         return u64(found) * by > of ? found - 1 : found;
     }
 };
 
-// What the rows of a tile have in common.
+// The facts that all rows of a tile share.
 struct Job {
     const CutArgs& args;
     const u8* src;       // the tile's first column in row 0 of the ring, of its first band
     u8* dst;             // the stored tile
-    u32 columns;         // that lie in the image
-    u32 words;           // of a row: samples, or halves of complex ones
-    u32 complex;         // 1 where a sample is two words
-    Divisor pixel;       // words of one
-    u64 fill, fill_end;  // a sample of what needs no tile: its first eight bytes, and the others
+    u32 columns;         // columns that lie in the image
+    u32 words;           // words of a row: samples, or halves of complex ones
+    u32 complex;         // 1 if a sample is two words
+    Divisor pixel;       // words of a pixel
+    u64 fill, fill_end;  // the sample of which sparse tiles consist: its first eight bytes, and the rest
 };
 
 SWATH_FN u32 turned(u32 value, u32 len) { return swapped(value) >> (32 - 8 * len); }
 SWATH_FN u64 turned(u64 value, u32) { return u64(swapped(u32(value))) << 32 | swapped(u32(value >> 32)); }
 
-// Differences of numbers side by side in a word, each for itself; `tops` has the highest bit of every one.
+// Differences of the numbers packed in a word, each separately; `tops` has the highest bit of every one.
 template <class T> SWATH_FN T less(T a, T b, T tops) { return ((a | tops) - (b & ~tops)) ^ ((a ^ ~b) & tops); }
 SWATH_FN u32 less_bytes(u32 a, u32 b) { return less(a, b, 0x80808080u); }
 SWATH_FN u64 less_bytes(u64 a, u64 b) { return less<u64>(a, b, 0x8080808080808080ull); }
 
-// Numbers as they are calculated with.
+// The type for calculations with a number.
 template <u32 LEN> struct Of;
 template <> struct Of<1> { using Stored = u8; using Number = u32; };
 template <> struct Of<2> { using Stored = u16; using Number = u32; };
@@ -103,7 +103,7 @@ template <u32 LEN> struct Row {
     const Job& job;
     const u8* from;
 
-    // Word `at`. `differs` becomes true where the word lies in the image and is not the fill's.
+    // Word `at`. Sets `differs` if the word lies in the image and is not the fill.
     SWATH_FN Number get(u32 at, bool& differs) const {
         const u32 pixel = job.pixel.quotient(at), rest = at - pixel * job.pixel.by;
         const u32 sample = rest >> job.complex, half = rest & job.complex;
@@ -123,12 +123,12 @@ template <u32 LEN> struct Row {
     }
 };
 
-// Words of a piece that are done already.
+// Words of a piece that are done.
 struct Done {
     u32 from, count;
 };
 
-// Words `start` to `start + count`, one by one. Whatever they are, this is right.
+// Words `start` to `start + count`, one by one: the general case.
 template <u32 LEN, class Warp>
 SWATH_FN void cut_words(const Warp& warp, const Row<LEN>& row, u8* to, u32 start, u32 count, Done done, bool& differs) {
     using Stored = typename Of<LEN>::Stored;
@@ -152,13 +152,13 @@ SWATH_FN void cut_words(const Warp& warp, const Row<LEN>& row, u8* to, u32 start
     }
 }
 
-// How many units of so many bytes may be read from `at` on to `end`; a word more is touched if they are not in line.
-SWATH_FN u32 units_up_to(const u8* at, const u8* end, u32 unit, bool in_line) {
-    const u64 spare = in_line ? 0 : 4, len = u64(end - at);
+// The number of units of `len` bytes that may be read from `at` to `end`; unaligned units touch a word more.
+SWATH_FN u32 units_up_to(const u8* at, const u8* end, u32 unit, bool aligned) {
+    const u64 spare = aligned ? 0 : 4, len = u64(end - at);
     return len < spare ? 0 : u32(min_of((len - spare) / unit, u64(0xffffffffu)));
 }
 
-// One band without predictor or with differences of numbers: sixteen bytes at a time, as far as they are whole.
+// One band without predictor, or with differences of numbers: 16 bytes at a time, as far as they are whole.
 template <u32 LEN, class Warp>
 SWATH_FN Done cut_units(const Warp& warp, const Row<LEN>& row, u8* to, u32 start, u32 count, bool& differs) {
     using Stored = typename Of<LEN>::Stored;
@@ -168,13 +168,13 @@ SWATH_FN Done cut_units(const Warp& warp, const Row<LEN>& row, u8* to, u32 start
     const u32 head = min_of(u32((0 - reinterpret_cast<u64>(to + u64(start) * LEN)) & 15) / LEN, count);
     const u32 first = start + head, inside = min_of(max_of(job.columns, first), start + count) - first;
     const u8* const from = row.from + u64(first) * LEN;
-    const bool in_line = moving::words_in_line(from, 4);
-    const u32 units = min_of(inside / EACH, units_up_to(from, args.rows.data + args.rows.len, 16, in_line));
+    const bool aligned = moving::words_aligned(from, 4);
+    const u32 units = min_of(inside / EACH, units_up_to(from, args.rows.data + args.rows.len, 16, aligned));
     const u32 low = u32(job.fill) * (LEN == 1 ? 0x01010101u : LEN == 2 ? 0x00010001u : 1u);
     const u32 high = LEN == 8 ? u32(job.fill >> 32) : low;
     for (u32 unit = warp.lane(); unit < units; unit += warp.size()) {
         u32 words[4], out[4];
-        if (in_line) moving::fetch_words<true>(from + 16 * u64(unit), words);
+        if (aligned) moving::fetch_words<true>(from + 16 * u64(unit), words);
         else moving::fetch_words<false>(from + 16 * u64(unit), words);
         if (args.sparse != 0)
             differs = differs || ((words[0] ^ low) | (words[1] ^ high) | (words[2] ^ low) | (words[3] ^ high)) != 0;
@@ -222,7 +222,8 @@ SWATH_FN Done cut_units(const Warp& warp, const Row<LEN>& row, u8* to, u32 start
     return Done{head, units * EACH};
 }
 
-// Byte `byte` of the samples `first` and `first + 1`, of LEN bytes each, in the low half of a word; more is above them.
+// Byte `byte` of the samples `first` and `first + 1`, of LEN bytes each, in the low half of a word; the upper half is
+// undefined.
 template <u32 LEN> SWATH_FN u32 two_bytes(const u32 (&words)[LEN], u32 first, u32 byte) {
     const u32 one = first * LEN + byte, other = one + LEN;
 #if SWATH_DEVICE
@@ -239,7 +240,8 @@ SWATH_FN u32 join_halves(u32 low, u32 high) {
 #endif
 }
 
-// One band of floats with predictor 3: four samples at a time, four bytes of each plane. Rows are multiples of four.
+// One band of floats with predictor 3: four samples at a time, four bytes of each plane. Row lengths are multiples of
+// four.
 template <u32 LEN, class Warp>
 SWATH_FN Done cut_floats(const Warp& warp, const Row<LEN>& row, u8* to, u32 start, u32 count, bool& differs) {
     using Stored = typename Of<LEN>::Stored;
@@ -247,13 +249,13 @@ SWATH_FN Done cut_floats(const Warp& warp, const Row<LEN>& row, u8* to, u32 star
     const CutArgs& args = job.args;
     const u32 inside = min_of(max_of(job.columns, start), start + count) - start;
     const u8* const from = row.from + u64(start) * LEN;
-    const bool in_line = moving::words_in_line(from, LEN);
-    const u32 units = min_of(inside / 4, units_up_to(from, args.rows.data + args.rows.len, 4 * LEN, in_line));
+    const bool aligned = moving::words_aligned(from, LEN);
+    const u32 units = min_of(inside / 4, units_up_to(from, args.rows.data + args.rows.len, 4 * LEN, aligned));
     for (u32 unit = warp.lane(); unit < units; unit += warp.size()) {
         const u32 at = start + 4 * unit;
         const u8* const place = from + u64(4 * LEN) * unit;
         u32 words[LEN];
-        if (in_line) moving::fetch_words<true>(place, words);
+        if (aligned) moving::fetch_words<true>(place, words);
         else moving::fetch_words<false>(place, words);
         // The bytes of a plane go on from those of the plane before.
         const u64 before = at > 0 ? u64(moving::fetch<Stored>(place - LEN)) : u64(row.get(job.words - 1)) >> 8;
@@ -276,7 +278,7 @@ SWATH_FN Done cut_floats(const Warp& warp, const Row<LEN>& row, u8* to, u32 star
     return Done{0, 4 * units};
 }
 
-// Bytes `start` to `start + count` of a row of samples of fewer bits than bytes have.
+// Bytes `start` to `start + count` of a row of samples that are packed bit by bit.
 template <u32 LEN, class Warp>
 SWATH_FN void cut_packed(const Warp& warp, const Row<LEN>& row, u8* to, u32 start, u32 count, bool& differs) {
     const Job& job = row.job;
@@ -285,7 +287,7 @@ SWATH_FN void cut_packed(const Warp& warp, const Row<LEN>& row, u8* to, u32 star
     for (u32 byte = start + warp.lane(); byte < start + count; byte += warp.size()) {
         u32 at = sample.quotient(8 * byte);
         u64 held = min_of(u32(row.get(at, differs)), top);
-        // Bits of it that are still to go out.
+        // Its bits that are not written yet.
         u32 have = bits - (8 * byte - at * bits);
         while (have < 8) {
             at++;
@@ -296,7 +298,7 @@ SWATH_FN void cut_packed(const Warp& warp, const Row<LEN>& row, u8* to, u32 star
     }
 }
 
-// The stored bytes of nothing: zeros, whatever the predictor.
+// The stored bytes of padding rows: zeros, whatever the predictor.
 template <class Warp> SWATH_FN void put_zeros(const Warp& warp, u8* to, u32 count) {
     const u32 head = min_of(u32((0 - reinterpret_cast<u64>(to)) & 15), count), units = (count - head) / 16;
     for (u32 unit = warp.lane(); unit < units; unit += warp.size())
@@ -304,7 +306,7 @@ template <class Warp> SWATH_FN void put_zeros(const Warp& warp, u8* to, u32 coun
     for (u32 k = warp.lane(); k < count - 16 * units; k += warp.size()) to[k < head ? k : k + 16 * u64(units)] = 0;
 }
 
-// The block's part of a tile. Tells whether a sample in the image is not the fill.
+// Cuts the block's part of a tile. Returns whether a sample in the image differs from the fill.
 template <u32 LEN, class Warp> SWATH_FN bool cut_part(const Warp& warp, const Job& job, u32 top, u32 rows, u32 part) {
     const CutArgs& args = job.args;
     const bool packed = args.bits != 8 * args.sample_len, alone = args.samples == 1 && job.complex == 0;
@@ -387,7 +389,7 @@ struct Cut {
         if (dst.len != len) return;
 
         const u32 complex = args.word != args.sample_len ? 1 : 0;
-        // By constant places: arguments whose address is taken are copied to slow memory first.
+        // Constant indices only: arguments whose address is taken are copied to slow memory first.
         u64 fill = 0, fill_end = 0;
         SWATH_UNROLL
         for (u32 byte = 0; byte < 8; byte++) {
@@ -412,7 +414,7 @@ struct Cut {
         default: differs = cut_part<8>(warp, job, u32(top), rows, part);
         }
         const bool wanted = args.sparse != 0 ? group.any(differs) : part == 0;
-        // Parts of a tile may do so at the same time, with the same number.
+        // Several parts of a tile may write it at the same time, with the same value.
         if (wanted && group.lane() == 0) store_racing(args.lens[index], u32(len));
     }
 };

@@ -1,4 +1,4 @@
-// Compressed tiles side by side.
+// Packs compressed tiles one after the other.
 #include "write/pack.cuh"
 
 SWATH_KERNEL(swath_layout, Layout)

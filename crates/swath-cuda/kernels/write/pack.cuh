@@ -1,17 +1,17 @@
-// Compressed tiles, packed: where each goes, and the copy.
+// Packs compressed tiles: finds the place of each, then copies.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/copy.cuh"
 
-// What stands after the pieces of a tile.
+// The tail after the pieces of a tile.
 enum PackTail : u32 { TAIL_NONE = 0, TAIL_ADLER = 1 };
 
-// Tile t of the batch becomes: four bytes with its length (little endian, where `frame` is set) | `head` | its pieces |
-// the tail (the big-endian Adler-32 in checks[t]) | its last four bytes again (where `frame` is set). A tile with
-// lens[t] == 0 becomes nothing. `Layout` puts into wholes[t] the length of all that and into offsets[t] where it
-// begins: the first at the value of *total, which it moves on to behind the last. What would end beyond dst_len gets
-// length 0xffffffff in wholes[t] and is not copied; *total then still tells what would have been needed. A tile with a
-// piece longer than src_stride, or not all in src, gets length 0xffffffff too, and no room. `Pack` copies.
+// Tile t of the batch becomes: its length in four bytes (little endian, if `frame` is set) | `head` | its pieces | the
+// tail (the Adler-32 checks[t], big endian) | its last four bytes again (if `frame` is set). A tile with lens[t] == 0
+// becomes nothing. `Layout` sets wholes[t] to the length of all that and offsets[t] to its start: the first tile starts
+// at *total, which moves on to the end of the last. A tile that would end beyond dst_len gets length 0xffffffff in
+// wholes[t] and is not copied; *total still counts it. A tile with a piece longer than src_stride, or partly outside of
+// src, gets length 0xffffffff too and is not counted. `Pack` copies.
 struct PackArgs {
     const u8* src;     // pieces, as EncodeArgs.dst
     u64 src_len;
@@ -19,7 +19,7 @@ struct PackArgs {
     u8* dst;
     u64 dst_len;
     const u32* lens;
-    const u32* sizes;  // of pieces
+    const u32* sizes;  // lengths of the pieces
     const u32* checks; // one for each tile, or null
     u32* wholes;
     u64* offsets;
@@ -38,7 +38,7 @@ namespace packing {
 constexpr u32 NOT_COPIED = 0xffffffffu;
 constexpr u32 FRAME = 4;
 
-// Piece `piece` of a tile; empty where it is not all there.
+// Piece `piece` of a tile; empty if it is not all there.
 SWATH_FN Span<const u8> piece_of(const PackArgs& args, u32 tile, u32 piece, u32 size) {
     const Span<const u8> none(args.src, 0);
     const u64 index = u64(tile) * args.pieces + piece;
@@ -49,7 +49,7 @@ SWATH_FN Span<const u8> piece_of(const PackArgs& args, u32 tile, u32 piece, u32 
 SWATH_FN u32 tail_len(const PackArgs& args) { return args.tail == TAIL_ADLER && args.checks != nullptr ? 4 : 0; }
 SWATH_FN u32 frame_len(const PackArgs& args) { return args.frame != 0 ? FRAME : 0; }
 
-// The length of a tile with all that stands around its pieces; `NOT_COPIED` where a piece is not there.
+// The length of a tile with head, tail and frame; `NOT_COPIED` if a piece is missing.
 SWATH_FN u32 whole_of(const PackArgs& args, u32 tile) {
     if (args.lens[tile] == 0) return 0;
     u64 whole = u64(args.head_len) + tail_len(args) + 2 * frame_len(args);
@@ -63,7 +63,7 @@ SWATH_FN u32 whole_of(const PackArgs& args, u32 tile) {
 
 }  // namespace packing
 
-// One block; others have nothing to do.
+// One block does all; others do nothing.
 struct Layout {
     static constexpr u32 THREADS = 1024;
     using Args = PackArgs;
@@ -78,7 +78,7 @@ struct Layout {
             const u64 tile = first + group.lane();
             const u32 whole = tile < args.tiles ? packing::whole_of(args, u32(tile)) : 0;
             const u32 takes = whole == packing::NOT_COPIED ? 0 : whole;
-            // In halves, because lengths of as many tiles as there are lanes do not fit 32 bits.
+            // In two halves, because the sum over all lanes exceeds 32 bits.
             u32 lows, highs;
             const u32 low = group.exclusive_sum(takes & 0xffff, lows);
             const u32 high = group.exclusive_sum(takes >> 16, highs);
@@ -94,7 +94,7 @@ struct Layout {
     }
 };
 
-// Blocks share the pieces of all tiles; the block of a tile's first piece puts what stands around them.
+// Blocks share the pieces of all tiles; the block of the first piece also writes head and tail.
 struct Pack {
     static constexpr u32 THREADS = 256;
     using Args = PackArgs;
@@ -125,7 +125,7 @@ struct Pack {
     }
 
   private:
-    // Byte `at` of a tile's leader, head, pieces and tail.
+    // Byte `at` of a tile's length, head, pieces and tail.
     SWATH_FN static u8 byte_of(const PackArgs& args, u32 tile, u32 whole, u32 at) {
         const u32 frame = packing::frame_len(args), tail = packing::tail_len(args), stream = whole - 2 * frame;
         if (at < frame) return u8(stream >> (8 * at));
@@ -133,7 +133,7 @@ struct Pack {
         if (at < args.head_len) {
             if (args.len_in_head != 0 && at + 4 >= args.head_len)
                 return u8(args.lens[tile] >> (8 * (at + 4 - args.head_len)));
-            // By constant places: arguments whose address is taken are copied to slow memory first.
+            // Constant indices only: arguments whose address is taken are copied to slow memory first.
             u8 byte = 0;
             SWATH_UNROLL
             for (u32 k = 0; k < 16; k++)
@@ -141,7 +141,7 @@ struct Pack {
             return byte;
         }
         if (at >= stream - tail) return u8(args.checks[tile] >> (8 * (stream - 1 - at)));
-        // Only a tile's last bytes are asked for: from the last piece back.
+        // Only the last bytes of a tile are requested: search from the last piece back.
         u32 behind = stream - tail - at;
         for (u32 piece = args.pieces; piece-- > 0;) {
             const u32 size = args.sizes[u64(tile) * args.pieces + piece];

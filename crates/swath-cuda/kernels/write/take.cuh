@@ -1,16 +1,16 @@
-// Rows that a caller has on the device, however they lie, into the ring of a level.
+// Copies rows from device memory of the caller, in any layout, into the ring of a level.
 //
-// A warp takes a piece of a row of a band at a time; the bands of a piece are neighbours, so that samples of
-// interleaved pixels are read from memory once and then from the cache.
+// A warp takes a piece of a row of a band at a time. The bands of a piece follow each other, so that the samples of
+// interleaved pixels come from memory once and then from the cache.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/copy.cuh"
 #include "core/rows.cuh"
 
-// `count` rows, the first of which is row `first` of the level; sample x of band b of row y at src + y * row_step +
-// x * pixel_step + b * band_step (y from 0; steps in bytes, any sign, the host checked what they reach). With `replace`
-// (2, 4 or 8: bytes of a float, and of a sample) samples that are not a number become `nodata`. There are at most as
-// many rows as the ring has room for, else nothing is done.
+// `count` rows; the first is row `first` of the level. Sample x of band b of row y lies at src + y * row_step + x *
+// pixel_step + b * band_step (y from 0; steps in bytes, of any sign; the host has checked the addresses). With `replace`
+// (2, 4 or 8: bytes of a float, which is the sample), NaN becomes `nodata`. If there are more rows than the ring holds,
+// the kernel does nothing.
 struct TakeArgs {
     Rows rows;
     const u8* src;
@@ -28,13 +28,13 @@ struct TakeArgs {
 
 namespace taking {
 
-// Whether the bits of a float are those of something that is not a number.
+// Whether the bits of a float are a NaN.
 SWATH_FN bool is_nan(u8) { return false; }
 SWATH_FN bool is_nan(u16 bits) { return (bits & 0x7fffu) > 0x7c00u; }
 SWATH_FN bool is_nan(u32 bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
 SWATH_FN bool is_nan(u64 bits) { return (bits & 0x7fffffffffffffffull) > 0x7ff0000000000000ull; }
 
-// Puts `nodata` where there is no number, if it is asked to.
+// Replaces NaN by `nodata`, if requested.
 template <class T> struct Replace {
     T nodata;
     bool asked;
@@ -63,7 +63,7 @@ struct Take {
     using Args = TakeArgs;
     struct Shared {};
 
-    // Samples of a row that are one piece of work.
+    // Samples of a row that make one piece of work.
     static constexpr u32 PIECE = 2048;
 
     template <class Group>
@@ -73,7 +73,7 @@ struct Take {
         if (args.replace != 0 && (args.replace != len || len == 1 || len == 16)) return;
         if (args.bands > 0xffff || args.first_band > 0xffff || args.count > args.rows.ring) return;
         if (!moving::rows_fit(args.rows, args.first_band + args.bands, len, min_of(len, 8u))) return;
-        // By constant places: arguments whose address is taken are copied to slow memory first.
+        // Constant indices only: arguments whose address is taken are copied to slow memory first.
         u64 nodata = 0;
         SWATH_UNROLL
         for (u32 byte = 0; byte < 8; byte++) nodata |= u64(args.nodata[byte]) << (8 * byte);
@@ -108,7 +108,7 @@ struct Take {
         }
     }
 
-    // Samples with something between them; one of 16 bytes is two numbers.
+    // Samples with gaps between them; a sample of 16 bytes is two numbers.
     template <class T, class Lanes>
     SWATH_FN static void apart(const Lanes& lanes, const u8* from, u8* to, u32 count, const TakeArgs& args,
         const taking::Replace<T>& change) {

@@ -1,4 +1,4 @@
-// Lengths for a library, and from it.
+// Converts lengths for a library, and from it.
 #include "write/words.cuh"
 
 SWATH_KERNEL(swath_widen, Widen)

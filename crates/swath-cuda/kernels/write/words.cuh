@@ -1,16 +1,16 @@
-// Lengths as we have them (32 bits) and as a library wants them (64 bits).
+// Converts lengths between our 32 bits and the 64 bits of a library.
 #pragma once
 #include "core/kernel.cuh"
 
 struct WordsArgs {
     u32* narrow;
     u64* wide;
-    const u32* status;  // of each stream that the library made: 0 where it is good
+    const u32* status;  // of each stream that the library made; 0 means success
     u64 count;
-    u64 most;           // bytes that a stream may have
+    u64 most;           // the longest valid stream
 };
 
-// Lengths of tiles for a library, which gets one byte of a tile that is left out: its stream is not looked at.
+// Lengths of tiles for a library. A tile that is left out gets length 1; its stream is not used.
 struct Widen {
     static constexpr u32 THREADS = 256;
     using Args = WordsArgs;
@@ -23,7 +23,7 @@ struct Widen {
     }
 };
 
-// Sizes of its streams for us: one that is not good, or too long, has none that fits anywhere.
+// Sizes of streams from a library. A stream that failed or is too long gets 0xffffffff.
 struct Narrow {
     static constexpr u32 THREADS = 256;
     using Args = WordsArgs;

@@ -1,14 +1,15 @@
-// Reading a tile's stream by words: bytes forward, and bits backward as Zstd stores them.
+// Reads the stream of a tile word by word: bytes forward, and bits backward as Zstd stores them.
 //
-// Streams begin at a multiple of 16 bytes and are followed by 16 that belong to the buffer, so words from any byte up to
-// the end may be loaded. What lies behind the end is noise: whoever uses it finds out by counting.
+// Streams begin at a multiple of 16 bytes, and 16 bytes after them belong to the buffer, so whole words may be loaded
+// from any byte of the stream. Words that reach past the end hold bytes that nothing has written. Each caller checks
+// positions before it believes bits, so such bytes never reach the output.
 #pragma once
 #include "core/bits.cuh"
 #include "core/span.cuh"
 
 SWATH_FN const u64* words_of(const Span<const u8>& stream) { return reinterpret_cast<const u64*>(stream.data); }
 
-// 64 bits from a bit of the stream on, at most its end.
+// 64 bits of the stream from `bit` on. `bit` is at most the end of the stream.
 SWATH_FN u64 bits_from(const Span<const u8>& stream, u32 bit) {
     const u64* const at = words_of(stream) + (bit >> 6);
     const u32 shift = bit & 63;
@@ -17,7 +18,7 @@ SWATH_FN u64 bits_from(const Span<const u8>& stream, u32 bit) {
 }
 SWATH_FN u64 bytes_from(const Span<const u8>& stream, u32 byte) { return bits_from(stream, byte * 8); }
 
-// A shift that takes 32 as well.
+// A right shift by 0 to 32.
 SWATH_FN u32 shifted_right(u32 bits, u32 by) {
 #if SWATH_DEVICE
     return __funnelshift_rc(bits, 0, by);
@@ -26,16 +27,16 @@ SWATH_FN u32 shifted_right(u32 bits, u32 by) {
 #endif
 }
 
-// 64 bits, the first to be read the most significant.
+// 64 bits; the first one to be read is the most significant.
 struct UpperBits {
     u32 high, low;
 
-    // At most 32 of them, `from` (at most 63) behind the first. Fields do not wait for each other.
+    // `count` bits (at most 32) that follow the first `from` (at most 63). Several fields can be computed independently.
     SWATH_FN u32 field(u32 from, u32 count) const {
         const u32 first = from < 32 ? high : low, second = from < 32 ? low : 0;
         return shifted_right(joined_upper(first, second, from), 32 - count);
     }
-    // As many as the lower five bits of `count` say.
+    // Skips as many bits as the lower five bits of `count` say.
     SWATH_FN void skip(u32 count) {
         high = joined_upper(high, low, count);
         low = joined_upper(low, 0, count);
@@ -51,7 +52,7 @@ struct UpperBits {
     }
 };
 
-// The words that hold the last 64 bits below one.
+// The three words that hold the 64 bits below a position.
 struct BackwardWords {
     u32 first, second, third;
 
@@ -63,7 +64,7 @@ struct BackwardWords {
 // Bits that are read from the last to the first.
 struct BackwardBits {
     const u32* words;
-    i32 end;  // those below this one are left, and then what lies before them in the stream
+    i32 end;  // bits below this position are left; the bits before the code follow them
 
     SWATH_FN BackwardBits(const Span<const u8>& stream, u32 from)
         : words(reinterpret_cast<const u32*>(stream.data)), end(i32(from)) {}
@@ -72,7 +73,7 @@ struct BackwardBits {
         const i32 word = end >> 5;
         return BackwardWords{load(word), load(word - 1), load(word - 2)};
     }
-    // The last 64 that are left.
+    // The next 64 bits.
     SWATH_FN UpperBits peek() const { return words_below().from(end); }
     SWATH_FN u32 take(u32 count) {
         const u32 value = peek().field(0, count);
@@ -84,7 +85,7 @@ struct BackwardBits {
     SWATH_FN u32 load(i32 word) const { return words[max_of(word, 0)]; }
 };
 
-// The first of backward bits: below the highest one of their last byte. False where there is none.
+// Finds where backward bits start: below the highest set bit of their last byte. False if that byte is 0 or missing.
 SWATH_FN bool find_last_bit(const Span<const u8>& stream, u32 from, u32 to, u32& bit) {
     if (to <= from) return false;
     const u32 last = stream.get(to - 1);

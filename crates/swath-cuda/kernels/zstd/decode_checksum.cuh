@@ -1,13 +1,13 @@
-// The checksum that a frame may end with: XXH64 of what it holds, the lower half.
+// The checksum at the end of a frame: the lower half of XXH64 of its decoded bytes.
 #pragma once
 #include "core/span.cuh"
 
-// Four sums go along the bytes side by side, a lane each; the end is one lane's.
+// Four lanes compute the four sums side by side; one lane would do for the rest.
 struct ZstdChecksum {
     static constexpr u64 P1 = 0x9e3779b185ebca87ull, P2 = 0xc2b2ae3d27d4eb4full, P3 = 0x165667b19e3779f9ull,
                          P4 = 0x85ebca77c2b2ae63ull, P5 = 0x27d4eb2f165667c5ull;
 
-    // The same in all lanes. `sums` are four numbers that lanes share.
+    // Returns the same in all lanes. `sums` is shared memory for four numbers.
     template <class Group> SWATH_FN static u32 of(const Group& group, const Span<u8>& bytes, u64* sums) {
         const u64 stripes = bytes.len / 32;
         for (u32 which = group.lane(); which < 4; which += group.size()) {
@@ -40,7 +40,7 @@ struct ZstdChecksum {
   private:
     SWATH_FN static u64 turned(u64 value, u32 bits) { return value << bits | value >> (64 - bits); }
     SWATH_FN static u64 round(u64 sum, u64 word) { return turned(sum + word * P2, 31) * P1; }
-    // A frame may begin anywhere in a tile.
+    // A frame may begin at any byte of a tile.
     SWATH_FN static u64 word(const Span<u8>& bytes, u64 at) {
         const u8* const from = bytes.data + at;
         if ((u64(from) & 7) == 0) return *reinterpret_cast<const u64*>(from);

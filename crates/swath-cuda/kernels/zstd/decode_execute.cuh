@@ -1,11 +1,11 @@
-// Sequences become bytes: all lanes of a block work on one tile, block after block of it, window after window.
+// Turns sequences into bytes: all lanes of a block work on one tile, Zstd block after Zstd block, window after window.
 //
-// Some lanes go through sequences, each from a mark, and leave what they say in shared memory. Then every lane takes eight
-// bytes of a window, looks up whose they are, and loads literals and bytes from before the window; what is a copy of a
-// byte of the window itself becomes a pointer to it. Pointers lead to smaller places only, so following them ends.
+// Some lanes read sequences, each from a mark, and leave them in shared memory. Then each lane takes eight bytes of a
+// window, finds the sequence they belong to, and loads literals and bytes from before the window. A copy of a byte of the
+// window itself becomes a pointer to it. Pointers lead to smaller positions only, so following them ends.
 //
-// Literals stand at the end of where their block goes, so a window may overwrite only those that it uses itself: they
-// are loaded before a byte of the window is written.
+// Literals lie at the end of their block's place, so a window overwrites only literals that it uses itself: they are
+// loaded before a byte of the window is written.
 #pragma once
 #include "lz/cells.cuh"
 #include "zstd/decode_checksum.cuh"
@@ -14,18 +14,18 @@
 
 template <u32 LANES, u32 CELLS> struct ZstdExecute {
     static constexpr u32 THREADS = LANES;
-    static constexpr u32 BATCH = ZSTD_MOST_STRIDE;  // sequences: whole strides
+    static constexpr u32 BATCH = ZSTD_MOST_STRIDE;  // sequences read at once: whole strides
     using Args = DecodeArgs;
 
-    // A cell is a byte or the place of an earlier one.
+    // A cell is a byte or the position of an earlier one.
     static_assert(CELLS % 8 == 0 && CELLS <= CELL_BYTE, "a pointer has to fit a cell");
 
     struct Shared {
         u32 tables[ZSTD_TABLE_CELLS];
         ZstdBases bases;
         ZstdShares shares;
-        // Of each sequence, and of the literals after the last: where in the block its literals and its match go, which
-        // literals these are, and how far back the match is.
+        // For each sequence, and for the literals after the last: where in the block its literals and its match go, the
+        // number of its first literal, and the offset of its match.
         u32 outs[BATCH + 2], splits[BATCH + 1], literals[BATCH + 1], offsets[BATCH + 1];
         alignas(16) u16 cells[CELLS];
         u64 sums[4];
@@ -55,8 +55,8 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
             }
             if ((note.flags & ZSTD_HAS_CHECKSUM) == 0 || (args.flags & ZSTD_VERIFY) == 0) continue;
             const u32 size = note.dst + note.size - note.frame;
-            const u32 told = u32(bytes_from(tile.src, note.src + note.src_len));
-            if (ZstdChecksum::of(group, tile.dst.part(note.frame, size), shared.sums) != told) return STATUS_CHECKSUM;
+            const u32 stored = u32(bytes_from(tile.src, note.src + note.src_len));
+            if (ZstdChecksum::of(group, tile.dst.part(note.frame, size), shared.sums) != stored) return STATUS_CHECKSUM;
         }
         return STATUS_OK;
     }
@@ -72,11 +72,11 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
         }
     }
 
-    // Where literals are read from.
+    // Where literals are loaded from.
     struct Literals {
         const u8* data;
         u32 step, last;
-        u32 safe;  // up to here words may be loaded, counted as literals are
+        u32 safe;  // words may be loaded up to this literal
 
         SWATH_FN const u8* at(u32 index) const { return data + step * min_of(index, last); }
     };
@@ -107,7 +107,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
         return true;
     }
 
-    // What some sequences say, each lane from a mark on. False where an offset cannot be.
+    // Reads `count` sequences, each lane from a mark on. False if an offset is impossible.
     template <class Group>
     SWATH_FN static bool read_batch(const Group& group, const ZstdTile& tile, const ZstdNote& note, u32 first, u32 count,
                                     Shared& shared) {
@@ -131,7 +131,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
                 shared.literals[index] = literal;
                 shared.splits[index] = out + sequence.literals;
                 shared.offsets[index] = sequence.offset;
-                // Not from before the frame.
+                // A match must not start before its frame.
                 reader.bad |= sequence.offset > note.dst + out + sequence.literals - note.frame;
                 out += sequence.literals + sequence.length;
                 literal += sequence.literals;
@@ -148,7 +148,8 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
         return true;
     }
 
-    // Eight bytes from anywhere, by the two words that hold them.
+    // Eight bytes of any alignment, out of the two words that hold them. The words also hold up to 15 other bytes, which
+    // may belong to a later part of the tile that nothing has written yet. The shifts drop these bytes.
     SWATH_FN static u64 eight_bytes(const u8* from) {
         const u32 skew = u32(u64(from) & 7) * 8;
         const u64* const words = reinterpret_cast<const u64*>(from - (u64(from) & 7));
@@ -156,13 +157,13 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
         return skew ? low >> skew | high << (64 - skew) : low;
     }
 
-    // Loads or refers to the bytes of the tile from `done` to before `to`; cell 0 stands for byte `base`.
+    // Sets the cells of the bytes from `done` to before `to` of the tile; cell 0 stands for byte `base`.
     template <class Group>
     SWATH_FN static void set_cells(const Group& group, const ZstdTile& tile, const ZstdNote& note, const Literals& literals,
                                    u32 entries, u32 base, u32 done, u32 to, Shared& shared) {
         for (u32 at = group.lane() * 8; at < to - base; at += group.size() * 8) {
             const u32 begin = max_of(base + at, done) - note.dst;
-            // The last sequence that begins there or before.
+            // The last sequence that begins at `begin` or before.
             u32 index = 0;
             for (u32 beyond = entries; beyond - index > 1;) {
                 const u32 middle = (index + beyond) / 2;
@@ -171,8 +172,8 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
             }
             u32 out = shared.outs[index], split = shared.splits[index], literal = shared.literals[index];
             u32 offset = shared.offsets[index], next = shared.outs[index + 1];
-            // Mostly, all eight come from one place: of the stream, which words may be loaded of up to its end, or of the
-            // tile, which ends where it ends.
+            // Usually all eight bytes come from one place: from the stream, of which words may be loaded up to its end,
+            // or from the tile.
             const u8* all = nullptr;
             if (begin + 8 <= split) {
                 const u32 first = literal + (begin - out);
@@ -212,7 +213,10 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
                 if (source >= done) cells[part] = source - base;
                 else from[part] = tile.dst.data + source;
             }
-            // Loads without conditions: they are all under way before the first is waited for.
+            // Unconditional loads: all are in flight before the first one is waited for. Cells that need no load
+            // (pointers, and bytes outside of `done` to `to`) load byte 0 of the tile, which may not be written yet. For
+            // a pointer the byte is dropped below; outside of `done` to `to` it goes into the cell, but `write_cells`
+            // writes no such cell and no pointer leads to one.
             u32 got[8];
             SWATH_UNROLL
             for (u32 part = 0; part < 8; part++) got[part] = *from[part];
@@ -241,7 +245,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
                 }
                 SWATH_UNROLL
                 for (u32 part = 0; part < 4; part++) eight.pairs[part] = found[2 * part] | found[2 * part + 1] << 16;
-                // The way of others is shorter then.
+                // Other lanes then have fewer pointers to follow.
                 share_cells(shared.cells + at, eight);
             }
             const u32 low = even_bytes(eight.pairs[0], eight.pairs[1]), high = even_bytes(eight.pairs[2], eight.pairs[3]);

@@ -1,28 +1,29 @@
-// The Huffman codes of literals: weights as they are told, and a table that takes bits to a byte.
+// The Huffman code of literals: reads the weights and makes a table from bits to bytes.
 #pragma once
 #include "zstd/decode_fse.cuh"
 
 struct ZstdTree {
-    static constexpr u32 MOST_LOG = 11;  // that encoders make; libzstd reads one more
+    static constexpr u32 MOST_LOG = 11;  // the longest code that encoders make; libzstd reads one bit more
     static constexpr u32 SYMBOLS = 256;
 
     union {
-        // The bits of a symbol's code and, from bit 8 on, the symbol, for every sequence of `log` bits.
+        // For every value of `log` bits: the length of the code, and from bit 8 on the symbol.
         u16 table[1 << MOST_LOG];
-        // Not at the same time: how weights are told.
+        // Before the table is filled: the distribution of the weights.
         struct {
             short shares[SYMBOLS];
             u16 next[SYMBOLS];
             u32 cells[64];
-        } told;
+        } coded;
     };
     u8 weights[SYMBOLS];
-    u16 starts[SYMBOLS];  // the first place of each symbol in the table
+    u16 starts[SYMBOLS];  // first entry of each symbol in the table
     u32 log;
     u32 symbols;
 
-    // Reads the weights from byte `from` on, at most up to `to`, and finds where symbols go: one lane's work. Tells the
-    // byte that follows; 0 where they are damaged, `UNUSUAL` where codes are longer than the table has room for.
+    // Reads the weights from byte `from`, at most up to `to`, and finds the entries of each symbol. One lane runs it.
+    // Returns the position after the weights; 0 if they are damaged, `UNUSUAL` if codes are longer than the table
+    // supports.
     static constexpr u32 UNUSUAL = 0xffffffffu;
     SWATH_FN u32 read(const Span<const u8>& stream, u32 from, u32 to) {
         if (from >= to) return 0;
@@ -42,7 +43,7 @@ struct ZstdTree {
             count = read_coded(stream, from + 1, end);
             if (count == 0) return 0;
         }
-        // The last symbol's weight fills the sum up to a power of two.
+        // The weight of the last symbol is not stored: it fills the sum up to a power of two.
         u32 total = 0, ranks[14];
         for (u32 weight = 0; weight < 14; weight++) ranks[weight] = 0;
         for (u32 symbol = 0; symbol < count; symbol++) {
@@ -74,7 +75,7 @@ struct ZstdTree {
         return end;
     }
 
-    // Fills the table; all lanes do. A barrier before and after it.
+    // All lanes fill the table. The caller puts a barrier before and after.
     template <class Group> SWATH_FN void fill(const Group& group) {
         for (u32 symbol = group.lane(); symbol < symbols; symbol += group.size()) {
             const u32 weight = weights[symbol];
@@ -82,7 +83,7 @@ struct ZstdTree {
             const u16 entry = entry_of(symbol, weight);
             for (u32 cell = 0; cell < 1u << (weight - 1); cell++) table[starts[symbol] + cell] = entry;
         }
-        // Short codes have many cells: all lanes share them.
+        // Short codes have many entries, which all lanes share.
         for (u32 symbol = 0; symbol < symbols; symbol++) {
             const u32 weight = weights[symbol];
             if (weight <= WIDE) continue;
@@ -97,16 +98,17 @@ struct ZstdTree {
 
     SWATH_FN u16 entry_of(u32 symbol, u32 weight) const { return u16(symbol << 8 | (log + 1 - weight)); }
 
-    // Weights behind finite state entropy: two states take turns until bits run out. Tells how many; 0 where damaged.
+    // Reads weights stored by finite state entropy: two states take turns until the bits run out. Returns how many; 0 if
+    // damaged.
     SWATH_FN u32 read_coded(const Span<const u8>& stream, u32 from, u32 to) {
-        const FseShares shares = read_shares(stream, from, to, SYMBOLS, 6, told.shares);
+        const FseShares shares = read_shares(stream, from, to, SYMBOLS, 6, coded.shares);
         u32 bit;
         if (shares.end == 0 || !find_last_bit(stream, shares.end, to, bit)) return 0;
-        spread_symbols(told.shares, shares.used, shares.log, told.cells, told.next);
+        spread_symbols(coded.shares, shares.used, shares.log, coded.cells, coded.next);
         for (u32 cell = 0; cell < 1u << shares.log; cell++) {
-            const u32 symbol = told.cells[cell];
-            const FseCell placed = place_cell(symbol, shares.log, told.next);
-            told.cells[cell] = placed.bits | placed.base << 8 | symbol << 16;
+            const u32 symbol = coded.cells[cell];
+            const FseCell placed = place_cell(symbol, shares.log, coded.next);
+            coded.cells[cell] = placed.bits | placed.base << 8 | symbol << 16;
         }
         BackwardBits bits(stream, bit);
         const i32 first = i32(shares.end * 8);
@@ -115,13 +117,13 @@ struct ZstdTree {
         states[1] = bits.take(shares.log);
         if (bits.end < first) return 0;
         for (u32 turn = 0;; turn ^= 1) {
-            // Room for this one and the other state's last.
+            // Room for this weight and the last one of the other state.
             if (count > SYMBOLS - 3) return 0;
-            const u32 cell = told.cells[turn ? states[1] : states[0]];
+            const u32 cell = coded.cells[turn ? states[1] : states[0]];
             weights[count++] = u8(cell >> 16);
             const u32 state = (cell >> 8 & 255) + bits.take(cell & 255);
             if (bits.end < first) {
-                weights[count++] = u8(told.cells[turn ? states[0] : states[1]] >> 16);
+                weights[count++] = u8(coded.cells[turn ? states[0] : states[1]] >> 16);
                 return count;
             }
             if (turn) states[1] = state;

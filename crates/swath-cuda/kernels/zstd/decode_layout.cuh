@@ -1,4 +1,4 @@
-// Where the bytes of each block go, and which offsets it begins with: one lane a tile.
+// Finds where the bytes of each block go, and the three offsets that each block starts with. One lane a tile.
 #pragma once
 #include "zstd/decode_sequence.cuh"
 

@@ -1,24 +1,25 @@
-// The literals of each block, and blocks that are nothing else: to their place, or to the end of where their block goes.
+// Decodes the literals of each block, and copies blocks that are stored, to the end of the block's place in the tile.
 //
-// A block of threads takes one block. Its literals are one Huffman stream or four; each stream is cut into stretches of as
-// many bits, one for each of eight lanes, of which only the first knows where a code begins. The others guess, and prefix
-// codes fall into step by themselves: where a lane ends, the next one has to have started, or it goes through its stretch
-// again. Then all know how many bytes the lanes before them make, and decode once more, to their place.
+// A block of threads takes one block. Its literals are one Huffman stream or four. Each stream is cut into stretches of
+// equal bits, one for each of eight lanes; only the first lane knows where a code begins. The others guess, and prefix
+// codes synchronise by themselves: where a lane ends, the next one must have started, else it decodes its stretch again.
+// Then the number of bytes of all earlier stretches is known, and each lane decodes once more, to its place.
 #pragma once
 #include "core/near.cuh"
 #include "zstd/decode.cuh"
 #include "zstd/decode_huffman.cuh"
 
-// Backward bits by way of a ring in shared memory, which a lane fills by loads of 16 bytes: its neighbours are far away in
-// the stream, so every load of a lane is one of its own. All lanes load at once, or they would wait for each other.
+// Reads backward bits through a ring in shared memory, which a lane fills with loads of 16 bytes. Neighbouring lanes read
+// far apart in the stream, so each load serves one lane. All lanes load at once; otherwise they would wait for each
+// other.
 struct RingBits {
     static constexpr u32 CHUNKS = 4, WORDS = CHUNKS * 4;
-    static constexpr u32 STEP = 20;  // words from lane to lane: whole chunks, and not all in the same banks
+    static constexpr u32 STEP = 20;  // words from lane to lane: whole chunks, spread over the banks
 
     const FourWords* const chunks;
     const Near<u32> ring;
-    i32 end;     // bits below this one are left
-    i32 lowest;  // chunk in the ring
+    i32 end;     // bits below this position are left
+    i32 lowest;  // lowest chunk in the ring
     FourWords next;
 
     SWATH_FN RingBits(const Span<const u8>& stream, const u32* ring, i32 from)
@@ -34,7 +35,7 @@ struct RingBits {
         const u32 word = u32(end >> 5);
         return BackwardWords{ring[word % WORDS], ring[(word - 1) % WORDS], ring[(word - 2) % WORDS]}.from(end);
     }
-    // For every 128 bits at most.
+    // Loads the next chunk. Call it at least once for every 128 bits read.
     SWATH_FN void top_up() {
         if ((end >> 7) - lowest >= 2) return;
         lowest--;
@@ -49,19 +50,19 @@ struct RingBits {
 
 struct ZstdDecodeLiterals {
     static constexpr u32 THREADS = 32;
-    static constexpr u32 STREAMS = 4, STRETCHES = 8;  // of a block, of a stream
-    static constexpr u32 WARM = 768;                  // bits before a stretch, to fall into step
-    static constexpr u32 LEAST = 840;                 // bits of a stretch, and what it is a multiple of
-    static constexpr u32 AT_ONCE = 5;                 // codes of 64 bits
+    static constexpr u32 STREAMS = 4, STRETCHES = 8;  // streams of a block, stretches of a stream
+    static constexpr u32 WARM = 768;                  // bits decoded before a stretch, to synchronise
+    static constexpr u32 LEAST = 840;                 // least bits of a stretch, which has a multiple of this
+    static constexpr u32 AT_ONCE = 5;                 // codes that 64 bits hold for certain
     using Args = DecodeArgs;
 
-    // A stream of codes.
+    // One Huffman stream.
     struct Stream {
-        i32 first, last;  // bits: those from `last` down to above `first`
+        i32 first, last;  // its bits: below `last`, down to `first`
         u32 each;         // bits of a stretch
         u32 dst, len;
     };
-    // What a lane makes of its stretch.
+    // The codes that start in a stretch.
     struct Stretch {
         i32 start, end;
         u32 count;
@@ -71,10 +72,10 @@ struct ZstdDecodeLiterals {
         ZstdTree tree;
         Stream streams[STREAMS];
         Stretch stretches[STREAMS * STRETCHES];
-        i32 starts[STREAMS * STRETCHES];  // where they should have begun
+        i32 starts[STREAMS * STRETCHES];  // where the stretches should start
         alignas(16) u32 rings[STREAMS * STRETCHES][RingBits::STEP];
-        u32 status;  // of the block's head
-        u32 from;    // where its streams begin
+        u32 status;  // of the tree
+        u32 from;    // start of the streams
     };
 
     template <class Group>
@@ -83,12 +84,12 @@ struct ZstdDecodeLiterals {
         for (u64 item = block; item < items; item += blocks) {
             const u64 at = item % args.count;
             const u32 number = u32(item / args.count);
-            // What is found of other blocks of the tile meanwhile does not matter, but lanes have to agree.
+            // Other blocks may set the status meanwhile, so one lane reads it for all.
             if (group.broadcast(args.status[at], 0) != STATUS_OK) continue;
             const ZstdTile tile(args, at);
             if (number >= tile.scratch.head().blocks) continue;
             const u32 status = decode(group, tile, number, shared);
-            if (status != STATUS_OK && group.lane() == 0) blame(args, at, status);
+            if (status != STATUS_OK && group.lane() == 0) report_status(args, at, status);
             group.sync();
         }
     }
@@ -99,18 +100,18 @@ struct ZstdDecodeLiterals {
         const ZstdNote& note = tile.scratch.notes()[number];
         const u32 kind = note.flags & ZSTD_KIND;
         if (kind != ZSTD_COMPRESSED) {
-            bring(group, tile, kind == ZSTD_RLE, note.src, note.dst, note.size);
+            copy_stored(group, tile, kind == ZSTD_RLE, note.src, note.dst, note.size);
             return STATUS_OK;
         }
         if (note.literal_kind != ZSTD_HUFFMAN) {
-            // Sequences take them from the stream.
+            // `execute` reads them from the stream.
             if (note.sequences == 0)
-                bring(group, tile, note.literal_kind == ZSTD_ONE_BYTE, note.literal_at, note.dst, note.size);
+                copy_stored(group, tile, note.literal_kind == ZSTD_ONE_BYTE, note.literal_at, note.dst, note.size);
             return STATUS_OK;
         }
         if (group.lane() == 0) {
-            const ZstdNote& teller = tile.scratch.notes()[note.tree];
-            const u32 end = shared.tree.read(tile.src, teller.literal_at, teller.literal_at + teller.literal_len);
+            const ZstdNote& holder = tile.scratch.notes()[note.tree];
+            const u32 end = shared.tree.read(tile.src, holder.literal_at, holder.literal_at + holder.literal_len);
             shared.from = note.tree == number ? end : note.literal_at;
             shared.status = end == 0 ? STATUS_CORRUPT : end == ZstdTree::UNUSUAL ? STATUS_UNUSUAL : STATUS_OK;
         }
@@ -126,14 +127,14 @@ struct ZstdDecodeLiterals {
     }
 
     template <class Group>
-    SWATH_FN static void bring(const Group& group, const ZstdTile& tile, bool same, u32 from, u32 dst, u32 len) {
+    SWATH_FN static void copy_stored(const Group& group, const ZstdTile& tile, bool same, u32 from, u32 dst, u32 len) {
         const Span<u8> to = tile.dst.part(dst, len);
         if (same) {
             const u8 byte = tile.src.get(from);
             for (u64 at = group.lane(); at < to.len; at += group.size()) to.data[at] = byte;
             return;
         }
-        // By words from where one of the tile begins.
+        // Copies whole words from the first aligned byte of the tile on.
         const u32 head = u32(min_of(u64(-dst & 7), to.len)), words = (u32(to.len) - head) / 8;
         for (u32 at = group.lane(); at < words; at += group.size())
             *reinterpret_cast<u64*>(to.data + head + at * 8) = bytes_from(tile.src, from + head + at * 8);
@@ -142,13 +143,13 @@ struct ZstdDecodeLiterals {
             to.data[at] = tile.src.get(from + at);
     }
 
-    // One of the streams of a block's literals. False where it cannot be.
+    // Finds one of the streams of a block's literals. False if its lengths are impossible.
     SWATH_FN static bool find_stream(const ZstdTile& tile, const ZstdNote& note, u32 from, u32 number, Stream& stream) {
         u32 to = note.literal_at + note.literal_len;
         stream.dst = note.dst + (note.size - note.literals);
         stream.len = note.literals;
         if (note.streams == STREAMS) {
-            // Three lengths tell where the others begin.
+            // Three lengths give the starts of the other streams.
             if (from + 10 > to) return false;
             const u64 lens = bytes_from(tile.src, from);
             from += 6;
@@ -165,7 +166,7 @@ struct ZstdDecodeLiterals {
                 stream.len = each;
             }
         } else if (number > 0) {
-            // There are no more.
+            // The other streams are empty.
             stream.first = stream.last = 0;
             stream.each = LEAST;
             stream.len = 0;
@@ -175,17 +176,17 @@ struct ZstdDecodeLiterals {
         if (!find_last_bit(tile.src, from, to, bit)) return false;
         stream.first = i32(from * 8);
         stream.last = i32(bit);
-        // Codes that all have 5 to 8 bits never fall into step, but with these multiples they are.
+        // Codes that all have the same length (5 to 8 bits) never synchronise, but they start at these multiples anyway.
         stream.each = ((bit - from * 8) / STRETCHES + LEAST) / LEAST * LEAST;
         return tile.dst.part(stream.dst, stream.len).len == stream.len;
     }
 
-    // The bit where a lane's stretch is to begin; where the one behind the last begins, all ends.
+    // The bit where stretch `number` should start. The border after the last stretch is the end of the stream.
     SWATH_FN static i32 border(const Stream& stream, u32 number) {
         return max_of(stream.last - i32(number * stream.each), stream.first);
     }
 
-    // Finds out where codes begin in each stretch and how many there are.
+    // Finds where the first code of each stretch starts, and the number of codes in it.
     template <class Group> SWATH_FN static void agree(const Group& group, const ZstdTile& tile, Shared& shared) {
         for (u32 nth = group.lane(); nth < STREAMS * STRETCHES; nth += group.size()) {
             const Stream& stream = shared.streams[nth / STRETCHES];
@@ -195,7 +196,7 @@ struct ZstdDecodeLiterals {
             if (start > begin) start = measure(tile, shared, nth, start, begin).end;
             shared.stretches[nth] = measure(tile, shared, nth, start, border(stream, number + 1));
         }
-        // Every time at least one more agrees with all before it.
+        // Each round makes at least one more stretch agree with all before it.
         for (u32 tries = 1; tries < STRETCHES; tries++) {
             group.sync();
             bool differs = false;
@@ -214,7 +215,7 @@ struct ZstdDecodeLiterals {
         group.sync();
     }
 
-    // Codes from a bit on that begin above another.
+    // Decodes from `start` and counts the codes that start above `end`.
     SWATH_FN static Stretch measure(const ZstdTile& tile, const Shared& shared, u32 nth, i32 start, i32 end) {
         Stretch stretch{start, start, 0};
         if (start <= end) return stretch;
@@ -229,7 +230,7 @@ struct ZstdDecodeLiterals {
                 for (u32 code = 0; code < AT_ONCE; code++) {
                     const u32 entry = table[window.high >> shift];
                     window.skip(entry);
-                    // Those beyond the end do not count.
+                    // Codes beyond the end do not count.
                     const bool within = bits.end > end;
                     bits.end -= within ? i32(entry & 31) : 0;
                     stretch.count += within;
@@ -241,7 +242,7 @@ struct ZstdDecodeLiterals {
         return stretch;
     }
 
-    // Decodes each stretch to its place. False where a stream has another length than its bits.
+    // Decodes each stretch to its place. False if a stream does not hold its number of literals in exactly its bits.
     template <class Group> SWATH_FN static bool put(const Group& group, const ZstdTile& tile, const Shared& shared) {
         for (u32 nth = group.lane(); nth < STREAMS * STRETCHES; nth += group.size()) {
             const Stream& stream = shared.streams[nth / STRETCHES];
@@ -266,7 +267,7 @@ struct ZstdDecodeLiterals {
         const u32 shift = 32 - shared.tree.log;
         u32 left = shared.stretches[nth].count;
         u8* at = tile.dst.data + dst;
-        // The next bytes, the first the least significant.
+        // The next `count` bytes; the first is the least significant.
         auto symbols = [&](u32 count) {
             UpperBits window = bits.peek();
             u32 bytes = 0;
@@ -279,7 +280,7 @@ struct ZstdDecodeLiterals {
             }
             return bytes;
         };
-        // Up to a whole word, by words, and the rest.
+        // Single bytes up to an aligned word, whole words, then the rest.
         const u32 head = min_of(-dst & 7, left);
         for (u32 byte = 0; byte < head; byte++) *at++ = u8(symbols(1));
         bits.top_up();

@@ -1,20 +1,21 @@
-// The sequences of each block, gone through once by one lane: how many bytes they make, and marks on the way.
+// Reads the sequences of each block once, one lane a block: finds the number of bytes they make, and leaves marks.
 //
-// Lane k of a block of threads takes block b of tile 8 g + k: neighbours have about as many sequences.
+// Lane k of a block of threads takes block b of tile 8 g + k: the same blocks of neighbouring tiles have about as many
+// sequences.
 #pragma once
 #include "zstd/decode_sequence.cuh"
 #include "zstd/decode_tables.cuh"
 
 struct ZstdMeasure {
     static constexpr u32 THREADS = 32;
-    static constexpr u32 TEAM = 8;  // tiles at once; their tables fill the shared memory
+    static constexpr u32 TEAM = 8;  // tiles at once: as many tables as fit in shared memory
     using Args = DecodeArgs;
 
     struct Shared {
         u32 tables[TEAM][ZSTD_TABLE_CELLS];
         ZstdShares shares[TEAM];
         ZstdBases bases;
-        u32 stores[TEAM];  // where the tables are kept; 0 for nowhere
+        u32 stores[TEAM];  // where in the scratch the tables go; 0 for nowhere
     };
 
     template <class Group>
@@ -48,12 +49,12 @@ struct ZstdMeasure {
         if (number >= tile.scratch.head().blocks) return;
         ZstdNote& note = tile.scratch.notes()[number];
         if (note.sequences == 0) return;
-        const u32 status = go_through(tile, number, note, slot, shared);
-        if (status != STATUS_OK) blame(args, at, status);
+        const u32 status = read_block(tile, number, note, slot, shared);
+        if (status != STATUS_OK) report_status(args, at, status);
         else if (tile.scratch.head().tables > 0) shared.stores[slot] = note.store;
     }
 
-    SWATH_FN static u32 go_through(const ZstdTile& tile, u32 number, ZstdNote& note, u32 slot, Shared& shared) {
+    SWATH_FN static u32 read_block(const ZstdTile& tile, u32 number, ZstdNote& note, u32 slot, Shared& shared) {
         u32 logs[ZSTD_CODES];
         const u32 from = make_tables(tile, number, note, shared.tables[slot], shared.shares[slot], logs);
         if (from == 0) return STATUS_CORRUPT;

@@ -1,4 +1,4 @@
-// The blocks of each tile, found by their headers alone: one lane a tile.
+// Finds the blocks of each tile by their headers alone. One lane a tile.
 #pragma once
 #include "zstd/decode.cuh"
 #include "zstd/decode_bits.cuh"
@@ -25,9 +25,9 @@ struct ZstdWalk {
         const ZstdScratch scratch;
         const u32 len, dst_len;
         u32 at, count;
-        u64 sequences;         // of all blocks
-        u32 sequence_blocks;  // that have any
-        // Of the frame.
+        u64 sequences;         // in all blocks
+        u32 sequence_blocks;  // blocks that have any
+        // Of the current frame.
         u32 most, tree, tables[ZSTD_CODES];
 
         SWATH_FN explicit Walk(const ZstdTile& tile)
@@ -37,13 +37,13 @@ struct ZstdWalk {
         SWATH_FN u32 frames() {
             u32 status = STATUS_OK;
             while (status == STATUS_OK && len - at >= 5) status = frame();
-            // What follows a frame and is none may be padding.
+            // Bytes after a frame that are no frame may be padding.
             if (status == STATUS_OK && at != len) status = count > 0 ? STATUS_LONG : STATUS_CORRUPT;
             if (status == STATUS_OK) status = share_out();
             return status;
         }
 
-        // Shares out the store: tables where there is room for all, and as many marks as there is room for.
+        // Divides the scratch: tables if all fit, and as many marks as fit.
         SWATH_FN u32 share_out() {
             if (scratch.room == 0) return STATUS_UNUSUAL;
             const u64 room = scratch.len - scratch.store();
@@ -69,12 +69,12 @@ struct ZstdWalk {
             const u64 head = bytes_from(src, at);
             if ((u32(head) & 0xfffffff0u) == ZSTD_SKIPPABLE) return STATUS_UNUSUAL;
             if (u32(head) != ZSTD_MAGIC) return count > 0 ? STATUS_LONG : STATUS_CORRUPT;
-            const u32 told = u32(head >> 32) & 0xff;
-            const bool single = (told & 32) != 0;
-            const u32 id_len = (told & 3) == 3 ? 4 : told & 3;
-            u32 size_len = told >> 6 == 0 ? single : 1u << (told >> 6);
+            const u32 descriptor = u32(head >> 32) & 0xff;
+            const bool single = (descriptor & 32) != 0;
+            const u32 id_len = (descriptor & 3) == 3 ? 4 : descriptor & 3;
+            u32 size_len = descriptor >> 6 == 0 ? single : 1u << (descriptor >> 6);
             const u32 head_len = 5 + !single + id_len + size_len;
-            if (len - at < head_len + 3 || (told & 8) != 0) return STATUS_CORRUPT;
+            if (len - at < head_len + 3 || (descriptor & 8) != 0) return STATUS_CORRUPT;
             u64 window = 0, content = 0;
             if (!single) {
                 const u32 exponent = u32(head >> 43) & 31, mantissa = u32(head >> 40) & 7;
@@ -87,7 +87,7 @@ struct ZstdWalk {
                 content = bytes_from(src, at + head_len - size_len);
                 if (size_len < 8) content &= (1ull << (8 * size_len)) - 1;
                 if (size_len == 2) content += 256;
-                // Libraries take this for an unknown length.
+                // libzstd takes this value for an unknown length.
                 if (content == ~0ull) size_len = 0;
                 else if (content > dst_len) return STATUS_LONG;
             }
@@ -119,7 +119,7 @@ struct ZstdWalk {
                 if (last) {
                     note.flags |= ZSTD_FRAME_LAST | (size_len > 0 ? u32(ZSTD_HAS_CONTENT) : 0);
                     note.content = u32(content);
-                    if ((told & 4) != 0) {
+                    if ((descriptor & 4) != 0) {
                         if (len - at < 4) return STATUS_CORRUPT;
                         note.flags |= ZSTD_HAS_CHECKSUM;
                         at += 4;
@@ -130,7 +130,8 @@ struct ZstdWalk {
             return STATUS_OK;
         }
 
-        // The heads of a compressed block's literals and sequences. `head` and `fifth` are its first five bytes.
+        // Reads the headers of a compressed block's literals and sequences. `head` and `fifth` are the first five bytes
+        // of the block.
         SWATH_FN u32 compressed(ZstdNote& note, u32 head, u32 fifth) {
             const u32 size = note.src_len;
             if (size > most || size < 2) return STATUS_CORRUPT;
@@ -165,24 +166,24 @@ struct ZstdWalk {
             const u32 end = note.src + size;
             if (place >= end) return STATUS_CORRUPT;
             const u64 bits = bytes_from(src, place);
-            u32 told = u32(bits) & 0xff;
+            u32 sequence_count = u32(bits) & 0xff;
             place++;
-            if (told == 0xff) {
-                told = (u32(bits >> 8) & 0xffff) + 0x7f00;
+            if (sequence_count == 0xff) {
+                sequence_count = (u32(bits >> 8) & 0xffff) + 0x7f00;
                 place += 2;
-            } else if (told > 0x7f) {
-                told = (told - 0x80) << 8 | (u32(bits >> 8) & 0xff);
+            } else if (sequence_count > 0x7f) {
+                sequence_count = (sequence_count - 0x80) << 8 | (u32(bits >> 8) & 0xff);
                 place++;
             }
             if (place > end) return STATUS_CORRUPT;
-            note.sequences = told;
+            note.sequences = sequence_count;
             note.sequence_at = place;
-            if (told == 0) return place == end ? STATUS_OK : STATUS_CORRUPT;
+            if (sequence_count == 0) return place == end ? STATUS_OK : STATUS_CORRUPT;
             if (place >= end) return STATUS_CORRUPT;
             const u32 modes = src.get(place);
             if ((modes & 3) != 0) return STATUS_CORRUPT;
             for (u32 code = 0; code < ZSTD_CODES; code++) {
-                const bool repeated = (modes >> (6 - 2 * code) & 3) == ZSTD_REPEATED;
+                const bool repeated = (modes >> (6 - 2 * code) & 3) == ZSTD_MODE_REPEAT;
                 if (repeated && tables[code] == NONE) return STATUS_CORRUPT;
                 if (!repeated) tables[code] = count;
                 note.tables[code] = tables[code];

@@ -1,14 +1,14 @@
-// Zstd tiles: every piece one block that leans on no other, made by the lanes of a block of the grid.
+// Encodes tiles as Zstd: every piece is one block, independent of the others, made by the lanes of one block of the grid.
 //
-// A tile's stream is a frame header (`PackArgs.head`: magic, a descriptor that says single segment, the length) and the
-// blocks of its pieces. No block refers to what was before it: no match, no repeated offset, no table. So blocks can be
-// made and decoded side by side. A piece is gone through in these steps:
-// - The matcher lists what repeats. Bytes outside of matches are literals, put side by side in the scratch memory.
-// - Literals are counted for a Huffman code; they make four streams, each by a quarter of the lanes. A decoder reads a
-//   stream from its last bit to its first, so a literal's place is given by the lengths of those after it.
-// - Sequences need three FSE states, each a chain from the last sequence to the first: a lane goes along each of them
-//   and writes down what there is to put. How many bits that is gives every sequence its place, and all lanes put them.
-// - The block is as it is (raw) or one byte repeated where that is shorter.
+// A tile's stream is a frame header (`PackArgs.head`: magic number, descriptor with "single segment", length) and the
+// blocks of its pieces. No block refers to anything before it: no match, no repeated offset, no table. So blocks can be
+// encoded and decoded side by side. The steps for a piece:
+// - The matcher lists the matches. Bytes outside of matches are literals, gathered in the scratch memory.
+// - The literals are counted for a Huffman code. They make four streams, a quarter of the lanes for each. A decoder reads
+//   a stream from its last bit to its first, so the place of a literal follows from the lengths of those after it.
+// - Sequences need three FSE states, each a chain from the last sequence to the first: one lane follows each chain and
+//   records the bits to write. The number of bits gives every sequence its place, and all lanes write them.
+// - A block is stored raw, or as one repeated byte, where that is shorter.
 #pragma once
 #include "core/encode_args.cuh"
 #include "core/kernel.cuh"
@@ -17,31 +17,31 @@
 #include "zstd/encode_huffman.cuh"
 #include "zstd/encode_sequences.cuh"
 
-// `Matcher` is as LzMatch in lz/match.cuh.
+// `Matcher` has the interface of LzMatch in lz/match.cuh.
 template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
     static constexpr u32 THREADS = LANES;
     using Args = EncodeArgs;
 
     static constexpr u32 LONGEST_PIECE = 65536;
     static constexpr u32 SHORTEST_MATCH = 4;
-    static constexpr u32 HEADER = 3;  // of a block
-    static constexpr u32 NO_ROOM = 0xffffffffu;  // a size where something is too short or does not stand as it has to
-    // Of the scratch memory the matches have the first part. Each of them covers at least the four bytes that its steps
-    // take: literals grow from the beginning of the second part, steps end at its end.
+    static constexpr u32 HEADER = 3;  // bytes of a block header
+    static constexpr u32 NO_ROOM = 0xffffffffu;  // the size of a piece whose buffers are too short or misaligned
+    // The scratch memory has two parts: the matches, then literals and steps. A match covers at least as many bytes as
+    // its steps take (four). So literals grow from the start of the second part, and steps end at its end.
     static constexpr u32 MATCHES = LONGEST_PIECE / SHORTEST_MATCH;
     static constexpr u64 SCRATCH = u64(MATCHES) * 8 + LONGEST_PIECE;
-    // What a piece may become: the bytes themselves and a header, in whole words.
+    // The longest encoded piece: its bytes and a header, rounded up to whole quads.
     SWATH_FN static u64 room_for(u64 piece_len) { return (piece_len + HEADER + 15) / 16 * 16; }
 
     static constexpr u32 COPIES = 4;
     struct Work {
         union {
-            u32 covered[LONGEST_PIECE / 32];  // a bit for each byte of a match
-            u32 copies[COPIES][256];          // counts of literals, several so that lanes meet less often
+            u32 covered[LONGEST_PIECE / 32];  // a bit for each byte inside a match
+            u32 copies[COPIES][256];          // counts of literals, in several copies so that fewer lanes add to the same one
         };
         ZstdHuffman::Shared huffman;
         ZstdSequences::Shared sequences;
-        u32 stream_starts[5];  // in bits of all streams
+        u32 stream_starts[5];  // first bit of each stream, counted over all streams
     };
     struct Shared {
         union {
@@ -64,29 +64,29 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
     enum LiteralsType : u32 { LITERALS_RAW = 0, LITERALS_SAME = 1, LITERALS_HUFFMAN = 2 };
     enum BlockType : u32 { BLOCK_RAW = 0, BLOCK_SAME = 1, BLOCK_COMPRESSED = 2 };
 
-    // Literals and what becomes of them.
+    // The literals of a piece and the section of the block that holds them.
     struct Literals {
         const u8* bytes;
         u32 count;
-        u32 kinds;       // different ones
+        u32 kinds;       // number of different values
         u32 type;
         u32 header_len;
         u32 streams;
-        u32 len;         // of the whole section
-        u32 lane_bits;   // of this lane's share of the streams
-        u32 lane_start;  // bits of the shares before it
+        u32 len;         // bytes of the whole section
+        u32 lane_bits;   // bits of this lane's share of the streams
+        u32 lane_start;  // bits of the shares of earlier lanes
     };
 
     template <class Group>
     SWATH_FN static u32 encode(const Group& group, const Args& args, u64 item, u32 block, Shared& shared) {
         const u64 tile = item / args.pieces, piece = item % args.pieces, tile_len = args.lens[tile];
         const u64 start = piece * args.piece_len;
-        const bool told_well = args.piece_len <= LONGEST_PIECE && args.piece_len != 0 && tile_len <= args.src_stride
+        const bool lengths_valid = args.piece_len <= LONGEST_PIECE && args.piece_len != 0 && tile_len <= args.src_stride
             && tile_len <= u64(args.piece_len) * args.pieces;
-        if (!told_well) return tile_len == 0 ? 0 : NO_ROOM;
+        if (!lengths_valid) return tile_len == 0 ? 0 : NO_ROOM;
         if (start >= tile_len) return 0;
         const u64 len = min_of(u64(args.piece_len), tile_len - start);
-        // Bytes are read sixteen at a time, so the tile's surroundings have to be there too.
+        // The lanes read 16 bytes at a time, so the whole slot of the tile has to be there.
         const Span<const u8> tiles(args.src, args.src_len);
         const Span<const u8> around = tiles.part(tile * args.src_stride, args.src_stride);
         const Span<const u8> src = around.part(start, len);
@@ -120,11 +120,11 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
             ZstdSequences::count(group, list, work.sequences);
         }
         count_literals(group, literals, work);
-        // What lanes cannot share, each on a warp of its own where there are as many.
+        // Work that lanes cannot share; each job on a warp of its own if there are enough warps.
         const auto warp = group.warp();
         for (u32 job = warp.index(); job < ZSTD_CODES + 1; job += warp.count()) {
             if (job < ZSTD_CODES && list.count > 0) ZstdSequences::step_through(warp, job, list, work.sequences);
-            if (job == ZSTD_CODES && literals.kinds > 1 && warp.lane() == 0) ZstdHuffman::tell(work.huffman);
+            if (job == ZSTD_CODES && literals.kinds > 1 && warp.lane() == 0) ZstdHuffman::describe(work.huffman);
         }
         group.sync();
         plan_literals(group, literals, work);
@@ -139,7 +139,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
             sequences_len = header_len + (bits + ZstdSequences::end_bits(work.sequences)) / 8 + 1;
         }
         const u32 size = literals.len + sequences_len;
-        if (size >= u32(len) || refused_by_some(list, work.sequences, sequences_len - header_len)) {
+        if (size >= u32(len) || refused_by_old_library(list, work.sequences, sequences_len - header_len)) {
             put_raw(group, src, last, words);
             return HEADER + u32(len);
         }
@@ -163,18 +163,18 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
 
     SWATH_FN static u32 block_header(bool last, u32 type, u32 size) { return u32(last) | type << 1 | size << 3; }
 
-    // The library before 1.3.5 wants four bytes from the beginning of the last table on.
-    SWATH_FN static bool refused_by_some(const ZstdList& list, const ZstdSequences::Shared& shared, u32 stream_len) {
+    // libzstd before 1.3.5 needs at least four bytes from the start of the last table description on.
+    SWATH_FN static bool refused_by_old_library(const ZstdList& list, const ZstdSequences::Shared& shared, u32 stream_len) {
         if (list.count == 0) return false;
         u32 last = 0;
         for (u32 code = 0; code < ZSTD_CODES; code++) {
-            if (shared.modes[code] == ZSTD_TOLD) last = shared.header_lens[code];
+            if (shared.modes[code] == ZSTD_MODE_FSE) last = shared.header_lens[code];
             else if (last != 0) last += shared.header_lens[code];
         }
         return last != 0 && last + stream_len < 4;
     }
 
-    // Puts the literals side by side; returns how many there are.
+    // Copies the literals into one run; returns their number.
     template <class Group>
     SWATH_FN static u32 gather(const Group& group, const Span<const u8>& src, const ZstdList& list, u8* to,
         Work& work) {
@@ -218,7 +218,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
 
     SWATH_FN static u8 byte_of(const Quad& quad, u32 k) { return u8(quad.words[k / 4] >> (k % 4 * 8)); }
 
-    // Sixteen bytes from any place on, zeros after the last.
+    // The 16 bytes from `at` on, with zeros after the last.
     SWATH_FN static Quad quad_at(const Span<const u8>& src, u32 at) {
         if (aligned_to(src.data, 16)) return load_quad(src.data + at);
         Quad quad = {{0, 0, 0, 0}};
@@ -227,7 +227,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         return quad;
     }
 
-    // Whether not all bytes are the same. Most pieces show it soon.
+    // Whether the bytes are not all equal. For most pieces the first round shows it.
     template <class Group> SWATH_FN static bool differs(const Group& group, const Span<const u8>& src) {
         const u32 first = src.data[0];
         for (u32 base = 0; base < u32(src.len); base += group.size() * 16) {
@@ -243,7 +243,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         return false;
     }
 
-    // Counts the literals of each kind and finds how long their codes are.
+    // Counts the literals of each value and finds the lengths of their codes.
     template <class Group>
     SWATH_FN static void count_literals(const Group& group, Literals& literals, Work& work) {
         for (u32 k = group.lane(); k < COPIES * 256; k += group.size()) work.copies[k / 256][k % 256] = 0;
@@ -269,7 +269,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         if (literals.kinds > 1) ZstdHuffman::find_lengths(group, work.huffman);
     }
 
-    // Finds out what is shortest.
+    // Chooses the shortest way to store the literals.
     template <class Group>
     SWATH_FN static void plan_literals(const Group& group, Literals& literals, Work& work) {
         const u32 count = literals.count;
@@ -293,8 +293,8 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         literals.len = header_len + len;
     }
 
-    // The literals in chunks of one stream each. In every round each lane has one; there are several rounds only where
-    // there are fewer lanes than streams.
+    // Divides the literals into chunks, each inside one stream. In every round each lane has one chunk; there is more
+    // than one round only if there are fewer lanes than streams.
     struct Chunks {
         u32 per_stream, rounds, quarter, chunk_len, count;
 
@@ -329,7 +329,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         return bits;
     }
 
-    // Puts them, the last first, two at a time.
+    // Writes the codes, the last literal first, two at a time.
     SWATH_FN static void put_codes(const Literals& literals, u32 from, u32 to, const Work& work, BitSink& sink) {
         const u32 skew = u32(reinterpret_cast<u64>(literals.bytes) & 15), first = from + skew, end = to + skew;
         for (u32 after = (end + 15) & ~15u; after > first; after -= 16) {
@@ -346,7 +346,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         }
     }
 
-    // Bits of all streams, and where each begins.
+    // Returns the bits of all streams, and sets where each stream and each lane's share begins.
     template <class Group>
     SWATH_FN static u32 measure_literals(const Group& group, Literals& literals, u32 streams, Work& work) {
         const Chunks chunks(group.size(), streams, literals.count);
@@ -399,7 +399,7 @@ template <class Matcher, class Limits, u32 LANES> struct ZstdEncode {
         const Chunks chunks(group.size(), literals.streams, count);
         for (u32 round = 0; round < chunks.rounds; round++) {
             const u32 chunk = round * group.size() + group.lane(), stream = chunks.stream(chunk);
-            // Where a lane has several chunks, they are streams.
+            // Where a lane has several chunks, each is a whole stream.
             const u32 bits = chunks.rounds == 1 ? literals.lane_bits : stream_bits(work, stream);
             const u32 before = chunks.rounds == 1 ? literals.lane_start : work.stream_starts[stream];
             u32 place = at;

@@ -1,20 +1,20 @@
-// Bits into words that several lanes write to.
+// Writes bits into words that several lanes write to.
 #pragma once
 #include "core/atomics.cuh"
 #include "core/span.cuh"
 
-// Puts bits, least significant first, from any bit of zeroed words on. What lies between the first and the last bit is
-// this sink's alone; the words that hold those two are shared with others.
+// Writes bits, least significant first, from any bit of zeroed words on. The sink owns all words between its first and
+// its last; other sinks may write to these two as well.
 struct BitSink {
     Span<u32> words;
     u64 held;
     u32 at, count;
-    bool alone;  // the word at `at` has no other writer, so far
+    bool alone;  // this sink owns the word at `at` from its first bit on
 
     SWATH_FN BitSink(const Span<u32>& words, u32 bit)
         : words(words), held(0), at(bit >> 5), count(bit & 31), alone((bit & 31) == 0) {}
 
-    // At most 32 bits; those above them are 0.
+    // Writes at most 32 bits; the bits of `value` above them are 0.
     SWATH_FN void put(u32 value, u32 bits) {
         held |= u64(value) << count;
         count += bits;
@@ -43,14 +43,14 @@ SWATH_FN void put_bytes(const Span<u32>& words, u32 at, u64 value, u32 count) {
     for (u32 k = 0; k < count; k++) put_byte(words, at + k, u32(value >> (k * 8)) & 0xff);
 }
 
-// A few bits of a header, put together by one lane into bytes that nobody else writes.
+// Writes the bits of a header, one lane, into bytes that no other lane writes.
 struct ByteSink {
     u8* bytes;
     u32 room, len, held, count;
 
     SWATH_FN ByteSink(u8* bytes, u32 room) : bytes(bytes), room(room), len(0), held(0), count(0) {}
 
-    // At most 16 bits.
+    // Writes at most 16 bits.
     SWATH_FN void put(u32 value, u32 bits) {
         held |= value << count;
         count += bits;
@@ -60,7 +60,7 @@ struct ByteSink {
         if (count > 0) store();
         held = count = 0;
     }
-    // Whether all of it found room.
+    // Whether everything fitted.
     SWATH_FN bool fits() const { return len <= room; }
 
   private:

@@ -1,32 +1,32 @@
-// Finite state entropy, as Zstd has it: distributions that add up to a power of two, how they are told, and the tables
-// that an encoder steps through. Each of these is one lane's work.
+// Finite state entropy for the encoder: distributions that add up to a power of two, their descriptions, and the tables
+// that an encoder steps through. One lane runs each function.
 #pragma once
 #include "core/bits.cuh"
 #include "zstd/encode_bits.cuh"
 
-// What an encoder has to know of a symbol. A state is a number from `size` to 2 * size - 1. To encode a symbol, as many
-// low bits of the state are put as bring it down to `share` to 2 * share - 1; that number chooses one of the symbol's
-// cells.
+// What an encoder needs to know of a symbol. A state is a number from `size` to 2 * size - 1. To encode a symbol, it
+// writes as many low bits of the state as bring it down to `share` to 2 * share - 1; that number selects one of the
+// symbol's cells.
 struct FseSymbol {
-    u32 bits;   // (state + bits) >> 16 is how many are put
-    i32 cells;  // where the cell for a state that came down to 0 would be
+    u32 bits;   // (state + bits) >> 16 is the number of bits to write
+    i32 cells;  // index of the cell that a state of 0 would select
 };
 
 template <u32 SYMBOLS, u32 MOST_LOG> struct FseTable {
     static constexpr u32 ROOM = 1u << MOST_LOG;
-    // Cells of each symbol; -1 is a cell at the end of the table.
+    // Number of cells of each symbol; -1 is one cell at the end of the table.
     short shares[SYMBOLS];
     FseSymbol symbols[SYMBOLS];
     u16 states[ROOM];
     u8 spread[ROOM];
     u32 log;
-    u32 used;  // symbols up to the last that occurs
+    u32 used;  // number of symbols up to the last one that occurs
 
-    // What a symbol costs, in 256ths of a bit.
+    // Cost of a symbol in 256ths of a bit.
     SWATH_FN static u32 cost(u32 share, u32 log) { return log * 256 - log2_256(share); }
 
-    // Shares for what was counted: as near as whole cells allow, at least one for what occurs. Two symbols occur, `log`
-    // is large enough to give each a cell.
+    // Sets the shares for these counts: as near as whole cells allow, and at least one for each symbol that occurs. At
+    // least two symbols occur, and `log` is large enough to give each a cell.
     SWATH_COLD void share_out(const u32* counts, u32 total, u32 table_log) {
         log = table_log;
         used = 0;
@@ -42,7 +42,7 @@ template <u32 SYMBOLS, u32 MOST_LOG> struct FseTable {
             shares[symbol] = short(share);
             left -= i32(share);
         }
-        // What is over goes to the most frequent; what lacks comes from those that have most.
+        // Spare cells go to the most frequent symbol; missing cells come from the symbols with the most.
         if (left > 0) shares[most] = short(shares[most] + left);
         for (; left < 0; left++) {
             u32 largest = 0;
@@ -53,7 +53,7 @@ template <u32 SYMBOLS, u32 MOST_LOG> struct FseTable {
         }
     }
 
-    // Tells the shares.
+    // Writes the description of the shares.
     SWATH_COLD void describe(ByteSink& sink) const {
         sink.put(log - 5, 4);
         u32 left = (1u << log) + 1, threshold = 1u << log, bits = log + 1;
@@ -76,7 +76,7 @@ template <u32 SYMBOLS, u32 MOST_LOG> struct FseTable {
         sink.end();
     }
 
-    // Spreads the cells, and finds for each symbol its cells in the order of states.
+    // Spreads the cells over the table, and lists the cells of each symbol in the order of states.
     SWATH_COLD void build() {
         const u32 size = 1u << log, step = (size >> 1) + (size >> 3) + 3;
         u32 top = size, at = 0;
@@ -95,17 +95,17 @@ template <u32 SYMBOLS, u32 MOST_LOG> struct FseTable {
             }
             first += share;
         }
-        // While cells are dealt out, `cells` is where a symbol's next one goes.
+        // While cells are assigned, `cells` is the index of the next cell of a symbol.
         for (u32 symbol = 0; symbol < used; symbol++) symbols[symbol].cells += taken(symbol);
         for (u32 cell = 0; cell < size; cell++) states[symbols[spread[cell]].cells++] = u16(size + cell);
         for (u32 symbol = 0; symbol < used; symbol++) symbols[symbol].cells -= 2 * taken(symbol);
     }
 
-    // The state to begin with, from which a decoder comes to `symbol` without reading on. Of its cells the one that a
-    // decoder would read most bits after: at least one, so that it sees the end of the stream.
+    // The initial state, from which a decoder gets `symbol` without reading on. Of its cells, the one after which a
+    // decoder would read most bits: at least one, so that it notices the end of the stream.
     SWATH_FN u32 start(u32 symbol) const { return states[symbols[symbol].cells + taken(symbol)]; }
 
-    // Steps on; the bits to put, and above bit 12 how many.
+    // Encodes a symbol. Returns the bits to write, and from bit 12 on their number.
     SWATH_FN u32 step(u32& state, const FseSymbol& symbol) const {
         const u32 bits = (state + symbol.bits) >> 16, put = low_bits(state, bits) | bits << 12;
         state = states[i32(state >> bits) + symbol.cells];

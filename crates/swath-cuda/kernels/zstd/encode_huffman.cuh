@@ -1,11 +1,11 @@
-// The Huffman code of a block's literals: lengths, codes, and how Zstd tells them.
+// The Huffman code of the literals of a block: lengths, codes, and the description of the tree.
 #pragma once
 #include "zstd/encode_fse.cuh"
 #include "lz/huffman_build.cuh"
 
 struct ZstdHuffman {
     static constexpr u32 LONGEST = 11;
-    // A description that is told in weights is one byte and at most 127 more, or 64 plain ones.
+    // A description has one byte and at most 127 more of FSE-coded weights, or at most 64 of plain ones.
     static constexpr u32 TREE_ROOM = 128;
     static constexpr u32 WEIGHTS = LONGEST + 1;
 
@@ -19,27 +19,27 @@ struct ZstdHuffman {
         u32 weight_counts[WEIGHTS];
         FseTable<WEIGHTS, 6> table;
         u8 tree[TREE_ROOM];
-        u8 told[TREE_ROOM];   // weights as their stream
-        u32 tree_len;         // 0 where there is no way to tell it
+        u8 coded[TREE_ROOM];   // weights coded by FSE
+        u32 tree_len;         // 0 if the tree cannot be described
     };
 
-    // The code for `counts` is made in three steps, barriers between them: all lanes find the lengths, one lane how to
-    // tell them, all lanes number the codes. At least two symbols occur.
+    // Making the code for `counts` takes three steps with barriers between them: all lanes find the lengths, one lane
+    // describes the tree, all lanes number the codes. At least two symbols must occur.
     template <class Group> SWATH_FN static void find_lengths(const Group& group, Shared& shared) {
         Build::lengths(group, shared.counts, 256, LONGEST, shared.lens, shared.build);
     }
-    // Weights up to the last symbol but one: as they are or as an FSE stream, whichever is shorter.
-    SWATH_FN static void tell(Shared& shared) {
+    // Describes the weights up to the last symbol but one: as they are or coded by FSE, whichever is shorter.
+    SWATH_FN static void describe(Shared& shared) {
         u32 longest = LONGEST, last = 255;
         while (shared.build.per_length[longest] == 0) longest--;
         while (shared.lens[last] == 0) last--;
         for (u32 k = 0; k < WEIGHTS; k++) shared.weight_counts[k] = 0;
         for (u32 symbol = 0; symbol < last; symbol++) shared.weight_counts[weight(shared, symbol, longest)]++;
         const u32 plain = last <= 128 ? 1 + (last + 1) / 2 : 0;
-        const u32 stream = tell_by_fse(shared, last, longest);
+        const u32 stream = describe_by_fse(shared, last, longest);
         if (stream != 0 && (plain == 0 || stream + 1 < plain)) {
             shared.tree[0] = u8(stream);
-            for (u32 k = 0; k < stream; k++) shared.tree[1 + k] = shared.told[k];
+            for (u32 k = 0; k < stream; k++) shared.tree[1 + k] = shared.coded[k];
             shared.tree_len = stream + 1;
             return;
         }
@@ -52,7 +52,7 @@ struct ZstdHuffman {
         }
     }
 
-    // Codes of a length follow each other in the order of symbols, longer ones before shorter.
+    // Numbers the codes: longer ones before shorter ones, those of a length in the order of symbols.
     template <class Group> SWATH_FN static void number(const Group& group, Shared& shared) {
         for (u32 symbol = group.lane(); symbol < 256; symbol += group.size()) {
             const u32 len = shared.lens[symbol];
@@ -69,14 +69,14 @@ struct ZstdHuffman {
         return len == 0 ? 0 : longest + 1 - len;
     }
 
-    // Two states take turns; returns the length, 0 where there is none or none that can be told.
-    SWATH_FN static u32 tell_by_fse(Shared& shared, u32 last, u32 longest) {
+    // Codes the weights with two FSE states that take turns. Returns the length; 0 if the weights cannot be coded so.
+    SWATH_FN static u32 describe_by_fse(Shared& shared, u32 last, u32 longest) {
         u32 kinds = 0;
         for (u32 k = 0; k < WEIGHTS; k++) kinds += shared.weight_counts[k] > 0;
         if (kinds < 2) return 0;
         shared.table.share_out(shared.weight_counts, last, last > 48 ? 6 : 5);
         shared.table.build();
-        ByteSink sink(shared.told, TREE_ROOM - 1);
+        ByteSink sink(shared.coded, TREE_ROOM - 1);
         shared.table.describe(sink);
         u32 states[2];
         states[(last - 1) & 1] = shared.table.start(weight(shared, last - 1, longest));

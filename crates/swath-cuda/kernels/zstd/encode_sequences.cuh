@@ -1,12 +1,12 @@
-// The sequences of a Zstd block: how many literals, then which match, told by three FSE codes and plain bits.
+// The sequences of a Zstd block: numbers of literals and matches, by three FSE codes and extra bits.
 #pragma once
 #include "zstd/encode_fse.cuh"
 #include "core/kernel.cuh"
 #include "zstd/format.cuh"
 
-// The matches of a piece and room for what a decoder has to read of each beside its plain bits. An entry of `matches`
-// is {position | length << 16, distance | step of the offset's code << 16}, one of `steps` that of the literals' code
-// and that of the length's code << 16. A step is the code's symbol at first, then what `FseTable::step` makes of it.
+// The matches of a piece, and room for the FSE steps of each. An entry of `matches` is {position | length << 16, distance
+// | step of the offset code << 16}; an entry of `steps` is the step of the literals code | step of the length code << 16.
+// A step is first the symbol of the code, then the result of `FseTable::step`.
 struct ZstdList {
     u32* matches;
     u32* steps;
@@ -15,7 +15,7 @@ struct ZstdList {
     SWATH_FN u32 place(u32 index) const { return matches[2 * index] & 0xffff; }
     SWATH_FN u32 length(u32 index) const { return matches[2 * index] >> 16; }
     SWATH_FN u32 distance(u32 index) const { return matches[2 * index + 1] & 0xffff; }
-    // Literals before a match.
+    // Number of literals before a match.
     SWATH_FN u32 literals(u32 index) const {
         return index == 0 ? place(0) : place(index) - place(index - 1) - length(index - 1);
     }
@@ -35,13 +35,13 @@ struct ZstdSequences {
         u32 counts[ZSTD_CODES][SYMBOLS];
         Table tables[ZSTD_CODES];
         u32 modes[ZSTD_CODES];
-        u32 ends[ZSTD_CODES];  // states that a decoder begins with
+        u32 ends[ZSTD_CODES];  // the states that a decoder starts with
         u32 header_lens[ZSTD_CODES];
         u8 headers[ZSTD_CODES][HEADER_ROOM];
         u16 staged[ZSTD_CODES][STAGED];
     };
 
-    // A number as a code's symbol and plain bits after it.
+    // A number as the symbol of a code and extra bits.
     struct Split {
         u32 symbol, bits, rest;
     };
@@ -62,13 +62,13 @@ struct ZstdSequences {
         const u32 first = over < 40 ? 16 : over < 48 ? 26 : over < 64 ? 32 : over < 96 ? 36 : 39;
         return Split{first + (over >> bits), bits, low_bits(over, bits)};
     }
-    // Never a repeated offset, whose value would be 1 to 3: that could be one of another block.
+    // Never a repeated offset (values 1 to 3), which could refer to another block.
     SWATH_FN static Split split_distance(u32 distance) {
         const u32 value = distance + 3, bits = highest_one(value);
         return Split{bits, bits, low_bits(value, bits)};
     }
 
-    // Finds and counts the symbols.
+    // Finds the symbols of all sequences and counts them.
     template <class Group> SWATH_FN static void count(const Group& group, const ZstdList& list, Shared& shared) {
         u32* const counts = &shared.counts[0][0];
         for (u32 k = group.lane(); k < ZSTD_CODES * SYMBOLS; k += group.size()) counts[k] = 0;
@@ -84,15 +84,16 @@ struct ZstdSequences {
         }
     }
 
-    // Chooses a code's table and steps through it: one warp's work, a barrier before and after it. There is a sequence.
+    // Chooses the table of a code and steps through it. One warp runs it; the caller puts a barrier before and after.
+    // There is at least one sequence.
     template <class Warp>
     SWATH_FN static void step_through(const Warp& warp, u32 code, const ZstdList& list, Shared& shared) {
         if (warp.lane() == 0) plan(code, list.count, shared);
         warp.sync();
-        if (shared.modes[code] != ZSTD_SAME) walk(warp, code, list, shared);
+        if (shared.modes[code] != ZSTD_MODE_RLE) walk(warp, code, list, shared);
     }
 
-    // Bits of the sequences from `from` to before `to`.
+    // Returns the bits of the sequences from `from` to before `to`.
     SWATH_FN static u32 measure(const ZstdList& list, const Shared& shared, u32 from, u32 to) {
         u32 bits = 0;
         for (u32 k = from; k < to; k++) {
@@ -100,13 +101,13 @@ struct ZstdSequences {
             bits += split_distance(list.distance(k)).bits;
             SWATH_UNROLL
             for (u32 code = 0; code < ZSTD_CODES; code++) {
-                if (shared.modes[code] != ZSTD_SAME) bits += *list.step(code, k) >> 12;
+                if (shared.modes[code] != ZSTD_MODE_RLE) bits += *list.step(code, k) >> 12;
             }
         }
         return bits;
     }
 
-    // Puts them, the last first.
+    // Writes the sequences, the last first.
     SWATH_FN static void put(const ZstdList& list, const Shared& shared, u32 from, u32 to, BitSink& sink) {
         for (u32 k = to; k-- > from;) {
             put_step(list, shared, ZSTD_OFFSETS, k, sink);
@@ -120,7 +121,7 @@ struct ZstdSequences {
         }
     }
 
-    // What a decoder reads first, and so is put last: the states that it begins with.
+    // The states that a decoder starts with. It reads them first, so they are written last.
     SWATH_FN static u32 end_bits(const Shared& shared) {
         u32 bits = 0;
         for (u32 code = 0; code < ZSTD_CODES; code++) bits += shared.tables[code].log;
@@ -135,19 +136,19 @@ struct ZstdSequences {
 
   private:
     SWATH_FN static void put_step(const ZstdList& list, const Shared& shared, u32 code, u32 index, BitSink& sink) {
-        if (shared.modes[code] == ZSTD_SAME) return;
+        if (shared.modes[code] == ZSTD_MODE_RLE) return;
         const u32 step = *list.step(code, index);
         sink.put(step & 0xfff, step >> 12);
     }
 
-    // The distributions that every decoder knows.
+    // Sets the predefined distribution.
     SWATH_COLD static void predefine(u32 code, Table& table) {
         table.log = predefined_log(code);
         table.used = code_symbols(code);
         for (u32 k = 0; k < SYMBOLS; k++) table.shares[k] = short(predefined_share(code, k));
     }
 
-    // What all symbols cost, in 256ths of a bit.
+    // Returns the cost of all symbols in 256ths of a bit.
     SWATH_COLD static u32 cost(const u32* counts, const Table& table) {
         u32 sum = 0;
         for (u32 k = 0; k < table.used; k++) {
@@ -157,7 +158,7 @@ struct ZstdSequences {
         return sum;
     }
 
-    // Chooses how a code's table is told, and makes it.
+    // Chooses how the table of a code is stored, and makes it.
     SWATH_FN static void plan(u32 code, u32 total, Shared& shared) {
         Table& table = shared.tables[code];
         const u32* const counts = shared.counts[code];
@@ -169,25 +170,25 @@ struct ZstdSequences {
         }
         predefine(code, table);
         const u32 known = cost(counts, table);
-        shared.modes[code] = ZSTD_PREDEFINED;
+        shared.modes[code] = ZSTD_MODE_PREDEFINED;
         shared.header_lens[code] = 0;
         if (kinds == 1) {
             if (known > 8 * 256) {
-                shared.modes[code] = ZSTD_SAME;
+                shared.modes[code] = ZSTD_MODE_RLE;
                 shared.headers[code][0] = u8(last);
                 shared.header_lens[code] = 1;
                 table.log = shared.ends[code] = 0;
                 return;
             }
         } else {
-            // Finer than a quarter of what there is to tell does not pay; each symbol needs room.
+            // More cells than a quarter of the sequences do not pay; each symbol needs one.
             const u32 finest = code == ZSTD_OFFSETS ? 8 : 9, least = max_of(highest_one(last) + 2, 5u);
             const u32 fitting = max_of(highest_one(total), 2u) - 2;
             table.share_out(counts, total, min_of(max_of(fitting, least), finest));
             ByteSink sink(shared.headers[code], HEADER_ROOM);
             table.describe(sink);
             if (sink.fits() && sink.len * 8 * 256 + cost(counts, table) < known) {
-                shared.modes[code] = ZSTD_TOLD;
+                shared.modes[code] = ZSTD_MODE_FSE;
                 shared.header_lens[code] = sink.len;
             } else {
                 predefine(code, table);
@@ -196,8 +197,9 @@ struct ZstdSequences {
         table.build();
     }
 
-    // From the last symbol to the first, which is how a decoder can go from the first to the last. One lane does this;
-    // the others bring the symbols near and take the steps away, since a chain that waits for distant memory is slow.
+    // Encodes from the last symbol to the first, so that a decoder reads them from the first to the last. One lane does
+    // it; the other lanes move symbols and steps between global and shared memory, since a chain that waits for global
+    // memory is slow.
     template <class Warp> SWATH_FN static void walk(const Warp& warp, u32 code, const ZstdList& list, Shared& shared) {
         const Table& table = shared.tables[code];
         u16* const staged = shared.staged[code];
@@ -215,13 +217,13 @@ struct ZstdSequences {
                 FseSymbol next = table.symbols[k > 0 ? staged[k - 1] : 0];
                 while (k-- > 0) {
                     const FseSymbol symbol = next;
-                    // Asked for before it is needed.
+                    // Loaded before it is needed.
                     if (k > 0) next = table.symbols[staged[k - 1]];
                     staged[k] = u16(table.step(state, symbol));
                 }
             }
             warp.sync();
-            // Each lane brings to and takes from the same places, so there is no need to wait before the next round.
+            // Each lane loads and stores the same entries, so the next round needs no barrier.
             for (u32 k = warp.lane(); k < end - from; k += warp.size()) *list.step(code, from + k) = staged[k];
         }
         if (warp.lane() == 0) shared.ends[code] = state - (1u << table.log);

@@ -1,17 +1,17 @@
-// What Zstd's readers and writers have in common: the three codes of sequences.
+// What the decoder and the encoder of Zstd share: the three codes of sequences.
 #pragma once
 #include "core/bits.cuh"
 
-// Numbers of the three codes, in the order in which a block tells their tables.
+// The three codes, in the order in which a block stores their tables.
 enum ZstdCode : u32 { ZSTD_LITERALS = 0, ZSTD_OFFSETS = 1, ZSTD_LENGTHS = 2, ZSTD_CODES = 3 };
 
-// How a table is told.
-enum ZstdMode : u32 { ZSTD_PREDEFINED = 0, ZSTD_SAME = 1, ZSTD_TOLD = 2, ZSTD_REPEATED = 3 };
+// How a block stores a table; the names of the format.
+enum ZstdMode : u32 { ZSTD_MODE_PREDEFINED = 0, ZSTD_MODE_RLE = 1, ZSTD_MODE_FSE = 2, ZSTD_MODE_REPEAT = 3 };
 
-// The most symbols that a code has.
+// The largest number of symbols of a code.
 constexpr u32 ZSTD_SYMBOLS = 53;
 
-// The distributions that every decoder knows: cells of each symbol, -1 is a cell at the end of the table.
+// The predefined distributions: the number of cells of each symbol; -1 is one cell at the end of the table.
 SWATH_FN u32 predefined_log(u32 code) { return code == ZSTD_OFFSETS ? 5 : 6; }
 SWATH_FN i32 predefined_share(u32 code, u32 symbol) {
     if (code == ZSTD_LITERALS) {
@@ -27,10 +27,10 @@ SWATH_FN i32 predefined_share(u32 code, u32 symbol) {
     if (symbol < 3) return symbol == 0 ? 1 : symbol == 1 ? 4 : 3;
     return symbol < 9 ? 2 : symbol < 46 ? 1 : -1;
 }
-// Symbols of a predefined distribution.
+// Number of symbols of a predefined distribution.
 SWATH_FN u32 code_symbols(u32 code) { return code == ZSTD_LITERALS ? 36 : code == ZSTD_OFFSETS ? 29 : 53; }
 
-// The plain bits behind a symbol, and the number that they are added to.
+// The number of extra bits after a symbol, and the base that they are added to.
 SWATH_FN u32 literal_bits(u32 symbol) {
     if (symbol < 16) return 0;
     if (symbol >= 25) return symbol - 19;

@@ -1,4 +1,5 @@
-// Zstd tiles: five kernels, one after the other; the last in three sizes of block, for many tiles and for few.
+// Decodes Zstd tiles: five kernels, one after the other. The last one comes in three sizes of block, for many tiles and
+// for few.
 #include "zstd/decode_execute.cuh"
 #include "zstd/decode_literals.cuh"
 #include "zstd/decode_sequences.cuh"

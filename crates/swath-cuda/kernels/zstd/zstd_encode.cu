@@ -1,11 +1,11 @@
-// Tiles as Zstd frames.
+// Encodes tiles as Zstd frames.
 #include "lz/match.cuh"
 #include "zstd/encode.cuh"
 
 using ZstdEncoder = ZstdEncode<LzMatch, LzLimits, 128>;
 
 #if SWATH_DEVICE
-// Eight blocks a multiprocessor, so that some work while one lane of another block goes along a chain.
+// Eight blocks on a multiprocessor: some work while one lane of another block follows a chain.
 extern "C" __global__ void __launch_bounds__(ZstdEncoder::THREADS, 8) swath_zstd_encode(const ZstdEncoder::Args args) {
     __shared__ ZstdEncoder::Shared shared;
     __shared__ BlockGroup::Shared group_shared;
