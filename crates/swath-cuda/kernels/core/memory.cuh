@@ -1,4 +1,4 @@
-// Accesses wider than a byte, and accesses that race on purpose, for device and host compilers alike.
+// Accesses wider than a byte, for device and host compilers alike.
 #pragma once
 #include "core/base.cuh"
 
@@ -63,22 +63,5 @@ SWATH_FN void prefetch(const u8* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 #else
     (void)from;
-#endif
-}
-
-// A word that other lanes may be writing: the load returns its old or its new value, never a mixture.
-SWATH_FN u32 load_racing(const u32& word) {
-#if SWATH_DEVICE
-    return *const_cast<const volatile u32*>(&word);
-#else
-    return __atomic_load_n(&word, __ATOMIC_RELAXED);
-#endif
-}
-
-SWATH_FN void store_racing(u32& word, u32 value) {
-#if SWATH_DEVICE
-    *const_cast<volatile u32*>(&word) = value;
-#else
-    __atomic_store_n(&word, value, __ATOMIC_RELAXED);
 #endif
 }

@@ -1,5 +1,6 @@
 // The prefix codes of a Deflate block: all lanes read their lengths and make tables of them.
 #pragma once
+#include "core/atomics.cuh"
 #include "core/bits.cuh"
 #include "deflate/decode_agree.cuh"
 #include "core/racing.cuh"
@@ -81,14 +82,14 @@ struct Codes {
         if ((entry & ENTRY_LITERAL) == 0) return;
         u32 used = entry_bits(entry), count = 0, found = 0;
         for (; count < 2; count++) {
-            const u32 next = shared_value(table + (index >> used));
+            const u32 next = load_racing(table + (index >> used));
             if ((next & ENTRY_LITERAL) == 0 || used + entry_bits(next) > LENGTH_WIDTH) break;
             found |= entry_byte(next) << (8 * count);
             used += entry_bits(next);
         }
         if (count == 0) return;
         more[index] = u16(found);
-        share_value(table + index, (entry & ~0xff00u) | (count + 1) << 13 | used << 8);
+        store_racing(table + index, (entry & ~0xff00u) | (count + 1) << 13 | used << 8);
     }
 };
 
@@ -267,9 +268,9 @@ SWATH_FN bool read_lengths(const Group& group, const u32* words, u32& pos, u32 l
     }
     for (u32 at = lane; at < all; at += group.size()) {
         u32 back = at, value;
-        do value = shared_value(codes.lengths + (back < literals ? back : LENGTH_SYMBOLS + back - literals));
+        do value = load_racing(codes.lengths + (back < literals ? back : LENGTH_SYMBOLS + back - literals));
         while (value == LENGTH_SAME && back-- > 0);
-        if (back != at) share_value(codes.lengths + (at < literals ? at : LENGTH_SYMBOLS + at - literals), u8(value));
+        if (back != at) store_racing(codes.lengths + (at < literals ? at : LENGTH_SYMBOLS + at - literals), u8(value));
     }
     group.sync();
     return codes.lengths[256] != 0;
@@ -306,7 +307,7 @@ template <class Group> SWATH_FN u32 make_tables(const Group& group, CodeLengths&
     for (u32 at = lane; at < (CODE_BITS + 1) * SYMBOL_WORDS; at += size) (&from.users[0][0])[at] = 0;
     group.sync();
     for (u32 symbol = lane; symbol < ALL_SYMBOLS; symbol += size)
-        add_bits(&from.users[from.lengths[symbol]][symbol / 32], 1u << symbol % 32);
+        atomic_or(&from.users[from.lengths[symbol]][symbol / 32], 1u << symbol % 32);
     group.sync();
     for (u32 at = lane; at < 2 * (CODE_BITS + 1); at += size) {
         const u32 second = at / (CODE_BITS + 1), length = at % (CODE_BITS + 1);

@@ -81,7 +81,7 @@ template <u32 CELLS> struct Window {
         cells[cell + 1] = u16(distance - 1);
         wait(cell);
     }
-    SWATH_FN void wait(u32 cell) { add_bits(&waiting[cell / 32], 1u << cell % 32); }
+    SWATH_FN void wait(u32 cell) { atomic_or(&waiting[cell / 32], 1u << cell % 32); }
 
     template <class Group> SWATH_FN void set_references(const Group& group, const WindowPlace& place) {
         for (u32 word = group.lane(); word < CELLS / 32; word += group.size()) {
@@ -91,7 +91,7 @@ template <u32 CELLS> struct Window {
                 const u32 cell = word * 32 + lowest_one(left), length = cells[cell], distance = cells[cell + 1] + 1u;
                 left &= left - 1;
                 if (length > SHORT) {
-                    long_ones[next_number(&longs)] = {u16(cell), u16(length), u16(distance)};
+                    long_ones[atomic_add(&longs, 1u)] = {u16(cell), u16(length), u16(distance)};
                     continue;
                 }
                 const u32 to = place.base + cell;
@@ -140,7 +140,7 @@ template <u32 CELLS> struct Window {
                     SWATH_UNROLL
                     for (u32 part = 0; part < 8; part++) {
                         const u32 from = found[part] >= CELL_POINTER ? found[part] - CELL_POINTER : at;
-                        got[part] = shared_value(cells + from);
+                        got[part] = load_racing(cells + from);
                     }
                     pointers = false;
                     SWATH_UNROLL

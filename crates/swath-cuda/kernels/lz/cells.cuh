@@ -31,7 +31,7 @@ SWATH_FN void share_cells(u16* cells, const EightCells& eight) {
 #if SWATH_DEVICE
     *reinterpret_cast<EightCells*>(cells) = eight;
 #else
-    for (u32 part = 0; part < 8; part++) share_value(cells + part, u16(eight.get(part)));
+    for (u32 part = 0; part < 8; part++) store_racing(cells + part, u16(eight.get(part)));
 #endif
 }
 

@@ -16,6 +16,7 @@
 #pragma once
 #include "core/kernel.cuh"
 #include "core/memory.cuh"
+#include "core/racing.cuh"
 
 struct Lzw {
     static constexpr u32 THREADS = 256;
@@ -211,14 +212,14 @@ struct Lzw {
     // do. One loop serves all codes of a lane, so that a lane that has arrived takes its next code at once.
     template <class Group> SWATH_FN static void follow_links(const Group& group, u32 count, Shared& shared) {
         u32 index = group.lane();
-        u32 own = index < count ? load_racing(shared.nodes[index]) : 0;
+        u32 own = index < count ? load_racing(&shared.nodes[index]) : 0;
         while (index < count) {
             const bool arrived = (own & ARRIVED) != 0;
             if (arrived) index += group.size();
             if (index >= count) break;
-            const u32 other = load_racing(shared.nodes[arrived ? index : own & TARGET]);
+            const u32 other = load_racing(&shared.nodes[arrived ? index : own & TARGET]);
             own = arrived ? other : other + (own & DISTANCE);
-            if (!arrived) store_racing(shared.nodes[index], own);
+            if (!arrived) store_racing(&shared.nodes[index], own);
         }
         group.sync();
     }

@@ -5,6 +5,7 @@
 #pragma once
 #include "core/kernel.cuh"
 #include "core/copy.cuh"
+#include "core/racing.cuh"
 #include "core/rows.cuh"
 
 // How a tile is padded beyond the edge of the image; the numbers of Rust's `pre::Edge`.
@@ -415,6 +416,6 @@ struct Cut {
         }
         const bool wanted = args.sparse != 0 ? group.any(differs) : part == 0;
         // Several parts of a tile may write it at the same time, with the same value.
-        if (wanted && group.lane() == 0) store_racing(args.lens[index], u32(len));
+        if (wanted && group.lane() == 0) store_racing(&args.lens[index], u32(len));
     }
 };

@@ -30,7 +30,7 @@ enum ZstdBlock : u32 {
     ZSTD_COMPRESSED = 2,
     ZSTD_KIND = 3,           // mask of the block type
     ZSTD_FRAME_FIRST = 4,    // first block of a frame
-    ZSTD_FRAME_LAST = 8,     // last block of a frame
+    ZSTD_FRAME_LAST = 8,     // last block of a frame: no kernel reads it; removing it changes machine code, so it waits for a run on a GPU
     ZSTD_HAS_CONTENT = 16,   // last block of a frame that declares its length
     ZSTD_HAS_CHECKSUM = 32,  // last block of a frame that has a checksum
 };

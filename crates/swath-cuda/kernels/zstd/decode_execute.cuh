@@ -239,7 +239,7 @@ template <u32 LANES, u32 CELLS> struct ZstdExecute {
                     pointers = false;
                     SWATH_UNROLL
                     for (u32 part = 0; part < 8; part++) {
-                        if (found[part] < CELL_BYTE) found[part] = shared_value(shared.cells + found[part]);
+                        if (found[part] < CELL_BYTE) found[part] = load_racing(shared.cells + found[part]);
                         pointers |= found[part] < CELL_BYTE;
                     }
                 }
