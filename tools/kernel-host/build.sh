@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the host runner of the kernels three ways (plain; address and undefined-behaviour sanitizers; thread sanitizer)
-# into target/kernel-host/. Does nothing where the programs are newer than every source.
+# Builds the program that runs kernels on the host, three times (plain; address and undefined-behaviour sanitizers; thread
+# sanitizer), into target/kernel-host/. Does nothing if the programs are newer than every source.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -9,11 +9,11 @@ here=$root/tools/kernel-host
 out=${CARGO_TARGET_DIR:-$root/target}/kernel-host
 mkdir -p "$out"
 
-# One build at a time: several test programs may ask at once.
+# One build at a time: several test programs may start it at once.
 exec 9>"$out/lock"
 flock 9
 
-# Every entry point there is, so that a new kernel needs no line here.
+# Every entry point, so that a new kernel needs no line here.
 list=$(cd "$kernels" && for entry in */*.cu; do echo "#include \"$entry\""; done)
 if [ "$list" != "$(cat "$out/entries.inc" 2>/dev/null)" ]; then
     echo "$list" >"$out/entries.inc"
@@ -27,7 +27,7 @@ build() {
         -newer "$program" -print -quit)" ]; then
         return
     fi
-    # Kernels look at bytes as words of every size.
+    # Kernels access bytes as words of every size.
     "${CXX:-g++}" -std=c++17 -ffp-contract=off -g1 -fno-strict-aliasing -Wall -Wextra -Wno-unknown-pragmas -pthread \
         -I "$kernels" -I "$out" "$@" -o "$program.new" "$here/main.cpp"
     mv "$program.new" "$program"

@@ -1,12 +1,16 @@
-// Runs kernels on the host, one request after another from standard input, so that sanitizers can watch them.
+// Runs kernels on the host for tests, so that sanitizers can watch them. Requests come one after another on standard
+// input.
 //
 // All numbers are little-endian. A request is
-//   u32 length of the kernel's name, the name (or several with commas between, one launch after the other), u32 lanes,
+//   u32 length of the kernel's name, the name (or several separated by commas, launched one after the other), u32
+//   lanes,
 //   u32 blocks,
-//   u32 buffers, and for each: u64 length, u32 flags (1: contents follow, 2: wanted back), contents,
+//   u32 number of buffers, and for each: u64 length, u32 flags (1: contents follow, 2: send it back), contents,
 //   u32 length of the arguments, the arguments,
-//   u32 patches, and for each: u32 offset in the arguments, u32 buffer, u64 offset in it: a pointer is put there.
-// The answer is u32 status (0: done; 1: no such kernel; 2: arguments of another length), then the buffers wanted back.
+//   u32 number of pointers in the arguments, and for each: u32 offset in the arguments, u32 buffer, u64 offset in the
+//   buffer.
+// The answer is u32 status (0: done; 1: unknown kernel; 2: the arguments have another length), then the buffers to send
+// back.
 #include "host/table.hpp"
 
 #include "entries.inc"
@@ -25,7 +29,7 @@ constexpr unsigned HANG_LIMIT_SECONDS = 600;
 
 enum Flags : u32 { FILLED = 1, WANTED = 2 };
 
-// Memory of exactly the length asked for, so that the address sanitizer sees the first byte beyond it.
+// Memory of exactly the requested length, so that the address sanitizer sees the first byte beyond it.
 struct Buffer {
     std::unique_ptr<u8, decltype(&std::free)> data{nullptr, &std::free};
     u64 len = 0;
@@ -69,7 +73,7 @@ void serve(u32 name_len) {
     for (u32 patches = read_number<u32>(); patches > 0; patches--) {
         const u32 offset = read_number<u32>(), which = read_number<u32>();
         const u64 within = read_number<u64>();
-        if (which >= buffers.size() || u64(offset) + sizeof(u8*) > args.size()) fail("a patch leads nowhere");
+        if (which >= buffers.size() || u64(offset) + sizeof(u8*) > args.size()) fail("a pointer leads out of its buffer or of the arguments");
         const u8* at = buffers[which].data.get() + within;
         std::memcpy(args.data() + offset, &at, sizeof at);
     }

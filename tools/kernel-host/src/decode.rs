@@ -1,4 +1,4 @@
-//! Decoding kernels behind the codecs' own seam.
+//! Runs decoding kernels, also as a decoder with the codecs' interface.
 
 use std::{
     io,
@@ -9,13 +9,13 @@ use swath_codec::{CodecError, Decode, Fill, Scratch, TileSpec};
 
 use crate::server::{Argument, Buffer, Build, KernelHost};
 
-/// Bytes that belong to the compressed buffer after each stream.
+/// Bytes after each stream that belong to the compressed buffer.
 const SLACK: usize = 16;
 
-/// What became of a tile: the numbers of kernels/core/status.cuh.
+/// The result of decoding a tile: the numbers of kernels/core/status.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It is whole.
+    /// The tile is decoded.
     Ok,
     /// The stream ends before the tile is full.
     Short,
@@ -23,9 +23,9 @@ pub enum Status {
     Long,
     /// The stream is damaged.
     Corrupt,
-    /// The checksum is another.
+    /// The checksum does not match.
     Checksum,
-    /// The kernel does not read such a stream, though a CPU might.
+    /// The kernel does not support such a stream; a CPU may.
     Unusual,
 }
 
@@ -38,12 +38,12 @@ impl Status {
             3 => Ok(Self::Corrupt),
             4 => Ok(Self::Checksum),
             5 => Ok(Self::Unusual),
-            other => Err(io::Error::other(format!("a tile was left with status {other}"))),
+            other => Err(io::Error::other(format!("a tile has the unknown status {other}"))),
         }
     }
 }
 
-/// A stream and the bytes that its tile has.
+/// A stream and the decoded length of its tile.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream<'a> {
     /// The compressed bytes.
@@ -52,29 +52,29 @@ pub struct Stream<'a> {
     pub len: usize,
 }
 
-/// LZW by several blocks a tile.
+/// LZW with several blocks for each tile.
 pub const LZW_PARTS: &str = "swath_lzw_find,swath_lzw_measure,swath_lzw_write";
 
-/// Zstd, one step after the other.
+/// Zstd: the five kernels, one after the other.
 pub const ZSTD: &str = "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute";
 
-/// Zstd where there are not many tiles.
+/// Zstd for a medium number of tiles.
 pub const ZSTD_SOME: &str =
     "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute_some";
 
-/// Zstd where there are few tiles.
+/// Zstd for few tiles.
 pub const ZSTD_FEW: &str =
     "swath_zstd_walk,swath_zstd_sequences,swath_zstd_layout,swath_zstd_literals,swath_zstd_execute_few";
 
-/// What the engine gives the kernels of Zstd for each tile, where the longest has so many bytes.
+/// The scratch memory that the engine gives the Zstd kernels for each tile, where the longest tile has `longest` bytes.
 pub fn zstd_scratch(longest: usize) -> usize {
     (longest / 2).max(2 << 10).next_multiple_of(256)
 }
 
-/// What a tile's status is before any kernel has run.
+/// The status of a tile before any kernel has run.
 const UNDONE: u32 = u32::MAX;
 
-/// A tile's share of the scratch memory, and the `flags`.
+/// The scratch memory of a tile, and the `flags`.
 fn needs(kernel: &str, tiles: &[Stream<'_>]) -> (usize, u32) {
     match kernel {
         LZW_PARTS => {
@@ -83,17 +83,17 @@ fn needs(kernel: &str, tiles: &[Stream<'_>]) -> (usize, u32) {
         }
         ZSTD | ZSTD_SOME | ZSTD_FEW => {
             let longest = tiles.iter().map(|tile| tile.len).max().unwrap_or_default();
-            // As the engine does, it has checksums verified.
+            // Checksums are verified, as in the engine.
             (zstd_scratch(longest), 1)
         }
         _ => (0, 0),
     }
 }
 
-/// Decodes tiles with one launch of `kernel`, or of each where there are several with commas between.
+/// Decodes tiles with one launch of `kernel`, or of several kernels separated by commas.
 ///
 /// # Errors
-/// When the kernel came to grief, or left a tile undone.
+/// When a kernel fails or leaves a tile undone.
 pub fn decode(
     host: &mut KernelHost,
     kernel: &str,
@@ -104,10 +104,10 @@ pub fn decode(
     decode_with(host, kernel, blocks, lanes, needs(kernel, tiles), tiles)
 }
 
-/// The same with other scratch memory for each tile, and other `flags`, than the kernel is to have.
+/// The same with chosen scratch memory for each tile, and chosen `flags`.
 ///
 /// # Errors
-/// When the kernel came to grief, or left a tile undone.
+/// When a kernel fails or leaves a tile undone.
 pub fn decode_with(
     host: &mut KernelHost,
     kernel: &str,
@@ -122,9 +122,9 @@ pub fn decode_with(
             jobs.extend((number as u64).to_le_bytes());
         }
         src.extend_from_slice(tile.bytes);
-        // Not zeros: a kernel that believed them would be found out.
+        // Not zeros, which a faulty kernel might accept.
         src.resize(src.len() + SLACK, 0xee);
-        // The last tile ends with the buffer, so that a byte too many is seen.
+        // The last tile ends with the buffer, so that a sanitizer sees an access beyond it.
         dst_len += tile.len;
         if !std::ptr::eq(tile, &raw const tiles[tiles.len() - 1]) {
             src.resize(src.len().next_multiple_of(16), 0xee);
@@ -156,7 +156,7 @@ pub fn decode_with(
     Ok(done)
 }
 
-/// A kernel as one of the codecs' decoders.
+/// A kernel as a decoder.
 #[derive(Debug)]
 pub struct KernelDecoder {
     kernel: &'static str,
@@ -165,7 +165,7 @@ pub struct KernelDecoder {
 }
 
 impl KernelDecoder {
-    /// `kernel` with so many lanes.
+    /// `kernel` with `lanes` lanes.
     ///
     /// # Errors
     /// When the kernel host cannot be built or started.

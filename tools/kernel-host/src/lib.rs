@@ -1,5 +1,5 @@
-//! The GPU kernels on the host: a program of their own, so that a sanitizer can watch them and a fault in one is that
-//! program's end and not the tests'.
+//! Runs the GPU kernels on the host, in a program of their own: a sanitizer can watch them, and a fault in a kernel
+//! ends that program and not the tests.
 
 pub mod decode;
 pub mod place;

@@ -1,4 +1,4 @@
-//! The placing kernel, with its arguments made of a tile's spec.
+//! Runs the placing kernel with arguments made from a tile's spec.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use swath_tiff::{
 
 use crate::server::{Argument, Buffer, KernelHost};
 
-/// One tile, or one plane of it, and where it goes: `PlaceTile` of kernels/place/place.cuh.
+/// One tile, or one plane of it, and its place in the output: `PlaceTile` of kernels/place/place.cuh.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs, reason = "the names of the kernel, explained there")]
 pub struct PlaceTile {
@@ -38,7 +38,7 @@ impl PlaceTile {
     }
 }
 
-/// How samples lie in the output.
+/// The layout of the output.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// Bytes from row to row.
@@ -47,38 +47,38 @@ pub struct Output {
     pub pixel_step: u64,
     /// Bytes from band to band.
     pub band_step: u64,
-    /// Which sample of the tile each band is.
+    /// The sample of the tile for each band.
     pub samples: Vec<u16>,
-    /// One sample of what sparse tiles hold.
+    /// One sample for sparse tiles.
     pub fill: [u8; 16],
 }
 
-/// Decoded tiles of a kind.
+/// Decoded tiles of one spec.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     /// Their bytes.
     pub src: &'a [u8],
-    /// Where each lies there, and where it goes.
+    /// The place of each in the bytes and in the output.
     pub tiles: &'a [PlaceTile],
-    /// What became of each when it was decoded.
+    /// The decoding status of each.
     pub statuses: &'a [u32],
 }
 
-/// How a launch is laid out.
+/// The shape of a launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch {
     /// Lanes of a block.
     pub lanes: u32,
     /// Blocks that share a tile.
     pub parts: u32,
-    /// Bytes by which the buffers stand out of line.
+    /// Bytes by which the buffers are misaligned.
     pub shift: usize,
 }
 
-/// Places tiles; `dst` is the output before, and what comes back is the output after.
+/// Places tiles. `dst` is the output before; returns the output after.
 ///
 /// # Errors
-/// When the kernel came to grief.
+/// When the kernel fails.
 pub fn place(
     host: &mut KernelHost,
     spec: &TileSpec,
@@ -144,7 +144,7 @@ pub fn place(
 fn form(spec: &TileSpec) -> u32 {
     match (spec.bits, spec.format) {
         (24, SampleFormat::Float) => 4 + u32::from(spec.order == ByteOrder::Big),
-        // Against the byte order of the file, as the CPU has it.
+        // The opposite of the byte order of the file, as on the CPU.
         (24, _) => 2 + u32::from(spec.order == ByteOrder::Little),
         (bits, _) if usize::from(bits) == 8 * spec.sample.size() => 0,
         _ => 1,

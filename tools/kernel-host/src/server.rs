@@ -1,4 +1,4 @@
-//! One running kernel host and what it is asked.
+//! A running kernel host and its requests.
 
 use std::{
     io::{self, BufReader, BufWriter, Read, Write},
@@ -10,7 +10,7 @@ use std::{
 /// How the kernels were compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// Optimised, nobody watching.
+    /// Optimised, without a sanitizer.
     Plain,
     /// Under the address and undefined-behaviour sanitizers.
     Asan,
@@ -28,23 +28,24 @@ impl Build {
     }
 }
 
-/// A buffer of a request. Its memory is exactly as long as it is, so that a sanitizer sees the first byte beyond.
+/// A buffer of a request. Its memory is exactly as long as its contents, so that a sanitizer sees an access to the
+/// first byte beyond.
 #[derive(Debug, Clone, Copy)]
 pub enum Buffer<'a> {
     /// Read only.
     In(&'a [u8]),
-    /// Written and sent back; so many bytes, with a pattern in them.
+    /// Written and sent back; so many bytes, filled with a pattern.
     Out(usize),
     /// Read, written and sent back.
     InOut(&'a [u8]),
 }
 
-/// A piece of a kernel's arguments.
+/// A part of a kernel's arguments.
 #[derive(Debug, Clone, Copy)]
 pub enum Argument<'a> {
-    /// A pointer to a buffer of the request, so many bytes into it.
+    /// A pointer to a buffer of the request, at this offset in it.
     Pointer(usize, u64),
-    /// Anything else, as it lies in memory.
+    /// Anything else, as its bytes in memory.
     Bytes(&'a [u8]),
 }
 
@@ -57,7 +58,7 @@ pub struct KernelHost {
 }
 
 impl KernelHost {
-    /// Starts one, built before where a source has changed.
+    /// Starts a kernel host, after building it if a source has changed.
     ///
     /// # Errors
     /// When it cannot be built or started.
@@ -77,8 +78,8 @@ impl KernelHost {
     /// Runs a kernel with `blocks` blocks of `lanes` lanes and returns the buffers that it may have written, in order.
     ///
     /// # Errors
-    /// When there is no such kernel, its arguments are longer or shorter, or it came to grief: a sanitizer's report is
-    /// then on the standard error output.
+    /// When there is no such kernel, its arguments have another length, or it fails: the report of a sanitizer is then
+    /// on the standard error output.
     pub fn run(
         &mut self,
         kernel: &str,
@@ -165,7 +166,7 @@ impl KernelHost {
 
 impl Drop for KernelHost {
     fn drop(&mut self) {
-        // Its work is done with the last answer; an error here has nobody to tell.
+        // Every answer has been read; an error here has no consequence.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -175,7 +176,7 @@ fn put(to: &mut impl Write, number: u32) -> io::Result<()> {
     to.write_all(&number.to_le_bytes())
 }
 
-/// The folder of the programs, made by the build script once per process.
+/// The folder of the programs. The build script runs once per process.
 fn folder() -> io::Result<&'static Path> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let made = FOLDER.get_or_init(|| {

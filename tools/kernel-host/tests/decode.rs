@@ -110,7 +110,8 @@ fn predictors(format: F, bits: u16) -> Vec<Predictor> {
     all
 }
 
-/// Encodes on the CPU, decodes and places with kernels, and compares with what the CPU makes of the same stream.
+/// Encodes on the CPU, decodes and places with kernels, and compares with the samples that the CPU decodes from the
+/// same stream.
 fn whole_tile(host: &mut KernelHost, lanes: u32, codec: Option<Codec>, spec: TileSpec, rng: &mut Rng) {
     let spec = Arc::new(spec);
     let registry = Registry::default();
@@ -215,7 +216,7 @@ fn damage(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
     match rng.next() % 8 {
         0 => stream.truncate(any(rng, stream.len())),
         1 => {
-            // Nothing but its beginning is left of the stream.
+            // Only the beginning of the stream is left.
             let keep = any(rng, stream.len().min(12));
             stream[keep..].fill_with(|| rng.next() as u8);
         }
@@ -242,7 +243,8 @@ fn damage(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
     stream
 }
 
-/// What the kernel calls whole, the CPU calls whole too, and the bytes are the same. In any case: no report, no hang.
+/// A stream that the kernel decodes, the CPU decodes too, to the same bytes. No stream makes a sanitizer report or a
+/// kernel hang.
 fn damaged(codec: Codec, build: Build, lanes: u32, count: u32, largest: u64, seed: u64) {
     let Codec(compression, _, kernel) = codec;
     let mut host = KernelHost::start(build).unwrap();
@@ -271,48 +273,48 @@ fn damaged(codec: Codec, build: Build, lanes: u32, count: u32, largest: u64, see
 
 #[test]
 fn damaged_deflate_with_one_lane() {
-    damaged(DEFLATE, Build::Asan, 1, 60_000, 3000, 21);
+    damaged(DEFLATE, Build::Asan, 1, 20_000, 3000, 21);
 }
 
 #[test]
 fn damaged_lzw_with_one_lane() {
-    damaged(LZW, Build::Asan, 1, 60_000, 3000, 22);
+    damaged(LZW, Build::Asan, 1, 20_000, 3000, 22);
 }
 
 #[test]
 fn damaged_few_with_one_lane() {
-    damaged(DEFLATE_FEW, Build::Asan, 1, 15_000, 3000, 28);
-    damaged(LZW_PARTS, Build::Asan, 1, 15_000, 3000, 29);
+    damaged(DEFLATE_FEW, Build::Asan, 1, 5000, 3000, 28);
+    damaged(LZW_PARTS, Build::Asan, 1, 5000, 3000, 29);
 }
 
 #[test]
 fn damaged_packbits_with_one_lane() {
-    damaged(PACKBITS, Build::Asan, 1, 60_000, 3000, 23);
+    damaged(PACKBITS, Build::Asan, 1, 20_000, 3000, 23);
 }
 
 #[test]
 fn damaged_zstd_with_one_lane() {
-    damaged(ZSTD, Build::Asan, 1, 20_000, 3000, 30);
+    damaged(ZSTD, Build::Asan, 1, 10_000, 3000, 30);
 }
 
 /// Long enough for several tables of LZW and several blocks of Deflate.
 #[test]
 fn damaged_long_streams() {
     for codec in ALL {
-        damaged(codec, Build::Asan, 1, 1500, 60_000, 27);
+        damaged(codec, Build::Asan, 1, 500, 60_000, 27);
     }
 }
 
 #[test]
 fn damaged_streams_with_teams() {
     for codec in ALL {
-        damaged(codec, Build::Asan, 8, 100, 2000, 24);
-        damaged(codec, Build::Tsan, 8, 100, 2000, 25);
-        damaged(codec, Build::Tsan, 32, 25, 2000, 26);
+        damaged(codec, Build::Asan, 8, 60, 2000, 24);
+        damaged(codec, Build::Tsan, 8, 30, 2000, 25);
+        damaged(codec, Build::Tsan, 32, 8, 1000, 26);
     }
 }
 
-/// Many tiles, few blocks: each block takes several, in any state its shared memory was left in.
+/// Many tiles, few blocks: each block decodes several, with whatever the one before left in shared memory.
 #[test]
 fn blocks_take_tiles_in_turn() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
@@ -351,7 +353,7 @@ fn lengths_that_differ_make_a_tile_short() {
     for (build, lanes) in [(Build::Asan, 1), (Build::Tsan, 8)] {
         let mut host = KernelHost::start(build).unwrap();
         let (wanted, got) = ([100_u64, 100, 0, 7, 7], [100_u64, 99, 0, 8, 3]);
-        // A tile that was refused keeps its own reason.
+        // A tile that was refused keeps its status.
         let status = [0_u32, 0, 0, 0, 14];
         let buffers = [got, wanted].map(|lens| lens.iter().flat_map(|len| len.to_le_bytes()).collect::<Vec<u8>>());
         let before: Vec<u8> = status.iter().flat_map(|status| status.to_le_bytes()).collect();

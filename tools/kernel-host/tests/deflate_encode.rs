@@ -1,5 +1,5 @@
-//! The Deflate encoder: what it makes is read back by the CPU's decoder, whole tiles and pieces by themselves, and does
-//! not depend on how many lanes or blocks made it.
+//! The Deflate encoder: the CPU's decoder reads its streams, whole tiles and single pieces, and they do not depend on
+//! the number of lanes or blocks.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use swath_codec::{
@@ -13,12 +13,12 @@ use swath_kernel_host::{
 };
 use swath_tiff::{Compression, SampleType};
 
-/// What a block of the grid needs: DeflateEncode::SCRATCH.
+/// Scratch memory for each block of the grid: DeflateEncode::SCRATCH.
 const SCRATCH: usize = 20_480 * 8;
-/// The size of a piece that there was no room for.
+/// The size of a piece that did not fit.
 const FAILED: u32 = u32::MAX;
 
-/// Tiles, and how they are to be encoded.
+/// Tiles and encoding parameters.
 #[derive(Debug, Clone)]
 struct Job {
     tiles: Vec<Vec<u8>>,
@@ -33,7 +33,7 @@ fn bound(len: usize) -> usize {
     len + 5 * len.div_ceil(65_535) + 5
 }
 
-/// Every piece of every tile that is not empty.
+/// Returns every piece of every tile that is not empty.
 fn launch(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job, dst_stride: usize) -> Vec<Vec<Option<Vec<u8>>>> {
     let longest = job.tiles.iter().map(Vec::len).max().unwrap_or_default().max(1);
     let (stride, pieces) = (longest.next_multiple_of(16), longest.div_ceil(job.piece_len));
@@ -42,7 +42,7 @@ fn launch(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job, dst_stride:
         src.resize(index * stride, 0xee);
         src.extend_from_slice(tile);
     }
-    // The last word of the last tile is all that may be read.
+    // Only the last word of the last tile may be read beyond its bytes.
     src.resize(src.len().next_multiple_of(4), 0xee);
     let lens: Vec<u8> = job.tiles.iter().flat_map(|tile| (tile.len() as u32).to_le_bytes()).collect();
     let all = job.tiles.len() * pieces;
@@ -97,7 +97,7 @@ fn adler(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// Checks that blocks without a head and a tail are those of `bytes`.
+/// Checks that blocks, without header and checksum, decode to `bytes`.
 fn holds(blocks: &[u8], bytes: &[u8]) {
     let stream = [&[0x78, 0x9c], blocks, &adler(bytes).to_be_bytes()].concat();
     let spec = conformance::spec(Compression::Deflate, 8, SampleType::U8, 1, bytes.len() as u32);
@@ -121,7 +121,7 @@ fn round_trips(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job) -> Vec
             assert!(piece.len() <= bound(own.len()), "{} bytes of {}", piece.len(), own.len());
             if bytes.peek().is_some() {
                 assert!(piece.ends_with(&[0, 0, 0xff, 0xff]), "no flush");
-                // An empty last block ends it.
+                // An empty last block ends the stream.
                 holds(&[piece.as_slice(), &[3, 0]].concat(), own);
             } else {
                 holds(piece, own);
@@ -165,7 +165,7 @@ fn text(len: usize, rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Counts that double from symbol to symbol: codes that want to be longer than they may.
+/// Counts that double from symbol to symbol, for codes that would exceed the limit.
 fn steep(len: usize) -> Vec<u8> {
     (1..=len as u32).map(|at| at.trailing_zeros() as u8 ^ (at.reverse_bits() >> 31) as u8).collect()
 }
@@ -204,7 +204,7 @@ fn whole_pieces_come_back() {
 }
 
 #[test]
-fn the_kernel_that_decodes_takes_them() {
+fn the_decoding_kernel_reads_them() {
     let mut host = KernelHost::start(Build::Plain).unwrap();
     let tiles = kinds(100_000, &mut Rng(12));
     let made = encode(&mut host, 1, 1, &job(tiles.clone(), 30_000, 2));
@@ -224,7 +224,7 @@ fn pieces_may_have_any_length() {
     for piece_len in [1, 2, 3, 7, 100, 1000, 4095, 5001] {
         let len = (piece_len * 9 + 1).min(9000);
         let mut tiles = kinds(len, &mut rng);
-        // Tiles that are shorter, or not there.
+        // A shorter tile, and an empty one.
         tiles[1].truncate(len / 2);
         tiles[3].clear();
         round_trips(&mut host, 2, 1, &job(tiles, piece_len, 2));
@@ -232,7 +232,7 @@ fn pieces_may_have_any_length() {
 }
 
 #[test]
-fn any_row_and_pixel_will_do() {
+fn rows_and_pixels_of_any_length() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
     let mut rng = Rng(8);
     for (row_len, pixel_len) in [(0, 0), (1, 1), (2, 5), (63, 4), (3000, 8), (70_000, 1), (u32::MAX, u32::MAX)] {
@@ -260,7 +260,7 @@ fn lanes_and_blocks_make_no_difference() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn a_piece_that_does_not_fit_is_reported() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
     let mut rng = Rng(10);
     let noise = test_data(4000, &mut rng).pop().unwrap().1;

@@ -1,5 +1,4 @@
-//! The LZW encoder: what it makes is read back by the CPU's decoder, and does not depend on how many lanes or blocks made
-//! it.
+//! The LZW encoder: the CPU's decoder reads its streams, and they do not depend on the number of lanes or blocks.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod encoding;
@@ -15,7 +14,7 @@ use swath_codec::{
 use swath_kernel_host::{Build, KernelHost};
 
 const KERNELS: &str = "swath_lzw_encode,swath_lzw_join";
-/// The most bytes that are encoded without a Clear between them.
+/// The longest segment: bytes that are encoded without a Clear between them.
 const SEGMENT: usize = 24 << 10;
 
 fn job(tiles: &[Vec<u8>]) -> Job<'_> {
@@ -37,7 +36,7 @@ fn check(tile: &[u8], stream: &[u8]) {
     well_formed(stream);
 }
 
-/// Begins with Clear, has no two of them side by side, ends with EOI and the bits that fill up its byte.
+/// Checks that a stream begins with Clear, has no two of them side by side, and ends with EOI and padding bits.
 fn well_formed(stream: &[u8]) {
     let (mut bit, mut since, mut last) = (0, 0, None);
     while last != Some(257) {
@@ -90,7 +89,7 @@ fn tiles_of_any_length() {
 #[test]
 fn a_table_may_be_full_at_the_end_of_a_segment() {
     let (mut host, mut rng) = (KernelHost::start(Build::Plain).unwrap(), Rng(6));
-    // Noise has a code for nearly every byte: somewhere here one of them fills the table.
+    // Noise has a code for nearly every byte, so that for one of these lengths the last code fills the table.
     let tiles: Vec<Vec<u8>> = (3836..4000).map(|len| (0..len).map(|_| rng.next() as u8).collect()).collect();
     round_trips(&mut host, 7, 1, &tiles);
 }
@@ -136,7 +135,7 @@ fn what_does_not_fit_is_not_written() {
     assert_eq!(made[1], None);
     let little_scratch = Job { scratch: 4096, ..job(&tiles) };
     assert_eq!(encode(&mut host, 2, 1, little_scratch), [None, None]);
-    // Codes that no launch made.
+    // The codes of no launch.
     let joined = Job { kernels: "swath_lzw_join", ..job(&tiles) };
     assert_eq!(encode(&mut host, 2, 1, joined), [None, None]);
 }

@@ -1,5 +1,4 @@
-//! The PackBits encoder: what it makes is read back by the CPU's decoder, and does not depend on how many lanes or blocks
-//! made it.
+//! The PackBits encoder: the CPU's decoder reads its streams, and they do not depend on the number of lanes or blocks.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod encoding;
@@ -23,7 +22,7 @@ fn job(tiles: &[Vec<u8>], row_len: usize) -> Job<'_> {
     Job { kernels: KERNELS, tiles, row_len, dst_stride, scratch: 8 * (stride.div_ceil(UNIT) + 1) }
 }
 
-/// Checks that rows come back, that every row ends with a packet, and the bound.
+/// Checks that rows come back, that every row ends with a packet, and that the stream is within its bound.
 fn check(tile: &[u8], row_len: usize, stream: &[u8]) {
     assert!(stream.len() <= packbits_encode::max_encoded_len(tile.len(), row_len), "{} by {row_len}", tile.len());
     let mut out = vec![0; tile.len()];
@@ -114,7 +113,7 @@ fn what_does_not_fit_is_not_written() {
     assert_eq!(made[1], None);
     let little_scratch = Job { scratch: 64, ..job(&tiles, 1000) };
     assert_eq!(encode(&mut host, 2, 1, little_scratch), [None, None]);
-    // Lengths that no launch measured.
+    // The lengths of no launch.
     let written = Job { kernels: "swath_packbits_encode", ..job(&tiles, 1000) };
     assert_eq!(encode(&mut host, 2, 1, written), [None, None]);
 }

@@ -1,4 +1,4 @@
-//! Overviews by kernels, byte for byte the CPU's.
+//! Overviews by kernels, byte for byte those of the CPU.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use std::ops::Range;
@@ -37,7 +37,7 @@ fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
 
 // ------------------------------------------------------------------------------------------------------------ pixels
 
-/// What the samples of an image are like.
+/// The character of the samples of an image.
 #[derive(Debug, Clone, Copy)]
 enum Temper {
     /// Numbers near each other.
@@ -46,7 +46,7 @@ enum Temper {
     Classes,
     /// Any bits.
     Bits,
-    /// What floats are special for, and the ends of integers.
+    /// Special values of floats, and the limits of integers.
     Special,
 }
 
@@ -115,7 +115,7 @@ fn pixels(sample: SampleType, temper: Temper, count: usize, rng: &mut Rng) -> Ve
 fn mask(count: usize, soft: bool, rng: &mut Rng) -> Vec<u8> {
     let (holes, mut bytes) = (below(rng, 9), Vec::new());
     while bytes.len() < count {
-        // In runs, so that some footprints are whole and some are empty.
+        // In runs, so that some footprints are entirely valid and some entirely invalid.
         let byte = if below(rng, 9) < holes { 0 } else { 255 };
         let byte = if soft && byte != 0 { below(rng, 256) as u8 } else { byte };
         bytes.extend(std::iter::repeat_n(byte, 1 + below(rng, 7) as usize));
@@ -164,7 +164,7 @@ impl Ring {
     }
 }
 
-/// The kernel for a step and the number it knows the type by.
+/// The kernel for a step, and its number of the sample type.
 fn kernel(tables: &Tables) -> (&'static str, u32) {
     use Resampling as R;
     use SampleType as S;
@@ -259,7 +259,7 @@ impl Launch<'_> {
     }
 }
 
-/// What says which pixels are valid.
+/// Where the validity of pixels comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Nothing,
@@ -285,7 +285,7 @@ struct Case {
     quirks: bool,
 }
 
-/// Runs a step on both sides, the kernel's rows in several launches through rings that wrap.
+/// Runs a step on CPU and kernel, the kernel's rows in several launches through rings that wrap.
 fn check(host: &mut KernelHost, blocks: u32, lanes: u32, case: Case, rng: &mut Rng) {
     let Case { from, to, sample, method, by, temper, quirks } = case;
     if !method.supports(sample) || matches!(by, By::Alpha | By::Itself) && sample != SampleType::U8 {
@@ -368,7 +368,7 @@ fn any_size(rng: &mut Rng, most: u64) -> ((u32, u32), (u32, u32)) {
         _ => (any(rng), any(rng)),
     };
     match below(rng, 8) {
-        // Not the next level but one further on, or rounded up.
+        // Not the next level but a later one, or rounded up.
         0 => (from, (from.0.div_ceil(2), from.1.div_ceil(2))),
         1 => (from, ((from.0 / 4).max(1), (from.1 / 3).max(1))),
         _ => (from, levels(from.0, from.1, 1).first().copied().unwrap_or(from)),
@@ -424,7 +424,7 @@ fn lanes_share_the_work() {
     }
 }
 
-/// Tables and lengths that name what is not there: nothing may be touched beyond the buffers.
+/// Tables and lengths that point outside: nothing beyond the buffers may be accessed.
 #[test]
 fn wrong_arguments_reach_nothing() {
     let mut host = KernelHost::start(Build::Asan).unwrap();

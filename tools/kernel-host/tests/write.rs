@@ -1,4 +1,5 @@
-//! The plain kernels of the write path against the CPU's: taking rows, cutting tiles, statistics, checksums, packing.
+//! The kernels of the write path, except encoders, against the CPU: taking rows, cutting tiles, statistics, checksums,
+//! packing.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use std::sync::Arc;
@@ -34,7 +35,7 @@ fn noise(rng: &mut Rng, len: usize) -> Vec<u8> {
 
 /// A field of a kernel's arguments.
 enum Field {
-    /// A pointer so many bytes into a buffer.
+    /// A pointer into a buffer, at this offset.
     At(usize, u64),
     Null,
     Long(u64),
@@ -78,7 +79,7 @@ fn raw_words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Rows of a level, and how they lie in the ring.
+/// Rows of a level, and their layout in the ring.
 #[derive(Debug, Clone)]
 struct Ring {
     band_step: u64,
@@ -103,7 +104,7 @@ impl Ring {
         (self.bands as usize - 1) * self.band_step as usize + self.rows as usize * self.row_len()
     }
 
-    /// Where a row of a band begins.
+    /// The start of a row of a band.
     fn at(&self, band: u32, y: u32) -> usize {
         band as usize * self.band_step as usize + (y % self.rows) as usize * self.row_len()
     }
@@ -155,7 +156,7 @@ fn any_spec(rng: &mut Rng) -> TileSpec {
     spec
 }
 
-/// The grid rows `first_row` and on of an image whose rows stand in a ring; every byte of every tile is compared.
+/// Cuts the grid rows `first_row` and on of an image whose rows lie in a ring; compares every byte of every tile.
 fn cut_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     let mut spec = any_spec(rng);
     let (across, down) = (1 + below(rng, 3) as u32, 1 + below(rng, 3) as u32);
@@ -181,7 +182,7 @@ fn cut_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     let mut fill = [0; 16];
     fill.fill_with(|| rng.next() as u8);
     let mut memory = noise(rng, ring.len());
-    // Some of the image is nothing but the fill, so that there are tiles to leave out.
+    // A part of the image is only fill, so that some tiles are left out.
     let flat = below(rng, 3);
     if flat > 0 {
         for band in 0..bands {
@@ -244,7 +245,7 @@ fn cut_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
         want[at..at + stored.len()].copy_from_slice(&stored);
     }
 
-    // A tile that there is no room for is left out.
+    // A tile without room is left out.
     if below(rng, 8) == 0 {
         let last = stride * (first + count - 1) as usize;
         want.pop();
@@ -297,7 +298,7 @@ fn cut_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     }
 }
 
-/// A raster of any layout into a ring; every byte of the ring is compared.
+/// Copies a raster of any layout into a ring; compares every byte of the ring.
 fn take_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     let size = pick(rng, &[1, 2, 4, 8, 16]);
     let bands = 1 + below(rng, 4) as u32;
@@ -310,7 +311,7 @@ fn take_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     let ring =
         Ring { band_step: u64::from(rows) * row_len + gap, rows, width, bands: first_band + bands + spare_bands, size };
     let first = below(rng, 50) as u32;
-    // Which of row, column and band changes quickest, with gaps and turned round as it comes.
+    // Which of row, column and band varies fastest, sometimes with gaps or reversed.
     let mut order = [0, 1, 2];
     order.swap(0, below(rng, 3) as usize);
     order.swap(1, 1 + below(rng, 2) as usize);
@@ -345,7 +346,7 @@ fn take_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
                 let at = origin + i64::from(y) * steps[0] + i64::from(x) * steps[1] + i64::from(band) * steps[2];
                 let from = &mut src[at as usize..at as usize + size];
                 if below(rng, 4) == 0 && replace > 0 {
-                    // Numbers that are none, infinite, or nearly so.
+                    // NaN, infinity, and numbers with similar bits.
                     from[size - 1] |= 0x7f;
                     from[size - 2] |= pick(rng, &[0xf0, 0x80, 0x7c, 0xff]);
                     if below(rng, 2) == 0 {
@@ -426,7 +427,7 @@ fn pack_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     }
     let src_len = stride * (tiles * pieces - 1) + sizes[tiles * pieces - 1] as usize;
     let src = noise(rng, src_len);
-    // Now and then a size that cannot be.
+    // Sometimes an impossible size.
     if below(rng, 4) == 0 {
         let bad = below(rng, sizes.len() as u64) as usize;
         sizes[bad] = pick(rng, &[stride as u32 + 1, u32::MAX, 0x8000_0000]);
@@ -463,7 +464,7 @@ fn pack_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
         want.extend_from_slice(&stream);
     }
     let needed = want.len() as u64;
-    // Too little room now and then.
+    // Sometimes too little room.
     let room = if below(rng, 3) == 0 { start + below(rng, needed - start as u64 + 1) as usize } else { want.len() };
     if room < want.len() {
         let mut kept = start;
@@ -525,10 +526,10 @@ fn pack_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     assert!(back[0][shift..] == want, "{sizes:?} {stride} {shift} {lanes}");
 }
 
-/// Types that there are statistics of, in the order of their numbers.
+/// Types that have statistics, in the order of their numbers.
 const KINDS: [S; 11] = [S::U8, S::I8, S::U16, S::I16, S::U32, S::I32, S::U64, S::I64, S::F16, S::F32, S::F64];
 
-/// Native bytes of a number, as near as the type comes.
+/// Native bytes of a number, rounded to the type.
 fn native(kind: S, value: f64) -> Vec<u8> {
     match kind {
         S::U8 => vec![value as u8],
@@ -545,7 +546,7 @@ fn native(kind: S, value: f64) -> Vec<u8> {
     }
 }
 
-/// Statistics are compared as they are printed, to the last digit: what the CPU keeps to itself is printed too.
+/// Statistics are compared in their debug form, to the last digit: it shows private fields too.
 fn moments_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
     let number = below(rng, 11) as usize;
     let kind = KINDS[number];
@@ -636,7 +637,7 @@ fn moments_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
 
 type Round = fn(&mut Rng, &mut KernelHost, u32);
 
-/// One lane under the address sanitizer, where most is tried; teams under it and under the thread sanitizer.
+/// Most rounds run with one lane under the address sanitizer; some with teams under it and under the thread sanitizer.
 fn rounds(round: Round, count: u32) {
     let turns = [
         (Build::Asan, 1, count),
@@ -661,7 +662,7 @@ fn tiles_are_cut_as_the_cpu_cuts_them() {
 }
 
 #[test]
-fn rows_are_taken_however_they_lie() {
+fn rows_of_any_layout_are_taken() {
     rounds(take_round, 1500);
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of encoders that fill a buffer of streams have in common.
+//! What the tests of the LZW and PackBits encoders share.
 
 use swath_codec::conformance::Rng;
 use swath_kernel_host::{
@@ -9,10 +9,10 @@ use swath_kernel_host::{
 /// The size of a tile that could not be encoded.
 pub(crate) const FAILED: u32 = u32::MAX;
 
-/// Tiles, and what a launch gives to each.
+/// Tiles, and the memory of a launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'a> {
-    /// Kernels with commas between, launched one after the other.
+    /// Kernels separated by commas, launched one after the other.
     pub(crate) kernels: &'a str,
     pub(crate) tiles: &'a [Vec<u8>],
     pub(crate) row_len: usize,
@@ -21,17 +21,17 @@ pub(crate) struct Job<'a> {
     pub(crate) scratch: usize,
 }
 
-/// From tile to tile in the source.
+/// Bytes from tile to tile in the source.
 pub(crate) fn src_stride(tiles: &[Vec<u8>]) -> usize {
     tiles.iter().map(Vec::len).max().unwrap_or_default().max(1).next_multiple_of(16)
 }
 
-/// What becomes of each tile; nothing where it could not be encoded.
+/// The stream of each tile; `None` if it could not be encoded.
 pub(crate) fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, job: Job<'_>) -> Vec<Option<Vec<u8>>> {
     let (stride, count) = (src_stride(job.tiles), job.tiles.len());
     let mut src = Vec::new();
     for (index, tile) in job.tiles.iter().enumerate() {
-        // The last tile ends with the buffer, so that a byte too many is seen.
+        // The last tile ends with the buffer, so that a sanitizer sees an access beyond it.
         src.resize(index * stride, 0xee);
         src.extend_from_slice(tile);
     }
@@ -63,7 +63,7 @@ pub(crate) fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, job: Job<'_
     back[1].as_chunks().0.iter().enumerate().map(stream).collect()
 }
 
-/// Heights in steps, as predictor 2 leaves them: small differences, now and then a leap.
+/// Heights as predictor 2 leaves them: small differences, now and then a large one.
 pub(crate) fn terrain(len: usize, rng: &mut Rng) -> Vec<u8> {
     let mut step = || match rng.next() % 40 {
         0 => rng.next() as u16,
