@@ -12,6 +12,7 @@ use swath_kernel_host::{
 };
 use zstd::{
     anatomy::Met,
+    codec::Verdict,
     damage::{Case, Sources},
     forms::forms,
     huffman,
@@ -26,14 +27,14 @@ fn start(build: Build) -> KernelHost {
     KernelHost::start(build).unwrap()
 }
 
-/// All come out whole.
+/// Checks that all tiles are decoded.
 fn decodes(host: &mut KernelHost, kernel: &str, blocks: u32, lanes: u32, tiles: &[Tile]) {
     for tiles in tiles.chunks(BATCH) {
         all_whole(tiles, |streams| decode(host, kernel, blocks, lanes, streams));
     }
 }
 
-/// The same with scratch memory for many more blocks than tiles have as a rule.
+/// The same with scratch memory for many more blocks than tiles usually have.
 fn decodes_roomily(host: &mut KernelHost, kernel: &str, blocks: u32, lanes: u32, tiles: &[Tile]) {
     for tiles in tiles.chunks(8) {
         all_whole(tiles, |streams| decode_with(host, kernel, blocks, lanes, (2 << 20, VERIFY), streams));
@@ -79,14 +80,16 @@ fn middle_tiles_of_every_kind() {
     decodes(&mut start(Build::Plain), ZSTD_FEW, 2, 1, &tiles);
 }
 
-/// Even the strongest searches, which cut blocks into small ones of many sequences, leave room enough in the scratch.
+/// Even the highest levels, which make many small blocks of many sequences, fit the scratch memory.
 #[test]
 fn usual_tiles_are_not_unusual() {
     let (mut rng, mut encoder, mut host) = (Rng(22), Encoder::new(), start(Build::Plain));
     for len in [1024, 8192, 32_768, 65_536, 131_072, 262_144] {
         for value in [3, 9, 16, 22] {
             let frame = |bytes: Vec<u8>| (encoder.frame(&level(value), &bytes), bytes);
-            let tiles: Vec<Tile> = kinds(len, &mut rng).into_iter().map(frame).collect();
+            // The highest levels take seconds for each large tile.
+            let kinds = kinds(len, &mut rng).into_iter().step_by(if len > 100_000 && value > 9 { 3 } else { 1 });
+            let tiles: Vec<Tile> = kinds.map(frame).collect();
             let streams: Vec<_> = tiles.iter().map(|(stream, _)| Stream { bytes: stream, len }).collect();
             for ((status, got), (_, bytes)) in decode(&mut host, ZSTD, 1, 1, &streams).unwrap().iter().zip(&tiles) {
                 assert!(*status == Status::Ok && got == bytes, "{status:?}: {len} bytes, level {value}");
@@ -107,10 +110,10 @@ fn large_tiles_of_every_level() {
     decodes(&mut host, ZSTD, 4, 1, &tiles);
     for (bytes, value) in [
         (samples::terrain(16 << 20, &mut rng), 1),
-        (samples::classes(16 << 20, &mut rng), 6),
-        (samples::reflectance((16 << 20) - 1, &mut rng), 3),
+        (samples::classes(4 << 20, &mut rng), 6),
+        (samples::reflectance((4 << 20) - 1, &mut rng), 3),
         (vec![0; 16 << 20], 3),
-        (noise(16 << 20, &mut rng), 1),
+        (noise(4 << 20, &mut rng), 1),
     ] {
         decodes(&mut host, ZSTD_FEW, 1, 1, &[(encoder.frame(&level(value), &bytes), bytes)]);
     }
@@ -123,7 +126,7 @@ fn matches_reach_far_back() {
     for window in [24, 27] {
         let long = [(ZSTD_c_windowLog, window), (ZSTD_c_enableLongDistanceMatching, 1), (ZSTD_c_contentSizeFlag, 0)];
         tiles.push((encoder.frame(&long, &bytes), bytes.clone()));
-        // Without a length to begin with, the window is as large as was asked for.
+        // Without a length in its header, a frame has the window that was set.
         tiles.push((encoder.flushed(&long, &[&bytes[..3 << 20], &bytes[3 << 20..]], false), bytes.clone()));
     }
     assert!(tiles.iter().all(|(stream, bytes)| stream.len() < bytes.len() * 7 / 10));
@@ -137,7 +140,7 @@ fn frames_of_every_form() {
     tiles.iter().for_each(|(stream, _)| met.stream(stream));
     let missed: Vec<_> = Met::all().difference(&met.0).cloned().collect();
     assert!(missed.is_empty(), "the frames here have none with {missed:?}");
-    // What excuses the kernel from the library's verdict excuses nothing where nothing is damaged.
+    // Undamaged frames need no exception from the library's verdict.
     assert!(tiles.iter().all(|(stream, _)| huffman::leaves_bits(stream) == Some(false)));
     decodes_roomily(&mut start(Build::Asan), ZSTD, 3, 1, &tiles);
     decodes_roomily(&mut start(Build::Plain), ZSTD_FEW, 3, 1, &tiles);
@@ -155,39 +158,60 @@ fn periods_and_their_matches() {
 
 // ----------------------------------------------------------------------------------------------------- damaged streams
 
-// With as much scratch memory as the engine gives to small tiles, and with enough for the tables of all blocks.
+// With the scratch memory that the engine gives small tiles, and with enough for the tables of all blocks.
 const ONE_LANE: Way = Way { build: Build::Plain, kernel: ZSTD, lanes: 1, largest: 3000, scratch: 2 << 10 };
 const ROOMY: Way = Way { scratch: 48 << 10, ..ONE_LANE };
 const FEW: Way = Way { kernel: ZSTD_FEW, largest: 40_000, scratch: 240 << 10, ..ONE_LANE };
 
 #[test]
 fn damaged_frames_get_the_librarys_verdict() {
-    ONE_LANE.damaged(80_000, 11);
-    ROOMY.damaged(40_000, 12);
-    FEW.damaged(4000, 13);
+    ONE_LANE.damaged(30_000, 11);
+    ROOMY.damaged(15_000, 12);
+    FEW.damaged(1500, 13);
 }
 
 #[test]
 fn damaged_frames_under_sanitizers() {
-    for (way, count, seed) in [(ONE_LANE, 15_000, 14), (ROOMY, 10_000, 15), (FEW, 2000, 16)] {
+    for (way, count, seed) in [(ONE_LANE, 8000, 14), (ROOMY, 5000, 15), (FEW, 800, 16)] {
         Way { build: Build::Asan, ..way }.damaged(count, seed);
     }
 }
 
 #[test]
 fn damaged_frames_with_teams() {
-    Way { lanes: 8, ..FEW }.damaged(300, 17);
+    Way { lanes: 8, ..FEW }.damaged(150, 17);
     for (way, build, lanes, count, seed) in [
-        (ROOMY, Build::Asan, 8, 300, 18),
-        (ROOMY, Build::Tsan, 8, 200, 19),
-        (ONE_LANE, Build::Tsan, 8, 200, 20),
-        (ONE_LANE, Build::Tsan, 32, 100, 21),
+        (ROOMY, Build::Asan, 8, 150, 18),
+        (ROOMY, Build::Tsan, 8, 70, 19),
+        (ONE_LANE, Build::Tsan, 8, 70, 20),
+        (ONE_LANE, Build::Tsan, 32, 40, 21),
     ] {
         Way { build, lanes, largest: 2000, ..way }.damaged(count, seed);
     }
 }
 
-/// As many as are asked for:
+/// Streams that the CPU's codec decodes and the kernel refuses belong to the classes of [`Verdict`], which DESIGN.md lists.
+/// Each stream is judged; any other difference is a failure.
+#[test]
+fn damaged_frames_get_the_codecs_verdict_or_a_known_one() {
+    let tally = ONE_LANE.beside_the_codec(20_000, 22);
+    for verdict in [Verdict::BothDecode, Verdict::BothRefuse, Verdict::Surplus, Verdict::DamageBehindTile] {
+        assert!(tally.keys().any(|(met, _)| *met == verdict), "no stream here is {verdict:?}");
+    }
+}
+
+/// Compares SWATH_FUZZ damaged streams with the CPU's codec:
+/// `SWATH_FUZZ=1000000 cargo test --release -p swath-kernel-host --test zstd_decode -- --ignored --nocapture codec`
+#[test]
+#[ignore = "takes as long as SWATH_FUZZ says"]
+fn damaged_frames_beside_the_codec_in_numbers() {
+    let count: usize = std::env::var("SWATH_FUZZ").map_or(100_000, |count| count.parse().unwrap());
+    for (way, tenths, seed) in [(ONE_LANE, 7, 111), (ROOMY, 2, 112), (FEW, 1, 113)] {
+        way.beside_the_codec(count * tenths / 10, seed);
+    }
+}
+
+/// Compares SWATH_FUZZ damaged streams with the library:
 /// `SWATH_FUZZ=1000000 cargo test --release -p swath-kernel-host --test zstd_decode -- --ignored --nocapture`
 #[test]
 #[ignore = "takes as long as SWATH_FUZZ says"]
@@ -207,7 +231,7 @@ fn damaged_frames_in_numbers() {
 
 #[test]
 fn teams_decode_frames_of_every_form() {
-    let tiles: Vec<Tile> = forms(&mut Rng(8)).into_iter().filter(|(_, bytes)| bytes.len() < 30_000).collect();
+    let tiles: Vec<Tile> = forms(&mut Rng(8)).into_iter().filter(|(_, bytes)| bytes.len() < 8000).collect();
     let mut host = start(Build::Tsan);
     decodes_roomily(&mut host, ZSTD, 2, 8, &tiles);
     decodes_roomily(&mut host, ZSTD_FEW, 1, 32, &tiles.into_iter().step_by(9).collect::<Vec<_>>());
@@ -228,15 +252,15 @@ fn teams_decode_middle_tiles() {
 fn lanes_and_blocks_change_nothing() {
     let (mut rng, mut encoder, mut decoder) = (Rng(9), Encoder::new(), Decoder::new());
     let sources = Sources::new(60, 3000, &mut rng);
-    let mut cases: Vec<Case> = (0..80).map(|_| sources.case(&mut decoder, &mut rng)).collect();
-    for _ in 0..40 {
+    let mut cases: Vec<Case> = (0..60).map(|_| sources.case(&mut decoder, &mut rng)).collect();
+    for _ in 0..20 {
         let (stream, bytes) = any_stream(&mut encoder, 20_000, &mut rng);
         cases.push((stream, bytes.len()));
     }
     let tiles: Vec<_> = cases.iter().map(|(stream, len)| Stream { bytes: stream, len: *len }).collect();
     let run = |build: Build, kernel: &str, blocks: u32, lanes: u32| {
         let done = decode(&mut start(build), kernel, blocks, lanes, &tiles).unwrap();
-        // What is left of a tile that was refused is nobody's.
+        // The bytes of a refused tile are undefined.
         let bytes =
             |(status, bytes): (Status, Vec<u8>)| (status, if status == Status::Ok { bytes } else { Vec::new() });
         done.into_iter().map(bytes).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Damaged streams: some hurt anywhere, some where it matters, some put together of parts of others.
+//! Makes damaged streams: some damaged anywhere, some in headers and tables, some assembled from parts of others.
 
 use swath_codec::conformance::Rng;
 
@@ -8,17 +8,17 @@ use super::{
     samples::{any_stream, below, noise, one_of},
 };
 
-/// Bytes that a damaged stream may decode to and still be compared.
+/// The longest decoded stream that is compared.
 const ROOM: usize = 300_000;
 
 /// A stream and the length of its tile.
 pub(crate) type Case = (Vec<u8>, usize);
 
-/// Streams that damaged ones are made of.
+/// The streams that damaged ones are made from.
 #[derive(Debug)]
 pub(crate) struct Sources {
     streams: Vec<Case>,
-    /// Blocks of all of them.
+    /// The blocks of all streams.
     blocks: Vec<(usize, Block)>,
 }
 
@@ -35,7 +35,7 @@ impl Sources {
         Self { streams, blocks }
     }
 
-    /// A damaged stream, and the length that it or its source decodes to.
+    /// Returns a damaged stream, and the length that it or its source decodes to.
     pub(crate) fn case(&self, decoder: &mut Decoder, rng: &mut Rng) -> Case {
         let (stream, usual) = &self.streams[below(rng, self.streams.len())];
         let mut len_of = |stream: &[u8]| decoder.decode(stream, ROOM).map(|bytes| bytes.len());
@@ -56,10 +56,10 @@ impl Sources {
         (stream, len.unwrap_or(*usual))
     }
 
-    /// Frames of blocks out of several others: tables and offsets that are to be used again meet those of others, or
-    /// none at all. Then the same in one frame, as if what was before a frame were known in it.
+    /// Assembles frames from blocks of several streams: repeated tables and offsets then refer to those of others, or
+    /// to none. Also returns the same blocks in one frame.
     fn put_together(&self, rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
-        // Neither single segment nor content size; a window of 256 KiB, or of 1 for blocks to be too long.
+        // Neither single segment nor content size; a window of 256 KiB, or of 1 KiB, which makes blocks too long.
         let header = [&MAGIC[..], &[0, one_of(rng, &[0x40, 0x40, 0x40, 0])]].concat();
         let (mut out, mut one) = (header.clone(), header.clone());
         let count = 1 + below(rng, 6);
@@ -93,7 +93,7 @@ impl Sources {
     }
 }
 
-/// Damage that knows nothing of the format.
+/// Damages any bytes, without regard to the format.
 fn hurt(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut stream = stream.to_vec();
     let len = stream.len();
@@ -121,7 +121,7 @@ fn hurt(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
     stream
 }
 
-/// A block that is longer or shorter than its parts, by bytes at the end of one of them.
+/// Makes a block longer or shorter, by bytes at the end of one of its parts.
 fn stretch(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
     let frames = anatomy::frames(stream);
     let mut out = stream.to_vec();
@@ -143,7 +143,7 @@ fn stretch(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-/// Bits of headers and tables, and now and then of what they head.
+/// Changes bits of headers and tables, and sometimes of the contents.
 fn hurt_headers(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
     let frames = anatomy::frames(stream);
     let mut hurt = stream.to_vec();
@@ -159,7 +159,7 @@ fn hurt_headers(stream: &[u8], rng: &mut Rng) -> Vec<u8> {
         (4, _, Some(sequences)) => (sequences.at, sequences.count_len),
         (5, _, Some(sequences)) => (sequences.at + sequences.count_len, 1),
         (6, _, Some(sequences)) => (sequences.at + sequences.count_len + 1, 12),
-        // The end of a backward stream is where it begins.
+        // A backward stream starts at its end.
         (7, _, _) => (block.body.end.saturating_sub(6), 6),
         _ => (block.at, 3),
     };

@@ -1,21 +1,21 @@
-//! Huffman-coded literals to the letter of the format: each stream ends with its last symbol's last bit.
+//! Checks Huffman-coded literals strictly by the format: each stream ends with the last bit of its last symbol.
 //!
-//! The library is not as strict. Its fast loops for four streams do not look where a stream ends, and its table of two
-//! symbols a step takes a last symbol whose code is cut off. So some damaged streams decode to something there.
+//! The library is not as strict. Its fast loops for four streams do not check where a stream ends, and its table of two
+//! symbols a step accepts a last symbol whose code is cut off. So it decodes some damaged streams.
 
 use super::anatomy::{self, COMPRESSED, TREELESS};
 
-/// Symbol and length of the code that each number of `bits` bits begins with.
+/// For each value of `bits` bits: the symbol, and the length of its code.
 #[derive(Debug, Clone)]
 struct Table {
     bits: u32,
     entries: Vec<(u8, u32)>,
 }
 
-/// Bits from the last to the first, below which there are zeros.
+/// Bits from the last to the first, followed by zeros.
 struct Backward<'a> {
     bytes: &'a [u8],
-    /// Bits left; less than none when too many were read.
+    /// Bits left; negative when too many were read.
     left: i64,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// Bits from the first to the last, after which there are zeros.
+/// Bits from the first to the last, followed by zeros.
 struct Forward<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -60,13 +60,13 @@ impl Forward<'_> {
     }
 }
 
-/// How often each symbol stands in a table of states, the table's bits, and the bytes that say so.
+/// The cells of each symbol, the log of the table size, and the length of the description.
 fn counts(bytes: &[u8]) -> Option<(Vec<i32>, u32, usize)> {
     let mut bits = Forward { bytes, at: 0 };
     let log = bits.take(4) + 5;
     let (mut left, mut counts) = (1_i32 << log, Vec::new());
     while left > 0 {
-        // Numbers up to `left + 1`: the lowest of them take a bit less.
+        // Numbers up to `left + 1`; the lowest take a bit less.
         let most = (left + 1) as u32;
         let len = most.ilog2() + 1;
         let short = (1 << len) - 1 - most;
@@ -94,7 +94,7 @@ fn counts(bytes: &[u8]) -> Option<(Vec<i32>, u32, usize)> {
     (left == 0 && bits.at.div_ceil(8) <= bytes.len()).then(|| (counts, log, bits.at.div_ceil(8)))
 }
 
-/// Weights that were themselves coded, by two states in turn.
+/// Weights coded by FSE, with two states in turn.
 fn coded_weights(bytes: &[u8]) -> Option<Vec<u32>> {
     let (counts, log, used) = counts(bytes)?;
     let size = 1_usize << log;
@@ -146,7 +146,7 @@ fn coded_weights(bytes: &[u8]) -> Option<Vec<u32>> {
     Some(weights)
 }
 
-/// A tree's table and the bytes of its description.
+/// The table of a tree and the length of its description.
 fn table(bytes: &[u8]) -> Option<(Table, usize)> {
     let first = usize::from(*bytes.first()?);
     let (mut weights, used) = if first >= 128 {
@@ -206,8 +206,8 @@ fn literals_end_well(table: &Table, bytes: &[u8], streams: usize, len: usize) ->
     len.checked_sub(3 * segment).is_some_and(|len| ends_well(table, rest, len))
 }
 
-/// Whether some literals of a stream do not end with their last code: what the library may let pass. Nothing where
-/// trees cannot be read, for those it refuses.
+/// Whether some literals of a stream do not end with their last code, which the library may accept. `None` if a tree
+/// cannot be read; the library refuses those.
 pub(crate) fn leaves_bits(stream: &[u8]) -> Option<bool> {
     for frame in anatomy::frames(stream) {
         let mut tree = None;

@@ -1,16 +1,17 @@
-//! The library that is the measure: its advanced encoder, and one call of its decoder.
+//! The reference: the advanced encoder of libzstd, and its decoder.
 #![allow(unsafe_code, reason = "the library is C")]
 
 use std::ffi::{c_uint, c_void};
 
 pub(crate) use zstd_sys::ZSTD_cParameter::{self as Parameter, *};
 use zstd_sys::{
-    ZSTD_CCtx, ZSTD_CCtx_reset, ZSTD_CCtx_setParameter, ZSTD_CCtx_setPledgedSrcSize, ZSTD_DCtx, ZSTD_EndDirective,
-    ZSTD_ResetDirective, ZSTD_compress2, ZSTD_compressBound, ZSTD_compressStream2, ZSTD_createCCtx, ZSTD_createDCtx,
-    ZSTD_decompressDCtx, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_getErrorName, ZSTD_inBuffer, ZSTD_isError, ZSTD_outBuffer,
+    ZSTD_CCtx, ZSTD_CCtx_reset, ZSTD_CCtx_setParameter, ZSTD_CCtx_setPledgedSrcSize, ZSTD_DCtx, ZSTD_DCtx_reset,
+    ZSTD_EndDirective, ZSTD_ResetDirective, ZSTD_compress2, ZSTD_compressBound, ZSTD_compressStream2, ZSTD_createCCtx,
+    ZSTD_createDCtx, ZSTD_decompressDCtx, ZSTD_decompressStream, ZSTD_freeCCtx, ZSTD_freeDCtx, ZSTD_getErrorName,
+    ZSTD_inBuffer, ZSTD_isError, ZSTD_outBuffer,
 };
 
-// The library's names for what it calls experimental.
+// Parameters that the library calls experimental.
 pub(crate) const LITERAL_MODE: Parameter = ZSTD_c_experimentalParam5;
 pub(crate) const BLOCK_DELIMITERS: Parameter = ZSTD_c_experimentalParam11;
 pub(crate) const VALIDATE_SEQUENCES: Parameter = ZSTD_c_experimentalParam12;
@@ -20,14 +21,14 @@ pub(crate) const FIND_REPEATS: Parameter = ZSTD_c_experimentalParam19;
 
 pub(crate) type Settings = Vec<(Parameter, i32)>;
 
-/// A stream and what it decodes to.
+/// A stream and its decoded bytes.
 pub(crate) type Tile = (Vec<u8>, Vec<u8>);
 
 pub(crate) fn level(level: i32) -> Settings {
     vec![(ZSTD_c_compressionLevel, level)]
 }
 
-/// Literals, then a match; without a match it ends a block.
+/// Literals, then a match; a sequence without a match ends a block.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Sequence {
@@ -37,7 +38,7 @@ pub(crate) struct Sequence {
     pub(crate) repeat: c_uint,
 }
 
-// The crate has it behind a feature that would have the library compiled a second time for these tests.
+// zstd-sys declares it only with a feature that would compile the library a second time.
 unsafe extern "C" {
     fn ZSTD_compressSequences(
         context: *mut ZSTD_CCtx,
@@ -97,12 +98,12 @@ impl Encoder {
         out
     }
 
-    /// One frame that is flushed after each piece, and ended after the last. Without `told`, its length is not known
-    /// when it begins.
-    pub(crate) fn flushed(&mut self, settings: &[(Parameter, i32)], pieces: &[&[u8]], told: bool) -> Vec<u8> {
+    /// One frame that is flushed after each piece, and ended after the last. Without `length_known`, the encoder does not know
+    /// the length at the start.
+    pub(crate) fn flushed(&mut self, settings: &[(Parameter, i32)], pieces: &[&[u8]], length_known: bool) -> Vec<u8> {
         self.set(settings);
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();
-        if told {
+        if length_known {
             // SAFETY: the context is ours.
             check(unsafe { ZSTD_CCtx_setPledgedSrcSize(self.0, all as u64) });
         }
@@ -162,7 +163,7 @@ impl Decoder {
         Self(context)
     }
 
-    /// What the stream decodes to where there is room for so many bytes, and nothing where it is refused.
+    /// Decodes a stream of at most `room` bytes; `None` if the library refuses it.
     pub(crate) fn decode(&mut self, stream: &[u8], room: usize) -> Option<Vec<u8>> {
         let mut out = vec![0; room];
         // SAFETY: pointers and lengths are of slices.
@@ -176,9 +177,47 @@ impl Decoder {
         Some(out)
     }
 
-    /// The verdict on a tile: its bytes, all of them and no more.
+    /// Decodes a tile: exactly its bytes, else `None`.
     pub(crate) fn tile(&mut self, stream: &[u8], len: usize) -> Option<Vec<u8>> {
         self.decode(stream, len).filter(|bytes| bytes.len() == len)
+    }
+}
+
+/// What follows the bytes that fill a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// More of a sound stream, or nothing.
+    Sound,
+    /// What the library refuses.
+    Damaged,
+    /// The stream ends before its last frame does.
+    Cut,
+}
+
+impl Decoder {
+    /// Decodes step by step and says what comes after the first `len` bytes, which have to be sound.
+    pub(crate) fn rest(&mut self, stream: &[u8], len: usize) -> Rest {
+        // SAFETY: the context is ours and alive until `drop`.
+        check(unsafe { ZSTD_DCtx_reset(self.0, ZSTD_ResetDirective::ZSTD_reset_session_only) });
+        let (mut made, mut out) = (0, vec![0; 1 << 16]);
+        let mut from = ZSTD_inBuffer { src: stream.as_ptr().cast(), size: stream.len(), pos: 0 };
+        loop {
+            let mut to = ZSTD_outBuffer { dst: out.as_mut_ptr().cast(), size: out.len(), pos: 0 };
+            let before = from.pos;
+            // SAFETY: the buffers are slices, which outlive the call.
+            let left = unsafe { ZSTD_decompressStream(self.0, &raw mut to, &raw mut from) };
+            // SAFETY: takes any number.
+            if unsafe { ZSTD_isError(left) } != 0 {
+                return Rest::Damaged;
+            }
+            made += to.pos;
+            let stands = to.pos == 0 && from.pos == before;
+            if from.pos == stream.len() && (left == 0 || stands) {
+                assert!(made >= len, "{made} bytes of {len}");
+                return if left == 0 { Rest::Sound } else { Rest::Cut };
+            }
+            assert!(!stands, "the library makes no progress");
+        }
     }
 }
 

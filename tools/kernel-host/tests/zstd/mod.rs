@@ -1,6 +1,7 @@
-//! What the tests of the Zstd decoder stand on, and those with frames made by hand.
+//! Support for the tests of the Zstd decoder, and tests with frames made by hand.
 
 pub(crate) mod anatomy;
+pub(crate) mod codec;
 pub(crate) mod damage;
 pub(crate) mod forms;
 pub(crate) mod huffman;

@@ -1,4 +1,4 @@
-//! Bytes as rasters and others have them, and frames of them with all sorts of settings.
+//! Sample data like that of rasters and others, and frames of it with many settings.
 
 use swath_codec::conformance::Rng;
 
@@ -81,7 +81,7 @@ pub(crate) fn period(len: usize, period: usize, rng: &mut Rng) -> Vec<u8> {
     noise(period, rng).into_iter().cycle().take(len).collect()
 }
 
-/// What was there comes again after a long while.
+/// Repeats what came a long while before.
 pub(crate) fn far(len: usize, rng: &mut Rng) -> Vec<u8> {
     let mut out = noise(len * 2 / 5, rng);
     while out.len() < len {
@@ -112,14 +112,14 @@ pub(crate) fn kinds(len: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
         pieces(len, rng),
         period(len, reach, rng),
         far(len, rng),
-        // Few values, and each half as often as the one before: short trees, long codes.
+        // Few values; and each half as often as the one before: short trees, long codes.
         (0..len).map(|_| below(rng, 3) as u8 + 65).collect(),
         (0..len).map(|_| rng.next().trailing_zeros().min(23) as u8 * 11).collect(),
         (0..len).map(|at| (at / 3) as u8).collect(),
     ]
 }
 
-/// Bytes that are made of literals and matches, so that a frame can be made with just these.
+/// Bytes made of chosen literals and matches, from which the library makes a frame with exactly these.
 #[derive(Debug, Default)]
 pub(crate) struct Woven {
     pub(crate) bytes: Vec<u8>,
@@ -143,7 +143,7 @@ impl Woven {
     }
 }
 
-/// Matches that no search would find: of any reach, overlapping, one after the other, near the last ones.
+/// Matches that no search would find: of any distance, overlapping, in a row, near the last ones.
 pub(crate) fn woven(len: usize, rng: &mut Rng) -> Woven {
     let (mut made, mut block) = (Woven::default(), 0);
     let values = one_of(rng, &[1, 2, 30, 256]);
@@ -186,7 +186,7 @@ pub(crate) fn settings(rng: &mut Rng) -> Settings {
     all
 }
 
-/// A frame of some kind, or a few of them, and what it decodes to.
+/// A frame of some kind, or several, and its decoded bytes.
 pub(crate) fn any_stream(encoder: &mut Encoder, largest: usize, rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
     let end = one_of(rng, &[20, 300, largest, largest]).min(largest);
     let len = below(rng, end + 1);
@@ -210,8 +210,8 @@ pub(crate) fn any_stream(encoder: &mut Encoder, largest: usize, rng: &mut Rng) -
             let stream = if way < 6 {
                 let size = 1 + below(rng, len);
                 let pieces: Vec<&[u8]> = bytes.chunks(size.max(len / 30 + 1)).collect();
-                let told = below(rng, 2) == 0;
-                encoder.flushed(&settings, &pieces, told)
+                let length_known = below(rng, 2) == 0;
+                encoder.flushed(&settings, &pieces, length_known)
             } else {
                 encoder.frame(&settings, &bytes)
             };

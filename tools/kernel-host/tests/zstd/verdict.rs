@@ -1,4 +1,4 @@
-//! The kernel's verdict on damaged streams beside the library's.
+//! Compares the kernel's verdict on damaged streams with the library's.
 
 use swath_codec::conformance::Rng;
 use swath_kernel_host::{
@@ -12,30 +12,30 @@ use super::{
     library::Decoder,
 };
 
-/// Tiles of a request.
+/// Tiles of a launch.
 pub(crate) const BATCH: usize = 128;
 
-/// The kernels' flag for checksums.
+/// The flag that makes the kernels verify checksums.
 pub(crate) const VERIFY: u32 = 1;
 
-/// How often the kernel and the library came to which verdicts.
+/// Counts of the verdicts of kernel and library.
 #[derive(Debug, Default)]
 struct Tally {
     whole: usize,
     refused: usize,
-    /// The library took literals that do not end with their last code.
+    /// The library accepts literals that do not end with their last code.
     lenient: usize,
     unusual: usize,
 }
 
-/// How damaged streams are decoded, and how long their tiles are about.
+/// How damaged streams are decoded, and the length of their tiles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Way {
     pub(crate) build: Build,
     pub(crate) kernel: &'static str,
     pub(crate) lanes: u32,
     pub(crate) largest: usize,
-    /// Bytes for each tile, or half its length where that is more.
+    /// Scratch bytes for each tile, or half its length if that is more.
     pub(crate) scratch: usize,
 }
 
@@ -74,7 +74,7 @@ fn compare(host: &mut KernelHost, way: Way, cases: &[Case], tally: &mut Tally) {
 }
 
 impl Way {
-    /// Decodes so many damaged streams, and compares.
+    /// Decodes `count` damaged streams and compares.
     pub(crate) fn damaged(self, count: usize, seed: u64) {
         let (mut decoder, mut rng, mut tally) = (Decoder::new(), Rng(seed), Tally::default());
         let mut host = KernelHost::start(self.build).unwrap();
