@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use swath_codec::{Form, Registry, Scratch, TileSpec, codec::jpeg, conformance, encode::Settings, host::Host};
+use swath_codec::{Form, Registry, Scratch, TileSpec, conformance, encode::Settings, host::Host, jpeg};
 use swath_tiff::{
     Compression, Photometric, SampleType,
     structure::{ByteOrder, Predictor},

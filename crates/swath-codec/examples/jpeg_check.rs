@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use swath_codec::codec::jpeg::{
+use swath_codec::jpeg::{
     Checked, Color, Options, Tables,
     decode::{Scratch, check, decode},
     encode::{self, Encoder, Huffman, Settings},

@@ -9,6 +9,7 @@ pub mod decode;
 pub mod encode;
 pub mod error;
 pub mod host;
+pub mod jpeg;
 pub mod post;
 pub mod pre;
 pub mod predictor;

@@ -3,8 +3,9 @@
 use swath_raster::memory::{Buffer, zeroed};
 
 use crate::{
-    codec::{ccitt, deflate, jpeg, lzw, zstd},
+    codec::{ccitt, deflate, lzw, zstd},
     error::CodecError,
+    jpeg,
 };
 
 /// Codec contexts and buffers that a thread reuses from tile to tile, created on first use.

@@ -7,7 +7,7 @@ use swath_tiff::{
     structure::{ByteOrder, Layout, Predictor, layout::YCbCr},
 };
 
-use crate::{codec::jpeg, error::CodecError};
+use crate::{error::CodecError, jpeg};
 
 /// The properties of a directory's tiles that codecs need. Built once per directory.
 #[derive(Debug, Clone)]

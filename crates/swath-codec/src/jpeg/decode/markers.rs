@@ -2,7 +2,7 @@
 
 use super::error::JpegError;
 use super::huffman::{Class, Table};
-use crate::codec::jpeg::zigzag;
+use crate::jpeg::zigzag;
 
 /// [`ZIGZAG`](zigzag::ZIGZAG), followed by 64 entries that catch runs overshooting the block. libjpeg puts those there too.
 pub(super) const ZIGZAG: [u8; 128] = {

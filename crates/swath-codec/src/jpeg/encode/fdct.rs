@@ -5,7 +5,7 @@
 
 use super::sample::Sample;
 use super::tables::Quant;
-use crate::codec::jpeg::zigzag::ZIGZAG;
+use crate::jpeg::zigzag::ZIGZAG;
 use swath_raster::simd::Task;
 
 /// Blocks in a group.

@@ -4,7 +4,7 @@
 
 use super::fdct::quantise;
 use super::*;
-use crate::codec::jpeg as decoder;
+use crate::jpeg as decoder;
 
 const YCBCR_420: Settings = Settings {
     quality: 90,

@@ -1,7 +1,7 @@
 //! Computes lookup tables and stream segments from the standard tables and a quality.
 
 use super::standard::{BITS_8, BITS_12, QUANT, Spec};
-use crate::codec::jpeg::zigzag::ZIGZAG;
+use crate::jpeg::zigzag::ZIGZAG;
 
 /// A quantisation table.
 #[derive(Debug, Clone)]

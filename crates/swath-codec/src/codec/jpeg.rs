@@ -1,25 +1,16 @@
-//! JPEG (ITU-T T.81) for TIFF compression 7.
-//!
-//! [`decode`](mod@decode) and [`encode`](mod@encode) handle streams; [`Jpeg`] and [`JpegEncoder`] apply them to tiles.
+//! JPEG tiles (compression 7). [`crate::jpeg`] handles the streams; [`Jpeg`] and [`JpegEncoder`] apply it to tiles.
 
 #![forbid(unsafe_code)]
-
-pub mod decode;
-pub mod encode;
-mod zigzag;
 
 use std::sync::Arc;
 
 use swath_tiff::{Photometric, SampleType};
 
-pub use decode::{
-    Checked, Color, Component, Damage, Decoded, Fault, Header, JpegError, MAX_SCANS, Options, Process, Tables,
-};
-
 use crate::{
     decode::{Decode, Fill, Form},
     encode::{Encode, Settings},
     error::CodecError,
+    jpeg::{Checked, Color, Decoded, Header, JpegError, Options, decode, encode},
     scratch::{Scratch, take},
     spec::TileSpec,
 };
