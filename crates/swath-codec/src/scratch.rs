@@ -1,25 +1,16 @@
 //! Codec contexts and buffers that a thread reuses from tile to tile.
 
-use swath_raster::memory::{Buffer, zeroed};
+use std::any::Any;
 
-use crate::{
-    codec::{ccitt, deflate, lzw, zstd},
-    error::CodecError,
-    jpeg,
-};
+use swath_raster::memory::{Buffer, OutOfMemory, zeroed};
+
+use crate::error::CodecError;
 
 /// Codec contexts and buffers that a thread reuses from tile to tile, created on first use.
 #[derive(Default)]
 pub struct Scratch {
-    pub(crate) inflater: Option<libdeflater::Decompressor>,
-    pub(crate) zstd: Option<zstd_safe::DCtx<'static>>,
-    pub(crate) deflate: deflate::EncodeScratch,
-    pub(crate) zstd_encoder: zstd::EncodeScratch,
-    pub(crate) lzw: lzw::decode::LzwScratch,
-    pub(crate) lzw_encode: Option<Box<lzw::encode::LzwEncoder>>,
-    pub(crate) jpeg: jpeg::decode::Scratch,
-    pub(crate) jpeg_encode: jpeg::encode::Scratch,
-    pub(crate) fax: ccitt::FaxScratch,
+    /// Contexts and tables of codecs. Each codec finds its own by their type, so that this module knows no codec.
+    codecs: Vec<Box<dyn Any + Send>>,
     /// Bytes between two stages of a codec (a LERC blob inside Deflate, for instance).
     pub(crate) between: Vec<u8>,
     /// A tile in stored form, for the encoder.
@@ -55,6 +46,30 @@ pub(crate) fn take(buffer: &mut Vec<u8>, len: usize) -> Result<Vec<u8>, CodecErr
 }
 
 impl Scratch {
+    /// Returns the codec's own working memory of type `T`; the first call creates it with `make`.
+    ///
+    /// # Errors
+    /// When `make` fails, or the system has no memory.
+    pub(crate) fn of<T: Send + 'static>(
+        &mut self,
+        make: impl FnOnce() -> Result<T, CodecError>,
+    ) -> Result<&mut T, CodecError> {
+        if !self.codecs.iter().any(|known| known.is::<T>()) {
+            self.codecs.try_reserve(1).map_err(|_| OutOfMemory { bytes: size_of::<T>() as u64 })?;
+            self.codecs.push(Box::new(make()?));
+        }
+        let found = self.codecs.iter_mut().find_map(|known| known.downcast_mut());
+        found.ok_or_else(|| CodecError::encode("scratch", "internal error: working memory of a codec is missing"))
+    }
+
+    /// Returns the codec's own working memory of type `T`, at first its default.
+    ///
+    /// # Errors
+    /// When the system has no memory.
+    pub(crate) fn of_default<T: Default + Send + 'static>(&mut self) -> Result<&mut T, CodecError> {
+        self.of(|| Ok(T::default()))
+    }
+
     /// Takes the notice about the tile decoded last: damage that the decoder repaired, or a stream that other readers decode to
     /// other samples.
     pub fn take_notice(&mut self) -> Option<String> {
@@ -73,5 +88,21 @@ impl Scratch {
                 *buffer = Buffer::default();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_has_one_memory() {
+        let mut scratch = Scratch::default();
+        scratch.of_default::<Vec<u8>>().unwrap().push(7);
+        scratch.of_default::<Vec<u16>>().unwrap().push(8);
+        assert_eq!(scratch.of_default::<Vec<u8>>().unwrap(), &[7]);
+        assert_eq!(scratch.of(|| Err::<u64, _>(CodecError::NoMemory(1))).unwrap_err(), CodecError::NoMemory(1));
+        assert_eq!(scratch.of(|| Ok(5_u64)).unwrap(), &5);
+        assert_eq!(scratch.codecs.len(), 3);
     }
 }

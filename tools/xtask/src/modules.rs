@@ -18,6 +18,8 @@ const CHECKED: &[(&str, &[&str])] = &[
     ("crates/swath-tiff/src", &[]),
     ("crates/swath-io/src", &["sink"]),
     ("crates/swath-raster/src", &[]),
+    ("crates/swath-codec/src", &["codec"]),
+    ("crates/swath-cuda/src", &["decode", "encode", "driver"]),
     ("crates/swath/src", &["read", "write"]),
     ("crates/swath-cli/src", &[]),
     ("crates/swath-python/src", &[]),
@@ -75,19 +77,35 @@ fn load(folder: &Path) -> std::io::Result<Vec<Source>> {
             let stem = entry.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
             if entry.is_dir() {
                 folders.push((entry, [&module[..], &[stem]].concat()));
-            } else if entry.extension().is_some_and(|extension| extension == "rs") && stem != "tests" {
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
                 let own = matches!(stem.as_str(), "mod" | "lib" | "main");
                 let module = if own { module.clone() } else { [&module[..], &[stem]].concat() };
-                sources.push(Source { module, text: without_comments_and_tests(&fs::read_to_string(&entry)?) });
+                sources.push((module, fs::read_to_string(&entry)?));
             }
         }
     }
-    Ok(sources)
+    Ok(without_tests(sources))
 }
 
-/// Removes comments, string literals and `#[cfg(test)]` modules.
-fn without_comments_and_tests(text: &str) -> String {
+/// Removes comments and tests: the files of modules that only tests have, and test modules inside files.
+fn without_tests(files: Vec<(Vec<String>, String)>) -> Vec<Source> {
+    let mut tests = Vec::new();
+    let mut sources: Vec<Source> = files
+        .into_iter()
+        .map(|(module, text)| {
+            let (text, names) = without_comments_and_tests(&text);
+            tests.extend(names.into_iter().map(|name| [&module[..], &[name]].concat()));
+            Source { module, text }
+        })
+        .collect();
+    sources.retain(|source| !tests.iter().any(|test| source.module.starts_with(test)));
+    sources
+}
+
+/// Removes comments, string literals and `#[cfg(test)]` modules. Returns the rest, and the names of those modules.
+fn without_comments_and_tests(text: &str) -> (String, Vec<String>) {
     let mut kept = String::with_capacity(text.len());
+    let mut tests = Vec::new();
     let mut rest = text;
     while let Some(next) = rest.find(['/', '"', '#']) {
         let (before, from) = rest.split_at(next);
@@ -102,16 +120,26 @@ fn without_comments_and_tests(text: &str) -> String {
                 ends
             });
             end.map_or("", |end| &quoted[end + 1..])
-        } else if let Some(test) =
-            from.strip_prefix("#[cfg(test)]").filter(|test| test.trim_start().starts_with("mod "))
-        {
-            after_item(test)
+        } else if let Some((name, after)) = from.strip_prefix("#[cfg(test)]").and_then(test_module) {
+            tests.push(name);
+            after
         } else {
             kept.push_str(&from[..1]);
             &from[1..]
         };
     }
-    kept + rest
+    (kept + rest, tests)
+}
+
+/// Reads a module after its `#[cfg(test)]`: its name, and the text after it.
+fn test_module(text: &str) -> Option<(String, &str)> {
+    let mut item = text.trim_start();
+    while let Some(attribute) = item.strip_prefix("#[") {
+        item = attribute.split_once(']')?.1.trim_start();
+    }
+    let item = item.strip_prefix("pub(crate) ").unwrap_or(item).strip_prefix("mod ")?;
+    let name = item.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()?;
+    Some((name.to_owned(), after_item(item)))
 }
 
 /// Returns the text after a module: after its semicolon, or after its closing brace.
@@ -284,9 +312,7 @@ mod tests {
 
     fn sources(files: &[(&str, &str)]) -> Vec<Source> {
         let module = |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        let source =
-            |(path, text): &(&str, &str)| Source { module: module(path), text: without_comments_and_tests(text) };
-        files.iter().map(source).collect()
+        without_tests(files.iter().map(|(path, text)| (module(path), (*text).to_owned())).collect())
     }
 
     fn cycles_of(files: &[(&str, &str)], parent: &[&str]) -> Vec<Vec<String>> {
@@ -318,6 +344,20 @@ mod tests {
     #[test]
     fn follows_names_that_the_root_re_exports() {
         let files = [("", "pub use a::Error;"), ("a", "use crate::b::B;"), ("b", "use crate::Error;")];
+        assert_eq!(cycles_of(&files, &[]), [["a", "b"]]);
+    }
+
+    #[test]
+    fn leaves_out_modules_of_tests_in_files_and_beside_them() {
+        let files = [
+            ("a", "#[cfg(test)]\nmod a_tests;\n#[cfg(test)]\n#[allow(dead_code)]\nmod tests { use crate::b::B; }"),
+            ("a::a_tests", "use crate::b::B;"),
+            ("a::a_tests::deep", "use crate::b::B;"),
+            ("b", "use crate::a::A;"),
+        ];
+        assert!(cycles_of(&files, &[]).is_empty());
+        // The same imports outside tests are a cycle.
+        let files = [("a", "mod a_tests;"), ("a::a_tests", "use crate::b::B;"), ("b", "use crate::a::A;")];
         assert_eq!(cycles_of(&files, &[]), [["a", "b"]]);
     }
 

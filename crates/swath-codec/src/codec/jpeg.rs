@@ -43,7 +43,7 @@ impl Decode for Jpeg {
         let frame_len = row_len.saturating_mul(header.height as usize);
         let outcome = if too_high {
             let mut frame = take(&mut scratch.between, frame_len)?;
-            let outcome = decode::decode(tables, src, options, &mut frame, row_len, &mut scratch.jpeg);
+            let outcome = decode::decode(tables, src, options, &mut frame, row_len, scratch.of_default()?);
             dst.copy_from_slice(frame.get(..dst.len()).unwrap_or_default());
             scratch.between = frame;
             outcome
@@ -57,7 +57,7 @@ impl Decode for Jpeg {
                 options,
                 dst.get_mut(..frame_len).unwrap_or_default(),
                 row_len,
-                &mut scratch.jpeg,
+                scratch.of_default()?,
             )
         };
         match outcome {
@@ -102,7 +102,7 @@ impl Jpeg {
     /// As [`Decode::decode`].
     pub fn check(spec: &TileSpec, rows: u32, src: &[u8], scratch: &mut Scratch) -> Result<Option<usize>, CodecError> {
         let (_, options) = picture(spec, rows, src)?;
-        match decode::check(spec.jpeg_tables.as_deref(), src, options, &mut scratch.jpeg).map_err(corrupt)? {
+        match decode::check(spec.jpeg_tables.as_deref(), src, options, scratch.of_default()?).map_err(corrupt)? {
             Checked::Sound(end) => Ok(Some(end)),
             Checked::Damaged(damage) => Err(corrupt(damage)),
             Checked::Unchecked => Ok(None),
@@ -169,7 +169,7 @@ impl Encode for JpegEncoder {
         dst: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
-        let work = &mut scratch.jpeg_encode;
+        let work = scratch.of_default()?;
         let done = if spec.bits == 8 {
             self.0.encode(spec.width, rows, src, dst, work)
         } else {

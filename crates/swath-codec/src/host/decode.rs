@@ -9,7 +9,7 @@ use super::swaps_native;
 use crate::{
     decode::{Decode, Form, Stream},
     error::CodecError,
-    post::{self, Decoded, ycbcr},
+    post::{self, Decoded, Take, ycbcr},
     registry::Registry,
     scratch::{Scratch, take},
     spec::TileSpec,
@@ -35,22 +35,6 @@ pub enum Target<'a> {
     Whole(&'a mut [u8]),
     /// One slice per row; for separate bands all rows of the first band, then of the next.
     Rows(Vec<&'a mut [u8]>),
-}
-
-/// Which samples of a tile to copy, and their layout in the output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Take {
-    /// These samples, each to separate rows.
-    Bands(Vec<u16>),
-    /// These samples, interleaved from position `slot` on in output pixels of `step` samples.
-    Pixels {
-        /// Samples of the tile, in output order.
-        samples: Vec<u16>,
-        /// Position of the first in the output pixel.
-        slot: u16,
-        /// Samples of an output pixel.
-        step: u16,
-    },
 }
 
 impl Host {

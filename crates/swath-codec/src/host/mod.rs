@@ -5,9 +5,10 @@ pub mod encode;
 
 use swath_tiff::Compression;
 
-pub use decode::{Host, Take, Target};
+pub use decode::{Host, Target};
 pub use encode::HostEncoder;
 
+pub use crate::post::Take;
 use crate::spec::TileSpec;
 
 /// Whether a codec of native samples takes and returns them byte-swapped in a file of the foreign byte order. libtiff swaps the

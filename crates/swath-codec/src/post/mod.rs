@@ -4,4 +4,4 @@ pub mod place;
 pub mod unpack;
 pub mod ycbcr;
 
-pub use place::{Decoded, fix_in_place, place};
+pub use place::{Decoded, Take, fix_in_place, place};

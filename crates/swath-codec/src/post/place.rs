@@ -11,11 +11,26 @@ use swath_tiff::{
 use super::unpack;
 use crate::{
     error::CodecError,
-    host::Take,
     predictor::decode::{self as predictor, TileRows},
     scratch::Scratch,
     spec::TileSpec,
 };
+
+/// Which samples of a tile to copy, and their layout in the output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Take {
+    /// These samples, each to separate rows.
+    Bands(Vec<u16>),
+    /// These samples, interleaved from position `slot` on in output pixels of `step` samples.
+    Pixels {
+        /// Samples of the tile, in output order.
+        samples: Vec<u16>,
+        /// Position of the first in the output pixel.
+        slot: u16,
+        /// Samples of an output pixel.
+        step: u16,
+    },
+}
 
 /// A decoded tile.
 pub enum Decoded<'a> {

@@ -79,7 +79,7 @@ impl Decode for Ccitt {
             _ => Scheme::Group4,
         };
         dst.fill(0);
-        let fax = &mut scratch.fax;
+        let fax = scratch.of_default()?;
         let run = if spec.tiled { decode_tile } else { decode };
         let end = run(src, scheme, spec.bits_reversed, spec.width, rows, dst, fax)
             .map_err(|error| CodecError::corrupt(NAME, error.to_string()))?;

@@ -53,10 +53,12 @@ const INFLATER: u64 = 64 << 10;
 /// # Errors
 /// When the system has no memory for one; the binding would panic.
 pub(crate) fn inflater(scratch: &mut Scratch) -> Result<&mut libdeflater::Decompressor, CodecError> {
-    if scratch.inflater.is_none() && !is_available(INFLATER) {
-        return Err(CodecError::NoMemory(INFLATER));
-    }
-    Ok(scratch.inflater.get_or_insert_with(libdeflater::Decompressor::new))
+    scratch.of(|| {
+        if !is_available(INFLATER) {
+            return Err(CodecError::NoMemory(INFLATER));
+        }
+        Ok(libdeflater::Decompressor::new())
+    })
 }
 
 /// Decodes a zlib stream of the length of `dst`, or of `full` bytes, into `dst` and verifies its checksum.

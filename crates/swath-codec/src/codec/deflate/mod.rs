@@ -5,7 +5,6 @@ mod encode;
 
 #[cfg(feature = "lerc")]
 pub(crate) use decode::inflater;
-pub(crate) use encode::EncodeScratch;
 pub use encode::encoder;
 #[cfg(feature = "lerc")]
 pub(crate) use encode::{bound, compress, level};

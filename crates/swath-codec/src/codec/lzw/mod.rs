@@ -40,7 +40,7 @@ impl Decode for Lzw {
         dst: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
-        match decode::decode(src, dst, &mut scratch.lzw) {
+        match decode::decode(src, dst, scratch.of_default()?) {
             Ok(decode::LzwEnd::Exact) => Ok(Fill::Exact),
             Ok(decode::LzwEnd::Surplus) => Ok(Fill::Surplus),
             Err(decode::LzwError::Short { got, want }) => {
@@ -64,7 +64,7 @@ impl Encode for Lzw {
         dst: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
-        encode::encode(src, dst, scratch.lzw_encode.get_or_insert_default());
+        encode::encode(src, dst, scratch.of_default()?);
         Ok(())
     }
 }

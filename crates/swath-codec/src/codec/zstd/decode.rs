@@ -49,10 +49,7 @@ const CONTEXT: u64 = 160 << 10;
 /// # Errors
 /// When the system has no memory for one.
 pub(crate) fn context(scratch: &mut Scratch) -> Result<&mut zstd_safe::DCtx<'static>, CodecError> {
-    if scratch.zstd.is_none() {
-        scratch.zstd = zstd_safe::DCtx::try_create();
-    }
-    scratch.zstd.as_mut().ok_or(CodecError::NoMemory(CONTEXT))
+    scratch.of(|| zstd_safe::DCtx::try_create().ok_or(CodecError::NoMemory(CONTEXT)))
 }
 
 /// Decodes a zstd frame into `dst`.

@@ -61,7 +61,7 @@ pub(crate) fn bound(len: usize) -> usize {
 
 /// The context and buffers that a thread reuses.
 #[derive(Default)]
-pub(crate) struct EncodeScratch {
+struct EncodeScratch {
     context: Option<(Method, CCtx<'static>)>,
     sample: Vec<u8>,
     /// Output of compressing a sample.
@@ -95,7 +95,7 @@ fn faster(level: u32) -> Option<effort::Faster<Method>> {
 
 /// Appends one frame of `src`, with its length in the header and without a checksum, as libtiff does.
 pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
-    let scratch = &mut scratch.zstd_encoder;
+    let scratch: &mut EncodeScratch = scratch.of_default()?;
     let mut sample = std::mem::take(&mut scratch.sample);
     let method = match faster(level) {
         Some(faster) if effort::sample(src, &mut sample) => {
@@ -113,7 +113,8 @@ pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut 
 /// Appends one frame as [`compress`] does, but always at exactly this level.
 #[cfg(feature = "lerc")]
 pub(crate) fn compress_at(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
-    append(dst, bound(src.len()), |room| scratch.zstd_encoder.run(Method::Level(level), src, room))
+    let scratch: &mut EncodeScratch = scratch.of_default()?;
+    append(dst, bound(src.len()), |room| scratch.run(Method::Level(level), src, room))
 }
 
 impl EncodeScratch {

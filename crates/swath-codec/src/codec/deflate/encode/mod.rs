@@ -72,7 +72,7 @@ pub(crate) fn bound(len: usize) -> usize {
 
 /// Compressors and buffers that a thread reuses.
 #[derive(Default)]
-pub(crate) struct EncodeScratch {
+struct EncodeScratch {
     /// libdeflate's compressors by level, created on first use.
     levels: [Option<Compressor>; 13],
     own: stream::Coder,
@@ -122,7 +122,7 @@ fn compress_shaped(
     dst: &mut Vec<u8>,
     scratch: &mut Scratch,
 ) -> Result<(), CodecError> {
-    let scratch = &mut scratch.deflate;
+    let scratch: &mut EncodeScratch = scratch.of_default()?;
     // From 9 on libdeflate searches for the shortest stream, and a sample does not show what that saves. Our own coder counts in
     // 32 bits.
     let may_be_faster = level <= 8 && u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX);
