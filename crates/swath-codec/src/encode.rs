@@ -85,6 +85,14 @@ pub(crate) fn within(
     Err(CodecError::encode(codec, detail))
 }
 
+/// Makes room for `len` more bytes in `dst`.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub(crate) fn reserve(dst: &mut Vec<u8>, len: usize) -> Result<(), CodecError> {
+    dst.try_reserve(len).map_err(|_| CodecError::NoMemory(len as u64))
+}
+
 /// Appends to `dst`: `write` fills up to `bound` bytes and returns how many it used.
 pub(crate) fn append(
     dst: &mut Vec<u8>,
@@ -92,6 +100,7 @@ pub(crate) fn append(
     write: impl FnOnce(&mut [u8]) -> Result<usize, CodecError>,
 ) -> Result<(), CodecError> {
     let start = dst.len();
+    reserve(dst, bound)?;
     dst.resize(start + bound, 0);
     let outcome = write(dst.get_mut(start..).unwrap_or_default());
     dst.truncate(start + outcome.as_ref().map_or(0, |len| *len));

@@ -57,8 +57,8 @@ pub enum CodecError {
     /// The system has no memory for the tile or for decoding it.
     #[error("there is no memory for {0} bytes of a tile")]
     NoMemory(u64),
-    /// The codec's library ran out of memory while decoding the tile.
-    #[error("{codec}: there is no memory to decode the tile")]
+    /// The codec's library ran out of memory while decoding or encoding the tile.
+    #[error("{codec}: the library has no memory for the tile")]
     LibraryMemory {
         /// Name of the codec.
         codec: &'static str,

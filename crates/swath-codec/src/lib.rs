@@ -16,7 +16,7 @@ pub mod predictor;
 pub mod registry;
 pub mod scratch;
 pub mod spec;
-#[cfg(any(feature = "jpeg2000", feature = "jpegxl"))]
+#[cfg(any(feature = "jpeg2000", feature = "jpegxl", feature = "lerc", feature = "webp"))]
 mod working;
 
 pub use decode::{Decode, Fill, Form};

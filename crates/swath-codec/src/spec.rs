@@ -62,12 +62,13 @@ impl TileSpec {
     /// # Errors
     /// When JPEGTables cannot be parsed.
     pub fn new(layout: &Layout, limits: Limits) -> Result<Self, CodecError> {
-        let jpeg_tables = layout
-            .jpeg_tables
-            .as_deref()
-            .map(|raw| jpeg::Tables::parse(raw).map(Arc::new))
-            .transpose()
-            .map_err(|error| CodecError::corrupt("JPEGTables", error.to_string()))?;
+        let jpeg_tables =
+            layout.jpeg_tables.as_deref().map(|raw| jpeg::Tables::parse(raw).map(Arc::new)).transpose().map_err(
+                |error| match error {
+                    jpeg::JpegError::NoMemory { bytes } => CodecError::NoMemory(bytes),
+                    error => CodecError::corrupt("JPEGTables", error.to_string()),
+                },
+            )?;
         Ok(Self {
             compression: layout.compression,
             compression_code: layout.compression_code,

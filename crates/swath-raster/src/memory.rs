@@ -107,6 +107,57 @@ pub fn grow<T: Clone + Default>(values: &mut Vec<T>, len: usize) -> Result<(), O
     Ok(())
 }
 
+/// Gives the vector exactly `len` values; new ones are zero.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub fn resize<T: Clone + Default>(values: &mut Vec<T>, len: usize) -> Result<(), OutOfMemory> {
+    values.truncate(len);
+    grow(values, len)
+}
+
+/// Appends values. Capacity at least doubles where it grows, as `Vec` does.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub fn append<T: Copy>(values: &mut Vec<T>, more: &[T]) -> Result<(), OutOfMemory> {
+    values.try_reserve(more.len()).map_err(|_| OutOfMemory { bytes: size_of_val(more) as u64 })?;
+    values.extend_from_slice(more);
+    Ok(())
+}
+
+/// Copies a slice.
+///
+/// # Errors
+/// When the system has no memory for it.
+pub fn copied<T: Copy>(values: &[T]) -> Result<Vec<T>, OutOfMemory> {
+    collect(values.iter().copied())
+}
+
+/// Moves a value to the heap, as an array of one: stable Rust has no `Box::try_new`.
+///
+/// # Errors
+/// When the system has no memory for it.
+pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>, OutOfMemory> {
+    let lacking = OutOfMemory { bytes: size_of::<T>() as u64 };
+    let mut values = Vec::new();
+    values.try_reserve_exact(1).map_err(|_| lacking)?;
+    values.push(value);
+    values.into_boxed_slice().try_into().map_err(|_| lacking)
+}
+
+/// Collects the items of an iterator whose number is known in advance.
+///
+/// # Errors
+/// When the system has no memory for them.
+pub fn collect<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, OutOfMemory> {
+    let mut values = Vec::new();
+    let bytes = (items.len() as u64).saturating_mul(size_of::<T>() as u64);
+    values.try_reserve_exact(items.len()).map_err(|_| OutOfMemory { bytes })?;
+    values.extend(items);
+    Ok(values)
+}
+
 /// Whether the system can map `len` bytes at this moment.
 pub fn is_available(len: u64) -> bool {
     usize::try_from(len).is_ok_and(|len| MmapMut::map_anon(len.max(1)).is_ok())

@@ -119,7 +119,7 @@ fn about_as_small_as_the_cpu() {
     let (mut host, mut rng) = (KernelHost::start(Build::Plain).unwrap(), Rng(9));
     for tile in [terrain(1 << 19, &mut rng), (0..1 << 19).map(|_| (rng.next() % 12) as u8).collect()] {
         let mut cpu = Vec::new();
-        lzw_encode::encode(&tile, &mut cpu, &mut LzwEncoder::default());
+        lzw_encode::encode(&tile, &mut cpu, &mut LzwEncoder::default()).unwrap();
         let ours = round_trips(&mut host, 4, 1, &[tile]).remove(0);
         assert!(ours.len() * 100 <= cpu.len() * 103, "{} and {} bytes", ours.len(), cpu.len());
     }

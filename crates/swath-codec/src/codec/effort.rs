@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::{encode::reserve, error::CodecError};
+
 /// Pieces of a sample, evenly spread over the tile.
 const PIECES: usize = 4;
 /// A sample is one part in this many of the tile, so that compressing it costs little against the time it may save ...
@@ -37,18 +39,22 @@ pub(crate) struct Faster<Method: 'static> {
 }
 
 /// Copies a sample of `src` to `sample`. Returns `false` where the tile is too small for a sample to save time.
-pub(crate) fn sample(src: &[u8], sample: &mut Vec<u8>) -> bool {
+///
+/// # Errors
+/// When the system has no memory for the sample.
+pub(crate) fn sample(src: &[u8], sample: &mut Vec<u8>) -> Result<bool, CodecError> {
     sample.clear();
     let piece = (src.len() / FRACTION).clamp(LEAST, MOST) / PIECES;
     let step = src.len() / PIECES;
     if step < 2 * piece {
-        return false;
+        return Ok(false);
     }
+    reserve(sample, PIECES * piece)?;
     for nth in 0..PIECES {
         let start = nth * step + (step - piece) / 2;
         sample.extend_from_slice(src.get(start..start + piece).unwrap_or_default());
     }
-    true
+    Ok(true)
 }
 
 /// Returns the fastest method that compresses a sample of `len` bytes nearly as well as `requested`. `measure` returns the
@@ -131,10 +137,10 @@ mod tests {
     fn samples_come_from_all_over_the_tile() {
         let tile: Vec<u8> = (0..1 << 20).map(|at| (at >> 16) as u8).collect();
         let mut part = Vec::new();
-        assert!(sample(&tile, &mut part));
+        assert_eq!(sample(&tile, &mut part), Ok(true));
         assert!((LEAST..=MOST).contains(&part.len()));
         part.dedup();
         assert!(part.len() >= PIECES);
-        assert!(!sample(&tile[..20_000], &mut part));
+        assert_eq!(sample(&tile[..20_000], &mut part), Ok(false));
     }
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use swath_raster::memory::collect;
 use swath_tiff::{Photometric, SampleType};
 
 use crate::{
@@ -64,9 +65,15 @@ impl Decode for Jpeg {
             // libjpeg continues after damage and returns grey or garbage, which are not data.
             Ok(Decoded { damage: Some(damage), .. }) => Err(corrupt(damage)),
             Ok(_) => Ok(if too_high { Fill::Surplus } else { Fill::Exact }),
-            Err(JpegError::NoMemory { bytes }) => Err(CodecError::NoMemory(bytes)),
-            Err(error) => Err(corrupt(error)),
+            Err(error) => Err(failed(error)),
         }
+    }
+}
+
+fn failed(error: JpegError) -> CodecError {
+    match error {
+        JpegError::NoMemory { bytes } => CodecError::NoMemory(bytes),
+        error => corrupt(error),
     }
 }
 
@@ -102,7 +109,7 @@ impl Jpeg {
     /// As [`Decode::decode`].
     pub fn check(spec: &TileSpec, rows: u32, src: &[u8], scratch: &mut Scratch) -> Result<Option<usize>, CodecError> {
         let (_, options) = picture(spec, rows, src)?;
-        match decode::check(spec.jpeg_tables.as_deref(), src, options, scratch.of_default()?).map_err(corrupt)? {
+        match decode::check(spec.jpeg_tables.as_deref(), src, options, scratch.of_default()?).map_err(failed)? {
             Checked::Sound(end) => Ok(Some(end)),
             Checked::Damaged(damage) => Err(corrupt(damage)),
             Checked::Unchecked => Ok(None),
@@ -173,9 +180,12 @@ impl Encode for JpegEncoder {
         let done = if spec.bits == 8 {
             self.0.encode(spec.width, rows, src, dst, work)
         } else {
-            let words: Vec<u16> = src.as_chunks::<2>().0.iter().map(|raw| u16::from_ne_bytes(*raw)).collect();
+            let words = collect(src.as_chunks::<2>().0.iter().map(|raw| u16::from_ne_bytes(*raw)))?;
             self.0.encode(spec.width, rows, &words[..], dst, work)
         };
-        done.map_err(|detail| CodecError::encode(NAME, detail))
+        done.map_err(|refusal| match refusal {
+            encode::Refusal::Memory(error) => error.into(),
+            refusal => CodecError::encode(NAME, refusal.to_string()),
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use swath_raster::memory::zeroed;
+use swath_raster::memory::{collect, zeroed};
 use swath_tiff::{Compression, Window, structure::Predictor};
 
 use super::swaps_native;
@@ -86,8 +86,7 @@ impl Host {
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
         let inside = Window::new(0, 0, self.spec.width, rows);
-        let samples: Vec<u16> = (0..self.spec.samples).collect();
-        let take = Take::Pixels { samples, slot: 0, step: self.spec.samples };
+        let take = Take::Pixels { samples: collect(0..self.spec.samples)?, slot: 0, step: self.spec.samples };
         let row_len = self.spec.native_row_len();
         if dst.len() != row_len * rows as usize {
             return Err(CodecError::Limit {
@@ -99,7 +98,7 @@ impl Host {
         let mut target = if self.decodes_in_place() {
             Target::Whole(dst)
         } else {
-            Target::Rows(dst.chunks_exact_mut(row_len.max(1)).collect())
+            Target::Rows(collect(dst.chunks_exact_mut(row_len.max(1)))?)
         };
         self.decode(rows, src, inside, &take, &mut target, scratch)
     }
@@ -120,9 +119,8 @@ impl Host {
             return self.decode_native(rows, src, dst, scratch);
         }
         let inside = Window::new(0, range.start, self.spec.width, range.end.saturating_sub(range.start));
-        let samples: Vec<u16> = (0..self.spec.samples).collect();
-        let take = Take::Pixels { samples, slot: 0, step: self.spec.samples };
-        let mut target = Target::Rows(dst.chunks_exact_mut(self.spec.native_row_len().max(1)).collect());
+        let take = Take::Pixels { samples: collect(0..self.spec.samples)?, slot: 0, step: self.spec.samples };
+        let mut target = Target::Rows(collect(dst.chunks_exact_mut(self.spec.native_row_len().max(1)))?);
         self.decode(rows, src, inside, &take, &mut target, scratch)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use swath_raster::memory::grow;
 use swath_tiff::structure::Predictor;
 
 use super::swaps_native;
@@ -136,6 +137,7 @@ impl HostEncoder {
             Predictor::FloatingPoint => {
                 let mut stored = take(&mut scratch.stored, tile.len())?;
                 let mut plane = std::mem::take(&mut scratch.between);
+                grow(&mut plane, row_len)?;
                 predict::floating_point(tile, &mut stored, row_len, samples, word, &mut plane);
                 scratch.between = plane;
                 let result = self.encoder.encode(spec, rows, &stored, out, scratch);

@@ -2,7 +2,10 @@
 //!
 //! Every loop is its own small task: with all of them inlined into one function, the compiler stops vectorising.
 
-use swath_raster::simd::{Task, widest};
+use swath_raster::{
+    memory::{OutOfMemory, zeroed},
+    simd::{Task, widest},
+};
 use swath_tiff::{
     SampleFormat, Window,
     structure::{ByteOrder, Predictor},
@@ -63,15 +66,14 @@ pub fn place(
                 Some(&*stored)
             } else if is_straight(spec, samples) && inside.x == 0 {
                 // Samples keep their order and neighbours, so rows are converted directly into the output.
-                make_rows(spec, stored, out.iter_mut().map(|row| &mut **row));
-                return Ok(());
+                return Ok(make_rows(spec, stored, out.iter_mut().map(|row| &mut **row))?);
             } else if makes_in_place(spec) {
                 make_in_place(spec, stored);
                 Some(&*stored)
             } else {
                 let len = inside.height as usize * native_len;
                 let native = scratch.native.room(len).ok_or(CodecError::NoMemory(len as u64))?;
-                make_rows(spec, stored, native.chunks_exact_mut(native_len.max(1)));
+                make_rows(spec, stored, native.chunks_exact_mut(native_len.max(1)))?;
                 place_rows(spec, native, inside, samples, out);
                 return Ok(());
             }
@@ -102,7 +104,7 @@ pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) -> 
     for rows in tile.chunks_mut(chunk) {
         let Some(stored) = buffer.get_mut(..rows.len()) else { break };
         stored.copy_from_slice(rows);
-        make_rows(spec, stored, rows.chunks_exact_mut(row_len));
+        make_rows(spec, stored, rows.chunks_exact_mut(row_len))?;
     }
     Ok(())
 }
@@ -144,30 +146,38 @@ fn make_in_place(spec: &TileSpec, tile: &mut [u8]) {
 }
 
 /// Converts stored rows to native rows. An output row may be shorter than the tile's; it receives the beginning of the row.
-fn make_rows<'r>(spec: &TileSpec, stored: &mut [u8], rows: impl IntoIterator<Item = &'r mut [u8]>) {
+///
+/// # Errors
+/// When the system has no memory for the conversion.
+fn make_rows<'r>(
+    spec: &TileSpec,
+    stored: &mut [u8],
+    rows: impl IntoIterator<Item = &'r mut [u8]>,
+) -> Result<(), OutOfMemory> {
     let swap = spec.order.is_foreign();
     match (spec.predictor, spec.bits) {
         (Predictor::Horizontal, _) => {
-            predictor::undo_tile(predictor::Predictor::Horizontal { swap }, tile_rows(spec), stored, rows);
+            predictor::undo_tile(predictor::Predictor::Horizontal { swap }, tile_rows(spec), stored, rows)?;
         }
         (Predictor::FloatingPoint, 24) => {
-            let mut narrow = vec![0; stored.len()];
+            let mut narrow: Vec<u8> = zeroed(stored.len())?;
             let len = spec.stored_row_len().max(1);
-            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, narrow.chunks_exact_mut(len));
+            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, narrow.chunks_exact_mut(len))?;
             let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
             for (row, out) in narrow.chunks_exact(len).zip(rows) {
-                typed::<f32>(out, |out| unpack::unpack_f24(row, out, native));
+                typed::<f32>(out, |out| unpack::unpack_f24(row, out, native))?;
             }
         }
         (Predictor::FloatingPoint, _) => {
-            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, rows);
+            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, rows)?;
         }
         (Predictor::None, _) => {
             for (row, out) in stored.chunks_exact(spec.stored_row_len().max(1)).zip(rows) {
-                widest(MakeRow { spec, row, out });
+                widest(MakeRow { spec, row, out })?;
             }
         }
     }
+    Ok(())
 }
 
 struct SwapInPlace<'a> {
@@ -192,20 +202,21 @@ struct MakeRow<'a> {
 }
 
 impl Task for MakeRow<'_> {
-    type Output = ();
+    type Output = Result<(), OutOfMemory>;
 
     #[inline(always)]
-    fn run(self) {
+    fn run(self) -> Self::Output {
         let Self { spec, row, out } = self;
         match (spec.bits, spec.format) {
-            (24, SampleFormat::Float) => typed::<f32>(out, |out| unpack::unpack_f24(row, out, spec.order)),
+            (24, SampleFormat::Float) => typed::<f32>(out, |out| unpack::unpack_f24(row, out, spec.order))?,
             // GDAL reads 24-bit integers in the opposite of the file's byte order, and so do writers that check with GDAL.
-            (24, _) => typed::<u32>(out, |out| unpack::unpack_u24(row, out, spec.order.other())),
+            (24, _) => typed::<u32>(out, |out| unpack::unpack_u24(row, out, spec.order.other()))?,
             (8 | 16 | 32 | 64 | 128, _) => unpack::swap_copy(row, out, spec.sample.word()),
             (bits @ 1..=8, _) => unpack::unpack_u8(row, out, bits.into()),
-            (bits @ 9..=16, _) => typed::<u16>(out, |out| unpack::unpack_u16(row, out, bits.into())),
-            (bits, _) => typed::<u32>(out, |out| unpack::unpack_u32(row, out, bits.into())),
+            (bits @ 9..=16, _) => typed::<u16>(out, |out| unpack::unpack_u16(row, out, bits.into()))?,
+            (bits, _) => typed::<u32>(out, |out| unpack::unpack_u32(row, out, bits.into()))?,
         }
+        Ok(())
     }
 }
 
@@ -357,11 +368,13 @@ fn pick<const SIZE: usize, const SAMPLES: usize>(source: &[u8], which: usize, ta
 
 /// Views a row as numbers. Only a caller's own buffer can be unaligned; its rows are copied.
 #[inline(always)]
-fn typed<T: bytemuck::Pod>(out: &mut [u8], write: impl Fn(&mut [T])) {
+fn typed<T: bytemuck::Pod + Default>(out: &mut [u8], write: impl Fn(&mut [T])) -> Result<(), OutOfMemory> {
     if let Ok(row) = bytemuck::try_cast_slice_mut(out) {
-        return write(row);
+        write(row);
+        return Ok(());
     }
-    let mut row = vec![T::zeroed(); out.len() / size_of::<T>()];
+    let mut row = zeroed(out.len() / size_of::<T>())?;
     write(&mut row);
     out.copy_from_slice(bytemuck::cast_slice(&row));
+    Ok(())
 }

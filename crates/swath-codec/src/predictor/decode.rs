@@ -5,7 +5,10 @@
 //! plus the finished block before it. Only the last pass is a chain, and it advances sixteen pixels at a time. All three compile
 //! to plain vector additions. Several samples per pixel are several independent chains, which from 32 bits on are as fast.
 
-use swath_raster::simd::{Task, widest};
+use swath_raster::{
+    memory::{OutOfMemory, grow},
+    simd::{Task, widest},
+};
 
 /// Pixels per block of the last pass.
 const BLOCK: usize = 16;
@@ -352,13 +355,16 @@ pub struct TileRows {
 ///
 /// A row of `rows` may be shorter than a row of the tile; it receives the beginning of the row. Predictor 3 overwrites `tile`. It
 /// needs a whole tile row to assemble any sample, so shorter rows are assembled in a buffer first.
+///
+/// # Errors
+/// When the system has no memory for that buffer.
 pub fn undo_tile<'r>(
     predictor: Predictor,
     layout: TileRows,
     tile: &mut [u8],
     rows: impl IntoIterator<Item = &'r mut [u8]>,
-) {
-    widest(UndoTile { predictor, layout, tile, rows });
+) -> Result<(), OutOfMemory> {
+    widest(UndoTile { predictor, layout, tile, rows })
 }
 
 struct UndoTile<'a, I> {
@@ -369,12 +375,12 @@ struct UndoTile<'a, I> {
 }
 
 impl<'r, I: IntoIterator<Item = &'r mut [u8]>> Task for UndoTile<'_, I> {
-    type Output = ();
+    type Output = Result<(), OutOfMemory>;
     #[inline(always)]
-    fn run(self) {
+    fn run(self) -> Self::Output {
         let Self { predictor, layout: TileRows { row_len, samples_per_pixel, sample_len }, tile, rows } = self;
         if row_len == 0 {
-            return;
+            return Ok(());
         }
         let mut sums = RowSums::new();
         let mut whole = Vec::new();
@@ -387,13 +393,15 @@ impl<'r, I: IntoIterator<Item = &'r mut [u8]>> Task for UndoTile<'_, I> {
                     undo_float(src, dst, samples_per_pixel, sample_len, &mut sums)
                 }
                 Predictor::Float => {
-                    whole.resize(src.len(), 0);
+                    whole.truncate(src.len());
+                    grow(&mut whole, src.len())?;
                     undo_float(src, &mut whole, samples_per_pixel, sample_len, &mut sums);
                     let len = dst.len();
                     dst.copy_from_slice(&whole[..len]);
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -528,9 +536,9 @@ mod tests {
             let layout = TileRows { row_len: 50 * len, samples_per_pixel: 1, sample_len: len };
             let tile = noise(layout.row_len * 7, 5);
             let mut whole = vec![0; tile.len()];
-            undo_tile(predictor, layout, &mut tile.clone(), whole.chunks_mut(layout.row_len));
+            undo_tile(predictor, layout, &mut tile.clone(), whole.chunks_mut(layout.row_len)).unwrap();
             let mut part = vec![0; 20 * len * 7];
-            undo_tile(predictor, layout, &mut tile.clone(), part.chunks_mut(20 * len));
+            undo_tile(predictor, layout, &mut tile.clone(), part.chunks_mut(20 * len)).unwrap();
             for (whole, part) in whole.chunks(layout.row_len).zip(part.chunks(20 * len)) {
                 assert_eq!(&whole[..20 * len], part);
             }

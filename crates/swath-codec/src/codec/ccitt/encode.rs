@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use swath_raster::memory::{OutOfMemory, zeroed};
 use swath_tiff::Compression;
 
 use super::{
@@ -9,7 +10,7 @@ use super::{
     codes::{BLACK_MAKE_UP, BLACK_TERM, MAKE_UP, WHITE_MAKE_UP, WHITE_TERM},
 };
 use crate::{
-    encode::{Encode, Settings},
+    encode::{Encode, Settings, reserve},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -58,13 +59,14 @@ impl Encode for Encoder {
     fn encode(
         &self,
         spec: &TileSpec,
-        _rows: u32,
+        rows: u32,
         src: &[u8],
         dst: &mut Vec<u8>,
         _scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
         let start = dst.len();
-        encode(src, spec.width as usize, self.coding, dst);
+        reserve(dst, self.max_encoded_len(spec, rows))?;
+        encode(src, spec.width as usize, self.coding, dst)?;
         if spec.bits_reversed {
             dst.iter_mut().skip(start).for_each(|byte| *byte = byte.reverse_bits());
         }
@@ -80,11 +82,14 @@ pub(super) enum Coding {
     Group4 { end_of_block: bool },
 }
 
-/// Appends the encoded rows of `packed`, each of which begins on a byte.
-pub(super) fn encode(packed: &[u8], width: usize, coding: Coding, dst: &mut Vec<u8>) {
+/// Appends the encoded rows of `packed`, each of which begins on a byte. The caller has reserved room for them.
+///
+/// # Errors
+/// When the system has no memory for a row.
+pub(super) fn encode(packed: &[u8], width: usize, coding: Coding, dst: &mut Vec<u8>) -> Result<(), OutOfMemory> {
     let mut out = Writer::new(dst);
     let row_len = width.div_ceil(8).max(1);
-    let white = vec![0; row_len];
+    let white = zeroed(row_len)?;
     let mut above = Row { bytes: &white, width };
     for (y, bytes) in packed.chunks_exact(row_len).enumerate() {
         let row = Row { bytes, width };
@@ -134,6 +139,7 @@ pub(super) fn encode(packed: &[u8], width: usize, coding: Coding, dst: &mut Vec<
         _ => {}
     }
     out.finish();
+    Ok(())
 }
 
 /// A code word.

@@ -2,9 +2,8 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 use libdeflater::DecompressionError;
-use swath_raster::memory::is_available;
 
-use super::{Deflate, NAME};
+use super::{Deflate, NAME, context};
 use crate::{
     decode::{Decode, Fill, Step, Stream},
     error::CodecError,
@@ -26,7 +25,7 @@ impl Decode for Deflate {
     }
 
     fn stream(&self) -> Option<Box<dyn Stream>> {
-        Some(Box::new(Inflating(Decompress::new(true))))
+        Some(Box::new(Inflating(inflate_state().ok()?)))
     }
 }
 
@@ -51,14 +50,14 @@ const INFLATER: u64 = 64 << 10;
 /// Returns the thread's decompressor.
 ///
 /// # Errors
-/// When the system has no memory for one; the binding would panic.
+/// When the system has no memory for one.
 pub(crate) fn inflater(scratch: &mut Scratch) -> Result<&mut libdeflater::Decompressor, CodecError> {
-    scratch.of(|| {
-        if !is_available(INFLATER) {
-            return Err(CodecError::NoMemory(INFLATER));
-        }
-        Ok(libdeflater::Decompressor::new())
-    })
+    scratch.of(|| context(INFLATER, libdeflater::Decompressor::new))
+}
+
+/// Creates the state of zlib-rs, which has about the same size.
+fn inflate_state() -> Result<Decompress, CodecError> {
+    context(INFLATER, || Decompress::new(true))
 }
 
 /// Decodes a zlib stream of the length of `dst`, or of `full` bytes, into `dst` and verifies its checksum.
@@ -82,7 +81,7 @@ pub(crate) fn inflate(src: &[u8], dst: &mut [u8], full: u64, scratch: &mut Scrat
 /// Fills `dst` from a stream that holds more, and returns the length of its content. It decodes to the end, because only the
 /// checksum there tells a long strip from a corrupt one.
 fn inflate_longer(src: &[u8], dst: &mut [u8], full: u64) -> Result<u64, CodecError> {
-    let mut stream = Decompress::new(true);
+    let mut stream = inflate_state()?;
     let mut sink = [0; 16 << 10];
     loop {
         let before = (stream.total_in(), stream.total_out());
@@ -110,7 +109,7 @@ fn damage(src: &[u8], len: usize) -> String {
     if cmf & 15 != 8 || (u16::from(cmf) << 8 | u16::from(flg)) % 31 != 0 {
         return format!("the tile begins with {cmf:#04x} {flg:#04x}, which is no zlib header");
     }
-    let mut stream = Decompress::new(true);
+    let Ok(mut stream) = inflate_state() else { return "the stream is corrupt".into() };
     let mut sink = [0; 16 << 10];
     loop {
         let before = (stream.total_in(), stream.total_out());

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::{
-    ffi::{c_char, c_void},
+    ffi::{CStr, c_char, c_void},
     mem::MaybeUninit,
     ptr::{self, NonNull},
     slice,
@@ -13,6 +13,7 @@ use std::{
 };
 
 use openjpeg_sys as opj;
+use swath_raster::memory::collect;
 use swath_tiff::{Photometric, SampleType};
 
 use crate::{
@@ -52,6 +53,8 @@ pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, 
     let quality = within("JPEG 2000", "quality", settings.quality, 75, 1..=100)?;
     Ok(Arc::new(Encoder { quality: (!settings.lossless).then_some(quality) }))
 }
+
+const NO_MEMORY: CodecError = CodecError::LibraryMemory { codec: "JPEG 2000" };
 
 fn failed(what: &str) -> CodecError {
     CodecError::encode("JPEG 2000", what)
@@ -94,15 +97,23 @@ impl Encode for Encoder {
             }
             None => parameters.cp_disto_alloc = 1,
         }
-        let codec = Codec::new()?;
-        codec.setup(&mut parameters, &mut image)?;
+        let mut complaint = None;
         let start = dst.len();
-        let mut sink = Sink { start, at: start, limit: start + self.max_encoded_len(spec, rows), out: dst };
-        let outcome = codec.run(&mut image, &mut sink);
-        if outcome.is_err() {
-            dst.truncate(start);
+        let limit = start + self.max_encoded_len(spec, rows);
+        let mut sink = Sink { start, at: start, limit, out: dst, lacks_memory: false, is_full: false };
+        let done = Codec::new(&mut complaint)
+            .and_then(|codec| codec.setup(&mut parameters, &mut image)?.run(&mut image, &mut sink));
+        let Sink { lacks_memory, is_full, .. } = sink;
+        if done.is_some() {
+            return Ok(());
         }
-        outcome
+        dst.truncate(start);
+        Err(match complaint {
+            _ if is_full => failed("the stream is longer than any that was expected"),
+            // Where its own allocations fail, the library often gives up without a word. Size, samples and parameters were checked.
+            Some(words) if !lacks_memory && !words.contains("memory") && !words.contains("alloc") => failed(&words),
+            _ => NO_MEMORY,
+        })
     }
 }
 
@@ -147,11 +158,11 @@ impl Image {
             bpp: spec.bits.into(),
             sgnd: matches!(spec.sample, SampleType::I8 | SampleType::I16).into(),
         };
-        let mut components = vec![component; spec.samples.into()];
+        let mut components = collect((0..spec.samples).map(|_| component))?;
         let space = opj::OPJ_COLOR_SPACE::OPJ_CLRSPC_UNSPECIFIED;
         // SAFETY: the pointer is to as many component parameters as it says, which are only read.
         let image = unsafe { opj::opj_image_create(spec.samples.into(), components.as_mut_ptr(), space) };
-        let mut image = Self(NonNull::new(image).ok_or_else(|| failed("there is not enough memory for the image"))?);
+        let mut image = Self(NonNull::new(image).ok_or(NO_MEMORY)?);
         // SAFETY: the image was just made, and only this function knows of it.
         let head = unsafe { image.0.as_mut() };
         (head.x1, head.y1) = (spec.width, rows);
@@ -194,45 +205,53 @@ fn spread<const N: usize>(src: &[u8], nth: usize, step: usize, plane: &mut [i32]
     }
 }
 
-/// An encoder of OpenJPEG.
-struct Codec(NonNull<opj::opj_codec_t>);
+/// An encoder of OpenJPEG, which keeps the library's first complaint. Its functions return `None` where the library fails.
+struct Codec<'a>(NonNull<opj::opj_codec_t>, std::marker::PhantomData<&'a mut Option<String>>);
 
-impl Drop for Codec {
+impl Drop for Codec<'_> {
     fn drop(&mut self) {
         // SAFETY: the codec came from `opj_create_compress`, and is freed here alone.
         unsafe { opj::opj_destroy_codec(self.0.as_ptr()) }
     }
 }
 
-impl Codec {
-    fn new() -> Result<Self, CodecError> {
+impl<'a> Codec<'a> {
+    fn new(complaint: &'a mut Option<String>) -> Option<Self> {
         // SAFETY: the call takes a number and returns a codec or null.
         let codec = unsafe { opj::opj_create_compress(opj::CODEC_FORMAT::OPJ_CODEC_J2K) };
-        NonNull::new(codec).map(Self).ok_or_else(|| failed("there is not enough memory for the encoder"))
+        let codec = Self(NonNull::new(codec)?, std::marker::PhantomData);
+        // SAFETY: the codec is alive; the string outlives it, by its lifetime, and the function is of the type that it calls.
+        unsafe { opj::opj_set_error_handler(codec.0.as_ptr(), Some(complain), ptr::from_mut(complaint).cast()) };
+        Some(codec)
     }
 
-    fn setup(&self, parameters: &mut opj::opj_cparameters_t, image: &mut Image) -> Result<(), CodecError> {
+    fn setup(&self, parameters: &mut opj::opj_cparameters_t, image: &mut Image) -> Option<&Self> {
         // SAFETY: codec and image are alive, and the parameters are copied.
         let done = unsafe { opj::opj_setup_encoder(self.0.as_ptr(), parameters, image.0.as_ptr()) };
-        if done == 0 { Err(failed("the library refuses the parameters")) } else { Ok(()) }
+        (done != 0).then_some(self)
     }
 
-    fn run(&self, image: &mut Image, sink: &mut Sink<'_>) -> Result<(), CodecError> {
+    fn run(&self, image: &mut Image, sink: &mut Sink<'_>) -> Option<()> {
         let stream = Stream::new(sink)?;
         // SAFETY: codec, image and stream are alive until the end of this function.
-        if unsafe { opj::opj_start_compress(self.0.as_ptr(), image.0.as_ptr(), stream.0.as_ptr()) } == 0 {
-            return Err(failed("the header cannot be written"));
-        }
+        let started = unsafe { opj::opj_start_compress(self.0.as_ptr(), image.0.as_ptr(), stream.0.as_ptr()) } != 0;
         // SAFETY: as above.
-        if unsafe { opj::opj_encode(self.0.as_ptr(), stream.0.as_ptr()) } == 0 {
-            return Err(failed("the tile cannot be encoded"));
-        }
+        let encoded = started && unsafe { opj::opj_encode(self.0.as_ptr(), stream.0.as_ptr()) } != 0;
         // SAFETY: as above.
-        if unsafe { opj::opj_end_compress(self.0.as_ptr(), stream.0.as_ptr()) } == 0 {
-            return Err(failed("the end of the stream cannot be written"));
-        }
-        Ok(())
+        (encoded && unsafe { opj::opj_end_compress(self.0.as_ptr(), stream.0.as_ptr()) } != 0).then_some(())
     }
+}
+
+/// Keeps the first message.
+///
+/// # Safety
+/// `words` is a C string, and `user` an exclusive pointer to an `Option<String>`.
+unsafe extern "C" fn complain(words: *const c_char, user: *mut c_void) {
+    // SAFETY: OpenJPEG passes what `Codec::new` gave it.
+    let complaint = unsafe { &mut *user.cast::<Option<String>>() };
+    // SAFETY: OpenJPEG passes a string of its own.
+    let words = unsafe { CStr::from_ptr(words) };
+    complaint.get_or_insert_with(|| words.to_string_lossy().trim_end().to_owned());
 }
 
 /// The output of the encoder.
@@ -242,12 +261,23 @@ struct Sink<'a> {
     /// Position of the next byte; OpenJPEG seeks back to fill in lengths.
     at: usize,
     limit: usize,
+    /// Whether the system had no memory for the output.
+    lacks_memory: bool,
+    /// Whether the library wrote more than the limit.
+    is_full: bool,
 }
 
 impl Sink<'_> {
     fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        let end = self.at.checked_add(bytes.len()).filter(|end| *end <= self.limit)?;
-        if self.out.len() < end {
+        let end = self.at.checked_add(bytes.len()).filter(|end| *end <= self.limit);
+        self.is_full |= end.is_none();
+        let end = end?;
+        let missing = end.saturating_sub(self.out.len());
+        if self.out.try_reserve(missing).is_err() {
+            self.lacks_memory = true;
+            return None;
+        }
+        if missing > 0 {
             self.out.resize(end, 0);
         }
         self.out.get_mut(self.at..end)?.copy_from_slice(bytes);
@@ -272,11 +302,10 @@ impl Drop for Stream<'_> {
 }
 
 impl<'a> Stream<'a> {
-    fn new(sink: &'a mut Sink<'_>) -> Result<Self, CodecError> {
+    fn new(sink: &'a mut Sink<'_>) -> Option<Self> {
         // SAFETY: the call takes a number and returns a stream or null.
         let stream = unsafe { opj::opj_stream_default_create(0) };
-        let stream = NonNull::new(stream).ok_or_else(|| failed("there is not enough memory for the stream"))?;
-        let stream = Self(stream, std::marker::PhantomData);
+        let stream = Self(NonNull::new(stream)?, std::marker::PhantomData);
         let raw = stream.0.as_ptr();
         // SAFETY: the stream is alive; the sink outlives it, by its lifetime, and the stream never frees the sink.
         unsafe { opj::opj_stream_set_user_data(raw, ptr::from_mut(sink).cast(), None) };
@@ -286,7 +315,7 @@ impl<'a> Stream<'a> {
         unsafe { opj::opj_stream_set_skip_function(raw, Some(skip)) };
         // SAFETY: as above.
         unsafe { opj::opj_stream_set_seek_function(raw, Some(seek)) };
-        Ok(stream)
+        Some(stream)
     }
 }
 

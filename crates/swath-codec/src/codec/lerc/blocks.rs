@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use lerc::{DataType, Sample};
 
 use super::bitstuff::MAX_BLOCK;
+use crate::{encode::reserve, error::CodecError};
 use swath_raster::simd::{Task, widest};
 
 /// The default side of a block, and the alternative.
@@ -30,25 +31,37 @@ pub(super) struct Blocks<'a, T> {
 
 impl<T: Sample + Pod> Blocks<'_, T> {
     /// Appends the blocks and returns the side that it chose; `None` if they are not shorter than `limit` bytes.
-    pub(super) fn write(&self, limit: usize, out: &mut Vec<u8>) -> Option<usize> {
+    ///
+    /// # Errors
+    /// When the system has no memory for them.
+    pub(super) fn write(&self, limit: usize, out: &mut Vec<u8>) -> Result<Option<usize>, CodecError> {
         let [usual, double] = SIDES;
         let start = out.len();
+        reserve(out, limit + self.slack())?;
         if !widest(Writing { blocks: self, side: usual, limit, out }) {
-            return None;
+            return Ok(None);
         }
         let len = out.len() - start;
         // Where the overhead per block dominates, larger blocks are shorter. Like Esri's library, this tries them only below one and
         // a half bits per value; above, they hardly ever pay.
         let worth_a_try = len * 16 < self.cols * self.rows * self.depth * 3 && (self.cols > usual || self.rows > usual);
         if worth_a_try {
-            let mut other = Vec::with_capacity(len);
+            let mut other = Vec::new();
+            reserve(&mut other, len + 1 + self.slack())?;
             if widest(Writing { blocks: self, side: double, limit: len + 1, out: &mut other }) {
                 out.truncate(start);
                 out.extend_from_slice(&other);
-                return Some(double);
+                return Ok(Some(double));
             }
         }
-        Some(usual)
+        Ok(Some(usual))
+    }
+
+    /// Bytes that the last block of every sample may reach beyond the limit before the blocks are given up.
+    fn slack(&self) -> usize {
+        let [_, side] = SIDES;
+        let values = (self.cols * self.rows).min(side * side);
+        self.depth * (values * T::BYTES + 16)
     }
 
     /// Collects the valid values of a block, and returns their number.

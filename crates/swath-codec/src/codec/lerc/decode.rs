@@ -7,7 +7,7 @@
 //! [`fast`] and [`huffman`](super::huffman) decode what GDAL writes. Rarer blobs go to lerc-rs, which is also the oracle in tests.
 
 use lerc::Sample;
-use swath_raster::memory::{is_available, zeroed};
+use swath_raster::memory::{collect, zeroed};
 use swath_tiff::SampleType;
 
 use super::{
@@ -21,6 +21,7 @@ use crate::{
     error::CodecError,
     scratch::{Scratch, take},
     spec::TileSpec,
+    working::Working,
 };
 
 /// ExtraSamples: alpha that is not premultiplied.
@@ -46,16 +47,18 @@ impl Decode for Lerc {
         // The margin that libtiff allows a blob over the bare samples, and some bytes for tiny tiles.
         let mut between = take(&mut scratch.between, dst.len() + dst.len() / 3 + 1024)?;
         let unpacked = match additional {
-            1 => deflate::inflater(scratch)?.zlib_decompress(src, &mut between).map_err(|error| error.to_string()),
-            2 => zstd::context(scratch)?
-                .decompress(&mut between[..], src)
-                .map_err(|code| zstd_safe::get_error_name(code).to_owned()),
-            other => Err(format!("additional compression {other} is unknown")),
+            1 => deflate::inflater(scratch)?
+                .zlib_decompress(src, &mut between)
+                .map_err(|error| corrupt(format!("around the blob: {error}"))),
+            2 => {
+                zstd::context(scratch)?.decompress(&mut between[..], src).map_err(|code| match zstd::is_memory(code) {
+                    true => CodecError::LibraryMemory { codec: NAME },
+                    false => corrupt(format!("around the blob: {}", zstd_safe::get_error_name(code))),
+                })
+            }
+            other => Err(corrupt(format!("around the blob: additional compression {other} is unknown"))),
         };
-        let result = match unpacked {
-            Ok(len) => decode(spec, rows, between.get(..len).unwrap_or_default(), dst),
-            Err(detail) => Err(corrupt(format!("around the blob: {detail}"))),
-        };
+        let result = unpacked.and_then(|len| decode(spec, rows, between.get(..len).unwrap_or_default(), dst));
         scratch.between = between;
         result
     }
@@ -141,9 +144,8 @@ fn bands(
         .and_then(|values| values.checked_mul(spec.sample.size()))
         .filter(|band| band.checked_mul(count) == Some(out.len()))
         .ok_or_else(|| corrupt(format!("{depth} values per pixel for {} samples", spec.samples)))?;
-    // A mask per band, symbols for the pixels of one band, and the range of each value of a pixel.
-    check_memory((out.len() / 8).saturating_add(pixels * 2).saturating_add(depth * 32))?;
     let mut masks = Vec::new();
+    masks.try_reserve_exact(count).map_err(|_| CodecError::NoMemory((count * size_of::<Mask>()) as u64))?;
     let mut used = 0;
     for out in out.chunks_exact_mut(band.max(1)) {
         let rest = src.get(used..).unwrap_or_default();
@@ -153,7 +155,7 @@ fn bands(
         }
         let blob = rest.get(..next.blob_len).ok_or_else(|| corrupt(format!("the blob is cut off at {}", src.len())))?;
         used += next.blob_len;
-        match fast::decode(blob, &next, masks.last(), out).map_err(corrupt)? {
+        match fast::decode(blob, &next, masks.last(), out)? {
             Some(mask) => masks.push(mask),
             None => masks.push(by_library(spec, blob, &next, out)?),
         }
@@ -161,15 +163,11 @@ fn bands(
     Ok((masks, used))
 }
 
-/// Checks that the system has memory for decoding, besides the samples, before it is allocated.
-fn check_memory(needed: usize) -> Result<(), CodecError> {
-    let needed = (needed as u64).saturating_add(64 << 10);
-    if is_available(needed) { Ok(()) } else { Err(CodecError::NoMemory(needed)) }
-}
-
-/// Returns the memory that lerc-rs needs for a blob with `len` bytes of values: the values and a mask.
-fn library_memory(len: usize) -> usize {
-    len.saturating_mul(3)
+/// Reserves the memory that lerc-rs takes for a blob of `len` bytes with `decoded` bytes of values: the values twice, the bytes of
+/// floats, a mask and tables. The library ends the process where it gets none.
+fn library_memory(spec: &TileSpec, len: usize, decoded: usize) -> Result<Working, CodecError> {
+    let need = (decoded as u64).saturating_mul(4).saturating_add(256 << 10);
+    Working::reserve(NAME, need..=need, spec, len)
 }
 
 /// Decodes with lerc-rs what [`fast`] does not support: lossless floats of version 6, differences between samples, version 2.
@@ -179,31 +177,32 @@ fn by_library(spec: &TileSpec, blob: &[u8], header: &Header, out: &mut [u8]) -> 
         return Err(CodecError::unsupported(NAME, "a band without a mask of its own in this encoding"));
     }
     match spec.sample {
-        SampleType::I8 => library::<i8, 1>(blob, out, i8::to_ne_bytes),
-        SampleType::U8 => library::<u8, 1>(blob, out, u8::to_ne_bytes),
-        SampleType::I16 => library::<i16, 2>(blob, out, i16::to_ne_bytes),
-        SampleType::U16 => library::<u16, 2>(blob, out, u16::to_ne_bytes),
-        SampleType::I32 => library::<i32, 4>(blob, out, i32::to_ne_bytes),
-        SampleType::U32 => library::<u32, 4>(blob, out, u32::to_ne_bytes),
-        SampleType::F32 => library::<f32, 4>(blob, out, f32::to_ne_bytes),
-        _ => library::<f64, 8>(blob, out, f64::to_ne_bytes),
+        SampleType::I8 => library::<i8, 1>(spec, blob, out, i8::to_ne_bytes),
+        SampleType::U8 => library::<u8, 1>(spec, blob, out, u8::to_ne_bytes),
+        SampleType::I16 => library::<i16, 2>(spec, blob, out, i16::to_ne_bytes),
+        SampleType::U16 => library::<u16, 2>(spec, blob, out, u16::to_ne_bytes),
+        SampleType::I32 => library::<i32, 4>(spec, blob, out, i32::to_ne_bytes),
+        SampleType::U32 => library::<u32, 4>(spec, blob, out, u32::to_ne_bytes),
+        SampleType::F32 => library::<f32, 4>(spec, blob, out, f32::to_ne_bytes),
+        _ => library::<f64, 8>(spec, blob, out, f64::to_ne_bytes),
     }
 }
 
 fn library<T: Sample, const N: usize>(
+    spec: &TileSpec,
     blob: &[u8],
     out: &mut [u8],
     bytes: fn(T) -> [u8; N],
 ) -> Result<Mask, CodecError> {
+    let _working = library_memory(spec, blob.len(), out.len())?;
     let mut values = zeroed::<T>(out.len() / N)?;
-    check_memory(library_memory(out.len()))?;
     let decoded = lerc::decode_into(blob, &mut values).map_err(|error| corrupt(error.to_string()))?;
     for (out, value) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
         *out = bytes(value);
     }
     Ok(match decoded.valid_masks.first() {
         Some(mask) if !mask.is_all_valid() => match mask.as_bytes() {
-            Some(bits) => Mask::Some(bits.to_vec()),
+            Some(bits) => Mask::Some(collect(bits.iter().copied())?),
             None => Mask::All,
         },
         _ => Mask::All,
@@ -220,7 +219,7 @@ fn first_generation(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> R
         let detail = format!("a LERC1 blob of {} x {} floats does not fit the tile", info.width, info.height);
         return Err(corrupt(detail));
     }
-    check_memory(library_memory(dst.len()))?;
+    let _working = library_memory(spec, src.len(), dst.len())?;
     let image = lerc::decode(src).map_err(|error| corrupt(error.to_string()))?;
     let values = image.as_typed::<f32>().unwrap_or_default();
     if values.len() * 4 != dst.len() {

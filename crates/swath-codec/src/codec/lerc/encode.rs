@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use lerc::{Image, Precision, Sample, bitmask::BitMask, checksum::fletcher32};
+use swath_raster::memory::{OutOfMemory, collect, is_available, zeroed};
 use swath_tiff::SampleType;
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
 use crate::{
     codec::{deflate, zstd},
     decode::Form,
-    encode::{Encode, LercWrap, Settings},
+    encode::{Encode, LercWrap, Settings, reserve},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -30,6 +31,9 @@ use crate::{
 
 /// The version that compresses lossless floats.
 const EXACT_FLOATS: u32 = 6;
+
+/// Bytes that lerc-rs takes for each byte of values, at most: copies of the values, the parts of floats, and the blob.
+const WORKING: u64 = 12;
 
 /// LERC with one tolerance.
 #[derive(Debug, Clone, Copy)]
@@ -97,18 +101,19 @@ impl Encode for Encoder {
             return Err(CodecError::encode(NAME, "internal error: the tile has the wrong length"));
         }
         let blob = match spec.sample {
-            SampleType::I8 => self.blob(spec, rows, samples::<i8>(src), |_| false),
-            SampleType::U8 => self.blob(spec, rows, samples::<u8>(src), |_| false),
-            SampleType::I16 => self.blob(spec, rows, samples::<i16>(src), |_| false),
-            SampleType::U16 => self.blob(spec, rows, samples::<u16>(src), |_| false),
-            SampleType::I32 => self.blob(spec, rows, samples::<i32>(src), |_| false),
-            SampleType::U32 => self.blob(spec, rows, samples::<u32>(src), |_| false),
-            SampleType::F32 => self.blob(spec, rows, samples::<f32>(src), f32::is_nan),
-            SampleType::F64 => self.blob(spec, rows, samples::<f64>(src), f64::is_nan),
+            SampleType::I8 => self.blob(spec, rows, samples::<i8>(src)?, |_| false),
+            SampleType::U8 => self.blob(spec, rows, samples::<u8>(src)?, |_| false),
+            SampleType::I16 => self.blob(spec, rows, samples::<i16>(src)?, |_| false),
+            SampleType::U16 => self.blob(spec, rows, samples::<u16>(src)?, |_| false),
+            SampleType::I32 => self.blob(spec, rows, samples::<i32>(src)?, |_| false),
+            SampleType::U32 => self.blob(spec, rows, samples::<u32>(src)?, |_| false),
+            SampleType::F32 => self.blob(spec, rows, samples::<f32>(src)?, f32::is_nan),
+            SampleType::F64 => self.blob(spec, rows, samples::<f64>(src)?, f64::is_nan),
             _ => return Err(CodecError::unsupported(NAME, format!("a tile of {}", spec.sample))),
         }?;
         match self.wrap {
             LercWrap::None => {
+                reserve(dst, blob.len())?;
                 dst.extend_from_slice(&blob);
                 Ok(())
             }
@@ -123,12 +128,12 @@ impl Encode for Encoder {
     }
 }
 
-fn samples<T: Pod>(src: &[u8]) -> Vec<T> {
-    let mut values = vec![T::zeroed(); src.len() / size_of::<T>()];
+fn samples<T: Pod + Default>(src: &[u8]) -> Result<Vec<T>, OutOfMemory> {
+    let mut values = zeroed(src.len() / size_of::<T>())?;
     if let Some(src) = src.get(..values.len() * size_of::<T>()) {
-        bytemuck::cast_slice_mut(&mut values).copy_from_slice(src);
+        bytemuck::cast_slice_mut::<T, u8>(&mut values).copy_from_slice(src);
     }
-    values
+    Ok(values)
 }
 
 /// Which pixels of a tile have values.
@@ -151,17 +156,18 @@ impl Encoder {
     ) -> Result<Vec<u8>, CodecError> {
         let depth = usize::from(spec.samples);
         let size = (spec.width, rows);
-        match masks(&values, depth, lacks) {
+        match masks(&values, depth, lacks)? {
             Masks::None => self.band(size, depth, values, None),
             Masks::One(mask) => self.band(size, depth, values, Some(&mask)),
             Masks::PerSample => {
                 let mut blobs = Vec::new();
                 for nth in 0..depth {
-                    let plane: Vec<T> = values.iter().skip(nth).step_by(depth).copied().collect();
-                    let mask: Vec<u8> =
-                        plane.chunks(8).map(|pixels| bits(pixels.iter().map(|value| !lacks(*value)))).collect();
+                    let plane = collect(values.iter().skip(nth).step_by(depth).copied())?;
+                    let mask = collect(plane.chunks(8).map(|pixels| bits(pixels.iter().map(|value| !lacks(*value)))))?;
                     // One by one, because lerc-rs derives the precision of all bands from the first.
-                    blobs.extend(self.band(size, 1, plane, Some(&mask))?);
+                    let blob = self.band(size, 1, plane, Some(&mask))?;
+                    reserve(&mut blobs, blob.len())?;
+                    blobs.extend_from_slice(&blob);
                 }
                 Ok(blobs)
             }
@@ -176,11 +182,11 @@ impl Encoder {
         values: Vec<T>,
         mask: Option<&[u8]>,
     ) -> Result<Vec<u8>, CodecError> {
-        let stored = Stored::new((width, rows), depth, &values, mask);
+        let stored = Stored::new((width, rows), depth, &values, mask)?;
         let exact_floats = !T::is_integer() && self.max_z_error == 0.0;
         // The library's steps between whole numbers have no place for an infinity.
         if stored.is_infinite || exact_floats && !self.newest {
-            return Ok(stored.blob(&values, 0.0));
+            return stored.blob(&values, 0.0);
         }
         let mut tolerance = self.max_z_error;
         if T::is_integer() {
@@ -191,11 +197,19 @@ impl Encoder {
             }
             // Only lossless bytes can use Huffman codes, which lerc-rs has and this encoder has not.
             if T::BYTES > 1 || tolerance > 0.5 {
-                return Ok(stored.blob(&values, tolerance));
+                return stored.blob(&values, tolerance);
             }
         }
         let pixels = width as usize * rows as usize;
-        let mask = mask.map_or(BitMask::all_valid(pixels), |mask| BitMask::from_bytes(mask.to_vec(), pixels));
+        // The library ends the process where it gets no memory, so this asks first.
+        let need = (size_of_val(&values[..]) as u64).saturating_mul(WORKING).saturating_add(1 << 20);
+        if !is_available(need) {
+            return Err(CodecError::NoMemory(need));
+        }
+        let mask = match mask {
+            Some(mask) => BitMask::from_bytes(collect(mask.iter().copied())?, pixels),
+            None => BitMask::all_valid(pixels),
+        };
         let image = Image {
             width,
             height: rows,
@@ -212,7 +226,7 @@ impl Encoder {
         // Our blocks beat lerc-rs on bytes that are noisy in places. For floats they are tried only where the blob of lerc-rs is
         // longer than stored values.
         if T::is_integer() || blob.len() > stored.len(values) {
-            let own = stored.blob(values, tolerance);
+            let own = stored.blob(values, tolerance)?;
             if own.len() < blob.len() {
                 return Ok(own);
             }
@@ -221,11 +235,12 @@ impl Encoder {
     }
 }
 
-fn masks<T: Copy>(values: &[T], depth: usize, lacks: fn(T) -> bool) -> Masks {
+fn masks<T: Copy>(values: &[T], depth: usize, lacks: fn(T) -> bool) -> Result<Masks, CodecError> {
     if !values.iter().any(|value| lacks(*value)) {
-        return Masks::None;
+        return Ok(Masks::None);
     }
-    let mut mask = Vec::with_capacity(values.len() / depth / 8 + 1);
+    let mut mask = Vec::new();
+    reserve(&mut mask, values.len() / depth / 8 + 1)?;
     for pixels in values.chunks(8 * depth) {
         let mut mixed = false;
         let byte = bits(pixels.chunks(depth).map(|pixel| {
@@ -234,11 +249,11 @@ fn masks<T: Copy>(values: &[T], depth: usize, lacks: fn(T) -> bool) -> Masks {
             missing == 0
         }));
         if mixed {
-            return Masks::PerSample;
+            return Ok(Masks::PerSample);
         }
         mask.push(byte);
     }
-    Masks::One(mask)
+    Ok(Masks::One(mask))
 }
 
 /// Packs up to eight bits, the highest first.
@@ -264,10 +279,15 @@ struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    fn new<'a, T: Sample>(size: (u32, u32), depth: usize, values: &[T], mask: Option<&'a [u8]>) -> Stored<'a> {
+    fn new<'a, T: Sample>(
+        size: (u32, u32),
+        depth: usize,
+        values: &[T],
+        mask: Option<&'a [u8]>,
+    ) -> Result<Stored<'a>, CodecError> {
         let pixels = size.0 as usize * size.1 as usize;
         let valid = mask.map_or(pixels, |mask| mask.iter().map(|byte| byte.count_ones() as usize).sum());
-        let mut ranges = vec![(f64::INFINITY, f64::NEG_INFINITY); depth];
+        let mut ranges = collect((0..depth).map(|_| (f64::INFINITY, f64::NEG_INFINITY)))?;
         for pixel in values.chunks_exact(depth) {
             for (value, (least, most)) in pixel.iter().zip(&mut ranges) {
                 // Both comparisons are false for NaN.
@@ -288,7 +308,7 @@ impl Stored<'_> {
             // by the smallest number.
             ranges.fill((-0.0, T::from_bits_u64(1).to_f64()));
         }
-        Stored { size, depth, mask: mask.filter(|_| valid < pixels), valid, ranges, is_infinite }
+        Ok(Stored { size, depth, mask: mask.filter(|_| valid < pixels), valid, ranges, is_infinite })
     }
 
     /// Returns the length of the blob with stored values, or a few bytes more.
@@ -297,8 +317,9 @@ impl Stored<'_> {
         HEADER_LEN + 4 + mask + 2 * self.depth * T::BYTES + 1 + values.len() * T::BYTES
     }
 
-    fn blob<T: Sample + Pod>(&self, values: &[T], max_error: f64) -> Vec<u8> {
-        let mut blob = Vec::with_capacity(self.len(values));
+    fn blob<T: Sample + Pod>(&self, values: &[T], max_error: f64) -> Result<Vec<u8>, CodecError> {
+        let mut blob = Vec::new();
+        reserve(&mut blob, self.len(values))?;
         let range = self.ranges.iter().copied().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
         let (width, rows) = self.size;
         let differences = self.depth > 1 && T::is_integer() && max_error == 0.5;
@@ -312,7 +333,7 @@ impl Stored<'_> {
             blob.extend_from_slice(&number.to_le_bytes());
         }
         let mask = match self.mask {
-            Some(mask) if self.valid > 0 => run_lengths(mask),
+            Some(mask) if self.valid > 0 => run_lengths(mask)?,
             _ => Vec::new(),
         };
         blob.extend_from_slice(&(mask.len() as u32).to_le_bytes());
@@ -334,18 +355,18 @@ impl Stored<'_> {
                     max_error,
                     differences,
                 };
-                self.body(&blocks, &mut blob);
+                self.body(&blocks, &mut blob)?;
             }
         }
         let len = blob.len() as u32;
         put(&mut blob, 34, len);
         let sum = fletcher32(blob.get(14..).unwrap_or_default());
         put(&mut blob, 10, sum);
-        blob
+        Ok(blob)
     }
 
     /// Writes the values after a byte for their encoding.
-    fn body<T: Sample + Pod>(&self, blocks: &Blocks<'_, T>, blob: &mut Vec<u8>) {
+    fn body<T: Sample + Pod>(&self, blocks: &Blocks<'_, T>, blob: &mut Vec<u8>) -> Result<(), CodecError> {
         let flag = blob.len();
         blob.push(0);
         // Where bytes could use Huffman codes, a second byte says that they do not.
@@ -353,7 +374,7 @@ impl Stored<'_> {
             blob.push(0);
         }
         let limit = self.valid * self.depth * T::BYTES - (blob.len() - flag - 1);
-        match blocks.write(limit, blob) {
+        match blocks.write(limit, blob)? {
             Some(side) => {
                 put(blob, SIDE_AT, side as u32);
                 if blocks.differences {
@@ -366,6 +387,7 @@ impl Stored<'_> {
                 self.values(blocks.values, blob);
             }
         }
+        Ok(())
     }
 
     /// Writes the values of the valid pixels.
@@ -398,11 +420,13 @@ fn put(blob: &mut [u8], at: usize, word: u32) {
 }
 
 /// Run-length encodes a mask: a count and that many bytes, or a negated count and one byte to repeat; -32768 ends it.
-fn run_lengths(mask: &[u8]) -> Vec<u8> {
+fn run_lengths(mask: &[u8]) -> Result<Vec<u8>, CodecError> {
     /// A run costs three bytes, and up to two more where it splits literals.
     const WORTH: usize = 5;
     const LONGEST: usize = 0x7fff;
     let mut out = Vec::new();
+    // At worst literals, with a count for each piece and the end.
+    reserve(&mut out, mask.len() + 2 * (mask.len() / LONGEST + 1) + 2 + 2 * (mask.len() / WORTH))?;
     let literals = |bytes: &[u8], out: &mut Vec<u8>| {
         for bytes in bytes.chunks(LONGEST) {
             out.extend_from_slice(&(bytes.len() as i16).to_le_bytes());
@@ -423,5 +447,5 @@ fn run_lengths(mask: &[u8]) -> Vec<u8> {
     }
     literals(mask.get(from..).unwrap_or_default(), &mut out);
     out.extend_from_slice(&i16::MIN.to_le_bytes());
-    out
+    Ok(out)
 }

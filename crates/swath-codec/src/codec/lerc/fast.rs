@@ -5,9 +5,13 @@
 
 use std::ops::ControlFlow;
 
-use swath_raster::simd::{Task, widest};
+use swath_raster::{
+    memory::{OutOfMemory, collect},
+    simd::{Task, widest},
+};
 
 use super::{
+    Trouble,
     bitstuff::{MAX_BLOCK, MAX_SIDE, unpack},
     checksum::verify,
     header::{Bytes, Header},
@@ -20,13 +24,13 @@ use super::{
 /// content of `dst` is then unspecified.
 ///
 /// # Errors
-/// When the blob is corrupt.
+/// When the blob is corrupt, or the system has no memory.
 pub(super) fn decode(
     blob: &[u8],
     header: &Header,
     before: Option<&Mask>,
     dst: &mut [u8],
-) -> Result<Option<Mask>, String> {
+) -> Result<Option<Mask>, Trouble> {
     match header.kind {
         0 => typed::<i8>(blob, header, before, dst),
         1 => typed::<u8>(blob, header, before, dst),
@@ -36,7 +40,7 @@ pub(super) fn decode(
         5 => typed::<u32>(blob, header, before, dst),
         6 => typed::<f32>(blob, header, before, dst),
         7 => typed::<f64>(blob, header, before, dst),
-        other => Err(format!("data type {other} is unknown")),
+        other => Err(format!("data type {other} is unknown").into()),
     }
 }
 
@@ -45,7 +49,7 @@ fn typed<T: Value>(
     header: &Header,
     before: Option<&Mask>,
     dst: &mut [u8],
-) -> Result<Option<Mask>, String> {
+) -> Result<Option<Mask>, Trouble> {
     if header.version < 3 || header.side > MAX_SIDE || header.has_no_data {
         return Ok(None);
     }
@@ -63,12 +67,12 @@ fn typed<T: Value>(
         return Ok(Some(mask));
     }
     if header.z_min == header.z_max {
-        constant(&vec![T::from_f64(header.z_min); header.depth], &mask, dst);
+        constant(&values_of(header, T::from_f64(header.z_min))?, &mask, dst);
         return Ok(Some(mask));
     }
-    let mut maxima = vec![T::from_f64(header.z_max); header.depth];
+    let mut maxima = values_of(header, T::from_f64(header.z_max))?;
     if header.version >= 4 {
-        let mut minima = maxima.clone();
+        let mut minima = values_of(header, T::from_f64(header.z_max))?;
         for range in [&mut minima, &mut maxima] {
             for value in range.iter_mut() {
                 *value = T::get(bytes.take(T::SIZE).ok_or_else(cut_off)?);
@@ -91,19 +95,19 @@ fn typed<T: Value>(
         match (bytes.u8().ok_or_else(cut_off)?, bytes_exact) {
             (0, _) => {}
             (mode @ (1 | 2), true) if mode == 1 || header.version >= 4 => {
-                return match huffman::decode(bytes, header, &mask, mode == 1, T::IS_SIGNED, dst) {
+                return match huffman::decode(bytes, header, &mask, mode == 1, T::IS_SIGNED, dst)? {
                     Some(()) => Ok(Some(mask)),
                     None => Err("the Huffman codes of the blob are damaged".into()),
                 };
             }
             (3, false) => return Ok(None),
-            (other, _) => return Err(format!("encoding {other} is not for this type and version")),
+            (other, _) => return Err(format!("encoding {other} is not for this type and version").into()),
         }
     }
     let maxima = if header.version >= 4 && header.depth > 1 {
-        maxima.iter().map(|value| value.to_f64()).collect()
+        collect(maxima.iter().map(|value| value.to_f64()))?
     } else {
-        vec![header.z_max; header.depth]
+        values_of(header, header.z_max)?
     };
     match widest(Blocks::<T> {
         src: bytes.0,
@@ -115,8 +119,13 @@ fn typed<T: Value>(
     }) {
         ControlFlow::Continue(()) => Ok(Some(mask)),
         ControlFlow::Break(Stop::Library) => Ok(None),
-        ControlFlow::Break(Stop::Damaged(detail)) => Err(detail.to_owned()),
+        ControlFlow::Break(Stop::Damaged(detail)) => Err(detail.into()),
     }
+}
+
+/// Returns `value` once for each value of a pixel.
+fn values_of<T: Copy>(header: &Header, value: T) -> Result<Vec<T>, OutOfMemory> {
+    collect((0..header.depth).map(|_| value))
 }
 
 fn constant<T: Value>(pixel: &[T], mask: &Mask, dst: &mut [u8]) {

@@ -3,6 +3,8 @@
 //! Codes of frequent symbols are short, so a lookup of eleven bits usually decodes several at once. Differences are summed in a
 //! second pass.
 
+use swath_raster::memory::{OutOfMemory, zeroed};
+
 use super::{
     bitstuff::{MAX_BLOCK, unpack},
     header::{Bytes, Header},
@@ -29,8 +31,19 @@ struct Codes {
 }
 
 impl Codes {
+    /// Makes room for the table.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    fn new() -> Result<Self, OutOfMemory> {
+        let mut long = Vec::new();
+        let bytes = (MAX_BLOCK * size_of::<(u32, u32, u8)>()) as u64;
+        long.try_reserve_exact(MAX_BLOCK).map_err(|_| OutOfMemory { bytes })?;
+        Ok(Self { seen: zeroed(1 << LOOK)?, long })
+    }
+
     /// Reads the code table, which precedes the codes.
-    fn parse(bytes: &mut Bytes<'_>) -> Option<Self> {
+    fn parse(mut self, bytes: &mut Bytes<'_>) -> Option<Self> {
         let (version, size, first, end) = (bytes.count()?, bytes.count()?, bytes.count()?, bytes.count()?);
         // Symbols first..end, modulo the size of the alphabet.
         let used = end.checked_sub(first)?;
@@ -42,8 +55,7 @@ impl Codes {
             return None;
         }
         let mut reader = Bits::new(bytes.0);
-        let mut short = vec![(0, 0); 1 << LOOK];
-        let mut long = Vec::new();
+        let mut short = [(0, 0); 1 << LOOK];
         for (nth, &bits) in lengths.get(..used)?.iter().enumerate() {
             if bits == 0 {
                 continue;
@@ -56,36 +68,32 @@ impl Codes {
             reader.skip(bits);
             let symbol = ((first + nth) % size) as u8;
             if bits > LOOK {
-                long.push((bits, code, symbol));
+                self.long.push((bits, code, symbol));
             } else {
                 let spare = LOOK - bits;
                 short.get_mut((code << spare) as usize..((code + 1) << spare) as usize)?.fill((bits, symbol));
             }
         }
         bytes.take(reader.words_used()? * 4)?;
-        let seen = (0..1_u32 << LOOK)
-            .map(|look| {
-                let mut seen = Seen::default();
-                let mut left = LOOK;
-                for slot in 0..4 {
-                    let Some(&(bits, symbol)) = short.get((look << (LOOK - left) & ((1 << LOOK) - 1)) as usize) else {
-                        break;
-                    };
-                    if bits == 0 || bits > left {
-                        break;
-                    }
-                    seen.symbols[slot] = symbol;
-                    seen.count += 1;
-                    left -= bits;
-                    if slot == 0 {
-                        seen.first = bits as u8;
-                    }
+        for (look, seen) in (0..1_u32 << LOOK).zip(&mut self.seen) {
+            let mut left = LOOK;
+            for slot in 0..4 {
+                let Some(&(bits, symbol)) = short.get((look << (LOOK - left) & ((1 << LOOK) - 1)) as usize) else {
+                    break;
+                };
+                if bits == 0 || bits > left {
+                    break;
                 }
-                seen.bits = (LOOK - left) as u8;
-                seen
-            })
-            .collect();
-        Some(Self { seen, long })
+                seen.symbols[slot] = symbol;
+                seen.count += 1;
+                left -= bits;
+                if slot == 0 {
+                    seen.first = bits as u8;
+                }
+            }
+            seen.bits = (LOOK - left) as u8;
+        }
+        Some(self)
     }
 
     /// Decodes symbols into `out`.
@@ -184,8 +192,34 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// Decodes all samples of a tile of bytes, stored as values or as differences from a neighbour.
+/// Decodes all samples of a tile of bytes, stored as values or as differences from a neighbour. Returns `None` where the codes are
+/// damaged.
+///
+/// # Errors
+/// When the system has no memory for tables and symbols.
 pub(super) fn decode(
+    bytes: Bytes<'_>,
+    header: &Header,
+    mask: &Mask,
+    differences: bool,
+    signed: bool,
+    dst: &mut [u8],
+) -> Result<Option<()>, OutOfMemory> {
+    let codes = Codes::new()?;
+    // The symbols of a pixel, or those of a sample in all pixels; else they are decoded in place.
+    let symbols = match (differences, mask) {
+        (false, Mask::Some(_)) => header.depth,
+        (true, Mask::All) if header.depth > 1 => header.pixels(),
+        (true, Mask::Some(_)) => (0..header.pixels()).filter(|at| mask.has(*at)).count(),
+        _ => 0,
+    };
+    Ok(decode_into(codes, zeroed(symbols)?, bytes, header, mask, differences, signed, dst))
+}
+
+#[expect(clippy::too_many_arguments, reason = "those of `decode`, and the memory it made")]
+fn decode_into(
+    codes: Codes,
+    mut symbols: Vec<u8>,
     mut bytes: Bytes<'_>,
     header: &Header,
     mask: &Mask,
@@ -193,7 +227,7 @@ pub(super) fn decode(
     signed: bool,
     dst: &mut [u8],
 ) -> Option<()> {
-    let codes = Codes::parse(&mut bytes)?;
+    let codes = codes.parse(&mut bytes)?;
     let mut reader = Bits::new(bytes.0);
     // Symbol 0 of signed bytes is -128.
     let base = if signed { 128 } else { 0 };
@@ -203,11 +237,10 @@ pub(super) fn decode(
             codes.decode(&mut reader, dst)?;
             dst.iter_mut().for_each(|value| *value = value.wrapping_sub(base));
         } else {
-            let mut pixel = vec![0; depth];
             for (at, out) in dst.chunks_exact_mut(depth).enumerate() {
                 if mask.has(at) {
-                    codes.decode(&mut reader, &mut pixel)?;
-                    out.iter_mut().zip(&pixel).for_each(|(out, symbol)| *out = symbol.wrapping_sub(base));
+                    codes.decode(&mut reader, &mut symbols)?;
+                    out.iter_mut().zip(&symbols).for_each(|(out, symbol)| *out = symbol.wrapping_sub(base));
                 }
             }
         }
@@ -220,8 +253,6 @@ pub(super) fn decode(
     }
     // All pixels of the first sample, then of the next.
     let pixels = header.rows * cols;
-    let valid = (0..pixels).filter(|at| mask.has(*at)).count();
-    let mut symbols = vec![0; valid];
     for nth in 0..depth {
         codes.decode(&mut reader, &mut symbols)?;
         if *mask == Mask::All {

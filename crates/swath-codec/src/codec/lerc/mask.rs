@@ -1,9 +1,14 @@
 //! Which pixels of a blob have values.
 
-use super::header::{Bytes, Header};
+use swath_raster::memory::{OutOfMemory, collect, zeroed};
+
+use super::{
+    Trouble,
+    header::{Bytes, Header},
+};
 
 /// Which pixels have values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mask {
     /// Every pixel.
     All,
@@ -12,6 +17,17 @@ pub(super) enum Mask {
 }
 
 impl Mask {
+    /// Copies a mask.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    fn copy(&self) -> Result<Self, OutOfMemory> {
+        Ok(match self {
+            Self::All => Self::All,
+            Self::Some(bits) => Self::Some(collect(bits.iter().copied())?),
+        })
+    }
+
     #[inline(always)]
     pub(super) fn has(&self, at: usize) -> bool {
         match self {
@@ -24,22 +40,23 @@ impl Mask {
 /// Reads the mask of a blob; `before` is the mask of the previous blob, which a blob may share.
 ///
 /// # Errors
-/// When the mask is missing, truncated or does not fit the tile.
-pub(super) fn read(bytes: &mut Bytes<'_>, header: &Header, before: Option<&Mask>) -> Result<Mask, String> {
+/// When the mask is missing, truncated or does not fit the tile, or the system has no memory for it.
+pub(super) fn read(bytes: &mut Bytes<'_>, header: &Header, before: Option<&Mask>) -> Result<Mask, Trouble> {
     let len = bytes.u32().ok_or("the blob is cut off before its mask")? as usize;
     let all = header.valid == header.pixels();
     if all || header.valid == 0 {
         if len != 0 {
             return Err("the blob has a mask although all pixels are valid or none is".into());
         }
-        return Ok(if all { Mask::All } else { Mask::Some(vec![0; header.pixels().div_ceil(8)]) });
+        return Ok(if all { Mask::All } else { Mask::Some(zeroed(header.pixels().div_ceil(8))?) });
     }
     if len == 0 {
-        return before.cloned().ok_or_else(|| "the mask is missing".to_owned());
+        return Ok(before.ok_or("the mask is missing")?.copy()?);
     }
     let mut runs = Bytes(bytes.take(len).ok_or("the mask is cut off")?);
     let expected = header.pixels().div_ceil(8);
-    let mut bits = Vec::with_capacity(expected.min(len.saturating_mul(1 << 14)));
+    let mut bits = Vec::new();
+    bits.try_reserve_exact(expected).map_err(|_| OutOfMemory { bytes: expected as u64 })?;
     loop {
         // A positive count precedes that many bytes, a negative one a byte to repeat; `i16::MIN` ends the mask.
         let count = runs.take(2).and_then(|pair| pair.first_chunk()).map(|pair| i16::from_le_bytes(*pair));

@@ -16,6 +16,7 @@ mod tests;
 mod value;
 
 use lerc::DataType;
+use swath_raster::memory::OutOfMemory;
 use swath_tiff::SampleType;
 
 pub use encode::encoder;
@@ -28,6 +29,40 @@ const NAME: &str = "LERC";
 /// LERC.
 #[derive(Debug, Clone, Copy)]
 pub struct Lerc;
+
+/// Why a blob was not decoded.
+#[derive(Debug)]
+enum Trouble {
+    Damaged(String),
+    Memory(OutOfMemory),
+}
+
+impl From<String> for Trouble {
+    fn from(detail: String) -> Self {
+        Self::Damaged(detail)
+    }
+}
+
+impl From<&str> for Trouble {
+    fn from(detail: &str) -> Self {
+        Self::Damaged(detail.to_owned())
+    }
+}
+
+impl From<OutOfMemory> for Trouble {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl From<Trouble> for CodecError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Damaged(detail) => Self::corrupt(NAME, detail),
+            Trouble::Memory(error) => error.into(),
+        }
+    }
+}
 
 /// Returns the LERC data type of the tile's samples.
 ///

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lz4_flex::block;
+use lz4_flex::block::{self, CompressTable};
+use swath_raster::memory::zeroed;
 
 use super::{Lz4, NAME};
 use crate::{
@@ -11,6 +12,18 @@ use crate::{
     scratch::Scratch,
     spec::TileSpec,
 };
+
+/// Entries of a table, of four bytes at most.
+const ENTRIES: usize = 1 << 12;
+/// Shorter inputs use entries of two bytes, as in `lz4_flex::block::compress_into`; the choice decides which matches are found.
+const SMALL: usize = u16::MAX as usize;
+
+/// The tables of a thread.
+#[derive(Default)]
+struct Tables {
+    small: Option<CompressTable>,
+    large: Option<CompressTable>,
+}
 
 impl Encode for Lz4 {
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
@@ -24,10 +37,22 @@ impl Encode for Lz4 {
         _rows: u32,
         src: &[u8],
         dst: &mut Vec<u8>,
-        _scratch: &mut Scratch,
+        scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
+        let Tables { small, large } = scratch.of_default()?;
+        let (table, make): (_, fn() -> CompressTable) =
+            if src.len() < SMALL { (small, CompressTable::small) } else { (large, CompressTable::large) };
+        let table = match table {
+            Some(table) => table,
+            made => {
+                // The library ends the process where it gets no memory, so this asks first.
+                drop(zeroed::<u32>(ENTRIES)?);
+                made.insert(make())
+            }
+        };
         append(dst, block::get_maximum_output_size(src.len()), |room| {
-            block::compress_into(src, room).map_err(|error| CodecError::encode(NAME, error.to_string()))
+            let made = block::compress_into_with_table(src, room, table);
+            made.map_err(|error| CodecError::encode(NAME, error.to_string()))
         })
     }
 }

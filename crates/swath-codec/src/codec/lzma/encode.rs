@@ -7,7 +7,7 @@ use swath_tiff::structure::Predictor;
 
 use super::NAME;
 use crate::{
-    encode::{Encode, Settings, within},
+    encode::{Encode, Settings, reserve, within},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -43,7 +43,10 @@ impl Encode for Encoder {
         dst: &mut Vec<u8>,
         _scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
-        let failed = |error: Error| CodecError::encode(NAME, error.to_string());
+        let failed = |error: Error| match error {
+            Error::Mem => CodecError::LibraryMemory { codec: NAME },
+            error => CodecError::encode(NAME, error.to_string()),
+        };
         let mut options = LzmaOptions::new_preset(self.preset).map_err(failed)?;
         // Preset 6 allocates tables for a dictionary of 8 MiB, nearly 100 MiB in all. A tile needs no dictionary longer than
         // itself.
@@ -66,7 +69,7 @@ impl Encode for Encoder {
         filters.lzma2(&options);
         let mut stream = Stream::new_stream_encoder(&filters, Check::Crc32).map_err(failed)?;
         let start = dst.len();
-        dst.reserve(self.max_encoded_len(spec, rows));
+        reserve(dst, self.max_encoded_len(spec, rows))?;
         loop {
             let rest = src.get(stream.total_in() as usize..).unwrap_or_default();
             let status = stream.process_vec(rest, dst, Action::Finish);

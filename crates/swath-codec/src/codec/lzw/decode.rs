@@ -7,7 +7,10 @@
 //! branch depends on the data.
 
 use std::{fmt, marker::PhantomData};
-use swath_raster::simd::{Task, widest};
+use swath_raster::{
+    memory::{OutOfMemory, boxed},
+    simd::{Task, widest},
+};
 
 const CLEAR: usize = super::CLEAR as usize;
 const EOI: usize = super::EOI as usize;
@@ -33,9 +36,9 @@ const CHUNK: usize = 32;
 /// Output room that a group of short strings needs: at most six strings, each written as eight bytes.
 const WINDOW: usize = 72;
 
-/// The string table, reused between tiles so that it is allocated once.
-#[derive(Clone)]
-pub struct LzwScratch(Box<Table>);
+/// The string table, reused between tiles so that it is allocated once, on first use.
+#[derive(Clone, Default)]
+pub struct LzwScratch(Option<Box<[Table; 1]>>);
 
 #[derive(Clone)]
 struct Table {
@@ -46,20 +49,30 @@ struct Table {
 }
 
 impl LzwScratch {
-    /// Creates an empty table of about 48 KiB.
+    /// Creates working memory without a table.
     #[must_use]
     pub fn new() -> Self {
+        Self(None)
+    }
+
+    /// Returns the table of about 48 KiB.
+    fn table(&mut self) -> Result<&mut Table, OutOfMemory> {
+        let [table] = &mut **match &mut self.0 {
+            Some(table) => table,
+            made => made.insert(boxed(Table::new())?),
+        };
+        Ok(table)
+    }
+}
+
+impl Table {
+    /// Creates a table of all bytes.
+    fn new() -> Self {
         let mut words = [NONE; FULL];
         for (byte, entry) in (0u64..).zip(&mut words[..CLEAR]) {
             *entry = literal(byte);
         }
-        Self(Box::new(Table { words, starts: [0; FULL + 8] }))
-    }
-}
-
-impl Default for LzwScratch {
-    fn default() -> Self {
-        Self::new()
+        Self { words, starts: [0; FULL + 8] }
     }
 }
 
@@ -103,6 +116,11 @@ pub enum LzwError {
         /// Bytes of the output.
         want: usize,
     },
+    /// The system has no memory for the string table.
+    NoMemory {
+        /// Bytes of the table.
+        bytes: u64,
+    },
 }
 
 impl fmt::Display for LzwError {
@@ -113,6 +131,7 @@ impl fmt::Display for LzwError {
                 write!(f, "byte {offset}: LZW code {code} is beyond the table ({entries} entries)")
             }
             Self::Short { got, want } => write!(f, "LZW stream ends after {got} of {want} bytes"),
+            Self::NoMemory { bytes } => write!(f, "there is no memory for the LZW table of {bytes} bytes"),
         }
     }
 }
@@ -131,7 +150,7 @@ pub fn decode(src: &[u8], dst: &mut [u8], scratch: &mut LzwScratch) -> Result<Lz
     // The test of libtiff's LZWPreDecode: a Clear code of nine bits, least significant bit first. In the usual order these bytes
     // would begin with code 0 or 1, which no valid stream does.
     let reversed = matches!(src, [0, second, ..] if second & 1 == 1);
-    let table = &mut *scratch.0;
+    let table = scratch.table().map_err(|error| LzwError::NoMemory { bytes: error.bytes })?;
     if reversed {
         widest(Decode { src, dst, table, order: PhantomData::<Reversed> })
     } else {

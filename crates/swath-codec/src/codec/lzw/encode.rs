@@ -11,7 +11,10 @@
 #![forbid(unsafe_code)]
 
 use std::{fmt, hint::select_unpredictable};
-use swath_raster::simd::{Task, widest};
+use swath_raster::{
+    memory::{OutOfMemory, boxed, collect},
+    simd::{Task, widest},
+};
 
 const CLEAR: u64 = super::CLEAR as u64;
 const EOI: u64 = super::EOI as u64;
@@ -46,20 +49,32 @@ const PRESENT: u32 = 1 << 20;
 /// Run lengths whose codes are remembered.
 const RUN_ROOM: usize = 256;
 
+/// Bytes that the writing of a table or a section may use beyond its codes, and cut off again: the codes of a table are reserved at
+/// twelve bits each, and words are written whole.
+const SLACK: usize = CODE_ROOM * 3 / 2 + 32;
+
 /// Two entries per bucket, the low one filled first. An entry is the tag of its last byte XOR its code. It need not hold the
 /// prefix, because bucket and tag determine it. The extra bucket at the end absorbs stores that must have no effect.
 type Table = [u64; BUCKETS + 1];
 
-/// The tables, reused between tiles so that they are allocated once and clearing them costs nothing.
-#[derive(Clone)]
-pub struct LzwEncoder {
+/// The tables, reused between tiles so that they are allocated once, on first use, and clearing them costs nothing.
+#[derive(Default)]
+pub struct LzwEncoder(Option<Tables>);
+
+struct Tables {
     sections: Box<[Section; SECTIONS]>,
-    runs: Box<Runs>,
+    runs: Box<[Runs; 1]>,
 }
 
-impl Default for LzwEncoder {
-    fn default() -> Self {
-        Self { sections: Box::new(std::array::from_fn(|_| Section::new())), runs: Box::new(Runs::new()) }
+impl Tables {
+    fn new() -> Result<Self, OutOfMemory> {
+        let lacking = OutOfMemory { bytes: size_of::<[Section; SECTIONS]>() as u64 };
+        let mut sections = collect((0..SECTIONS).map(|_| Section::new()))?;
+        for section in sections.iter_mut().skip(1) {
+            section.bits.out.try_reserve_exact(max_encoded_len(SECTION_MOST) + SLACK).map_err(|_| lacking)?;
+        }
+        let sections = sections.into_boxed_slice().try_into().map_err(|_| lacking)?;
+        Ok(Self { sections, runs: boxed(Runs::new())? })
     }
 }
 
@@ -82,21 +97,32 @@ pub fn max_encoded_len(len: usize) -> usize {
 ///
 /// Writes the most significant bit first and with early change, as current TIFF requires. The stream begins with Clear and ends
 /// with EOI.
-pub fn encode(src: &[u8], dst: &mut Vec<u8>, scratch: &mut LzwEncoder) {
-    widest(Encode { src, dst, scratch });
+///
+/// # Errors
+/// When the system has no memory for the tables or for the longest stream; `dst` is then as it was.
+pub fn encode(src: &[u8], dst: &mut Vec<u8>, scratch: &mut LzwEncoder) -> Result<(), OutOfMemory> {
+    let tables = match &mut scratch.0 {
+        Some(tables) => tables,
+        made => made.insert(Tables::new()?),
+    };
+    let most = max_encoded_len(src.len()).saturating_add(SLACK);
+    dst.try_reserve(most).map_err(|_| OutOfMemory { bytes: most as u64 })?;
+    widest(Encode { src, dst, tables });
+    Ok(())
 }
 
 struct Encode<'a> {
     src: &'a [u8],
     dst: &'a mut Vec<u8>,
-    scratch: &'a mut LzwEncoder,
+    tables: &'a mut Tables,
 }
 
 impl Task for Encode<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let Self { src, dst, scratch: LzwEncoder { sections, runs } } = self;
+        let Self { src, dst, tables: Tables { sections, runs } } = self;
+        let [runs] = &mut **runs;
         sections[0].bits = Bits::new(std::mem::take(dst));
         run(src, sections, runs);
         *dst = std::mem::take(&mut sections[0].bits).finish();

@@ -46,6 +46,7 @@ impl Decode for Lzw {
             Err(decode::LzwError::Short { got, want }) => {
                 Err(CodecError::Short { codec: NAME, got: got as u64, expected: want as u64 })
             }
+            Err(decode::LzwError::NoMemory { bytes }) => Err(CodecError::NoMemory(bytes)),
             Err(error) => Err(CodecError::corrupt(NAME, error.to_string())),
         }
     }
@@ -64,7 +65,6 @@ impl Encode for Lzw {
         dst: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
-        encode::encode(src, dst, scratch.of_default()?);
-        Ok(())
+        Ok(encode::encode(src, dst, scratch.of_default()?)?)
     }
 }

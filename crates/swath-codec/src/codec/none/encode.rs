@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::None;
 use crate::{
-    encode::{Encode, Settings},
+    encode::{Encode, Settings, reserve},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -23,6 +23,7 @@ impl Encode for None {
         dst: &mut Vec<u8>,
         _scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
+        reserve(dst, src.len())?;
         dst.extend_from_slice(src);
         Ok(())
     }

@@ -5,7 +5,10 @@
 #![forbid(unsafe_code)]
 
 use super::LONGEST_PACKET;
-use swath_raster::simd::{Task, widest};
+use swath_raster::{
+    memory::OutOfMemory,
+    simd::{Task, widest},
+};
 
 /// Bytes copied of every literal before testing its length; most literals of real rasters are shorter.
 const CHUNK: usize = 32;
@@ -30,8 +33,17 @@ pub fn max_encoded_len(len: usize, row_len: usize) -> usize {
 /// Appends the packets of `src` to `dst`, none of which crosses from one row of `row_len` bytes to the next.
 ///
 /// The last row may be short. With a `row_len` of 0 all of `src` is one row.
-pub fn encode(src: &[u8], row_len: usize, dst: &mut Vec<u8>) {
+///
+/// # Errors
+/// When the system has no memory for the longest stream; `dst` is then as it was.
+pub fn encode(src: &[u8], row_len: usize, dst: &mut Vec<u8>) -> Result<(), OutOfMemory> {
+    // Rows are encoded into twice the room that one may need.
+    let row = if row_len == 0 { src.len() } else { row_len.min(src.len()) };
+    let room = max_encoded_len(row, 0).saturating_add(SLACK).saturating_mul(2);
+    let most = max_encoded_len(src.len(), row_len).saturating_add(room);
+    dst.try_reserve(most).map_err(|_| OutOfMemory { bytes: most as u64 })?;
     widest(Encode { src, row_len, dst });
+    Ok(())
 }
 
 struct Encode<'a> {
@@ -238,7 +250,7 @@ mod tests {
     /// Checks that every row ends with a packet, that rows come back, and the bound.
     fn check(data: &[u8], row_len: usize) -> usize {
         let mut packed = b"kept".to_vec();
-        encode(data, row_len, &mut packed);
+        encode(data, row_len, &mut packed).unwrap();
         let packed = packed.strip_prefix(b"kept").unwrap();
         assert!(packed.len() <= max_encoded_len(data.len(), row_len), "{} bytes by {row_len}", data.len());
         let mut out = vec![0; data.len()];
@@ -320,7 +332,7 @@ mod tests {
         let data =
             [[0xaa, 0xaa, 0xaa, 0x80, 0, 0x2a].as_slice(), &[0xaa; 4], &[0x80, 0, 0x2a, 0x22], &[0xaa; 10]].concat();
         let mut packed = Vec::new();
-        encode(&data, 0, &mut packed);
+        encode(&data, 0, &mut packed).unwrap();
         assert_eq!(packed, [0xfe, 0xaa, 2, 0x80, 0, 0x2a, 0xfd, 0xaa, 3, 0x80, 0, 0x2a, 0x22, 0xf7, 0xaa]);
     }
 

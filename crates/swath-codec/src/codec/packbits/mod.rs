@@ -67,7 +67,6 @@ impl Encode for PackBits {
         dst: &mut Vec<u8>,
         _scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
-        encode::encode(src, spec.stored_row_len(), dst);
-        Ok(())
+        Ok(encode::encode(src, spec.stored_row_len(), dst)?)
     }
 }

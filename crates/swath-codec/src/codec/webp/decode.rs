@@ -1,11 +1,10 @@
-//! Reads WebP by two calls into libwebp: one for the header, one for the pixels.
+//! Reads WebP by calls into libwebp: for the header, for the settings, and for the pixels.
 #![allow(unsafe_code)]
 
 use libwebp_sys::{
-    VP8StatusCode, WEBP_DECODER_ABI_VERSION, WebPBitstreamFeatures, WebPDecodeRGBAInto, WebPDecodeRGBInto,
-    WebPGetFeaturesInternal,
+    VP8StatusCode, WEBP_CSP_MODE, WEBP_DECODER_ABI_VERSION, WebPBitstreamFeatures, WebPDecode, WebPDecoderConfig,
+    WebPGetFeaturesInternal, WebPRGBABuffer,
 };
-use swath_raster::memory::is_available;
 use swath_tiff::SampleType;
 
 use super::{NAME, WebP};
@@ -14,6 +13,7 @@ use crate::{
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
+    working::Working,
 };
 
 impl Decode for WebP {
@@ -52,18 +52,55 @@ impl Decode for WebP {
         if dst.len() != needed {
             return Err(CodecError::Short { codec: NAME, got: dst.len() as u64, expected: needed as u64 });
         }
-        let into = if spec.samples == 4 { WebPDecodeRGBAInto } else { WebPDecodeRGBInto };
-        // SAFETY: `src` and `dst` are slices, so their pointers are valid for their lengths and do not overlap. libwebp
-        // reads at most `src.len()` bytes, and checks that rows of `stride` bytes fit in `dst.len()` before it writes.
-        let end = unsafe { into(src.as_ptr(), src.len(), dst.as_mut_ptr(), dst.len(), stride) };
-        if end.is_null() {
-            // libwebp gives no reason. It works with words of four bytes, plus tables.
-            if !is_available((needed as u64).saturating_mul(2).saturating_add(4 << 20)) {
-                return Err(CodecError::LibraryMemory { codec: NAME });
-            }
-            return Err(CodecError::corrupt(NAME, "the stream is corrupt or truncated"));
+        let need = Need::of(&features, src);
+        let allowed = spec.limits.plausible(src.len() as u64).min(spec.limits.tile_bytes);
+        if need.most > allowed {
+            return Err(CodecError::Limit { codec: NAME, asked: need.most, allowed });
         }
-        Ok(Fill::Exact)
+        let _working = Working::reserve(NAME, need.least..=need.least, spec, src.len())?;
+        let unusable = || CodecError::unsupported(NAME, "this version of libwebp");
+        let mut config = WebPDecoderConfig::new().map_err(|()| unusable())?;
+        config.output.colorspace = if spec.samples == 4 { WEBP_CSP_MODE::MODE_RGBA } else { WEBP_CSP_MODE::MODE_RGB };
+        config.output.is_external_memory = 1;
+        config.output.u.RGBA = WebPRGBABuffer { rgba: dst.as_mut_ptr(), stride, size: dst.len() };
+        // SAFETY: `src` and `dst` are slices, so their pointers are valid for their lengths and do not overlap. libwebp
+        // reads at most `src.len()` bytes, and checks that rows of `stride` bytes fit in `dst.len()` before it writes. The
+        // configuration was initialised by the library, which frees nothing of memory that is external.
+        match unsafe { WebPDecode(src.as_ptr(), src.len(), &raw mut config) } {
+            VP8StatusCode::VP8_STATUS_OK => Ok(Fill::Exact),
+            VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY => Err(CodecError::LibraryMemory { codec: NAME }),
+            _ => Err(CodecError::corrupt(NAME, "the stream is corrupt or truncated")),
+        }
+    }
+}
+
+/// The memory that libwebp takes. It reports a lack of memory, so only the certain part is reserved.
+struct Need {
+    /// Planes and rows, whatever the stream.
+    least: u64,
+    /// With as many Huffman tables as a lossless stream of this length can define.
+    most: u64,
+}
+
+impl Need {
+    fn of(features: &WebPBitstreamFeatures, src: &[u8]) -> Self {
+        /// Tables and rows of blocks.
+        const BASE: u64 = 256 << 10;
+        /// Bytes per column: rows of blocks above the current one, filtered rows, and sixteen rows of output.
+        const PER_COLUMN: u64 = 256;
+        /// The tables of one group of codes with the largest colour cache.
+        const PER_GROUP: u64 = 21 << 10;
+        /// Bits of the shortest group: five codes of one symbol.
+        const GROUP_BITS: u64 = 20;
+        let (width, height) = (features.width as u64, features.height as u64);
+        let pixels = width.saturating_mul(height);
+        // Lossless: a word per pixel, and for transforms and groups a word for every block of four by four at most. Lossy: a
+        // plane of alpha, which is lossless inside.
+        let planes = pixels.saturating_mul(if features.has_alpha == 0 { 5 } else { 6 });
+        let least = BASE.saturating_add(width.saturating_mul(PER_COLUMN)).saturating_add(planes);
+        let blocks = width.div_ceil(4).saturating_mul(height.div_ceil(4));
+        let groups = (src.len() as u64).saturating_mul(8).div_ceil(GROUP_BITS).min(blocks).min(1 << 16);
+        Self { least, most: least.saturating_add(groups.saturating_mul(PER_GROUP)) }
     }
 }
 

@@ -3,7 +3,10 @@
 
 use std::{ffi::c_int, slice, sync::Arc};
 
-use libwebp_sys::{WebPConfig, WebPEncode, WebPPicture, WebPPictureFree, WebPPictureImportRGB, WebPPictureImportRGBA};
+use libwebp_sys::{
+    WebPConfig, WebPEncode, WebPEncodingError, WebPPicture, WebPPictureFree, WebPPictureImportRGB,
+    WebPPictureImportRGBA,
+};
 use swath_tiff::SampleType;
 
 use super::NAME;
@@ -74,7 +77,8 @@ impl Encode for Encoder {
         // Keeps the colours under transparent pixels. GDAL sets it too.
         config.exact = 1;
         let picture = WebPPicture::new().map_err(|()| failed("libwebp has an incompatible version"))?;
-        let mut sink = Sink { start: dst.len(), limit: self.max_encoded_len(spec, rows), out: dst };
+        let mut sink =
+            Sink { start: dst.len(), limit: self.max_encoded_len(spec, rows), out: dst, lacks_memory: false };
         let mut picture = Picture(picture);
         picture.0.use_argb = self.lossless.into();
         picture.0.width = spec.width as c_int;
@@ -86,15 +90,20 @@ impl Encode for Encoder {
         // bytes, which is all that is read. The picture was initialised, and owns what it is copied to.
         let imported = unsafe { import(&raw mut picture.0, src.as_ptr(), stride as c_int) };
         if imported == 0 {
-            return Err(failed("there is not enough memory for the picture"));
+            return Err(CodecError::LibraryMemory { codec: NAME });
         }
         // SAFETY: `config` and the picture were initialised by the library and are borrowed for the call. `custom_ptr`
         // points at `sink`, which nothing else uses until the call returns.
         let encoded = unsafe { WebPEncode(&raw const config, &raw mut picture.0) };
         if encoded == 0 {
-            let reason = format!("{:?}", picture.0.error_code);
+            use WebPEncodingError as E;
+            let code = picture.0.error_code;
             sink.out.truncate(sink.start);
-            return Err(failed(&reason));
+            let library = matches!(code, E::VP8_ENC_ERROR_OUT_OF_MEMORY | E::VP8_ENC_ERROR_BITSTREAM_OUT_OF_MEMORY);
+            if library || sink.lacks_memory {
+                return Err(CodecError::LibraryMemory { codec: NAME });
+            }
+            return Err(failed(&format!("{code:?}")));
         }
         Ok(())
     }
@@ -115,6 +124,8 @@ struct Sink<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
     limit: usize,
+    /// Whether the system had no memory for a piece.
+    lacks_memory: bool,
 }
 
 /// Receives a piece of the stream; 0 means failure.
@@ -132,6 +143,10 @@ unsafe extern "C" fn write(data: *const u8, len: usize, picture: *const WebPPict
     // SAFETY: the caller says how long `data` is.
     let piece = unsafe { slice::from_raw_parts(data, len) };
     if sink.out.len() - sink.start + len > sink.limit {
+        return 0;
+    }
+    if sink.out.try_reserve(len).is_err() {
+        sink.lacks_memory = true;
         return 0;
     }
     sink.out.extend_from_slice(piece);

@@ -1,6 +1,6 @@
 //! Reads Zstandard frames, whole or step by step.
 
-use super::{NAME, Zstd};
+use super::{CONTEXT, NAME, Zstd, is_memory};
 use crate::{
     decode::{Decode, Fill, Step, Stream},
     error::CodecError,
@@ -41,9 +41,6 @@ impl Stream for Expanding {
     }
 }
 
-/// Approximate size of a context.
-const CONTEXT: u64 = 160 << 10;
-
 /// Returns the thread's context.
 ///
 /// # Errors
@@ -63,6 +60,7 @@ pub(crate) fn decompress(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> R
         match context.decompress(dst, src) {
             Ok(len) if len as u64 == expected => return Ok(Fill::Exact),
             Ok(len) => return Err(CodecError::Short { codec: NAME, got: len as u64, expected }),
+            Err(code) if is_memory(code) => return Err(CodecError::LibraryMemory { codec: NAME }),
             Err(_) => {}
         }
     }
@@ -82,5 +80,8 @@ pub(crate) fn decompress(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> R
 }
 
 fn corrupt(code: usize, at: usize) -> CodecError {
+    if is_memory(code) {
+        return CodecError::LibraryMemory { codec: NAME };
+    }
     CodecError::corrupt(NAME, format!("{} near byte {at} of the tile", zstd_safe::get_error_name(code)))
 }

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use swath_raster::memory::grow;
 use zstd_safe::{CCtx, CParameter, ResetDirective, Strategy};
 
-use super::NAME;
+use super::{CONTEXT, NAME, is_memory};
 use crate::{
     codec::effort,
     encode::{Encode, Settings, append, within},
@@ -98,7 +99,7 @@ pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut 
     let scratch: &mut EncodeScratch = scratch.of_default()?;
     let mut sample = std::mem::take(&mut scratch.sample);
     let method = match faster(level) {
-        Some(faster) if effort::sample(src, &mut sample) => {
+        Some(faster) if effort::sample(src, &mut sample)? => {
             effort::choose(Method::Level(level), &faster, sample.len(), |method, part| {
                 scratch.measure(method, sample.get(part).unwrap_or_default())
             })
@@ -120,17 +121,22 @@ pub(crate) fn compress_at(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &m
 impl EncodeScratch {
     fn measure(&mut self, method: Method, sample: &[u8]) -> Result<usize, CodecError> {
         let mut sink = std::mem::take(&mut self.sink);
-        sink.resize(bound(sample.len()), 0);
+        let bound = bound(sample.len());
+        grow(&mut sink, bound)?;
         let method = if let Method::Level(level) = method { Method::Sampled(level) } else { method };
-        let len = self.run(method, sample, &mut sink);
+        let len = self.run(method, sample, sink.get_mut(..bound).unwrap_or_default());
         self.sink = sink;
         len
     }
 
     fn run(&mut self, method: Method, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
-        let failed = |code| CodecError::encode(NAME, zstd_safe::get_error_name(code));
+        let failed = |code| match is_memory(code) {
+            true => CodecError::LibraryMemory { codec: NAME },
+            false => CodecError::encode(NAME, zstd_safe::get_error_name(code)),
+        };
         if self.context.as_ref().is_none_or(|(made_for, _)| *made_for != method) {
-            let mut context = self.context.take().map_or_else(CCtx::create, |(_, context)| context);
+            let context = self.context.take().map(|(_, context)| context).or_else(CCtx::try_create);
+            let mut context = context.ok_or(CodecError::NoMemory(CONTEXT))?;
             context.reset(ResetDirective::SessionAndParameters).map_err(failed)?;
             for parameter in method.parameters() {
                 context.set_parameter(parameter).map_err(failed)?;

@@ -33,13 +33,10 @@ impl<'f> Visitor<'f> for Check<'f> {
         let (mut restarts, end) = entropy(stream, scan, &scanned.walk, &mut work.entropy, &mut work.segments)?;
         let mut blocks = [None; MCU_BLOCKS];
         for (block, unit) in blocks.iter_mut().zip(scanned.units()) {
-            let part = scanned.parts.get(unit.part).and_then(Option::as_ref);
-            *block = part.map(|part| Block {
-                dc: part.dc,
-                dc_steps: part.dc.steps(),
-                ac: part.ac,
-                ac_steps: part.ac.steps(),
-            });
+            if let Some(part) = scanned.parts.get(unit.part).and_then(Option::as_ref) {
+                let (dc_steps, ac_steps) = (part.dc.steps()?, part.ac.steps()?);
+                *block = Some(Block { dc: part.dc, dc_steps, ac: part.ac, ac_steps });
+            }
         }
         let mcus = scanned.walk.mcus_w * scanned.walk.mcus_h;
         widest(Pass { blocks: &blocks, restarts: &mut restarts, mcus });

@@ -107,6 +107,11 @@ pub(super) fn grow<T: Clone + Default>(values: &mut Vec<T>, len: usize) -> Resul
     memory::grow(values, len).map_err(|_| JpegError::NoMemory { bytes: len as u64 * size_of::<T>() as u64 })
 }
 
+/// Moves a value to the heap, if the system has memory for it.
+pub(super) fn boxed<T>(value: T) -> Result<Box<[T; 1]>, JpegError> {
+    memory::boxed(value).map_err(|error| JpegError::NoMemory { bytes: error.bytes })
+}
+
 /// A fault in the entropy-coded data that libjpeg warns of and carries on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::bits::Reader;
+use super::error::{JpegError, boxed};
 
 /// Index bits of the fast table.
 pub(super) const FAST_BITS: u32 = 10;
@@ -49,7 +50,7 @@ pub(super) struct Table {
     /// Largest symbol, for what only some processes allow.
     pub largest: u8,
     /// Built when a stream is first checked with this table; decoding does not use it.
-    steps: OnceLock<Box<Steps>>,
+    steps: OnceLock<Box<[Steps; 1]>>,
 }
 
 /// Index bits of [`Steps`].
@@ -162,8 +163,15 @@ impl Table {
     }
 
     /// Returns the table for checks.
-    pub fn steps(&self) -> &Steps {
-        self.steps.get_or_init(|| Box::new(self.make_steps()))
+    pub fn steps(&self) -> Result<&Steps, JpegError> {
+        let [steps] = match self.steps.get() {
+            Some(steps) => &**steps,
+            None => {
+                let made = boxed(self.make_steps())?;
+                &**self.steps.get_or_init(|| made)
+            }
+        };
+        Ok(steps)
     }
 
     fn make_steps(&self) -> Steps {

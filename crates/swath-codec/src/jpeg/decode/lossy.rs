@@ -256,7 +256,7 @@ impl<S: Sample> Frame<'_, S> {
         }
         // As many groups in a chunk as blocks in an MCU.
         if work.lanes.len() < MCU_BLOCKS {
-            work.lanes.resize(MCU_BLOCKS, Lanes::default());
+            grow(&mut work.lanes, MCU_BLOCKS)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Marker segments (T.81 annex B): tables, frame and scan headers.
 
-use super::error::JpegError;
+use super::error::{JpegError, boxed};
 use super::huffman::{Class, Table};
 use crate::jpeg::zigzag;
 
@@ -93,8 +93,8 @@ impl Scan {
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
     quant: [Option<[u16; 64]>; 4],
-    dc: [Option<Box<Table>>; 4],
-    ac: [Option<Box<Table>>; 4],
+    dc: [Option<Box<[Table; 1]>>; 4],
+    ac: [Option<Box<[Table; 1]>>; 4],
 }
 
 impl Tables {
@@ -181,12 +181,12 @@ impl StreamTables {
             let (Some(table), Some(defined)) = (slots.get_mut(slot), defined.get_mut(slot)) else {
                 return Err(JpegError::Malformed { what: "DHT slot is over 3", offset });
             };
-            if !table.as_ref().is_some_and(|t| t.is(counts, symbols)) {
+            if !table.as_ref().is_some_and(|t| t[0].is(counts, symbols)) {
                 let bad = JpegError::Malformed { what: "DHT is not a prefix code", offset };
                 let built = Table::new(class, counts, symbols).ok_or(bad)?;
                 match table {
-                    Some(table) => **table = built,
-                    None => *table = Some(Box::new(built)),
+                    Some(table) => **table = [built],
+                    None => *table = Some(boxed(built)?),
                 }
             }
             *defined = true;
@@ -217,7 +217,7 @@ impl StreamTables {
             Class::Ac => (&self.tables.ac, &self.ac, shared.map(|t| &t.ac), "AC Huffman"),
         };
         let table = find(stream_tables, defined, shared, slot);
-        table.map(|t| &**t).ok_or(JpegError::MissingTable { kind, slot, offset })
+        table.map(|t| &t[0]).ok_or(JpegError::MissingTable { kind, slot, offset })
     }
 }
 

@@ -3,7 +3,10 @@
 use super::fdct::{Group, LANES};
 use super::layout::{Layout, MAX_COMPONENTS};
 use super::tables::{CHROMA, Codes, DC};
-use swath_raster::simd::Task;
+use swath_raster::{
+    memory::{OutOfMemory, grow, resize},
+    simd::Task,
+};
 
 /// Bytes collected before they are appended to the output.
 const BUFFER: usize = 1 << 15;
@@ -23,11 +26,15 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Makes room for an MCU row of this layout.
-    pub fn fit(&mut self, layout: &Layout) {
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    pub fn fit(&mut self, layout: &Layout) -> Result<(), OutOfMemory> {
         for ((coefs, masks), part) in self.coefs.iter_mut().zip(&mut self.masks).zip(layout.parts()) {
-            coefs.resize(part.mcu_row_len(), 0);
-            masks.resize(part.mcu_row_len() / 64, 0);
+            resize(coefs, part.mcu_row_len())?;
+            resize(masks, part.mcu_row_len() / 64)?;
         }
+        Ok(())
     }
 }
 
@@ -131,11 +138,14 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Bytes that [`State::finish`] may append: eight, each of which may need stuffing.
+    pub const MOST: usize = 16;
+
     pub fn new() -> Self {
         Self { bits: 0, free: 64 }
     }
 
-    /// Appends the last bits, filled up with ones.
+    /// Appends the last bits, filled up with ones: at most [`State::MOST`] bytes.
     pub fn finish(self, dst: &mut Vec<u8>) {
         let used = 64 - self.free;
         let filled = used.next_multiple_of(8);
@@ -157,24 +167,44 @@ pub(super) struct Writer<'t> {
     buffer: &'t mut [u8],
     at: usize,
     dst: &'t mut Vec<u8>,
+    /// Whether the system had no memory for bytes of the output, which are then left out.
+    lacks_memory: bool,
 }
 
 impl<'t> Writer<'t> {
     /// Continues where `state` ended; `buffer` is lent and returned for reuse.
-    pub fn new(state: State, codes: &'t Codes, buffer: &'t mut Vec<u8>, dst: &'t mut Vec<u8>) -> Self {
-        buffer.resize(BUFFER, 0);
-        Self { bits: state.bits, free: state.free, codes, buffer, at: 0, dst }
+    ///
+    /// # Errors
+    /// When the system has no memory for the buffer.
+    pub fn new(
+        state: State,
+        codes: &'t Codes,
+        buffer: &'t mut Vec<u8>,
+        dst: &'t mut Vec<u8>,
+    ) -> Result<Self, OutOfMemory> {
+        grow(buffer, BUFFER)?;
+        Ok(Self { bits: state.bits, free: state.free, codes, buffer, at: 0, dst, lacks_memory: false })
     }
 
     /// Appends all whole words to the output.
-    pub fn pause(mut self) -> State {
+    ///
+    /// # Errors
+    /// When the system had no memory for the output.
+    pub fn pause(mut self) -> Result<State, OutOfMemory> {
         self.drain();
-        State { bits: self.bits, free: self.free }
+        if self.lacks_memory {
+            return Err(OutOfMemory { bytes: (self.dst.len() + BUFFER) as u64 });
+        }
+        Ok(State { bits: self.bits, free: self.free })
     }
 
     #[inline(always)]
     fn drain(&mut self) {
-        self.dst.extend_from_slice(self.buffer.get(..self.at).unwrap_or_default());
+        let made = self.buffer.get(..self.at).unwrap_or_default();
+        self.lacks_memory |= self.dst.try_reserve(made.len()).is_err();
+        if !self.lacks_memory {
+            self.dst.extend_from_slice(made);
+        }
         self.at = 0;
     }
 
@@ -243,12 +273,19 @@ impl Tokens {
     }
 
     /// Takes the symbols of an MCU row, of which there are never more than coefficients.
-    pub fn row<'t>(&'t mut self, layout: &Layout, counts: &'t mut Counts) -> Collector<'t> {
+    ///
+    /// # Errors
+    /// When the system has no memory for them.
+    pub fn row<'t>(&'t mut self, layout: &Layout, counts: &'t mut Counts) -> Result<Collector<'t>, OutOfMemory> {
         let most = layout.mcus * MCU_BLOCKS * 64;
         if self.list.len() < self.used + most {
+            // Twice as much as before where that is more, so that a tile of many rows is not copied for each.
+            let missing = self.used + most - self.list.len();
+            let lacking = OutOfMemory { bytes: 4 * (self.used + most) as u64 };
+            self.list.try_reserve(missing).map_err(|_| lacking)?;
             self.list.resize(self.used + most, 0);
         }
-        Collector { list: self.list.get_mut(self.used..).unwrap_or_default(), at: 0, counts }
+        Ok(Collector { list: self.list.get_mut(self.used..).unwrap_or_default(), at: 0, counts })
     }
 
     /// Keeps what a [`Collector`] got.

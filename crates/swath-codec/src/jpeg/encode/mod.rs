@@ -19,8 +19,23 @@ use fdct::Transform;
 use layout::{Layout, MAX_COMPONENTS};
 use planes::{Fill, McuRow};
 use sample::Sample;
-use swath_raster::simd::widest;
+use swath_raster::{memory::OutOfMemory, simd::widest};
 use tables::{CHROMA, Codes, DC, Quant, Table};
+
+/// Bytes of all headers, rounded up: frame and scan of four components, and four Huffman tables of up to 256 symbols.
+const HEADERS: usize = 2048;
+
+/// Why a tile was not encoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The samples or the size of the tile do not fit the settings.
+    #[error("{0}")]
+    Input(String),
+    /// The system has no memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+}
 
 /// Most columns or rows: libjpeg's limit, a little under what the frame header can say.
 pub const MAX_SIDE: u32 = 65500;
@@ -170,10 +185,11 @@ impl Encoder {
         src: impl Into<Samples<'t>>,
         dst: &mut Vec<u8>,
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let Settings { subsampling, color, components, precision, .. } = self.settings;
         if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
-            return Err(format!("a JPEG frame has 1 to {MAX_SIDE} columns and rows, not {width} x {height}"));
+            let detail = format!("a JPEG frame has 1 to {MAX_SIDE} columns and rows, not {width} x {height}");
+            return Err(Refusal::Input(detail));
         }
         let src = src.into();
         let (have, fits) = match src {
@@ -181,19 +197,23 @@ impl Encoder {
             Samples::Words(samples) => (samples.len(), precision != 8),
         };
         if !fits {
-            return Err(format!("the samples are not those of a {precision}-bit frame"));
+            return Err(Refusal::Input(format!("the samples are not those of a {precision}-bit frame")));
         }
         let need = u64::from(width) * u64::from(height) * u64::from(components);
         if have as u64 != need {
-            return Err(format!("{have} samples where a tile of {width} x {height} has {need}"));
+            return Err(Refusal::Input(format!("{have} samples where a tile of {width} x {height} has {need}")));
         }
         let count = usize::from(components);
         let layout = Layout::new(width as usize, height as usize, count, subsampling, color == Color::YCbCr);
-        match src {
+        let start = dst.len();
+        let made = match src {
             Samples::Bytes(samples) => self.stream(&layout, samples, &mut scratch.bytes, &mut scratch.work, dst),
             Samples::Words(samples) => self.stream(&layout, samples, &mut scratch.words, &mut scratch.work, dst),
+        };
+        if made.is_err() {
+            dst.truncate(start);
         }
-        Ok(())
+        Ok(made?)
     }
 
     /// Whether the tables that components use are those of chrominance.
@@ -246,32 +266,37 @@ impl Encoder {
         mcu_row_planes: &mut McuRow<S>,
         work: &mut Work,
         dst: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         let Work { blocks, tokens, buffer } = work;
         let mut state = State::new();
         let mut before = [0; MAX_COMPONENTS];
+        reserve(dst, HEADERS)?;
         self.frame_header(layout, dst);
         if let Some(codes) = &self.codes {
             self.scan_header(layout, dst);
             self.rows(layout, src, mcu_row_planes, blocks, |mcu_row, blocks| {
-                let to = Writer::new(state, codes, buffer, dst);
-                state = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).pause();
-            });
+                let to = Writer::new(state, codes, buffer, dst)?;
+                state = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).pause()?;
+                Ok(())
+            })?;
         } else {
             let mut counts: Counts = [0; Codes::COUNT];
             tokens.clear();
             self.rows(layout, src, mcu_row_planes, blocks, |mcu_row, blocks| {
-                let to = tokens.row(layout, &mut counts);
+                let to = tokens.row(layout, &mut counts)?;
                 let count = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).at;
                 tokens.keep(count);
-            });
+                Ok(())
+            })?;
             let codes = self.best_codes(&counts, dst);
             self.scan_header(layout, dst);
-            let to = Writer::new(state, &codes, buffer, dst);
-            state = widest(Emit { tokens: tokens.used(), to }).pause();
+            let to = Writer::new(state, &codes, buffer, dst)?;
+            state = widest(Emit { tokens: tokens.used(), to }).pause()?;
         }
+        reserve(dst, State::MOST + 2)?;
         state.finish(dst);
         dst.extend([0xFF, 0xD9]);
+        Ok(())
     }
 
     /// Computes the optimal codes for a tile with these symbols, and appends their tables.
@@ -295,10 +320,10 @@ impl Encoder {
         src: &[S],
         mcu_row_planes: &mut McuRow<S>,
         blocks: &mut Blocks,
-        mut each: impl FnMut(usize, &Blocks),
-    ) {
-        mcu_row_planes.fit(layout);
-        blocks.fit(layout);
+        mut each: impl FnMut(usize, &Blocks) -> Result<(), OutOfMemory>,
+    ) -> Result<(), OutOfMemory> {
+        mcu_row_planes.fit(layout)?;
+        blocks.fit(layout)?;
         let [luma, chroma] = &self.quants;
         let rows = layout.width * layout.parts().len() * layout.down * 8;
         for (mcu_row, src) in src.chunks(rows.max(1)).enumerate().take(layout.mcu_rows) {
@@ -308,9 +333,15 @@ impl Encoder {
                 let quant = if part.chroma { chroma } else { luma };
                 widest(Transform { plane, stride: part.stride, quant, coefs, masks });
             }
-            each(mcu_row, blocks);
+            each(mcu_row, blocks)?;
         }
+        Ok(())
     }
+}
+
+/// Makes room for `len` more bytes.
+fn reserve(dst: &mut Vec<u8>, len: usize) -> Result<(), OutOfMemory> {
+    dst.try_reserve(len).map_err(|_| OutOfMemory { bytes: (dst.len() + len) as u64 })
 }
 
 #[cfg(test)]

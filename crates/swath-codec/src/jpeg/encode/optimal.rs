@@ -34,7 +34,8 @@ fn sizes(counts: &[u64]) -> [u16; RESERVED + 1] {
     // One number that sorts the rarest first, and of equals the largest symbol. A merged pair is sorted by its first symbol.
     let key = |count: u64, symbol: usize| Reverse(count << 9 | (RESERVED - symbol) as u64);
     let occurring = counts.iter().copied().take(RESERVED).enumerate().filter(|&(_, count)| count > 0);
-    let mut rarest: BinaryHeap<_> = occurring.chain([(RESERVED, 1)]).map(|(s, count)| key(count, s)).collect();
+    let mut rarest = BinaryHeap::with_capacity(RESERVED + 1);
+    rarest.extend(occurring.chain([(RESERVED, 1)]).map(|(s, count)| key(count, s)));
 
     // Leaves are numbered as their symbols, pairs from there on.
     let mut parents = [0u16; 2 * (RESERVED + 1)];

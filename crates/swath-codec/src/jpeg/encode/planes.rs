@@ -3,7 +3,10 @@
 
 use super::layout::{Layout, MAX_COMPONENTS};
 use super::sample::Sample;
-use swath_raster::simd::Task;
+use swath_raster::{
+    memory::{OutOfMemory, resize},
+    simd::Task,
+};
 
 /// The planes of one MCU row, reused between tiles.
 #[derive(Debug, Default)]
@@ -17,17 +20,21 @@ pub(super) struct McuRow<S> {
 
 impl<S: Sample> McuRow<S> {
     /// Makes room for the planes of an MCU row of this layout.
-    pub fn fit(&mut self, layout: &Layout) {
+    ///
+    /// # Errors
+    /// When the system has no memory for them.
+    pub fn fit(&mut self, layout: &Layout) -> Result<(), OutOfMemory> {
         for (plane, part) in self.planes.iter_mut().zip(layout.parts()) {
-            plane.resize(part.mcu_row_len(), S::default());
+            resize(plane, part.mcu_row_len())?;
         }
         let luma = layout.parts().first().map_or(0, |part| part.stride);
         for row in &mut self.apart {
-            row.resize(layout.width, S::default());
+            resize(row, layout.width)?;
         }
         for rows in &mut self.full {
-            rows.resize(luma * layout.down, S::default());
+            resize(rows, luma * layout.down)?;
         }
+        Ok(())
     }
 }
 

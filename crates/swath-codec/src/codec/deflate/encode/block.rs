@@ -225,8 +225,14 @@ fn pack_lengths(len: u8, mut count: usize, out: &mut Vec<(u8, u8)>) {
 /// Computes the lengths of Huffman codes of at most `limit` bits.
 fn huffman_lengths(frequencies: &[u32], limit: usize, lengths: &mut [u8]) {
     lengths.fill(0);
-    let mut used: Vec<(u32, u16)> =
-        frequencies.iter().zip(0..).filter(|(count, _)| **count > 0).map(|(count, at)| (*count, at)).collect();
+    let mut all = [(0_u32, 0_u16); SYMBOLS];
+    let mut count = 0;
+    let occurring = frequencies.iter().zip(0..).filter(|(count, _)| **count > 0);
+    for (slot, (frequency, at)) in all.iter_mut().zip(occurring) {
+        *slot = (*frequency, at);
+        count += 1;
+    }
+    let used = all.get_mut(..count).unwrap_or_default();
     if used.len() < 2 {
         // A code of one symbol still takes a bit, and a complete code needs a second symbol.
         let only = used.first().map_or(0, |(_, at)| usize::from(*at));
@@ -239,7 +245,7 @@ fn huffman_lengths(frequencies: &[u32], limit: usize, lengths: &mut [u8]) {
     }
     used.sort_unstable();
     let mut counts = [0_usize; 64];
-    for depth in depths(&used) {
+    for depth in depths(used) {
         counts[depth.min(limit)] += 1;
     }
     // Shortened codes oversubscribe the code space: lengthen one shorter code by a bit until the codes fit.
@@ -264,14 +270,14 @@ fn huffman_lengths(frequencies: &[u32], limit: usize, lengths: &mut [u8]) {
 /// of both become the next node.
 fn depths(used: &[(u32, u16)]) -> impl Iterator<Item = usize> {
     let count = used.len();
-    let mut weights = Vec::with_capacity(count);
-    let mut parents = vec![0; 2 * count - 1];
+    let mut weights = [0_u64; SYMBOLS];
+    let mut parents = [0; 2 * SYMBOLS];
     let (mut symbol, mut node) = (0, 0);
     for made in 0..count - 1 {
         let mut weight = 0_u64;
         for _ in 0..2 {
             let leaf = used.get(symbol).map(|(frequency, _)| u64::from(*frequency));
-            let inner = weights.get(node).copied();
+            let inner = weights.get(..made).and_then(|weights| weights.get(node)).copied();
             let child = match (leaf, inner) {
                 (Some(leaf), inner) if inner.is_none_or(|inner| leaf <= inner) => {
                     weight += leaf;
@@ -288,9 +294,9 @@ fn depths(used: &[(u32, u16)]) -> impl Iterator<Item = usize> {
                 *parent = count + made;
             }
         }
-        weights.push(weight);
+        weights[made] = weight;
     }
-    let mut depths = vec![0_usize; 2 * count - 1];
+    let mut depths = [0_usize; 2 * SYMBOLS];
     for at in (0..2 * count - 2).rev() {
         depths[at] = depths[parents[at]] + 1;
     }

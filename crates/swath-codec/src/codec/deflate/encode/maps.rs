@@ -5,6 +5,8 @@
 //! hashes eight bytes, which leaves a few good candidates, and finds shorter matches at the few distances that rasters have.
 //! It takes less than half the time of libdeflate's level 7 for the same size.
 
+use swath_raster::memory::{OutOfMemory, zeroed};
+
 use super::block::Token;
 
 /// Bytes of a hash key.
@@ -20,7 +22,7 @@ const PLENTY: usize = 16;
 const SHORTEST: usize = 4;
 const LONGEST: usize = 258;
 /// Literals and matches per block.
-const SYMBOLS: usize = 12_000;
+pub(super) const SYMBOLS: usize = 12_000;
 
 /// The layout of a tile's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +43,11 @@ pub(super) struct Finder {
     last: [usize; 2],
 }
 
-impl Default for Finder {
-    fn default() -> Self {
-        Self { heads: Box::new([NONE; 1 << HASH_BITS]), before: Box::new([NONE; WINDOW]), last: [0; 2] }
-    }
+/// A table without positions.
+fn table<const LEN: usize>() -> Result<Box<[u32; LEN]>, OutOfMemory> {
+    let mut table = zeroed(LEN)?;
+    table.fill(NONE);
+    table.into_boxed_slice().try_into().map_err(|_| OutOfMemory { bytes: 4 * LEN as u64 })
 }
 
 #[derive(Clone, Copy, Default)]
@@ -56,6 +59,14 @@ struct Match {
 }
 
 impl Finder {
+    /// Creates the tables.
+    ///
+    /// # Errors
+    /// When the system has no memory for them.
+    pub(super) fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self { heads: table()?, before: table()?, last: [0; 2] })
+    }
+
     /// Clears all positions, for a new stream.
     pub(super) fn start(&mut self) {
         self.heads.fill(NONE);

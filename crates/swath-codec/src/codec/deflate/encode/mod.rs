@@ -12,8 +12,9 @@ mod stream;
 use std::sync::Arc;
 
 use libdeflater::{CompressionLvl, Compressor};
+use swath_raster::memory::grow;
 
-use super::NAME;
+use super::{NAME, context};
 use crate::{
     codec::effort,
     encode::{Encode, Settings, append, within},
@@ -81,6 +82,11 @@ struct EncodeScratch {
     sink: Vec<u8>,
 }
 
+/// Sizes of libdeflate's compressors, rounded up: those of levels that choose matches greedily or lazily, and those of levels that
+/// search for the shortest stream.
+const DEFLATER: u64 = 1 << 20;
+const DEFLATER_NEAR_OPTIMAL: u64 = 10 << 20;
+
 /// A method to compress a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
@@ -128,7 +134,7 @@ fn compress_shaped(
     let may_be_faster = level <= 8 && u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX);
     let level = if (6..=9).contains(&level) { level + 1 } else { level };
     let mut sample = std::mem::take(&mut scratch.sample);
-    let method = if may_be_faster && effort::sample(src, &mut sample) {
+    let method = if may_be_faster && effort::sample(src, &mut sample)? {
         effort::choose(Method::Level(level), &faster(level), sample.len(), |method, part| {
             scratch.measure(method, shape, sample.get(part).unwrap_or_default())
         })
@@ -154,17 +160,19 @@ impl Method {
 impl EncodeScratch {
     fn measure(&mut self, method: Method, shape: Shape, sample: &[u8]) -> Result<usize, CodecError> {
         if let Some(search) = method.search(shape) {
-            return Ok(self.own.measure(search, sample) + 6);
+            return Ok(self.own.measure(search, sample)? + 6);
         }
         let mut sink = std::mem::take(&mut self.sink);
-        sink.resize(bound(sample.len()), 0);
-        let len = self.run(method, shape, sample, &mut sink);
+        let bound = bound(sample.len());
+        grow(&mut sink, bound)?;
+        let len = self.run(method, shape, sample, sink.get_mut(..bound).unwrap_or_default());
         self.sink = sink;
         len
     }
 
     fn run(&mut self, method: Method, shape: Shape, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
         if let Some(search) = method.search(shape) {
+            self.own.start(search)?;
             let len = self.zlib(search, src, room);
             return len.ok_or_else(|| CodecError::encode(NAME, "internal error: the stream exceeds its bound"));
         }
@@ -176,7 +184,11 @@ impl EncodeScratch {
         let (Some(made), Some(known)) = (made, known) else {
             return Err(CodecError::encode(NAME, format!("level {level} is not among 1 to 12")));
         };
-        let deflater = made.get_or_insert_with(|| Compressor::new(known));
+        let deflater = match made {
+            Some(deflater) => deflater,
+            None => made
+                .insert(context(if level < 10 { DEFLATER } else { DEFLATER_NEAR_OPTIMAL }, || Compressor::new(known))?),
+        };
         deflater.zlib_compress(src, room).map_err(|error| CodecError::encode(NAME, error.to_string()))
     }
 

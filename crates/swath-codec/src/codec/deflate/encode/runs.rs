@@ -9,7 +9,7 @@ use super::block::Token;
 /// Bytes per block: short enough that its codes fit its content, long enough that the cost of its header is negligible.
 pub(super) const BLOCK: usize = 60 << 10;
 /// The shortest run to search for: a literal and a match of at least three.
-const SHORTEST: usize = 4;
+pub(super) const SHORTEST: usize = 4;
 
 /// Splits a block into literals and runs, and counts the literals.
 pub(super) fn find(bytes: &[u8], tokens: &mut Vec<Token>) -> [u32; 256] {

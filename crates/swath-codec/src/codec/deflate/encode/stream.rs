@@ -1,8 +1,10 @@
 //! Our own Deflate coder, whose streams every decoder reads.
 
+use swath_raster::memory::OutOfMemory;
+
 use super::{
     block::{Bits, Block, Token},
-    maps::{Finder, Shape},
+    maps::{self, Finder, Shape},
     runs,
 };
 
@@ -22,6 +24,11 @@ pub(super) fn bound(len: usize) -> usize {
     len + 5 * (len / 12_000 + 2) + 8
 }
 
+/// Most tokens of a block: every token but the last has a run of at least four bytes, or is one of the symbols that a block of maps
+/// is limited to.
+const TOKENS: usize =
+    if runs::BLOCK / runs::SHORTEST > maps::SYMBOLS { runs::BLOCK / runs::SHORTEST } else { maps::SYMBOLS } + 2;
+
 /// Buffers that are reused from block to block and from tile to tile.
 #[derive(Default)]
 pub(crate) struct Coder {
@@ -31,13 +38,12 @@ pub(crate) struct Coder {
 }
 
 impl Coder {
-    /// Writes a stream of `src` into `room`, which has [`bound`] bytes, and returns its length.
+    /// Writes a stream of `src` into `room`, which has [`bound`] bytes, and returns its length. Call [`Coder::start`] before.
     pub(super) fn compress(&mut self, search: Search, src: &[u8], room: &mut [u8]) -> Option<usize> {
         let mut bits = Bits::new(room);
         if src.is_empty() {
             bits.stored(&[], true)?;
         }
-        self.start(search);
         let mut start = 0;
         while start < src.len() {
             let (end, cost) = self.next_block(search, src, start);
@@ -54,21 +60,36 @@ impl Coder {
     }
 
     /// Returns the length of a stream of `src`, or a few bytes more.
-    pub(super) fn measure(&mut self, search: Search, src: &[u8]) -> usize {
-        self.start(search);
+    ///
+    /// # Errors
+    /// As [`Coder::start`].
+    pub(super) fn measure(&mut self, search: Search, src: &[u8]) -> Result<usize, OutOfMemory> {
+        self.start(search)?;
         let (mut start, mut len) = (0, 0);
         while start < src.len() {
             let (end, cost) = self.next_block(search, src, start);
             len += (cost / 8 + 1).min(end - start + 5);
             start = end;
         }
-        len
+        Ok(len)
     }
 
-    fn start(&mut self, search: Search) {
+    /// Prepares for a new stream.
+    ///
+    /// # Errors
+    /// When the system has no memory for the buffers.
+    pub(super) fn start(&mut self, search: Search) -> Result<(), OutOfMemory> {
+        self.tokens.clear();
+        let bytes = (TOKENS * size_of::<Token>()) as u64;
+        self.tokens.try_reserve_exact(TOKENS).map_err(|_| OutOfMemory { bytes })?;
         if search != Search::Runs {
-            self.finder.get_or_insert_default().start();
+            let finder = match &mut self.finder {
+                Some(finder) => finder,
+                made => made.insert(Finder::new()?),
+            };
+            finder.start();
         }
+        Ok(())
     }
 
     /// Computes tokens and codes of the next block, and returns its end and its length in bits.
@@ -79,7 +100,8 @@ impl Coder {
                 (end, runs::find(src.get(start..end).unwrap_or_default(), &mut self.tokens))
             }
             Search::Maps { depth, shape } => {
-                let finder = self.finder.get_or_insert_default();
+                // Always there after `start`; else the rest would be stored.
+                let Some(finder) = &mut self.finder else { return (src.len(), usize::MAX) };
                 let end = finder.find(src, start, shape, depth, &mut self.tokens);
                 (end, count_literals(src.get(start..end).unwrap_or_default(), &self.tokens))
             }
@@ -119,8 +141,10 @@ mod tests {
     fn check_by(search: Search, src: &[u8]) -> usize {
         let mut coder = Coder::default();
         let mut room = vec![0xaa; bound(src.len())];
+        coder.start(search).unwrap();
         let len = coder.compress(search, src, &mut room).unwrap();
-        let measured = coder.measure(search, src);
+        assert!(coder.tokens.capacity() == TOKENS, "the tokens of a block outgrew their room");
+        let measured = coder.measure(search, src).unwrap();
         assert!(len <= measured + 5, "{len} bytes, measured as {measured}");
         let mut back = vec![0; src.len()];
         let got = libdeflater::Decompressor::new().deflate_decompress(&room[..len], &mut back).unwrap();
