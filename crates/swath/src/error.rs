@@ -1,10 +1,11 @@
 //! The one error type of the crate.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 use swath_codec::CodecError;
 use swath_cuda::DeviceError;
 use swath_io::{RemoteFault, SinkError, SourceError};
+use swath_raster::memory::OutOfMemory;
 use swath_tiff::{Place, TiffError};
 
 /// What went wrong, and where: `scene.tif: IFD 2, tile (14, 3), byte 1048832: LZW: …`.
@@ -187,6 +188,7 @@ impl From<SourceError> for Error {
     fn from(error: SourceError) -> Self {
         match error {
             SourceError::Remote { fault: RemoteFault::Cancelled, .. } => Self::new(ErrorKind::Cancelled),
+            error if error.io_kind() == Some(io::ErrorKind::OutOfMemory) => Self::memory(error.to_string()),
             error => Self::new(ErrorKind::Source(error)),
         }
     }
@@ -196,6 +198,7 @@ impl From<SinkError> for Error {
     fn from(error: SinkError) -> Self {
         match error {
             SinkError::Remote { fault: RemoteFault::Cancelled, .. } => Self::new(ErrorKind::Cancelled),
+            error if error.io_kind() == io::ErrorKind::OutOfMemory => Self::memory(error.to_string()),
             error => Self::new(ErrorKind::Sink(error)),
         }
     }
@@ -204,6 +207,12 @@ impl From<SinkError> for Error {
 impl From<DeviceError> for Error {
     fn from(error: DeviceError) -> Self {
         Self::new(ErrorKind::Device(error))
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(error: OutOfMemory) -> Self {
+        Self::no_memory(error.bytes)
     }
 }
 

@@ -73,7 +73,10 @@ impl LocalFile {
         let mut file = &self.file;
         file.rewind()?;
         // Long pieces, since each call on a stream may be expensive. A piece that failed is not written again.
-        let mut piece = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
+        let mut piece = Vec::new();
+        let len = STEP.min(usize::try_from(size).unwrap_or(STEP));
+        piece.try_reserve_exact(len)?;
+        piece.resize(len, 0);
         let mut remaining = size;
         while remaining > 0 {
             let len = piece.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
@@ -149,6 +152,8 @@ impl LocalFile {
             let len = (run.end - from).min(STEP as u64) as usize;
             let done = self.mapped.as_ref().map_or(0, |mapped| mapped.shift(&self.file, from, from - distance, len));
             if done < len {
+                buffer.clear();
+                buffer.try_reserve_exact(len - done)?;
                 buffer.resize(len - done, 0);
                 read_exact_at(&self.file, &mut buffer, from + done as u64)?;
                 write_all_at(&self.file, &buffer, from + done as u64 - distance)?;

@@ -125,8 +125,13 @@ impl Spill {
     /// When the disk fails.
     pub fn take(&self, extent: Extent, bytes: &mut Vec<u8>) -> Result<(), SinkError> {
         bytes.clear();
-        bytes.resize(extent.len as usize, 0);
-        let read = read_exact_at(self.file()?.file().file(), bytes, extent.offset);
+        let read = match bytes.try_reserve(extent.len as usize) {
+            Err(error) => Err(error.into()),
+            Ok(()) => {
+                bytes.resize(extent.len as usize, 0);
+                read_exact_at(self.file()?.file().file(), bytes, extent.offset)
+            }
+        };
         self.discard(extent);
         read.map_err(|source| SinkError::io("cannot read tiles back from a temporary file", source))
     }

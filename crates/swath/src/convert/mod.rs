@@ -8,6 +8,7 @@ mod nodata;
 use std::path::Path;
 
 use swath_io::{Sink, sink::side_files};
+use swath_raster::memory;
 use swath_tiff::{
     Compression, Photometric, SampleType, Window,
     geo::{Crs, GeoKeys, Nodata},
@@ -328,7 +329,7 @@ impl<'a> Conversion<'a> {
             let shown;
             let read_samples: &[u8] = match self.color {
                 ColorView::Stored => {
-                    source.resize(self.dataset.read_len(&read)?, 0);
+                    memory::resize(&mut source, self.dataset.read_len(&read)?)?;
                     self.dataset.read_into(&read, &mut source)?;
                     &source
                 }
@@ -341,7 +342,7 @@ impl<'a> Conversion<'a> {
             let samples = if self.cast.is_nothing() {
                 read_samples
             } else {
-                target.resize(window.pixels() as usize * self.bands.len() * self.shape.sample.size(), 0);
+                memory::resize(&mut target, window.pixels() as usize * self.bands.len() * self.shape.sample.size())?;
                 if let Some(index) = self.cast.lost_nan(read_samples, mask.as_ref().map(Raster::bytes)) {
                     return Err(self.no_nan(index, &window));
                 }

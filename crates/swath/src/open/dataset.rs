@@ -10,6 +10,7 @@ use swath_io::{
     Source, Traffic,
     fork::{Once, PerProcess},
 };
+use swath_raster::memory;
 use swath_tiff::{
     Limits, SampleType, TiffError,
     geo::Nodata,
@@ -470,7 +471,7 @@ impl Dataset {
         let decode = || {
             let host = image.host(&self.registry, &self.limits)?;
             let rows = image.grid.stored_rows(row);
-            let mut out = vec![0; host.spec().native_row_len().saturating_mul(rows as usize)];
+            let mut out: Vec<u8> = memory::zeroed(host.spec().native_row_len().saturating_mul(rows as usize))?;
             host.decode_native(rows, &bytes, &mut out, &mut Scratch::default())?;
             Ok(Some(out))
         };

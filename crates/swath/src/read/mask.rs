@@ -1,5 +1,6 @@
 //! Reads which pixels are data.
 
+use swath_raster::memory::{self, OutOfMemory};
 use swath_tiff::{SampleType, Window};
 
 use crate::{
@@ -64,7 +65,7 @@ impl Dataset {
         let bands = &self.metadata().bands;
         if bands.iter().any(|band| band.nodata.is_some()) {
             let raster = self.read(&ReadOptions { bands: None, ..options })?;
-            return mask_raster(&window, &any_valid(&raster, self), raster.report);
+            return mask_raster(&window, &any_valid(&raster, self)?, raster.report);
         }
         if let Some(alpha) = bands.iter().position(|band| band.color == "alpha") {
             let raster = self.read(&options.with_bands([alpha as u32 + 1]))?;
@@ -75,7 +76,7 @@ impl Dataset {
                 .in_source(&self.name));
         }
         self.read_len(&ReadOptions { window: Some(window), bands: Some(vec![1]), ..options })?;
-        mask_raster(&window, &vec![255; window.pixels() as usize], None)
+        mask_raster(&window, &memory::collect((0..window.pixels() as usize).map(|_| 255))?, None)
     }
 
     fn mask_size(&self, options: &ReadOptions) -> Result<(u32, u32), Error> {
@@ -119,21 +120,23 @@ fn mask_raster(window: &Window, bytes: &[u8], report: Option<Box<DeviceReport>>)
 
 /// Alpha of more than eight bits is scaled as GDAL does: 65535 becomes 255, and what is not quite transparent stays so.
 fn alpha_to_byte(raster: &Raster) -> Result<Vec<u8>, Error> {
-    Ok(match raster.sample() {
-        SampleType::U8 => raster.bytes().to_vec(),
+    let bytes = match raster.sample() {
+        SampleType::U8 => memory::copied(raster.bytes())?,
         SampleType::U16 => {
-            raster.samples::<u16>()?.iter().map(|alpha| (alpha / 257).max((*alpha).min(1)) as u8).collect()
+            let alphas = raster.samples::<u16>()?.iter();
+            memory::collect(alphas.map(|alpha| (alpha / 257).max((*alpha).min(1)) as u8))?
         }
         sample => {
             let nonzero = |pixel: &[u8]| if pixel.iter().all(|byte| *byte == 0) { 0 } else { 255 };
-            raster.bytes().chunks_exact(sample.size()).map(nonzero).collect()
+            memory::collect(raster.bytes().chunks_exact(sample.size()).map(nonzero))?
         }
-    })
+    };
+    Ok(bytes)
 }
 
-fn any_valid(raster: &Raster, dataset: &Dataset) -> Vec<u8> {
+fn any_valid(raster: &Raster, dataset: &Dataset) -> Result<Vec<u8>, OutOfMemory> {
     let pixels = raster.width() as usize * raster.height() as usize;
-    let mut mask = vec![0; pixels];
+    let mut mask: Vec<u8> = memory::zeroed(pixels)?;
     let size = raster.sample().size();
     let planes = raster.bytes().chunks_exact((pixels * size).max(1));
     for (plane, band) in planes.zip(&dataset.metadata().bands) {
@@ -144,7 +147,7 @@ fn any_valid(raster: &Raster, dataset: &Dataset) -> Vec<u8> {
             }
         }
     }
-    mask
+    Ok(mask)
 }
 
 /// Distinguishes data from nodata, sample by sample.

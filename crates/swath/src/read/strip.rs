@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use swath_codec::{CodecError, Scratch, decode::Step, host::Target};
-use swath_raster::memory::Buffer;
+use swath_raster::memory::{self, Buffer};
 use swath_tiff::{Compression, Window};
 
 use super::{context::ReadContext, task::TilePart};
@@ -96,7 +96,8 @@ impl Position {
         }
         self.fill(context, new)?;
         self.row += (new.len() / row_len.max(1)) as u32;
-        (self.tail, self.from) = if wanted.len() > KEEP { (Vec::new(), self.row) } else { (wanted.to_vec(), first) };
+        (self.tail, self.from) =
+            if wanted.len() > KEEP { (Vec::new(), self.row) } else { (memory::copied(wanted)?, first) };
         Ok(())
     }
 
@@ -140,7 +141,7 @@ impl Position {
     fn step(&mut self, context: &ReadContext<'_>, out: &mut [u8]) -> Result<Step, Error> {
         if self.used == self.input.len() && self.rest.start < self.rest.end {
             let len = (self.rest.end - self.rest.start).min(INPUT as u64);
-            self.input.resize(len as usize, 0);
+            memory::resize(&mut self.input, len as usize)?;
             context.fetch.source.read_at(self.rest.start, &mut self.input)?;
             (self.rest.start, self.used) = (self.rest.start + len, 0);
         }

@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc};
 use swath_codec::pre::Arrangement;
 use swath_cuda::DeviceError;
 use swath_io::Sink;
-use swath_raster::moments::Moments;
+use swath_raster::{memory, moments::Moments};
 use swath_tiff::Window;
 
 use super::{
@@ -362,7 +362,7 @@ impl Writer {
                 let (bytes, later) = rest.split_at_checked(*len as usize).ok_or_else(missing)?;
                 rest = later;
                 let moments = if part == 0 { (0..).zip(statistics.iter().copied()).collect() } else { Vec::new() };
-                let tile = Encoded { bytes: bytes.to_vec(), moments };
+                let tile = Encoded { bytes: memory::copied(bytes)?, moments };
                 writer.put(position * parts as u64 + part, tile, &*self.sink.0, &mut spare)?;
             }
             if each > 0

@@ -3,9 +3,13 @@
 //! Pixels come in rectangles, in any order. A cell is complete when all its pixels are there. It is dropped once its tile is encoded
 //! and all pixels of the next level that need it are made. Cells wait on disk where memory has no room for them.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    ops::Range,
+};
 
 use swath_io::{Extent, Spill};
+use swath_raster::memory;
 use swath_tiff::{Grid, Window};
 
 use super::{plan::LevelPlan, shrinks::Step};
@@ -197,12 +201,15 @@ impl Canvas {
             self.load(at, spill)?;
             let pixel: usize = self.planes.iter().sum();
             let (held, planes) = (&mut self.held, &self.planes);
-            let cell = self.cells.entry(at).or_insert_with(|| {
-                let len = area(part) as usize * pixel;
-                *held += len as u64;
-                let pixels = Pixels::Memory(vec![0; len]);
-                Cell { part, filled: Vec::new(), missing: area(part), pixels, used: now }
-            });
+            let cell = match self.cells.entry(at) {
+                Entry::Occupied(cell) => cell.into_mut(),
+                Entry::Vacant(place) => {
+                    let len = area(part) as usize * pixel;
+                    let pixels = Pixels::Memory(memory::zeroed(len)?);
+                    *held += len as u64;
+                    place.insert(Cell { part, filled: Vec::new(), missing: area(part), pixels, used: now })
+                }
+            };
             cell.used = now;
             let Pixels::Memory(memory) = &mut cell.pixels else { return Err(not_in_memory()) };
             copy_planes(pixels, memory, part, shared, planes)?;
@@ -314,7 +321,7 @@ impl Canvas {
         self.load(at, spill)?;
         let pixels = self.cell_pixels(at)?;
         let pixel: usize = self.planes.iter().sum();
-        let mut cropped = vec![0; area(needed) as usize * pixel];
+        let mut cropped: Vec<u8> = memory::zeroed(area(needed) as usize * pixel)?;
         copy_planes(&pixels, &mut cropped, needed, needed, &self.planes)?;
         self.held -= (area(pixels.part) - area(needed)) * pixel as u64;
         if let Some(cell) = self.cells.get_mut(&at) {
@@ -379,7 +386,7 @@ impl Canvas {
         }
         let pixel: usize = self.planes.iter().sum();
         room.clear();
-        room.resize(area(patch.source) as usize * pixel, 0);
+        memory::resize(room, area(patch.source) as usize * pixel)?;
         for at in self.touched(patch.source) {
             let pixels = self.cell_pixels(at)?;
             let shared = overlap(pixels.part, patch.source).ok_or_else(not_in_memory)?;

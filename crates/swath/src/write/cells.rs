@@ -7,7 +7,7 @@ use std::{
 };
 
 use swath_codec::pre::Arrangement;
-use swath_raster::shrink::ShrinkError;
+use swath_raster::{memory, shrink::ShrinkError};
 use swath_tiff::Window;
 
 use super::{
@@ -173,7 +173,7 @@ impl Writer {
         let columns = patch.source.x..patch.source.x + patch.source.width;
         let failed = |error: ShrinkError| Error::internal(format!("overview {}: {error}", level + 1));
         let shrinks = step.columns(x..x + width, &columns).map_err(failed)?;
-        let mut out = vec![0; area(patch.target) as usize * canvas.planes().iter().sum::<usize>()];
+        let mut out: Vec<u8> = memory::zeroed(area(patch.target) as usize * canvas.planes().iter().sum::<usize>())?;
         let mut rest = &mut out[..];
         for (plane, size) in canvas.planes().iter().enumerate() {
             let (own, later) = rest.split_at_mut_checked(area(patch.target) as usize * size).ok_or_else(lost)?;
@@ -249,7 +249,9 @@ fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -
     let lost = || Error::internal("the pixels of a cell are shorter than planned");
     let canvas = blocks.canvases.at(level)?;
     let planar: Vec<PlanarPixels<'_>> = cells.iter().map(|at| canvas.cell_pixels(*at)).collect::<Result<_, _>>()?;
+    let len = planar.iter().flat_map(|cell| &cell.planes).map(|plane| plane.len()).sum::<usize>();
     let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| Error::no_memory(len))?;
     for (plane, size) in canvas.planes().iter().enumerate() {
         let planes = planar.iter().map(|cell| cell.planes.get(plane).copied().ok_or_else(lost));
         let planes = planes.collect::<Result<Vec<&[u8]>, Error>>()?;

@@ -131,7 +131,7 @@ impl Writer {
             level.admit(u64::from(*len), statistics);
         }
         if level.is_held() {
-            level.keep(start, &encoded.bytes);
+            level.keep(start, &encoded.bytes)?;
         } else {
             let mut offset = level.start() + start;
             for chunk in encoded.bytes.chunks(self.sink.0.write_chunk().max(1)) {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use swath_io::{Extent, Sink, Spill};
-use swath_raster::moments::Moments;
+use swath_raster::{memory, moments::Moments};
 
 use crate::error::Error;
 
@@ -173,7 +173,7 @@ impl LevelWriter {
                 if let Held::Memory(tile) = &tile {
                     less += len;
                     if self.held {
-                        state.kept.extend_from_slice(&tile.bytes);
+                        memory::append(&mut state.kept, &tile.bytes)?;
                     }
                 }
                 ready.push((self.start + offset, tile));
@@ -217,15 +217,21 @@ impl LevelWriter {
     }
 
     /// Keeps bytes of a level that is held.
-    pub(super) fn keep(&self, offset: u64, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// When the system has no memory for them.
+    pub(super) fn keep(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut state = self.lock();
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         if state.kept.len() < end {
+            let missing = end - state.kept.len();
+            state.kept.try_reserve(missing).map_err(|_| Error::no_memory(end))?;
             state.kept.resize(end, 0);
         }
         if let Some(place) = state.kept.get_mut(start..end) {
             place.copy_from_slice(bytes);
         }
+        Ok(())
     }
 
     /// Bytes of the level so far.

@@ -14,6 +14,7 @@ use swath_codec::{
 };
 use swath_io::Sink;
 use swath_raster::{
+    memory,
     moments::TileBand,
     shrink::{ShrinkError, ShrinkScratch},
 };
@@ -269,7 +270,7 @@ impl StepContext<'_> {
             (None, _) => None,
         };
         let cut_mask = |plane: &[u8], out: &mut Vec<u8>| {
-            out.resize(layout.tile_width as usize * stored as usize, 0);
+            memory::resize(out, layout.tile_width as usize * stored as usize)?;
             let planes = [plane];
             let arrangement = Arrangement::Planes;
             let view = Cuttable {
@@ -282,6 +283,7 @@ impl StepContext<'_> {
                 count: 0,
             };
             cut(&view, visible, 0..1, layout.tile_width, Edge::Zero, out);
+            Ok::<(), Error>(())
         };
         let mut encoded = Encoded { bytes: spare.pop().unwrap_or_default(), moments: Vec::new() };
         encoded.bytes.clear();
@@ -289,7 +291,7 @@ impl StepContext<'_> {
             let (Some((_, host)), Some(plane)) = (&plan.mask, mask_plane) else {
                 return Err(Error::internal("a mask is encoded for a level without one"));
             };
-            cut_mask(plane, tile);
+            cut_mask(plane, tile)?;
             if self.plan.sparse && tile.iter().all(|byte| *byte == 0) {
                 return Ok(encoded);
             }
@@ -297,7 +299,7 @@ impl StepContext<'_> {
         } else {
             let bands = if plan.grid.planes > 1 { part as u16..part as u16 + 1 } else { 0..layout.samples };
             let spec = plan.host.spec();
-            tile.resize(spec.native_row_len() * stored as usize, 0);
+            memory::resize(tile, spec.native_row_len() * stored as usize)?;
             let view = Cuttable {
                 planes: &at_hand.planes,
                 arrangement: at_hand.arrangement,
@@ -310,7 +312,7 @@ impl StepContext<'_> {
             cut(&view, visible, bands.clone(), layout.tile_width, plan.host.edge(), tile);
             if level == 0 && self.plan.statistics {
                 if let Some(plane) = mask_plane {
-                    cut_mask(plane, mask);
+                    cut_mask(plane, mask)?;
                 }
                 let samples = bands.len();
                 for (sample, band) in bands.enumerate() {

@@ -12,6 +12,7 @@ use std::{
 use swath_codec::pre::Arrangement;
 use swath_cuda::Gpu;
 use swath_io::MemorySink;
+use swath_raster::memory;
 
 use super::{
     device::{
@@ -311,7 +312,7 @@ impl TileRowEncoder {
             return Ok(Vec::new());
         }
         let row_lens = self.plan.levels.at(1)?.plane_row_lens();
-        let mut out = vec![0; row_lens.iter().sum::<usize>() * rows.len()];
+        let mut out: Vec<u8> = memory::zeroed(row_lens.iter().sum::<usize>() * rows.len())?;
         let mut jobs = Vec::new();
         let mut rest = &mut out[..];
         for (plane, row_len) in row_lens.into_iter().enumerate() {

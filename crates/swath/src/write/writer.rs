@@ -7,6 +7,7 @@ use std::{
 
 use swath_cuda::Gpu;
 use swath_io::{Sink, Spill, Traffic, sink::BLOCK};
+use swath_raster::memory;
 
 use super::{
     canvas::Canvas,
@@ -444,7 +445,7 @@ impl Writer {
             )));
         }
         let row_len = self.shape.width as usize * pixel;
-        rows_so_far.resize(row_len * rows as usize, 0);
+        memory::resize(&mut rows_so_far, row_len * rows as usize)?;
         let start = column as usize * tile_width as usize * pixel;
         let len = columns as usize * pixel;
         for (target, source) in rows_so_far.chunks_exact_mut(row_len).zip(samples.chunks_exact(len.max(1))) {

@@ -365,7 +365,7 @@ impl DeviceSide {
                 };
                 match place(writer.admit(bytes.len() as u64, moments)) {
                     To::File(offset) => self.outbox.write(offset, &bytes)?,
-                    To::Level(_, offset) => writer.keep(offset, &bytes),
+                    To::Level(_, offset) => writer.keep(offset, &bytes)?,
                 }
             }
         }

@@ -282,7 +282,7 @@ fn run(shared: &Arc<Shared>, job: OutboxJob, tools: &mut Tools) -> Result<(), Er
             let bytes = batch.part(range)?;
             match to {
                 To::File(offset) => shared.sink.0.write_at(offset, bytes)?,
-                To::Level(level, offset) => shared.level_writers.at(level)?.keep(offset, bytes),
+                To::Level(level, offset) => shared.level_writers.at(level)?.keep(offset, bytes)?,
             }
             Ok(())
         }
