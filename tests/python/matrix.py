@@ -1092,8 +1092,12 @@ def no_gpu(lab: Lab) -> None:
     lab.refuses(
         'open_geotiff, device="cuda"', swath.DeviceError, "GPU", lambda: swath.open_geotiff(path, device="cuda")
     )
-    with lab.case('open_geotiff, device="auto"'), silently():
-        _equal(swath.open_geotiff(path, device="auto").values, KINDS["scaled"].stored)
+    with lab.case('open_geotiff, device="auto"'):
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            _equal(swath.open_geotiff(path, device="auto").values, KINDS["scaled"].stored)
+        if len(of_swath(noted)) != 1 or "by the CPU" not in of_swath(noted)[0]:
+            raise WrongError(f"warned: {of_swath(noted)}")
     with lab.case('open_geotiff, on_gpu_failure="auto"'):
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")
