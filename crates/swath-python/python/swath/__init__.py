@@ -12,7 +12,8 @@ import sys
 import warnings
 
 from . import _device, _swath
-from ._dataset import Array, Dataset, read
+from ._array import Array
+from ._dataset import Dataset
 from ._errors import (
     AllocationError,
     CancelledError,
@@ -40,6 +41,7 @@ from ._errors import (
 )
 from ._inspect import devices, info, stats, validate
 from ._open import open_geotiff
+from ._read import read
 from ._swath import __version__
 from ._window import Window
 from ._write import to_geotiff

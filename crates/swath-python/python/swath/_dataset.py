@@ -1,27 +1,22 @@
-"""`Dataset`: an open file and its reads; and the handles that the process keeps open."""
+"""`Dataset`: an open file and its reads."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-import time
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from . import _array, _device, _repr, _swath
 from . import _georef as georef
-from ._array import Array, HostArray, check_shape, copy_to_gpu, host_view, put
-from ._checks import whole
+from ._array import HostArray, check_shape, copy_to_gpu, host_view, put
 from ._chips import Chips
 from ._dataset_properties import DatasetProperties
-from ._errors import ChangedError, DeviceWarning, UsageError, recorded, warn
+from ._errors import DeviceWarning, UsageError, recorded, warn
 from ._masked_reads import read_masked, sample_points
 from ._source import resolve
-from ._threads import Lock
-from ._window import Pixels, Window, to_box, to_pixels
+from ._window import Pixels, to_box, to_pixels
 
 Bands = int | Sequence[int] | None
 
@@ -499,116 +494,3 @@ def warn_of_notices(report: dict[str, Any] | None) -> None:
     """Issues the notices of a report, about work that the GPU did not do, as warnings."""
     for notice in (report or {}).get("notices", ()):
         warn(notice, DeviceWarning)
-
-
-# Most handles that the process keeps open.
-_MAX_HANDLES = 64
-# Seconds for which the handle of an address counts as current: checking whether it is takes as long as opening it.
-_FRESH_SECONDS = 10.0
-_handles: OrderedDict[Hashable, tuple[Dataset, float]] = OrderedDict()
-_handles_lock = Lock()
-
-
-def opened(
-    source: Any, storage_options: Mapping[str, Any] | None, *, anew: bool = False, max_pixels: int | None = None
-) -> Dataset:
-    """Returns a dataset itself; for any other source the process's shared handle, or with `anew` a new one.
-
-    A shared handle gives the warnings of its opening again.
-    """
-    if not isinstance(source, Dataset):
-        options: dict[str, Any] = {} if max_pixels is None else {"max_pixels": whole("max_pixels", max_pixels)}
-        if anew:
-            return Dataset(source, storage_options=storage_options, **options)
-        return shared(source, storage_options, warn_again=True, **options)
-    for name, value in (("storage_options", storage_options), ("max_pixels", max_pixels)):
-        if value is not None and value != {}:
-            raise UsageError(f"{source.name}: the dataset is open already: give {name} where it is opened")
-    return source
-
-
-def shared(
-    source: Any,
-    storage_options: Mapping[str, Any] | None = None,
-    *,
-    anew: bool = False,
-    warn_again: bool = False,
-    **options: Any,
-) -> Dataset:
-    """Returns the process's shared handle of a source; opens it at first use, `anew`, and when the file has changed.
-
-    With `warn_again`, a handle that is open already gives the warnings of its opening again. A file behind an address
-    is checked for changes every ten seconds, and whenever bytes of it are fetched.
-    """
-    resolved = resolve(source, storage_options)
-    # The caller may change or release memory and open files, so they have no shared handle.
-    if not (isinstance(resolved.native, str) or callable(getattr(resolved.native, "key", None))):
-        return Dataset(resolved, **options)
-    key = (resolved.key, tuple(sorted(options.items())))
-    now = time.monotonic()
-    with _handles_lock:
-        found, until = _handles.get(key, (None, math.inf))
-        if anew or now > until:
-            _handles.pop(key, None)
-            found = None
-        elif found is not None:
-            _handles.move_to_end(key)
-    if found is not None:
-        for message in found._opening_warnings if warn_again else ():
-            warn(message)
-        return found
-    made = Dataset(resolved, **options)
-    with _handles_lock:
-        found, _ = _handles.setdefault(key, (made, math.inf if resolved.remote is None else now + _FRESH_SECONDS))
-        while len(_handles) > _MAX_HANDLES:
-            _handles.popitem(last=False)
-    return found
-
-
-def forget(name: str) -> None:
-    """Drops the shared handles of a file that was overwritten."""
-    with _handles_lock:
-        for key in [key for key, (dataset, _) in _handles.items() if dataset.name == name]:
-            del _handles[key]
-
-
-def read(
-    source: Any,
-    bands: Bands = None,
-    window: Any = None,
-    *,
-    overview_level: int | None = None,
-    interleave: Literal["band", "pixel"] = "band",
-    device: Any = None,
-    out: Any = None,
-    max_pixels: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Any:
-    """Reads samples of a file; see :meth:`Dataset.read`. The handle stays open for the next read of the same file.
-
-    A file behind an address is checked for changes every ten seconds: two reads may see two versions of it, each of
-    them complete. Reads of one :class:`Dataset` never do.
-
-    `max_pixels` and `storage_options` are those of :class:`Dataset`.
-
-    Examples
-    --------
-    >>> import numpy as np, swath
-    >>> path = swath.to_geotiff(np.arange(12, dtype="float32").reshape(3, 4), "/tmp/swath-doc-read.tif")
-    >>> swath.read(path, 1, window=swath.Window(1, 0, 2, 2))
-    array([[1., 2.],
-           [5., 6.]], dtype=float32)
-    """
-    options |= {"overview_level": overview_level, "interleave": interleave, "device": device, "out": out}
-    try:
-        return opened(source, storage_options, max_pixels=max_pixels).read(bands, window, **options)
-    except ChangedError:
-        if isinstance(source, Dataset):
-            raise
-        # The shared handle is older than the change.
-        limit: dict[str, Any] = {} if max_pixels is None else {"max_pixels": max_pixels}
-        return shared(source, storage_options, anew=True, **limit).read(bands, window, **options)
-
-
-__all__ = ["Array", "Dataset", "Window", "forget", "opened", "read", "shared"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _swath
-from ._dataset import opened
+from ._handles import opened
 
 
 def info(

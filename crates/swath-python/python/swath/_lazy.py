@@ -183,7 +183,7 @@ class Reader:
     def opened(self) -> Dataset:
         """Returns the open file; raises ChangedError where it is no longer the one that the array was made for."""
         if self.handle is None or self.handle.closed:
-            from ._dataset import shared
+            from ._handles import shared
 
             handle = shared(self.source, **self.options)
             if self.version not in (None, version_of(handle)):

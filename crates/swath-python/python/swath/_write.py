@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from . import _metadata, _progress, _raster, _side_files, _stream, _swath
 from ._checks import check_data, check_target, whole
-from ._dataset import Dataset, forget
+from ._dataset import Dataset
 from ._engine_options import EngineOptions, engine_options, number
 from ._errors import DeviceWarning, FormatError, UnsupportedError, UsageError, warn
+from ._handles import forget
 from ._metadata import Found
 from ._raster import Raster
 from ._sample_conversion import type_name
