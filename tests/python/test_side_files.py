@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -290,3 +291,42 @@ def test_side_file_that_cannot_be_removed(swath: Swath, folder: Path, source: Pa
     run = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=30, check=False)
     assert run.returncode == 2 and "a.tif.msk describes the old one and cannot be removed" in run.stderr, run.stderr
     assert seen(path) == "new"
+
+
+@pytest.mark.parametrize("side", ["ovr", "msk", "aux.xml"])
+@pytest.mark.parametrize("content", [b"", b"rubbish", b"II*\0\xff\xff\xff\xff", b"<PAMDataset><"])
+def test_a_damaged_side_file_causes_a_warning(
+    request: pytest.FixtureRequest, folder: Path, side: str, content: bytes
+) -> None:
+    tool: Swath = request.getfixturevalue("swath")
+    path = folder / "a.tif"
+    swath.to_geotiff(np.full((8, 8), NEW, "uint8"), path)
+    (folder / f"a.tif.{side}").write_bytes(content)
+    for open_one in (swath.Dataset, swath.open_geotiff, swath.read, swath.read, swath.info):
+        with pytest.warns(swath.SwathWarning, match=rf"a\.tif: .*{side}.*") as caught:
+            open_one(path)
+        assert len(caught) == 1 and caught[0].filename == __file__
+    run = tool.run("dump", path, "--out", folder / "a.npy")
+    assert run.ok and f"warning: {path}: " in run.stderr and side in run.stderr
+    # One that is no longer there, or is whole, causes none.
+    (folder / f"a.tif.{side}").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert swath.read(path).max() == NEW
+
+
+def test_whole_side_files_cause_no_warning(folder: Path) -> None:
+    path = folder / "a.tif"
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False),
+        rasterio.open(path, "w", driver="GTiff", width=64, height=64, count=1, dtype="uint8") as file,
+    ):
+        file.write(np.full((1, 64, 64), NEW, "uint8"))
+        file.write_mask(np.ones((64, 64), bool))
+    with rasterio.Env(TIFF_USE_OVR=True), rasterio.open(path, "r+") as file:
+        file.build_overviews([2])
+    (folder / "a.tif.aux.xml").write_text(PAM)
+    assert {"a.tif.msk", "a.tif.ovr"} <= {side.name for side in folder.iterdir()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        swath.open_geotiff(path, masked=True, overview_level=0)

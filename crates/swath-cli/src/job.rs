@@ -39,7 +39,7 @@ pub fn limits(unlimited: bool) -> Limits {
 pub fn open_as(options: OpenOptions, path: &Path, remote: &Remote) -> Result<Dataset> {
     remote::check_scheme(path)?;
     let dataset = options.with_remote(remote.options()?).open(path)?;
-    for lost in dataset.lost_tags() {
+    for lost in dataset.lost_tags().into_iter().chain(dataset.unusable_side_files()) {
         let _ = writeln!(io::stderr(), "warning: {}", console::safe(&format!("{}: {lost}", dataset.name())));
     }
     Ok(dataset)

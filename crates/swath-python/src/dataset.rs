@@ -193,7 +193,9 @@ impl Dataset {
             Opened::Source(source) => py.detach(|| options.open_source(source)).or_raise(py)?,
         };
         let remote = dataset.traffic().is_some();
-        let lost = dataset.lost_tags().into_iter().map(|lost| format!("{}: {lost}", dataset.name()));
+        let lost = dataset.lost_tags().into_iter();
+        let unusable = py.detach(|| dataset.unusable_side_files());
+        let lost = lost.chain(unusable).map(|lost| format!("{}: {lost}", dataset.name()));
         warn(py, &lost.collect::<Vec<_>>())?;
         let facts = Facts::of(&dataset);
         Ok(Self { dataset: RwLock::new(Some(Arc::new(dataset))), facts, max_pixels, remote })
@@ -294,7 +296,7 @@ impl Dataset {
         Ok(found.iter().map(|overview| (overview.width, overview.height)).collect())
     }
 
-    /// Rows and columns of a tile or strip of an overview.
+    /// Returns rows and columns of a tile or strip of an overview; `overview` counts from 0 for the largest.
     fn block_shape_of(&self, py: Python<'_>, overview: usize) -> PyResult<(u32, u32)> {
         self.look(py, move |dataset| dataset.overview_block(overview))
     }
@@ -305,7 +307,8 @@ impl Dataset {
         metadata::to_dict(py, &*self.opened(py)?, &masks)
     }
 
-    /// Returns the window (x, y, width, height) of the pixels that a box of coordinates touches.
+    /// Returns the window (x, y, width, height) of the pixels that a box of coordinates touches: its edges `west`, `south`, `east` and
+    /// `north` are in the file's reference system.
     fn window_of(
         &self,
         py: Python<'_>,
@@ -318,7 +321,11 @@ impl Dataset {
         Ok((window.x, window.y, window.width, window.height))
     }
 
-    /// Reads a window (x, y, width, height): (bands, rows, columns).
+    /// Reads samples for `read`, which checks what callers give: (bands, rows, columns).
+    ///
+    /// `window` is (x, y, width, height), `bands` count from 1, `overview` and `ifd` from 0. `interleave` is "band" or "pixel". `device`
+    /// is "cpu", "cuda" or "auto"; `cpu_decode`, `trust_input`, `max_device_memory` and `threads` are as for `read`. `out` is memory to
+    /// fill, and `cancel` stops the read from another thread.
     #[pyo3(signature = (window=None, bands=None, overview=None, *, ifd=None, interleave="band", threads=None, device=None,
         max_device_memory=None, trust_input=None, cpu_decode=None, out=None, cancel=None))]
     #[allow(clippy::too_many_arguments)]
@@ -369,6 +376,8 @@ impl Dataset {
     }
 
     /// Reads the mask: 255 for valid pixels, 0 for hidden ones, and values between them from an 8-bit mask or alpha band.
+    ///
+    /// `window` is (x, y, width, height), `overview` counts from 0; `threads` is as for `read`.
     #[pyo3(signature = (window=None, overview=None, *, threads=None))]
     fn read_mask(
         &self,
@@ -388,7 +397,10 @@ impl Dataset {
         Ok(Array::of_memory(HostMemory::new(mask), SampleType::U8, &[height, width]))
     }
 
-    /// Reads windows (x, y, width, height) of one size: (windows, bands, rows, columns).
+    /// Reads for `read_windows`, which checks what callers give: (windows, bands, rows, columns).
+    ///
+    /// `windows` are (x, y, width, height) of one size. `bands`, `overview`, `interleave`, `threads`, `device`, `max_device_memory`,
+    /// `trust_input`, `cpu_decode` and `out` are as for `read_window`.
     #[pyo3(signature = (windows, bands=None, overview=None, *, interleave="band", threads=None, device=None,
         max_device_memory=None, trust_input=None, cpu_decode=None, out=None))]
     #[allow(clippy::too_many_arguments)]
@@ -469,14 +481,15 @@ impl Dataset {
         Ok(Some(Array::of_memory(converted.ok_or_else(no_memory)?, seen, &shape)))
     }
 
-    /// Describes the file.
+    /// Describes the file; `tags` says whether to list every TIFF tag too.
     #[pyo3(signature = (tags=false))]
     fn describe<'py>(&self, py: Python<'py>, tags: bool) -> PyResult<Bound<'py, PyAny>> {
         let document = self.look(py, move |dataset| swath::describe::file(dataset, tags))?;
         of_json(py, &document.to_string())
     }
 
-    /// Computes smallest and largest value, mean and standard deviation of bands.
+    /// Computes smallest and largest value, mean and standard deviation of `bands`, with so many `threads`; `progress` is called with
+    /// (samples done, samples).
     #[pyo3(signature = (bands=None, *, threads=None, progress=None))]
     fn statistics<'py>(
         &self,
@@ -517,7 +530,7 @@ impl Dataset {
         }
     }
 
-    /// Checks whether the file is a valid COG.
+    /// Checks whether the file is a valid COG: with `full` every block, and with `strict` warnings make it invalid.
     #[pyo3(signature = (full=false, strict=false))]
     fn validate<'py>(&self, py: Python<'py>, full: bool, strict: bool) -> PyResult<Bound<'py, PyAny>> {
         let check = if full { Check::Full } else { Check::Structure };

@@ -101,6 +101,10 @@ pub struct Metadata {
     pub unrecognised: Vec<String>,
     /// Faults that leave the pixels readable.
     pub problems: Vec<String>,
+    /// The one of `problems` that is about a nodata value with a fraction, which no sample of an integer type can have.
+    pub nodata_problem: Option<String>,
+    /// Those of `problems` that are about files beside this one.
+    pub side_problems: Vec<String>,
 }
 
 impl Metadata {

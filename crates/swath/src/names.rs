@@ -30,12 +30,29 @@ pub fn compression(name: &str) -> Result<(Compression, LercWrap), Error> {
         "ccittrle" => plain(Compression::CcittRle),
         "ccittfax3" => plain(Compression::CcittT4),
         "ccittfax4" => plain(Compression::CcittT6),
-        _ => Err(Error::usage(format!(
-            "{name:?} is not none, packbits, lzw, deflate, zstd, lzma, lz4, lerc, lerc_deflate, lerc_zstd, \
-             jpeg, webp, jpeg2000, ccittrle, ccittfax3 or ccittfax4"
-        ))),
+        _ => Err(Error::usage(format!("{name:?} is not one of {}", COMPRESSIONS.join(", ")))),
     }
 }
+
+/// The names of all codecs that write, in the order in which messages list them.
+pub const COMPRESSIONS: [&str; 16] = [
+    "none",
+    "packbits",
+    "lzw",
+    "deflate",
+    "zstd",
+    "lzma",
+    "lz4",
+    "lerc",
+    "lerc_deflate",
+    "lerc_zstd",
+    "jpeg",
+    "webp",
+    "jpeg2000",
+    "ccittrle",
+    "ccittfax3",
+    "ccittfax4",
+];
 
 /// The options that a codec has. Any other option does nothing with it, so that giving one is an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -155,6 +172,14 @@ mod tests {
         assert_eq!(sample_type("CFloat32").unwrap(), SampleType::CF32);
         assert_eq!(predictor("AUTO").unwrap(), None);
         assert_eq!(predictor("3").unwrap(), Some(Predictor::FloatingPoint));
+    }
+
+    #[test]
+    fn every_listed_compression_is_known_once() {
+        let found: Vec<_> = COMPRESSIONS.iter().map(|name| compression(name).unwrap()).collect();
+        for (index, codec) in found.iter().enumerate() {
+            assert!(!found[..index].contains(codec), "{codec:?}");
+        }
     }
 
     #[test]

@@ -404,6 +404,17 @@ impl Dataset {
         .collect()
     }
 
+    /// One sentence for each file beside this one that cannot be used, such as a damaged `.ovr`, `.msk` or `.aux.xml`. Reads go on
+    /// without it.
+    pub fn unusable_side_files(&self) -> Vec<String> {
+        let sidecars = self.sidecars();
+        if sidecars.pam.is_none() && sidecars.world.is_none() {
+            return sidecars.problems.clone();
+        }
+        // Whether these can be used shows only when they are parsed.
+        self.metadata().side_problems.clone()
+    }
+
     /// Georeferencing, nodata, band and other metadata; read on first use.
     pub fn metadata(&self) -> &Metadata {
         self.metadata.get_or_init(|| Metadata::read(self))

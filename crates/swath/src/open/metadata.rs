@@ -2,7 +2,7 @@
 
 use swath_io::sink::side_files::Stale;
 use swath_tiff::{
-    Photometric,
+    Photometric, SampleType,
     geo::{
         Crs, Gcp, GeoKeys, GeoTransform, ModelTags, Nodata, Rpc,
         gdal_xml::{self, BandMetadata, Domain, GdalMetadata},
@@ -39,6 +39,8 @@ impl Metadata {
         if let Err(error) = dataset.tag(tag::GDAL_NODATA) {
             found.problems.push(format!("GDAL_NODATA is ignored: {error}"));
         }
+        found.nodata_problem = found.bands.iter().find_map(|band| fractional(band.nodata.as_ref()?, dataset.sample()));
+        found.problems.extend(found.nodata_problem.clone());
         found.add_height_unit();
         found.domains = own.domains;
         found.xml_domains = own.xml_domains;
@@ -48,7 +50,8 @@ impl Metadata {
         found.palette = found.palette(dataset);
         let sidecars = dataset.sidecars();
         found.side_files.extend(sidecars.files.iter().cloned());
-        found.problems.extend(sidecars.problems.iter().cloned());
+        found.side_problems.extend(sidecars.problems.iter().cloned());
+        found.problems.extend(found.side_problems.iter().cloned());
         found
     }
 
@@ -66,12 +69,12 @@ impl Metadata {
         let bytes = dataset.sidecars().pam.as_ref()?;
         match pam::parse(bytes, Bounds::default().with_bytes(MAX_XML)) {
             Ok(side) => {
-                self.problems.extend(side.problems.iter().map(|problem| format!("side file: {problem}")));
+                self.side_problems.extend(side.problems.iter().map(|problem| format!("side file: {problem}")));
                 self.unrecognised.extend(side.unrecognised.iter().cloned());
                 Some(side)
             }
             Err(error) => {
-                self.problems.push(format!("the .aux.xml file is ignored: {error}"));
+                self.side_problems.push(format!("the .aux.xml file is ignored: {error}"));
                 None
             }
         }
@@ -182,7 +185,7 @@ impl Metadata {
                 self.side_files.push(file.display().to_string());
             }
             Some((file, Err(error))) => {
-                self.problems.push(format!("the camera model {} is ignored: {error}", file.display()));
+                self.side_problems.push(format!("the camera model {} is ignored: {error}", file.display()));
             }
             None => {}
         }
@@ -192,7 +195,7 @@ impl Metadata {
         match world::parse(dataset.sidecars().world.as_ref()?) {
             Ok(transform) => Some(transform),
             Err(error) => {
-                self.problems.push(format!("the world file is ignored: {error}"));
+                self.side_problems.push(format!("the world file is ignored: {error}"));
                 None
             }
         }
@@ -296,6 +299,20 @@ fn side_gcps(side: &SideMetadata) -> Vec<Gcp> {
     let convert =
         |gcp: &pam::SideGcp| Gcp { id: gcp.id.clone(), pixel: gcp.pixel, line: gcp.line, x: gcp.x, y: gcp.y, z: gcp.z };
     side.gcps.iter().map(convert).collect()
+}
+
+/// Describes a nodata value with a fraction where samples are integers. Values out of their range are left aside as in GDAL, which
+/// however hides samples that equal the integer part of a fraction.
+fn fractional(nodata: &Nodata, sample: SampleType) -> Option<String> {
+    let value = nodata.as_f64();
+    let found = value.is_finite() && value.fract() != 0.0 && nodata.for_dtype(sample).is_none();
+    found.then(|| {
+        format!(
+            "nodata {} is no value of {sample} and is ignored: all pixels count as data, while GDAL hides those of {}",
+            nodata.text,
+            value.trunc()
+        )
+    })
 }
 
 fn bands(dataset: &Dataset, own: &mut GdalMetadata) -> Vec<Band> {

@@ -84,9 +84,16 @@ impl Sidecars {
             self.problems.push(format!("side file ignored: {} has {len} bytes", path.display()));
             return None;
         }
-        let bytes = std::fs::read(path).ok()?;
-        self.files.push(path.display().to_string());
-        Some(bytes)
+        match std::fs::read(path) {
+            Ok(bytes) => {
+                self.files.push(path.display().to_string());
+                Some(bytes)
+            }
+            Err(error) => {
+                self.problems.push(format!("side file ignored: {}: {error}", path.display()));
+                None
+            }
+        }
     }
 }
 

@@ -86,6 +86,14 @@ impl Dataset {
         Ok((self.width(), self.height()))
     }
 
+    /// Whether the mask of the image, in the file or beside it, says how opaque a pixel is, rather than only whether it is data.
+    ///
+    /// # Errors
+    /// When bytes cannot be read.
+    pub fn has_soft_mask(&self) -> Result<bool, Error> {
+        Ok(self.mask_image(self.width(), self.height())?.is_some_and(|(_, mask)| mask.is_soft()))
+    }
+
     /// The mask of this size, in the file or in the mask file beside it.
     pub(crate) fn mask_image(&self, width: u32, height: u32) -> Result<Option<(&Dataset, &Image)>, Error> {
         let fits = |image: &Image| image.layout.width == width && image.layout.height == height;
