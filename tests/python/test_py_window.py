@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import rasterio
 import swath as sw
+import swath.xrspatial
 import xarray
 from harness import scratch
 from rasterio.windows import Window as RioWindow
@@ -53,6 +54,36 @@ def truth(path: Path, **options: Any) -> np.ndarray:
 def test_numbers_and_arrays_of_numpy_make_windows(path: Path, window: Any) -> None:
     assert np.array_equal(sw.read(path, 1, window), truth(path)[0, 3:10, 4:20])
     assert np.array_equal(sw.open_geotiff(path, band=1, window=window), truth(path)[0, 3:10, 4:20])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int8"])
+def test_small_integers_of_numpy_do_not_wrap_around(path: Path, dtype: str) -> None:
+    kind = np.dtype(dtype).type
+    windows: list[Any] = [
+        (kind(3), kind(4), kind(10), kind(20)),
+        ((kind(3), kind(10)), (kind(4), kind(20))),
+        (slice(kind(3), kind(10)), slice(kind(4), kind(20))),
+        np.array([3, 4, 10, 20], dtype),
+        sw.Window(kind(4), kind(3), kind(16), kind(7)),
+    ]
+    for window in windows:
+        assert np.array_equal(sw.read(path, 1, window), truth(path)[0, 3:10, 4:20])
+        assert np.array_equal(sw.read(path, 1, window, boundless=True), truth(path)[0, 3:10, 4:20])
+    # Empty and reversed windows are errors: their sizes are not huge numbers.
+    for window in ((kind(10), kind(4), kind(3), kind(20)), (kind(3), kind(4), kind(3), kind(20))):
+        with pytest.raises(sw.UsageError, match="hold no whole pixel"):
+            sw.read(path, 1, window)
+    array = swath.xrspatial.open_geotiff(str(path), window=windows[0])
+    assert np.array_equal(array.values, truth(path)[0, 3:10, 4:20])
+    batches = [len(found) for _, found in sw.Dataset(path).chips(kind(10), kind(10), kind(16))]
+    assert batches == [16, 4]
+
+
+def test_small_integers_count_pixels_of_a_file_without_a_place(folder: Path) -> None:
+    sw.to_geotiff(np.zeros((300, 300), "uint8"), folder / "a.tif")
+    window = tuple(np.array([200, 210, 240, 250], "uint8"))
+    array = swath.xrspatial.open_geotiff(str(folder / "a.tif"), window=window)
+    assert array.y.values[[0, -1]].tolist() == [200, 239] and array.x.values[[0, -1]].tolist() == [210, 249]
 
 
 def test_fractions_have_the_shape_and_the_first_pixel_that_rasterio_gives_them(path: Path) -> None:

@@ -15,13 +15,36 @@ mod source;
 mod target;
 mod writer;
 
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyDict};
+use swath::names;
+
+use crate::errors::OrRaise;
 
 /// Returns the reference system that a text names, in the form of `Dataset.metadata()["crs"]`.
 #[pyfunction]
 fn crs_of<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let crs = py.detach(|| swath::geo::parse_user(text)).map_err(|detail| errors::usage(py, &detail))?;
     metadata::crs_to_dict(py, &crs).map(Bound::into_any)
+}
+
+/// Returns the codecs by name; for each of them the levels (smallest, largest) or `None`, and whether it has a quality, a
+/// choice to be lossless, and a largest error.
+#[pyfunction]
+fn codecs(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    for name in names::COMPRESSIONS {
+        let (codec, wrap) = names::compression(name).or_raise(py)?;
+        let options = names::codec_options(codec, wrap);
+        let levels = options.levels.map(|levels| (*levels.start(), *levels.end()));
+        all.set_item(name, (levels, options.quality, options.lossless, options.max_z_error))?;
+    }
+    Ok(all)
+}
+
+/// Returns the ending of a file name that belongs to another format than TIFF, such as `png`.
+#[pyfunction]
+fn other_format(name: &str) -> Option<String> {
+    names::other_format(name)
 }
 
 /// Returns the GPUs, the driver and the libraries that were found, as JSON.
@@ -55,6 +78,8 @@ fn _swath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<writer::Writer>()?;
     module.add_class::<encoder::TileRowEncoder>()?;
     module.add_function(wrap_pyfunction!(crs_of, module)?)?;
+    module.add_function(wrap_pyfunction!(codecs, module)?)?;
+    module.add_function(wrap_pyfunction!(other_format, module)?)?;
     module.add_function(wrap_pyfunction!(describe_devices, module)?)?;
     module.add_function(wrap_pyfunction!(add_library_folders, module)?)?;
     module.add_function(wrap_pyfunction!(abandon_unfinished, module)?)?;

@@ -96,13 +96,19 @@ fn gcps<'py>(py: Python<'py>, found: &[Gcp]) -> PyResult<Bound<'py, PyList>> {
 }
 
 /// Reads from the file what [`to_dict`] needs; the dataset caches its metadata.
-pub fn fetch(dataset: &Dataset) -> Result<Vec<MaskKind>, Error> {
+pub fn fetch(dataset: &Dataset) -> Result<Masks, Error> {
     dataset.metadata();
-    MaskKind::of_bands(dataset)
+    Ok(Masks { of_bands: MaskKind::of_bands(dataset)?, soft: dataset.has_soft_mask()? })
+}
+
+/// How the bands of a file mark nodata, and whether its mask says how opaque a pixel is.
+pub struct Masks {
+    of_bands: Vec<MaskKind>,
+    soft: bool,
 }
 
 /// Returns the metadata of a file as a dictionary; [`fetch`] comes first.
-pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset, masks: &[MaskKind]) -> PyResult<Bound<'py, PyDict>> {
+pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset, masks: &Masks) -> PyResult<Bound<'py, PyDict>> {
     let metadata = dataset.metadata();
     let Georeference { crs, transform, gcps: points, gcp_crs, rpc, keys, .. } = &metadata.georeference;
     let (sample, main) = (dataset.sample(), dataset.main());
@@ -132,9 +138,11 @@ pub fn to_dict<'py>(py: Python<'py>, dataset: &Dataset, masks: &[MaskKind]) -> P
     dict.set_item("predictor", facts::predictor(main))?;
     dict.set_item("photometric", facts::photometric(main))?;
     dict.set_item("bits", main.layout().bits)?;
-    let flags = masks.iter().map(|mask| mask.flags().to_vec()).collect::<Vec<_>>();
+    let flags = masks.of_bands.iter().map(|mask| mask.flags().to_vec()).collect::<Vec<_>>();
     dict.set_item("mask_flags", flags)?;
+    dict.set_item("soft_mask", masks.soft)?;
     dict.set_item("problems", &metadata.problems)?;
+    dict.set_item("nodata_problem", metadata.nodata_problem.as_deref())?;
     dict.set_item("side_files", &metadata.side_files)?;
     Ok(dict)
 }

@@ -128,7 +128,7 @@ pub fn write_options(given: &Bound<'_, PyDict>) -> PyResult<WriteOptions> {
             |value| by_name(value, names::compression),
             |options, (codec, wrap)| options.with_compression(codec).with_lerc_wrap(wrap),
         )?
-        .set("level", extract, WriteOptions::with_level)?
+        .set("compression_level", extract, WriteOptions::with_level)?
         // A quality turns lossless encoding off, so `lossless` comes after it.
         .set("quality", extract, WriteOptions::with_quality)?
         .set("lossless", extract, WriteOptions::with_lossless)?
@@ -142,7 +142,7 @@ pub fn write_options(given: &Bound<'_, PyDict>) -> PyResult<WriteOptions> {
                 None => options,
             },
         )?
-        .set("tile", extract, |options, (width, height)| options.with_blocks(Blocks::Tiles(width, height)))?
+        .set("tile_size", extract, |options, (width, height)| options.with_blocks(Blocks::Tiles(width, height)))?
         .set("strips", extract, |options, rows| options.with_blocks(Blocks::Strips(NonZeroU32::new(rows))))?
         .set("interleave", planar, WriteOptions::with_planar)?
         .set("nbits", extract, WriteOptions::with_bits)?
@@ -155,8 +155,9 @@ pub fn write_options(given: &Bound<'_, PyDict>) -> PyResult<WriteOptions> {
         .set("bigtiff", bigtiff, WriteOptions::with_bigtiff)?
         .set("sparse", extract, WriteOptions::with_sparse)?
         .set("mask", extract, WriteOptions::with_mask)?
-        .set("overviews", overviews, WriteOptions::with_overviews)?
-        .set("resampling", resampling, WriteOptions::with_resampling)?
+        .set("soft_mask", extract, WriteOptions::with_soft_mask)?
+        .set("overview_levels", overviews, WriteOptions::with_overviews)?
+        .set("overview_resampling", resampling, WriteOptions::with_resampling)?
         .set("statistics", extract, WriteOptions::with_statistics)?
         .set("nan_to_nodata", extract, WriteOptions::with_nan_to_nodata)?
         .set("extra_tags", extra_tags, WriteOptions::with_tags)?

@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
-from pathlib import PurePosixPath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from . import _swath
 from ._errors import UsageError
 
-# Levels of the codecs that have any.
-LEVELS = {
-    "deflate": range(1, 13),
-    "lerc_deflate": range(1, 13),
-    "zstd": range(1, 23),
-    "lerc_zstd": range(1, 23),
-    "lzma": range(10),
-}
-WITH_QUALITY = ("jpeg", "webp", "jpeg2000")
-WITH_LOSSLESS = ("webp", "jpeg2000", "jpeg")
-WITH_MAX_ERROR = ("lerc", "lerc_deflate", "lerc_zstd")
-
-# Extensions of other formats: a caller who gives one wants that format, or mistyped the name.
-OTHER_FORMATS = frozenset(
-    {
-        *("png", "jpg", "jpeg", "jp2", "j2k", "webp", "gif", "bmp", "svg", "pdf", "vrt", "img", "hdr", "asc", "xml"),
-        *("nc", "nc4", "h5", "hdf", "hdf5", "he5", "zarr", "grib", "grb", "grib2", "grb2", "npy", "npz", "parquet"),
-        *("csv", "json", "geojson", "gpkg", "mbtiles", "shp", "kml", "kmz", "dem", "dt0", "dt1", "dt2", "ntf", "ecw"),
-    }
-)
+# The largest number that crosses into the engine.
+MOST = (1 << 63) - 1
 
 
-def whole(name: str, value: Any, least: int = 0) -> int | None:
-    """Returns a whole number that is not below `least`; None stays None."""
+@dataclass(frozen=True)
+class Codec:
+    """Which options a codec has."""
+
+    levels: tuple[int, int] | None
+    quality: bool
+    lossless: bool
+    max_z_error: bool
+
+
+@lru_cache(maxsize=1)
+def codecs() -> dict[str, Codec]:
+    """Returns the engine's codecs by name."""
+    return {name: Codec(*options) for name, options in _swath.codecs().items()}
+
+
+def whole(name: str, value: Any, least: int = 0, most: int = MOST) -> int | None:
+    """Returns a whole number from `least` to `most`; None stays None."""
     if value is None:
         return None
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or int(value) < least:
         raise UsageError(f"{name}={value!r}: give a whole number from {least} on")
+    if int(value) > most:
+        raise UsageError(f"{name}={value!r}: give a whole number up to {most}")
     return int(value)
+
+
+def truth(name: str, value: Any) -> bool:
+    """Returns True or False; other values may be a misplaced argument."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise UsageError(f"{name}={value!r}: give True or False")
+
+
+def truth_or_none(name: str, value: Any) -> bool | None:
+    """Returns True or False; None stays None."""
+    return None if value is None else truth(name, value)
+
+
+def one_of(name: str, value: Any, words: Sequence[str]) -> str:
+    """Returns a word of a list."""
+    if isinstance(value, str) and value in words:
+        return value
+    listed = f"{', '.join(map(repr, words[:-1]))} or {words[-1]!r}"
+    raise UsageError(f"{name}={value!r}: give {listed}")
+
+
+def text_or_none(name: str, value: Any) -> str | None:
+    """Returns text; None stays None."""
+    if value is None or isinstance(value, str):
+        return value
+    raise UsageError(f"{name}={value!r}: give text")
 
 
 def check_band(band: Any, count: int) -> None:
@@ -78,22 +106,25 @@ def check_decode_coords(value: Any) -> None:
 def check_codec(compression: str, *, level: Any, quality: Any, lossless: Any, max_z_error: Any) -> None:
     """Raises for options that the codec does not have, and for values outside their range."""
     level, quality = whole("compression_level", level), whole("quality", quality, 1)
+    codec = codecs().get(compression)
+    if codec is None:
+        raise UsageError(f"compression={compression!r}: give one of {', '.join(codecs())}, or None")
     if level is not None:
-        levels = LEVELS.get(compression)
-        if levels is None:
+        if codec.levels is None:
             raise UsageError(f"compression_level={level}: {compression} has no levels; leave compression_level out")
-        if level not in levels:
+        if not codec.levels[0] <= level <= codec.levels[1]:
             raise UsageError(
-                f"compression_level={level}: {compression} has levels from {levels.start} to {levels.stop - 1}"
+                f"compression_level={level}: {compression} has levels from {codec.levels[0]} to {codec.levels[1]}"
             )
-    if quality is not None and compression not in WITH_QUALITY:
+    if quality is not None and not codec.quality:
         raise UsageError(
             f"quality={quality}: {compression} has no quality; leave it out, or give compression= one of "
-            f"{', '.join(WITH_QUALITY)}"
+            f"{_having('quality')}"
         )
     if quality is not None and quality > 100:
         raise UsageError(f"quality={quality}: give a number from 1 to 100")
-    if lossless is False and compression not in WITH_LOSSLESS:
+    # JPEG is never lossless, so that False asks for what it does.
+    if lossless is False and not codec.lossless and compression != "jpeg":
         raise UsageError(f"lossless=False: {compression} has no such choice; leave lossless out")
     if lossless and compression == "jpeg":
         raise UsageError(
@@ -102,11 +133,16 @@ def check_codec(compression: str, *, level: Any, quality: Any, lossless: Any, ma
         )
     if lossless and max_z_error:
         raise UsageError(f"lossless=True and max_z_error={max_z_error!r} contradict each other: give one")
-    if max_z_error and compression not in WITH_MAX_ERROR:
+    if max_z_error and not codec.max_z_error:
         raise UsageError(
             f"max_z_error={max_z_error!r}: {compression} keeps every sample as it is; leave it out, or give "
-            f"compression= one of {', '.join(WITH_MAX_ERROR)}"
+            f"compression= one of {_having('max_z_error')}"
         )
+
+
+def _having(option: str) -> str:
+    """Returns the names of the codecs that have an option."""
+    return ", ".join(name for name, codec in codecs().items() if getattr(codec, option))
 
 
 def check_target(path: Any, driver: Any) -> None:
@@ -120,10 +156,9 @@ def check_target(path: Any, driver: Any) -> None:
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(name, str) or driver is not None:
         return
-    # An address may have a query after its path.
-    plain = name.partition("?")[0] if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name) else name
-    ending = PurePosixPath(plain).suffix[1:].lower()
-    if ending in OTHER_FORMATS:
+    # A path may hold bytes that are not Unicode.
+    ending = _swath.other_format(name.encode(errors="replace").decode())
+    if ending is not None:
         raise UsageError(
             f"{name}: to_geotiff writes GeoTIFF and COG, not .{ending}: give a name that ends in .tif, or "
             'driver="GTiff" to keep this name'

@@ -13,19 +13,35 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ._array import Array
+from ._checks import one_of, truth, whole
 from ._errors import UsageError
 from ._threads import submit
-from ._window import Window, to_pixels
+from ._window import Window, listed_windows, to_pixels
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
 
 
-def _pair(value: int | tuple[int, int], what: str) -> tuple[int, int]:
-    rows, columns = (value, value) if isinstance(value, (int, np.integer)) else value
-    if rows < 1 or columns < 1:
-        raise UsageError(f"{what}: {value} is not a number of pixels")
-    return int(rows), int(columns)
+# Chips in a batch, and batches that are read ahead.
+BATCH = 32
+PREFETCH = 2
+
+
+def _pair(value: int | tuple[int, int], name: str) -> tuple[int, int]:
+    """Returns rows and columns, from one number for both or a pair."""
+    sides = tuple(value) if isinstance(value, (tuple, list, np.ndarray)) else (value, value)
+    if len(sides) != 2 or any(side is None for side in sides):
+        raise UsageError(f"{name}={value!r}: give one number of pixels, or (rows, columns)")
+    rows, columns = (whole(name, side, 1) for side in sides)
+    assert rows is not None and columns is not None
+    return rows, columns
+
+
+def _random(seed: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"seed={seed!r}: give a whole number that is not negative, or None ({error})") from None
 
 
 def _starts(length: int, size: int, stride: int, edge: str) -> list[int]:
@@ -56,22 +72,21 @@ class Chips:
         drop_last: bool,
         options: dict[str, Any],
     ) -> None:
-        if batch < 1 or prefetch < 0:
-            raise UsageError("batch must be at least 1 and prefetch at least 0")
-        if edge not in ("shift", "drop"):
-            raise UsageError(f"edge: {edge!r} is not shift or drop")
+        # None means the default, as for every other option.
         self.dataset = dataset
-        self.batch = batch
+        self.batch = whole("batch", batch, 1) or BATCH
         self._bands, self._overview, self._options = bands, overview_level, options
-        self._prefetch, self._drop_last = prefetch, drop_last
-        self._shuffle, self._random = shuffle, np.random.default_rng(seed)
+        ahead = whole("prefetch", prefetch)
+        self._prefetch, self._drop_last = PREFETCH if ahead is None else ahead, truth("drop_last", drop_last)
+        self._shuffle, self._random = truth("shuffle", shuffle), _random(seed)
+        edge = one_of("edge", edge, ("shift", "drop"))  # type: ignore[assignment]
         width, height = dataset._size(overview_level)
         rows, columns = _pair(size, "size")
         if rows > height or columns > width:
             raise UsageError(f"size: chips of {rows} x {columns} are larger than the image of {height} x {width}")
         self.windows: list[Window]
         if windows is not None:
-            self.windows = [Window(*to_pixels(window, width, height)) for window in windows]
+            self.windows = [Window(*to_pixels(window, width, height)) for window in listed_windows(windows)]
             other = next((window for window in self.windows if (window.height, window.width) != (rows, columns)), None)
             if other is not None:
                 raise UsageError(f"windows: {other} does not have {rows} rows and {columns} columns")

@@ -11,12 +11,13 @@ import numpy as np
 from . import _array, _device, _repr, _swath
 from . import _georef as georef
 from ._array import HostArray, check_shape, copy_to_gpu, host_view, put
-from ._chips import Chips
+from ._checks import one_of, truth, truth_or_none, whole
+from ._chips import BATCH, PREFETCH, Chips
 from ._dataset_properties import DatasetProperties
 from ._errors import DeviceWarning, UsageError, recorded, warn
 from ._masked_reads import read_masked, sample_points
 from ._source import resolve
-from ._window import Pixels, to_box, to_pixels
+from ._window import Pixels, listed_windows, to_box, to_pixels
 
 Bands = int | Sequence[int] | None
 
@@ -94,12 +95,12 @@ class Dataset(DatasetProperties):
     ) -> Self:
         resolved = resolve(source, storage_options)
         options: dict[str, Any] = {
-            "threads": threads,
-            "tile_cache": tile_cache,
-            "max_pixels": max_pixels,
+            "threads": whole("threads", threads),
+            "tile_cache": whole("tile_cache", tile_cache),
+            "max_pixels": whole("max_pixels", max_pixels),
             "device": _device.device_name(device),
-            "max_device_memory": max_device_memory,
-            "trust_input": trust_input,
+            "max_device_memory": whole("max_device_memory", max_device_memory),
+            "trust_input": truth("trust_input", trust_input),
             "ifd": resolved.page(ifd),
         }
         with recorded() as messages:
@@ -224,17 +225,9 @@ class Dataset(DatasetProperties):
         """
         single = isinstance(bands, (int, np.integer))
         numbers = self._band_numbers(bands, None if ifd is None else 1 << 16)
-        device_name = _device.device_name(device)
-        options: dict[str, Any] = {
-            "ifd": ifd,
-            "interleave": interleave,
-            "threads": threads,
-            "device": device_name,
-            "max_device_memory": max_device_memory,
-            "trust_input": trust_input,
-            "cpu_decode": cpu_decode,
-            "cancel": _cancel,
-        }
+        options = reading_options(interleave, device, threads, max_device_memory, trust_input, cpu_decode)
+        options |= {"ifd": whole("ifd", ifd), "cancel": _cancel}
+        masked, boundless = truth("masked", masked), truth("boundless", boundless)
         pixels: Pixels | None
         if ifd is None:
             pixels = self._pixels(window, bbox, bbox_crs, overview_level, boundless)
@@ -253,7 +246,7 @@ class Dataset(DatasetProperties):
         if out is not None:
             return self._fill(out, pixels, numbers, overview_level, options)
         memory = self.read_window(pixels, numbers, overview_level, **options)
-        if device_name == "auto":
+        if options["device"] == "auto":
             warn_of_notices(memory.report)
         if single:
             memory = memory.reshape(memory.shape[1:] if interleave == "band" else memory.shape[:2])
@@ -261,6 +254,8 @@ class Dataset(DatasetProperties):
 
     async def aread(self, bands: Bands = None, window: Any = None, **options: Any) -> Any:
         """Reads samples as :meth:`read` does, in a thread of its own, so that the event loop is not blocked.
+
+        `bands`, `window` and the keywords in `options` are those of :meth:`read`.
 
         Many reads of one dataset may be awaited at once. When the task is cancelled, as by `asyncio.wait_for`, the
         caller continues at once, and the read stops after the tiles that it is decoding; `out` may then be partly
@@ -283,9 +278,12 @@ class Dataset(DatasetProperties):
     def dataset_mask(
         self, window: Any = None, *, overview_level: int | None = None, threads: int | None = None
     ) -> HostArray:
-        """Reads the mask (rows, columns): 255 for valid pixels, 0 for hidden ones; parameters as for :meth:`read`."""
+        """Reads the mask (rows, columns): 255 for valid pixels, 0 for hidden ones, and values between for opacity.
+
+        `window`, `overview_level` and `threads` are as for :meth:`read`.
+        """
         pixels = self._pixels(window, None, None, overview_level, False)
-        return HostArray.of(self.read_mask(pixels, overview_level, threads=threads))
+        return HostArray.of(self.read_mask(pixels, overview_level, threads=whole("threads", threads)))
 
     def sample(
         self, xy: Iterable[tuple[float, float]], indexes: int | Sequence[int] | None = None, masked: bool = False
@@ -359,8 +357,10 @@ class Dataset(DatasetProperties):
         ----------
         windows : sequence
             Windows as for :meth:`read`.
-        bands, overview_level, interleave, device, out
-            As for :meth:`read`; on a GPU, `out` is a CuPy or torch array.
+        bands, overview_level, interleave, device, threads, max_device_memory, trust_input, cpu_decode
+            As for :meth:`read`.
+        out : array, optional
+            NumPy array to fill and return; on a GPU, a CuPy or torch array.
 
         Returns
         -------
@@ -368,16 +368,9 @@ class Dataset(DatasetProperties):
             (windows, bands, rows, columns), or (windows, rows, columns, bands).
         """
         width, height = self._size(overview_level)
-        pixels = [to_pixels(window, width, height) for window in windows]
+        pixels = [to_pixels(window, width, height) for window in listed_windows(windows)]
         numbers = self._band_numbers(bands)
-        options: dict[str, Any] = {
-            "interleave": interleave,
-            "threads": threads,
-            "device": _device.device_name(device),
-            "max_device_memory": max_device_memory,
-            "trust_input": trust_input,
-            "cpu_decode": cpu_decode,
-        }
+        options = reading_options(interleave, device, threads, max_device_memory, trust_input, cpu_decode)
         if out is not None and not _device.is_on_gpu(out):
             view = host_view(out)
             rows, columns = (pixels[0][3], pixels[0][2]) if pixels else (0, 0)
@@ -405,7 +398,7 @@ class Dataset(DatasetProperties):
         self,
         size: int | tuple[int, int],
         stride: int | tuple[int, int] | None = None,
-        batch: int = 32,
+        batch: int = BATCH,
         *,
         bands: Sequence[int] | None = None,
         overview_level: int | None = None,
@@ -415,7 +408,7 @@ class Dataset(DatasetProperties):
         seed: int | None = None,
         interleave: Literal["band", "pixel"] = "band",
         device: Any = None,
-        prefetch: int = 2,
+        prefetch: int = PREFETCH,
         drop_last: bool = False,
         threads: int | None = None,
         max_device_memory: int | None = None,
@@ -432,6 +425,8 @@ class Dataset(DatasetProperties):
             Distance from chip to chip; the size by default.
         batch : int
             Number of chips in a batch.
+        bands, overview_level, interleave
+            As for :meth:`read`.
         windows : sequence, optional
             Windows to read instead of a grid; all of them have the size `size`.
         edge : {"shift", "drop"}
@@ -443,6 +438,10 @@ class Dataset(DatasetProperties):
             What decodes; on a GPU, a batch is decoded at once and stays in GPU memory.
         prefetch : int
             Number of batches to read ahead.
+        drop_last : bool
+            Whether to leave out a last batch that has fewer chips than the others.
+        threads, max_device_memory, trust_input, cpu_decode
+            As for :meth:`read`.
 
         Yields
         ------
@@ -456,14 +455,7 @@ class Dataset(DatasetProperties):
         >>> [chips.shape for chips, windows in swath.Dataset(path).chips(64, batch=4)]
         [(4, 3, 64, 64), (2, 3, 64, 64)]
         """
-        options: dict[str, Any] = {
-            "interleave": interleave,
-            "device": _device.device_name(device),
-            "threads": threads,
-            "max_device_memory": max_device_memory,
-            "trust_input": trust_input,
-            "cpu_decode": cpu_decode,
-        }
+        options = reading_options(interleave, device, threads, max_device_memory, trust_input, cpu_decode)
         return Chips(
             self,
             size,
@@ -479,6 +471,20 @@ class Dataset(DatasetProperties):
             drop_last=drop_last,
             options=options,
         )
+
+
+def reading_options(
+    interleave: Any, device: Any, threads: Any, max_device_memory: Any, trust_input: Any, cpu_decode: Any
+) -> dict[str, Any]:
+    """Returns the options that all reads share, as the engine takes them."""
+    return {
+        "interleave": one_of("interleave", interleave, ("band", "pixel")),
+        "threads": whole("threads", threads),
+        "device": _device.device_name(device),
+        "max_device_memory": whole("max_device_memory", max_device_memory),
+        "trust_input": truth_or_none("trust_input", trust_input),
+        "cpu_decode": truth_or_none("cpu_decode", cpu_decode),
+    }
 
 
 def to_unchecked_pixels(window: Any) -> tuple[int, int, int, int]:

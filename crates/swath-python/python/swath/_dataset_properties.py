@@ -12,14 +12,20 @@ import numpy as np
 
 from . import _crs, _progress, _swath
 from . import _georef as georef
+from ._checks import text_or_none, truth, whole
 from ._crs import Crs
-from ._errors import Error, UsageError
+from ._errors import Error, UsageError, warn
 
 # Offsets (columns, rows) of the points of a pixel that `xy` knows.
 _OFFSETS = {"center": (0.5, 0.5), "ul": (0.0, 0.0), "ur": (1.0, 0.0), "ll": (0.0, 1.0), "lr": (1.0, 1.0)}
 
 # Colour spaces that readers convert to RGB, with GDAL's names for them.
 _COLOR_SPACES = {"ycbcr": "YCbCr", "cmyk": "CMYK"}
+
+
+def _is_file(bidx: Any) -> bool:
+    """Whether a band number is 0, which stands for the file."""
+    return isinstance(bidx, int | np.integer) and not isinstance(bidx, bool | np.bool_) and bidx == 0
 
 
 class BoundingBox(NamedTuple):
@@ -65,6 +71,12 @@ class DatasetProperties(_swath.Dataset):
                 self._about()
         super().close()
 
+    def _warn_of_nodata(self) -> None:
+        """Warns of a nodata value that no sample can have."""
+        problem = self._about()["nodata_problem"]
+        if problem is not None:
+            warn(f"{self.name}: {problem}")
+
     def _affine(self) -> georef.Transform:
         """Returns the six numbers of the transform, the identity where the file has none."""
         return self._about()["transform"] or georef.IDENTITY
@@ -78,7 +90,7 @@ class DatasetProperties(_swath.Dataset):
             numbers = [operator.index(band) for band in listed]
         except TypeError:
             numbers = []
-        if not numbers or any(isinstance(band, bool | np.bool_) for band in listed):
+        if not numbers or isinstance(bands, str | bytes) or any(isinstance(band, bool | np.bool_) for band in listed):
             raise UsageError(f"{self.name}: bands={bands!r}: give a number from 1 to {self.count}, or a list of them")
         count = count or self.count
         if wrong := [band for band in numbers if not 1 <= band <= count]:
@@ -86,9 +98,11 @@ class DatasetProperties(_swath.Dataset):
         return numbers
 
     def _band(self, bidx: int) -> dict[str, Any]:
+        if isinstance(bidx, bool | np.bool_) or not isinstance(bidx, int | np.integer):
+            raise UsageError(f"{self.name}: bidx={bidx!r}: give a number from 1 to {self.count}")
         if not 1 <= bidx <= self.count:
             raise UsageError(f"{self.name}: there is no band {bidx}; the image has bands 1 to {self.count}")
-        return self._about()["bands"][bidx - 1]
+        return self._about()["bands"][int(bidx) - 1]
 
     @property
     def crs(self) -> Crs | None:
@@ -133,6 +147,7 @@ class DatasetProperties(_swath.Dataset):
     @property
     def nodatavals(self) -> tuple[int | float | None, ...]:
         """Nodata value of each band."""
+        self._warn_of_nodata()
         return tuple(band["nodata"] for band in self._about()["bands"])
 
     @property
@@ -223,19 +238,21 @@ class DatasetProperties(_swath.Dataset):
             GDAL's domain, such as ``"IMAGE_STRUCTURE"`` or ``"RPC"``; the default domain without it. EXIF, XMP and
             colour profiles have no domain here.
         """
-        if bidx:
+        ns = text_or_none("ns", ns)
+        if bidx is not None and not _is_file(bidx):
             return dict(self._band(bidx)["tags"].get(ns or "", {}))
         return self._structure() if ns == "IMAGE_STRUCTURE" else dict(self._about()["tags"].get(ns or "", {}))
 
     def tag_namespaces(self, bidx: int = 0) -> list[str]:
-        """Returns the domains that have items, without the default one."""
-        named = self._band(bidx)["tags"] if bidx else {**self._about()["tags"], "IMAGE_STRUCTURE": None}
+        """Returns the domains that have items, without the default one; `bidx` is a band, or 0 for the file."""
+        of_file = bidx is None or _is_file(bidx)
+        named = {**self._about()["tags"], "IMAGE_STRUCTURE": None} if of_file else self._band(bidx)["tags"]
         return [name for name in named if name]
 
     def colormap(self, bidx: int = 1) -> dict[int, tuple[int, int, int, int]]:
         """Returns the colour table of a band: bytes of red, green, blue and opacity for each value.
 
-        A file without one raises :class:`UsageError`, which is a ValueError.
+        `bidx` is the band, counted from 1. A file without one raises :class:`UsageError`, which is a ValueError.
         """
         band = self._band(bidx)
         if band["color"] != "palette":
@@ -256,7 +273,10 @@ class DatasetProperties(_swath.Dataset):
         }
 
     def overviews(self, bidx: int = 1) -> list[int]:
-        """Returns the factors by which the overviews are smaller than the image; `overview_sizes` has their sizes."""
+        """Returns the factors by which the overviews are smaller than the image; `overview_sizes` has their sizes.
+
+        `bidx` is a band, counted from 1; all bands have the same overviews.
+        """
         self._band(bidx)
         return [round(self.width / width) for width, _ in self.overview_sizes]
 
@@ -274,10 +294,12 @@ class DatasetProperties(_swath.Dataset):
         try:
             across, down = np.asarray(x, float) - c, np.asarray(y, float) - f
             finite = bool(np.isfinite(across).all() and np.isfinite(down).all())
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             finite = False
+        if op is not None and not callable(op):
+            raise UsageError(f"op={op!r}: give a function of one number, such as math.floor")
         if not finite:
-            raise UsageError(f"index({x!r}, {y!r}): give finite numbers, or arrays of them")
+            raise UsageError(f"x={x!r}, y={y!r}: give finite numbers, or arrays of them")
         size = a * e - b * d
         if not size:
             raise UsageError(f"{self.name}: the transform {(a, b, c, d, e, f)} maps all pixels onto a line")
@@ -299,19 +321,37 @@ class DatasetProperties(_swath.Dataset):
         offset : {"center", "ul", "ur", "ll", "lr"}
             Which point of the pixel: its centre, or a corner (upper left, ...).
         """
-        if offset not in _OFFSETS:
+        if not isinstance(offset, str) or offset not in _OFFSETS:
             raise UsageError(f"offset={offset!r}: give one of {', '.join(_OFFSETS)}")
-        a, b, c, d, e, f = self._affine()
         right, lower = _OFFSETS[offset]
-        columns, rows = np.asarray(col, float) + right, np.asarray(row, float) + lower
+        a, b, c, d, e, f = self._affine()
+        try:
+            columns, rows = np.asarray(col, float) + right, np.asarray(row, float) + lower
+        except (OverflowError, TypeError, ValueError):
+            raise UsageError(f"row={row!r}, col={col!r}: give numbers, or arrays of them") from None
         x, y = a * columns + b * rows + c, d * columns + e * rows + f
         return (x, y) if x.ndim else (float(x), float(y))
 
+    def describe(self, tags: bool = False) -> dict[str, Any]:
+        """Describes the file as :func:`info` does; `tags` says whether to list every TIFF tag too."""
+        return super().describe(truth("tags", tags))
+
+    def validate(self, full: bool = False, strict: bool = False) -> dict[str, Any]:
+        """Checks whether the file is a valid COG, as :func:`validate` does.
+
+        `full` says whether to check every block and the bytes around it, `strict` whether warnings make a file invalid.
+        """
+        return super().validate(truth("full", full), truth("strict", strict))
+
     def statistics(self, bands: Any = None, *, threads: int | None = None, progress: Any = None) -> dict[str, Any]:
-        """Computes minimum, maximum, mean, standard deviation and counts of each band; see :func:`stats`."""
+        """Computes minimum, maximum, mean, standard deviation and counts of each band.
+
+        `bands` and `progress` are as for :func:`stats`, `threads` as for :meth:`read`.
+        """
         numbers = self._band_numbers(bands)
+        self._warn_of_nodata()
         report, close = _progress.reporter(progress, self.width * self.height * self.count)
         try:
-            return super().statistics(numbers, threads=threads, progress=report)
+            return super().statistics(numbers, threads=whole("threads", threads), progress=report)
         finally:
             close()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import _device
-from ._checks import check_codec, whole
+from ._checks import check_codec, one_of, whole
 from ._errors import UsageError
 from ._write_options import DEFAULTS, WriteOptions
 
@@ -27,6 +27,8 @@ COMPRESSION = {
     "jp2": "jpeg2000",
     "jp2000": "jpeg2000",
 }
+# Largest number of columns or rows that a file can state.
+MOST_PIXELS = (1 << 32) - 1
 PREDICTOR = {"yes": "auto", "standard": "horizontal", "floating_point": "float", "no": "none", "0": "none"}
 # Values of TIFF's PhotometricInterpretation.
 PHOTOMETRIC = {0: "miniswhite", 1: "minisblack", 2: "rgb", 3: "palette", 5: "cmyk", 6: "ycbcr"}
@@ -54,7 +56,7 @@ class EngineOptions:
     """Whether to write a Cloud Optimized GeoTIFF."""
     compression: str = "none"
     """Codec, by the engine's name."""
-    level: int | None = None
+    compression_level: int | None = None
     """Effort of deflate, zstd and lzma."""
     quality: int | None = None
     """Quality of jpeg, webp and jpeg2000, from 1 to 100."""
@@ -64,7 +66,7 @@ class EngineOptions:
     """Largest error that lerc may make."""
     predictor: str = "auto"
     """auto, none, horizontal or float."""
-    tile: tuple[int, int] | None = None
+    tile_size: tuple[int, int] | None = None
     """Columns and rows of a tile, where the file has tiles."""
     strips: int | None = None
     """Rows of a strip, where the file has strips; 0 lets the engine choose."""
@@ -86,9 +88,11 @@ class EngineOptions:
     """Whether to leave out tiles that hold only zeros or only nodata."""
     mask: bool = False
     """Whether the file has a mask."""
-    overviews: str | int | list[int] = "auto"
+    soft_mask: bool = False
+    """Whether the mask says how opaque a pixel is, from 0 to 255, rather than only whether it is data."""
+    overview_levels: str | int | list[int] = "auto"
     """auto, none, the number of overviews, or their factors."""
-    resampling: str | None = None
+    overview_resampling: str | None = None
     """How an overview pixel is computed from the pixels below it."""
     statistics: bool | None = None
     """Whether to store statistics of each band."""
@@ -113,7 +117,9 @@ class EngineOptions:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Returns a truth value, which GDAL's profiles write as text such as "YES"."""
+    """Returns a truth value, which GDAL's profiles write as text such as "YES"; None is the default."""
+    if value is None:
+        return bool(DEFAULTS.get(name))
     if isinstance(value, str):
         word = value.strip().lower()
         if word in ("yes", "true", "on", "1"):
@@ -121,7 +127,9 @@ def flag(name: str, value: Any) -> bool:
         if word in ("no", "false", "off", "0"):
             return False
         raise UsageError(f"{name}={value!r} is neither yes nor no")
-    return bool(value)
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
+        return bool(value)
+    raise UsageError(f"{name}={value!r}: give True or False")
 
 
 def _flag_or_none(name: str, value: Any) -> bool | None:
@@ -165,8 +173,7 @@ def encoding_device(options: WriteOptions, *, on_device: bool) -> Literal["cpu",
         if device not in (None, by_gpu):
             raise UsageError(f"device={options.device!r} and gpu={gpu!r} contradict each other: give one")
         device = by_gpu
-    if options.on_gpu_failure not in ("raise", "strict", "auto"):
-        raise UsageError(f"on_gpu_failure={options.on_gpu_failure!r}: give 'raise' or 'auto'")
+    one_of("on_gpu_failure", options.on_gpu_failure, ("raise", "strict", "auto"))
     if device is None:
         device = "cuda" if on_device else "cpu"
     return "auto" if device == "cuda" and options.on_gpu_failure == "auto" else device
@@ -181,15 +188,16 @@ def engine_options(
     nodata: Any,
     on_device: bool,
     mask: bool,
+    soft_mask: bool,
     statistics: bool,
 ) -> EngineOptions:
     """Returns the engine's options for the caller's; memory limits depend on how the write runs and come later.
 
     Parameters
     ----------
-    count, palette, floats, nodata, mask
-        The number of bands, whether the raster has a palette, whether its samples are floats, its nodata value, and
-        whether it has a mask.
+    count, palette, floats, nodata, mask, soft_mask
+        The number of bands, whether the raster has a palette, whether its samples are floats, its nodata value,
+        whether it has a mask, and whether that is one of opacity.
     on_device
         Whether the samples are in GPU memory.
     statistics
@@ -205,21 +213,23 @@ def engine_options(
     check_codec(compression, level=level, quality=quality, lossless=lossless, max_z_error=max_z_error)
     tile, strips = _blocks(options, cog=cog)
     photometric, alpha = _color(options)
+    if photometric == "palette" and not palette:
+        raise UsageError(f"photometric={options.photometric!r}: the colours are missing: give colormap=")
     if alpha is not None and count == 1:
         given = 'photometric="rgba"' if options.alpha is None else f"alpha={options.alpha!r}"
         raise UsageError(f"{given}: the only band of the raster cannot be alpha; add a band, or leave it out")
     return EngineOptions(
         cog=cog,
         compression=compression,
-        level=level,
+        compression_level=level,
         quality=quality,
         lossless=lossless,
         max_z_error=max_z_error,
         predictor=_predictor(options.predictor),
-        tile=tile,
+        tile_size=tile,
         strips=strips,
-        interleave=str(options.interleave or "pixel").lower(),
-        nbits=number("nbits", options.nbits),
+        interleave=_interleave(options.interleave),
+        nbits=whole("nbits", number("nbits", options.nbits), 1, 64),
         photometric=photometric,
         alpha=alpha,
         subsampling=_subsampling(options.subsampling, compression),
@@ -227,15 +237,31 @@ def engine_options(
         bigtiff=_bigtiff(options.bigtiff),
         sparse=flag("sparse", options.sparse),
         mask=mask,
-        overviews=_overviews(options.overview_levels),
-        resampling=_resampling(options.overview_resampling, palette=palette),
+        soft_mask=soft_mask,
+        overview_levels=_overviews(options.overview_levels),
+        overview_resampling=_resampling(options.overview_resampling, palette=palette),
         statistics=True if statistics else _statistics(options.statistics),
-        nan_to_nodata=bool(options.nan_to_nodata and floats and nodata is not None and nodata == nodata),
-        extra_tags=[encode_tag(tag) for tag in options.extra_tags or []] or None,
+        nan_to_nodata=bool(
+            flag("nan_to_nodata", options.nan_to_nodata) and floats and nodata is not None and nodata == nodata
+        ),
+        extra_tags=_extra_tags(options.extra_tags),
         device=encoding_device(options, on_device=on_device),
         nvcomp=_flag_or_none("nvcomp", options.nvcomp),
         threads=_threads(options.threads),
     )
+
+
+def _interleave(value: Any) -> str:
+    name = DEFAULTS["interleave"] if value is None else str(value).lower()
+    return one_of("interleave", name, ("pixel", "band", "tile"))
+
+
+def _extra_tags(tags: Any) -> list[tuple[int, int, bytes]] | None:
+    if tags is None:
+        return None
+    if not isinstance(tags, (tuple, list)):
+        raise UsageError(f"extra_tags={tags!r}: give a list of (number, type, value)")
+    return [encode_tag(tag) for tag in tags] or None
 
 
 def _compression(value: Any) -> str:
@@ -280,14 +306,14 @@ def _overviews(value: Any) -> str | int | list[int]:
             return name
         if name == "ignore_existing":
             return "auto"
-    elif isinstance(value, Sequence) or hasattr(value, "tolist"):
+    elif isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim == 1):
         factors = [number("overview_levels", factor) for factor in value]
         if any(factor < 2 for factor in factors) or factors != sorted(set(factors)):
             raise UsageError(
                 f"overview_levels={list(value)}: give increasing factors, such as [2, 4, 8], or the number of levels"
             )
         return factors or "none"
-    return whole("overview_levels", number("overview_levels", value)) or "none"
+    return whole("overview_levels", number("overview_levels", value), 0, 32) or "none"
 
 
 def _resampling(value: Any, *, palette: bool) -> str | None:
@@ -313,11 +339,17 @@ def _threads(value: Any) -> int | None:
 
 def _blocks(options: WriteOptions, *, cog: bool) -> tuple[tuple[int, int] | None, int | None]:
     """Returns columns and rows of a tile, or else rows of a strip."""
-    columns, rows = number("blockxsize", options.blockxsize), number("blockysize", options.blockysize)
+    columns, rows = (
+        whole(name, number(name, getattr(options, name)), 1, MOST_PIXELS) for name in ("blockxsize", "blockysize")
+    )
+    if flag("tiled", options.tiled):
+        for name, pixels in (("blockxsize", columns), ("blockysize", rows)):
+            if pixels is not None and pixels % 16:
+                raise UsageError(f"{name}={pixels}: the sides of a tile are multiples of 16")
     if not flag("tiled", options.tiled):
         if cog:
             raise UsageError("a COG is tiled: leave out tiled=False, or cog=True")
-        if options.tile_size != DEFAULTS["tile_size"]:
+        if not isinstance(options.tile_size, int) or options.tile_size != DEFAULTS["tile_size"]:
             raise UsageError(
                 f"tile_size={options.tile_size!r}: tiled=False stores strips; leave out one of them, or give "
                 "blockysize= the rows of a strip"
@@ -327,7 +359,7 @@ def _blocks(options: WriteOptions, *, cog: bool) -> tuple[tuple[int, int] | None
     sides = list(size) if isinstance(size, (tuple, list)) else [size, size]
     if len(sides) != 2:
         raise UsageError(f"tile_size={size!r}: give one number, or (rows, columns)")
-    height, width = (whole("tile_size", number("tile_size", side), 16) for side in sides)
+    height, width = (whole("tile_size", number("tile_size", side), 16, MOST_PIXELS) for side in sides)
     across, down = columns or width, rows or height
     if across is None or down is None:
         raise UsageError(f"tile_size={size!r}: give one number, or (rows, columns)")
@@ -337,10 +369,10 @@ def _blocks(options: WriteOptions, *, cog: bool) -> tuple[tuple[int, int] | None
 def _color(options: WriteOptions) -> tuple[str | None, str | None]:
     """Returns the photometric interpretation and the kind of alpha; None leaves them to the engine."""
     photometric, alpha = options.photometric, options.alpha
-    if isinstance(photometric, int) and not isinstance(photometric, bool):
-        if photometric not in PHOTOMETRIC:
+    if isinstance(photometric, (int, np.integer)) and not isinstance(photometric, bool):
+        if int(photometric) not in PHOTOMETRIC:
             raise UsageError(f"photometric={photometric!r}: give one of {sorted(PHOTOMETRIC)}, or a name")
-        photometric = PHOTOMETRIC[photometric]
+        photometric = PHOTOMETRIC[int(photometric)]
     name = "auto" if photometric is None else str(photometric).lower()
     if name == "rgba":
         name, alpha = "rgb", alpha or "unassociated"
@@ -353,6 +385,17 @@ def _color(options: WriteOptions) -> tuple[str | None, str | None]:
     return None if name == "auto" else name, kind
 
 
+# Tags whose value is the offset of another directory: EXIF, GPS, EXIF's interoperability; and the types of offsets. In
+# another file there is something else at that offset.
+POINTER_TAGS = frozenset({34665, 34853, 40965})
+POINTER_TYPES = frozenset({13, 18})
+
+
+def is_pointer(number: int, kind: int | None) -> bool:
+    """Whether the value of a tag is the offset of a directory, which has no meaning in another file."""
+    return number in POINTER_TAGS or kind in POINTER_TYPES
+
+
 # Format characters of Python's `struct` for the type codes of TIFF.
 TAG_TYPES = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 11: "f", 12: "d", 16: "Q", 17: "q"}
 TAG_NAMES = {"byte": 1, "ascii": 2, "short": 3, "long": 4, "undefined": 7, "float": 11, "double": 12, "long8": 16}
@@ -362,16 +405,21 @@ def encode_tag(tag: Any) -> tuple[int, int, bytes]:
     """Returns number, type code and little-endian bytes of (number, type, value) or (number, type, count, value)."""
     if not isinstance(tag, (tuple, list)) or len(tag) not in (3, 4):
         raise UsageError(f"extra_tags: {tag!r} is not (number, type, value)")
-    kind = TAG_NAMES.get(tag[1].lower()) if isinstance(tag[1], str) else int(tag[1])
+    name = whole("extra_tags: number", tag[0], 1, 65535)
+    kind = TAG_NAMES.get(tag[1].lower()) if isinstance(tag[1], str) else whole("extra_tags: type", tag[1], 1, 65535)
     value = tag[-1]
+    if name is None:
+        raise UsageError(f"extra_tags: {tag!r} is not (number, type, value)")
+    if is_pointer(name, kind):
+        raise UsageError(f"extra_tags: {tag!r}: it is an offset in another file: leave it out")
     if kind == 2 and isinstance(value, str):
-        return int(tag[0]), kind, value.encode() + b"\0"
+        return name, kind, value.encode() + b"\0"
     if isinstance(value, (bytes, bytearray)) and kind is not None:
-        return int(tag[0]), kind, bytes(value)
+        return name, kind, bytes(value)
     if kind not in TAG_TYPES:
         raise UsageError(f"extra_tags: {tag!r}: type {tag[1]!r} takes bytes, or is unknown")
     values = list(value) if isinstance(value, (tuple, list)) or hasattr(value, "tolist") else [value]
     try:
-        return int(tag[0]), kind, struct.pack(f"<{len(values)}{TAG_TYPES[kind]}", *values)
+        return name, kind, struct.pack(f"<{len(values)}{TAG_TYPES[kind]}", *values)
     except struct.error as error:
         raise UsageError(f"extra_tags: {tag!r}: {error}") from None

@@ -104,7 +104,7 @@ class AllocationError(Error, MemoryError):
 
 
 class InternalError(Error, RuntimeError):
-    """swath broke a rule of its own: please report it. Neither the caller nor the file is at fault."""
+    """A rule of swath's own is broken: please report it. Neither the caller nor the file is at fault."""
 
 
 class CancelledError(Error, RuntimeError):
@@ -152,7 +152,7 @@ class WriteUnavailableError(WriteError, ConnectionError):
 
 
 class SwathWarning(UserWarning):
-    """swath did something otherwise than requested, or the call could be improved."""
+    """Something was done otherwise than requested, or the call could be improved."""
 
 
 class DeviceWarning(SwathWarning):

@@ -80,7 +80,14 @@ def stats(
 ) -> dict[str, Any]:
     """Computes minimum, maximum, mean, standard deviation and counts of each band, piece by piece.
 
-    `source`, `max_pixels` and `storage_options` are as for :func:`info`.
+    Parameters
+    ----------
+    source, max_pixels, storage_options
+        As for :func:`info`.
+    bands : sequence of int, optional
+        Bands, counted from 1; all by default.
+    progress : bool, callable or object with update(), optional
+        True shows a progress bar on a terminal; a function is called with (samples done, samples).
 
     Examples
     --------

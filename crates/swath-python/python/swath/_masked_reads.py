@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._array import HostArray, check_shape, host_view, put
+from ._checks import truth
 from ._errors import LimitError, UsageError
 from ._lazy import is_nodata
 from ._window import Pixels, Window
@@ -109,6 +110,7 @@ def _hidden(
     threads: int | None,
 ) -> np.ndarray | None:
     """Returns where samples are missing, or None for a file without nodata and mask; `axis` is that of the bands."""
+    dataset._warn_of_nodata()
     flags = [dataset._about()["mask_flags"][band - 1] for band in bands]
     by_mask = ["per_dataset" in each for each in flags]
     if not any(by_mask) and not any("nodata" in each for each in flags):
@@ -141,12 +143,16 @@ def sample_points(dataset: Dataset, xy: Iterable[Any], indexes: Any, masked: boo
     bands = dataset._band_numbers(indexes) or list(dataset.indexes)
     nodata = [dataset._band(band)["nodata"] for band in bands]
     outside = np.array([0 if value is None else value for value in nodata], dataset.dtype)
-    points = iter(xy)
+    try:
+        points = iter(xy)
+    except TypeError:
+        raise UsageError(f"xy={xy!r}: give a list of pairs (x, y) of numbers") from None
+    masked = truth("masked", masked)
     while group := list(islice(points, _POINTS_PER_READ)):
         try:
             xs, ys = np.array([(x, y) for x, y in group], float).T
-        except (TypeError, ValueError):
-            raise UsageError("sample takes pairs (x, y) of numbers: give a list of them") from None
+        except (OverflowError, TypeError, ValueError):
+            raise UsageError("xy: give a list of pairs (x, y) of numbers") from None
         rows, columns = dataset.index(xs, ys)
         inside = (rows >= 0) & (rows < dataset.height) & (columns >= 0) & (columns < dataset.width)
         windows = [Window(int(x), int(y), 1, 1) for x, y in zip(columns[inside], rows[inside])]

@@ -113,7 +113,7 @@ def crs_text(crs: Any) -> str | None:
     """
     if crs is None:
         return None
-    if isinstance(crs, (bool, np.bool_)):
+    if isinstance(crs, (bool, np.bool_, np.ndarray, list, bytes)):
         raise UsageError(f"crs={crs!r} is not a reference system: give an EPSG code, WKT, or an object with to_wkt()")
     if isinstance(crs, (int, np.integer)):
         crs = f"EPSG:{int(crs)}"
@@ -148,7 +148,7 @@ def affine(transform: Any) -> Transform | None:
         return None
     try:
         numbers = [float(number) for number in tuple(transform)]
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         numbers = []
     if len(numbers) == 9 and numbers[6:] == [0.0, 0.0, 1.0]:
         numbers = numbers[:6]
@@ -163,7 +163,10 @@ def affine(transform: Any) -> Transform | None:
 def given_transform(transform: Any, name: str = "transform") -> Transform | None:
     """Returns the transform that a caller gives as `name`; raises where its numbers look like GDAL's order."""
     if isinstance(transform, (tuple, list, np.ndarray)) and len(transform) == 6 and not hasattr(transform, "to_gdal"):
-        numbers = [number if isinstance(number, (int, float)) else float(number) for number in transform]
+        try:
+            numbers = [number if isinstance(number, (int, float)) else float(number) for number in transform]
+        except (OverflowError, TypeError, ValueError):
+            return affine(transform)
         if _in_gdal_order(numbers):
             c, a, b, f, d, e = numbers
             raise UsageError(
@@ -218,13 +221,11 @@ def control_points(gcps: Any) -> list[dict[str, Any]] | None:
         if any(value is None for value in place.values()):
             raise UsageError(f"gcps[{number}]={point!r} lacks one of col, row, x and y")
         name = read("id")
-        points.append(
-            {
-                "id": str(number + 1 if name is None else name),
-                **{key: float(value) for key, value in place.items()},
-                "z": float(read("z") or 0.0),
-            }
-        )
+        try:
+            place = {key: float(value) for key, value in {**place, "z": read("z") or 0.0}.items()}
+        except (OverflowError, TypeError, ValueError):
+            raise UsageError(f"gcps[{number}]={point!r}: col, row, x, y and z are numbers") from None
+        points.append({"id": str(number + 1 if name is None else name), **place})
     return points
 
 
@@ -256,6 +257,12 @@ def palette_of(colormap: Any) -> list[tuple[int, int, int]] | None:
     if colormap is None:
         return None
     if isinstance(colormap, Mapping):
+        if not colormap:
+            return None
+        if not all(isinstance(value, (int, np.integer)) for value in colormap):
+            raise UsageError(
+                f"colormap: {next(iter(colormap))!r} is not a value of a sample: give {{value: (r, g, b)}}"
+            )
         size = 1 << 8 if max(colormap, default=0) < 1 << 8 else 1 << 16
         colours = [(0, 0, 0)] * size
         for value, colour in colormap.items():
@@ -267,11 +274,14 @@ def palette_of(colormap: Any) -> list[tuple[int, int, int]] | None:
                 raise UsageError(f"colormap: {value!r}: {colour!r} is not a value with a colour (r, g, b) of 0 to 255")
             colours[int(value)] = (257 * red, 257 * green, 257 * blue)
         return colours
-    triples = np.asarray(colormap)
+    try:
+        triples = np.asarray(colormap)
+    except ValueError:
+        triples = np.empty(0)
     if triples.ndim == 1 and triples.size % 3 == 0:
         # The order of a TIFF: all reds, then all greens, then all blues.
         triples = triples.reshape(3, -1).T
-    if triples.ndim != 2 or triples.shape[1] < 3:
+    if triples.ndim != 2 or triples.shape[1] < 3 or triples.dtype.kind not in "iuf":
         raise UsageError("colormap: give {value: (r, g, b)} of bytes, or rows of 16-bit (r, g, b)")
     return [(int(red), int(green), int(blue)) for red, green, blue in triples[:, :3]]
 
@@ -307,7 +317,15 @@ def per_band(name: str, value: Any, count: int) -> list[Any] | None:
         return None
     values = list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value] * count
     if len(values) != count:
-        raise UsageError(f"{name}: {len(values)} values for {count} bands")
+        raise UsageError(f"{name}: {len(values)} values for {count} bands: give one for each")
+    return values
+
+
+def texts(name: str, value: Any, count: int) -> list[str | None] | None:
+    """Returns text, or None, for each band."""
+    values = per_band(name, value, count)
+    if values is not None and not all(item is None or isinstance(item, str) for item in values):
+        raise UsageError(f"{name}={value!r}: give text, or None, for each band")
     return values
 
 
@@ -315,8 +333,11 @@ def numbers(name: str, value: Any, count: int) -> list[float] | None:
     """Returns a number for each band."""
     values = per_band(name, value, count)
     try:
-        return None if values is None else [float(item) for item in values]
-    except (TypeError, ValueError):
+        found = None if values is None else [float(item) for item in values]
+        if found is None or all(map(math.isfinite, found)):
+            return found
+        raise ValueError("not finite")
+    except (OverflowError, TypeError, ValueError):
         raise UsageError(f"{name}={value!r}: give a number for each band") from None
 
 

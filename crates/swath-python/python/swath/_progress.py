@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from typing import Any, TextIO
 
 from ._errors import UsageError
@@ -85,7 +85,8 @@ def reporter(progress: Any, rows: int) -> tuple[Report | None, Callable[[], None
             return bar, bar.close
         shown = Updates(tqdm(total=rows, unit="row", leave=False, file=stream), own=True)
         return shown, shown.close
-    if hasattr(progress, "update"):
+    # Dictionaries and sets have an update() too, which takes no numbers.
+    if hasattr(progress, "update") and not isinstance(progress, (Mapping, Set)):
         given = Updates(progress, own=False)
         return given, given.close
     if callable(progress):

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ._checks import whole
 from ._errors import UsageError
 from ._gdal_paths import DRIVERS
 
@@ -23,7 +24,7 @@ def from_rasterio(open_kwargs: Mapping[str, Any], known: Iterable[str]) -> dict[
         if name == "mode" and value == "r":
             continue
         if name == "driver":
-            drivers = (value,) if isinstance(value, str) else tuple(value or DRIVERS)
+            drivers = DRIVERS if value is None else tuple(value) if isinstance(value, (list, tuple)) else (value,)
             if not any(str(driver).lower() == ours.lower() for driver in drivers for ours in DRIVERS):
                 raise UsageError(f"driver={value!r}: swath reads GeoTIFF: leave out driver, or give 'GTiff'")
             continue
@@ -39,8 +40,11 @@ def from_rasterio(open_kwargs: Mapping[str, Any], known: Iterable[str]) -> dict[
     return keywords
 
 
-def _number(name: str, value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name}={value!r} is not a number") from None
+def _number(name: str, value: Any) -> int | None:
+    """Returns a whole number, which GDAL's options hold as text."""
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            raise UsageError(f"{name}={value!r} is not a number") from None
+    return whole(name, value)

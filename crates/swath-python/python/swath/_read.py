@@ -28,7 +28,16 @@ def read(
     A file behind an address is checked for changes every ten seconds: two reads may see two versions of it, each of
     them complete. Reads of one :class:`Dataset` never do.
 
-    `max_pixels` and `storage_options` are those of :class:`Dataset`.
+    Parameters
+    ----------
+    source
+        As for :class:`Dataset`, or a dataset.
+    bands, window, overview_level, interleave, device, out
+        As for :meth:`Dataset.read`.
+    max_pixels, storage_options
+        As for :class:`Dataset`.
+    **options
+        Further keywords of :meth:`Dataset.read`: `bbox`, `masked`, `boundless`, `threads`, ...
 
     Examples
     --------

@@ -26,8 +26,10 @@ def type_of(dtype: Any) -> np.dtype:
     if name in PAIRS:
         return PAIRS[name]
     try:
+        if dtype is None:
+            raise TypeError("None means float64 to NumPy")
         return np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         raise UsageError(f'dtype={dtype!r} is not a sample type: give one such as "uint8" or "float32"') from None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno as codes
 import hashlib
 import io
-import operator
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from . import _swath
+from ._checks import whole
 from ._errors import Error, UsageError, make
 from ._gdal_paths import from_gdal, rasterio_name
 from ._storage_options import Address, address_of, guard_of, refusal, unguarded
@@ -46,14 +46,9 @@ class Resolved:
         """Returns the directory to open: the caller's choice, or the source's."""
         if ifd is None:
             return self.ifd
-        if self.ifd not in (None, ifd):
+        page = whole("ifd", ifd)
+        if self.ifd not in (None, page):
             raise UsageError(f"{self.name}: the source names directory {self.ifd} and ifd={ifd!r}: give one of them")
-        try:
-            page = operator.index(ifd)
-        except TypeError:
-            page = -1
-        if isinstance(ifd, bool) or page < 0:
-            raise UsageError(f"ifd={ifd!r}: give the number of a directory, counted from 0")
         return page
 
     @property
@@ -75,7 +70,7 @@ def resolve(source: Any, storage_options: Mapping[str, Any] | None = None) -> Re
         return _of_path(os.fspath(source), storage_options)
     if (name := rasterio_name(source)) is not None:
         return _of_path(name, storage_options)
-    if storage_options:
+    if storage_options is not None and not (isinstance(storage_options, Mapping) and not storage_options):
         raise UsageError(
             f"storage_options are for addresses, and the source is of type {type(source).__name__}: give them where it "
             "is created"

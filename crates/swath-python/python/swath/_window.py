@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ._metadata import crs_text
 
 
 class Window(NamedTuple):
-    """A rectangle of pixels: first column, first row, columns, rows.
+    """A rectangle of pixels: first column `x`, first row `y`, `width` columns and `height` rows.
 
     Examples
     --------
@@ -46,6 +46,8 @@ def _whole(start: Any, length: Any, what: str) -> tuple[int, int]:
     """
     if type(start) is int and type(length) is int and length > 0:
         return start, length
+    if isinstance(start, (str, bytes, bool)) or isinstance(length, (str, bytes, bool)):
+        raise TypeError("not a number")
     start, length = float(start), float(length)
     if not (math.isfinite(start) and math.isfinite(length)):
         raise UsageError(f"window: {what} from {start} to {start + length} are not pixels: give finite numbers")
@@ -79,6 +81,9 @@ def _edges(window: Any, width: int, height: int, boundless: bool) -> tuple[Any, 
         (top, bottom), (left, right) = _range(parts[0], height, boundless), _range(parts[1], width, boundless)
     else:
         top, left, bottom, right = parts
+    # Differences of NumPy's integers wrap around.
+    edges = (each.item() if isinstance(each, np.generic) else each for each in (top, left, bottom, right))
+    top, left, bottom, right = edges
     return left, top, right - left, bottom - top
 
 
@@ -94,7 +99,7 @@ def to_pixels(window: Any, width: int, height: int, *, boundless: bool = False) 
         (x, columns), (y, rows) = _whole(left, across, "columns"), _whole(top, down, "rows")
     except UsageError:
         raise
-    except (TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         advice = "give it as bbox=" if hasattr(window, "bounds") else _FORMS
         raise UsageError(f"window: {window!r} is not a window; {advice}") from None
     if not boundless and (x < 0 or y < 0 or x + columns > width or y + rows > height):
@@ -103,6 +108,23 @@ def to_pixels(window: Any, width: int, height: int, *, boundless: bool = False) 
             f"{width} columns and {height} rows"
         )
     return x, y, columns, rows
+
+
+def listed_windows(windows: Any) -> list[Any]:
+    """Returns several windows as a list; raises for a single window, or for anything else."""
+    try:
+        listed = None if isinstance(windows, (str, bytes, Window, Mapping)) else list(windows)
+    except TypeError:
+        listed = None
+    if listed is None or not all(hasattr(each, "col_off") or _is_nested(each) for each in listed):
+        raise UsageError(f"windows={windows!r}: give a list of windows; {_FORMS}")
+    return listed
+
+
+def _is_nested(window: Any) -> bool:
+    """Whether a window has four numbers, or two ranges."""
+    size = len(window) if hasattr(window, "__len__") and not isinstance(window, (str, bytes)) else 0
+    return size == 4 or (size == 2 and all(isinstance(each, slice) or hasattr(each, "__len__") for each in window))
 
 
 def to_box(bbox: Any, bbox_crs: Any, crs: dict[str, Any] | None) -> Any:
