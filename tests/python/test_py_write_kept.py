@@ -103,11 +103,64 @@ def test_tags_are_copied_from_file_to_file(tagged: Path, words: dict[str, Any]) 
     assert tags_of(data) == [{"SENSOR": "OLI", "WAVELENGTH": "670"}, domain, {}, {}, two, gain]
 
 
+def test_texts_of_tags_stay_as_they_were(folder: Path) -> None:
+    texts = {"EDITION": "01", "AXIS": "6356.7590000", "NAME": "a", "LIST": "{1,2}", "LARGE": "1e3"}
+    path = swath.to_geotiff(DATA, folder / "a.tif", tags=texts)
+    data = swath.open_geotiff(path)
+    assert data.attrs["EDITION"] == 1
+    assert tags_of(data)[0] == texts
+    data.attrs["EDITION"] = 2
+    assert tags_of(data)[0] == {**texts, "EDITION": "2"}
+
+
 def test_tags_of_variables(tagged: Path) -> None:
     dataset = xr.open_dataset(tagged, engine="swath", band_as_variable=True, mask_and_scale=False)
     found = tags_of(dataset)
     assert found[0]["SENSOR"] == "MSI"
     assert found[2]["WAVELENGTH"] == "665.0" and found[4] == {"WAVELENGTH": "842.0", "TWO": "2"}
+
+
+@pytest.mark.parametrize("words", [{"band_as_variable": True}, {}])
+def test_tags_of_other_domains_go_through_a_dataset(tagged: Path, words: dict[str, Any]) -> None:
+    domain, gain = {"LEVEL": "L2A", "VERSION": "04.00"}, {"GAIN": "0.5"}
+    dataset = xr.open_dataset(tagged, engine="swath", mask_and_scale=False, **words)
+    for data in (dataset, dataset.isel(x=slice(0, 3)), dataset.copy(deep=True), dataset.assign_attrs(MORE="1")):
+        found = tags_of(data)
+        assert found[1] == domain and found[5] == gain
+    # One variable, and one that was made of bands.
+    array = swath.open_geotiff(tagged)
+    assert tags_of(array.to_dataset(name="a"))[1] == domain
+    assert tags_of(array.to_dataset(dim="band").rename({1: "one", 2: "two"}))[1] == domain
+
+
+def test_names_of_classes_of_several_bands(folder: Path) -> None:
+    names = [["water", "forest"], ["no", "yes", "perhaps"]]
+    data = (np.arange(24, dtype="uint8") % 2).reshape(2, 3, 4)
+    swath.to_geotiff(data, folder / "a.tif", category_names=names)
+    opened = swath.open_geotiff(folder / "a.tif")
+    assert opened.attrs["category_names"] == names
+    swath.to_geotiff(opened, folder / "b.tif")
+    assert swath.open_geotiff(folder / "b.tif").attrs["category_names"] == names
+    # Bands take their names along.
+    for data, expected in (
+        (opened.isel(band=1), names[1]),
+        (opened.isel(band=[1, 0]), names[::-1]),
+        (swath.open_geotiff(folder / "a.tif", band=2), names[1]),
+        (swath.open_geotiff(folder / "a.tif", band_as_variable=True), names),
+    ):
+        swath.to_geotiff(data, folder / "c.tif")
+        assert swath.open_geotiff(folder / "c.tif").attrs["category_names"] == expected
+    # GDAL finds them, and we find those of a band that it writes.
+    rasterio.shutil.copy(folder / "b.tif", folder / "b.vrt", driver="VRT")
+    assert [each.text for each in ElementTree.parse(folder / "b.vrt").iter("Category")] == [*names[0], *names[1]]
+    (folder / "d.tif").write_bytes((folder / "a.tif").read_bytes())
+    (folder / "d.tif.aux.xml").write_text(
+        '<PAMDataset><PAMRasterBand band="2"><CategoryNames><Category>only</Category></CategoryNames></PAMRasterBand>'
+        "</PAMDataset>"
+    )
+    assert swath.open_geotiff(folder / "d.tif").attrs["category_names"] == [[], ["only"]]
+    with pytest.warns(swath.SwathWarning, match="no coordinate 'band' says which"):
+        swath.to_geotiff(opened.isel(band=1).drop_vars("band"), folder / "e.tif")
 
 
 def test_names_of_classes(folder: Path) -> None:

@@ -97,7 +97,7 @@ def found_tags(attrs: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return {"": own} if own else {}
 
 
-def _for_bands(data: Any, value: Any, count: int) -> Any:
+def for_bands(data: Any, value: Any, count: int) -> Any:
     """Returns the entries of a per-band list for the bands that the array still has; None if these are unknown."""
     if not isinstance(value, (tuple, list, np.ndarray)):
         return value
@@ -113,7 +113,7 @@ def _for_bands(data: Any, value: Any, count: int) -> Any:
 def _listed(data: Any, name: str, count: int) -> Any:
     """Returns an attribute that has one value, or one for each band."""
     value = data.attrs.get(name)
-    chosen = _for_bands(data, value, count)
+    chosen = for_bands(data, value, count)
     # A raster without a band axis, such as a mean over bands, has no use for per-band values.
     if value is not None and chosen is None and data.ndim > 2:
         warn(
@@ -173,7 +173,7 @@ def of_dataarray(data: Any, origin: Any, y_name: str, x_name: str, count: int, o
         scales=_numbers("scales", scales, count, 1.0),
         offsets=_numbers("offsets", offsets, count, 0.0),
         band_tags=band_tags,
-        colors=_colors(data, count) if options.photometric in (None, "auto") else None,
+        colors=_colors(data, count) if str(options.photometric) in ("None", "auto") else None,
         # The palette belongs to the first band, and stays in the attributes when another band is selected.
         palette=palette_of(colormap) if (_band_numbers(data, count) or [1])[0] == 1 else None,
     )
@@ -182,7 +182,7 @@ def of_dataarray(data: Any, origin: Any, y_name: str, x_name: str, count: int, o
 def _colors(data: Any, count: int) -> list[str | None] | None:
     """Returns the colour interpretation of the bands in the file that they were read from."""
     read = data.encoding.get("colorinterp")
-    return _for_bands(data, read, count) if isinstance(read, list) else None
+    return for_bands(data, read, count) if isinstance(read, list) else None
 
 
 def _texts(value: Any) -> Any:
@@ -233,7 +233,7 @@ def _tags(data: Any, count: int) -> tuple[dict[str, dict[str, str]], list[dict[s
         for number, band in enumerate(of_bands)
     ]
     others = {domain: dict(items) for domain, items in read.items() if domain}
-    chosen = _for_bands(data, bands, count)
+    chosen = for_bands(data, bands, count)
     return {**others, **tags}, chosen if chosen and any(any(band.values()) for band in chosen) else None
 
 
@@ -275,7 +275,7 @@ def packing(data: Any, dtype: np.dtype | None, count: int, *, pack: bool) -> Pac
     found: dict[str, list[float] | None] = {}
     for many, one, neutral in (("scales", "scale_factor", 1.0), ("offsets", "add_offset", 0.0)):
         value = encoding.get(many) if encoding.get(many) is not None else encoding.get(one)
-        chosen = _for_bands(data, value, count)
+        chosen = for_bands(data, value, count)
         if value is not None and chosen is None:
             raise UsageError(
                 f"encoding[{many!r}] has {len(value)} values and the raster {count} bands: keep the coordinate 'band' "

@@ -227,9 +227,13 @@ def tag_attributes(tags: dict[str, str]) -> dict[str, Any]:
 
 
 def kept_tags(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:
-    """Returns the tags that do not become attributes, of bands and of other domains; `to_geotiff` writes them."""
+    """Returns the tags that attributes do not hold, or not word for word; `to_geotiff` writes them.
+
+    These are the tags of bands and of other domains, and texts such as "01" and "1.50", which become numbers.
+    """
     tags, of_bands = metadata["tags"], [metadata["bands"][band - 1]["tags"] for band in bands]
-    return {"tags": tags, "band_tags": of_bands} if any(of_bands) or set(tags) - {""} else {}
+    changed = any(str(_tag_value(text)) != text for text in tags.get("", {}).values())
+    return {"tags": tags, "band_tags": of_bands} if changed or any(of_bands) or set(tags) - {""} else {}
 
 
 def kept_colors(metadata: dict[str, Any], bands: Sequence[int]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,9 +12,11 @@ import numpy as np
 
 from . import _device
 from . import _georef as georef
-from ._checks import check_band, whole
+from ._checks import check_band, one_of, truth, truth_or_none, whole
 from ._dataset import Dataset
 from ._errors import DeviceError, DeviceWarning, UsageError, warn
+from ._file_mask import ENCODING as MASK
+from ._file_mask import FileMask
 from ._lazy import Reader, device_fault, facts_of, limits, promoted, version_of
 from ._rasterio_keywords import from_rasterio
 from ._sample_conversion import type_of
@@ -154,6 +156,15 @@ def open_geotiff(
     >>> swath.open_geotiff(file, band=1, window=(0, 0, 2, 2)).values.tolist()
     [[0, 1], [4, 5]]
     """
+    flags = {"masked": masked, "mask_and_scale": mask_and_scale, "band_as_variable": band_as_variable}
+    for keyword, flag in {**flags, "trust_input": trust_input}.items():
+        truth(keyword, flag)
+    choices = {"unpack": unpack, "gpu": gpu, "lazy": lazy, "cache": cache, "parse_coordinates": parse_coordinates}
+    for keyword, choice in choices.items():
+        truth_or_none(keyword, choice)
+    for keyword, label in (("default_name", default_name), ("name", name)):
+        if not isinstance(label, Hashable):
+            raise UsageError(f"{keyword}={label!r}: give text")
     permissions = Permissions.pop_from(open_kwargs, source)
     masked = pop_masked(open_kwargs, masked)
     if open_kwargs:
@@ -184,6 +195,8 @@ def open_geotiff(
         storage_options=storage_options,
     )
     permissions.check(view.reader.opened())
+    if view.metadata["nodata_problem"] is not None and not permissions.invalid_nodata_asked:
+        warn(f"{view.name}: {view.metadata['nodata_problem']}")
     view = view.on_device(_device_of(device, gpu), on_gpu_failure)
     coordinates = parse_coordinates is not False
     if band_as_variable:
@@ -317,7 +330,7 @@ class View:
             overviews = handle.overview_sizes
             if not 0 <= overview_level < len(overviews):
                 raise UsageError(
-                    f"{handle.name}: there is no overview {overview_level}: "
+                    f"{handle.name}: overview_level={overview_level}: there is no such overview: "
                     + (f"levels count from 0 to {len(overviews) - 1}" if overviews else "the file has none")
                 )
             level, block = overviews[overview_level], handle.block_shape_of(overview_level)
@@ -363,8 +376,7 @@ class View:
 
     def on_device(self, device: Any, failure: str) -> View:
         """Returns the view with samples on the GPU if the caller asks for it, or on the CPU if it may fall back."""
-        if failure not in ("raise", "strict", "auto"):
-            raise UsageError(f'on_gpu_failure is {failure!r}: give "raise" or "auto"')
+        one_of("on_gpu_failure", failure, ("raise", "strict", "auto"))
         device = _device.device_name(device)
         if device in (None, "cpu"):
             return self
@@ -418,6 +430,8 @@ class View:
         }
         encoding.update(georef.kept_tags(metadata, reader.bands))
         encoding.update(georef.kept_colors(metadata, reader.bands))
+        if metadata["mask_flags"][reader.bands[0] - 1] == ["per_dataset"]:
+            encoding[MASK] = FileMask(reader, self.window_transform(), self.masked, metadata["soft_mask"])
         if not cut:
             encoding["preferred_chunks"] = self.preferred_chunks()
         variables: dict[Any, Any] = {}
@@ -481,8 +495,9 @@ class View:
         attributes.update(georef.grid_attributes(metadata))
         if nodata is not None and not self.masked:
             attributes["nodata"] = nodata
-        if len(bands) == 1 and (names := category_names(metadata["side_files"], reader.bands[0])):
-            attributes["category_names"] = names
+        names = category_names(metadata["side_files"], reader.bands)
+        if any(names):
+            attributes["category_names"] = names[0] if len(names) == 1 else [each or [] for each in names]
         if bands[0]["color"] == "palette":
             attributes["colormap"] = georef.colormap(metadata["palette"])
         return attributes, encoding

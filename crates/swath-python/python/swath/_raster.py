@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _dataarray_grid, _dataarray_metadata, _metadata, _swath
+from . import _dataarray_grid, _dataarray_metadata, _file_mask, _metadata, _swath
 from ._dataarray_metadata import Packing, same_number
+from ._engine_options import number
 from ._errors import UsageError, warn
 from ._metadata import Found, checked_nodata
 from ._sample_conversion import Convert, ConvertBands, keep_or_round, type_name, type_of
@@ -33,6 +34,8 @@ class Raster:
     on_device: bool = False
     # Whether samples of another type than a palette takes are still its indices, whose mean has no meaning.
     indices: bool = False
+    # The mask of the file that the samples were read from: a `FileMask`, or bytes.
+    mask: Any = None
     # Number of rows to read at a time, where reading a part of a tile row decodes all of it.
     step: int | None = None
 
@@ -90,7 +93,7 @@ def _checked(raster: Raster, options: WriteOptions) -> Raster:
         raise UsageError(f"a raster of {layout.count} bands, {layout.height} rows and {layout.width} columns is empty")
     for name in ("count", "height", "width"):
         given = getattr(options, name)
-        if given is not None and int(given) != getattr(layout, name):
+        if given is not None and number(name, given) != getattr(layout, name):
             raise UsageError(f"{name}={given!r}, but the data have {getattr(layout, name)}")
     if raster.found.palette and layout.dtype not in (np.uint8, np.uint16):
         # Other types hold values computed from palette indices, which are no indices themselves, or masked indices.
@@ -146,7 +149,7 @@ def axes_of(shape: Sequence[int], options: WriteOptions) -> str:
     if len(shape) != 3:
         raise UsageError(f"an array of shape {tuple(shape)}: a raster has two axes, or three with bands")
     if band_axis is not None:
-        if band_axis not in (0, 2, -1, -3):
+        if not isinstance(band_axis, (int, np.integer)) or band_axis is True or band_axis not in (0, 2, -1, -3):
             raise UsageError(f"band_axis={band_axis!r}: give 0 or 2 (-1)")
         return "byx" if band_axis in (0, -3) else "yxb"
     first, second, last = shape
@@ -235,10 +238,13 @@ def _fill_value(data: Any, dtype: np.dtype) -> Any:
 
 
 def mask_of(mask: Any, layout: Layout) -> np.ndarray | None:
-    """Returns a mask as bytes: 0 for hidden pixels, 255 for others."""
-    if mask is None:
+    """Returns a mask as bytes: 0 for hidden pixels, 255 for others; None and False stand for no mask."""
+    if mask is None or mask is False:
         return None
-    values = to_host(getattr(mask, "data", mask) if hasattr(mask, "dims") else mask)
+    try:
+        values = np.asarray(to_host(getattr(mask, "data", mask) if hasattr(mask, "dims") else mask))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"mask={mask!r}: give an array of bool or bytes ({error})") from None
     if values.ndim == 3 and 1 in (values.shape[0], values.shape[2]):
         values = values.reshape(values.shape[1:] if values.shape[0] == 1 else values.shape[:2])
     if values.shape != (layout.height, layout.width) or values.dtype.kind not in "biu":
@@ -323,9 +329,14 @@ def _of_dataarray(data: Any, options: WriteOptions, *, replaced: bool = False) -
     guessed = asked is None and held.kind in "fc" and packing.dtype.kind not in "fc"
     # Scales that the caller asks to undo, or put into the encoding, may round samples of any kind.
     exact = guessed and not (packing.scaled and (options.pack or not _dataarray_metadata.is_as_read(data, packing)))
+    mask = None
+    if options.mask is None:
+        mask = _file_mask.kept(data, samples, axes, _place(data, found, y_name, x_name), computed=is_dask(samples))
+    # A sample that the mask hides may have any value.
+    fill = 0 if nodata is None and mask is not None and data.encoding[_file_mask.ENCODING].applied else nodata
     # Masked indices of a palette, or those that the caller casts, are still indices.
     indices = bool(found.palette) and str(data.encoding.get("rasterio_dtype")) in ("uint8", "uint16")
-    if guessed and (why := _unlike_the_file(samples, packing, nodata, axes, exact=exact)):
+    if guessed and (why := _unlike_the_file(samples, packing, fill, axes, exact=exact)):
         if options.pack:
             raise UsageError(f"pack=True: {why}")
         warn(f"samples are written as {held}: {why}")
@@ -333,18 +344,28 @@ def _of_dataarray(data: Any, options: WriteOptions, *, replaced: bool = False) -
         packing, exact = Packing(held), False
         if found.nodata is not None and options.nodata is None:
             # Computed floats may be equal to the integer that stood for nodata.
-            found.nodata = nodata = np.nan
+            found.nodata = nodata = fill = np.nan
     packing = replace(packing, dtype=_stored_type(packing.dtype, held))
     if packing.scaled:
         found.scales, found.offsets = packing.scales, packing.offsets
     # A nodata value in stored units cannot be compared with unpacked samples.
     old = found.nodata if replaced and not packing.scaled else None
-    converts = _converts(held, packing, nodata, options, old=old, exact=exact and not _in_memory(samples))
+    converts = _converts(held, packing, fill, options, old=old, exact=exact and not _in_memory(samples))
     raster = _finished(samples, axes, packing.dtype, converts, found)
-    raster.indices = indices
+    raster.indices, raster.mask = indices, mask
     if raster.lazy is None and isinstance(raster.blocks[0].samples, Unread):
         raster.step = _rows_together(data, y_name, raster.layout.row_len)
     return raster
+
+
+def _place(data: Any, found: Found, y_name: str, x_name: str) -> Any:
+    """Returns the transform of the pixels that an array has now, whatever transform the caller gives them."""
+    if found.transform is not None or found.gcps:
+        return found.transform
+    try:
+        return _dataarray_grid.found_transform(data, y_name, x_name)
+    except UsageError:
+        return None
 
 
 def _in_memory(samples: Any) -> bool:
@@ -434,8 +455,11 @@ def _of_rasters(data: Any, options: WriteOptions) -> Raster:
     if len(rasters) == 1:
         (variable,) = rasters.values()
         raster = _of_dataarray(variable, options)
-        tags = _dataarray_metadata.found_tags(data.attrs).get("", {})
-        raster.found.tags = {"": {**tags, **raster.found.tags.get("", {})}}
+        tags = _tags_of_dataset(data)
+        raster.found.tags = {
+            domain: {**tags.get(domain, {}), **raster.found.tags.get(domain, {})}
+            for domain in {**tags, **raster.found.tags}
+        }
         raster.found.area_or_point = raster.found.area_or_point or data.attrs.get("AREA_OR_POINT")
         return raster
     return _of_variables(data, rasters, options)
@@ -507,7 +531,7 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
             raise UsageError(f"variable {name!r} has another size than the others: write them one by one")
     found = replace(
         first.found,
-        tags=_dataarray_metadata.found_tags(data.attrs),
+        tags={**_shared_domains([part.found.tags for part in parts]), **_tags_of_dataset(data)},
         area_or_point=data.attrs.get("AREA_OR_POINT") or first.found.area_or_point,
         descriptions=[_only(part.found.descriptions) or name for name, part in zip(variables, parts)],
         units=_each(part.found.units for part in parts),
@@ -518,6 +542,7 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
         palette=None,
     )
     layout = Layout("byx", len(parts), *size, dtype)
+    mask = _file_mask.common([part.mask for part in parts])
     if any(part.lazy is not None for part in parts):
         import dask.array
 
@@ -530,9 +555,27 @@ def _stacked(data: Any, variables: Mapping[str, Any], by_name: Mapping[str, Rast
                 band.map_blocks(to_host, dtype=dtype, meta=meta) if there else band
                 for band, there in zip(bands, on_gpu)
             ]
-        return Raster(layout, found, lazy=dask.array.stack(bands), on_device=all(on_gpu))
+        return Raster(layout, found, lazy=dask.array.stack(bands), on_device=all(on_gpu), mask=mask)
     blocks = [_leading(part, band, variable) for band, (part, variable) in enumerate(zip(parts, variables.values()))]
-    return Raster(layout, found, blocks=blocks, on_device=all(part.on_device for part in parts), step=first.step)
+    on_device = all(part.on_device for part in parts)
+    return Raster(layout, found, blocks=blocks, on_device=on_device, step=first.step, mask=mask)
+
+
+def _tags_of_dataset(data: Any) -> dict[str, dict[str, str]]:
+    """Returns the tags of a Dataset by domain: its attributes, and the other domains of the file it was read from."""
+    read = data.encoding.get("tags")
+    others = {domain: dict(items) for domain, items in read.items() if domain} if isinstance(read, Mapping) else {}
+    return {**others, **_dataarray_metadata.found_tags(data.attrs)}
+
+
+def _shared_domains(tags: Sequence[Mapping[str, dict[str, str]]]) -> dict[str, dict[str, str]]:
+    """Returns the domains, other than the default one, that have the same items for all variables."""
+    first, *others = tags
+    return {
+        domain: dict(items)
+        for domain, items in first.items()
+        if domain and all(other.get(domain) == items for other in others)
+    }
 
 
 def _leading(part: Raster, band: int, variable: Any) -> Block:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from ._dataarray_metadata import for_bands
 from ._errors import UsageError, WriteError, warn
 from ._write_options import WriteOptions
 
@@ -71,9 +72,7 @@ class SideFiles:
 def requested(options: WriteOptions, data: Any, count: int, *, local: bool) -> SideFiles:
     """Returns the side files that the caller, or the attributes of an xarray object, ask for."""
     given = options.category_names
-    rasters = list(data.data_vars.values()) if hasattr(data, "data_vars") else [data]
-    attrs = getattr(rasters[0], "attrs", {}) if len(rasters) == 1 else {}
-    names = attrs.get("category_names") if given is None else given
+    names = _names_of(data, count) if given is None else given
     categories = _categories(names, count, given=given is not None)
     colors = _ramp(options.color_ramp, count)
     color_range = _color_range(options.color_ramp_range, colors)
@@ -87,12 +86,36 @@ def requested(options: WriteOptions, data: Any, count: int, *, local: bool) -> S
     return SideFiles({}, None, None)
 
 
+def _names_of(data: Any, count: int) -> Any:
+    """Returns the class names in the attributes of an xarray object: a list, or one list for each band."""
+    rasters = [each for each in data.data_vars.values() if each.ndim > 1] if hasattr(data, "data_vars") else [data]
+    found = [getattr(raster, "attrs", {}).get("category_names") for raster in rasters]
+    if len(rasters) != 1:
+        return [each or [] for each in found] if any(found) else None
+    names: Any = found[0]
+    if not _is_listed(names) or not hasattr(rasters[0], "coords"):
+        return names
+    chosen = for_bands(rasters[0], names, count)
+    if chosen is None:
+        warn(
+            f"attrs['category_names'] is left out: it has names for {len(names)} bands, and no coordinate 'band' says "
+            f"which of them the {count} bands of the raster are"
+        )
+    return chosen
+
+
+def _is_listed(names: Any) -> bool:
+    """Whether names are one list for each band."""
+    listed = isinstance(names, Sequence) and not isinstance(names, str) and bool(names)
+    return listed and all(isinstance(each, (list, tuple)) for each in names)
+
+
 def _categories(names: Any, count: int, *, given: bool) -> dict[int, Sequence[str]]:
     if names is None or isinstance(names, str) or not isinstance(names, Sequence):
         if names is not None and given:
             raise UsageError(f"category_names={names!r}: give a list of texts, the first one for value 0")
         return {}
-    lists = names if names and all(isinstance(each, (list, tuple)) for each in names) else [names]
+    lists = names if _is_listed(names) else [names]
     if len(lists) != count:
         if given:
             raise UsageError(f"category_names: {len(lists)} lists of names for {count} bands")
@@ -211,8 +234,8 @@ def remove_own_style(path: str) -> None:
         pass
 
 
-def category_names(side_files: Sequence[str], band: int) -> list[str] | None:
-    """Returns the class names of a band, from GDAL's side files of a raster."""
+def category_names(side_files: Sequence[str], bands: Sequence[int]) -> list[list[str] | None]:
+    """Returns the class names of each band, from GDAL's side files of a raster."""
     for name in side_files:
         if not name.endswith(".aux.xml"):
             continue
@@ -223,7 +246,7 @@ def category_names(side_files: Sequence[str], band: int) -> list[str] | None:
         except (OSError, ElementTree.ParseError):
             # The engine reads this file too, and lists its defects among the problems of the raster.
             continue
-        found = root.find(f"PAMRasterBand[@band='{band}']/CategoryNames")
-        if found is not None and len(found):
-            return [category.text or "" for category in found.findall("Category")]
-    return None
+        found = [root.find(f"PAMRasterBand[@band='{band}']/CategoryNames") for band in bands]
+        if any(each is not None and len(each) for each in found):
+            return [None if each is None else [one.text or "" for one in each.findall("Category")] for each in found]
+    return [None] * len(bands)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from . import _metadata, _progress, _raster, _side_files, _stream, _swath
-from ._checks import check_data, check_target, whole
+from ._checks import check_data, check_target, truth, truth_or_none, whole
 from ._dataset import Dataset
 from ._engine_options import EngineOptions, engine_options, number
-from ._errors import DeviceWarning, FormatError, UnsupportedError, UsageError, warn
+from ._errors import DeviceWarning, Error, FormatError, UnsupportedError, UsageError, warn
+from ._file_mask import FileMask
 from ._handles import forget
 from ._metadata import Found
 from ._raster import Raster
@@ -175,8 +176,10 @@ def to_geotiff(
         terrain. They are stored beside the raster, in ``NAME.qml``.
     color_ramp_range : (float, float), optional
         Values of the first and the last colour. By default the smallest and the largest value of the band.
-    mask : array of bool or of bytes, optional
-        Array of rows and columns in which 0 and False hide a pixel. The file stores it as GDAL does.
+    mask : array of bool or of bytes, or False, optional
+        Array of rows and columns in which 0 and False hide a pixel. The file stores it as GDAL does. By default the
+        mask of the file that a DataArray was read from, as long as the array has the pixels that it describes; False
+        leaves it out.
     gcps : optional
         Ground control points: rasterio's, dictionaries, or GeoJSON.
     rpcs : optional
@@ -245,6 +248,7 @@ def to_geotiff(
     >>> swath.Dataset(file).shape
     (1, 3, 4)
     """
+    truth("compute", compute)
     data = select_variable(data, profile)
     options = WriteOptions(
         crs=crs,
@@ -313,12 +317,14 @@ def to_geotiff(
 def prepare(data: Any, path: Any, options: WriteOptions) -> PreparedWrite:
     """Checks everything that can be checked before any sample is read or computed."""
     check_data(data, path)
+    truth_or_none("pack", options.pack)
+    truth("recalc_transform", options.recalc_transform)
     check_target(path, options.driver)
     raster = _raster.of(data, options)
     layout = raster.layout
     found = _metadata.merged(raster.found, _given_metadata(options, layout.count))
     metadata = found.native(layout.count, layout.dtype)
-    mask = _raster.mask_of(options.mask, layout)
+    mask = _raster.mask_of(options.mask, layout) if raster.mask is None else _read_mask(raster.mask)
     side_files = _side_files.requested(options, data, layout.count, local=is_local(path))
     engine = engine_options(
         options,
@@ -328,6 +334,7 @@ def prepare(data: Any, path: Any, options: WriteOptions) -> PreparedWrite:
         nodata=metadata["nodata"],
         on_device=raster.on_device,
         mask=mask is not None,
+        soft_mask=mask is not None and isinstance(raster.mask, FileMask) and raster.mask.soft,
         statistics=side_files.needs_statistics,
     )
     limits = ("max_memory", "max_device_memory", "streaming_buffer_bytes")
@@ -356,10 +363,20 @@ def prepare(data: Any, path: Any, options: WriteOptions) -> PreparedWrite:
     )
 
 
+def _read_mask(kept: Any) -> Any:
+    """Returns the mask of the file that the samples were read from; None, with a warning, where it is gone."""
+    try:
+        return kept.read() if isinstance(kept, FileMask) else kept
+    except Error as error:
+        warn(f"the mask of the file is left out, since it cannot be read any more: {error}; give mask=, or mask=False")
+        return None
+
+
 def _given_metadata(options: WriteOptions, count: int) -> Found:
     """Returns the metadata that the caller gives."""
     tags = _metadata.split_tags(options.tags)
-    area = options.area_or_point or tags.get("", {}).pop("AREA_OR_POINT", None)
+    stated = tags.get("", {}).pop("AREA_OR_POINT", None)
+    area = stated if options.area_or_point is None else options.area_or_point
     if area is not None and str(area).lower() not in ("area", "point"):
         raise UsageError(f"area_or_point={area!r}: give 'Area' or 'Point'")
     return Found(
@@ -370,8 +387,8 @@ def _given_metadata(options: WriteOptions, count: int) -> Found:
         gcps=_metadata.control_points(options.gcps),
         rpcs=_metadata.coefficients(options.rpcs),
         tags=tags,
-        descriptions=_metadata.per_band("band_descriptions", options.band_descriptions, count),
-        units=_metadata.per_band("band_units", options.band_units, count),
+        descriptions=_metadata.texts("band_descriptions", options.band_descriptions, count),
+        units=_metadata.texts("band_units", options.band_units, count),
         scales=_metadata.numbers("scales", options.scales, count),
         offsets=_metadata.numbers("offsets", options.offsets, count),
         palette=_metadata.palette_of(options.colormap),
@@ -427,8 +444,11 @@ class PreparedWrite:
         layout = self.raster.layout
         get, client = _scheduler(self.raster.lazy, self.scheduler)
         streamed = self.raster.lazy is not None and client is None
-        if client is not None and self.mask is not None:
+        if client is not None and self.mask is not None and self.raster.mask is None:
             raise UsageError('mask= cannot be written by a cluster: give scheduler="threads", or nodata= instead')
+        if client is not None and self.mask is not None:
+            warn('the mask of the file is left out: a cluster cannot write it; give scheduler="threads" to keep it')
+            self.mask, self.options = None, replace(self.options, mask=False, soft_mask=False)
         if client is not None and self.options.device == "auto":
             # All tiles must be encoded the same way, and this process cannot know which workers have a GPU.
             self.options = replace(self.options, device="cuda" if self.raster.on_device else "cpu")
@@ -455,7 +475,7 @@ class PreparedWrite:
                 )
             elif begun.as_blocks:
                 # Strips are as wide as the image; the writer takes blocks of fewer columns all the same.
-                tile = self.options.tile or (512, self.options.strips or 16)
+                tile = self.options.tile_size or (512, self.options.strips or 16)
                 _stream.BlockPusher(writer, layout, self.mask).push_all(self.raster.blocks, tile, self.raster.step)
             else:
                 _stream.Pusher(writer, layout, mask=self.mask).push(layout.height, self.raster.blocks, self.raster.step)

@@ -46,7 +46,7 @@ class WriteOptions:
     colorinterp: Sequence[Any] | None = None
     """Colour interpretation of each band, in GDAL's words."""
     mask: Any = None
-    """Array in which 0 and False hide a pixel."""
+    """Array in which 0 and False hide a pixel; None takes the mask of the file that a DataArray was read from."""
     extra_tags: Sequence[tuple[Any, ...]] | None = None
     """Further TIFF tags: (number, type, value) or (number, type, count, value)."""
 

@@ -120,4 +120,7 @@ def by_band(view: View, loading: Loading, coordinates: bool) -> xarray.Dataset:
         data = loading.array(one) if together is None else together[at]
         name = f"band_{band}"
         arrays[name] = one.labelled(data, name, coordinates, loading.chunks is not None).drop_vars("band")
-    return xarray.Dataset(arrays, attrs=georef.tag_attributes(view.metadata["tags"].get("", {})))
+    dataset = xarray.Dataset(arrays, attrs=georef.tag_attributes(view.metadata["tags"].get("", {})))
+    # Only the default domain becomes attributes; `to_geotiff` writes the others too.
+    dataset.encoding["tags"] = {domain: items for domain, items in view.metadata["tags"].items() if domain}
+    return dataset
