@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import rasterio
@@ -12,6 +14,7 @@ import swath
 import swath.xrspatial
 import tifffile
 import xarray as xr
+from obstore.store import LocalStore, MemoryStore
 from rasterio.transform import Affine
 from swath.xrspatial import open_geotiff, to_geotiff
 
@@ -290,6 +293,70 @@ def test_swath_refuses_what_keywords_forbid(tmp_path: Path) -> None:
         swath.open_geotiff(path, missing_sources="warn")
     with pytest.raises(TypeError, match="allow_rotaded"):
         swath.open_geotiff(path, allow_rotaded=True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "/vsis3/bucket/a.tif",
+        "/vsigs/bucket/a.tif",
+        "/vsicurl/https://example.com/a.tif",
+        "GTIFF_DIR:1:/vsis3/bucket/a.tif",
+        "s3://bucket/a.tif",
+        "https://example.com/a.tif",
+        (MemoryStore(), "a.tif"),
+        fsspec.filesystem("memory").open("/swath-stable.tif", "wb"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("open_one", [swath.open_geotiff, open_geotiff])
+def test_stable_only_knows_every_spelling_of_a_remote_file(source: object, open_one: Callable[..., object]) -> None:
+    with pytest.raises(swath.xrspatial.RemoteStableSourcesOnlyError, match="stable_only=True"):
+        open_one(source, stable_only=True)
+
+
+def test_stable_only_takes_local_files(plain: str) -> None:
+    store, name = LocalStore(str(Path(plain).parent)), Path(plain).name
+    with rasterio.open(plain) as file:
+        for source in (plain, Path(plain), swath.Dataset(plain), (store, name), file, Path(plain).read_bytes()):
+            assert swath.open_geotiff(source, stable_only=True).shape == (3, 64, 64)
+
+
+def test_places_in_the_old_file_are_not_written(tmp_path: Path) -> None:
+    """EXIF is a directory of its own: the tag that names its offset means nothing in another file."""
+    path = tmp_path / "photo.tif"
+    with tifffile.TiffWriter(path) as writer:
+        writer.write(np.zeros((8, 8), "uint8"), extratags=[(34665, 4, 1, 8, True), (65000, 2, None, "mine", True)])
+    array = open_geotiff(str(path))
+    numbers = [tag[0] for tag in array.attrs["extra_tags"]]
+    assert 65000 in numbers and 34665 not in numbers
+    to_geotiff(array, str(tmp_path / "b.tif"))
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        assert 34665 not in file.pages[0].tags and file.pages[0].tags[65000].value == "mine"
+    array.attrs["extra_tags"] = [(34665, 4, 1, 8)]
+    with pytest.warns(swath.SwathWarning, match="tag 34665 is left out"):
+        to_geotiff(array, str(tmp_path / "c.tif"))
+    with pytest.raises(swath.UsageError, match="extra_tags"):
+        swath.to_geotiff(np.zeros((8, 8), "uint8"), None, extra_tags=[(34853, 4, 8)])
+
+
+@pytest.mark.parametrize("words", [{}, {"cog": True}])
+@pytest.mark.parametrize("kept", ["both", "gdal_metadata", "gdal_metadata_xml"])
+def test_statistics_of_the_old_samples_are_not_written(tmp_path: Path, words: dict[str, object], kept: str) -> None:
+    path = tmp_path / "a.tif"
+    profile = {"driver": "GTiff", "width": 7, "height": 5, "count": 1, "dtype": "int16"}
+    with rasterio.open(path, "w", **profile) as file:
+        file.write(np.arange(35, dtype="int16").reshape(1, 5, 7))
+        file.update_tags(AUTHOR="me & you")
+        file.update_tags(1, STATISTICS_MAXIMUM="34", STATISTICS_MEAN="17", UNIT="m")
+    array = open_geotiff(str(path))
+    if kept != "both":
+        array.attrs.pop({"gdal_metadata": "gdal_metadata_xml"}.get(kept, "gdal_metadata"))
+    with xr.set_options(keep_attrs=True):
+        to_geotiff(array * 10, str(tmp_path / "b.tif"), **words)
+    with rasterio.open(tmp_path / "b.tif") as file:
+        assert file.tags()["AUTHOR"] == "me & you" and file.tags(1)["UNIT"] == "m"
+        assert file.tags(1).get("STATISTICS_MAXIMUM") in ((None, "340") if words else (None,))
 
 
 def test_swath_limits_objects_in_stores() -> None:

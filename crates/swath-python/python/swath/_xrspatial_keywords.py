@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import _swath
+from ._checks import truth, whole
 from ._errors import UsageError
+from ._gdal_paths import from_gdal, rasterio_name
+from ._source import StoreRanges
 from ._storage_options import address_of
 
 # Permissions for what swath always does.
@@ -23,26 +27,29 @@ class Permissions:
     rotated: bool = True
     unparseable_crs: bool = True
     invalid_nodata: bool = True
+    # Whether the caller says so, and needs no warning.
+    invalid_nodata_asked: bool = False
     max_cloud_bytes: int | None = None
 
     @classmethod
     def pop_from(cls, keywords: dict[str, Any], source: Any) -> Permissions:
         """Removes xarray-spatial's keywords from `keywords` and returns what they permit."""
-        path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         experimental = bool(keywords.get("allow_experimental_codecs"))
         for name in ALWAYS_PERMITTED:
             keywords.pop(name, None)
         for name, neutral in VRT_KEYWORDS.items():
             value = keywords.pop(name, neutral)
-            if value != neutral:
+            if value is not neutral and not (isinstance(value, str) and value == neutral):
                 raise UsageError(f"{name}={value!r} is for VRT, which swath does not read: leave it out")
-        if keywords.pop("stable_only", False) and not experimental:
-            check_stable(path)
+        if truth("stable_only", keywords.pop("stable_only", False)) and not experimental:
+            check_stable(source)
+        asked = "allow_invalid_nodata" in keywords
         return cls(
-            rotated=bool(keywords.pop("allow_rotated", True)),
-            unparseable_crs=bool(keywords.pop("allow_unparseable_crs", True)),
-            invalid_nodata=bool(keywords.pop("allow_invalid_nodata", True)),
-            max_cloud_bytes=keywords.pop("max_cloud_bytes", None),
+            rotated=_permitted(keywords, "allow_rotated"),
+            unparseable_crs=_permitted(keywords, "allow_unparseable_crs"),
+            invalid_nodata=_permitted(keywords, "allow_invalid_nodata"),
+            invalid_nodata_asked=asked,
+            max_cloud_bytes=whole("max_cloud_bytes", keywords.pop("max_cloud_bytes", None)),
         )
 
     def check(self, dataset: Any, facts: Any = None) -> None:
@@ -63,22 +70,46 @@ class Permissions:
             (facts or Facts(dataset)).check(self)
 
 
+def _permitted(keywords: dict[str, Any], name: str) -> bool:
+    return truth(name, keywords.pop(name, True))
+
+
 def in_store(path: str | None) -> bool:
     """Whether a path is the address of an object in a store; a plain HTTP server is not a store."""
-    return path is not None and "://" in path and not path.lower().startswith(("http://", "https://", "file://"))
+    local = ("http://", "https://", "file://", "local://")
+    return path is not None and "://" in path and not path.lower().startswith(local)
 
 
-def check_stable(path: str | None) -> None:
-    """Raises for every source but a local GeoTIFF."""
+def check_stable(source: Any) -> None:
+    """Raises for every source but a local GeoTIFF, bytes, or a file that the caller opened."""
     from .xrspatial._errors import RemoteStableSourcesOnlyError, VRTStableSourcesOnlyError
 
+    path = _name_of(source)
     advice = "drop stable_only, or give allow_experimental_codecs=True"
     if path is not None and path.lower().endswith(".vrt"):
         raise VRTStableSourcesOnlyError(f"{path}: stable_only=True allows local GeoTIFFs, and this is a VRT: {advice}")
     if in_store(path) or address_of(path, None) is not None:
         raise RemoteStableSourcesOnlyError(
-            f"{path}: stable_only=True allows local GeoTIFFs, and this is a remote one: {advice}"
+            f"{_swath.shown(str(path))}: stable_only=True allows local GeoTIFFs, and this is a remote one: {advice}"
         )
+
+
+def _name_of(source: Any) -> str | None:
+    """Returns the path or address behind a source, without GDAL's prefixes; None for bytes and plain files."""
+    if isinstance(source, (str, os.PathLike)):
+        return from_gdal(os.fsdecode(os.fspath(source)))[0]
+    if (name := rasterio_name(source)) is not None:
+        return from_gdal(name)[0]
+    if isinstance(source, _swath.Dataset):
+        native = source._source.native  # type: ignore[attr-defined]
+        return _name_of((native._store, native._path)) if isinstance(native, StoreRanges) else source.name
+    if isinstance(source, tuple) and len(source) == 2:
+        kind = type(source[0]).__name__
+        return None if kind == "LocalStore" else f"{kind.lower()}://{source[1]}"
+    if hasattr(source, "fs") and hasattr(source, "path"):
+        # fsspec's files, by the name of their file system.
+        return str(source.fs.unstrip_protocol(source.path))
+    return None
 
 
 def pop_masked(keywords: dict[str, Any], masked: bool) -> bool:
@@ -88,7 +119,7 @@ def pop_masked(keywords: dict[str, Any], masked: bool) -> bool:
         return masked
     if masked and not mask_nodata:
         raise UsageError("mask_nodata is another name for masked: give one of them")
-    return bool(mask_nodata)
+    return truth("mask_nodata", mask_nodata)
 
 
 def select_variable(data: Any, keywords: dict[str, Any]) -> Any:
@@ -101,7 +132,7 @@ def select_variable(data: Any, keywords: dict[str, Any]) -> Any:
         if name not in variables:
             raise UsageError(f"var={name!r}: the variables are {list(map(str, variables))}")
         data = data[name]
-    return without_rotation(data) if keywords.pop("drop_rotation", False) else data
+    return without_rotation(data) if truth("drop_rotation", keywords.pop("drop_rotation", False)) else data
 
 
 def without_rotation(data: Any) -> Any:

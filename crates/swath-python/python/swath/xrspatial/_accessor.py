@@ -14,6 +14,8 @@ from ._write import to_geotiff
 
 
 class _Accessor:
+    """Opens and writes files in xarray-spatial's conventions, where that package is not installed."""
+
     def __init__(self, data: Any) -> None:
         self._data = data
 
@@ -31,7 +33,8 @@ class _Accessor:
     def open_geotiff(self, source: Any, *, var: Any = None, **keywords: Any) -> Any:
         """Open the part of a file that this array covers, in chunks where this array has chunks.
 
-        Further keywords are those of `swath.xrspatial.open_geotiff`. The file must have the same CRS.
+        `source` and `keywords` are those of `swath.xrspatial.open_geotiff`; `var` names the variable of a Dataset whose
+        place counts. The file must have the same CRS.
         """
         wrong = [name for name in ("auto_reproject", "coregister", "resampling") if keywords.pop(name, False)]
         if wrong:
@@ -58,7 +61,10 @@ class _Accessor:
         return opened
 
     def to_geotiff(self, path: Any, *, var: Any = None, **keywords: Any) -> Any:
-        """Write as `swath.xrspatial.to_geotiff` does; for a Dataset the variable `var`, or its first raster."""
+        """Write as `swath.xrspatial.to_geotiff` does; for a Dataset the variable `var`, or its first raster.
+
+        `path` and `keywords` are those of `swath.xrspatial.to_geotiff`.
+        """
         return to_geotiff(self._raster(var), path, **keywords)
 
 

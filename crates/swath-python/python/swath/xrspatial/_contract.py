@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr, unescape
 import numpy as np
 
 from .._dataset import Dataset
+from .._engine_options import is_pointer
 from .._georef import Transform, number_of
 from .._xrspatial_keywords import Permissions
 from ._errors import (
@@ -57,6 +58,7 @@ TYPES = dict(
     SLONG8=17,
     IFD8=18,
 )
+STATISTICS = "STATISTICS_"
 ROLES = ("SCALE", "OFFSET", "UNITTYPE", "DESCRIPTION")
 UNITS = {1: "none", 2: "inch", 3: "centimeter"}
 # Tags that the writer creates; all others are kept in `extra_tags`.
@@ -370,11 +372,27 @@ def gdal_xml(items: dict[Any, Any]) -> str:
     return f"<GDALMetadata>\n{''.join(lines)}</GDALMetadata>\n"
 
 
+def without_statistics(text: str) -> str:
+    """Returns GDAL's metadata without statistics, which describe the pixels that were read; other text unchanged."""
+    if STATISTICS not in text or "<!DOCTYPE" in text.upper():
+        return text
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return text
+    stale = [item for item in root.findall("Item") if item.get("name", "").startswith(STATISTICS)]
+    for item in stale:
+        root.remove(item)
+    return ElementTree.tostring(root, encoding="unicode") + "\n" if stale else text
+
+
 def _entry(tag: dict[str, Any]) -> tuple[int, int, int, Any] | None:
     """Returns a tag as (number, type, count, value); None where its value is not completely known."""
     value, note = tag["value"], tag["note"]
     if note == "bytes in hexadecimal":
         value = bytes.fromhex(value)
     elif note is not None or value is None or tag["type"] not in TYPES:
+        return None
+    if is_pointer(tag["tag"], TYPES[tag["type"]]):
         return None
     return tag["tag"], TYPES[tag["type"]], tag["count"], tuple(value) if isinstance(value, list) else value

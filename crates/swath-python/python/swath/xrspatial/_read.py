@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _open
+from .._checks import truth
 from .._dataset import Dataset
 from .._errors import DeniedError, LimitError, UnsupportedError, UsageError
+from .._file_mask import ENCODING as MASK
 from .._gdal_paths import from_gdal
 from .._georef import GRID_MAPPING, Transform
+from .._sample_conversion import type_of
 from .._xrspatial_keywords import Permissions, check_stable
 from ._contract import Facts, inverted
 from ._errors import (
@@ -72,9 +75,70 @@ def open_geotiff(
     """Open a GeoTIFF or COG as `xrspatial.geotiff.open_geotiff` does.
 
     Bands count from 0, `overview_level=0` is the full image, dimensions are `(y, x)` or `(y, x, band)`, the name is the
-    file's without its extension, and attributes follow xarray-spatial's contract. The table in
-    `docs/xarray-spatial.md` explains each keyword.
+    file's without its extension, and attributes follow xarray-spatial's contract.
+
+    Parameters
+    ----------
+    source
+        As for `swath.open_geotiff`.
+    dtype
+        Type of the result. Integers that it does not hold raise an error.
+    window : (row_start, col_start, row_stop, col_stop), optional
+        The part to read, in pixels.
+    bbox : (west, south, east, north), optional
+        The part to read, in the file's CRS.
+    overview_level : int, optional
+        0 is the full image, 1 the first overview.
+    band : int, optional
+        One band, counted from 0.
+    default_name, name
+        Name of the DataArray; by default that of the file without its ending. `name` is deprecated.
+    chunks : int or (int, int), optional
+        Rows and columns of the chunks of a dask array.
+    gpu : bool
+        Whether to return a CuPy array.
+    on_gpu_failure : "raise", "strict" or "auto"
+        With `gpu=True`: whether to raise an error where the GPU fails, or to go on with the CPU ("auto").
+    max_pixels : int, optional
+        Largest number of samples of a read.
+    max_cloud_bytes : int, optional
+        Largest object in a store that may be opened.
+    masked, mask_nodata : bool
+        Whether nodata becomes NaN; integers become float64. `mask_nodata` is deprecated.
+    unpack, mask_and_scale : bool
+        `masked`, then the scale and offset, which all bands must share. `mask_and_scale` is deprecated.
+    allow_rotated : bool
+        Whether to read the pixels of a rotated grid, without their place.
+    allow_unparseable_crs : bool
+        Whether to keep the text of a CRS that PROJ does not understand.
+    allow_invalid_nodata : bool
+        Whether to read integers whose nodata value is no integer, unmasked.
+    stable_only : bool
+        Whether to open local GeoTIFFs only.
+    allow_experimental_codecs, allow_internal_only_jpeg : bool
+        Without effect: swath reads every codec. The first one also lifts `stable_only`.
+    missing_sources, band_nodata
+        For VRT, which swath does not read: an error otherwise.
+    parse_coordinates : bool
+        False leaves out the coordinates `x` and `y`.
+    lock, cache
+        Without effect, and with a warning: reads need no lock, and no sample is read twice.
+    storage_options : mapping, optional
+        Settings for the server or store of an address, as for `swath.Dataset`.
     """
+    flags = {"masked": masked, "mask_nodata": mask_nodata, "unpack": unpack, "mask_and_scale": mask_and_scale}
+    flags |= {
+        "allow_rotated": allow_rotated,
+        "allow_unparseable_crs": allow_unparseable_crs,
+        "stable_only": stable_only,
+    }
+    flags |= {"allow_invalid_nodata": allow_invalid_nodata, "parse_coordinates": parse_coordinates}
+    for keyword, flag in flags.items():
+        if flag is not UNSET:
+            truth(keyword, flag)
+    for keyword, label in (("default_name", default_name), ("name", name)):
+        if not isinstance(label, Hashable):
+            raise WrongTypeError(f"{keyword}={label!r}: give text")
     masked = _renamed("masked", masked, "mask_nodata", mask_nodata, default=False)
     unpack = _renamed("unpack", unpack, "mask_and_scale", mask_and_scale, default=False)
     default_name = _renamed("default_name", default_name, "name", name, default=None)
@@ -85,7 +149,7 @@ def open_geotiff(
         path, gpu, chunks, overview_level, band, on_gpu_failure, missing_sources, band_nodata, max_cloud_bytes
     )
     if stable_only and not allow_experimental_codecs:
-        check_stable(path)
+        check_stable(source)
     if path is not None and path.lower().endswith(".vrt"):
         raise VRTUnsupportedError(f"{path}: swath does not read VRT: open its sources, or convert it to a GeoTIFF")
 
@@ -100,7 +164,7 @@ def open_geotiff(
         )
     facts = Facts(dataset)
     limit = None if max_cloud_bytes is UNSET else max_cloud_bytes
-    Permissions(allow_rotated, allow_unparseable_crs, allow_invalid_nodata, limit).check(dataset, facts)
+    Permissions(allow_rotated, allow_unparseable_crs, allow_invalid_nodata, max_cloud_bytes=limit).check(dataset, facts)
     if facts.orientation != 1 and (window is not None or bbox is not None):
         raise UsageError(
             f"{dataset.name}: the orientation of the image is {facts.orientation}, so a window of it is ambiguous: "
@@ -122,6 +186,7 @@ def open_geotiff(
             max_pixels=max_pixels,
             default_name=_stem(path) if default_name is None else default_name,
             parse_coordinates=parse_coordinates,
+            allow_invalid_nodata=True,
         )
     return read.finished(array, window, parse_coordinates=parse_coordinates)
 
@@ -134,7 +199,7 @@ class Read:
         self.masked = masked
         self.unpack = unpack
         self.lazy = lazy
-        self.dtype = None if dtype is None else np.dtype(dtype)
+        self.dtype = None if dtype is None else type_of(dtype)
         self.scale, self.offset = facts.scaling(band) if unpack else (1.0, 0.0)
         # Integers stay integers where no sample can have the nodata value.
         self.masks = masked and (facts.dtype.kind in "fc" or facts.maskable)
@@ -188,9 +253,11 @@ class Read:
         array.attrs = self.attributes(transform, present)
         if names is not None:
             array.attrs["category_names"] = names
-        # The attributes hold all that a write needs, except for complex integers, which xarray-spatial does not have.
-        stored = array.encoding.get("rasterio_dtype")
-        array.encoding = {"rasterio_dtype": stored} if str(stored).startswith("complex_int") else {}
+        # The attributes hold all that a write needs, except for complex integers, which xarray-spatial does not have,
+        # and the file's mask, unless the image was turned.
+        array.encoding = kept_encoding(array.encoding)
+        if facts.orientation != 1:
+            array.encoding.pop(MASK, None)
         return array
 
     def _upright(self, array: Any, transform: Transform) -> tuple[Any, Transform]:
@@ -240,6 +307,13 @@ class Read:
         return bool((array.data == array.dtype.type(facts.nodata)).any())
 
 
+def kept_encoding(encoding: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Returns the part of an encoding that no attribute repeats: the type of complex integers, and the file's mask."""
+    stored = str(encoding.get("rasterio_dtype"))
+    names = [MASK, *(["rasterio_dtype"] if stored.startswith("complex_int") else [])]
+    return {name: encoding[name] for name in names if name in encoding}
+
+
 def _stem(path: str | None) -> str | None:
     return None if path is None else PurePath(path).stem
 
@@ -252,6 +326,8 @@ def _chunks(chunks: int | tuple[int, int] | None) -> dict[str, int] | None:
 
 
 def _opened(source: Any, path: str | None, storage_options: Mapping[str, Any] | None) -> Dataset:
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise UsageError(f"storage_options={storage_options!r}: give a mapping")
     options = dict(storage_options or {})
     if path is not None and _is_web_address(path):
         # As in xarray-spatial: a program that opens addresses given by users must not reach servers behind a firewall.

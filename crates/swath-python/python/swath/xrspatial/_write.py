@@ -10,12 +10,15 @@ from xml.sax.saxutils import unescape
 import numpy as np
 
 from .. import _dataarray_grid, _metadata, _write
-from .._errors import UsageError
+from .._checks import truth
+from .._engine_options import is_pointer
+from .._errors import UsageError, warn
 from ._contract import (
     GDAL_METADATA,
     GDAL_NODATA,
     NO_GEOREF,
     NO_ROTATION,
+    STATISTICS,
     TYPES,
     UNITS,
     WRITER_TAGS,
@@ -24,6 +27,7 @@ from ._contract import (
     number,
     parsed,
     whole,
+    without_statistics,
 )
 from ._errors import (
     ConflictingCRSError,
@@ -34,7 +38,7 @@ from ._errors import (
     UnparseableCRSError,
     WrongTypeError,
 )
-from ._read import is_whole
+from ._read import is_whole, kept_encoding
 
 # Codecs that have levels; xarray-spatial accepts a level for other codecs too, without effect.
 WITH_LEVELS = ("deflate", "zstd", "lz4", "lzma", "lerc_deflate", "lerc_zstd")
@@ -85,7 +89,36 @@ def to_geotiff(
 ) -> Any:
     """Write a raster as `xrspatial.geotiff.to_geotiff` does.
 
-    The table in `docs/xarray-spatial.md` explains each keyword.
+    Parameters
+    ----------
+    data : DataArray or array
+        Axes are (y, x), (y, x, band) or (band, y, x). Attributes follow xarray-spatial's contract.
+    path : str, path or file object
+        Where to write.
+    crs : int, str or object with to_wkt(), optional
+        EPSG code, WKT or PROJ text; by default that of the attributes.
+    nodata : float, optional
+        Value of missing pixels; by default that of the attributes. A value that no sample can have is written as it is.
+    compression, compression_level, max_z_error, photometric, bigtiff, cog, overview_levels, overview_resampling
+        As for `swath.to_geotiff`. A level for a codec without levels has no effect, as in xarray-spatial.
+    tiled, tile_size
+        Whether the image is stored in tiles, and their size: a multiple of 16.
+    predictor : bool or int
+        False for none, True or 2 for horizontal, 3 for floats.
+    gpu : bool, optional
+        True encodes on the GPU, False on the CPU; by default where the samples are.
+    streaming_buffer_bytes : int
+        Bytes of dask chunks held at a time.
+    allow_internal_only_jpeg, allow_experimental_codecs : bool
+        Without effect: files of swath are standard ones that GDAL reads.
+    allow_unparseable_crs : bool
+        Whether to write no CRS where its text is not understood, instead of an error.
+    drop_rotation : bool
+        Whether to write a rotated raster without its place.
+    pack : bool
+        Whether to undo the scale and offset that `unpack=True` applied.
+    color_ramp, color_ramp_range
+        Colours for QGIS, as for `swath.to_geotiff`; ignored where they cannot be stored.
 
     Returns
     -------
@@ -97,6 +130,10 @@ def to_geotiff(
         raise WrongTypeError(
             f"path must be a str or a binary file-like with a write() method, got {type(path).__name__}"
         )
+    for keyword, flag in {"tiled": tiled, "pack": pack, "cog": cog, "drop_rotation": drop_rotation}.items():
+        truth(keyword, flag)
+    if not isinstance(predictor, (bool, np.bool_, int, np.integer)):
+        raise WrongTypeError(f"predictor must be a bool, or one of 1, 2 and 3, got {predictor!r}")
     _check_keywords(gpu, nodata, compression, compression_level, tile_size, tiled or cog)
     options: dict[str, Any] = {"crs": crs, "nodata": nodata}
     if hasattr(data, "dims"):
@@ -114,6 +151,8 @@ def to_geotiff(
     if kind in (np.dtype("float16"), np.dtype("bool")):
         kind = np.dtype("float32" if kind.kind == "f" else "uint8")
         data = data.astype(kind)
+    if not isinstance(photometric, (str, int, np.integer)):
+        raise WrongTypeError(f"photometric must be a str or an int, got {photometric!r}")
     if photometric == "rgba" and _count(data) < 4:
         raise UsageError(f"photometric='rgba' needs at least 4 bands, and there are {_count(data)}")
     if photometric in ("miniswhite", 0) and not isinstance(photometric, bool) and _count(data) == 1:
@@ -195,7 +234,7 @@ def _keep_outside(options: dict[str, Any], kind: np.dtype, pack: bool) -> None:
 def _check_keywords(gpu: Any, nodata: Any, compression: Any, level: Any, tile_size: Any, tiled: bool) -> None:
     if gpu is not None and not isinstance(gpu, (bool, np.bool_)):
         raise WrongTypeError(f"gpu must be a bool or None, got {type(gpu).__name__}: {gpu!r}")
-    if isinstance(nodata, (bool, np.bool_, str)):
+    if nodata is not None and (isinstance(nodata, (bool, np.bool_, str, bytes)) or not np.isscalar(nodata)):
         raise WrongTypeError(f"nodata must be numeric, got {nodata!r}")
     if not isinstance(compression, str):
         raise WrongTypeError(f"compression must be a str, got {type(compression).__name__}")
@@ -258,9 +297,8 @@ def _translated(
     attrs = {name: value for name, value in attrs.items() if name in (PACKED_NAMES if pack else KEPT_NAMES)}
     data = data.copy(deep=False)
     data.attrs = attrs
-    # What rioxarray or swath left there repeats the attributes, except for complex integers.
-    stored = data.encoding.get("rasterio_dtype")
-    data.encoding = {"rasterio_dtype": stored} if str(stored).startswith("complex_int") else {}
+    # What rioxarray or swath left there repeats the attributes, except for complex integers and the file's mask.
+    data.encoding = kept_encoding(data.encoding)
     data = _placed(data, options)
     # In xarray-spatial the name belongs to the array, not to a band.
     data.name = None
@@ -379,6 +417,12 @@ def _tags(attrs: dict[str, Any]) -> list[tuple[int, int, Any]]:
     found: dict[int, tuple[int, int, Any]] = {}
     for tag in attrs.get("extra_tags") or ():
         number, kind, value = int(tag[0]), int(tag[1]), tag[-1]
+        if is_pointer(number, kind):
+            warn(
+                f"attrs['extra_tags']: tag {number} is left out: its value is the offset of a directory in the file "
+                "that it was read from"
+            )
+            continue
         if number not in WRITER_TAGS and number not in ENGINE_TAGS:
             found[number] = (number, kind, _rationals(value) if kind in (5, 10) else value)
     if attrs.get("image_description") is not None:
@@ -402,11 +446,16 @@ def _rationals(value: Any) -> bytes:
 
 
 def _metadata_text(attrs: dict[str, Any]) -> str | None:
-    """Returns GDAL's metadata as XML."""
+    """Returns GDAL's metadata as XML, without the statistics of the pixels that were read."""
     if isinstance(attrs.get("gdal_metadata_xml"), str):
-        return str(attrs["gdal_metadata_xml"])
+        return without_statistics(str(attrs["gdal_metadata_xml"]))
     items = attrs.get("gdal_metadata")
-    return gdal_xml(items) if isinstance(items, dict) and items else None
+    kept = {key: value for key, value in items.items() if not _is_statistic(key)} if isinstance(items, dict) else {}
+    return gdal_xml(kept) if kept else None
+
+
+def _is_statistic(key: Any) -> bool:
+    return str(key[0] if isinstance(key, tuple) else key).startswith(STATISTICS)
 
 
 def _spread_metadata(attrs: dict[str, Any], options: dict[str, Any], count: int, *, pack: bool) -> None:
@@ -417,8 +466,8 @@ def _spread_metadata(attrs: dict[str, Any], options: dict[str, Any], count: int,
     for item in parsed(_metadata_text(attrs) or "") or ():
         name, text = item.get("name", ""), unescape(item.text or "")
         sample, role = item.get("sample"), ROLES.get(item.get("name", ""))
-        if name.startswith("STATISTICS_") or (pack and name in ("SCALE", "OFFSET")):
-            # Statistics of the old pixels are stale, and packing writes its own scales and offsets.
+        if pack and name in ("SCALE", "OFFSET"):
+            # Packing writes its own scales and offsets.
             continue
         if sample is None:
             domain = item.get("domain")
