@@ -17,11 +17,11 @@ class _Accessor:
         self._data = data
 
     def to_geotiff(self, path: Any, **options: Any) -> Any:
-        """Write as a GeoTIFF or COG; see `swath.to_geotiff`."""
+        """Write as a GeoTIFF or COG; `path` and `options` are those of `swath.to_geotiff`."""
         return to_geotiff(self._data, path, **options)
 
     def to_raster(self, raster_path: Any, **options: Any) -> Any:
-        """Write as `rio.to_raster` does; see `swath.rioxarray.to_raster`."""
+        """Write as `rio.to_raster` does; `raster_path` and `options` are those of `swath.rioxarray.to_raster`."""
         return to_raster(self._data, raster_path, **options)
 
     @property

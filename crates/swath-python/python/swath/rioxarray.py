@@ -48,8 +48,23 @@ def open_rasterio(
 ) -> Any:
     """Open a GeoTIFF or COG as `rioxarray.open_rasterio` does; other formats raise an error.
 
-    The keywords are those of `swath.open_geotiff`, with further ones: `window`, `bbox`, `band`, `ifd`, `device`,
-    `storage_options` and more. In a file with several pages the first is opened, not all of them as subdatasets.
+    In a file with several pages the first is opened, not all of them as subdatasets.
+
+    Parameters
+    ----------
+    filename
+        As `source` of `swath.open_geotiff`.
+    parse_coordinates, chunks, masked, mask_and_scale, default_name, band_as_variable
+        As for `swath.open_geotiff`.
+    cache
+        Whether a lazy array keeps samples once they are read; True by default.
+    lock, decode_times, decode_timedelta
+        Without effect: reads need no lock, and a raster has no times to decode.
+    variable, group
+        For other formats: a GeoTIFF has neither.
+    **open_kwargs
+        Further keywords of `swath.open_geotiff` (`window`, `bbox`, `band`, `ifd`, `device`, `storage_options`, ...),
+        and those of `rasterio.open`.
 
     Returns
     -------
@@ -94,7 +109,9 @@ def to_raster(
     compute: bool = True,
     **options: Any,
 ) -> Any:
-    """Write a DataArray or Dataset as its `rio.to_raster` does; further options are those of `swath.to_geotiff`.
+    """Write a DataArray or Dataset (`data`) to `raster_path` as its `rio.to_raster` does.
+
+    `tags` and the further `options` are those of `swath.to_geotiff`.
 
     As in rioxarray, the write is delayed only where `compute` is False, the data are dask arrays and there is a `lock`.
     swath needs neither the lock nor `windowed`: it always writes block by block. As in rioxarray, the units of the

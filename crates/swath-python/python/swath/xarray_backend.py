@@ -79,6 +79,10 @@ class SwathBackendEntrypoint(BackendEntrypoint):
     ) -> xarray.Dataset:
         """Open lazily, with the keywords of rioxarray's engine and of `swath.open_geotiff`.
 
+        `filename_or_obj` is what `swath.open_geotiff` takes as its source, `drop_variables` names variables to leave
+        out, `decode_coords` may not be False, `default_name` is the name of the variable, and `keywords` are further
+        ones of `swath.open_geotiff`.
+
         `mask_and_scale` is on, as everywhere in xarray: nodata and masked pixels become NaN, and the scales and offsets
         of the bands are applied. `band_as_variable` returns a variable `band_1`, `band_2`... for each band.
         `storage_options` are settings for the server or store of an address. `open_kwargs` are keywords of
@@ -105,7 +109,7 @@ class SwathBackendEntrypoint(BackendEntrypoint):
         return dataset
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether the name, or without one the first bytes, are those of a TIFF."""
+        """Whether the name in `filename_or_obj`, or without one its first bytes, are those of a TIFF."""
         if isinstance(filename_or_obj, str | os.PathLike):
             name = os.fspath(filename_or_obj)
             if isinstance(name, bytes):
