@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -502,13 +501,23 @@ def test_masked_pixels_stay_missing(folder: Path) -> None:
         file.write_mask(~hidden)
     opened = swath.open_geotiff(folder / "a.tif", masked=True)
     assert np.isnan(opened.values[0][hidden]).all()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", swath.SwathWarning)
-        again = swath.open_geotiff(swath.to_geotiff(opened, None))
-    np.testing.assert_array_equal(again, opened)
+    again = swath.to_geotiff(opened, None)
+    assert swath.Dataset(again).dtype == "uint8"
+    np.testing.assert_array_equal(swath.open_geotiff(again, masked=True), opened)
     with written(opened, nodata=255) as file:
         assert file.dtypes == ("uint8",)
         np.testing.assert_array_equal(file.read(1), np.where(hidden, 255, data[0]))
+
+
+def test_scales_that_are_edited_before_the_samples_are_read_are_used(folder: Path) -> None:
+    data = pixels((1, 40, 30), "uint8")
+    path = swath.to_geotiff(data, folder / "a.tif", scales=[0.1], offsets=[20.0], nodata=255)
+    opened = swath.open_geotiff(path, mask_and_scale=True, lazy=True)
+    opened.encoding |= {"scale_factor": 0.2, "add_offset": 10.0}
+    with written(opened) as file:
+        assert (file.dtypes, file.scales, file.offsets) == (("uint8",), (0.2,), (10.0,))
+        unpacked = file.read(1) * 0.2 + 10
+    np.testing.assert_allclose(unpacked, data[0] * 0.1 + 20, atol=0.1 + 1e-6)
 
 
 def test_files_that_are_not_read_yet_are_read_in_parts(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

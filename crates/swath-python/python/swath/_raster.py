@@ -327,10 +327,12 @@ def _of_dataarray(data: Any, options: WriteOptions, *, replaced: bool = False) -
     samples = _samples(data)
     held = np.dtype(data.dtype)
     guessed = asked is None and held.kind in "fc" and packing.dtype.kind not in "fc"
-    # Scales that the caller asks to undo, or put into the encoding, may round samples of any kind.
-    exact = guessed and not (packing.scaled and (options.pack or not _dataarray_metadata.is_as_read(data, packing)))
+    # Scales that the caller asks to undo, or put into the encoding, may round samples of any kind. Samples that are
+    # still in their file are whole numbers in its units, unless the caller put other scales into the encoding.
+    asked_to_pack = options.pack or isinstance(samples, Unread)
+    exact = guessed and not (packing.scaled and (asked_to_pack or not _dataarray_metadata.is_as_read(data, packing)))
     mask = None
-    if options.mask is None:
+    if options.mask is None and _file_mask.ENCODING in data.encoding:
         mask = _file_mask.kept(data, samples, axes, _place(data, found, y_name, x_name), computed=is_dask(samples))
     # A sample that the mask hides may have any value.
     fill = 0 if nodata is None and mask is not None and data.encoding[_file_mask.ENCODING].applied else nodata
