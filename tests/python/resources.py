@@ -56,8 +56,8 @@ def main() -> None:
     content = bytearray(whole.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 64] = bytes(64)
     (folder / "damaged.tif").write_bytes(content)
-    # The first rounds fill pools, caches and the list of files that lazy arrays keep open.
-    for number in range(150):
+    # The first rounds fill pools and caches.
+    for number in range(40):
         round_of(folder, number)
     print(json.dumps(held()), flush=True)
     for number in range(rounds):

@@ -18,7 +18,8 @@ from ._threads import Lock
 _MAX_HANDLES = 64
 # Seconds for which the handle of an address counts as current: checking whether it is takes as long as opening it.
 _FRESH_SECONDS = 10.0
-_handles: OrderedDict[Hashable, tuple[Dataset, float]] = OrderedDict()
+# By identity of the source and options of the handle; with the time until which the handle counts as current.
+_handles: OrderedDict[tuple[Hashable, tuple[Any, ...]], tuple[Dataset, float]] = OrderedDict()
 _handles_lock = Lock()
 
 
@@ -72,6 +73,10 @@ def shared(
         return found
     made = Dataset(resolved, **options)
     with _handles_lock:
+        # A handle of the file that had this name before would keep its bytes on disk.
+        for other in [other for other, (dataset, _) in _handles.items() if dataset.name == made.name]:
+            if other[1] == key[1] and other != key:
+                del _handles[other]
         found, _ = _handles.setdefault(key, (made, math.inf if resolved.remote is None else now + _FRESH_SECONDS))
         while len(_handles) > _MAX_HANDLES:
             _handles.popitem(last=False)
@@ -79,7 +84,7 @@ def shared(
 
 
 def forget(name: str) -> None:
-    """Drops the shared handles of a file that was overwritten."""
+    """Drops the shared handles of a file that was overwritten, so that the system can free its bytes."""
     with _handles_lock:
         for key in [key for key, (dataset, _) in _handles.items() if dataset.name == name]:
             del _handles[key]

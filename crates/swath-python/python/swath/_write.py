@@ -428,8 +428,8 @@ class PreparedWrite:
                 written = self._write(native, report)
             if described is not None:
                 _side_files.remove_stale(described)
-            if self.remote is not None:
-                forget(_swath.shown(native))
+            if self.remote is not None or is_local(native):
+                forget(_swath.shown(os.fspath(native)))
             if is_local(native):
                 _side_files.remove_own_style(native)
             if self.side_files:
