@@ -75,7 +75,7 @@ fn stream(codes: &[&str]) -> Vec<u8> {
 
 fn encode(image: &[Vec<bool>], coding: Coding) -> Vec<u8> {
     let mut out = Vec::new();
-    super::encode::encode(&pack(image), image.first().map_or(0, Vec::len), coding, &mut out);
+    super::encode::encode(&pack(image), image.first().map_or(0, Vec::len), coding, &mut out).unwrap();
     out
 }
 
