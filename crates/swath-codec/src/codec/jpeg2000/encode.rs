@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::{
-    ffi::{CStr, c_char, c_void},
+    ffi::{c_char, c_void},
     mem::MaybeUninit,
     ptr::{self, NonNull},
     slice,
@@ -97,23 +97,17 @@ impl Encode for Encoder {
             }
             None => parameters.cp_disto_alloc = 1,
         }
-        let mut complaint = None;
         let start = dst.len();
         let limit = start + self.max_encoded_len(spec, rows);
-        let mut sink = Sink { start, at: start, limit, out: dst, lacks_memory: false, is_full: false };
-        let done = Codec::new(&mut complaint)
-            .and_then(|codec| codec.setup(&mut parameters, &mut image)?.run(&mut image, &mut sink));
-        let Sink { lacks_memory, is_full, .. } = sink;
+        let mut sink = Sink { start, at: start, limit, out: dst, is_full: false };
+        let done = Codec::new().and_then(|codec| codec.setup(&mut parameters, &mut image)?.run(&mut image, &mut sink));
+        let is_full = sink.is_full;
         if done.is_some() {
             return Ok(());
         }
         dst.truncate(start);
-        Err(match complaint {
-            _ if is_full => failed("the stream is longer than any that was expected"),
-            // Where its own allocations fail, the library often gives up without a word. Size, samples and parameters were checked.
-            Some(words) if !lacks_memory && !words.contains("memory") && !words.contains("alloc") => failed(&words),
-            _ => NO_MEMORY,
-        })
+        // The library gives no reason. Size, samples and parameters were checked, so it lacks memory, or the sink did.
+        Err(if is_full { failed("the stream is longer than any that was expected") } else { NO_MEMORY })
     }
 }
 
@@ -205,24 +199,21 @@ fn spread<const N: usize>(src: &[u8], nth: usize, step: usize, plane: &mut [i32]
     }
 }
 
-/// An encoder of OpenJPEG, which keeps the library's first complaint. Its functions return `None` where the library fails.
-struct Codec<'a>(NonNull<opj::opj_codec_t>, std::marker::PhantomData<&'a mut Option<String>>);
+/// An encoder of OpenJPEG. Its functions return `None` where the library fails.
+struct Codec(NonNull<opj::opj_codec_t>);
 
-impl Drop for Codec<'_> {
+impl Drop for Codec {
     fn drop(&mut self) {
         // SAFETY: the codec came from `opj_create_compress`, and is freed here alone.
         unsafe { opj::opj_destroy_codec(self.0.as_ptr()) }
     }
 }
 
-impl<'a> Codec<'a> {
-    fn new(complaint: &'a mut Option<String>) -> Option<Self> {
+impl Codec {
+    fn new() -> Option<Self> {
         // SAFETY: the call takes a number and returns a codec or null.
         let codec = unsafe { opj::opj_create_compress(opj::CODEC_FORMAT::OPJ_CODEC_J2K) };
-        let codec = Self(NonNull::new(codec)?, std::marker::PhantomData);
-        // SAFETY: the codec is alive; the string outlives it, by its lifetime, and the function is of the type that it calls.
-        unsafe { opj::opj_set_error_handler(codec.0.as_ptr(), Some(complain), ptr::from_mut(complaint).cast()) };
-        Some(codec)
+        NonNull::new(codec).map(Self)
     }
 
     fn setup(&self, parameters: &mut opj::opj_cparameters_t, image: &mut Image) -> Option<&Self> {
@@ -242,18 +233,6 @@ impl<'a> Codec<'a> {
     }
 }
 
-/// Keeps the first message.
-///
-/// # Safety
-/// `words` is a C string, and `user` an exclusive pointer to an `Option<String>`.
-unsafe extern "C" fn complain(words: *const c_char, user: *mut c_void) {
-    // SAFETY: OpenJPEG passes what `Codec::new` gave it.
-    let complaint = unsafe { &mut *user.cast::<Option<String>>() };
-    // SAFETY: OpenJPEG passes a string of its own.
-    let words = unsafe { CStr::from_ptr(words) };
-    complaint.get_or_insert_with(|| words.to_string_lossy().trim_end().to_owned());
-}
-
 /// The output of the encoder.
 struct Sink<'a> {
     out: &'a mut Vec<u8>,
@@ -261,8 +240,6 @@ struct Sink<'a> {
     /// Position of the next byte; OpenJPEG seeks back to fill in lengths.
     at: usize,
     limit: usize,
-    /// Whether the system had no memory for the output.
-    lacks_memory: bool,
     /// Whether the library wrote more than the limit.
     is_full: bool,
 }
@@ -273,10 +250,7 @@ impl Sink<'_> {
         self.is_full |= end.is_none();
         let end = end?;
         let missing = end.saturating_sub(self.out.len());
-        if self.out.try_reserve(missing).is_err() {
-            self.lacks_memory = true;
-            return None;
-        }
+        self.out.try_reserve(missing).ok()?;
         if missing > 0 {
             self.out.resize(end, 0);
         }
