@@ -43,6 +43,7 @@ EVERYWHERE = {
     "encoding[tags]": "tags of other domains and of bands, for which rioxarray's attributes have no place",
     "encoding[band_tags]": "the same",
     "encoding[colorinterp]": "what bands mean as colour, for which rioxarray's attributes have no place",
+    "encoding[file_mask]": "the mask of the file, which rioxarray does not write again",
     "encoding[as_read]": "what `to_geotiff` compares with, to find what was edited by hand",
     "encoding[preferred_chunks]": "bands that lie together in a block are decoded together, so they are one chunk",
 }

@@ -36,6 +36,10 @@ class FileMask:
     # Whether the mask says how opaque a pixel is.
     soft: bool
 
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"<mask of {rows} rows and {columns} columns>"
+
     def __deepcopy__(self, _memo: Any) -> FileMask:
         # Immutable, and the handle in it cannot be copied.
         return self

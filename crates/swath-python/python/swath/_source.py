@@ -46,7 +46,10 @@ class Resolved:
         """Returns the directory to open: the caller's choice, or the source's."""
         if ifd is None:
             return self.ifd
-        page = whole("ifd", ifd)
+        try:
+            page = whole("ifd", ifd)
+        except UsageError:
+            raise UsageError(f"ifd={ifd!r}: give the number of a directory, counted from 0") from None
         if self.ifd not in (None, page):
             raise UsageError(f"{self.name}: the source names directory {self.ifd} and ifd={ifd!r}: give one of them")
         return page
