@@ -22,8 +22,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -115,8 +116,12 @@ def fuzz(build: Build, name: str, seconds: int) -> Figures:
         list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert process.stdout is not None
+    # libFuzzer may hang in its own handler of a slow input, which allocates memory.
+    watchdog = threading.Timer(2 * seconds + 300, process.kill)
+    watchdog.start()
     log = process.stdout.read().decode(errors="replace")
     _, status, used = os.wait4(process.pid, 0)
+    watchdog.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     (FOLDER / f"{name}.log").write_text(log)
     edges = [int(found) for found in re.findall(r" cov: (\d+)", log)]
@@ -196,7 +201,9 @@ def main() -> int:
     figures = {title: Figures(**found) for title, found in known.items()}
     chosen, findings = given.targets or targets(), 0
     with ThreadPoolExecutor(given.jobs) as pool:
-        for name, run in zip(chosen, pool.map(lambda name: fuzz(build, name, given.seconds), chosen), strict=True):
+        running = {pool.submit(fuzz, build, name, given.seconds): name for name in chosen}
+        for done in as_completed(running):
+            name, run = running[done], done.result()
             sums = figures.setdefault(build.title(name), Figures())
             sums.seconds = round(sums.seconds + run.seconds, 1)
             sums.cpu_seconds = round(sums.cpu_seconds + run.cpu_seconds, 1)
