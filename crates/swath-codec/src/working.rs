@@ -28,6 +28,7 @@ const NAP: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Working {
     bytes: u64,
+    #[cfg_attr(not(feature = "jpegxl"), allow(dead_code))] // for JPEG XL alone
     short: bool,
 }
 
@@ -74,11 +75,13 @@ impl Working {
     }
 
     /// Whether the system had less memory than the limits allow.
+    #[cfg_attr(not(feature = "jpegxl"), allow(dead_code))]
     pub fn is_short(&self) -> bool {
         self.short
     }
 
     /// Returns the reserved bytes.
+    #[cfg_attr(not(feature = "jpegxl"), allow(dead_code))]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
