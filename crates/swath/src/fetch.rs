@@ -7,6 +7,7 @@ use std::{
 };
 
 use swath_io::{Access, ReadInto, Source, coalesce::coalesce, fork::PerProcess};
+use swath_raster::memory;
 use swath_tiff::{
     Place, TiffError,
     structure::{Bytes, ParseStop},
@@ -105,7 +106,7 @@ impl Fetch {
         {
             let known = self.known();
             match known.bytes.get(range.start, len) {
-                Ok(found) => return Ok(found.to_vec()),
+                Ok(found) => return Ok(memory::copied(found)?),
                 Err(ParseStop::Fault(error)) => return Err(error.into()),
                 Err(ParseStop::NotLoaded(_)) => {}
             }
@@ -118,14 +119,15 @@ impl Fetch {
         let mut found: Vec<Option<Vec<u8>>> = {
             let known = self.known();
             let at_hand = |range: &Range<u64>| known.bytes.get(range.start, range.end.saturating_sub(range.start)).ok();
-            ranges.iter().map(|range| at_hand(range).map(<[u8]>::to_vec)).collect()
+            ranges.iter().map(|range| at_hand(range).map(memory::copied).transpose()).collect::<Result<_, _>>()?
         };
         let missing: Vec<usize> =
             (0..ranges.len()).filter(|index| found.get(*index).is_some_and(Option::is_none)).collect();
         let wanted: Vec<Range<u64>> = missing.iter().filter_map(|index| ranges.get(*index).cloned()).collect();
         let merged = coalesce(&wanted, self.access.merge);
         let len = |range: &Range<u64>| usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let mut pieces: Vec<Vec<u8>> = merged.iter().map(|read| vec![0; len(&read.range)]).collect();
+        let mut pieces: Vec<Vec<u8>> =
+            merged.iter().map(|read| memory::zeroed(len(&read.range))).collect::<Result<_, _>>()?;
         let mut reads: Vec<ReadInto<'_>> = merged
             .iter()
             .zip(&mut pieces)
@@ -141,7 +143,7 @@ impl Fetch {
                 let start = (range.start - read.range.start) as usize;
                 let bytes = piece.get(start..start + len(range));
                 if let Some(place) = found.get_mut(*index) {
-                    *place = bytes.map(<[u8]>::to_vec);
+                    *place = bytes.map(memory::copied).transpose()?;
                 }
             }
         }
@@ -149,7 +151,7 @@ impl Fetch {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
-        let mut piece = vec![0; usize::try_from(range.end - range.start).unwrap_or(usize::MAX)];
+        let mut piece = memory::zeroed(usize::try_from(range.end - range.start).unwrap_or(usize::MAX))?;
         self.source
             .read_at(range.start, &mut piece)
             .map_err(|error| Error::from(error).at(&Place { offset: Some(range.start), ..Place::default() }))?;
