@@ -85,13 +85,19 @@ struct Use {
     warm: bool,
 }
 
+fn with(change: impl FnOnce(&mut Settings)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    settings
+}
+
 fn uses() -> Vec<Use> {
     use Compression as C;
     use SampleType as S;
     let settings = Settings::default;
-    let level = |level| Settings { level: Some(level), ..Settings::default() };
-    let wrap = |lerc_wrap| Settings { lerc_wrap, ..Settings::default() };
-    let lossy = || Settings { lossless: false, ..Settings::default() };
+    let level = |level| with(|settings| settings.level = Some(level));
+    let wrap = |wrap| with(|settings| settings.lerc_wrap = wrap);
+    let lossy = || with(|settings| settings.lossless = false);
     let of = |name, spec, settings| Use { name, spec, settings, decodes: true, encodes: true, warm: false };
     let fax = |compression, code| TileSpec { bits: 1, ..spec(compression, code, S::U8, 1) };
     let lerc = |sample, samples, wrap: LercWrap| TileSpec {
@@ -251,7 +257,7 @@ fn working_memory_stays_within_the_limits() {
         };
         (0..len).map(next).collect()
     };
-    let lossy = Settings { lossless: false, ..Settings::default() };
+    let lossy = with(|settings| settings.lossless = false);
     for samples in [3, 4] {
         let spec = wide(C::WebP, 50_001, S::U8, samples);
         let len = 700 * 600 * usize::from(samples);

@@ -34,10 +34,9 @@ fn failure(error: &Error) -> Failure {
     (matches!(error.kind(), ErrorKind::Memory(_)), error.to_string())
 }
 
-fn write(path: &Path, options: &WriteOptions) -> Result<(), Error> {
+fn write(path: &Path, options: &WriteOptions, samples: &[u8]) -> Result<(), Error> {
     let mut writer = Writer::create(path, SHAPE, &Metadata::default(), options)?;
     // In two parts, so that rows wait in the writer.
-    let samples = samples();
     let (first, second) = samples.split_at(300 * 2 * 2 * 90);
     writer.push(&Rows::pixels(first))?;
     writer.push(&Rows::pixels(second))?;
@@ -75,7 +74,7 @@ fn no_failed_request_ends_the_process() {
     fs::create_dir_all(folder.join("out")).unwrap();
     let source = folder.join("source.tif");
     if !source.exists() {
-        write(&source, &options().with_cog(true)).unwrap();
+        write(&source, &options().with_cog(true), &samples()).unwrap();
     }
     let out = folder.join("out/a.tif");
     let expected = folder.join("expected.tif");
@@ -94,13 +93,15 @@ fn no_failed_request_ends_the_process() {
         })
     };
     let converted = source.clone();
+    // The samples are the test's own.
+    let plain: &'static [u8] = samples().leak();
     let cases = [
         reading("reading", ReadOptions::default()),
         reading("reading a window", ReadOptions::default().with_window(Window::new(30, 40, 101, 99))),
         reading("reading an overview", ReadOptions::default().with_overview(0)),
-        writing("writing", &out, |path| write(path, &options())),
-        writing("writing a COG", &out, |path| {
-            write(path, &options().with_cog(true).with_compression(Compression::Zstd))
+        writing("writing", &out, move |path| write(path, &options(), plain)),
+        writing("writing a COG", &out, move |path| {
+            write(path, &options().with_cog(true).with_compression(Compression::Zstd), plain)
         }),
         writing("converting", &out, move |path| {
             let options = options().with_compression(Compression::Lzw);

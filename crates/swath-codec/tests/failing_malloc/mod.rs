@@ -212,6 +212,8 @@ pub fn run(test: &str, cases: &[Case], variables: &[(&str, OsString)], after: im
                 .args(["--exact", test, "--nocapture", "--test-threads=1"])
                 .env(CASE, &case.name)
                 .env(FROM, from.to_string())
+                // The symbols of a backtrace stay in memory, and would count as lost.
+                .env("RUST_BACKTRACE", "0")
                 .envs(variables.iter().cloned())
                 .output()
                 .unwrap();
