@@ -15,7 +15,7 @@ use std::{
 use failing_malloc::{Case, Failure, Run};
 use swath::{
     Blocks, Compression, ConvertOptions, Dataset, Error, ErrorKind, Metadata, Mode, OpenOptions, ReadOptions, Rows,
-    SampleType, Shape, Window, WriteOptions, Writer, structure::Predictor,
+    SampleType, Shape, Window, WriteOptions, Writer, tiff::structure::Predictor,
 };
 
 const SHAPE: Shape = Shape { width: 300, height: 200, bands: 2, sample: SampleType::U16 };
