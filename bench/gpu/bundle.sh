@@ -154,11 +154,13 @@ SH
 fi
 
 if [ -n "$build" ]; then
-    [ -n "${SWATH_BIN:-}" ] || ${CARGO:-cargo} build --release -p swath-cli
-    [ -n "${SWATH_GPU_BIN:-}" ] || ${CARGO:-cargo} build --release --manifest-path bench/gpu-worker/Cargo.toml
+    # Together and with shared-build, so that the build of `make test` serves here too.
+    if [ -z "${SWATH_BIN:-}" ] || [ -z "${SWATH_GPU_BIN:-}" ]; then
+        ${CARGO:-cargo} build --release -p swath-cli -p swath-gpu-worker
+    fi
     if [ -z "${SWATH_WHEEL:-}" ]; then
         rm -rf "$target/wheels/swath"
-        "$python" -m maturin build --release --locked -o "$target/wheels/swath"
+        "$python" -m maturin build --release --locked --features shared-build -o "$target/wheels/swath"
     fi
 fi
 wheel=${SWATH_WHEEL:-$(ls -t "$target"/wheels/swath/*.whl | head -n 1)}
