@@ -1,43 +1,35 @@
-//! Features: each crate that has some must pass the lints with none, with each alone, and with all.
+//! Features: all crates must pass the lints without features, and a crate that offers a choice of them with each alone.
 //!
-//! A feature that only turns on features of other workspace crates has no code of its own: the crates that it leads to are checked
-//! with it. Where the defaults are all features, the lints of the workspace have checked them. So few combinations are left, and each
-//! checks workspace crates only, since the dependencies were compiled for the tests.
+//! The lints of the workspace check the crates with every feature. A feature that turns on features of other crates has no code of
+//! its own, and neither has one that turns on nothing. A crate with a single feature is checked without it here and with it there.
 
 use std::process::Command;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::graph::{self, Outcome};
 
-/// One run of the lints.
+/// One run of the lints, without default features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Combination {
-    package: String,
-    /// `None` for all features.
-    features: Option<Vec<String>>,
+    packages: Vec<String>,
+    feature: Option<String>,
 }
 
 impl Combination {
     fn arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> =
-            ["clippy", "--release", "--quiet", "-p", &self.package].map(str::to_owned).into();
-        match &self.features {
-            None => arguments.push("--all-features".to_owned()),
-            Some(features) => {
-                arguments.push("--no-default-features".to_owned());
-                arguments.extend(features.iter().flat_map(|feature| ["--features".to_owned(), feature.clone()]));
-            }
-        }
+            ["clippy", "--release", "--quiet", "--no-default-features"].map(str::to_owned).into();
+        arguments.extend(self.packages.iter().flat_map(|package| ["-p".to_owned(), package.clone()]));
+        arguments.extend(self.feature.iter().flat_map(|feature| ["--features".to_owned(), feature.clone()]));
         arguments.extend(["--", "-D", "warnings"].map(str::to_owned));
         arguments
     }
 
     fn name(&self) -> String {
-        match &self.features {
-            None => format!("{} with all features", self.package),
-            Some(features) if features.is_empty() => format!("{} without features", self.package),
-            Some(features) => format!("{} with {} alone", self.package, features.join(" and ")),
+        match &self.feature {
+            None => format!("{} without features", self.packages.join(", ")),
+            Some(feature) => format!("{} with {feature} alone", self.packages.join(", ")),
         }
     }
 }
@@ -64,7 +56,8 @@ pub fn check() -> Outcome {
 /// The combinations to check of the crates under `crates/`.
 fn combinations(metadata: &Value) -> Vec<Combination> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut found = Vec::new();
+    let mut without = Combination { packages: Vec::new(), feature: None };
+    let mut alone = Vec::new();
     for package in packages {
         let in_crates = package["manifest_path"].as_str().is_some_and(|path| path.contains("/crates/"));
         let (Some(name), Some(features)) = (package["name"].as_str(), package["features"].as_object()) else {
@@ -73,27 +66,26 @@ fn combinations(metadata: &Value) -> Vec<Combination> {
         if !in_crates || features.is_empty() {
             continue;
         }
-        let one = |features| Combination { package: name.to_owned(), features };
-        found.push(one(Some(Vec::new())));
-        let own = features.iter().filter(|(feature, leads_to)| *feature != "default" && !is_passed_on(leads_to));
-        found.extend(own.map(|(feature, _)| one(Some(vec![feature.clone()]))));
-        if features.keys().any(|feature| feature != "default" && !is_default(features, feature)) {
-            found.push(one(None));
+        without.packages.push(name.to_owned());
+        let own: Vec<&String> =
+            features.iter().filter(|(_, leads_to)| has_dependency(leads_to)).map(|(feature, _)| feature).collect();
+        if own.len() > 1 {
+            let one =
+                |feature: &&String| Combination { packages: vec![name.to_owned()], feature: Some((*feature).clone()) };
+            alone.extend(own.iter().map(one));
         }
     }
-    found
+    if without.packages.is_empty() {
+        return alone;
+    }
+    alone.insert(0, without);
+    alone
 }
 
-/// Whether a feature is on by default.
-fn is_default(features: &Map<String, Value>, feature: &str) -> bool {
-    let defaults = features.get("default").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    defaults.iter().any(|named| named == feature)
-}
-
-/// Whether a feature only turns on features of other crates.
-fn is_passed_on(leads_to: &Value) -> bool {
+/// Whether a feature brings an optional dependency.
+fn has_dependency(leads_to: &Value) -> bool {
     let leads_to = leads_to.as_array().map(Vec::as_slice).unwrap_or_default();
-    !leads_to.is_empty() && leads_to.iter().all(|entry| entry.as_str().is_some_and(|entry| entry.contains('/')))
+    leads_to.iter().any(|entry| entry.as_str().is_some_and(|entry| entry.starts_with("dep:")))
 }
 
 #[cfg(test)]
@@ -101,10 +93,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_with_code_are_checked_alone_and_those_passed_on_are_not() {
+    fn a_choice_of_features_is_checked_one_by_one() {
         let metadata = serde_json::json!({"packages": [
             {"name": "swath-codec", "manifest_path": "/a/crates/swath-codec/Cargo.toml",
-             "features": {"default": ["lz4"], "lz4": ["dep:lz4_flex"], "conformance": []}},
+             "features": {"default": ["lz4"], "lz4": ["dep:lz4_flex"], "lerc": ["dep:lerc-rs"], "conformance": []}},
             {"name": "swath", "manifest_path": "/a/crates/swath/Cargo.toml",
              "features": {"lz4": ["swath-codec/lz4"], "ndarray": ["dep:ndarray"]}},
             {"name": "swath-cli", "manifest_path": "/a/crates/swath-cli/Cargo.toml",
@@ -114,22 +106,17 @@ mod tests {
         ]});
         let names: Vec<String> = combinations(&metadata).iter().map(Combination::name).collect();
         let expected = [
-            "swath-codec without features",
-            "swath-codec with conformance alone",
+            "swath-codec, swath, swath-cli without features",
+            "swath-codec with lerc alone",
             "swath-codec with lz4 alone",
-            "swath-codec with all features",
-            "swath without features",
-            "swath with ndarray alone",
-            "swath with all features",
-            "swath-cli without features",
         ];
         assert_eq!(names, expected);
     }
 
     #[test]
     fn a_single_feature_is_asked_for_without_the_defaults() {
-        let one = Combination { package: "a".to_owned(), features: Some(vec!["b".to_owned()]) };
+        let one = Combination { packages: vec!["a".to_owned()], feature: Some("b".to_owned()) };
         let arguments = one.arguments().join(" ");
-        assert_eq!(arguments, "clippy --release --quiet -p a --no-default-features --features b -- -D warnings");
+        assert_eq!(arguments, "clippy --release --quiet --no-default-features -p a --features b -- -D warnings");
     }
 }
