@@ -22,7 +22,7 @@ const SHAPE: Shape = Shape { width: 300, height: 200, bands: 2, sample: SampleTy
 const OLD: &[u8] = b"what was there before";
 
 fn samples() -> Vec<u8> {
-    (0..300 * 200 * 2_u32).flat_map(|at| ((at / 7 % 900 + at * at % 13) as u16).to_ne_bytes()).collect()
+    (0..300 * 200 * 2_u32).flat_map(|at| ((at / 7 % 900 + at % 1009 * (at % 1009) % 13) as u16).to_ne_bytes()).collect()
 }
 
 fn options() -> WriteOptions {
