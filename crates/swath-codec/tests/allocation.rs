@@ -164,7 +164,12 @@ fn decode(host: &Host, stream: &[u8], scratch: &mut Scratch) -> Result<Vec<u8>, 
 fn no_failed_request_ends_the_process() {
     let _alone = failing_malloc::alone();
     let mut cases = Vec::new();
-    for Use { name, spec, settings, decodes, encodes, warm } in uses() {
+    for Use { name, spec, settings, mut decodes, mut encodes, warm } in uses() {
+        encodes &= !failing_malloc::runs_another_than(&format!("{name}, encoding"));
+        decodes &= !failing_malloc::runs_another_than(&format!("{name}, decoding"));
+        if !encodes && !decodes {
+            continue;
+        }
         let registry = Registry::default();
         let encoder = HostEncoder::new(Arc::new(spec.clone()), &settings, &registry).unwrap();
         let tile = samples(&spec);

@@ -195,6 +195,11 @@ const FROM: &str = "SWATH_ALLOCATION_FROM";
 /// Set by a person: prints where the requests failed.
 const TRACED: &str = "SWATH_ALLOCATION_TRACE";
 
+/// Whether this process is the child of another case, and need not prepare this one.
+pub fn runs_another_than(name: &str) -> bool {
+    env::var(CASE).is_ok_and(|case| case != name)
+}
+
 /// Fails every request of every case in turn, first alone and then with all that follow. Each case runs in a process of its own, so
 /// that the report names every request whose failure ends the process. `test` is the name of the calling test.
 ///
