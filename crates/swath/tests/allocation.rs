@@ -21,8 +21,8 @@ use swath::{
 const SHAPE: Shape = Shape { width: 300, height: 200, bands: 2, sample: SampleType::U16 };
 const OLD: &[u8] = b"what was there before";
 
-fn samples() -> Vec<u8> {
-    (0..300 * 200 * 2_u32).flat_map(|at| ((at / 7 % 900 + at % 1009 * (at % 1009) % 13) as u16).to_ne_bytes()).collect()
+fn samples() -> Vec<u16> {
+    (0..300 * 200 * 2_u32).map(|at| (at / 7 % 900 + at % 1009 * (at % 1009) % 13) as u16).collect()
 }
 
 fn options() -> WriteOptions {
@@ -34,10 +34,10 @@ fn failure(error: &Error) -> Failure {
     (matches!(error.kind(), ErrorKind::Memory(_)), error.to_string())
 }
 
-fn write(path: &Path, options: &WriteOptions, samples: &[u8]) -> Result<(), Error> {
+fn write(path: &Path, options: &WriteOptions, samples: &[u16]) -> Result<(), Error> {
     let mut writer = Writer::create(path, SHAPE, &Metadata::default(), options)?;
     // In two parts, so that rows wait in the writer.
-    let (first, second) = samples.split_at(300 * 2 * 2 * 90);
+    let (first, second) = samples.split_at(300 * 2 * 90);
     writer.push(&Rows::pixels(first))?;
     writer.push(&Rows::pixels(second))?;
     writer.finish()?;
@@ -94,7 +94,7 @@ fn no_failed_request_ends_the_process() {
     };
     let converted = source.clone();
     // The samples are the test's own.
-    let plain: &'static [u8] = samples().leak();
+    let plain: &'static [u16] = samples().leak();
     let cases = [
         reading("reading", ReadOptions::default()),
         reading("reading a window", ReadOptions::default().with_window(Window::new(30, 40, 101, 99))),

@@ -110,9 +110,8 @@ fn change(fault: Fault, path: &Path, other: &Path) {
 /// Writes a raster whose samples all lie `above` others'.
 fn write(path: &Path, options: &WriteOptions, above: u16) {
     let shape = Shape { width: 400, height: 300, bands: 1, sample: SampleType::U16 };
-    let samples: Vec<u8> = (0..400 * 300_u32)
-        .flat_map(|at| ((at % 400 / 3 + at % 1009 * (at % 1009) % 7) as u16 + above).to_ne_bytes())
-        .collect();
+    let samples: Vec<u16> =
+        (0..400 * 300_u32).map(|at| (at % 400 / 3 + at % 1009 * (at % 1009) % 7) as u16 + above).collect();
     let mut writer = Writer::create(path, shape, &Metadata::default(), options).unwrap();
     writer.push(&Rows::pixels(&samples)).unwrap();
     writer.finish().unwrap();
