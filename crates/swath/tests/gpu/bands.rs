@@ -178,7 +178,7 @@ fn tile_rows_of_a_cpu_and_of_a_gpu_do_not_mix() {
         let options = case.on(gpu, Mode::Cuda);
         let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, &case.metadata, &options).unwrap();
         let error = writer.push_encoded(&band).unwrap_err();
-        assert!(error.to_string().contains("say `cuda` or `cpu`"), "{error}");
+        assert!(error.to_string().contains("give `cuda` or `cpu`"), "{error}");
         let (sink, _) = MemorySink::new("memory");
         let mut writer = Writer::to_sink(Box::new(sink), shape, &case.metadata, &options).unwrap();
         let error = writer.push_encoded(&band).unwrap_err();
