@@ -81,7 +81,7 @@ def cell(entry: dict[str, Any] | None) -> str:
     return "**" + error.split(":")[0][:24].replace("|", "/") + "**"
 
 
-# An answer without a figure that is no fault of swath: nvCOMP, the other of the pair, failed.
+# An answer without a figure, for which swath is not to blame: nvCOMP, the other of the pair, failed.
 EXCUSES = {"swath": ("refused", "late"), "zstd": ("refused", "absent", "late", "rival")}
 
 

@@ -15,7 +15,7 @@ fn every_earlier_finding_stays_fixed() {
         if !entry.path().is_dir() {
             continue;
         }
-        let target = swath_fuzz::target(&name).unwrap_or_else(|| panic!("{name} is no target"));
+        let target = swath_fuzz::target(&name).unwrap_or_else(|| panic!("{name} is not a target"));
         for input in fs::read_dir(entry.path()).unwrap() {
             let path = input.unwrap().path();
             println!("{}", path.display());

@@ -86,7 +86,7 @@ def run(name: str, suite: Suite, more: list[str], *, one_in: int = 1, only: list
         command += named or [str(suite.folder)]
         # Python looks for modules in the working folder, and some folders of a suite have the names of packages.
         done = subprocess.run(command, cwd=folder, env=environment, check=False)
-        # 0: all passed, 1: some failed, 5: none was chosen. Everything else is no result.
+        # 0: all passed, 1: some failed, 5: none was chosen. Everything else is not a result.
         if done.returncode not in (0, 1, 5):
             sys.exit(f"{name}: pytest ended with {done.returncode}")
         return json.loads(out.read_text())

@@ -974,7 +974,7 @@ def refusals(lab: Lab) -> None:
     cases: list[tuple[str, np.ndarray, dict[str, Any], type[Exception], str]] = [
         ("an unknown device", holes, {"device": "tpu"}, swath.UsageError, "is not cpu, cuda (or gpu) or auto"),
         ("another GPU", holes, {"device": "cuda:1"}, swath.UsageError, "CUDA_VISIBLE_DEVICES"),
-        ("gpu= that is no truth", holes, {"gpu": "yes"}, swath.UsageError, "give True or False"),
+        ("gpu= that is not a truth value", holes, {"gpu": "yes"}, swath.UsageError, "give True or False"),
         ("gpu= and device=", holes, {"gpu": True, "device": "cpu"}, swath.UsageError, "contradict"),
         ("on_gpu_failure", holes, {"on_gpu_failure": "maybe"}, swath.UsageError, "give 'raise' or 'auto'"),
         ("one axis", holes[0], {}, swath.UsageError, "a raster has two axes"),

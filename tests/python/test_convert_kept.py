@@ -91,7 +91,7 @@ def test_palette_with_a_second_sample(swath: Swath, folder: Path, second: str, o
 
 
 def test_palette_of_another_type(swath: Swath, folder: Path) -> None:
-    """Floats have no colours, which causes a note; and they are not called indices."""
+    """Floats cannot have a palette: a note says that it is left out, and the band does not count as palette indices."""
     palette_and(folder / "s.tif", "unassalpha")
     run = convert(swath, folder / "s.tif", folder / "t.tif", "--dtype", "float32")
     assert run.stderr.count("note:") == 1 and "colours of the palette are left out" in run.stderr
@@ -215,7 +215,7 @@ def with_nan(folder: Path, nodata: object, mask: np.ndarray | None = None) -> tu
 
 @pytest.mark.parametrize("dtype", ["int16", "uint8", "int32", "uint64", "cint16"])
 def test_nan_never_becomes_a_valid_integer(swath: Swath, folder: Path, dtype: str) -> None:
-    """NaN is no valid 0."""
+    """NaN does not become a valid 0."""
     source, _ = with_nan(folder, None)
     said = refused(swath, source, folder / "t.tif", "--dtype", dtype)
     assert "NaN" in said and "band 2" in said and "column 9, row 7" in said and "--nodata" in said
@@ -455,7 +455,7 @@ def test_pages_that_are_not_converted(swath: Swath, folder: Path) -> None:
     # The command that the note suggests reads the page.
     subprocess.run([swath.binary, "dump", "--ifd", "1", "--out", folder / "p.npy", source], check=True)
     assert np.unique(np.load(folder / "p.npy")).tolist() == [2]
-    # Overviews and masks are no pages.
+    # Overviews and masks are not pages.
     convert(swath, source, folder / "o.tif", "--overviews", "2", "--quiet")
     assert convert(swath, folder / "o.tif", folder / "t.tif").stderr == ""
 

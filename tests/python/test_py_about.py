@@ -383,9 +383,9 @@ def test_reads_beyond_the_image_are_filled(files: dict[str, Path]) -> None:
     assert np.array_equal(part[:, :3], level.read(2, overview_level=0)[:4, -3:]) and not part[:, 3:].any()
     for words, message in (
         ({"window": RioWindow(-5, 0, 9, 9)}, "not inside the image"),
-        ({"window": window, "boundless": True, "fill_value": 300}, "fill_value=300 is no value of uint8"),
-        ({"window": window, "boundless": True, "fill_value": 0.5}, "no value of uint8"),
-        ({"window": window, "boundless": True, "fill_value": "none"}, "no value of uint8"),
+        ({"window": window, "boundless": True, "fill_value": 300}, "fill_value=300 is not a value of uint8"),
+        ({"window": window, "boundless": True, "fill_value": 0.5}, "not a value of uint8"),
+        ({"window": window, "boundless": True, "fill_value": "none"}, "not a value of uint8"),
     ):
         with pytest.raises(sw.UsageError, match=message):
             dataset.read(1, **words)

@@ -398,7 +398,7 @@ chunks = ((rows,) * (height // rows), (columns,) * (width // columns))
 array = da.map_blocks(make, chunks=chunks, dtype="float32", meta=np.empty((0, 0), "float32"))
 assert array.nbytes >= 8 * budget
 swath.to_geotiff(array, path, cog=cog, max_memory=budget, tile_size=256, compression_level=1)
-# What getrusage tells goes on from the process that started this one.
+# getrusage would include the peak of the process that started this one.
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(int(peak.split()[1]) * 1024)
 """

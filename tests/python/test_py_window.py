@@ -96,7 +96,7 @@ def test_fractions_have_the_shape_and_the_first_pixel_that_rasterio_gives_them(p
         window = RioWindow(x, y, width, height)
         found, expected = dataset.read(1, window), truth(path, indexes=1, window=window)
         assert found.shape == expected.shape and found[0, 0] == expected[0, 0], window
-        # Each pixel once: rasterio repeats one or leaves one out where the length is no whole number.
+        # Each pixel once: rasterio repeats one or leaves one out where the length is not a whole number.
         assert np.array_equal(
             found, truth(path)[0][tuple(slice(n, n + m) for n, m in zip(divmod(found[0, 0], 50), found.shape))]
         )

@@ -432,7 +432,7 @@ def test_an_interrupt_ends_a_stall_within_a_second(server: Files, first: int) ->
 
 
 def test_no_side_file_of_an_address_is_asked_for(server: Files, tool: Swath) -> None:
-    """N8: side files of remote files are never read, and a VRT is no raster."""
+    """N8: side files of remote files are never read, and a VRT is not read as a raster."""
     tally = Tally("N8", "side files and VRTs behind a network")
     beside = ["/file.tif.ovr", "/file.tif.msk", "/file.tif.aux.xml", "/file.tfw", "/file.tifw", "/file.wld"]
     for path in beside:
@@ -474,9 +474,9 @@ HEADERS: dict[str, Callable[[], Fault]] = {
     "1 GB of headers": lambda: padding(1 << 30),
     "many headers": lambda: lines(5000, 10),
     "one long header": lambda: lines(1, 16 << 20),
-    "a length that is no number": lambda: named("Content-Length", "12abc"),
+    "a length that is not a number": lambda: named("Content-Length", "12abc"),
     "a length beyond all": lambda: named("Content-Length", "9" * 40),
-    "a range that is no number": lambda: named("Content-Range", "bytes 0-99999999999999999999/99999999999999999999"),
+    "a range that is not a number": lambda: named("Content-Range", "bytes 0-99999999999999999999/99999999999999999999"),
     "a range that ends before it starts": lambda: named("Content-Range", "bytes 99-0/100"),
     "an ETag of control characters": lambda: named("ETag", '"\x01\x02"'),
 }

@@ -336,7 +336,7 @@ def test_colour_table(swath: Swath, folder: Path, photometric: str) -> None:
     with rasterio.open(source) as want, rasterio.open(target) as got:
         assert got.colormap(1) == want.colormap(1)
         assert got.colorinterp == want.colorinterp
-    # As other types the numbers are no colours.
+    # In other types the numbers are not palette indices.
     convert(swath, source, target, "--dtype", "float32")
     with rasterio.open(target) as got, pytest.raises(ValueError):
         got.colormap(1)

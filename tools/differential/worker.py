@@ -90,7 +90,7 @@ def main() -> None:
             answer = {
                 "refused": f"{type(error).__name__}: {error}"[:800].replace(str(Path(request["path"]).parent), "")
             }
-        except BaseException as error:  # a panic of the engine is no ordinary exception
+        except BaseException as error:  # a panic of the engine is not an `Exception`
             answer = {"panic": f"{type(error).__name__}: {error}"[:800]}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

@@ -15,8 +15,8 @@ use swath_raster::memory;
 use crate::{error::CodecError, spec::TileSpec};
 
 /// The memory reserved by all threads: the process id in the upper half, units in the lower. A forked child has none of the
-/// threads that would release their share, so it starts at zero; the id tells it from its parent. A fork may come at any moment,
-/// so this is no lock.
+/// threads that would release their share, so it starts at zero; the id distinguishes it from its parent. The process may fork at any
+/// moment, so this is an atomic number, not a lock.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes per unit.
@@ -136,7 +136,7 @@ mod tests {
             Working::reserve("x", 200 << 20..=300 << 20, &spec, 10).unwrap_err(),
             CodecError::Limit { codec: "x", asked: 200 << 20, allowed: 100 << 20 }
         );
-        // A longer stream may ask for more, and what is asked for beyond need is cut to what is allowed.
+        // A longer stream may request more. The reservation is reduced to the limit, as long as the stream needs no more than that.
         assert_eq!(Working::reserve("x", 20 << 20..=300 << 20, &spec, 10).unwrap().bytes(), 100 << 20);
         assert_eq!(Working::reserve("x", 200 << 20..=300 << 20, &spec, 1 << 20).unwrap().bytes(), 300 << 20);
         let endless = TileSpec { limits: Limits::none(), ..spec };

@@ -78,7 +78,7 @@ fn what(kind: FileType) -> &'static str {
 
 #[cfg(not(unix))]
 fn what(_: FileType) -> &'static str {
-    "this is no ordinary file"
+    "this is not an ordinary file"
 }
 
 #[cfg(unix)]

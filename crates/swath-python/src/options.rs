@@ -136,7 +136,7 @@ pub fn write_options(given: &Bound<'_, PyDict>) -> PyResult<WriteOptions> {
         .set(
             "predictor",
             |value| by_name(value, names::predictor),
-            // `auto` is no predictor: the engine chooses one by the sample type.
+            // `auto` is not a predictor: the engine chooses one by the sample type.
             |options, chosen| match chosen {
                 Some(predictor) => options.with_predictor(predictor),
                 None => options,

@@ -156,7 +156,7 @@ pub fn sample_type(name: &str) -> Result<SampleType, Error> {
         "complex_float16" | "cfloat16" => SampleType::CF16,
         "complex64" | "cfloat32" => SampleType::CF32,
         "complex128" | "cfloat64" => SampleType::CF64,
-        _ => return Err(Error::usage(format!("{name:?} is no sample type; use uint8, int16, float32 …"))),
+        _ => return Err(Error::usage(format!("{name:?} is not a sample type; use uint8, int16, float32 …"))),
     })
 }
 

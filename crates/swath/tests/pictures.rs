@@ -432,7 +432,7 @@ fn cufile_reads_a_file_on_request() {
         assert_eq!(raster.bytes(), cpu.bytes());
     }
     let _ = std::fs::remove_file(&path);
-    // Bytes in memory are no file.
+    // Bytes in memory are not a file.
     let options = tiled(Compression::Deflate);
     let raster = read(&open(&write(SHAPE, &options)), &gpu, ReadOptions::default().with_device(Mode::Cuda));
     assert_eq!(raster.report().unwrap().storage, "pinned copies");

@@ -73,7 +73,7 @@ pub fn build(kernels: &Path, ptx: &BTreeMap<String, String>) -> Outcome {
     let mut total = 0;
     for (chip, archive) in CHIPS.iter().zip(&packed) {
         let path = folder.join(format!("{chip}.zst"));
-        // Another version of zstd may pack the same code into other bytes: that is no reason to change the file.
+        // Another version of zstd may pack the same code into other bytes: the file need not change then.
         if unpacked(&path).ok().as_ref() != Some(archive) {
             let bytes = compress(archive)?;
             fs::write(&path, &bytes).map_err(|error| one(format!("{}: {error}", path.display())))?;
@@ -237,7 +237,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, Vec<String>> {
 /// The modules of a stored archive.
 fn stored(folder: &Path, chip: &str) -> Result<Modules, Vec<String>> {
     let path = folder.join(format!("{chip}.zst"));
-    unpack(&unpacked(&path)?).ok_or_else(|| one(format!("{} is no archive of machine code", path.display())))
+    unpack(&unpacked(&path)?).ok_or_else(|| one(format!("{} is not an archive of machine code", path.display())))
 }
 
 fn manifest(ptx: &BTreeMap<String, String>, archives: &[Vec<u8>]) -> String {

@@ -1,7 +1,7 @@
 //! Modules inside a crate: their imports must not form a cycle.
 //!
 //! The check reads `use` declarations and inline paths that begin with `crate::`, `super::` or `self::`. It leaves out test modules,
-//! and follows names that a parent module re-exports. Method calls are no imports: an `impl` block may add methods to a type of a
+//! and follows names that a parent module re-exports. Method calls are not imports: an `impl` block may add methods to a type of a
 //! lower module.
 
 use std::{

@@ -129,7 +129,7 @@ fn compile_apart(unit: &Unit) -> Result<String, String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    String::from_utf8(output.stdout).map_err(|_| format!("{}: the PTX is no text", unit.name))
+    String::from_utf8(output.stdout).map_err(|_| format!("{}: the PTX is not text", unit.name))
 }
 
 /// Prints the PTX of one unit: what [`compile_apart`] starts.

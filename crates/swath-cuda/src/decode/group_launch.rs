@@ -51,7 +51,7 @@ impl Decoder {
     /// An `Err` in place of a stream is the reason why its tile is refused.
     ///
     /// # Errors
-    /// When a call fails. A tile that a library refuses is no error: [`Decoder::finish`] reports it.
+    /// When a call fails. A tile that a library refuses is not an error: [`Decoder::finish`] reports it.
     pub fn launch_from_host(
         &self,
         half: usize,

@@ -50,7 +50,7 @@ impl Uploader<'_> {
     /// batch that used this half before. `groups` lists the reads that are waited for together.
     ///
     /// # Errors
-    /// When a read leaves the buffer, or the driver fails. A refusal by cuFile is no error.
+    /// When a read leaves the buffer, or the driver fails. A refusal by cuFile is not an error.
     pub fn submit(
         &self,
         half: usize,
@@ -72,7 +72,7 @@ impl Uploader<'_> {
     /// caller has called [`Uploader::submit`] for the batch, which waits until the half is free.
     ///
     /// # Errors
-    /// When the read leaves the buffer or comes short.
+    /// When the read leaves the buffer, or returns too few bytes.
     pub fn read(&self, half: usize, file: &DirectFile, part: &FileRead) -> Result<(), DeviceError> {
         let buffer = &self.0.half(half)?.compressed;
         read_blocking(&file.file, &self.0.gpu.memory, &self.0.meter, buffer, part)

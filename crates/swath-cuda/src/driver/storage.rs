@@ -21,7 +21,7 @@ use crate::{
 /// Streams that asynchronous reads are spread over. A stream runs one read after the other, so this is how many run at
 /// once; each takes one of cuFile's buffers, of which it has 128 by default.
 const READ_STREAMS: usize = 16;
-/// How long a thread sleeps before it retries a submission that cuFile refused for want of room.
+/// How long a thread sleeps before it retries a submission that cuFile refused because it had no room.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// The calls of cuFile that read a file, the best first. Where cuFile refuses one, the next follows.
@@ -47,7 +47,7 @@ pub struct Submission {
     pub refused: Option<String>,
 }
 
-/// A read that failed or came short.
+/// A read that failed or returned too few bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRead {
     /// Number of the read.
@@ -89,7 +89,7 @@ enum Carrier {
 /// the buffer.
 ///
 /// # Errors
-/// When a read leaves the buffer, or the driver fails. A refusal by cuFile is no error.
+/// When a read leaves the buffer, or the driver fails. A refusal by cuFile is not an error.
 pub(crate) fn submit_reads(
     file: &Arc<Registered>,
     first: StorageMethod,
@@ -138,7 +138,7 @@ pub(crate) fn submit_reads(
 /// Reads one part of a file and waits for it.
 ///
 /// # Errors
-/// When the read leaves the buffer or comes short.
+/// When the read leaves the buffer, or returns too few bytes.
 pub(crate) fn read_blocking(
     file: &Registered,
     memory: &Memory,
@@ -177,7 +177,7 @@ impl ReadsInFlight {
         self.groups.len()
     }
 
-    /// Waits for a group and returns the reads that failed or came short. cuFile no longer writes to their places, so
+    /// Waits for a group and returns the reads that failed or returned too few bytes. cuFile no longer writes to their places, so
     /// the caller can read them again at once.
     ///
     /// # Errors

@@ -173,7 +173,7 @@ fn no_thread_is_started_without_regard_to_forks() {
         for call in ["spawn_scoped(", "thread::spawn(", "scope.spawn(", "Builder::new().spawn(", ").spawn("] {
             for (at, _) in text.match_indices(call) {
                 let before = text.get(at.saturating_sub(120)..at).unwrap_or_default();
-                // Tasks of the network's runtime are no threads.
+                // Tasks of the network's runtime are not threads.
                 let task = text.get(at..).is_some_and(|rest| rest.starts_with(").spawn(async"));
                 if task || before.ends_with("handle()?.") {
                     continue;

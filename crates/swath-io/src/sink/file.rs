@@ -49,7 +49,7 @@ impl FileSink {
                 return refuse("cannot write the file", io::ErrorKind::IsADirectory, "this is a folder");
             }
             Some(found) if !found.is_file() => {
-                return refuse("cannot replace this", io::ErrorKind::InvalidInput, "it is no ordinary file");
+                return refuse("cannot replace this", io::ErrorKind::InvalidInput, "it is not an ordinary file");
             }
             Some(found) if found.permissions().readonly() => {
                 let why = "the file there is read-only";
@@ -167,7 +167,7 @@ impl FileSink {
         };
         if fs::symlink_metadata(self.target()).is_ok_and(|found| !found.is_file()) {
             let why =
-                io::Error::new(io::ErrorKind::InvalidInput, "something that is no ordinary file has taken its name");
+                io::Error::new(io::ErrorKind::InvalidInput, "something other than an ordinary file has taken its name");
             return Err(abandoned(SinkError::io("cannot give the file its name", why)));
         }
         let side_files = SideFiles::note(&self.names, &self.also).map_err(abandoned)?;

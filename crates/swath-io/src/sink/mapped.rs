@@ -267,7 +267,7 @@ mod tests {
         std::fs::remove_file(name).unwrap();
         let mapped = Mapped::of(&file);
         if mapped.is_none() {
-            eprintln!("skipped: /dev/shm is no tmpfs");
+            eprintln!("skipped: /dev/shm is not a tmpfs");
         }
         Some((file, mapped?))
     }

@@ -86,7 +86,7 @@ fn private_addresses_are_refused_in_every_spelling() {
 
 #[test]
 fn a_name_that_resolves_to_a_private_address_is_refused() {
-    // The machine's own name resolves to the machine itself, and is no literal address that could be refused by its form.
+    // The machine's own name resolves to the machine itself, and is not a literal address that could be refused by its form.
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let hidden = good();
     for host in ["localhost", "localhost.", "ip6-localhost", name.trim()].into_iter().filter(|host| !host.is_empty()) {

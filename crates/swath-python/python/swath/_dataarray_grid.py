@@ -262,7 +262,7 @@ def _stored_transform(data: Any) -> Transform | None:
 
 
 def _unless_identity(transform: Transform) -> Transform | None:
-    """Returns None for the identity, which is no georeference, and which GDAL does not store."""
+    """Returns None for the identity, which is not a georeference, and which GDAL does not store."""
     a, b, c, d, e, f = transform
     return None if (a, b, c, d, e, f) == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) else transform
 

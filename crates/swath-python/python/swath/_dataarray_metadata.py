@@ -22,7 +22,7 @@ DASK_NAME = re.compile(r".*-[0-9a-f]{32}")
 # Attributes that hold the nodata value: those of rioxarray, in its order, then that of xarray-spatial.
 FILL_NAMES = ("_FillValue", "missing_value", "fill_value", "nodata")
 
-# Attributes that are no tags: the file stores them elsewhere, or they describe the array rather than the raster.
+# Attributes that are not tags: the file stores them elsewhere, or they describe the array rather than the raster.
 NOT_TAGS = frozenset(
     {
         *FILL_NAMES,

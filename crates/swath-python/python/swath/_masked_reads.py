@@ -134,7 +134,7 @@ def _sample(value: Any, dtype: np.dtype) -> Any:
         limits = np.iinfo(dtype)
         fits = limits.min <= value <= limits.max and value == int(value)
     if not fits:
-        raise UsageError(f"fill_value={value!r} is no value of {dtype}: give one that is")
+        raise UsageError(f"fill_value={value!r} is not a value of {dtype}: give one that is")
     return dtype.type(value)
 
 

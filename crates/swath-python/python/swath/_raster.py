@@ -96,7 +96,7 @@ def _checked(raster: Raster, options: WriteOptions) -> Raster:
         if given is not None and number(name, given) != getattr(layout, name):
             raise UsageError(f"{name}={given!r}, but the data have {getattr(layout, name)}")
     if raster.found.palette and layout.dtype not in (np.uint8, np.uint16):
-        # Other types hold values computed from palette indices, which are no indices themselves, or masked indices.
+        # Other types hold values computed from palette indices, which are not indices themselves, or masked indices.
         raster.found.palette = None
         if raster.indices:
             warn(f"the colour table is left out: a file has one for samples of uint8 or uint16, not of {layout.dtype}")
@@ -394,7 +394,7 @@ def _unlike_the_file(samples: Any, packing: Packing, nodata: Any, axes: str, *, 
 
 
 def _have_fractions(samples: Any, packing: Packing, axes: str) -> bool:
-    """Whether samples are no integers in the units of the file they were read from."""
+    """Whether samples are not whole numbers in the units of the file they were read from."""
     converts = _scaled_converts(Convert(packing.dtype), packing)
     if len(converts) < 2:
         return converts[0].has_fractions(samples)

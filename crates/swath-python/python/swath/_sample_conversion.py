@@ -88,7 +88,7 @@ class Convert:
         return (rows.astype("c16" if rows.dtype.kind == "c" else "f8") - self.offset) / self.scale
 
     def has_fractions(self, rows: Any) -> bool:
-        """Whether samples are no integers in the file's units, even if reading and scaling rounded them."""
+        """Whether samples are not whole numbers in the file's units, even if reading and scaling rounded them."""
         if not self._scaled:
             return has_fractions(rows)
         if rows.dtype.kind == "c":

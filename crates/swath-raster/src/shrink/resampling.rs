@@ -78,13 +78,13 @@ impl fmt::Display for Resampling {
     }
 }
 
-/// The name of no resampling method.
+/// A name that is not the name of a resampling method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownResampling(pub String);
 
 impl fmt::Display for UnknownResampling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no resampling; there are", self.0)?;
+        write!(f, "{:?} is not a resampling method; there are", self.0)?;
         Resampling::ALL.iter().try_for_each(|method| write!(f, " {method}"))
     }
 }

@@ -41,7 +41,7 @@ impl Rpc {
             // A unit may follow: `+002295.00 pixels`.
             let word = text.split_whitespace().next().unwrap_or_default();
             let value = word.parse::<f64>().ok().filter(|value| value.is_finite());
-            value.ok_or_else(|| format!("{name} is no number"))
+            value.ok_or_else(|| format!("{name} is not a number"))
         };
         let one = |name: &str| -> Result<f64, String> {
             number(name, item(name).ok_or_else(|| format!("there is no {name}"))?)

@@ -76,8 +76,8 @@ impl Cast {
         self.from == self.to && self.scale.is_none() && self.hole.is_none()
     }
 
-    /// Returns the first NaN that has no value in the new type. It ignores samples that the mask, repeated for each band, declares to
-    /// be no data.
+    /// Returns the first NaN that has no value in the new type. It ignores samples that the mask, which is repeated for each band,
+    /// hides.
     pub(crate) fn lost_nan(&self, source: &[u8], mask: Option<&[u8]>) -> Option<usize> {
         if !self.from.is_float() || self.to.is_float() || self.nan.is_some() {
             return None;

@@ -205,8 +205,8 @@ impl Dataset {
         self.cache.hits()
     }
 
-    /// Takes the warnings of the CPU's decoders since the last call: damage that they read past, as GDAL does, and streams that GDAL
-    /// decodes to other samples. One sentence for each file.
+    /// Returns the warnings of the CPU's decoders since the last call, one sentence for each file. A decoder warns where it reads on
+    /// after damage, as GDAL does, and where GDAL decodes other samples from the stream.
     pub fn take_warnings(&self) -> Vec<String> {
         let beside = self.sidecars.get();
         let beside = beside.into_iter().flat_map(|sidecars| [sidecars.overviews(), sidecars.mask()]);

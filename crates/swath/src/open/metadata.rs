@@ -308,7 +308,7 @@ fn fractional(nodata: &Nodata, sample: SampleType) -> Option<String> {
     let found = value.is_finite() && value.fract() != 0.0 && nodata.for_dtype(sample).is_none();
     found.then(|| {
         format!(
-            "nodata {} is no value of {sample} and is ignored: all pixels count as data, while GDAL hides those of {}",
+            "nodata {} is not a value of {sample} and is ignored: all pixels count as data, while GDAL hides those of {}",
             nodata.text,
             value.trunc()
         )

@@ -121,6 +121,6 @@ impl Raster {
     #[cfg(feature = "ndarray")]
     pub fn to_ndarray<T: Sample>(&self) -> Result<ndarray::Array3<T>, Error> {
         ndarray::Array3::from_shape_vec(self.shape(), self.to_vec()?)
-            .map_err(|error| Error::internal(format!("samples of {:?} are no array: {error}", self.shape())))
+            .map_err(|error| Error::internal(format!("samples of {:?} do not form an array: {error}", self.shape())))
     }
 }

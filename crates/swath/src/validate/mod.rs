@@ -86,11 +86,11 @@ pub struct Level {
 pub struct BlockSummary {
     /// Blocks of all directories.
     pub count: u64,
-    /// Those of them without bytes.
+    /// Blocks without bytes.
     pub sparse: u64,
-    /// Those of them whose bytes are another block's too, which is sound: equal tiles need to be stored only once.
+    /// Blocks that share their bytes with another block. This is valid: equal tiles need to be stored only once.
     pub shared: u64,
-    /// Where the first of them is.
+    /// Offset of the first block.
     pub first: Option<u64>,
 }
 
@@ -124,9 +124,9 @@ impl Report {
 impl Dataset {
     /// Checks whether the file is laid out as a cloud optimized GeoTIFF.
     ///
-    /// A file that is not a COG is no error of this function; [`Report::errors`] says why it is not. Memory is bounded for any file:
-    /// tables are read in slices, messages of a kind are only counted beyond some number, and the search for overlaps of
-    /// [`Check::Full`] sorts half a million blocks at a time.
+    /// This function returns no error for a file that is not a COG; [`Report::errors`] says why it is not one.
+    /// Memory is bounded for any file: tables are read in slices, messages of one kind are only counted beyond some number, and
+    /// the search for overlaps of [`Check::Full`] sorts half a million blocks at a time.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), swath::Error> {
@@ -384,8 +384,8 @@ fn proportions(dataset: &Dataset, report: &Report, findings: &mut Findings) {
         }
         if !proportional((main.width, main.height), (level.width, level.height)) {
             findings.warning(format!(
-                "Overview of index {index} has {} x {} pixels, which is no size of an image of {} x {} pixels reduced \
-                 by the same factor across and down",
+                "Overview of index {index} has {} x {} pixels, but an image of {} x {} pixels that is reduced by one \
+                 factor in both directions never has this size",
                 level.width, level.height, main.width, main.height
             ));
         }

@@ -167,11 +167,11 @@ impl Writer {
     }
 
     /// Adds the pixels of `part`, rows of its width. Blocks come in any order and are of any size; each pixel comes once.
-    /// Those that begin and end where tiles do are fastest.
+    /// Blocks that begin and end where tiles do are fastest.
     ///
     /// # Errors
-    /// When the block is not inside the image, overlaps one that came before or is of another size than its samples, which
-    /// leaves the file as it was; or when it cannot be encoded or written, after which the file can only be dropped.
+    /// When the block is not inside the image, overlaps an earlier block or does not have the size of its samples: the file is
+    /// then unchanged. When it cannot be encoded or written: the file can then only be dropped.
     pub fn push_block(&mut self, part: Window, rows: &Rows<'_>) -> Result<(), Error> {
         let shape = self.check_block(part)?;
         let pushed = Pushed::new(rows, shape, self.is_masked())?;
@@ -343,7 +343,7 @@ impl Writer {
         TileRowEncoder::of_plan(plan, self.shape, size, options, self.nodata.clone(), blocks.gpu.clone())
     }
 
-    /// Brings encoded tiles to the places of these cells.
+    /// Writes the encoded tiles of these cells to their positions in the file.
     pub(super) fn place(&mut self, index: usize, cells: &[At], encoded: &EncodedTileRows) -> Result<(), Error> {
         let (level, writer) = (self.plan.levels.at(index)?, self.level_writers.at(index)?);
         let missing = || Error::internal("an encoder returned fewer tiles than cells");

@@ -77,10 +77,10 @@ impl EncodedTileRows {
     /// Reads what [`EncodedTileRows::to_bytes`] wrote.
     ///
     /// # Errors
-    /// When the bytes are no encoded tile rows, come from another version of swath, or were changed.
+    /// When the bytes are not encoded tile rows, come from another version of swath, or were changed.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let broken =
-            |why: &str| Error::malformed(format!("these {} bytes are no encoded tile rows: {why}", bytes.len()));
+            |why: &str| Error::malformed(format!("these {} bytes are not encoded tile rows: {why}", bytes.len()));
         let short = || broken("they end too soon");
         let mut head = ByteReader(bytes);
         if head.take(MAGIC.len()) != Some(&MAGIC[..]) {

@@ -119,10 +119,10 @@ impl Rows<'_> {
         }
         Err(Error::usage(match self.sample {
             Some(_) => format!(
-                "{} samples are no whole rows of {per_row} samples ({width} columns of {bands} bands)",
+                "{} samples are not whole rows of {per_row} samples ({width} columns of {bands} bands)",
                 len / sample.size()
             ),
-            None => format!("{len} bytes are no whole rows of {row_len} bytes"),
+            None => format!("{len} bytes are not whole rows of {row_len} bytes"),
         }))
     }
 }

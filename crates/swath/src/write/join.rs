@@ -59,8 +59,8 @@ impl Writer {
     /// Adds tile rows below those that were added before. A file takes either rows or encoded tile rows.
     ///
     /// # Errors
-    /// When they are no tile rows of this file or others are next, which leaves the file as it was; or when they cannot be
-    /// written, after which the file can only be dropped.
+    /// When these are not the next tile rows of this file: the file is then unchanged. When they cannot be written: the file
+    /// can then only be dropped.
     pub fn push_encoded(&mut self, encoded: &EncodedTileRows) -> Result<(), Error> {
         self.check_encoded(encoded)?;
         self.side = Side::Encoded;
@@ -126,7 +126,7 @@ impl Writer {
         let start = level.len();
         let mut moments = encoded.moments.chunks(usize::from(plan.layout.samples).max(1));
         for (part, len) in (0..plan.parts()).cycle().zip(&encoded.lens) {
-            // Those of all bands come with the first.
+            // The first part of a tile has the statistics of all bands.
             let statistics: &[Moments] = if part == 0 { moments.next().unwrap_or_default() } else { &[] };
             level.admit(u64::from(*len), statistics);
         }

@@ -144,8 +144,8 @@ impl TileRowEncoder {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Encodes tile rows from rows of the image, of which the first is `first_row`. They are those that are
-    /// [needed](Self::needed), or more. Any number of threads may encode at once, in any order.
+    /// Encodes tile rows. `rows` are rows of the image that begin at `first_row` and include all that are
+    /// [needed](Self::needed). Any number of threads may encode at once, in any order.
     ///
     /// # Errors
     /// When rows are missing, or cannot be encoded.

@@ -208,7 +208,7 @@ impl Writer {
         let gpu = options.device.open()?;
         let plan = Plan::new(shape, metadata, options, true)?;
         let nodata = nodata_of(metadata, shape);
-        // For the CPU, should it have to continue.
+        // The CPU's memory, in case it has to continue.
         let memory = Memory::unmeasured(&plan, options);
         let mut writer = Self::with(plan, sink.clone(), shape, options, memory, nodata)?;
         writer.take_gpu(&gpu)?;
@@ -356,8 +356,8 @@ impl Writer {
     /// Adds rows below those that were pushed before; any number of them.
     ///
     /// # Errors
-    /// When they are no whole rows or too many, or when they cannot be encoded or written. After an error of the latter
-    /// kind the file can only be dropped.
+    /// When these are not whole rows, or too many: the file is then unchanged. When they cannot be encoded or written: the
+    /// file can then only be dropped.
     pub fn push(&mut self, rows: &Rows<'_>) -> Result<(), Error> {
         if self.tile_row.is_some() {
             return Err(Error::usage("rows cannot be pushed in the middle of a row of tiles"));
@@ -481,7 +481,7 @@ impl Writer {
         result.map_err(|error| error.in_source(&self.sink.0.name().into()))
     }
 
-    /// Whether rows can be pushed at all.
+    /// Checks that the file takes rows, and that no error has occurred.
     pub(super) fn may_push(&self) -> Result<(), Error> {
         if self.failed {
             return Err(Error::usage("nothing can be pushed after an error"));

@@ -260,7 +260,7 @@ fn hostile_bytes_are_no_tile_rows() {
     assert_eq!(EncodedTileRows::from_bytes(&bytes).unwrap(), bands[1]);
     for len in 0..bytes.len() {
         let error = EncodedTileRows::from_bytes(&bytes[..len]).unwrap_err();
-        assert!(error.to_string().contains("no encoded tile rows"), "{error}");
+        assert!(error.to_string().contains("not encoded tile rows"), "{error}");
     }
     for at in 0..bytes.len() {
         let mut other = bytes.clone();

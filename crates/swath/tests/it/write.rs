@@ -268,7 +268,7 @@ fn random_files_are_read_back() {
         }
         if cog {
             let report = dataset.validate(swath::validate::Check::Full).unwrap();
-            // An overview as wide as a one-column image was requested, and is no fault of the layout.
+            // An overview as wide as a one-column image was requested, and is not a fault of the layout.
             let errors: Vec<_> =
                 report.errors.iter().filter(|error| !error.starts_with("Invalid Decimation 1 ")).collect();
             assert!(errors.is_empty(), "{what}: {errors:?}");
@@ -341,7 +341,7 @@ fn parts_of_rows_are_refused() {
     for len in [1, 79, 81, 40] {
         assert!(
             usage(writer.push(&Rows::from_bytes(&vec![0; len], Interleave::Pixel)))
-                .contains("no whole rows of 80 bytes"),
+                .contains("not whole rows of 80 bytes"),
             "{len}"
         );
     }
@@ -664,7 +664,7 @@ fn tags_that_would_contradict_the_file_are_refused_and_others_kept() {
         let bytes = scene.write(&small().with_cog(true).with_tags(vec![field]), Feed::WholeBands).unwrap();
         assert!(scene.check(bytes, "tag").tag(number).unwrap().is_some(), "{number}");
     }
-    // A tag without values is no tag, and 64 bits are for BigTIFF.
+    // The writer leaves out a tag without values. Only BigTIFF has types of 64 bits.
     for wrong in [Field::short(65000, []), Field { values: Values::Bytes(vec![1; 3]), ..Field::double(65000, [1.0]) }] {
         usage(begin(grey, &Metadata::default(), &small().with_tags(vec![wrong])));
     }

@@ -136,7 +136,7 @@ fn word_aligned_rows_are_found_the_way_libtiff_finds_them() {
 
 #[test]
 fn a_bad_code_whitens_the_rest_of_its_row_and_the_next_eol_is_found() {
-    // Black 00000000 1 is no code.
+    // Black 00000000 1 is not a code.
     let src = stream(&[EOL, "1000", "000000001", EOL, "1000", "11", "1011", EOL, "1000", "11", "1011"]);
     let (end, rows) = decoded(&src, GROUP3, 9, 2).unwrap();
     assert_eq!(rows, [".........", "...##...."]);

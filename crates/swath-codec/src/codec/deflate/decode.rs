@@ -107,7 +107,7 @@ fn inflate_longer(src: &[u8], dst: &mut [u8], full: u64) -> Result<u64, CodecErr
 fn damage(src: &[u8], len: usize) -> String {
     let Some(&[cmf, flg]) = src.first_chunk::<2>() else { return "the tile is too short for a zlib header".into() };
     if cmf & 15 != 8 || (u16::from(cmf) << 8 | u16::from(flg)) % 31 != 0 {
-        return format!("the tile begins with {cmf:#04x} {flg:#04x}, which is no zlib header");
+        return format!("the tile begins with {cmf:#04x} {flg:#04x}, which is not a zlib header");
     }
     let Ok(mut stream) = inflate_state() else { return "the stream is corrupt".into() };
     let mut sink = [0; 16 << 10];

@@ -296,7 +296,7 @@ fn runs_may_end_with_the_block_and_not_past_it() {
     let near = [0x00, 0xE1, 0x21];
     assert!(verdict(near, &["011", "011", "011", "011", "101"]), "coefficients 15, 30, 45, 60 and 63");
     assert!(!verdict(near, &["011", "011", "011", "011", "011"]), "coefficient 75");
-    // Bits that are no code.
+    // Bits that are not a code.
     assert!(!verdict(SYMBOLS, &["11", "11111111", "11111111"]));
     // Too few bits: the block would go on.
     assert!(!verdict(SYMBOLS, &[zeros]));

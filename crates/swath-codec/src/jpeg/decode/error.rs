@@ -63,10 +63,10 @@ pub enum JpegError {
     },
     /// The system has no memory for the frame.
     NoMemory {
-        /// Bytes asked for.
+        /// Bytes that the stream needs.
         bytes: u64,
     },
-    /// Colour conversion was asked of a frame without three components.
+    /// Colour conversion was requested for a frame that does not have three components.
     Components {
         /// Components in the frame.
         have: u8,
@@ -127,7 +127,7 @@ pub struct Damage {
 pub enum Fault {
     /// The data ended, or a marker came, before the scan was complete; the rest of the segment is grey.
     Truncated,
-    /// Bits that are no code of the Huffman table (decoded as symbol 0), or a run of zeros that ends past its block, for which
+    /// Bits that are not a code of the Huffman table (decoded as symbol 0), or a run of zeros that ends past its block, for which
     /// libjpeg has no warning.
     BadCode,
     /// The expected restart marker is missing or out of turn.

@@ -86,11 +86,11 @@ pub struct CompressPointers {
 /// The least alignment, in bytes, of the buffers of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignments {
-    /// Of each chunk that is read.
+    /// Alignment of each input chunk.
     pub input: usize,
-    /// Of each output buffer.
+    /// Alignment of each output buffer.
     pub output: usize,
-    /// Of the temporary memory.
+    /// Alignment of the temporary memory.
     pub temp: usize,
 }
 

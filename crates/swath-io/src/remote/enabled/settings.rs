@@ -162,7 +162,7 @@ pub(crate) fn azure_layers(
     if let Some(host) = host {
         let cloud = AZURE_CLOUDS.iter().find_map(|(suffix, blobs)| Some((host.strip_suffix(suffix)?, blobs)));
         let Some((account, blobs)) = cloud else {
-            return Err(setup(format!("{host:?} is no host of Azure: give container@account.dfs.core.windows.net")));
+            return Err(setup(format!("{host:?} is not an Azure host: give container@account.dfs.core.windows.net")));
         };
         layers.add(AzureKey::AccountName, account);
         layers.add(AzureKey::Endpoint, format!("https://{account}{blobs}"));

@@ -118,7 +118,7 @@ fn a_file_that_takes_the_name_during_the_write_stays() {
     sink.write_at(0, b"new").unwrap();
     let pipe = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &path, pipe, 0o600.into(), 0).unwrap();
-    assert!(sink.commit(3).unwrap_err().to_string().contains("no ordinary file"));
+    assert!(sink.commit(3).unwrap_err().to_string().contains("other than an ordinary file"));
     assert_eq!(names(&folder), ["a.tif"]);
     assert!(!fs::symlink_metadata(&path).unwrap().is_file());
     fs::remove_dir_all(folder).unwrap();

@@ -112,7 +112,7 @@ def open_geotiff(
     allow_unparseable_crs : bool
         Whether to keep the text of a CRS that PROJ does not understand.
     allow_invalid_nodata : bool
-        Whether to read integers whose nodata value is no integer, unmasked.
+        Whether to read integers whose nodata value is not an integer, unmasked.
     stable_only : bool
         Whether to open local GeoTIFFs only.
     allow_experimental_codecs, allow_internal_only_jpeg : bool

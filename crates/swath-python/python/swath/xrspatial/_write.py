@@ -313,7 +313,7 @@ def _placed(data: Any, options: dict[str, Any]) -> Any:
     axes = [name for name in (y_name, x_name) if name in data.coords and data.coords[name].ndim == 1]
     counted = [np.array_equal(data.coords[name].values, np.arange(data.sizes[name])) for name in axes]
     if data.attrs.get("transform") is not None and counted and all(counted):
-        # Coordinates that count pixels are no georeference.
+        # Coordinates that count pixels are not a georeference.
         return data.drop_vars(axes)
     if data.attrs.pop(SQUARE, False) is True and data.attrs.get("transform") is None:
         data.attrs["transform"] = _square(data, y_name, x_name)

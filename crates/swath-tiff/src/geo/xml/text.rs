@@ -41,7 +41,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], bounds: Bounds, notes: &mut Notes) -> 
 /// Resolves `&lt; &gt; &amp; &apos; &quot; &#n; &#xh;` as GDAL does. Returns `true` if the text was cut.
 ///
 /// Like GDAL, this drops everything from an escape that it cannot read (`a & b` becomes `a `), since that is the value GDAL's users
-/// see; the caller reports it. `&#0;` and `&#;` vanish, and a number that is no character becomes U+FFFD (GDAL passes lone
+/// see; the caller reports it. `&#0;` and `&#;` vanish, and a number that is not a character becomes U+FFFD (GDAL passes lone
 /// surrogates on as invalid UTF-8, which a `str` cannot hold).
 pub(crate) fn unescape(raw: &str) -> (Cow<'_, str>, bool) {
     let Some(first) = raw.find('&') else { return (Cow::Borrowed(raw), false) };

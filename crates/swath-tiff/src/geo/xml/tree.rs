@@ -126,7 +126,7 @@ fn offset(position: u64) -> usize {
 }
 
 fn link(index: usize) -> Option<NonZeroU32> {
-    // node 0 is the root, which is no child
+    // node 0 is the root, which is not a child
     u32::try_from(index).ok().and_then(NonZeroU32::new)
 }
 

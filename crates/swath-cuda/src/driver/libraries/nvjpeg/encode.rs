@@ -162,7 +162,7 @@ impl JpegEncoder {
     /// Several threads may call this at once, with a stream each, which makes it fast.
     ///
     /// # Errors
-    /// A failure that is no tile's fault: too little memory, or a device that failed.
+    /// A failure that no tile caused: too little memory, or a device that failed.
     ///
     /// # Safety
     /// The CUDA context is current and always the same one for this encoder. Until return, the tiles' planes are
