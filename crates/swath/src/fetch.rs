@@ -84,7 +84,7 @@ impl Fetch {
                 return Err(TiffError::malformed(detail).at_offset(range.start).into());
             }
             let end = range.start.saturating_add(prefetch).min(self.size).max(range.end);
-            let piece = self.read(range.start..end)?;
+            let loaded = self.read(range.start..end)?;
             let mut known = self.known();
             if known.len > MAX_KNOWN {
                 // A hostile chain of directories must not make us keep the whole file. The parser asks again for what it needs.
@@ -95,8 +95,8 @@ impl Fetch {
                 // Directories that are longer than the first guess are probably much longer.
                 known.prefetch = (known.prefetch * 4).min(MOST_PREFETCH);
             }
-            known.len += piece.len();
-            known.bytes.insert(range.start, piece);
+            known.len += loaded.len();
+            known.bytes.insert(range.start, loaded);
         }
     }
 
@@ -126,22 +126,22 @@ impl Fetch {
         let wanted: Vec<Range<u64>> = missing.iter().filter_map(|index| ranges.get(*index).cloned()).collect();
         let merged = coalesce(&wanted, self.access.merge);
         let len = |range: &Range<u64>| usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let mut pieces: Vec<Vec<u8>> =
+        let mut buffers: Vec<Vec<u8>> =
             merged.iter().map(|read| memory::zeroed(len(&read.range))).collect::<Result<_, _>>()?;
         let mut reads: Vec<ReadInto<'_>> = merged
             .iter()
-            .zip(&mut pieces)
-            .map(|(read, piece)| ReadInto { offset: read.range.start, buffer: piece })
+            .zip(&mut buffers)
+            .map(|(read, buffer)| ReadInto { offset: read.range.start, buffer })
             .collect();
         let first = wanted.first().map(|range| range.start);
         let failed = |error| Error::from(error).at(&Place { offset: first, ..Place::default() });
         let given_up = || cancel.is_some_and(Cancel::is_cancelled);
         self.source.read_many_unless(&mut reads, &given_up).map_err(failed)?;
-        for (read, piece) in merged.iter().zip(&pieces) {
+        for (read, buffer) in merged.iter().zip(&buffers) {
             for member in &read.members {
                 let (Some(index), Some(range)) = (missing.get(*member), wanted.get(*member)) else { continue };
                 let start = (range.start - read.range.start) as usize;
-                let bytes = piece.get(start..start + len(range));
+                let bytes = buffer.get(start..start + len(range));
                 if let Some(place) = found.get_mut(*index) {
                     *place = bytes.map(memory::copied).transpose()?;
                 }
@@ -151,11 +151,11 @@ impl Fetch {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
-        let mut piece = memory::zeroed(usize::try_from(range.end - range.start).unwrap_or(usize::MAX))?;
+        let mut bytes = memory::zeroed(usize::try_from(range.end - range.start).unwrap_or(usize::MAX))?;
         self.source
-            .read_at(range.start, &mut piece)
+            .read_at(range.start, &mut bytes)
             .map_err(|error| Error::from(error).at(&Place { offset: Some(range.start), ..Place::default() }))?;
         self.source.check()?;
-        Ok(piece)
+        Ok(bytes)
     }
 }

@@ -5,14 +5,14 @@
 
 use swath_codec::host::Target;
 
-/// The rest of the output: one strand for each band, or a single one for pixels.
+/// The rows of the output that no task has yet. They are in one strand for each band, or in a single one if pixels are interleaved.
 #[derive(Debug)]
-pub(crate) struct Canvas<'a> {
+pub(crate) struct OutputRows<'a> {
     strands: Vec<&'a mut [u8]>,
     row_len: usize,
 }
 
-impl<'a> Canvas<'a> {
+impl<'a> OutputRows<'a> {
     /// Cuts `out` into `strands` equal parts with rows of `row_len` bytes.
     pub(crate) fn new(out: &'a mut [u8], strands: usize, row_len: usize) -> Self {
         let len = (out.len() / strands.max(1)).max(1);
@@ -36,7 +36,7 @@ impl<'a> Canvas<'a> {
             .collect()
     }
 
-    /// Cuts each row of `bands` (as [`Canvas::take_rows`] gave them) into cells of these widths in bytes. A cell's slices
+    /// Cuts each row of `bands` (as [`OutputRows::take_rows`] gave them) into cells of these widths in bytes. A cell's slices
     /// are all rows of the first band, then of the next.
     pub(crate) fn cut(&self, bands: Vec<&'a mut [u8]>, widths: &[usize]) -> Vec<Vec<&'a mut [u8]>> {
         let rows = bands.first().map_or(0, |band| band.len() / self.row_len.max(1));
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn every_byte_is_handed_out_exactly_once() {
         let mut out = vec![0u8; 2 * 5 * 7];
-        let mut canvas = Canvas::new(&mut out, 2, 7);
+        let mut output = OutputRows::new(&mut out, 2, 7);
         for rows in [2, 3] {
-            let bands = canvas.take_rows(rows);
-            for cell in canvas.cut(bands, &[4, 3]) {
+            let bands = output.take_rows(rows);
+            for cell in output.cut(bands, &[4, 3]) {
                 assert_eq!(cell.len(), rows * 2);
                 for row in cell {
                     row.iter_mut().for_each(|byte| *byte += 1);
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn asking_for_too_many_rows_gives_nothing_instead_of_a_panic() {
         let mut out = vec![0u8; 4];
-        let mut canvas = Canvas::new(&mut out, 1, 2);
-        assert_eq!(canvas.take_rows(3)[0].len(), 0);
+        let mut output = OutputRows::new(&mut out, 1, 2);
+        assert_eq!(output.take_rows(3)[0].len(), 0);
     }
 }

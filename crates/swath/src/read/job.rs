@@ -107,21 +107,21 @@ pub(crate) fn run(
     let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
     let _reservation = (remote && total > 0).then(|| flight.reserve(total));
     let mut rest = room(&mut worker.bytes, total, first)?;
-    let mut pieces = Vec::with_capacity(reads.len());
+    let mut buffers = Vec::with_capacity(reads.len());
     for range in &reads {
         let (head, tail) = rest.split_at_mut_checked((range.end - range.start) as usize).unwrap_or_default();
-        pieces.push(ReadInto { offset: range.start, buffer: head });
+        buffers.push(ReadInto { offset: range.start, buffer: head });
         rest = tail;
     }
-    context.fetch.source.read_many_unless(&mut pieces, &given_up).map_err(|error| failed(first, error))?;
-    let pieces: Vec<(u64, &[u8])> = pieces.iter().map(|piece| (piece.offset, &*piece.buffer)).collect();
-    let mut own_reads = &*pieces;
+    context.fetch.source.read_many_unless(&mut buffers, &given_up).map_err(|error| failed(first, error))?;
+    let loaded: Vec<(u64, &[u8])> = buffers.iter().map(|read| (read.offset, &*read.buffer)).collect();
+    let mut own_reads = &*loaded;
     let mut kept = Kept::new();
     for task in tasks {
         // A task of several parts brings a read for each; the tasks of a merged read share one.
         let stored = task.parts.iter().filter(|part| part.range().is_some()).count();
         let several = task.parts.len() > 1;
-        let found = if several { own_reads.get(..stored).unwrap_or_default() } else { &*pieces };
+        let found = if several { own_reads.get(..stored).unwrap_or_default() } else { &*loaded };
         run_task(context, task, found, &mut worker.scratch, &mut kept)?;
         if several {
             own_reads = own_reads.get(stored..).unwrap_or_default();
@@ -210,23 +210,23 @@ fn fetch(
     Ok(())
 }
 
-/// Decodes a task. `pieces` are its bytes: one piece for all, or one for each stored part.
+/// Decodes a task. `loaded` are its bytes, with their offsets in the file: one buffer for all parts, or one for each stored part.
 fn run_task(
     context: &ReadContext<'_>,
     mut task: Task<'_>,
-    pieces: &[(u64, &[u8])],
+    loaded: &[(u64, &[u8])],
     scratch: &mut Scratch,
     kept: &mut Kept,
 ) -> Result<(), (u64, Error)> {
     let several = task.parts.len() > 1;
-    let mut own = pieces.iter();
+    let mut own = loaded.iter();
     for part in &task.parts {
-        let piece = match part.range() {
+        let buffer = match part.range() {
             Some(_) if several => own.next(),
-            Some(_) => pieces.first(),
+            Some(_) => loaded.first(),
             None => None,
         };
-        let src = piece.zip(part.range()).and_then(|((offset, bytes), range)| {
+        let src = buffer.zip(part.range()).and_then(|((offset, bytes), range)| {
             let start = usize::try_from(range.start.checked_sub(*offset)?).ok()?;
             bytes.get(start..start.checked_add((range.end - range.start) as usize)?)
         });

@@ -10,7 +10,7 @@ use swath_io::coalesce::{Merge, coalesce};
 use swath_tiff::{Compression, Window, structure::Planar};
 
 use super::{
-    assemble::Canvas,
+    assemble::OutputRows,
     context::ReadContext,
     task::{ReadJob, Task, TileBytes, TilePart},
 };
@@ -18,8 +18,8 @@ use crate::{error::Error, raster::Interleave};
 
 /// Output slices that are planned ahead.
 const SLICES: usize = 1 << 16;
-/// Rows of uncompressed tiles are read in pieces of about this size, which stay in the second-level cache.
-const PIECE: u64 = 256 << 10;
+/// A task reads about this many bytes of an uncompressed tile, which stay in the second-level cache.
+const RAW_TASK_LEN: u64 = 256 << 10;
 /// Tile rows of a remote file whose tables are fetched at once.
 const ROWS_AHEAD: usize = 4096;
 /// Bytes that are copied in the time that one is decoded.
@@ -32,7 +32,7 @@ pub(super) struct Planner<'a, 'o> {
     context: &'o ReadContext<'o>,
     /// Bytes that the tasks so far decode to, or an equivalent: decides whether threads are worth starting.
     pub(super) decoding: u64,
-    canvas: Canvas<'a>,
+    output: OutputRows<'a>,
     columns: Range<u32>,
     pub(super) rows: Range<u32>,
     takes: Vec<Arc<Take>>,
@@ -64,7 +64,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         Self {
             context,
             decoding: 0,
-            canvas: Canvas::new(out, strands, row_len),
+            output: OutputRows::new(out, strands, row_len),
             columns,
             rows,
             takes: takes.into_iter().map(Arc::new).collect(),
@@ -132,7 +132,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         let cells: Vec<_> = self.columns.clone().filter_map(|column| grid.cell(&context.window, column, row)).collect();
         let Some(first) = cells.first().copied() else { return Ok(0) };
         let height = first.inside.height as usize;
-        let bands = self.canvas.take_rows(height);
+        let bands = self.output.take_rows(height);
         // The tiles of this row, by plane.
         let planes: Vec<u32> = match image.layout.planar {
             Planar::Contig => vec![0],
@@ -174,7 +174,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         };
         let mut decoding = 0;
         let full_width = cells.len() == 1 && first.inside.width == grid.tile_width && first.inside.y == 0;
-        let one_strand = self.takes.len() == 1 && self.canvas.strands() == 1;
+        let one_strand = self.takes.len() == 1 && self.output.strands() == 1;
         let in_order = context.bands.iter().copied().eq(0..context.host.spec().samples);
         if full_width && one_strand && in_order && context.host.decodes_in_place() && first.inside.height == first.rows
         {
@@ -185,7 +185,7 @@ impl<'a, 'o> Planner<'a, 'o> {
                     inside: first.inside,
                     target: Target::Whole(whole),
                 };
-                push_pieces(spec, task, tasks);
+                push_split(spec, task, tasks);
             }
             self.decoding += work;
             return Ok(1);
@@ -196,8 +196,8 @@ impl<'a, 'o> Planner<'a, 'o> {
             Interleave::Pixel => sample * context.bands.len(),
         };
         let widths: Vec<usize> = cells.iter().map(|cell| cell.inside.width as usize * pixel).collect();
-        let slices = cells.len() * height * self.canvas.strands();
-        for (position, (cell, mut rows)) in cells.iter().zip(self.canvas.cut(bands, &widths)).enumerate() {
+        let slices = cells.len() * height * self.output.strands();
+        for (position, (cell, mut rows)) in cells.iter().zip(self.output.cut(bands, &widths)).enumerate() {
             if self.takes.len() > 1 && context.interleave == Interleave::Band {
                 // The planes are apart in the file and in the output: each is a task of its own.
                 for slot in 0..self.takes.len() {
@@ -205,13 +205,13 @@ impl<'a, 'o> Planner<'a, 'o> {
                     let target = Target::Rows(std::mem::replace(&mut rows, rest));
                     let task = Task { parts: vec![part(slot, position)], rows: cell.rows, inside: cell.inside, target };
                     decoding += task.tiles_to_decode();
-                    push_pieces(spec, task, tasks);
+                    push_split(spec, task, tasks);
                 }
             } else {
                 let parts = (0..self.takes.len()).map(|slot| part(slot, position)).collect();
                 let task = Task { parts, rows: cell.rows, inside: cell.inside, target: Target::Rows(rows) };
                 decoding += task.tiles_to_decode();
-                push_pieces(spec, task, tasks);
+                push_split(spec, task, tasks);
             }
         }
         self.decoding += decoding * work;
@@ -291,7 +291,7 @@ impl<'a, 'o> Planner<'a, 'o> {
 
 /// Splits a task of uncompressed rows: a strip as large as the image becomes many small tasks, and only the rows of the window are
 /// read.
-fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
+fn push_split<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
     let Task { parts, rows, inside, target } = task;
     let divisible = spec.compression == Compression::None && spec.packed_subsampling.is_none();
     let stored = parts.iter().any(|part| part.range().is_some());
@@ -300,8 +300,8 @@ fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
         return;
     }
     let row_len = spec.stored_row_len() as u64;
-    let step = (PIECE / row_len.max(1)).max(1) as u32;
-    let mut piece = |y: u32, height: u32, target: Target<'a>| {
+    let step = (RAW_TASK_LEN / row_len.max(1)).max(1) as u32;
+    let mut push_rows = |y: u32, height: u32, target: Target<'a>| {
         let cut = |part: &TilePart| {
             let bytes = match &part.bytes {
                 TileBytes::At { range, .. } => {
@@ -323,11 +323,11 @@ fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
         Target::Whole(whole) => {
             for (number, chunk) in whole.chunks_mut(step as usize * row_len as usize).enumerate() {
                 let height = (chunk.len() as u64 / row_len.max(1)) as u32;
-                piece(number as u32 * step, height, Target::Whole(chunk));
+                push_rows(number as u32 * step, height, Target::Whole(chunk));
             }
         }
         Target::Rows(rows) => {
-            // All rows of the first band, then of the next: a piece takes its rows from each.
+            // All rows of the first band, then of the next: a task takes its rows from each.
             let mut rows = rows.into_iter();
             let mut bands = Vec::new();
             while rows.len() > 0 {
@@ -336,7 +336,7 @@ fn push_pieces<'a>(spec: &TileSpec, task: Task<'a>, tasks: &mut Vec<Task<'a>>) {
             for y in (0..inside.height).step_by(step as usize) {
                 let height = step.min(inside.height - y);
                 let taken = bands.iter_mut().flat_map(|band| band.by_ref().take(height as usize)).collect();
-                piece(y, height, Target::Rows(taken));
+                push_rows(y, height, Target::Rows(taken));
             }
         }
     }

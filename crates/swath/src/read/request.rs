@@ -239,7 +239,7 @@ impl Request<'_> {
         let mut run = || {
             let host = self.image.host(&dataset.registry, &dataset.limits)?;
             let fill = dataset.fill_sample(self.image)?;
-            let order = ReadContext {
+            let context = ReadContext {
                 fetch: &dataset.fetch,
                 image: self.image,
                 host,
@@ -258,7 +258,7 @@ impl Request<'_> {
                 remarks: &dataset.remarks,
                 positions: &dataset.positions,
             };
-            schedule::run(&order, out)
+            schedule::run(&context, out)
         };
         run().map_err(|error: Error| error.in_ifd(self.image.index).in_source(&dataset.name))
     }

@@ -20,7 +20,7 @@ use crate::{
 
 /// Bytes of the file that are read at a time.
 const INPUT: usize = 256 << 10;
-/// Skipped rows are decoded in pieces of about this size.
+/// Skipped rows are decoded about this many bytes at a time.
 const SKIP: usize = 256 << 10;
 
 /// Decodes the rows of a window from the strip at `range`, which has `rows` rows, and places them in `target`.

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pixel_is_in_one_piece_and_pieces_keep_the_budget() {
+    fn every_pixel_is_in_one_portion_and_portions_keep_the_budget() {
         for tile in [(1000, 7), (64, 64), (1000, 1), (1000, 777)] {
             let (sum, largest) = covered(cut(1000, 777, tile, true), 10_000);
             assert_eq!(sum, 777_000);

@@ -1,4 +1,4 @@
-//! Statistics of samples that come in pieces.
+//! Statistics of samples, added up portion by portion.
 
 use std::sync::{Mutex, PoisonError};
 

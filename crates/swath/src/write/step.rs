@@ -78,8 +78,8 @@ pub(super) fn shrink_jobs<'a>(
     row_len: usize,
     out: &'a mut [u8],
 ) -> impl Iterator<Item = StepJob<'a>> {
-    out.chunks_mut((SHRINK_ROWS * row_len).max(1)).enumerate().map(move |(piece, out)| {
-        let start = rows.start + (piece * SHRINK_ROWS) as u32;
+    out.chunks_mut((SHRINK_ROWS * row_len).max(1)).enumerate().map(move |(number, out)| {
+        let start = rows.start + (number * SHRINK_ROWS) as u32;
         StepJob::Shrink { level, plane, rows: start..(start + SHRINK_ROWS as u32).min(rows.end), out }
     })
 }

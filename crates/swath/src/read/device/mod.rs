@@ -65,14 +65,14 @@ impl Dataset {
 }
 
 impl Request<'_> {
-    /// Decodes on a GPU and copies the samples to the host, in as many pieces as its memory requires.
+    /// Decodes on a GPU and copies the samples to the host, in as many windows as its memory requires.
     pub(crate) fn fill_by_device(&self, options: &ReadOptions, out: &mut [u8]) -> Result<DeviceReport, Error> {
         let mut fill = || {
             let gpu = self.device.open()?;
             let mut report = DeviceReport::default();
             let mut left = vec![self.window];
             while let Some(window) = left.pop() {
-                let pieces = match self.read_device(options, &gpu, std::slice::from_ref(&window)) {
+                let halves = match self.read_device(options, &gpu, std::slice::from_ref(&window)) {
                     Ok(raster) if window == self.window => {
                         let copied = swath_cuda::transfer::to_host(&gpu, raster.buffer(), out)?;
                         report.add(raster.report());
@@ -90,7 +90,7 @@ impl Request<'_> {
                 // Blocks of other sizes would stay in the pool besides those that the halves take.
                 gpu.trim();
                 // The upper half first.
-                left.extend(pieces.into_iter().rev());
+                left.extend(halves.into_iter().rev());
             }
             Ok(report)
         };
@@ -118,11 +118,11 @@ impl Request<'_> {
             Interleave::Pixel => (1, size * self.bands.len()),
         };
         let row = self.window.width as usize * pixel;
-        let [piece, whole] = [window.height, self.window.height].map(|height| height as usize * row);
+        let [part, whole] = [window.height, self.window.height].map(|height| height as usize * row);
         let at = (window.y - self.window.y) as usize * row;
         for strand in 0..strands {
-            let target = out.get_mut(strand * whole + at..strand * whole + at + piece);
-            if let (Some(target), Some(found)) = (target, from.get(strand * piece..(strand + 1) * piece)) {
+            let target = out.get_mut(strand * whole + at..strand * whole + at + part);
+            if let (Some(target), Some(found)) = (target, from.get(strand * part..(strand + 1) * part)) {
                 target.copy_from_slice(found);
             }
         }

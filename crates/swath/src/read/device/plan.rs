@@ -12,8 +12,8 @@ use swath_tiff::{Window, structure::Planar};
 use super::cuts::Cuts;
 use crate::{error::Error, fetch::Fetch, open::image::Image};
 
-/// Uncompressed rows are cut into pieces of about this size, so that a strip as large as the image does not need as much device memory.
-const RAW_PIECE: u64 = 32 << 20;
+/// Uncompressed rows are cut into units of about this size, so that a strip as large as the image does not need as much device memory.
+const RAW_UNIT: u64 = 32 << 20;
 
 /// One tile, or some rows of an uncompressed one.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ impl Unit {
         self.placements.iter().map(|place| Placement { from: (place.from.0, place.from.1 + self.lead), ..*place })
     }
 
-    /// Pieces that it is decoded in, where those are several.
+    /// Number of pieces, for a tile that is decoded in pieces; else 0.
     pub(super) fn pieces(&self) -> usize {
         self.cut.as_ref().map_or(0, |(_, sizes)| sizes.len() + 1)
     }
@@ -82,7 +82,7 @@ fn planes(image: &Image, bands: &[u16]) -> Vec<(u32, u32)> {
     }
 }
 
-/// For each plane, the tiles from the first to the last of each window: in order, and each but once.
+/// For each plane, the tiles from the first to the last of each window: in order, and each only once.
 pub(super) fn runs(image: &Image, windows: &[Window], bands: &[u16]) -> Vec<Range<u64>> {
     let grid = &image.grid;
     let planes = planes(image, bands);
@@ -107,8 +107,8 @@ pub(super) fn runs(image: &Image, windows: &[Window], bands: &[u16]) -> Vec<Rang
     runs
 }
 
-/// One row of tiles of one window.
-struct Strip {
+/// One tile row of one window.
+struct WindowTileRow {
     row: u32,
     columns: Range<u32>,
     window: Window,
@@ -148,57 +148,59 @@ impl TileSelection<'_> {
 
     /// All rows, in the order of their tiles.
     pub(super) fn rows(&self) -> Result<Vec<Row>, Error> {
-        let mut strips = Vec::new();
+        let mut tile_rows = Vec::new();
         for (number, window) in (0..).zip(self.windows) {
             let (columns, rows) = self.image.grid.span(window);
             let top = window.height.saturating_mul(number);
-            strips.extend(rows.map(|row| Strip { row, columns: columns.clone(), window: *window, top }));
+            tile_rows.extend(rows.map(|row| WindowTileRow { row, columns: columns.clone(), window: *window, top }));
         }
-        strips.sort_by_key(|strip| (strip.row, strip.columns.start));
+        tile_rows.sort_by_key(|tile_row| (tile_row.row, tile_row.columns.start));
         let planes = planes(self.image, self.bands);
-        let slice = |strip: &Strip, plane: u32| {
-            let start = self.image.grid.index(strip.columns.start, strip.row, plane);
-            start..start + strip.columns.len() as u64
+        let slice = |tile_row: &WindowTileRow, plane: u32| {
+            let start = self.image.grid.index(tile_row.columns.start, tile_row.row, plane);
+            start..start + tile_row.columns.len() as u64
         };
-        let slices: Vec<Range<u64>> =
-            strips.iter().flat_map(|strip| planes.iter().map(move |(_, plane)| slice(strip, *plane))).collect();
+        let slices: Vec<Range<u64>> = tile_rows
+            .iter()
+            .flat_map(|tile_row| planes.iter().map(move |(_, plane)| slice(tile_row, *plane)))
+            .collect();
         self.image.fetch_tables(&slices, self.fetch, None)?;
         let (mut drafts, mut known) = (Vec::new(), HashMap::new());
-        for strip in &strips {
-            self.draft(strip, &planes, &mut drafts, &mut known)?;
+        for tile_row in &tile_rows {
+            self.draft(tile_row, &planes, &mut drafts, &mut known)?;
         }
         // A row whose tiles are all in earlier rows is empty.
         let is_left = |draft: &Draft| !draft.tiles.is_empty() || !draft.sparse.is_empty();
         Ok(drafts.into_iter().filter(is_left).map(|draft| self.row(draft)).collect())
     }
 
-    /// Adds the rows of a strip. `known` maps tiles of earlier rows to their row and their place in it.
+    /// Adds the rows of a tile row. `known` maps tiles of earlier rows to their row and their place in it.
     fn draft(
         &self,
-        strip: &Strip,
+        tile_row: &WindowTileRow,
         planes: &[(u32, u32)],
         drafts: &mut Vec<Draft>,
         known: &mut HashMap<u64, (usize, usize)>,
     ) -> Result<(), Error> {
         let grid = &self.image.grid;
-        let columns = strip.columns.clone();
-        let cells: Vec<_> = columns.filter_map(|column| grid.cell(&strip.window, column, strip.row)).collect();
+        let columns = tile_row.columns.clone();
+        let cells: Vec<_> = columns.filter_map(|column| grid.cell(&tile_row.window, column, tile_row.row)).collect();
         let Some(first) = cells.first() else { return Ok(()) };
         let height = first.inside.height;
-        let piece = self.piece_height(cells.len() * planes.len(), height);
+        let unit_height = self.unit_height(cells.len() * planes.len(), height);
         // Rows of uncompressed tiles cost next to nothing, so each window reads its own.
         let shares = self.windows.len() > 1 && self.path != DecodePath::Raw;
         let base = drafts.len();
-        drafts.extend((0..height.div_ceil(piece)).map(|_| Draft::default()));
+        drafts.extend((0..height.div_ceil(unit_height)).map(|_| Draft::default()));
         for (slot, plane) in planes {
-            let start = grid.index(strip.columns.start, strip.row, *plane);
+            let start = grid.index(tile_row.columns.start, tile_row.row, *plane);
             let ranges = self.image.locate(start..start + cells.len() as u64, self.fetch)?;
             for ((index, range), cell) in (start..).zip(ranges).zip(&cells) {
-                for (number, y) in (base..drafts.len()).zip((0..height).step_by(piece as usize)) {
+                for (number, y) in (base..drafts.len()).zip((0..height).step_by(unit_height as usize)) {
                     let part = Placement {
                         from: (cell.inside.x, cell.inside.y + y),
-                        size: (cell.inside.width, piece.min(height - y)),
-                        to: (cell.x, strip.top.saturating_add(cell.y + y)),
+                        size: (cell.inside.width, unit_height.min(height - y)),
+                        to: (cell.x, tile_row.top.saturating_add(cell.y + y)),
                         slot: *slot,
                     };
                     let Some(range) = &range else {
@@ -238,13 +240,13 @@ impl TileSelection<'_> {
         if self.path.decodes_from_host() { self.samples().len() } else { 1 }
     }
 
-    /// Rows that are handled together: all of a tile's, unless it is uncompressed and large.
-    fn piece_height(&self, tiles: usize, height: u32) -> u32 {
+    /// Rows of one unit: all rows of the tile, unless it is uncompressed and large.
+    fn unit_height(&self, tiles: usize, height: u32) -> u32 {
         if self.path != DecodePath::Raw {
             return height.max(1);
         }
         let row_len = (self.host.spec().stored_row_len() as u64).saturating_mul(tiles as u64).max(1);
-        (RAW_PIECE / row_len).clamp(1, u64::from(height.max(1))) as u32
+        (RAW_UNIT / row_len).clamp(1, u64::from(height.max(1))) as u32
     }
 
     fn unit(&self, tile: Found) -> Unit {

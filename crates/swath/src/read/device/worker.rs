@@ -199,18 +199,18 @@ impl Worker {
             }
             return Ok(());
         }
-        let mut pieces = Vec::with_capacity(reads.len());
+        let mut buffers = Vec::with_capacity(reads.len());
         let (mut rest, mut done) = (chunk, 0);
         for (_, range, at) in reads {
             let (_, tail) = rest.split_at_mut_checked(at - done).unwrap_or_default();
             let len = (range.end - range.start) as usize;
             let (buffer, tail) = tail.split_at_mut_checked(len).unwrap_or_default();
-            pieces.push(ReadInto { offset: range.start, buffer });
+            buffers.push(ReadInto { offset: range.start, buffer });
             (rest, done) = (tail, at + len);
         }
         let (unit, offset) = reads.first().map_or((0, 0), |(unit, range, _)| (*unit, range.start));
         let given_up = || context.cancel.is_some_and(Cancel::is_cancelled);
-        context.fetch.source.read_many_unless(&mut pieces, &given_up).map_err(failed(unit, offset))
+        context.fetch.source.read_many_unless(&mut buffers, &given_up).map_err(failed(unit, offset))
     }
 
     /// Reads a tile and decodes the needed rows.
@@ -234,12 +234,12 @@ impl Worker {
         let here = |error: Error| (unit.index, error);
         let mut tile = Buffer::zeroed(unit.decoded_len).ok_or_else(|| here(Error::no_memory(unit.decoded_len)))?;
         self.decode(context, unit, tile.bytes_mut()).map_err(here)?;
-        for (number, piece) in tile.bytes().chunks(CHUNK_LEN).enumerate() {
+        for (number, bytes) in tile.bytes().chunks(CHUNK_LEN).enumerate() {
             let mut chunk = uploader.chunk().map_err(|error| here(error.into()))?;
-            if let Some(place) = chunk.bytes_mut().get_mut(..piece.len()) {
-                place.copy_from_slice(piece);
+            if let Some(place) = chunk.bytes_mut().get_mut(..bytes.len()) {
+                place.copy_from_slice(bytes);
             }
-            uploader.upload(half, chunk, piece.len(), at + number * CHUNK_LEN).map_err(|error| here(error.into()))?;
+            uploader.upload(half, chunk, bytes.len(), at + number * CHUNK_LEN).map_err(|error| here(error.into()))?;
         }
         Ok(())
     }
