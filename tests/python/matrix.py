@@ -819,6 +819,7 @@ class Outcome:
 
     @classmethod
     def of(cls, data: Any, *, by_accessor: bool = False, **words: Any) -> Outcome:
+        """Writes `data` to bytes with the keywords `words`, and records the result."""
         content, error = b"", ""
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")

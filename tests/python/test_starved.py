@@ -97,7 +97,7 @@ def limited(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def is_tiny(stderr: str) -> bool:
+def died_of_tiny_allocation(stderr: str) -> bool:
     """Whether a process died because the runtime could not allocate a few bytes for itself."""
     sizes = [int(size) for size in re.findall(r"memory allocation of (\d+) bytes failed", stderr)]
     if sizes:
@@ -121,7 +121,7 @@ def test_the_tool_ends_with_an_error(swath: Swath, files: dict[str, Path], codec
         elif done.returncode in (2, 127):
             sound, refused = 0, refused + (done.returncode == 2)
         else:
-            assert is_tiny(done.stderr), f"{size / MIB:.1f} MiB: exit {done.returncode}: {done.stderr}"
+            assert died_of_tiny_allocation(done.stderr), f"{size / MIB:.1f} MiB: exit {done.returncode}: {done.stderr}"
         size += MIB if size < 64 * MIB else size // 16
         assert size < 2048 * MIB, done.stderr
     assert refused, "there was no size at which memory ran out"

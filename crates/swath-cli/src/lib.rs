@@ -18,7 +18,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::Parser;
 use swath::{ConvertOptions, Dataset, WriteOptions};
 
-/// Runs the command line `args`, of which the first is the program's name, and returns its exit status.
+/// Runs the command line `args`, which begins with the program's name, and returns its exit status.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let args = match gdal::translate(args) {
         Ok(args) => args,

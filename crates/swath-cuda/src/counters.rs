@@ -64,16 +64,19 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// Counts a buffer that is taken from the pool.
     pub(crate) fn hold(&self, bytes: u64) {
         self.buffers.fetch_add(1, Relaxed);
         let held = self.held.fetch_add(bytes, Relaxed) + bytes;
         self.peak.fetch_max(held, Relaxed);
     }
 
+    /// Counts a buffer that returns to the pool.
     pub(crate) fn release(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Relaxed);
     }
 
+    /// Counts memory that the driver allocated.
     pub(crate) fn allocation(&self, bytes: u64) {
         self.allocations.fetch_add(1, Relaxed);
         self.allocated_bytes.fetch_add(bytes, Relaxed);

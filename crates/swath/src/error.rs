@@ -119,6 +119,7 @@ impl Error {
         }
     }
 
+    /// An error about a limit that was exceeded; `limit` is its name, as [`Error::limit`] returns it.
     pub(crate) fn over(limit: &'static str, detail: impl Into<String>) -> Self {
         Self { limit: Some(limit), ..Self::new(ErrorKind::Limit(detail.into())) }
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Streams that asynchronous reads are spread over. A stream runs one read after the other, so this is how many run at
-/// once; each takes one of cuFile's buffers, of which it has 128 by default.
+/// once; each takes one of cuFile's buffers; by default there are 128.
 const READ_STREAMS: usize = 16;
 /// How long a thread sleeps before it retries a submission that cuFile refused because it had no room.
 const PAUSE: Duration = Duration::from_micros(500);

@@ -295,7 +295,7 @@ mod tests {
         }
         let metadata = file.metadata().unwrap();
         assert_eq!(metadata.len(), border * 40 + 1 + bytes.len() as u64);
-        // Six copies, of which the first two share their pages; a mount may give huge pages at each end.
+        // Six copies; the first two share their pages; a mount may give huge pages at each end.
         assert!(metadata.blocks() * 512 < 6 * (bytes.len() as u64 + (4 << 20)), "{} blocks", metadata.blocks());
         assert!(mapped.lock().busy.is_empty() && mapped.lock().windows.len() <= WINDOWS);
     }

@@ -46,6 +46,7 @@ def found_nodata(data: Any) -> Any:
     # rioxarray keeps False for "no nodata", and NaN where `encoding` has the value.
     kept = kept_by_rio(data, "_nodata")
     if encoded is not None:
+        # NaN is not equal to itself: `kept != kept` is true for NaN only.
         return encoded if kept in (None, False) or kept != kept else kept
     if kept is None or kept is False:
         return declared if kept is None or "_FillValue" in data.attrs else None

@@ -83,7 +83,7 @@ pub fn format_of(sample: SampleType) -> &'static CStr {
     }
 }
 
-/// Whether elements of `size` bytes are contiguous along these axes, of which the fastest comes first.
+/// Whether elements of `size` bytes are contiguous along these axes. The fastest axis comes first.
 fn is_contiguous<'a>(axes: impl Iterator<Item = (&'a isize, &'a isize)> + Clone, size: isize) -> bool {
     if axes.clone().any(|(len, _)| *len == 0) {
         return true;

@@ -208,9 +208,9 @@ impl Dataset {
     /// Returns the warnings of the CPU's decoders since the last call, one sentence for each file. A decoder warns where it reads on
     /// after damage, as GDAL does, and where GDAL decodes other samples from the stream.
     pub fn take_warnings(&self) -> Vec<String> {
-        let beside = self.sidecars.get();
-        let beside = beside.into_iter().flat_map(|sidecars| [sidecars.overviews(), sidecars.mask()]);
-        let files = std::iter::once(self).chain(beside.flatten());
+        let sidecars = self.sidecars.get();
+        let side_files = sidecars.into_iter().flat_map(|sidecars| [sidecars.overviews(), sidecars.mask()]);
+        let files = std::iter::once(self).chain(side_files.flatten());
         files.filter_map(|file| file.remarks.take(&file.name)).collect()
     }
 

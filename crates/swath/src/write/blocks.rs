@@ -352,8 +352,8 @@ impl Writer {
         let mut lens = encoded.lens.chunks(parts.max(1));
         let mut moments = encoded.moments.chunks(usize::from(level.layout.samples).max(1));
         let planes = level.grid.planes as usize;
-        let each = if level.pieces > 1 { level.pieces as usize } else { 0 };
-        let mut pieces = encoded.pieces.chunks((each * planes).max(1));
+        let pieces_per_tile = if level.pieces > 1 { level.pieces as usize } else { 0 };
+        let mut pieces = encoded.pieces.chunks((pieces_per_tile * planes).max(1));
         let mut spare = Vec::new();
         for (column, row) in cells {
             let position = u64::from(*row) * u64::from(level.grid.across) + u64::from(*column);
@@ -365,10 +365,10 @@ impl Writer {
                 let tile = Encoded { bytes: memory::copied(bytes)?, moments };
                 writer.put(position * parts as u64 + part, tile, &*self.sink.0, &mut spare)?;
             }
-            if each > 0
+            if pieces_per_tile > 0
                 && let (Some(list), Some(sizes)) = (self.pieces.get_mut(index), pieces.next())
             {
-                let start = position as usize * planes * each;
+                let start = position as usize * planes * pieces_per_tile;
                 if let Some(place) = list.get_mut(start..start + sizes.len()) {
                     place.copy_from_slice(sizes);
                 }

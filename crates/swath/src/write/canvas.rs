@@ -27,7 +27,7 @@ pub(super) struct Canvas {
     cells: HashMap<At, Cell>,
     /// Cells whose tile is encoded.
     encoded: Bits,
-    /// How the next level is made of this one.
+    /// How the next level is computed from this one.
     step: Option<Step>,
     /// Cells whose patch of the next level is made.
     shrunk: Bits,

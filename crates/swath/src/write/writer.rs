@@ -1,4 +1,4 @@
-//! A file in the making.
+//! `Writer`: a file that is being written.
 
 use std::{
     path::Path,
@@ -51,7 +51,7 @@ pub struct Written {
     pub traffic: Option<Traffic>,
 }
 
-/// A file in the making. The caller pushes rows from the top. The writer cuts, compresses and writes tiles as soon as their rows are
+/// A file that is being written. The caller pushes rows from the top. The writer cuts, compresses and writes tiles as soon as their rows are
 /// there, and makes overviews of the rows in flight. The file appears under its name when [`Writer::finish`] returns; a writer that is
 /// dropped before leaves nothing behind.
 ///

@@ -65,7 +65,7 @@ pub(crate) struct Encoder(*mut ZSTD_CCtx);
 
 impl Encoder {
     pub(crate) fn new() -> Self {
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         let context = unsafe { ZSTD_createCCtx() };
         assert!(!context.is_null());
         Self(context)
@@ -82,7 +82,7 @@ impl Encoder {
     }
 
     fn room(len: usize) -> Vec<u8> {
-        // SAFETY: takes any number.
+        // SAFETY: the function accepts any number.
         vec![0; unsafe { ZSTD_compressBound(len) } + 1024]
     }
 
@@ -157,7 +157,7 @@ pub(crate) struct Decoder(*mut ZSTD_DCtx);
 
 impl Decoder {
     pub(crate) fn new() -> Self {
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         let context = unsafe { ZSTD_createDCtx() };
         assert!(!context.is_null());
         Self(context)
@@ -169,7 +169,7 @@ impl Decoder {
         // SAFETY: pointers and lengths are of slices.
         let code =
             unsafe { ZSTD_decompressDCtx(self.0, out.as_mut_ptr().cast(), room, stream.as_ptr().cast(), stream.len()) };
-        // SAFETY: takes any number.
+        // SAFETY: the function accepts any number.
         if unsafe { ZSTD_isError(code) } != 0 {
             return None;
         }
@@ -188,14 +188,14 @@ impl Decoder {
 pub(crate) enum Rest {
     /// More of a sound stream, or nothing.
     Sound,
-    /// What the library refuses.
+    /// Bytes that the library refuses.
     Damaged,
     /// The stream ends before its last frame does.
     Cut,
 }
 
 impl Decoder {
-    /// Decodes step by step and says what comes after the first `len` bytes, which have to be sound.
+    /// Decodes step by step. Returns the state of the stream after its first `len` decoded bytes, which must be sound.
     pub(crate) fn rest(&mut self, stream: &[u8], len: usize) -> Rest {
         // SAFETY: the context is ours and alive until `drop`.
         check(unsafe { ZSTD_DCtx_reset(self.0, ZSTD_ResetDirective::ZSTD_reset_session_only) });
@@ -206,17 +206,17 @@ impl Decoder {
             let before = from.pos;
             // SAFETY: the buffers are slices, which outlive the call.
             let left = unsafe { ZSTD_decompressStream(self.0, &raw mut to, &raw mut from) };
-            // SAFETY: takes any number.
+            // SAFETY: the function accepts any number.
             if unsafe { ZSTD_isError(left) } != 0 {
                 return Rest::Damaged;
             }
             made += to.pos;
-            let stands = to.pos == 0 && from.pos == before;
-            if from.pos == stream.len() && (left == 0 || stands) {
+            let stalled = to.pos == 0 && from.pos == before;
+            if from.pos == stream.len() && (left == 0 || stalled) {
                 assert!(made >= len, "{made} bytes of {len}");
                 return if left == 0 { Rest::Sound } else { Rest::Cut };
             }
-            assert!(!stands, "the library makes no progress");
+            assert!(!stalled, "the library makes no progress");
         }
     }
 }

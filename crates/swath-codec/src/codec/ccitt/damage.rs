@@ -122,7 +122,7 @@ impl fmt::Display for FaxError {
                 write!(f, "CCITT: uncompressed mode in row {row} at column {x} is not supported")
             }
             FaxError::TooManyRuns { row } => write!(f, "CCITT: row {row} has more runs than its width allows"),
-            FaxError::TooManyFaults { row } => write!(f, "CCITT: {FAULT_LIMIT} faults of a kind before row {row}"),
+            FaxError::TooManyFaults { row } => write!(f, "CCITT: {FAULT_LIMIT} faults of one kind before row {row}"),
             FaxError::NoMemory { bytes } => write!(f, "CCITT: there is no memory for {bytes} bytes of runs"),
             FaxError::Size { width, rows, len } => {
                 write!(f, "CCITT: {rows} rows of {width} pixels do not make {len} bytes")

@@ -166,7 +166,7 @@ fn block(
     let ac = part.ac;
     let mut put = |k: usize, value: i16| coefs[(usize::from(SPREAD[k & 127]) + lane) & 511] = value;
     let mut k = 1usize;
-    // One refill is enough for three lookups, of which the last may be the longest code. A branch on the remaining bits would be
+    // One refill is enough for three lookups, and the last may be the longest code. A branch on the remaining bits would be
     // unpredictable.
     'refill: while k < PAIR_END {
         reader.refill();

@@ -185,7 +185,7 @@ impl<'a> Restarts<'a> {
         self.segments.get(self.at).or(self.segments.last()).map_or(0, |s| s.offset as u64)
     }
 
-    /// Counts the next `mcus` MCUs, of which the interval must be a multiple; returns whether a restart is due before them.
+    /// Counts the next `mcus` MCUs (the restart interval must be a multiple of `mcus`); returns whether a restart is due before them.
     #[inline(always)]
     pub fn due(&mut self, mcus: u32) -> bool {
         let due = self.interval != 0 && self.to_go == 0;

@@ -258,8 +258,8 @@ impl Sink for Writer<'_> {
 /// The symbols of a tile, stored until its codes are known: visiting the coefficients again, most of which are zero, would take longer.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    /// Each with its place in the low [`PLACE_BITS`] bits and those that follow its code above. Longer than what is used of it, so that it is not
-    /// cleared again for every tile.
+    /// For each symbol, its place in the low [`PLACE_BITS`] bits, and above them the bits that follow its code. The list is longer than `used`, so
+    /// that it need not be cleared again for every tile.
     list: Vec<u32>,
     used: usize,
 }
@@ -272,7 +272,7 @@ impl Tokens {
         self.used = 0;
     }
 
-    /// Takes the symbols of an MCU row, of which there are never more than coefficients.
+    /// Returns a collector for the symbols of an MCU row. A row never has more symbols than coefficients.
     ///
     /// # Errors
     /// When the system has no memory for them.
@@ -288,7 +288,7 @@ impl Tokens {
         Ok(Collector { list: self.list.get_mut(self.used..).unwrap_or_default(), at: 0, counts })
     }
 
-    /// Keeps what a [`Collector`] got.
+    /// Keeps the `count` symbols that a [`Collector`] received.
     pub fn keep(&mut self, count: usize) {
         self.used += count;
     }

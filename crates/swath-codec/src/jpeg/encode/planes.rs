@@ -1,5 +1,5 @@
-//! From interleaved rows to the planes that are transformed: colour conversion, subsampling, and edges drawn out to whole blocks, each rounded as
-//! libjpeg does, so that the coefficients come out as its own.
+//! Turns interleaved rows into the planes that are transformed: converts colours, subsamples chrominance, and repeats edges to fill whole blocks.
+//! Every step rounds as libjpeg does, so that the coefficients are the same as libjpeg's.
 
 use super::layout::{Layout, MAX_COMPONENTS};
 use super::sample::Sample;
@@ -12,10 +12,10 @@ use swath_raster::{
 #[derive(Debug, Default)]
 pub(super) struct McuRow<S> {
     pub planes: [Vec<S>; MAX_COMPONENTS],
-    /// A row's red, green and blue. Splitting pixels first gives two simple loops that vectorise, where a single one would not.
-    apart: [Vec<S>; 3],
+    /// Red, green and blue of one row. Splitting pixels first gives two simple loops that vectorise; a single loop would not.
+    split_rgb: [Vec<S>; 3],
     /// Rows of chrominance before they are subsampled.
-    full: [Vec<S>; 2],
+    full_chroma: [Vec<S>; 2],
 }
 
 impl<S: Sample> McuRow<S> {
@@ -28,10 +28,10 @@ impl<S: Sample> McuRow<S> {
             resize(plane, part.mcu_row_len())?;
         }
         let luma = layout.parts().first().map_or(0, |part| part.stride);
-        for row in &mut self.apart {
+        for row in &mut self.split_rgb {
             resize(row, layout.width)?;
         }
-        for rows in &mut self.full {
+        for rows in &mut self.full_chroma {
             resize(rows, luma * layout.down)?;
         }
         Ok(())
@@ -67,7 +67,7 @@ impl<S: Sample> Task for Fill<'_, S> {
         }
         if convert && !filled.is_multiple_of(layout.down) {
             // An odd last row is its own partner.
-            for rows in &mut mcu_row_planes.full {
+            for rows in &mut mcu_row_planes.full_chroma {
                 let half = rows.len() / 2;
                 rows.copy_within(..half, half);
             }
@@ -103,7 +103,7 @@ fn ycbcr<S: Sample>(layout: &Layout, row: &[S], y: usize, mcu_row_planes: &mut M
     let &[luma, chroma, ..] = layout.parts() else { return };
     let subsampled = layout.across > 1;
     let [planes_y, planes_cb, planes_cr, _] = &mut mcu_row_planes.planes;
-    let [full_cb, full_cr] = &mut mcu_row_planes.full;
+    let [full_cb, full_cr] = &mut mcu_row_planes.full_chroma;
     let (cb, cr, at) = if subsampled {
         (full_cb, full_cr, y % layout.down * luma.stride)
     } else {
@@ -118,12 +118,12 @@ fn ycbcr<S: Sample>(layout: &Layout, row: &[S], y: usize, mcu_row_planes: &mut M
         return;
     };
     let (pixels, _) = row.as_chunks::<3>();
-    for (n, to) in mcu_row_planes.apart.iter_mut().enumerate() {
+    for (n, to) in mcu_row_planes.split_rgb.iter_mut().enumerate() {
         for (to, pixel) in to.iter_mut().zip(pixels) {
             *to = pixel[n];
         }
     }
-    let [r, g, b] = &mcu_row_planes.apart;
+    let [r, g, b] = &mcu_row_planes.split_rgb;
     let rgb = r.iter().zip(g).zip(b);
     for ((((&r, &g), &b), y), (cb, cr)) in rgb.zip(to_y.iter_mut()).zip(to_cb.iter_mut().zip(to_cr.iter_mut())) {
         [*y, *cb, *cr] = S::ycbcr([r, g, b]);
@@ -150,7 +150,7 @@ fn draw_out<S: Sample>(row: &mut [S], width: usize, to: usize) {
 #[inline(always)]
 fn subsample<S: Sample>(layout: &Layout, y: usize, mcu_row_planes: &mut McuRow<S>) {
     let Some(part) = layout.parts().get(1) else { return };
-    for (plane, rows) in mcu_row_planes.planes.iter_mut().skip(1).zip(&mcu_row_planes.full) {
+    for (plane, rows) in mcu_row_planes.planes.iter_mut().skip(1).zip(&mcu_row_planes.full_chroma) {
         let Some(to) = plane.get_mut(y * part.stride..(y + 1) * part.stride) else { return };
         let (upper, lower) = rows.split_at(rows.len() / layout.down);
         let (upper, _) = upper.as_chunks::<2>();

@@ -366,7 +366,7 @@ impl Nvcomp {
     /// Returns nvCOMP's text for a status.
     #[must_use]
     pub fn status_text(&self, status: i32) -> String {
-        // SAFETY: takes any number, and gives a string that lives as long as the library, or null.
+        // SAFETY: the function accepts any number, and returns null or a string that lives as long as the library.
         let text = unsafe { (self.table.nvcompGetStatusString)(status) };
         if text.is_null() {
             return "unknown status".to_owned();

@@ -317,7 +317,7 @@ struct FreeBlock {
     address: Address,
     /// Other code has the address and may still have work on it.
     foreign: bool,
-    /// The value of `returns` when it came back.
+    /// The value of `returns` when the block was returned.
     returned: u64,
 }
 
@@ -399,19 +399,19 @@ impl DeviceBuffer {
         self.0.len == 0
     }
 
-    /// Returns its address for other code. From then on the pool reuses the memory only after it has waited for the
+    /// Returns the address for use by other code. From then on the pool reuses the memory only after it has waited for the
     /// whole device.
     pub fn export(&self) -> u64 {
         self.0.foreign.store(true, Ordering::Release);
         self.0.address
     }
 
-    /// Whether other code has its address.
+    /// Whether [`Self::export`] gave the address to other code.
     pub(crate) fn is_foreign(&self) -> bool {
         self.0.foreign.load(Ordering::Acquire)
     }
 
-    /// Returns its address for our own kernels.
+    /// Returns the address for use by our own kernels.
     pub(crate) fn address(&self) -> Address {
         self.0.address
     }

@@ -302,6 +302,7 @@ class Read:
         facts = self.facts
         if not facts.maskable:
             return False
+        # NaN is the only value that is not equal to itself.
         if self.masks or facts.nodata != facts.nodata:
             return bool(np.isnan(array.data).any())
         return bool((array.data == array.dtype.type(facts.nodata)).any())

@@ -17,7 +17,7 @@ impl Noise {
     }
 }
 
-/// Bytes of which no two that follow each other do so again: every code stands for one byte.
+/// Bytes in which no pair of neighbours occurs twice, so every code stands for one byte.
 fn no_pair_twice(len: usize) -> Vec<u8> {
     let (mut seen, mut out) = (vec![false; 1 << 16], vec![0u8]);
     while out.len() < len {

@@ -136,7 +136,7 @@ impl CuFile {
     /// # Errors
     /// cuFile's error: without a GPU, or without nvidia-fs where compatibility mode is off, the driver does not open.
     pub fn open_driver(&self) -> Result<Driver, CallError> {
-        // SAFETY: takes nothing; calls nest, each to be matched by a close.
+        // SAFETY: the function has no arguments. Calls nest; each needs one close.
         let answer = unsafe { (self.table.cuFileDriverOpen)() };
         check("cuFileDriverOpen", answer)?;
         let mut session = Session { table: self.table, most_in_batch: MOST_IN_BATCH, under_way: AtomicUsize::new(0) };
