@@ -53,7 +53,7 @@ impl Answers {
         let first = first.parse::<usize>().unwrap_or(0).min(size);
         let last = last.parse::<usize>().map_or(size, |last| last.saturating_add(1)).clamp(first, size);
         let part = &self.body[first..last];
-        let told = match self.style >> 4 {
+        let stated_size = match self.style >> 4 {
             1 => self.lie,
             2 => size as u64 / 2,
             _ => size as u64,
@@ -61,7 +61,7 @@ impl Answers {
         let head = match self.style & 15 {
             1 => format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n"),
             2 => format!("HTTP/1.1 206 Partial\r\nContent-Length: {}\r\n\r\n", self.lie),
-            3 => format!("HTTP/1.1 206 Partial\r\nContent-Range: bytes {}-{last}/{told}\r\n\r\n", self.lie),
+            3 => format!("HTTP/1.1 206 Partial\r\nContent-Range: bytes {}-{last}/{stated_size}\r\n\r\n", self.lie),
             4 => "HTTP/1.1 206 Partial\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
             5 => format!("HTTP/1.1 {} Odd\r\nContent-Length: 0\r\n\r\n", self.lie % 600),
             6 => String::from_utf8_lossy(&self.body[..size.min(512)]).into_owned(),
@@ -70,7 +70,7 @@ impl Answers {
                 String::from_utf8_lossy(&self.body[..size.min(99)])
             ),
             _ => format!(
-                "HTTP/1.1 206 Partial\r\nContent-Range: bytes {first}-{}/{told}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                "HTTP/1.1 206 Partial\r\nContent-Range: bytes {first}-{}/{stated_size}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
                 last.saturating_sub(1),
                 part.len()
             ),

@@ -88,9 +88,9 @@ def _run_block(
         try:
             exec(compile(ast.Module([statement], []), name, "exec"), namespace)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"[:600]
-            found["failed"].append({"name": title, "error": told})
-            say(f"FAILED {title}: {told}")
+            message = f"{type(error).__name__}: {error}"[:600]
+            found["failed"].append({"name": title, "error": message})
+            say(f"FAILED {title}: {message}")
 
 
 def main() -> int:

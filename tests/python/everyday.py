@@ -93,8 +93,8 @@ def check(path: Path, step: Step, folder: Path) -> None:
         assert found.dtype == wanted.dtype and found.dims == wanted.dims, f"{key}: {found.dtype}, {found.dims}"
         same = np.array_equal(on_host(found), on_host(wanted), equal_nan=wanted.dtype.kind in "fc")
         assert same, f"{key}: other pixels"
-        told = [{name: str(value) for name, value in each.attrs.items()} for each in (found, wanted)]
-        assert told[0] == told[1], f"{key}: {told[0]} where the host's file has {told[1]}"
+        attributes = [{name: str(value) for name, value in each.attrs.items()} for each in (found, wanted)]
+        assert attributes[0] == attributes[1], f"{key}: {attributes[0]} where the host's file has {attributes[1]}"
         assert found.spatial_ref.attrs == wanted.spatial_ref.attrs, f"{key}: another reference system"
 
 

@@ -70,8 +70,8 @@ class Run:
         assert len(errors) == 1, f"expected one line `error: ...`, got:\n{self.stderr}"
         if path is not None:
             assert Path(path).name in errors[0], f"the error does not name the file: {errors[0]}"
-        said = errors[0].removeprefix("error: ").replace(str(path), "") if path else errors[0]
-        assert len(said.split()) >= 3, f"the error does not say what is wrong: {errors[0]}"
+        message = errors[0].removeprefix("error: ").replace(str(path), "") if path else errors[0]
+        assert len(message.split()) >= 3, f"the error does not say what is wrong: {errors[0]}"
         return errors[0]
 
 

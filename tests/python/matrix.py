@@ -476,12 +476,12 @@ class Lab:
             self.left_out[str(reason)] = self.left_out.get(str(reason), 0) + 1
             return
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
             if not isinstance(error, WrongError):
                 last = traceback.extract_tb(error.__traceback__)[-1]
-                told += f" ({Path(last.filename).name}:{last.lineno})"
-            self.failed.append({"name": name, "error": told[:600]})
-            self.say(f"FAILED {name}: {told[:600]}")
+                message += f" ({Path(last.filename).name}:{last.lineno})"
+            self.failed.append({"name": name, "error": message[:600]})
+            self.say(f"FAILED {name}: {message[:600]}")
         self.cases += 1
 
     def check(self, content: bytes, key: Any, name: str, expected: Expected, encoder: str | None) -> None:

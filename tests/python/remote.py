@@ -332,8 +332,8 @@ def started(command: list[str], port: int, name: str, **environment: str) -> Ite
                 break
             if process.poll() is not None or time.monotonic() > until:
                 process.kill()
-                said = process.communicate()[1]
-                raise RuntimeError(f"{name} did not start: {said[-2000:]}")
+                stderr = process.communicate()[1]
+                raise RuntimeError(f"{name} did not start: {stderr[-2000:]}")
             time.sleep(0.05)
         # A full pipe would block a server that logs.
         threading.Thread(target=process.stderr.read if process.stderr else None, daemon=True).start()
@@ -355,9 +355,9 @@ class _Folder(Files):
             found = self.files.get(request.path[request.path.rfind("/") :])
             return ranged(request, found) if found else Answer(404)
         asked = [other for other in self.requests if other.path != "/-/traffic"]
-        told = {"requests": len(asked), "connections": self.connections, "bytes": self.bytes_sent()}
+        counts = {"requests": len(asked), "connections": self.connections, "bytes": self.bytes_sent()}
         self.forget()
-        return Answer(200, {"Content-Type": "application/json"}, json.dumps(told).encode())
+        return Answer(200, {"Content-Type": "application/json"}, json.dumps(counts).encode())
 
 
 def main() -> None:

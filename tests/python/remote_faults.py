@@ -168,7 +168,7 @@ def first(count: int, fault: Fault, method: str | None = None, query: str = "") 
     return choose
 
 
-def at_random(rate: float, seed: int, faults: Mapping[str, Fault], told: Counter[str] | None = None) -> Script:
+def at_random(rate: float, seed: int, faults: Mapping[str, Fault], counts: Counter[str] | None = None) -> Script:
     """Fails a share of requests, chosen by path, range and number of earlier requests for it, so that the order of
     threads does not matter."""
     seen: Counter[tuple[str, str]] = Counter()
@@ -181,8 +181,8 @@ def at_random(rate: float, seed: int, faults: Mapping[str, Fault], told: Counter
         if chance.random() >= rate:
             return None
         name = chance.choice(names)
-        if told is not None:
-            told[name] += 1
+        if counts is not None:
+            counts[name] += 1
         return faults[name]
 
     return choose

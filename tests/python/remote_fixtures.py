@@ -48,8 +48,8 @@ def azure() -> Iterator[Store]:
             "azure_storage_account_key": AZURE_KEY,
         }
         store = AzureStore("az", f"{url}/{AZURE_ACCOUNT}", options)
-        code, said = store.ask("PUT", query="restype=container")
-        assert code == 201, (code, said)
+        code, body = store.ask("PUT", query="restype=container")
+        assert code == 201, (code, body)
         yield store
 
 

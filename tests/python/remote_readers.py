@@ -33,8 +33,8 @@ TUNED = {
 
 def equal_pixels(got: np.ndarray, want: np.ndarray) -> None:
     """Compares bit for bit; fails with the place of the first difference."""
-    told = difference(np.ascontiguousarray(got), np.ascontiguousarray(want))
-    assert told == "equal", told
+    result = difference(np.ascontiguousarray(got), np.ascontiguousarray(want))
+    assert result == "equal", result
 
 
 def open_swath(url: str) -> Any:

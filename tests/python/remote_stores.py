@@ -97,8 +97,8 @@ class Store:
         return fetch(method, url, body, {"Content-Type": "image/tiff", "Authorization": "AWS tests:tests"})[:2]
 
     def put(self, key: str, body: bytes) -> None:
-        code, said = self.ask("PUT", key, body)
-        assert code in (200, 201), (code, said)
+        code, answer = self.ask("PUT", key, body)
+        assert code in (200, 201), (code, answer)
 
     def get(self, key: str) -> bytes | None:
         """The object, or none if there is no such object."""
@@ -196,8 +196,8 @@ class GcsServer(Files):
             self.generation += 1
             name = f"upload-{self.generation}"
             self.begun[name] = (request.path.partition("/")[2].partition("/")[2], {})
-            said = f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
-            return Answer(200, {"Content-Type": "application/xml"}, said.encode())
+            xml = f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>"
+            return Answer(200, {"Content-Type": "application/xml"}, xml.encode())
         if query.get("uploadId") not in self.begun:
             return refusal(404, "NoSuchUpload", "The requested upload was not found.")
         _, parts = self.begun[query["uploadId"]]
@@ -212,8 +212,8 @@ class GcsServer(Files):
             return refusal(400, "EntityTooSmall", "A part is smaller than the minimum allowed size.")
         del self.begun[query["uploadId"]]
         stored = self._store(request.path, b"".join(parts[number] for number in numbers))
-        said = f"<CompleteMultipartUploadResult><ETag>{stored.headers['ETag']}</ETag></CompleteMultipartUploadResult>"
-        return Answer(200, stored.headers, said.encode())
+        xml = f"<CompleteMultipartUploadResult><ETag>{stored.headers['ETag']}</ETag></CompleteMultipartUploadResult>"
+        return Answer(200, stored.headers, xml.encode())
 
     def _delete(self, request: Request, query: dict[str, str]) -> Answer:
         if "uploadId" in query:
@@ -230,8 +230,8 @@ class GcsServer(Files):
 
 
 def refusal(code: int, name: str, message: str) -> Answer:
-    said = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{name}</Code><Message>{message}</Message></Error>"
-    return Answer(code, {"Content-Type": "application/xml"}, said.encode())
+    xml = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{name}</Code><Message>{message}</Message></Error>"
+    return Answer(code, {"Content-Type": "application/xml"}, xml.encode())
 
 
 class GcsStore(Store):

@@ -50,10 +50,10 @@ def one_tile(path: Path, compression: int, stream: bytes, side: int, samples: in
 
 def check(run: Run, path: Path, peak: int = LITTLE, seconds: float = 1.0) -> str:
     """Checks that a file is refused in time. Only CPU time beyond the start counts, since the machine may be busy."""
-    said = run.check_refusal(path)
+    message = run.check_refusal(path)
     assert run.peak <= peak, f"{path.name}: peak {run.peak / MIB:.0f} MiB"
     assert run.seconds <= seconds + 4, f"{path.name}: {run.seconds:.1f} s"
-    return said
+    return message
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,8 @@ def test_jpeg2000_of_a_few_bytes_takes_no_gigabytes(swath: Swath, folder: Path, 
         path = one_tile(folder / f"{side}.tif", 34712, grown(jpeg2000, side), side)
         assert path.stat().st_size < 1000
         run = swath.dump_run(path, folder / "never.npy")
-        said = check(run, path, peak=LITTLE + side * side)
-        assert "JPEG 2000: the tile asks for" in said and "--unlimited" in said, said
+        message = check(run, path, peak=LITTLE + side * side)
+        assert "JPEG 2000: the tile asks for" in message and "--unlimited" in message, message
         with pytest.raises(sw.LimitError, match=r"JPEG 2000: the tile asks for \d+ bytes.*max_pixels="):
             sw.read(path)
         tries += 2
@@ -115,8 +115,8 @@ def test_jpegxl_of_a_few_kilobytes_takes_no_gigabytes(swath: Swath, folder: Path
     stream = codecs.jpegxl_encode(np.zeros((8192, 8192), "uint8"), lossless=False, distance=1.0, effort=3)
     assert len(stream) < 10_000
     path = one_tile(folder / "large.tif", 50002, stream, 8192)
-    said = check(swath.dump_run(path, folder / "never.npy"), path, peak=LITTLE + 8192**2)
-    assert "JPEG XL: the tile asks for" in said and "--unlimited" in said, said
+    message = check(swath.dump_run(path, folder / "never.npy"), path, peak=LITTLE + 8192**2)
+    assert "JPEG XL: the tile asks for" in message and "--unlimited" in message, message
     # A damaged stream gets no more memory than the limit, whatever it declares.
     small = bytearray(codecs.jpegxl_encode(np.zeros((2048, 2048, 3), "uint8"), lossless=False, distance=1.0, effort=3))
     rng = np.random.default_rng(1)

@@ -174,8 +174,8 @@ def test_dump_overview_and_ifd(swath: Swath, terrain: Path) -> None:
 @pytest.mark.parametrize("window", [(390, 0, 20, 10), (0, 300, 1, 1), (400, 0, 1, 1), (0, 0, 0, 5), (0, 0, 1 << 40, 1)])
 def test_window_outside_is_refused(swath: Swath, terrain: Path, window: tuple[int, int, int, int]) -> None:
     run = swath.dump_run(terrain, swath.folder / "never.npy", window=window)
-    said = run.check_refusal()
-    assert "window" in said.lower()
+    message = run.check_refusal()
+    assert "window" in message.lower()
     assert not (swath.folder / "never.npy").exists()
 
 
@@ -240,12 +240,12 @@ def test_error_names_ifd_tile_and_byte(swath: Swath, folder: Path) -> None:
     content = bytearray(path.read_bytes())
     content[offset + 2 : offset + 12] = b"\xff" * 10
     path.write_bytes(content)
-    said = swath.dump_run(path, swath.folder / "never.npy").check_refusal(path)
-    assert "scene.tif" in said
-    assert "IFD 0" in said
+    message = swath.dump_run(path, swath.folder / "never.npy").check_refusal(path)
+    assert "scene.tif" in message
+    assert "IFD 0" in message
     # Tile 6 of a row of four: column 2, row 1.
-    assert "(2, 1)" in said
-    assert str(offset) in said
+    assert "(2, 1)" in message
+    assert str(offset) in message
     # A window that does not touch it is still read.
     assert swath.dump(path, window=(0, 0, 30, 30)).shape == (1, 30, 30)
 

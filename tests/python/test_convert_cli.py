@@ -71,9 +71,9 @@ def test_closed_pipe_is_an_error(swath: Swath, folder: Path) -> None:
     assert command.stdout and command.stderr
     command.stdout.read(100)
     command.stdout.close()
-    said = command.stderr.read().decode()
+    stderr = command.stderr.read().decode()
     assert command.wait(20) in (2, -signal.SIGPIPE)
-    assert "panicked" not in said
+    assert "panicked" not in stderr
 
 
 def test_quiet_in_a_pipe(swath: Swath, folder: Path, terrain: Path) -> None:
@@ -194,8 +194,8 @@ def test_damaged_source_leaves_nothing(swath: Swath, folder: Path) -> None:
     content[offset + 2 : offset + 30] = b"\xff" * 28
     source.write_bytes(content)
     for options in ((), ("--cog",), ("--compress", "none", "--strips", 1)):
-        said = refused(swath, source, folder / "t.tif", *options)
-        assert "s.tif" in said
+        message = refused(swath, source, folder / "t.tif", *options)
+        assert "s.tif" in message
     # A window that does not touch the broken tile is converted.
     convert(swath, source, folder / "t.tif", "--window", "0,0,64,64")
     keep = (folder / "t.tif").read_bytes()
@@ -313,8 +313,8 @@ def test_dtype_as_gdal(swath: Swath, folder: Path, dtype: str, to: str) -> None:
         got = by_gdal(folder / "t.tif")
         assert got.dtype == want.dtype == to
         differ = ~((got == want) | (np.isnan(got.astype("f8")) & np.isnan(want.astype("f8"))))
-        told = [(a, g, w) for a, g, w in zip(awkward(dtype, to)[differ], got[differ], want[differ])]
-        assert not told, f"(source, ours, GDAL's): {told[:6]}"
+        differences = [(a, g, w) for a, g, w in zip(awkward(dtype, to)[differ], got[differ], want[differ])]
+        assert not differences, f"(source, ours, GDAL's): {differences[:6]}"
 
 
 @pytest.mark.parametrize("to", ["int8", "uint64", "int64", "float16", "complex64", "complex128"])
@@ -328,8 +328,8 @@ def test_dtype_of_newer_gdal(swath: Swath, folder: Path, dtype: str, to: str) ->
     got = by_gdal(folder / "t.tif")
     assert got.dtype == to
     differ = ~((got == want) | (np.isnan(got) & np.isnan(want)))
-    told = [(a, g, w) for a, g, w in zip(awkward(dtype, to)[differ], got[differ], want[differ])]
-    assert not told, f"(source, ours, GDAL's): {told[:6]}"
+    differences = [(a, g, w) for a, g, w in zip(awkward(dtype, to)[differ], got[differ], want[differ])]
+    assert not differences, f"(source, ours, GDAL's): {differences[:6]}"
 
 
 def test_dtype_of_complex(swath: Swath, folder: Path) -> None:

@@ -169,8 +169,8 @@ def test_nodata_that_does_not_fit(swath: Swath, folder: Path, dtype: str, value:
     """Refused, with what to give instead, which works."""
     source = write(folder / "s.tif", pixels((1, 40, 50), dtype, 3), nodata=7)
     for options in (("--nodata", value), ("-a_nodata", value), ("--nodata", value, "--quiet")):
-        said = refused(swath, source, folder / "t.tif", *options)
-        assert str(value) in said and dtype in said and f"--dtype {better}" in said and "--nodata" in said
+        message = refused(swath, source, folder / "t.tif", *options)
+        assert str(value) in message and dtype in message and f"--dtype {better}" in message and "--nodata" in message
     convert(swath, source, folder / "t.tif", "--nodata", value, "--dtype", better)
     with rasterio.open(folder / "t.tif") as got:
         assert str(got.nodata).startswith(str(value)) and got.dtypes == (better,)
@@ -185,8 +185,8 @@ def test_nodata_of_the_source_is_not_dropped(swath: Swath, folder: Path) -> None
         assert tiff.pages[0].tags[42113].value == "-9999"
     # If only the new type lacks the value, the caller must give another.
     source = write(folder / "f.tif", pixels((1, 40, 50), "float32", 3), nodata=-9999)
-    said = refused(swath, source, folder / "n.tif", "--dtype", "uint8")
-    assert "-9999" in said and "uint8" in said and "--nodata 255" in said and "--nodata none" in said
+    message = refused(swath, source, folder / "n.tif", "--dtype", "uint8")
+    assert "-9999" in message and "uint8" in message and "--nodata 255" in message and "--nodata none" in message
     for value, want in ((255, 255), ("none", None)):
         convert(swath, source, folder / "t.tif", "--dtype", "uint8", "--nodata", value)
         with rasterio.open(folder / "t.tif") as got:
@@ -217,10 +217,10 @@ def with_nan(folder: Path, nodata: object, mask: np.ndarray | None = None) -> tu
 def test_nan_never_becomes_a_valid_integer(swath: Swath, folder: Path, dtype: str) -> None:
     """NaN does not become a valid 0."""
     source, _ = with_nan(folder, None)
-    said = refused(swath, source, folder / "t.tif", "--dtype", dtype)
-    assert "NaN" in said and "band 2" in said and "column 9, row 7" in said and "--nodata" in said
-    said = refused(swath, source, folder / "t.tif", "--dtype", dtype, "--nodata", "none")
-    assert "NaN" in said
+    message = refused(swath, source, folder / "t.tif", "--dtype", dtype)
+    assert "NaN" in message and "band 2" in message and "column 9, row 7" in message and "--nodata" in message
+    message = refused(swath, source, folder / "t.tif", "--dtype", dtype, "--nodata", "none")
+    assert "NaN" in message
     # A window without NaN is converted, and floats keep NaN.
     convert(swath, source, folder / "t.tif", "--dtype", dtype, "--window", "0,8,50,32")
     convert(swath, source, folder / "t.tif", "--dtype", "float64")
@@ -240,8 +240,8 @@ def test_nan_becomes_nodata(
             assert got.nodata == (-5 if given else -9999)
             assert np.array_equal(got.read() == got.nodata, np.isnan(array))
     else:
-        said = refused(swath, source, folder / "n.tif", "--dtype", "int16", *scale)
-        assert "--nodata -32768" in said
+        message = refused(swath, source, folder / "n.tif", "--dtype", "int16", *scale)
+        assert "--nodata -32768" in message
 
 
 def test_nan_under_a_mask(swath: Swath, folder: Path) -> None:

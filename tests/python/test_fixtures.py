@@ -107,9 +107,11 @@ def test_hostile(swath: Swath, row: dict[str, Any]) -> None:
         assert fault is None, fault
         return
     assert array is None, "refused, but left an array behind"
-    said = run.check_refusal(path)
+    message = run.check_refusal(path)
     if "words" in row:
-        assert re.search(row["words"], said.replace(str(path), ""), re.IGNORECASE), f"the error names no fault: {said}"
+        assert re.search(row["words"], message.replace(str(path), ""), re.IGNORECASE), (
+            f"the error names no fault: {message}"
+        )
 
 
 @pytest.mark.parametrize("row", BAD, ids=names(BAD))

@@ -61,8 +61,8 @@ def test_absurd_sizes_are_refused_with_the_option_of_the_command(swath: Swath, f
         ("compare", absurd, absurd),
     ):
         run = swath.run(*command)
-        said = run.check_refusal(absurd)
-        assert "--unlimited" in said and "Limits" not in said, said
+        message = run.check_refusal(absurd)
+        assert "--unlimited" in message and "Limits" not in message, message
         assert run.peak < 128 * MIB
     window = ("--window", "0,0,100,100")
     assert swath.run("dump", absurd, "--out", folder / "b.npy", *window, "--unlimited").ok

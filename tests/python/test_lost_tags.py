@@ -52,8 +52,8 @@ def test_file_is_read_without_it(swath: Swath, folder: Path, number: int) -> Non
         run = swath.run(*command)
         run.check_alive()
         assert run.ok, run.stderr
-        told = [line for line in run.stderr.splitlines() if f"(tag {number})" in line]
-        assert len(told) == 1 and "beyond the end of the file" in told[0], run.stderr
+        lines = [line for line in run.stderr.splitlines() if f"(tag {number})" in line]
+        assert len(lines) == 1 and "beyond the end of the file" in lines[0], run.stderr
     with rasterio.open(target) as copy:
         assert np.array_equal(copy.read(1), ARRAY)
 

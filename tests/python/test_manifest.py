@@ -86,10 +86,10 @@ def test_pixels(swath: Swath, row: dict[str, str]) -> None:
         allowed = BASE_MEMORY + 6 * decoded
         assert run.peak <= allowed, f"peak memory {run.peak:,} bytes, allowed {allowed:,}"
         if not run.ok:
-            said = run.check_refusal(path)
+            message = run.check_refusal(path)
             assert not out.exists(), "refused, but left an array behind"
             if expected.startswith(("decodes exactly", "decodes within")):
-                assert row["tier"] == "legacy" and NOT_SUPPORTED.search(said), f"refused: {said}"
+                assert row["tier"] == "legacy" and NOT_SUPPORTED.search(message), f"refused: {message}"
             return
         assert not expected.startswith("must be refused with"), "accepted a file that must be refused"
         if expected.startswith("decodes or is refused"):

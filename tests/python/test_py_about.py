@@ -104,7 +104,7 @@ ATTRIBUTES = {
 
 
 @pytest.fixture(scope="module")
-def told() -> list[tuple[Path, dict[str, Any], dict[str, Any]]]:
+def facts() -> list[tuple[Path, dict[str, Any], dict[str, Any]]]:
     """Every attribute of every file from both libraries; opened once for all tests."""
     found = []
     for path, theirs, ours in pairs():
@@ -119,19 +119,19 @@ def told() -> list[tuple[Path, dict[str, Any], dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", [*ATTRIBUTES, "domains"])
-def test_attributes_are_those_of_rasterio(told: list[tuple[Path, dict[str, Any], dict[str, Any]]], name: str) -> None:
-    assert len(told) > 200
+def test_attributes_are_those_of_rasterio(facts: list[tuple[Path, dict[str, Any], dict[str, Any]]], name: str) -> None:
+    assert len(facts) > 200
     wrong = [
         (path.name, ours[name], theirs[name])
-        for path, theirs, ours in told
+        for path, theirs, ours in facts
         if not near(ours[name], theirs[name]) and not path.name.endswith(APART.get(name, ("//",)))
     ]
     assert not wrong, wrong[:5]
 
 
-def test_reference_systems_are_those_of_rasterio(told: list[tuple[Path, dict[str, Any], dict[str, Any]]]) -> None:
+def test_reference_systems_are_those_of_rasterio(facts: list[tuple[Path, dict[str, Any], dict[str, Any]]]) -> None:
     known = 0
-    for path, theirs, ours in told:
+    for path, theirs, ours in facts:
         crs, expected = ours["crs"], theirs["crs"]
         assert (crs is None) == (not expected), path
         if crs is not None:
@@ -142,8 +142,8 @@ def test_reference_systems_are_those_of_rasterio(told: list[tuple[Path, dict[str
     assert known > 60
 
 
-def test_profiles_and_structure_are_those_of_rasterio(told: list[tuple[Path, dict[str, Any], dict[str, Any]]]) -> None:
-    for path, theirs, ours in told:
+def test_profiles_and_structure_are_those_of_rasterio(facts: list[tuple[Path, dict[str, Any], dict[str, Any]]]) -> None:
+    for path, theirs, ours in facts:
         profile, expected = ours["profile"], theirs["profile"]
         for word in ("driver", "width", "height", "count", "nodata", "compress", "interleave", "blockxsize"):
             assert near(profile.get(word), expected.get(word)), (path, word)
@@ -247,9 +247,9 @@ def test_describe_statistics_and_validate_are_dictionaries(files: dict[str, Path
     assert dataset.describe() == sw.info(files["bands"]) and dataset.describe(tags=True)["ifds"]
     assert dataset.validate(full=True) == sw.validate(files["bands"], full=True)
     assert dataset.statistics([2]) == dataset.statistics(2) == sw.stats(files["bands"], [2])
-    told: list[int] = []
-    dataset.statistics(progress=lambda done, _all: told.append(done))
-    assert told
+    reports: list[int] = []
+    dataset.statistics(progress=lambda done, _all: reports.append(done))
+    assert reports
 
 
 def test_a_dataset_is_an_array_of_all_its_samples(files: dict[str, Path]) -> None:

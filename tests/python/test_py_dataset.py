@@ -671,17 +671,17 @@ def test_python_and_the_command_give_the_same_reports(swath: Swath, files: dict[
         ):
             run = swath.run(*arguments)
             assert json.loads(run.stdout) == json.loads(json.dumps(found)), arguments
-    told, found = json.loads(swath.run("devices", "--json").stdout), sw.devices()
-    assert (told["driver"], told["devices"]) == (found["driver"], found["devices"])
+    printed, found = json.loads(swath.run("devices", "--json").stdout), sw.devices()
+    assert (printed["driver"], printed["devices"]) == (found["driver"], found["devices"])
     # Python also searches NVIDIA's wheels, so reasons may differ.
-    assert [library["name"] for library in told["libraries"]] == [library["name"] for library in found["libraries"]]
+    assert [library["name"] for library in printed["libraries"]] == [library["name"] for library in found["libraries"]]
 
 
 def test_stats_report_progress(files: dict[str, Path]) -> None:
-    told: list[tuple[int, int]] = []
-    found = sw.stats(files["rgb"], [2], progress=lambda done, all_: told.append((done, all_)))
+    reports: list[tuple[int, int]] = []
+    found = sw.stats(files["rgb"], [2], progress=lambda done, all_: reports.append((done, all_)))
     assert [band["band"] for band in found["bands"]] == [2]
-    assert told and told[-1][0] == told[-1][1] == 300 * 420
+    assert reports and reports[-1][0] == reports[-1][1] == 300 * 420
 
 
 def test_buffers_that_python_frees_stay_readable() -> None:

@@ -210,13 +210,13 @@ def test_the_mean_of_bands_loses_band_metadata(path: Path) -> None:
 def test_warnings_are_given_at_each_call() -> None:
     data = xr.DataArray(np.array([[np.nan, 1.0]]), dims=("y", "x"))
     data.encoding["dtype"] = "uint8"
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for _ in range(3):
             swath.to_geotiff(data, None)
             data.swath.to_geotiff(None)
-    assert len(told) == 6
-    assert {warning.filename for warning in told} == {__file__}
+    assert len(warned) == 6
+    assert {warning.filename for warning in warned} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(swath.SwathWarning):

@@ -181,10 +181,10 @@ def test_a_child_has_no_gpu_of_its_parent(scene: Path) -> None:
         else:
             os._exit(1)
         assert np.asarray(dataset.read(device="auto")).max() == 512 * 512 - 1
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             swath.to_geotiff(np.zeros((64, 64), "u1"), sys.argv[1] + ".child.tif", device="auto")
-        assert any("forked" in str(warning.message) for warning in told), told
+        assert any("forked" in str(warning.message) for warning in warned), warned
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert np.asarray(dataset.read(device="cuda").to_host()).max() == 512 * 512 - 1

@@ -393,9 +393,9 @@ def test_a_gpu_that_fails_is_reported_or_not_used(
     monkeypatch.setattr(Reader, "opened", lambda reader: WithoutGpu(reader.handle))
     with pytest.raises(swath.DeviceError, match="out of memory"):
         swath.open_geotiff(path, gpu=True, chunks=chunks).compute()
-    with pytest.warns(swath.DeviceWarning, match="out of memory") as said:
+    with pytest.warns(swath.DeviceWarning, match="out of memory") as warned:
         array = swath.open_geotiff(path, gpu=True, chunks=chunks, on_gpu_failure="auto", masked=True).compute()
-    assert len({str(warning.message) for warning in said}) == 1
+    assert len({str(warning.message) for warning in warned}) == 1
     np.testing.assert_array_equal(array.values, swath.open_geotiff(path, masked=True).values)
 
 

@@ -29,7 +29,7 @@ def file() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ({"chunks": 0}, "chunks=0: give sizes of 1 or more"),
         ({"chunks": -5}, "-1 for the whole of an axis"),
@@ -48,10 +48,10 @@ def file() -> bytes:
         ({"dtype": "wild"}, "dtype='wild'"),
     ],
 )
-def test_invalid_arguments_of_open_geotiff_say_what_to_type(file: bytes, words: dict[str, Any], told: str) -> None:
+def test_invalid_arguments_of_open_geotiff_say_what_to_type(file: bytes, words: dict[str, Any], message: str) -> None:
     with pytest.raises(swath.UsageError) as refused:
         swath.open_geotiff(file, **words)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_coordinates_that_are_not_to_be_decoded(folder: Path, file: bytes) -> None:
@@ -62,7 +62,7 @@ def test_coordinates_that_are_not_to_be_decoded(folder: Path, file: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ({"quality": 50}, "quality=50: zstd has no quality"),
         ({"quality": 5, "compression": "lerc"}, "lerc has no quality"),
@@ -102,10 +102,10 @@ def test_coordinates_that_are_not_to_be_decoded(folder: Path, file: bytes) -> No
         ({"dims": 5}, "dims=5"),
     ],
 )
-def test_invalid_arguments_of_to_geotiff_say_what_to_type(words: dict[str, Any], told: str) -> None:
+def test_invalid_arguments_of_to_geotiff_say_what_to_type(words: dict[str, Any], message: str) -> None:
     with pytest.raises(swath.UsageError) as refused:
         swath.to_geotiff(DATA, None, **words)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("compression", ["jpeg", "webp", "jpeg2000"])
@@ -116,14 +116,14 @@ def test_samples_that_a_codec_does_not_take(compression: str) -> None:
 
 def test_arguments_that_are_no_rasters(folder: Path, file: bytes) -> None:
     path = folder / "a.tif"
-    for data, target, told in [
+    for data, target, message in [
         (str(path), DATA, "swapped"),
         (path, xr.DataArray(DATA, dims=("y", "x")), "swapped"),
         (str(path), None, "open it first"),
         (None, path, "data is None"),
         (swath.Dataset(file), path, "an opened file"),
     ]:
-        with pytest.raises(swath.UsageError, match=told):
+        with pytest.raises(swath.UsageError, match=message):
             swath.to_geotiff(data, target)
     assert not list(folder.iterdir())
 

@@ -288,9 +288,9 @@ def test_chunks_of_another_shape_or_kind_are_refused() -> None:
 
 def test_chunks_larger_than_the_buffer_cause_a_warning() -> None:
     chunked = da.from_array(raster((1, 64, 64)), chunks=(1, 32, 64))
-    with pytest.warns(swath.SwathWarning, match=r"8192 bytes, more than the 4097 bytes") as told:
+    with pytest.warns(swath.SwathWarning, match=r"8192 bytes, more than the 4097 bytes") as warned:
         swath.to_geotiff(chunked, None, streaming_buffer_bytes=4097)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
 
 
 INTERRUPTED = """

@@ -95,9 +95,9 @@ def test_exceeding_the_default_limit_causes_a_warning(monkeypatch: pytest.Monkey
     data = terrain((300, 400))
     expected = swath.to_geotiff(data, None)
     monkeypatch.setattr(_write, "MEMORY", MIB)
-    with pytest.warns(swath.SwathWarning, match=r"at least [0-9]+ bytes of memory, more than the 1048576") as told:
+    with pytest.warns(swath.SwathWarning, match=r"at least [0-9]+ bytes of memory, more than the 1048576") as warned:
         assert swath.to_geotiff(data, None) == expected
-    assert len(told) == 1 and told[0].filename == __file__
+    assert len(warned) == 1 and warned[0].filename == __file__
 
 
 WIDE = """

@@ -174,7 +174,7 @@ def test_axes_that_are_no_rows_or_columns_are_refused(dims: tuple[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("data", "words", "told"),
+    ("data", "words", "message"),
     [
         (np.zeros((0, 5)), {}, "empty"),
         (np.array([[np.nan, 1.0]]), {"dtype": "u1"}, "nodata="),
@@ -211,11 +211,11 @@ def test_axes_that_are_no_rows_or_columns_are_refused(dims: tuple[str, str]) -> 
         (np.zeros((2, 2)), {"tile_size": 100}, "16"),
     ],
 )
-def test_unsupported_data_is_refused_with_a_reason(data: Any, words: dict[str, Any], told: str) -> None:
+def test_unsupported_data_is_refused_with_a_reason(data: Any, words: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as refused:
         swath.to_geotiff(data, None, **words)
     assert isinstance(refused.value, swath.Error)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_nan_becomes_nodata_and_the_input_stays() -> None:
@@ -860,10 +860,10 @@ def test_progress() -> None:
             self.rows += rows
 
     data = pixels((1000, 64))
-    told: list[tuple[int, int]] = []
-    swath.to_geotiff(data, None, tile_size=64, progress=lambda done, rows: told.append((done, rows)))
-    assert told[-1] == (1000, 1000)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    reports: list[tuple[int, int]] = []
+    swath.to_geotiff(data, None, tile_size=64, progress=lambda done, rows: reports.append((done, rows)))
+    assert reports[-1] == (1000, 1000)
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
     shown = Shown()
     swath.to_geotiff(data, None, tile_size=64, progress=shown)
     assert shown.rows == 1000

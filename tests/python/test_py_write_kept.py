@@ -202,7 +202,7 @@ def test_colours_for_qgis(folder: Path, words: dict[str, Any], limits: tuple[flo
 
 
 @pytest.mark.parametrize(
-    ("data", "words", "told"),
+    ("data", "words", "message"),
     [
         (DATA[0], {"color_ramp": "wild"}, "viridis"),
         (DATA, {"color_ramp": True}, "the raster has 2"),
@@ -210,10 +210,10 @@ def test_colours_for_qgis(folder: Path, words: dict[str, Any], limits: tuple[flo
         (DATA[0], {"color_ramp": True, "color_ramp_range": (1, 0)}, "(smallest, largest)"),
     ],
 )
-def test_impossible_colours_are_refused(folder: Path, data: np.ndarray, words: dict[str, Any], told: str) -> None:
+def test_impossible_colours_are_refused(folder: Path, data: np.ndarray, words: dict[str, Any], message: str) -> None:
     with pytest.raises(swath.UsageError) as refused:
         swath.to_geotiff(data, folder / "a.tif", **words)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert not list(folder.iterdir())
 
 

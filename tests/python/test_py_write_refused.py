@@ -37,9 +37,9 @@ def heights(folder: Path) -> Path:
 def test_fractions_of_a_masked_raster_are_kept(heights: Path, opener: Any) -> None:
     masked = opener(heights, masked=True)
     changed = masked.copy(data=masked.data / 1000)
-    with pytest.warns(swath.SwathWarning, match='dtype="float32" to keep them') as told:
+    with pytest.warns(swath.SwathWarning, match='dtype="float32" to keep them') as warned:
         file = swath.to_geotiff(changed, None)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     dtype, nodata, samples = opened_by_rasterio(file)
     assert dtype == "float32"
     assert np.isnan(nodata)

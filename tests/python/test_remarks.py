@@ -55,10 +55,10 @@ def fax(tmp_path: Path) -> Path:
             changed[at] ^= 0x10
             path.write_bytes(changed)
             try:
-                _, told = read(path)
+                _, warned = read(path)
             except sw.Error:
                 continue
-            if told and wanted in told[0]:
+            if warned and wanted in warned[0]:
                 content = changed
                 break
     path.write_bytes(content)
@@ -67,10 +67,10 @@ def fax(tmp_path: Path) -> Path:
 
 def test_repaired_fax_rows_warn_once_a_read(fax: Path) -> None:
     for _ in range(2):
-        found, told = read(fax)
-        assert len(told) == 1, told
-        assert "fax.tif: IFD 0, tile (0, 0)" in told[0] and "CCITT" in told[0] and "repaired" in told[0]
-        assert "(4 tiles or strips" in told[0]
+        found, warned = read(fax)
+        assert len(warned) == 1, warned
+        assert "fax.tif: IFD 0, tile (0, 0)" in warned[0] and "CCITT" in warned[0] and "repaired" in warned[0]
+        assert "(4 tiles or strips" in warned[0]
         np.testing.assert_array_equal(found, by_gdal(fax))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -91,8 +91,8 @@ def test_repaired_fax_rows_warn_on_the_command_line(swath: Swath, fax: Path, tmp
     ):
         run = swath.run(*command)
         assert run.ok, run.stderr
-        told = [line for line in run.stderr.splitlines() if line.startswith("warning: ")]
-        assert len(told) == 1 and "fax.tif" in told[0] and "repaired" in told[0], run.stderr
+        warned = [line for line in run.stderr.splitlines() if line.startswith("warning: ")]
+        assert len(warned) == 1 and "fax.tif" in warned[0] and "repaired" in warned[0], run.stderr
 
 
 def test_packbits_across_rows_warn_where_gdal_reads_other_samples(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_packbits_across_rows_warn_where_gdal_reads_other_samples(tmp_path: Path
     for rows in (2500, 500):
         array = np.repeat(draw.integers(0, 9, (rows, 10), "uint8"), 4, axis=1)
         path = write(tmp_path / f"{rows}.tif", array, compress="packbits", blockysize=rows)
-        found, told = read(path)
-        assert told == []
+        found, warned = read(path)
+        assert warned == []
         np.testing.assert_array_equal(found[0], array)
         content = path.read_bytes()
         ((offset, count),) = strips(path)
@@ -112,10 +112,10 @@ def test_packbits_across_rows_warn_where_gdal_reads_other_samples(tmp_path: Path
             changed[at] ^= 1 << int(draw.integers(8))
             path.write_bytes(changed)
             try:
-                found, told = read(path)
+                found, warned = read(path)
                 same = np.array_equal(found, by_gdal(path))
             except (sw.Error, rasterio.errors.RasterioIOError):
                 continue
-            assert same or (len(told) == 1 and "PackBits" in told[0]), at
+            assert same or (len(warned) == 1 and "PackBits" in warned[0]), at
             differ += not same
         assert (differ > 0) == (rows == 2500)

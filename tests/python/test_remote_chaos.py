@@ -126,8 +126,8 @@ def windows(server: Files, paths: list[str], count: int, tally: Tally) -> None:
 
 
 def run(server: Files, rate: float, count: int) -> tuple[Tally, Counter[str]]:
-    told: Counter[str] = Counter()
-    failing = at_random(rate, 7, ALL, told)
+    counts: Counter[str] = Counter()
+    failing = at_random(rate, 7, ALL, counts)
     case = cases()["/changes.tif"]
 
     def script(request: Request) -> Fault | None:
@@ -145,20 +145,20 @@ def run(server: Files, rate: float, count: int) -> tuple[Tally, Counter[str]]:
     worker.join(240 * torture())
     assert not worker.is_alive(), f"hangs after {tally.right} windows and {tally.refused.total()} refusals"
     print(
-        f"\n{count} windows, {rate:.0%} of {len(server.requests)} requests failed in {len(told)} ways: {tally.right} "
+        f"\n{count} windows, {rate:.0%} of {len(server.requests)} requests failed in {len(counts)} ways: {tally.right} "
         f"right, refused {dict(tally.refused)}, {time.monotonic() - started:.0f} s"
     )
-    what = f"{rate:.0%} of requests fail in {len(told)} ways"
+    what = f"{rate:.0%} of requests fail in {len(counts)} ways"
     record("N1", what, count, tally.right + tally.refused.total(), len(tally.wrong))
     assert not tally.wrong, tally.wrong[:10]
     assert tally.right + tally.refused.total() == count
-    return tally, told
+    return tally, counts
 
 
 def test_ten_thousand_windows_of_a_server_that_fails_at_random(server: Files) -> None:
     count = 10_000 * torture()
-    tally, told = run(server, 0.1, count)
-    assert set(told) == set(ALL), "every fault came up"
+    tally, counts = run(server, 0.1, count)
+    assert set(counts) == set(ALL), "every fault came up"
     # Transient faults are overcome; refusals (404, 403), wrong answers and the file that changes remain.
     assert tally.right > 0.8 * count
     assert any("ChangedError" in name for name in tally.refused), "the file that changes was never noticed"

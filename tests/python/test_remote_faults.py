@@ -77,11 +77,11 @@ def wrong(url: str, kind: type[Exception] | tuple[type[Exception], ...], **optio
     with pytest.raises(kind) as raised:
         window(url, **options)
     assert time.monotonic() - started < SOON
-    said = str(raised.value)
+    message = str(raised.value)
     assert isinstance(raised.value, swath.Error), type(raised.value)
-    assert len(said.split()) >= 4, said
-    assert SECRET not in said + repr(raised.value) + repr(raised.value.args)
-    return said
+    assert len(message.split()) >= 4, message
+    assert SECRET not in message + repr(raised.value) + repr(raised.value.args)
+    return message
 
 
 @cache
@@ -121,8 +121,8 @@ def test_a_missing_server_is_reported() -> None:
         port = probe.getsockname()[1]
     for scheme in ("http", "https"):
         with direct():
-            said = wrong(f"{scheme}://127.0.0.1:{port}/file.tif", errors.UnavailableError)
-        assert f"127.0.0.1:{port}" in said and "is the server running" in said
+            message = wrong(f"{scheme}://127.0.0.1:{port}/file.tif", errors.UnavailableError)
+        assert f"127.0.0.1:{port}" in message and "is the server running" in message
 
 
 # Notes each connection to a port in a file.
@@ -155,9 +155,9 @@ def test_a_refused_first_connection_is_not_retried(tool: Swath, tmp_path: Path) 
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, tmp_path / "counter.c", "-ldl"], check=True)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    told = {"LD_PRELOAD": str(library), "COUNT_PORT": str(port), "COUNT_FILE": str(count), "NO_PROXY": "*"}
+    settings = {"LD_PRELOAD": str(library), "COUNT_PORT": str(port), "COUNT_FILE": str(count), "NO_PROXY": "*"}
     command = [tool.binary, "info", f"http://127.0.0.1:{port}/file.tif"]
-    done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "is the server running" in done.stderr, done.stderr
     assert count.read_text() == "x"
 
@@ -176,10 +176,10 @@ def test_a_server_that_does_not_speak_tls_is_reported_at_once() -> None:
     with direct(), socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=answer, args=(listener,), daemon=True)
         thread.start()
-        said = wrong(f"https://127.0.0.1:{listener.getsockname()[1]}/file.tif", errors.UnavailableError)
+        message = wrong(f"https://127.0.0.1:{listener.getsockname()[1]}/file.tif", errors.UnavailableError)
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(5)
-    assert "no secure connection" in said
+    assert "no secure connection" in message
     assert len(asked) == 1
 
 
@@ -244,8 +244,8 @@ def test_a_server_without_ranges_costs_next_to_nothing(server: Files) -> None:
     """The server would send all 10 GB."""
     server.put("/huge.tif", Zeros(10 << 30))
     server.script = always(whole)
-    said = wrong(f"{server.url}/huge.tif", swath.SourceError)
-    assert "range" in said.lower()
+    message = wrong(f"{server.url}/huge.tif", swath.SourceError)
+    assert "range" in message.lower()
     # Bytes sent before the connection was closed: the system's buffers, not the object.
     assert server.bytes_sent() < 64 << 20
 
@@ -306,8 +306,8 @@ def test_a_file_that_changes_is_never_mixed(server: Files, name: str) -> None:
                 server.put("/file.tif", then)
 
         server.script = script
-        said = wrong(f"{server.url}/file.tif", errors.ChangedError)
-        assert "open it again" in said.lower()
+        message = wrong(f"{server.url}/file.tif", errors.ChangedError)
+        assert "open it again" in message.lower()
     # A new handle sees the new version.
     server.script = None
     if name != "gone shorter":
@@ -443,8 +443,8 @@ def test_secrets_stay_out_of_messages(server: Files, name: str) -> None:
     server.put("/file.tif", Zeros(1 << 30))
     server.script = always(ENDS[name])
     address = server.url.replace("http://", f"http://{SECRET}:{SECRET}@") + f"/file.tif?token={SECRET}#{SECRET}"
-    said = wrong(address, swath.Error, retries=1, headers={"Authorization": f"Bearer {SECRET}", "X-Key": SECRET})
-    assert "file.tif" in said
+    message = wrong(address, swath.Error, retries=1, headers={"Authorization": f"Bearer {SECRET}", "X-Key": SECRET})
+    assert "file.tif" in message
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
@@ -456,5 +456,5 @@ def test_secrets_of_stores_stay_out_of_messages(server: Files, scheme: str) -> N
     }[scheme]
     for fault in ("denied", "server error", "echo", "store error"):
         server.script = always(ENDS[fault])
-        said = wrong(f"{scheme}://bucket/file.tif", swath.Error, endpoint=server.url, retries=1, **settings)
-        assert "bm9ib2R5" not in said
+        message = wrong(f"{scheme}://bucket/file.tif", swath.Error, endpoint=server.url, retries=1, **settings)
+        assert "bm9ib2R5" not in message

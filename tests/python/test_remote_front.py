@@ -278,8 +278,8 @@ def test_an_interrupt_ends_what_a_silent_server_holds_up(server: Server, opened:
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
         # Its own deadline is three minutes away.
-        said, _ = child.communicate(timeout=30)
-        assert said.endswith("interrupted\n")
+        output, _ = child.communicate(timeout=30)
+        assert output.endswith("interrupted\n")
     finally:
         never.set()
         child.kill()

@@ -292,7 +292,7 @@ def noted(
 ) -> tuple[list[str], subprocess.CompletedProcess[str]]:
     notes = folder / "notes"
     notes.write_text("")
-    told = {
+    settings = {
         "LD_PRELOAD": str(library),
         "REBIND_NOTES": str(notes),
         "REBIND_FIRST": first,
@@ -300,7 +300,9 @@ def noted(
         "NO_PROXY": "*",
     }
     command = [str(swath.binary), "info", *arguments]
-    done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(
+        command, env={**os.environ, **settings}, capture_output=True, text=True, check=False, timeout=30
+    )
     return notes.read_text().splitlines(), done
 
 

@@ -64,8 +64,8 @@ def test_a_signed_address_reaches_the_server_as_it_was_given(server: Files) -> N
 
 
 def test_a_signature_is_not_repeated_in_an_error(server: Files) -> None:
-    said = refused(f"{server.url}/gone.tif?sig={SECRET}", errors.MissingError)
-    assert SECRET not in said and "gone.tif" in said
+    message = refused(f"{server.url}/gone.tif?sig={SECRET}", errors.MissingError)
+    assert SECRET not in message and "gone.tif" in message
 
 
 def test_names_with_odd_letters_are_encoded_once(server: Files) -> None:
@@ -194,8 +194,8 @@ def test_a_page_that_is_no_tiff_is_reported(server: Files, content: bytes) -> No
 
 
 def test_bytes_are_limited(server: Files) -> None:
-    said = refused(f"{server.url}/file.tif", swath.LimitError, max_remote_bytes=100_000)
-    assert "100000" in said.replace("_", "").replace(" ", "").replace(",", "")
+    message = refused(f"{server.url}/file.tif", swath.LimitError, max_remote_bytes=100_000)
+    assert "100000" in message.replace("_", "").replace(" ", "").replace(",", "")
     assert server.bytes_sent() <= 100_000
     server.forget()
     read(f"{server.url}/file.tif", max_remote_bytes=len(file()) + 65_536)
@@ -295,14 +295,14 @@ def test_the_command_reports_its_traffic(server: Files, swath: Swath) -> None:
     run = swath.run("info", f"{server.url}/file.tif")
     assert run.ok, run.stderr
     assert "1 request" in run.stdout.splitlines()[-1] and "32768" in run.stdout.splitlines()[-1]
-    told = swath.info(f"{server.url}/file.tif")["remote"]
-    assert (told["requests"], told["received"], told["retries"]) == (1, 32_768, 0)
+    counts = swath.info(f"{server.url}/file.tif")["remote"]
+    assert (counts["requests"], counts["received"], counts["retries"]) == (1, 32_768, 0)
 
 
 def test_the_command_counts_retries(server: Files, swath: Swath) -> None:
     server.script = at({1: PASSING["status 503"]})
-    told = swath.info(f"{server.url}/file.tif")["remote"]
-    assert (told["requests"], told["retries"]) == (2, 1)
+    counts = swath.info(f"{server.url}/file.tif")["remote"]
+    assert (counts["requests"], counts["retries"]) == (2, 1)
 
 
 def test_the_command_hides_secrets(server: Files, swath: Swath) -> None:

@@ -60,9 +60,9 @@ class Taker:
                     self.objects[target] = body
                 else:
                     incoming.read(length)
-                said = b"<R><UploadId>one</UploadId></R>" if method == "POST" else b""
+                answer = b"<R><UploadId>one</UploadId></R>" if method == "POST" else b""
                 connection.sendall(
-                    f'HTTP/1.1 200 OK\r\nETag: "a"\r\nContent-Length: {len(said)}\r\n\r\n'.encode() + said
+                    f'HTTP/1.1 200 OK\r\nETag: "a"\r\nContent-Length: {len(answer)}\r\n\r\n'.encode() + answer
                 )
 
     def close(self) -> None:

@@ -264,8 +264,8 @@ def test_a_completion_that_never_succeeds_leaves_nothing(proxied: tuple[Store, P
 def test_an_error_inside_a_success_is_an_error(proxied: tuple[Store, Proxy, dict[str, Any]]) -> None:
     """S3 sends the status before it knows whether the completion succeeds."""
     store, proxy, options = proxied
-    said = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>Try again.</Message></Error>"
-    proxy.script = completing(lambda _request, _respond: Answer(200, {}, said), 1000)
+    body = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>Try again.</Message></Error>"
+    proxy.script = completing(lambda _request, _respond: Answer(200, {}, body), 1000)
     with pytest.raises(swath.WriteError):
         send(LARGE, store.address("inside.tif"), {**options, "retries": 1})
     assert store.get("inside.tif") is None
@@ -346,10 +346,10 @@ def test_ctrl_c_leaves_nothing(proxied: tuple[Store, Proxy, dict[str, Any]]) -> 
     try:
         wait_for_a_part(proxy, process)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=30)[1]
+        stderr = process.communicate(timeout=30)[1]
     finally:
         process.kill()
-    assert process.returncode == 42, said
+    assert process.returncode == 42, stderr
     assert store.get("stopped.tif") is None
     assert store.uploads() == []
 
@@ -448,7 +448,7 @@ def killed_at(proxy: Proxy, command: list[str], at: int, taken: bool) -> tuple[s
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     turn, over = threading.Lock(), threading.Event()
     seen = 0
-    told: list[Request] = []
+    completing_requests: list[Request] = []
 
     def script(request: Request) -> Fault | None:
         nonlocal seen
@@ -456,9 +456,9 @@ def killed_at(proxy: Proxy, command: list[str], at: int, taken: bool) -> tuple[s
             return None
         with turn:
             seen += 1
-            number, ended = seen, bool(told)
+            number, ended = seen, bool(completing_requests)
             if (number >= at or completes(request)) and not ended:
-                told.append(request)
+                completing_requests.append(request)
         if number < at and not completes(request):
             return None
         if ended:
@@ -483,5 +483,5 @@ def killed_at(proxy: Proxy, command: list[str], at: int, taken: bool) -> tuple[s
         proxy.script = None
     # Requests in flight end before the store is checked.
     time.sleep(0.05)
-    last = told[0]
+    last = completing_requests[0]
     return f"{last.method} {last.target}", taken and completes(last)

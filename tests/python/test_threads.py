@@ -90,13 +90,13 @@ def test_a_network_without_threads_is_an_error(server: Files, threads: int, host
         assert found.max() == 3 * 1024 * 1024 - 1
         print("read")
     """
-    said = python(threads, code, f"{server.url.replace('127.0.0.1', host)}/scene.tif")
+    output = python(threads, code, f"{server.url.replace('127.0.0.1', host)}/scene.tif")
     if threads == 0:
-        assert "thread" in said and "ulimit -u" in said and "scene.tif" in said
+        assert "thread" in output and "ulimit -u" in output and "scene.tif" in output
     else:
-        assert said == "read\n" or ("thread" in said and "ulimit -u" in said)
+        assert output == "read\n" or ("thread" in output and "ulimit -u" in output)
     if threads == FEW[-1]:
-        assert said == "read\n"
+        assert output == "read\n"
 
 
 @pytest.mark.parametrize("threads", FEW)

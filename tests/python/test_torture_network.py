@@ -326,8 +326,8 @@ def test_secrets_are_neither_printed_nor_passed_on(server: Files, tool: Swath) -
             chance = random.Random(seed)
 
             def echo(request: Request, _: Respond, chance: random.Random = chance) -> Answer:
-                said = json.dumps([request.target, request.headers])
-                body = f"<Error><Code>{SECRET}</Code><Message>{said}</Message><Region>{SECRET}</Region></Error>"
+                sent = json.dumps([request.target, request.headers])
+                body = f"<Error><Code>{SECRET}</Code><Message>{sent}</Message><Region>{SECRET}</Region></Error>"
                 headers = {"x-amz-bucket-region": SECRET, "x-ms-error-code": SECRET, "Content-Type": "text/xml"}
                 return Answer(chance.choice([400, 401, 403, 404, 409, 500, 503]), headers, body.encode())
 

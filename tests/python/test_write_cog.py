@@ -38,12 +38,12 @@ def quirks(path: Path) -> list[str]:
     """A finding that rio-cogeo also has for GDAL's own COGs: to rasterio, tiles as wide as the image are strips."""
     with rasterio.open(path) as dataset:
         block, levels_of = dataset.block_shapes[0][1], range(len(dataset.overviews(1)))
-    told = []
+    faults = []
     for level in levels_of:
         with rasterio.open(path, overview_level=level) as dataset:
             if dataset.width == block:
-                told.append(f"Overview of index {level} is not tiled")
-    return told
+                faults.append(f"Overview of index {level} is not tiled")
+    return faults
 
 
 def check_valid(swath: Swath, path: Path, by_their_gdal: bool = False, warnings: bool = False) -> None:
@@ -62,9 +62,9 @@ def check_valid(swath: Swath, path: Path, by_their_gdal: bool = False, warnings:
         done = subprocess.run(
             [GDAL_PYTHON, VALIDATOR, "--full-check=yes", str(path)], capture_output=True, text=True, timeout=60
         )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0 and "is a valid cloud optimized GeoTIFF" in said, f"GDAL: {said}"
-        assert warnings or "warning" not in said.lower(), f"GDAL: {said}"
+        output = done.stdout + done.stderr
+        assert done.returncode == 0 and "is a valid cloud optimized GeoTIFF" in output, f"GDAL: {output}"
+        assert warnings or "warning" not in output.lower(), f"GDAL: {output}"
 
 
 def gdal_cog(source: Path, target: Path, **options: Any) -> Path:

@@ -86,8 +86,8 @@ def test_converted(swath: Swath, folder: Path, name: str) -> None:
         run.check_alive()
         assert run.ok, f"{options}: {run.stderr}"
         got = swath.dump(target)
-        told = difference(got, want)
-        assert told == "equal", f"{options}: {told}"
+        result = difference(got, want)
+        assert result == "equal", f"{options}: {result}"
         found = differences(swath, source, target)
         assert not found, f"{options}: {found}"
         try:

@@ -662,8 +662,8 @@ FORBIDDEN: dict[str, tuple[str, int, tuple[object, ...], str]] = {
 def test_forbidden(swath: Swath, folder: Path, name: str) -> None:
     dtype, bands, options, word = FORBIDDEN[name]
     source = write_plain(folder / "s.tif", pixels((bands, 40, 50), dtype))
-    said = refused(swath, source, folder / "t.tif", *options)
-    assert word.lower() in said.lower(), said
+    message = refused(swath, source, folder / "t.tif", *options)
+    assert word.lower() in message.lower(), message
 
 
 @pytest.mark.parametrize("name", ["jpeg-uint16", "tile-17", "predictor-3-integer"])

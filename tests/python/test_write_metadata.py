@@ -77,10 +77,10 @@ def test_crs_given(swath: Swath, folder: Path, code: str) -> None:
     crs = CRS.from_user_input(code)
     wkt = folder / "crs.wkt"
     wkt.write_text(crs.to_wkt(version="WKT2_2019") + "\n")
-    for said in (code, crs.to_wkt(version="WKT2_2019"), crs.to_wkt(), str(wkt)):
-        convert(swath, source, target, "--crs", said)
+    for given in (code, crs.to_wkt(version="WKT2_2019"), crs.to_wkt(), str(wkt)):
+        convert(swath, source, target, "--crs", given)
         with rasterio.open(target) as got:
-            assert got.crs == crs, f"{said}: {got.crs}"
+            assert got.crs == crs, f"{given}: {got.crs}"
             assert got.transform == NORTH_UP
     assert "crs" in refused(swath, source, target.with_name("n.tif"), "--crs", "EPSG:notanumber").lower()
     assert "crs" in refused(swath, source, target.with_name("n.tif"), "--crs", "").lower()
@@ -135,15 +135,15 @@ def test_gcps(swath: Swath, folder: Path, options: tuple[str, ...]) -> None:
         out.gcps = (points, CRS.from_epsg(4326))
     convert(swath, source, target, *options)
 
-    def told(path: Path) -> tuple[list[tuple[float, ...]], CRS]:
+    def control_points(path: Path) -> tuple[list[tuple[float, ...]], CRS]:
         with rasterio.open(path) as dataset:
             found, crs = dataset.gcps
             return [(p.row, p.col, p.x, p.y, p.z) for p in found], crs
 
-    assert told(target) == told(source)
+    assert control_points(target) == control_points(source)
     convert(swath, source, target, "--window", "3,2,10,8")
-    moved = [(r - 2, c - 3, *rest) for r, c, *rest in told(source)[0]]
-    assert np.allclose(told(target)[0], moved, rtol=0, atol=1e-12)
+    moved = [(r - 2, c - 3, *rest) for r, c, *rest in control_points(source)[0]]
+    assert np.allclose(control_points(target)[0], moved, rtol=0, atol=1e-12)
 
 
 def rpc() -> rasterio.rpc.RPC:

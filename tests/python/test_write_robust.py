@@ -214,8 +214,8 @@ def test_full_disk(swath: Swath, tmp_path: Path, small: Path, name: str) -> None
             remount(folder, f"size={(used + need * part // parts + 4095) // 4096 * 4096 or 4096}")
             free = os.statvfs(folder).f_bfree
             run = swath.run("convert", small, scene.path, *scene.options)
-            said = run.check_refusal(scene.path)
-            assert "No space left" in said, said
+            message = run.check_refusal(scene.path)
+            assert "No space left" in message, message
             assert digest(scene.path) in scene.states and scene.path.read_bytes() == scene.old
             assert names(folder) == ["out.tif"]
             assert os.statvfs(folder).f_bfree == free, "the room was not given back"
@@ -261,15 +261,17 @@ def test_interrupted(swath: Swath, folder: Path, source: Path, name: str) -> Non
         time.sleep(scene.seconds * 1.1 * (number + rng.random()) / tries)
         began = time.perf_counter()
         process.send_signal(getattr(signal, name))
-        _, said = process.communicate(timeout=10)
+        _, stderr = process.communicate(timeout=10)
         longest = max(longest, time.perf_counter() - began)
         code = process.returncode
         codes[code] = codes.get(code, 0) + 1
-        assert strays(folder) == [], f"exit {code}: {said}"
+        assert strays(folder) == [], f"exit {code}: {stderr}"
         state = scene.state()
         # Before the tool handles interrupts, it has begun nothing and may die as any program.
-        assert (code, state) in ((130, "old"), (0, "new"), (-getattr(signal, name), "old")), f"{code}, {state}: {said}"
-        assert code != 130 or said.startswith("interrupted: "), said
+        assert (code, state) in ((130, "old"), (0, "new"), (-getattr(signal, name), "old")), (
+            f"{code}, {state}: {stderr}"
+        )
+        assert code != 130 or stderr.startswith("interrupted: "), stderr
     record("W10", f"{name}, over within {longest * 1000:.0f} ms", tries, tries, 0)
     assert longest < 1
     assert codes.get(130, 0) >= 5, codes
@@ -319,8 +321,8 @@ def test_two_writers_and_a_reader(swath: Swath, folder: Path, small: Path) -> No
         for _ in range(30 * torture()):
             writers = [start(swath, small, path, *way, "-q") for way in ways]
             for writer in writers:
-                _, said = writer.communicate(timeout=30)
-                assert writer.returncode == 0, said
+                _, stderr = writer.communicate(timeout=30)
+                assert writer.returncode == 0, stderr
             assert strays(folder) == []
     finally:
         stop.set()
@@ -419,16 +421,16 @@ def test_streams(swath: Swath, folder: Path, small: Path) -> None:
     assert writer.wait(timeout=30) == 0
     convert(swath, small, "/dev/null")
     if Path("/dev/full").exists():
-        said = swath.run("convert", small, "/dev/full").check_refusal("/dev/full")
-        assert "No space left" in said
+        message = swath.run("convert", small, "/dev/full").check_refusal("/dev/full")
+        assert "No space left" in message
     # The reader closes the pipe.
     argv[3] = "-"
     cut = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     assert cut.stdout is not None and cut.stderr is not None
     cut.stdout.read(10)
     cut.stdout.close()
-    said = cut.stderr.read().decode()
-    assert cut.wait(timeout=30) == 2 and "panicked" not in said, said
+    stderr = cut.stderr.read().decode()
+    assert cut.wait(timeout=30) == 2 and "panicked" not in stderr, stderr
     # Also killed at any moment.
     for part in range(15):
         killed = subprocess.Popen(argv, stdout=subprocess.DEVNULL, env=environment)
@@ -516,10 +518,10 @@ def test_memory_does_not_grow_with_the_raster(swath: Swath, folder: Path, name: 
                 assert (a.dataset_mask(window=corner) == b.dataset_mask(window=corner)).all()
         path.unlink()
         out.unlink()
-    said = f"{name}: {peaks[0] / MIB:.0f} MiB for {sides[0]}², {peaks[1] / MIB:.0f} MiB for {sides[1]}²"
-    print(said)
-    assert max(peaks) <= 128 * MIB, said
-    assert peaks[1] - peaks[0] <= 16 * MIB, said
+    summary = f"{name}: {peaks[0] / MIB:.0f} MiB for {sides[0]}², {peaks[1] / MIB:.0f} MiB for {sides[1]}²"
+    print(summary)
+    assert max(peaks) <= 128 * MIB, summary
+    assert peaks[1] - peaks[0] <= 16 * MIB, summary
 
 
 def test_memory_of_one_huge_strip(swath: Swath, folder: Path) -> None:
@@ -553,19 +555,19 @@ def test_huge_raster_is_refused_or_streamed(swath: Swath, folder: Path) -> None:
 def test_wide_raster_is_refused_with_the_memory_it_needs(swath: Swath, folder: Path) -> None:
     path, out = folder / "wide.tif", folder / "out.tif"
     layered(path, 300_000, 600, 1, "u1")
-    memory, said = 16 * MIB, []
+    memory, refusals = 16 * MIB, []
     for _ in range(6):
         run = swath.run("convert", path, out, "--cog", "--compress", "zstd", "--level", "1", "--max-memory", memory)
         run.check_alive()
         if run.ok:
             break
         error = run.check_refusal(path)
-        said.append(error)
+        refusals.append(error)
         assert "or raise --max-memory" in error, error
         assert not out.exists() and strays(folder) == []
         numbers = [int(number) for number in re.findall(r"\b\d{6,}\b", error)]
         memory = max(memory * 2, *numbers)
-    assert said and run.ok, said
-    assert any(re.search(r"takes \d+ bytes of memory, \d+ are allowed", error) for error in said), said
-    print(f"wide: {len(said)} refusals, done in {memory / MIB:.0f} MiB with a peak of {run.peak / MIB:.0f} MiB")
+    assert refusals and run.ok, refusals
+    assert any(re.search(r"takes \d+ bytes of memory, \d+ are allowed", error) for error in refusals), refusals
+    print(f"wide: {len(refusals)} refusals, done in {memory / MIB:.0f} MiB with a peak of {run.peak / MIB:.0f} MiB")
     assert run.peak <= memory + 64 * MIB

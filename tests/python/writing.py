@@ -75,10 +75,10 @@ def convert(swath: Swath, source: Path | str, target: Path | str, *options: obje
 def refused(swath: Swath, source: Path | str, target: Path, *options: object) -> str:
     """Returns the error line of a refused conversion, which must leave no file behind."""
     before = sorted(target.parent.iterdir()) if target.parent.is_dir() else None
-    said = swath.run("convert", source, target, *options).check_refusal()
+    message = swath.run("convert", source, target, *options).check_refusal()
     after = sorted(target.parent.iterdir()) if target.parent.is_dir() else None
-    assert before == after, f"a refusal left files behind: {said}"
-    return said
+    assert before == after, f"a refusal left files behind: {message}"
+    return message
 
 
 def by_gdal(path: Path | str, overview: int | None = None) -> np.ndarray:
@@ -98,8 +98,8 @@ def by_tifffile(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
 
 def equal(got: np.ndarray, want: np.ndarray, who: str) -> None:
     """Bit for bit."""
-    told = difference(np.ascontiguousarray(got), np.ascontiguousarray(want))
-    assert told == "equal", f"{who}: {told}"
+    result = difference(np.ascontiguousarray(got), np.ascontiguousarray(want))
+    assert result == "equal", f"{who}: {result}"
 
 
 def deck(values: Iterable[Any], seed: int) -> Iterator[Any]:

@@ -236,9 +236,9 @@ fn matrix(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
         let case = Case::draw(&mut rng);
         tally.check(case.check(gpu, |options| options).and_then(|report| {
             // The CPU's decoding causes a notice, and so does a library that decodes pictures.
-            let said = report.notices.len();
+            let notices = report.notices.len();
             let no_tiles = report.device_tiles + report.host_tiles == 0;
-            let right = if case.on_device { said == 0 } else { said == 1 || (said == 0 && no_tiles) };
+            let right = if case.on_device { notices == 0 } else { notices == 1 || (notices == 0 && no_tiles) };
             ensure(right, || format!("{}: {:?}", case.what, report.notices))
         }));
     }
@@ -303,7 +303,7 @@ fn picture_costs(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
             let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(tile, tile));
             let found = raster(SampleType::U8, side.max(tile), bands, &written, 12).and_then(|file| {
                 let dataset = cases::open(&file).map_err(|error| text(&error))?;
-                let mut said = String::new();
+                let mut note = String::new();
                 for number in 0..3 {
                     let start = Instant::now();
                     let read = dataset.read_device(&options(gpu, Mode::Cuda)).map_err(|error| text(&error))?;
@@ -313,18 +313,18 @@ fn picture_costs(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
                     let again = counters.allocations + counters.pinned_allocations;
                     ensure(number == 0 || again == 0, || format!("read {number} allocates: {counters:?}"))?;
                     let Counters { buffers, uploads, downloads, synchronisations, library_waits, .. } = counters;
-                    said = format!(
+                    note = format!(
                         "{compression}, {bands} bands, {tiles} tiles of {tile}: {speed:.2} GB/s, {buffers} buffers, \
                          {again} allocations, {uploads} copies to the device, {downloads} back, {synchronisations} \
                          waits, {library_waits} for states of the library"
                     );
                 }
-                Ok(said)
+                Ok(note)
             });
             match found {
-                Ok(said) => {
+                Ok(note) => {
                     tally.check(Ok(()));
-                    tally.notes.push(said);
+                    tally.notes.push(note);
                 }
                 Err(fault) => tally.check(Err(format!("{compression} {bands}, tiles of {tile}: {fault}"))),
             }
@@ -339,7 +339,7 @@ fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
     if gpu.has_nvjpeg().is_err() {
         return;
     }
-    let (mut told, mut sound, mut declined) = (0, 0, 0);
+    let (mut damaged, mut sound, mut declined) = (0, 0, 0);
     for batch in 0..batches {
         let mut rng = Rng::new(batch * 11 + 3);
         let (tile, bands) = (rng.pick(&[16, 64, 128, 256]), rng.pick(&[1, 3]));
@@ -366,7 +366,7 @@ fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
             });
             let agreed = match (&cpu, &cuda) {
                 (Err(_), _) => {
-                    told += 1;
+                    damaged += 1;
                     cpu == cuda && cpu == auto
                 }
                 (Ok(()), Ok(())) => {
@@ -384,7 +384,7 @@ fn damaged_jpeg(tally: &mut Tally, gpu: &Arc<Gpu>, batches: u64) {
             }));
         }
     }
-    tally.notes.push(format!("{told} tiles told as damaged, {sound} decoded by nvJPEG, {declined} left to the CPU"));
+    tally.notes.push(format!("{damaged} damaged tiles, {sound} decoded by nvJPEG, {declined} decoded by the CPU only"));
 }
 
 fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {

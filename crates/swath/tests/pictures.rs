@@ -180,7 +180,7 @@ fn damaged_jpeg_gives_the_cpus_error_and_never_reaches_the_library() {
     let Some((fake, gpu)) = stand_in("async=1 seed=4", false) else { return };
     let good: Arc<[u8]> = write(SHAPE, &tiled(Compression::Jpeg)).into();
     let tiles = cases::tiles(&good).unwrap();
-    let (mut told, mut sound, mut declined) = (0, 0, 0);
+    let (mut damaged, mut sound, mut declined) = (0, 0, 0);
     for seed in 0..80 {
         let mut rng = Rng::new(seed);
         let number = rng.below(tiles.len() as u64) as usize;
@@ -193,7 +193,7 @@ fn damaged_jpeg_gives_the_cpus_error_and_never_reaches_the_library() {
         let both = [Mode::Cuda, Mode::Auto].map(|mode| dataset.read_device(&device(&gpu, mode)));
         match (cpu, both) {
             (Err(cpu), both) => {
-                told += 1;
+                damaged += 1;
                 for error in both.map(Result::unwrap_err) {
                     assert_eq!(error.to_string(), cpu.to_string(), "{what}");
                     assert!(error.place().tile.is_some() && error.place().offset.is_some(), "{what}: {error}");
@@ -222,7 +222,7 @@ fn damaged_jpeg_gives_the_cpus_error_and_never_reaches_the_library() {
             (Ok(_), [cuda, auto]) => panic!("{what}: the CPU reads it; {:?}, {:?}", cuda.err(), auto.err()),
         }
     }
-    assert!(told > 30 && sound > 3, "{told} told, {sound} sound, {declined} declined");
+    assert!(damaged > 30 && sound > 3, "{damaged} damaged, {sound} sound, {declined} declined");
     gone(&fake, gpu);
 }
 
@@ -339,8 +339,8 @@ fn refusing_library() {
     let (syncs, downloads) = (fake.count("sync") - syncs, fake.count("d2h") - downloads);
     let (report, raster) = (on_device.report().clone(), on_device.to_host().unwrap());
     drop(on_device);
-    let said = report.notices.join("; ");
-    assert!(said.contains("the GPU's decoder refused"), "{said}");
+    let notices = report.notices.join("; ");
+    assert!(notices.contains("the GPU's decoder refused"), "{notices}");
     if refused.len() > 8 {
         assert_eq!((report.device_tiles, report.host_tiles), (0, stored.len() as u64), "{report:?}");
         assert!(raster.bytes() == cpu.bytes());

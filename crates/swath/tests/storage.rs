@@ -440,9 +440,9 @@ fn reads_of_a_batch_wait_together_and_not_for_each_other() {
         bench.gone("latency");
     }
     // 256 reads of 1 ms: one after the other they take 256 ms at the least, in batches little more than 1.
-    let told = format!("one after the other {:?}, in batches {:?}", best[0], best[1]);
-    println!("{told}");
-    assert!(best[0] >= 6 * best[1], "{told}");
+    let timing = format!("one after the other {:?}, in batches {:?}", best[0], best[1]);
+    println!("{timing}");
+    assert!(best[0] >= 6 * best[1], "{timing}");
 }
 
 #[test]

@@ -165,9 +165,9 @@ pub fn find_assembler() -> Result<PathBuf, String> {
     let found = named.or_else(|| find_in_venv("nvidia/cuda_nvcc/bin/ptxas"));
     let path = found.ok_or("no ptxas: install tools/requirements-test.txt into .venv, or set SWATH_PTXAS to it")?;
     let fault = |error: std::io::Error| format!("{}: {error}", path.display());
-    let said = Command::new(&path).arg("--version").output().map_err(fault)?;
-    let said = String::from_utf8_lossy(&said.stdout);
-    if !said.contains(ASSEMBLER) {
+    let version = Command::new(&path).arg("--version").output().map_err(fault)?;
+    let version = String::from_utf8_lossy(&version.stdout);
+    if !version.contains(ASSEMBLER) {
         return Err(format!("{} is not ptxas {ASSEMBLER}, the pinned one", path.display()));
     }
     Ok(path)

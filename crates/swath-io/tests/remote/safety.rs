@@ -131,8 +131,8 @@ fn credentials_go_to_their_own_host_only() {
 fn secrets_are_in_no_message() {
     // The server repeats whatever it was sent.
     let server = Server::new(|_, asked| {
-        let said = asked.header("x-token").unwrap_or_default();
-        let body = format!("<Error><Code>No</Code><Message>{} {said}</Message></Error>", asked.line);
+        let token = asked.header("x-token").unwrap_or_default();
+        let body = format!("<Error><Code>No</Code><Message>{} {token}</Message></Error>", asked.line);
         plain("403 No", &[], body.as_bytes())
     });
     let address = format!("http://me:hunter2@127.0.0.1:{}/a.tif?sig=hush", server.port);

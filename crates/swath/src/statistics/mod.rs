@@ -272,11 +272,11 @@ mod tests {
 
     #[test]
     fn progress_rises_to_the_number_of_samples() {
-        let told: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
-        let heard = told.clone();
-        let progress: OnSamples = Arc::new(move |done, all| heard.lock().unwrap().push((done, all)));
+        let reports: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
+        let sink = reports.clone();
+        let progress: OnSamples = Arc::new(move |done, all| sink.lock().unwrap().push((done, all)));
         statistics(&planes(), &StatisticsOptions::default().with_progress(progress)).unwrap();
-        assert_eq!(*told.lock().unwrap(), [(8, 24), (16, 24), (24, 24)]);
+        assert_eq!(*reports.lock().unwrap(), [(8, 24), (16, 24), (24, 24)]);
     }
 
     #[test]
@@ -291,13 +291,13 @@ mod tests {
 
     #[test]
     fn bands_that_do_not_exist_are_refused_before_any_is_read() {
-        let told: Arc<Mutex<u32>> = Arc::default();
+        let calls: Arc<Mutex<u32>> = Arc::default();
         for bands in [vec![1, 4], vec![0], vec![]] {
-            let heard = told.clone();
+            let counter = calls.clone();
             let options = StatisticsOptions::default().with_bands(bands.clone());
-            let options = options.with_progress(Arc::new(move |_, _| *heard.lock().unwrap() += 1));
+            let options = options.with_progress(Arc::new(move |_, _| *counter.lock().unwrap() += 1));
             assert!(statistics(&planes(), &options).is_err(), "{bands:?}");
         }
-        assert_eq!(*told.lock().unwrap(), 0);
+        assert_eq!(*calls.lock().unwrap(), 0);
     }
 }

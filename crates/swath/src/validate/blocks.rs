@@ -276,11 +276,11 @@ fn surroundings(
             let skip = len(&(merged.range.start..range.start));
             let bytes = buffer.get(skip..skip + len(range)).unwrap_or_default();
             if wanted.leader {
-                let said = bytes.first_chunk::<4>().copied().map(u32::from_le_bytes).unwrap_or_default();
-                if u64::from(said) != wanted.len {
+                let stated = bytes.first_chunk::<4>().copied().map(u32::from_le_bytes).unwrap_or_default();
+                if u64::from(stated) != wanted.len {
                     findings.block(name, Fault::Leader, || {
                         let block = block_name(slot.image, wanted.block);
-                        format!("{name}: for {block}, size in leader bytes is {said} instead of {}", wanted.len)
+                        format!("{name}: for {block}, size in leader bytes is {stated} instead of {}", wanted.len)
                     });
                 }
             } else if bytes.get(..4) != bytes.get(4..) {

@@ -133,15 +133,16 @@ impl Text<'_> {
         if let Some(resampling) = self.resampling.filter(|_| self.options.cog) {
             all.image_structure.push(("OVERVIEW_RESAMPLING".to_owned(), resampling.to_string().to_uppercase()));
         }
-        let told = colors(self.layout);
-        for ((number, band), told) in (1..).zip(&self.metadata.bands).zip(told) {
+        let stated_colors = colors(self.layout);
+        for ((number, band), stated) in (1..).zip(&self.metadata.bands).zip(stated_colors) {
             let mut domains = band.domains.clone();
             if self.options.wants_statistics() {
                 // Statistics are computed again.
                 domains.iter_mut().for_each(drop_statistics);
             }
             // A colour that other tags already state is not written again.
-            let color = Some(&band.color).filter(|color| !color.is_empty() && **color != told && *color != "undefined");
+            let color =
+                Some(&band.color).filter(|color| !color.is_empty() && **color != stated && *color != "undefined");
             let color = color.filter(|color| !self.is_recoloured(color));
             all.bands.insert(
                 number,

@@ -187,22 +187,22 @@ impl Case {
         }
         let file = write(shape, &data, &nodata_of(nodata), &options).ok()?;
         let mut read = ReadOptions::default().with_threads(rng.within(1..4) as usize);
-        let mut said = String::new();
+        let mut selection = String::new();
         if !rng.chance(3) {
             let (x, y) = (rng.within(0..shape.width), rng.within(0..shape.height));
             let window = Window::new(x, y, rng.within(1..shape.width - x + 1), rng.within(1..shape.height - y + 1));
-            said = format!(", window {window}");
+            selection = format!(", window {window}");
             read = read.with_window(window);
         }
         if rng.chance(2) {
             let list: Vec<u32> = (0..rng.within(1..6)).map(|_| rng.within(1..u32::from(bands) + 1)).collect();
-            said = format!("{said}, bands {list:?}");
+            selection = format!("{selection}, bands {list:?}");
             read = read.with_bands(list);
         }
         let interleave = rng.pick(&[Interleave::Band, Interleave::Pixel]);
         let what = format!(
             "{shape:?} {compression} {bits:?} bits, {predictor:?}, {blocks:?}, {planar:?}, {order:?}, sparse {sparse} \
-             nodata '{nodata}'{said}, {interleave:?}"
+             nodata '{nodata}'{selection}, {interleave:?}"
         );
         let options = read.with_interleave(interleave);
         Some(Self { what, file, options, on_device: ON_DEVICE.contains(&compression), to_host: rng.chance(3) })

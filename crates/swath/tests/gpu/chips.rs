@@ -356,11 +356,11 @@ fn invalid_requests_are_refused_before_any_read() {
         let dataset = cases::open(&file(Compression::Lzw, Planar::Contig)).unwrap();
         let device = options(gpu, Mode::Cuda);
         let first = Window::new(0, 0, 10, 10);
-        for (windows, said) in
+        for (windows, message) in
             [([first, Window::new(0, 0, 10, 11)], "window 1 "), ([first, Window::new(91, 0, 10, 10)], "100x90")]
         {
             let error = dataset.read_windows_device(&device, &windows).unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Usage(_)) && error.to_string().contains(said), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::Usage(_)) && error.to_string().contains(message), "{error}");
         }
         let error = dataset.read_windows_device(&device.clone().with_upright(true), &[first]).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Usage(_)), "{error}");

@@ -270,12 +270,12 @@ fn told_nothing(what: &str, report: &DeviceReport) -> Result<(), String> {
     }
 }
 
-/// Runs random cases; returns their faults.
-pub fn matrix(gpu: &Arc<Gpu>, seed: u64, count: u64, mut told: impl FnMut(Result<(), String>)) {
+/// Runs random cases, and hands the result of each to `report`.
+pub fn matrix(gpu: &Arc<Gpu>, seed: u64, count: u64, mut report: impl FnMut(Result<(), String>)) {
     let mut rng = Rng::new(seed);
     for _ in 0..count {
         let case = WriteCase::draw(&mut rng);
-        told(check(&case, gpu, &mut rng));
+        report(check(&case, gpu, &mut rng));
     }
 }
 

@@ -235,7 +235,7 @@ fn damage_that_libzstd_does_not_detect_is_reported() {
         return;
     }
     fake.with("", |gpu| {
-        let mut said = 0;
+        let mut refused = 0;
         for bit in bits {
             let file = spoiled(bit);
             // A code that became another of the same length cannot be detected.
@@ -245,9 +245,9 @@ fn damage_that_libzstd_does_not_detect_is_reported() {
             let report = cases::agree(&file, &ReadOptions::default(), &options(gpu, Mode::Auto)).unwrap().unwrap();
             assert_eq!((report.device_tiles, report.host_tiles, report.notices.len()), (1, 1, 1), "{report:?}");
             assert!(report.notices[0].starts_with("1 tiles are damaged"), "{report:?}");
-            said += 1;
+            refused += 1;
         }
-        assert!(said > 10, "{said}");
+        assert!(refused > 10, "{refused}");
     });
 }
 

@@ -272,14 +272,14 @@ fn hostile_bytes_are_no_tile_rows() {
 #[test]
 fn progress_is_reported_group_by_group() {
     let (scene, options, bands) = small();
-    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
-    let sink = told.clone();
+    let reports = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let sink = reports.clone();
     let options = options.with_progress(std::sync::Arc::new(move |step: swath::write::Progress| {
         sink.lock().unwrap().push((step.rows, step.of));
     }) as swath::write::OnProgress);
     put_together(&scene, &options, &bands).unwrap();
-    let mut told = told.lock().unwrap().clone();
-    assert!(told.is_sorted());
-    told.dedup();
-    assert_eq!(told, [(16, 60), (32, 60), (48, 60), (60, 60)]);
+    let mut reports = reports.lock().unwrap().clone();
+    assert!(reports.is_sorted());
+    reports.dedup();
+    assert_eq!(reports, [(16, 60), (32, 60), (48, 60), (60, 60)]);
 }

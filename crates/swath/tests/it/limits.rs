@@ -32,8 +32,8 @@ fn tiny_file_that_declares_billions_of_pixels_fails_at_once() {
     assert!(matches!(error.kind(), ErrorKind::Limit(_)), "{error}");
     assert_eq!(error.limit(), Some("expansion"));
     assert!(error.to_string().contains("raise Limits::expansion"), "the error must say what to raise: {error}");
-    let told = error.message_with(|field| Some(format!("give --{field}")));
-    assert!(told.ends_with("(give --expansion)") && !told.contains("Limits"), "{told}");
+    let message = error.message_with(|field| Some(format!("give --{field}")));
+    assert!(message.ends_with("(give --expansion)") && !message.contains("Limits"), "{message}");
     assert!(started.elapsed().as_secs() < 5);
     // With lifted limits the next error appears: the bytes are missing.
     let dataset = open_with(declared(65_536, 65_536), Limits::none()).unwrap();

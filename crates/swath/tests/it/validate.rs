@@ -116,22 +116,22 @@ fn overview_as_large_as_the_image_is_an_invalid_decimation() {
 fn blocks_beyond_the_end_and_overlapping_blocks_are_reported() {
     let sound = File::of(Directory::tiled(64, 64, 16, |x, y| (x ^ y) as u8)).bytes();
     let second = table_entry(&sound, 324, 1);
-    let told = |offset: u32| {
+    let report_with_offset = |offset: u32| {
         let mut bytes = sound.clone();
         put(&mut bytes, second, offset);
         full(bytes)
     };
     let size = sound.len() as u32;
-    let beyond = told(size - 10);
+    let beyond = report_with_offset(size - 10);
     assert!(beyond.errors[0].contains("block (1, 0) has 256 bytes"), "{beyond:?}");
     assert!(beyond.errors[0].contains(&format!("the file ends at byte {size}")));
     let third = long(&sound, second + 4);
-    let twice = told(third + 1);
+    let twice = report_with_offset(third + 1);
     assert!(twice.errors.iter().any(|error| error.contains("overlaps Main resolution image: block")), "{twice:?}");
-    let on_head = told(12);
+    let on_head = report_with_offset(12);
     assert!(on_head.errors.iter().any(|error| error.contains("overlaps the directory of IFD 0")), "{on_head:?}");
     // Equal tiles may be stored once.
-    let shared = told(third);
+    let shared = report_with_offset(third);
     assert!(shared.errors.is_empty(), "{shared:?}");
     assert_eq!(shared.blocks.unwrap().shared, 1);
 }

@@ -111,12 +111,12 @@ fn invalid_requests_are_refused_before_any_read() {
     };
     let dataset = open(Limits::default());
     let good = [Window::new(0, 0, 8, 8), Window::new(32, 22, 8, 8), Window::new(3, 9, 8, 8)];
-    let refused = |windows: &[Window], options: &ReadOptions, said: &str| {
+    let refused = |windows: &[Window], options: &ReadOptions, message: &str| {
         let mut out = [5; 192];
         let error = dataset.read_windows_into(options, windows, &mut out).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Usage(_)), "{error}");
-        assert!(error.to_string().contains(said), "'{said}' is not in: {error}");
-        assert!(out.iter().all(|byte| *byte == 5), "{said}");
+        assert!(error.to_string().contains(message), "'{message}' is not in: {error}");
+        assert!(out.iter().all(|byte| *byte == 5), "{message}");
     };
     let plain = ReadOptions::default();
     refused(&[good[0], good[1], Window::new(3, 9, 8, 9)], &plain, "window 2 ");

@@ -168,12 +168,12 @@ fn cancellation_at_any_point_keeps_the_old_file() {
             std::fs::write(&path, b"old").unwrap();
             let cancel = Cancel::new();
             let (at, inside) = (rng.below(scene.shape.height.into()) as u32, cancel.clone());
-            let told = move |progress: Progress| {
+            let on_progress = move |progress: Progress| {
                 if progress.rows >= at {
                     inside.cancel();
                 }
             };
-            let options = options.clone().with_cancel(cancel).with_progress(Arc::new(told)).with_batch(1);
+            let options = options.clone().with_cancel(cancel).with_progress(Arc::new(on_progress)).with_batch(1);
             let sink = Box::new(FileSink::create(&path).unwrap());
             match scene.write_to(sink, &options, Feed::Chunks(round)) {
                 Ok(_) => assert!(std::fs::read(&path).unwrap() != b"old", "{what}"),
@@ -204,8 +204,8 @@ fn progress_rises_and_reaches_the_end() {
     for (what, scene, options) in cases() {
         for feed in [Feed::WholeBands, Feed::WholePixels, Feed::Chunks(1)] {
             let seen = Arc::new(Mutex::new(Vec::<Progress>::new()));
-            let told = seen.clone();
-            let report = Arc::new(move |progress| told.lock().unwrap().push(progress));
+            let recorded = seen.clone();
+            let report = Arc::new(move |progress| recorded.lock().unwrap().push(progress));
             scene.write(&options.clone().with_progress(report).with_batch(1), feed).unwrap();
             let seen = seen.lock().unwrap();
             let rises = seen.windows(2).all(|two| two[0].rows <= two[1].rows && two[0].bytes <= two[1].bytes);

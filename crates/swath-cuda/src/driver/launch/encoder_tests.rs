@@ -206,12 +206,12 @@ fn compress(fake: &Fake, codec: NvcompFormat, chunks: &[Vec<u8>]) -> Result<Comp
     streams.synchronize()?;
     let lens = read_back(&streams, &output_lens, 8 * chunks.len())?;
     let lens: Vec<usize> = lens.as_chunks().0.iter().map(|len| u64::from_le_bytes(*len) as usize).collect();
-    let said = read_back(&streams, &statuses, 4 * chunks.len())?;
+    let status_bytes = read_back(&streams, &statuses, 4 * chunks.len())?;
     let all = read_back(&streams, &compressed, stride * chunks.len())?;
     assert!(lens.iter().all(|len| *len <= plan.max_output_len));
     Ok(Compressed {
         streams: all.chunks(stride).zip(lens).map(|(room, len)| room[..len].to_vec()).collect(),
-        statuses: said.as_chunks().0.iter().map(|status| i32::from_le_bytes(*status)).collect(),
+        statuses: status_bytes.as_chunks().0.iter().map(|status| i32::from_le_bytes(*status)).collect(),
     })
 }
 

@@ -303,8 +303,8 @@ fn full_memory_is_an_error() {
     match run {
         Ok(run) if run.status.code() == Some(1) => eprintln!("skipped: no tmpfs can be mounted"),
         Ok(run) => {
-            let said = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
-            assert!(run.status.success() && said.contains("1 passed"), "{}: {said}", run.status);
+            let printed = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+            assert!(run.status.success() && printed.contains("1 passed"), "{}: {printed}", run.status);
         }
         Err(error) => eprintln!("skipped: unshare: {error}"),
     }

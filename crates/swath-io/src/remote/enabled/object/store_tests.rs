@@ -147,9 +147,9 @@ impl Server {
                 plain(200, name)
             }
             ("PUT", _) if query.contains("comp=blocklist") => {
-                let told = String::from_utf8(asked.body.clone()).unwrap();
+                let xml = String::from_utf8(asked.body.clone()).unwrap();
                 let names: Vec<_> =
-                    told.split("<Uncommitted>").skip(1).map(|rest| &rest[..rest.find('<').unwrap()]).collect();
+                    xml.split("<Uncommitted>").skip(1).map(|rest| &rest[..rest.find('<').unwrap()]).collect();
                 let blocks = std::mem::take(&mut bucket.blocks);
                 if names.iter().any(|name| !blocks.contains_key(*name)) {
                     return plain(400, "<Error><Code>InvalidBlockList</Code></Error>");
@@ -196,8 +196,8 @@ impl Server {
                 let named =
                     |number: &u32| format!("<Part><PartNumber>{number}</PartNumber><ETag>\"{number}\"</ETag></Part>");
                 let list: String = parts.keys().map(named).collect();
-                let told = String::from_utf8(asked.body.clone()).unwrap();
-                assert!(told.contains(&list), "{told}");
+                let xml = String::from_utf8(asked.body.clone()).unwrap();
+                assert!(xml.contains(&list), "{xml}");
                 assert!(parts.values().rev().skip(1).all(|part| part.len() >= 5 << 20), "a part is too short");
                 bucket.tag = format!("\"new-{}\"", parts.len());
                 bucket.object = Some(parts.into_values().flatten().collect());
