@@ -109,14 +109,14 @@ def measure(name: str, url: str, file: str, box: Box, rounds: int) -> Row:
             started = time.perf_counter()
             pixels = reader.read(address, box)
             seconds = time.perf_counter() - started
-            told = traffic(url)
+            counts = traffic(url)
             if turn:
                 row.seconds.setdefault(engine, []).append(seconds)
                 continue
             digest = zlib.crc32(np.ascontiguousarray(pixels).tobytes())
             wanted = digest if wanted is None else wanted
             row.checks[engine] = "equal" if digest == wanted else "DIFFERENT"
-            row.requests[engine], row.received[engine] = told["requests"], told["bytes"]
+            row.requests[engine], row.received[engine] = counts["requests"], counts["bytes"]
     told_all = ", ".join(f"{engine} {row.median(engine):.3f}" for engine in row.seconds)
     print(f"{name}: {told_all}", file=sys.stderr)
     return row

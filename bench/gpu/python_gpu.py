@@ -689,8 +689,8 @@ def untrusted(run: Run) -> None:
             found = computed(run.swath.open_geotiff(path, device="cuda", chunks=chunks, on_gpu_failure="auto").data)
         run.true(isinstance(found, run.cupy.ndarray), f"{type(found)} is not CuPy's")
         run.same(found, wanted, f"decoded by the CPU, chunks {chunks}")
-        said = [each for each in noted if issubclass(each.category, run.swath.DeviceWarning)]
-        run.true(bool(said), f"no warning, chunks {chunks}")
+        warned = [each for each in noted if issubclass(each.category, run.swath.DeviceWarning)]
+        run.true(bool(warned), f"no warning, chunks {chunks}")
         trusted = run.swath.open_geotiff(path, device="cuda", chunks=chunks, trust_input=True).data
         run.same(computed(trusted), wanted, "trusted")
 
@@ -702,18 +702,18 @@ def refused(run: Run) -> None:
     code = f"""
 import json, warnings
 import numpy as np, swath
-said = {{}}
+outcome = {{}}
 with warnings.catch_warnings(record=True) as noted:
     warnings.simplefilter("always")
     try:
         swath.read({path!r}, device="cuda")
     except swath.DeviceError as error:
-        said["read"] = str(error)
-    said["auto"] = swath.read({path!r}, 1, device="auto").device
+        outcome["read"] = str(error)
+    outcome["auto"] = swath.read({path!r}, 1, device="auto").device
     try:
         swath.to_geotiff(np.ones((64, 64), "uint8"), None, device="cuda")
     except swath.DeviceError as error:
-        said["write"] = str(error)
+        outcome["write"] = str(error)
     try:
         import xarray
     except ImportError:
@@ -722,22 +722,22 @@ with warnings.catch_warnings(record=True) as noted:
         try:
             swath.open_geotiff({path!r}, device="cuda")
         except swath.DeviceError as error:
-            said["open"] = str(error)
+            outcome["open"] = str(error)
         noted.clear()
         for _ in range(2):
             data = swath.open_geotiff({path!r}, device="cuda", on_gpu_failure="auto").data
-        said["fallback"] = type(data).__module__
-        said["warned"] = [str(each.message) for each in noted if issubclass(each.category, swath.DeviceWarning)]
-print(json.dumps(said))
+        outcome["fallback"] = type(data).__module__
+        outcome["warned"] = [str(each.message) for each in noted if issubclass(each.category, swath.DeviceWarning)]
+print(json.dumps(outcome))
 """
-    said = outside(code, {"CUDA_VISIBLE_DEVICES": "", "SWATH_FAKE_DRIVER": "devices=0"})
+    outcome = outside(code, {"CUDA_VISIBLE_DEVICES": "", "SWATH_FAKE_DRIVER": "devices=0"})
     for key in ("read", "write"):
-        run.true(bool(said.get(key)), f"{key} did not raise DeviceError: {said}")
-    run.true(said["auto"] == "cpu", f"auto gave {said['auto']}")
+        run.true(bool(outcome.get(key)), f"{key} did not raise DeviceError: {outcome}")
+    run.true(outcome["auto"] == "cpu", f"auto gave {outcome['auto']}")
     if module("xarray") is not None:
-        run.true(bool(said.get("open")), f"open_geotiff did not raise DeviceError: {said}")
-        run.true(said["fallback"] == "numpy", f"the fallback gave {said['fallback']}")
-        run.true(len(said["warned"]) == 2, f"{len(said['warned'])} warnings: {said['warned']}")
+        run.true(bool(outcome.get("open")), f"open_geotiff did not raise DeviceError: {outcome}")
+        run.true(outcome["fallback"] == "numpy", f"the fallback gave {outcome['fallback']}")
+        run.true(len(outcome["warned"]) == 2, f"{len(outcome['warned'])} warnings: {outcome['warned']}")
 
 
 def outside(code: str, environment: dict[str, str]) -> Any:
@@ -1129,7 +1129,7 @@ def wheels(run: Run) -> None:
     found = outside(code, {"PYTHONPATH": path, "LD_LIBRARY_PATH": ""})
     listed = run.figures
     listed |= {each["name"]: each.get("path") or each.get("reason") for each in found}
-    missing = [name for name in there if not any(str(said).endswith(name) for said in listed.values())]
+    missing = [name for name in there if not any(str(listed_path).endswith(name) for listed_path in listed.values())]
     run.true(bool(there) and not missing, f"not found: {missing}: {listed}")
 
 
@@ -1249,21 +1249,21 @@ def check_all(args: argparse.Namespace) -> int:
         if (groups and group not in groups) or (args.small and not small):
             continue
         entry: dict[str, Any] = {"group": group, "name": name, "ok": True}
-        run.cases, run.figures, started, said = 0, {}, time.time(), "ok"
+        run.cases, run.figures, started, outcome = 0, {}, time.time(), "ok"
         try:
             if args.deadline and started > args.deadline:
                 raise LeftOutError("no time left")
             function(run)
         except LeftOutError as reason:
-            entry["left_out"], said = str(reason), f"left out: {reason}"
+            entry["left_out"], outcome = str(reason), f"left out: {reason}"
         except Exception as error:
             if not isinstance(error, WrongError):
                 traceback.print_exc()
             entry |= {"ok": False, "error": f"{type(error).__name__}: {error}"[:600]}
-            document["ok"], said = False, f"FAILED {entry['error']}"
+            document["ok"], outcome = False, f"FAILED {entry['error']}"
         entry |= {"cases": run.cases, "seconds": round(time.time() - started, 2), "figures": run.figures}
         results.append(entry)
-        print(f"{group}: {name} ({entry['cases']} cases, {entry['seconds']} s): {said}", flush=True)
+        print(f"{group}: {name} ({entry['cases']} cases, {entry['seconds']} s): {outcome}", flush=True)
         # Written after each check, so that a check that hangs does not lose earlier results.
         args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{len(results)} checks, {sum(not entry['ok'] for entry in results)} failed")

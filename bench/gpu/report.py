@@ -165,10 +165,10 @@ def zstd_tables(rows: list[dict[str, Any]]) -> list[str]:
             goal = ZSTD_GOALS.get(row["tile"]) if each["whole"] else ZSTD_FEW_GOAL
             temps = [each[f"{name}_temp_bytes"] / each["bytes"] for name in ("swath", "nvcomp")]
             rates = [f"{figure(side['best'])} [{figure(side['median'])}]" for side in (own, rival)]
-            said = [f"{ratio:.2f}", reached(ratio, goal, False), *(f"{temp:.2f}" for temp in temps)]
-            said.append(reached(temps[0], ZSTD_TEMP_GOAL, True))
+            columns = [f"{ratio:.2f}", reached(ratio, goal, False), *(f"{temp:.2f}" for temp in temps)]
+            columns.append(reached(temps[0], ZSTD_TEMP_GOAL, True))
             into = whole if each["whole"] else few
-            into.append([row["kind"], str(row["tile"]), str(each["tiles"]), *rates, *said])
+            into.append([row["kind"], str(row["tile"]), str(each["tiles"]), *rates, *columns])
         own = (among.get("swath") or {}).get("gbs")
         others = [cell(among.get(name)) for name in ("gdal", "gdal-gpu", "nvtiff-file")]
         rates = [figure(own[key]) if own else cell(among.get("swath")) for key in ("best", "median")]
@@ -203,7 +203,7 @@ def corrupted_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
         "tiles",
         "seconds",
         "CPU decodes",
-        "left to the CPU",
+        "passed to the CPU",
         "refused, CPU decodes",
         "sound tiles between",
     ]
@@ -265,9 +265,9 @@ def compare_writes(writes: dict[str, Any]) -> tuple[list[dict[str, Any]], list[s
         own = among.get("swath") or {}
         if own and not own["ok"] and not own.get("late"):
             faults.append(f"swath writing {row['name']}: {own.get('error')}")
-        for reader, said in own.get("checks", {}).items():
-            if said != "equal" and not said.startswith("not run"):
-                faults.append(f"{row['name']}, {reader}: {said}")
+        for reader, result in own.get("checks", {}).items():
+            if result != "equal" and not result.startswith("not run"):
+                faults.append(f"{row['name']}, {reader}: {result}")
         if own.get("within") is False:
             faults.append(f"{row['name']}: more memory than allowed")
         # GDAL converts its own files only; swath's conversion of swath's is compared with that.
@@ -286,8 +286,8 @@ def compare_writes(writes: dict[str, Any]) -> tuple[list[dict[str, Any]], list[s
         if not each["ok"] and not each.get("late"):
             faults.append(f"{each['name']} is not the same file each time: {each.get('error') or 'the bytes differ'}")
     for each in writes["cogs"]:
-        said = {key: value for key, value in each.get("checks", {}).items() if value != "equal"}
-        wrong = [f"{key}: {value}" for key, value in said.items() if not value.startswith("not run")]
+        others = {key: value for key, value in each.get("checks", {}).items() if value != "equal"}
+        wrong = [f"{key}: {value}" for key, value in others.items() if not value.startswith("not run")]
         faults += [f"{each['name']}: {why}" for why in ([] if each["ok"] else [each.get("error")]) + wrong]
     return rows, faults
 
@@ -307,7 +307,11 @@ def write_tables(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str
     where = f"Files are in {places['shm']}."
     if "huge" in places:
         where = f"Files are in a {places['huge']}, those of rows named shm in {places['shm']}."
-    lines = ["## Writing", "", "GB/s of pixels, best call [median], the first told apart; each to a new file."]
+    lines = [
+        "## Writing",
+        "",
+        "GB/s of pixels, best call [median]; the first call is listed apart. Each call writes a new file.",
+    ]
     lines += [f"Rasters of {writes['size']} x {writes['size']}. {where}", ""]
     lines += [f"Conversions start from a Deflate GeoTIFF of {writes['converted']}'s."] * ("converted" in writes)
     speed = [row for row in rows if row["task"] != "memory"]
@@ -359,12 +363,12 @@ def write_tables(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str
 def write_remarks(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str]:
     """Files read back, files compared between batch sizes, counters, and rows that failed or were not run."""
     lines = ["", "### Read back and compared", ""]
-    told: dict[str, list[str]] = {}
+    by_reader: dict[str, list[str]] = {}
     for each in [row["contenders"].get("swath") or {} for row in rows] + writes["cogs"]:
-        for reader, said in each.get("checks", {}).items():
-            told.setdefault("`swath validate`" if reader == "validate" else reader, []).append(said)
-    for reader, said in told.items():
-        lines.append(f"- {reader}: {said.count('equal')} of {len(said)} right")
+        for reader, result in each.get("checks", {}).items():
+            by_reader.setdefault("`swath validate`" if reader == "validate" else reader, []).append(result)
+    for reader, results in by_reader.items():
+        lines.append(f"- {reader}: {results.count('equal')} of {len(results)} right")
     for each in writes["identity"]:
         how = ", ".join(f"{file['how']} ({file['batches']})" for file in each.get("files", []))
         same = "not run" if each.get("late") else "yes" if each["ok"] else "**no**"
@@ -436,9 +440,9 @@ def python_tables(python: dict[str, Any]) -> tuple[list[str], list[str]]:
     lines = ["", "## The Python package", "", f"{facts}.", ""]
     body, faults = [], []
     for each in checks:
-        said = "yes" if each["ok"] else "**no**"
-        said = f"not run: {each['left_out']}" if each.get("left_out") else said
-        body.append([each["name"], each["group"], str(each["cases"]), short(each["seconds"]), said])
+        state = "yes" if each["ok"] else "**no**"
+        state = f"not run: {each['left_out']}" if each.get("left_out") else state
+        body.append([each["name"], each["group"], str(each["cases"]), short(each["seconds"]), state])
         if not each["ok"]:
             faults.append(f"Python, {each['group']}: {each['name']}: {each['error']}")
     lines += table(["what holds", "group", "cases", "seconds", "held"], body)
@@ -457,8 +461,8 @@ def python_tables(python: dict[str, Any]) -> tuple[list[str], list[str]]:
                 body.append([answer["name"], f"**{answer['error'][:80].replace('|', '/')}**", "-", "-", "-"])
                 continue
             sizes = [answer[key] for key in ("peak_bytes", "peak_from_cold", "report_peak_bytes")]
-            told = [f"{size / 1e6:.0f}" if size is not None else "-" for size in sizes]
-            body.append([answer["name"], *told, short(answer["seconds"])])
+            columns = [f"{size / 1e6:.0f}" if size is not None else "-" for size in sizes]
+            body.append([answer["name"], *columns, short(answer["seconds"])])
         lines += table(["write", "peak", "with kernels loaded in it", "by swath's count", "seconds"], body)
     speed = next((found for name, found in figures.items() if name.startswith("bench")), {})
     for codec, rows in speed.items():
@@ -509,8 +513,8 @@ def main() -> int:
         lines += table(list(keys), [[short(group.get(key, "")) for key in keys] for group in groups])
         notes = [(group["name"], note) for group in groups for note in group.get("notes", [])]
         lines += ["", *(f"- {name}: {note}" for name, note in notes)] if notes else []
-        told = [(group["name"], fault) for group in groups for fault in group.get("first_failures", [])]
-        lines += ["", *(f"- **{name}** {fault}" for name, fault in told)]
+        failures = [(group["name"], fault) for group in groups for fault in group.get("first_failures", [])]
+        lines += ["", *(f"- **{name}** {fault}" for name, fault in failures)]
         if failed or tests.get("exit") or not tests.get("ok"):
             faults.append(f"tests: {failed} failed, exit status {tests.get('exit', 0)}")
     for tool in sanitizer or []:
@@ -518,12 +522,12 @@ def main() -> int:
         if tool["found"]:
             faults.append(f"compute-sanitizer {tool['tool']}: {tool['said']}")
     if corrupted:
-        told, wrong = corrupted_lines(corrupted)
-        lines += told
+        section, wrong = corrupted_lines(corrupted)
+        lines += section
         faults += wrong
     if killed:
-        told, wrong = killed_lines(killed)
-        lines += told
+        section, wrong = killed_lines(killed)
+        lines += section
         faults += wrong
     rows: list[dict[str, Any]] = []
     if contenders:
@@ -536,12 +540,12 @@ def main() -> int:
         faults += wrong
         lines += ["", *write_tables(written, writes), *write_remarks(written, writes)]
     if cold:
-        told, wrong = cold_tables(cold)
-        lines += told
+        section, wrong = cold_tables(cold)
+        lines += section
         faults += wrong
     if python:
-        told, wrong = python_tables(python)
-        lines += told
+        section, wrong = python_tables(python)
+        lines += section
         faults += wrong
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,

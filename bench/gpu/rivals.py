@@ -485,12 +485,12 @@ def child(args: argparse.Namespace) -> int:
     rows = {row["name"]: row for row in json.loads(args.manifest.read_text())["rows"]}
     rows["machine"] = {"name": "machine"}
     # Libraries may print to standard output, so this process answers on a channel of its own.
-    said = os.fdopen(os.dup(1), "w")
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
     def say(value: dict[str, Any]) -> None:
-        said.write(json.dumps(value) + "\n")
-        said.flush()
+        output.write(json.dumps(value) + "\n")
+        output.flush()
 
     for name in args.rows.split(","):
         row = rows[name]
@@ -569,11 +569,11 @@ def contend(name: str, rows: list[str], args: argparse.Namespace) -> dict[str, A
                     answers[current] = {"ok": False, "error": f"crashed: {how}"}
                     left.remove(current)
                 break
-            said = json.loads(line)
-            if "begin" in said:
-                current = said["begin"]
+            answer = json.loads(line)
+            if "begin" in answer:
+                current = answer["begin"]
             else:
-                answers[said.pop("row")] = said
+                answers[answer.pop("row")] = answer
                 left.remove(current)
                 current, limit = left[0] if left else "", ROW_LIMIT
         end(process)

@@ -289,7 +289,7 @@ SERVERS = {"gdal": Gdal, "xrspatial": Xrspatial}
 def serve(args: argparse.Namespace) -> int:
     """Answers a request a line with a line, until there are no more."""
     # Libraries may print to standard output, so this process answers on a channel of its own.
-    said = os.fdopen(os.dup(1), "w")
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     if args.name == "gdal":
         warnings.filterwarnings("ignore")
@@ -304,8 +304,8 @@ def serve(args: argparse.Namespace) -> int:
         except Exception as error:
             traceback.print_exc()
             answer = {"ok": False, "error": f"{type(error).__name__}: {error}"[:300]}
-        said.write(json.dumps(answer) + "\n")
-        said.flush()
+        output.write(json.dumps(answer) + "\n")
+        output.flush()
     return 0
 
 
@@ -315,7 +315,7 @@ class Worker:
     def __init__(self, name: str, args: argparse.Namespace) -> None:
         self.name, self.args = name, args
         self.process: subprocess.Popen[str] | None = None
-        self.said: queue.Queue[str | None] = queue.Queue()
+        self.lines: queue.Queue[str | None] = queue.Queue()
 
     def start(self) -> None:
         command = [sys.executable, str(Path(__file__).resolve()), "serve", self.name]
@@ -338,8 +338,8 @@ class Worker:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
                 start_new_session=True,
             )  # fmt: skip
-        self.said = queue.Queue()
-        threading.Thread(target=pump, args=(self.process, self.said), daemon=True).start()
+        self.lines = queue.Queue()
+        threading.Thread(target=pump, args=(self.process, self.lines), daemon=True).start()
 
     def ask(self, request: Row, limit: float) -> Row:
         """The answer, or how the process ended. Its start does not count against the limit."""
@@ -350,7 +350,7 @@ class Worker:
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-            line = self.said.get(timeout=max(limit, 1))
+            line = self.lines.get(timeout=max(limit, 1))
         except queue.Empty:
             self.stop()
             return {"ok": False, "error": f"killed after {limit:.0f} s"}
@@ -550,17 +550,17 @@ class Run:
         kept = ("file_bytes", "overviews", "device", "device_tiles", "host_tiles", "batches", "notices", "counters")
         seconds = answer["seconds"]
         known = self.kinds[row["kind"]]
-        told: Row = {"ok": True, "seconds": seconds[1:] or seconds, "first": seconds[0]}
-        told |= {key: answer[key] for key in (*kept, "host_peak_bytes") if key in answer}
+        found: Row = {"ok": True, "seconds": seconds[1:] or seconds, "first": seconds[0]}
+        found |= {key: answer[key] for key in (*kept, "host_peak_bytes") if key in answer}
         truth = known["repeated" if large else "checksum"]
-        told["checks"] = read_back(self.args, self.gdal, row, file, truth)
+        found["checks"] = read_back(self.args, self.gdal, row, file, truth)
         if answer["pixels_bytes"] != row["pixels_bytes"]:
-            told["checks"]["size"] = f"{answer['pixels_bytes']} bytes of pixels instead of {row['pixels_bytes']}"
+            found["checks"]["size"] = f"{answer['pixels_bytes']} bytes of pixels instead of {row['pixels_bytes']}"
         if row["task"] == "memory":
             device, host = answer["counters"]["peak_bytes"], answer.get("host_peak_bytes")
-            told["within"] = device <= DEVICE_LIMIT and host is not None and host < HOST_LIMIT
+            found["within"] = device <= DEVICE_LIMIT and host is not None and host < HOST_LIMIT
         file.unlink(missing_ok=True)
-        return told
+        return found
 
     def identity(self) -> None:
         """Files of the same raster, written in batches of several sizes and twice: they have to be equal."""
@@ -624,17 +624,17 @@ class Run:
                     file = folder / name
                     source = self.args.dir / f"{kind}-crop.tif"
                     answer = swath_gpu(self.args, *write_words(row, source, file, self.size, 1))
-                    told: Row = {"name": name, "ok": bool(answer.get("ok")), "error": answer.get("error")}
-                    if told["ok"]:
+                    entry: Row = {"name": name, "ok": bool(answer.get("ok")), "error": answer.get("error")}
+                    if entry["ok"]:
                         truth = self.kinds[kind]["crop_checksum"]
-                        told["checks"] = read_back(self.args, self.gdal, {**row, "tile": 512}, file, truth)
-                        told["file_bytes"] = file.stat().st_size
-                        total += told["file_bytes"]
-                        told["packed"] = archive is not None and total <= CROPS_LIMIT
-                        if told["packed"]:
+                        entry["checks"] = read_back(self.args, self.gdal, {**row, "tile": 512}, file, truth)
+                        entry["file_bytes"] = file.stat().st_size
+                        total += entry["file_bytes"]
+                        entry["packed"] = archive is not None and total <= CROPS_LIMIT
+                        if entry["packed"]:
                             archive.add(file, name)
                         file.unlink()
-                    self.found["cogs"].append(told)
+                    self.found["cogs"].append(entry)
         self.keep()
 
     def all(self) -> None:

@@ -151,9 +151,9 @@ class Converted:
             elif run.code == 2:
                 verdict = "swath refuses"
             else:
-                told = compared(source, target, chosen)
-                verdict = "equal" if told is None else f"other {told.split(':')[0]}"
-                facts["told"] = told or ""
+                mismatch = compared(source, target, chosen)
+                verdict = "equal" if mismatch is None else f"other {mismatch.split(':')[0]}"
+                facts["told"] = mismatch or ""
         except rasterio.errors.RasterioError as error:
             verdict = "GDAL does not read it"
             facts["gdal"] = str(error)

@@ -65,6 +65,6 @@ def text(answer: dict[str, Any]) -> str:
         if key in answer:
             return f"{key}: {answer[key]}"
     if "shape" in answer:
-        said = "; ".join(answer.get("said") or [])
-        return f"{answer['dtype']} {answer['shape']} {said}".strip()
+        messages = "; ".join(answer.get("said") or [])
+        return f"{answer['dtype']} {answer['shape']} {messages}".strip()
     return str(answer)

@@ -178,9 +178,9 @@ def page(listed: list[Row], state: dict[str, Row]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("only", nargs="*", help="numbers of scenarios, as in W1 R2; all unless said")
+    parser.add_argument("only", nargs="*", help="numbers of scenarios, for example W1 R2; all by default")
     parser.add_argument("--again", action="store_true", help="run finished scenarios again")
-    parser.add_argument("--factor", type=int, help="how many times as long as in `make test`; as listed unless said")
+    parser.add_argument("--factor", type=int, help="how many times as long as in `make test`; as listed by default")
     parser.add_argument("--list", action="store_true", help="show scenarios and commands, and run nothing")
     parser.add_argument("--page", action="store_true", help="write the page of what was run, and run nothing")
     args = parser.parse_args()
