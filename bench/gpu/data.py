@@ -13,8 +13,8 @@ words w_0, w_1 …, the last one filled up with zero bytes. With wrapping 64-bit
 
     0xD6E8FEB86659FD93 * sum over i of (w_i XOR (i * 0x9E3779B97F4A7C15))
 
-as 16 hexadecimal digits. It does not protect against malice. It is quick in every language here, and sees a wrong sample,
-a tile in the wrong place and a missing row.
+as 16 hexadecimal digits. It does not protect against malice. It is quick in every language here, and sees a wrong
+sample, a tile in the wrong place and a missing row.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ pub fn decode(data: &[u8]) {
     });
 }
 
-/// Samples come back from every lossless encoder as they were.
+/// Every lossless encoder preserves all samples.
 pub fn encode(data: &[u8]) {
     let mut input = Input(data);
     let Some(Head { mut spec, rows, choice }) = Head::read(&mut input) else { return };

@@ -37,7 +37,7 @@ struct Library {
 }
 
 /// The fake driver, a form of the stand-in, and a GPU that uses both.
-struct Bench {
+struct Fixture {
     fake: driver::Fake,
     library: Library,
     gpu: Arc<Gpu>,
@@ -62,7 +62,7 @@ fn built() -> bool {
 }
 
 #[allow(unsafe_code)]
-impl Bench {
+impl Fixture {
     /// `None` where there is no compiler.
     fn new(form: &str, driver_script: &str, script: &str, way: Option<StorageMethod>) -> Option<Self> {
         let fake = driver::fake()?;
@@ -82,9 +82,9 @@ impl Bench {
         let library = Library { script: set, count, log };
         let options = options_for(form).with_cufile(true);
         let options = way.map_or(options.clone(), |way| options.with_storage_method(way));
-        let bench = Self { fake, library, gpu: Gpu::open(&options).unwrap() };
-        bench.script(script);
-        Some(bench)
+        let fixture = Self { fake, library, gpu: Gpu::open(&options).unwrap() };
+        fixture.script(script);
+        Some(fixture)
     }
 
     fn script(&self, script: &str) {
@@ -239,11 +239,11 @@ fn all_reads_of_a_batch_are_submitted_before_its_first_wait() {
     ] {
         let name = format!("{form}, {script}");
         // Seed 1: streams run only awaited work, so that a read runs when its batch is awaited.
-        let Some(bench) = Bench::new(form, "async=1 seed=1 leaks=1", script, None) else { return };
+        let Some(fixture) = Fixture::new(form, "async=1 seed=1 leaks=1", script, None) else { return };
         let dataset = file.open();
-        let raster = bench.read(&dataset).unwrap();
+        let raster = fixture.read(&dataset).unwrap();
         assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
-        let log = bench.log();
+        let log = fixture.log();
         assert_eq!(phases(&log), 1, "{name}: {log:?}");
         let submitted = reads(&log);
         assert!(submitted.iter().all(|call| call.what == what), "{name}");
@@ -251,20 +251,20 @@ fn all_reads_of_a_batch_are_submitted_before_its_first_wait() {
         let counters = report(&raster).counters;
         let bytes: u64 = submitted.iter().map(|call| call.len).sum();
         assert_eq!((counters.storage_reads, counters.storage_waits), (TILES, 1), "{name}");
-        assert_eq!((counters.storage_bytes, bench.count("bytes")), (bytes, bytes), "{name}");
-        assert_eq!((bench.count("reads"), bench.count("most_under_way")), (TILES, TILES), "{name}");
+        assert_eq!((counters.storage_bytes, fixture.count("bytes")), (bytes, bytes), "{name}");
+        assert_eq!((fixture.count("reads"), fixture.count("most_under_way")), (TILES, TILES), "{name}");
         assert_eq!(report(&raster).storage, DIRECT, "{name}");
 
-        bench.script(script);
-        let raster = bench.read_in_bands(&dataset);
+        fixture.script(script);
+        let raster = fixture.read_in_bands(&dataset);
         assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
-        let (log, batches) = (bench.log(), report(&raster).batches);
+        let (log, batches) = (fixture.log(), report(&raster).batches);
         assert_eq!(phases(&log) as u32, batches, "{name}: {log:?}");
         assert_eq!(reads(&log).len() as u64, TILES, "{name}");
         let counters = report(&raster).counters;
         assert_eq!((counters.storage_reads, counters.storage_waits), (TILES, batches.into()), "{name}");
         assert_eq!(counters.storage_bytes, bytes, "{name}");
-        bench.gone(&name);
+        fixture.gone(&name);
     }
 }
 
@@ -274,15 +274,15 @@ fn groups_of_a_batch_are_awaited_one_by_one_and_submitted_together() {
     let options = WriteOptions::default().with_compression(Compression::None).with_blocks(Blocks::Tiles(256, 256));
     let file = TestFile::new("groups", large, &options);
     for form in [WHOLE, WITHOUT_BATCH] {
-        let Some(bench) = Bench::new(form, "async=1 seed=1 leaks=1", "fail=3 short=500", None) else { return };
-        let raster = bench.read(&file.open()).unwrap();
+        let Some(fixture) = Fixture::new(form, "async=1 seed=1 leaks=1", "fail=3 short=500", None) else { return };
+        let raster = fixture.read(&file.open()).unwrap();
         assert!(raster.bytes() == samples(large), "{form}");
         let counters = report(&raster).counters;
-        assert_eq!(phases(&bench.log()), 1, "{form}");
+        assert_eq!(phases(&fixture.log()), 1, "{form}");
         assert!(counters.storage_waits > 1 && counters.storage_reads > 500, "{form}: {counters:?}");
-        assert_eq!(counters.storage_reads, bench.count("reads"), "{form}");
+        assert_eq!(counters.storage_reads, fixture.count("reads"), "{form}");
         assert_eq!(report(&raster).notices.len(), 1, "{form}: {:?}", report(&raster).notices);
-        bench.gone(form);
+        fixture.gone(form);
     }
 }
 
@@ -346,10 +346,10 @@ fn pixels_are_right_with_one_notice_whatever_cufile_refuses_or_loses() {
     for (seed, (form, script, expected)) in cases.into_iter().enumerate() {
         let name = format!("{form}, {script}");
         let driver_script = format!("async=1 seed={seed} leaks=1");
-        let Some(bench) = Bench::new(form, &driver_script, script, None) else { return };
+        let Some(fixture) = Fixture::new(form, &driver_script, script, None) else { return };
         for in_bands in [false, true] {
-            bench.script(script);
-            let raster = if in_bands { bench.read_in_bands(&dataset) } else { bench.read(&dataset).unwrap() };
+            fixture.script(script);
+            let raster = if in_bands { fixture.read_in_bands(&dataset) } else { fixture.read(&dataset).unwrap() };
             let (report, name) = (report(&raster), format!("{name}, in bands: {in_bands}"));
             assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
             assert_eq!(report.device_tiles, TILES, "{name}");
@@ -370,7 +370,7 @@ fn pixels_are_right_with_one_notice_whatever_cufile_refuses_or_loses() {
                 }
                 Some(part) => assert!(notices.len() == 1 && notices[0].contains(part), "{name}: {notices:?}"),
             }
-            let submitted = reads(&bench.log());
+            let submitted = reads(&fixture.log());
             let counters = &report.counters;
             assert_eq!(counters.storage_reads, submitted.len() as u64, "{name}");
             assert_eq!(counters.storage_waits > 0, !submitted.is_empty(), "{name}");
@@ -386,7 +386,7 @@ fn pixels_are_right_with_one_notice_whatever_cufile_refuses_or_loses() {
                 assert_eq!(counters.storage_bytes == 0, missed == TILES, "{name}");
             }
         }
-        bench.gone(&name);
+        fixture.gone(&name);
     }
 }
 
@@ -399,15 +399,15 @@ fn a_file_that_shrinks_under_the_read_is_an_error_and_never_old_bytes() {
             let len = std::fs::metadata(&file.0).unwrap().len();
             let dataset = file.open();
             let name = format!("{form},{lie}");
-            let Some(bench) = Bench::new(form, &format!("async=1 seed={seed} leaks=1"), "", None) else { return };
-            bench.script(&format!("cut={}{lie}", len / 2));
-            let error = bench.read(&dataset).unwrap_err();
+            let Some(fixture) = Fixture::new(form, &format!("async=1 seed={seed} leaks=1"), "", None) else { return };
+            fixture.script(&format!("cut={}{lie}", len / 2));
+            let error = fixture.read(&dataset).unwrap_err();
             assert_eq!(std::fs::metadata(&file.0).unwrap().len(), len / 2, "{name}");
             // With the CPU's message.
             let cpu = dataset.read(&ReadOptions::default()).unwrap_err();
             let [device, cpu] = [error, cpu].map(|error| std::mem::discriminant(error.kind()));
             assert_eq!(device, cpu, "{name}");
-            bench.gone(&name);
+            fixture.gone(&name);
         }
     }
 }
@@ -421,23 +421,23 @@ fn reads_of_a_batch_wait_together_and_not_for_each_other() {
     let dataset = file.open();
     let mut best = Vec::new();
     for way in [StorageMethod::Serial, StorageMethod::Batch] {
-        let Some(bench) = Bench::new(WHOLE, "async=1 seed=1", "", Some(way)) else { return };
+        let Some(fixture) = Fixture::new(WHOLE, "async=1 seed=1", "", Some(way)) else { return };
         // The first read loads kernels and takes memory.
-        assert!(bench.read(&dataset).unwrap().bytes() == samples(small), "{way:?}");
+        assert!(fixture.read(&dataset).unwrap().bytes() == samples(small), "{way:?}");
         let mut took = Vec::new();
         for _ in 0..3 {
-            bench.script("latency=1000");
+            fixture.script("latency=1000");
             let begun = Instant::now();
-            let raster = bench.read(&dataset).unwrap();
+            let raster = fixture.read(&dataset).unwrap();
             took.push(begun.elapsed());
             assert!(raster.bytes() == samples(small), "{way:?}");
             let report = report(&raster);
             assert!(report.notices.is_empty() && report.storage == DIRECT, "{report:?}");
             let at_once = if way == StorageMethod::Serial { 1 } else { TILES };
-            assert_eq!((bench.count("reads"), bench.count("most_under_way")), (TILES, at_once), "{way:?}");
+            assert_eq!((fixture.count("reads"), fixture.count("most_under_way")), (TILES, at_once), "{way:?}");
         }
         best.push(took.into_iter().min().unwrap());
-        bench.gone("latency");
+        fixture.gone("latency");
     }
     // 256 reads of 1 ms: one after the other they take 256 ms at the least, in batches little more than 1.
     let timing = format!("one after the other {:?}, in batches {:?}", best[0], best[1]);
@@ -450,19 +450,19 @@ fn a_cancelled_read_waits_for_submitted_reads() {
     let file = TestFile::tiles("cancel");
     let dataset = file.open();
     for form in [WHOLE, WITHOUT_BATCH] {
-        let Some(bench) = Bench::new(form, "async=1 seed=1 leaks=1", "latency=10000", None) else { return };
+        let Some(fixture) = Fixture::new(form, "async=1 seed=1 leaks=1", "latency=10000", None) else { return };
         let cancel = Cancel::new();
         let error = std::thread::scope(|scope| {
             scope.spawn(|| {
-                while bench.count("reads") == 0 {
+                while fixture.count("reads") == 0 {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 cancel.cancel();
             });
-            dataset.read_device(&bench.options().with_cancel(cancel.clone())).map(|_| ()).unwrap_err()
+            dataset.read_device(&fixture.options().with_cancel(cancel.clone())).map(|_| ()).unwrap_err()
         });
         assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
-        bench.gone(form);
+        fixture.gone(form);
     }
 }
 
@@ -471,13 +471,13 @@ fn the_device_may_be_lost_at_any_call() {
     let file = TestFile::tiles("lost-device");
     let dataset = file.open();
     for form in [WHOLE, WITHOUT_BATCH, BLOCKING_ONLY] {
-        let Some(bench) = Bench::new(form, "async=1 seed=5 leaks=1", "batch=50", None) else { return };
-        let want = bench.read(&dataset).unwrap();
-        let calls = bench.fake.count("calls");
+        let Some(fixture) = Fixture::new(form, "async=1 seed=5 leaks=1", "batch=50", None) else { return };
+        let want = fixture.read(&dataset).unwrap();
+        let calls = fixture.fake.count("calls");
         let (mut failed, mut after) = (0, 1);
         while after < calls {
-            bench.fake.script(&format!("async=1 seed=5 lose_after={after}"));
-            match bench.read(&dataset) {
+            fixture.fake.script(&format!("async=1 seed=5 lose_after={after}"));
+            match fixture.read(&dataset) {
                 Ok(raster) => assert!(raster.bytes() == want.bytes(), "{form}: {after}"),
                 Err(error) => {
                     assert!(matches!(error.kind(), ErrorKind::Device(_)), "{form}: {after}: {error}");
@@ -487,8 +487,8 @@ fn the_device_may_be_lost_at_any_call() {
             after += 1 + calls / 60;
         }
         assert!(failed > 20, "{form}: {failed} of {calls}");
-        bench.fake.script("leaks=1");
-        bench.gone(form);
+        fixture.fake.script("leaks=1");
+        fixture.gone(form);
     }
 }
 
@@ -516,16 +516,16 @@ fn variables_mean_the_same_as_options() {
 #[ignore = "run by another test, with variables"]
 fn reads_as_the_variables_say() {
     let what = std::env::var("EXPECTED").unwrap_or_else(|_| "batch".into());
-    let Some(bench) = Bench::new(WHOLE, "", "", None) else { return };
+    let Some(fixture) = Fixture::new(WHOLE, "", "", None) else { return };
     let gpu = Gpu::open(&options_for(WHOLE)).unwrap();
     // Back to the script of the variable.
     // SAFETY: the function accepts null for that.
     #[allow(unsafe_code)]
-    let code = unsafe { (bench.library.script)(std::ptr::null()) };
+    let code = unsafe { (fixture.library.script)(std::ptr::null()) };
     assert_eq!(code, 0);
     let file = TestFile::tiles("variables");
     let raster = file.open().read_device(&ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu)).unwrap();
-    let calls = reads(&bench.log());
+    let calls = reads(&fixture.log());
     assert!(calls.iter().all(|call| call.what == what) && calls.is_empty() == what.is_empty(), "{what}");
     assert_eq!(raster.report().notices.len(), usize::from(!what.is_empty()), "{:?}", raster.report().notices);
     assert!(raster.to_host().unwrap().bytes() == samples(shape(SIDE)));
@@ -543,18 +543,18 @@ fn memory_that_storage_may_still_write_to_is_never_reused() {
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn loses_a_batch() {
-    let Some(bench) = Bench::new(WHOLE, "async=1", "status_from=1", None) else { return };
+    let Some(fixture) = Fixture::new(WHOLE, "async=1", "status_from=1", None) else { return };
     let file = TestFile::tiles("lost");
     let dataset = file.open();
-    let error = bench.read(&dataset).unwrap_err();
+    let error = fixture.read(&dataset).unwrap_err();
     assert!(error.to_string().contains("cuFileBatchIOGetStatus"), "{error}");
-    assert_eq!(bench.count("errors"), 0, "a batch with reads is not destroyed, nor its file let go");
-    let live = bench.count("live");
+    assert_eq!(fixture.count("errors"), 0, "a batch with reads is not destroyed, nor its file let go");
+    let live = fixture.count("live");
     assert!(live > TILES, "{live}");
     // The GPU still works, and the memory of the lost reads is not in its pool.
-    bench.gpu.trim();
-    assert!(bench.fake.count("live_bytes") > 0);
-    bench.script("");
-    let raster = bench.read(&dataset).unwrap();
+    fixture.gpu.trim();
+    assert!(fixture.fake.count("live_bytes") > 0);
+    fixture.script("");
+    let raster = fixture.read(&dataset).unwrap();
     assert!(raster.bytes() == samples(shape(SIDE)));
 }

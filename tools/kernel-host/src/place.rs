@@ -140,7 +140,7 @@ pub fn place(
     Ok(out.split_off(launch.shift))
 }
 
-/// The numbers of `PlaceForm`.
+/// Returns the form of the stored samples, as a number of the kernels' `PlaceForm`.
 fn form(spec: &TileSpec) -> u32 {
     match (spec.bits, spec.format) {
         (24, SampleFormat::Float) => 4 + u32::from(spec.order == ByteOrder::Big),

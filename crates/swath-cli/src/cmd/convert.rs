@@ -54,7 +54,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         Err(_) if cancel.is_cancelled() => {
             let complete =
                 if swath::io::remote::is_remote(&args.output.to_string_lossy()) { ", or complete" } else { "" };
-            eprintln!("interrupted: {} is as it was{complete}", remote::shown(&args.output));
+            eprintln!("interrupted: {} is unchanged{complete}", remote::shown(&args.output));
             return Ok(ExitCode::from(130));
         }
         other => other?,

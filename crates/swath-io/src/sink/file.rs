@@ -85,7 +85,7 @@ impl FileSink {
         let _ = self.file.file().set_permissions(old.permissions());
     }
 
-    /// Sets the files by other names that describe the replaced file, and are removed with it.
+    /// Names more files that describe the replaced file. They have names that do not follow from its name, and are removed with it.
     pub(super) fn set_also(&mut self, also: Vec<PathBuf>) {
         self.also = also;
     }

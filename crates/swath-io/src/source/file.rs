@@ -134,7 +134,7 @@ mod tests {
         write(&path, b"old", 1);
         let source = FileSource::open(&path).unwrap();
         assert!(source.check().is_ok() && source.check_name().is_ok());
-        // Of the same size and time, but another file; what is open stays as it was.
+        // Another file of the same size and time; the open file is unchanged.
         write(&other, b"new", 1);
         fs::rename(&other, &path).unwrap();
         assert!(source.check().is_ok() && (cfg!(not(unix)) || changed(source.check_name())));

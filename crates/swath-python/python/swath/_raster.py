@@ -497,7 +497,7 @@ def _is_nan_enough(nodata: Any, part: Raster) -> bool:
 
 
 def _check_crs(systems: Mapping[str, str | None]) -> None:
-    """Raises where variables have different reference systems; one without a system goes with the others."""
+    """Raises where variables have different reference systems. A variable without a system agrees with any other."""
     known = {name: text for name, text in systems.items() if text is not None}
     for name, text in known.items():
         first, other = next(iter(known.items()))

@@ -78,6 +78,7 @@ impl Sidecars {
         }
     }
 
+    /// Reads a side file. Records its name, or the problem where it is too long or cannot be read.
     fn text(&mut self, path: &Path) -> Option<Vec<u8>> {
         let len = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
         if len > MAX_LEN {

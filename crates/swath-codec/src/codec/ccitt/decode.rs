@@ -41,7 +41,7 @@ pub fn decode(
     dst: &mut [u8],
     scratch: &mut FaxScratch,
 ) -> Result<FaxEnd, FaxError> {
-    Segment::new(src, scheme, lsb_first, width, rows, Ask::Strip)?.decode(dst, scratch)
+    Segment::new(src, scheme, lsb_first, width, rows, LibtiffCall::Strip)?.decode(dst, scratch)
 }
 
 /// Decodes a tile. libtiff treats a failure to decode a tile as success, so missing data and too many runs, which [`decode`] rejects,
@@ -59,7 +59,7 @@ pub fn decode_tile(
     dst: &mut [u8],
     scratch: &mut FaxScratch,
 ) -> Result<FaxEnd, FaxError> {
-    Segment::new(src, scheme, lsb_first, width, rows, Ask::Tile)?.decode(dst, scratch)
+    Segment::new(src, scheme, lsb_first, width, rows, LibtiffCall::Tile)?.decode(dst, scratch)
 }
 
 /// Decodes a strip row by row, as GDAL does where the only strip of an image has more than 2000 rows. Valid data decode to the same
@@ -78,11 +78,11 @@ pub fn decode_by_scanline(
     dst: &mut [u8],
     scratch: &mut FaxScratch,
 ) -> Result<FaxEnd, FaxError> {
-    Segment::new(src, scheme, lsb_first, width, rows, Ask::Scanlines)?.decode(dst, scratch)
+    Segment::new(src, scheme, lsb_first, width, rows, LibtiffCall::Scanlines)?.decode(dst, scratch)
 }
 /// The libtiff call to imitate.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
+enum LibtiffCall {
     Strip,
     Tile,
     Scanlines,
@@ -90,7 +90,7 @@ enum Ask {
 
 /// The state of decoding a strip or tile.
 struct Segment<'a> {
-    ask: Ask,
+    call: LibtiffCall,
     scheme: Scheme,
     bits: Bits<'a>,
     src_len: usize,
@@ -103,7 +103,7 @@ struct Segment<'a> {
     damage: Option<Damage>,
     bad_codes: u32,
     bad_lengths: u32,
-    blind: bool,
+    uses_missing_runs: bool,
 }
 
 /// The result of the search for an EOL.
@@ -134,7 +134,7 @@ impl<'a> Segment<'a> {
         lsb_first: bool,
         width: u32,
         rows: u32,
-        ask: Ask,
+        call: LibtiffCall,
     ) -> Result<Segment<'a>, FaxError> {
         if width == 0 || i32::try_from(width).is_err() {
             return Err(FaxError::Size { width, rows, len: 0 });
@@ -142,7 +142,7 @@ impl<'a> Segment<'a> {
         let order = if lsb_first { Order::LsbFirst } else { Order::MsbFirst };
         let load = if scheme == Scheme::RleWordAligned { Load::Bytes } else { Load::Words };
         Ok(Segment {
-            ask,
+            call,
             scheme,
             bits: Bits::new(src, order, load),
             src_len: src.len(),
@@ -154,7 +154,7 @@ impl<'a> Segment<'a> {
             damage: None,
             bad_codes: 0,
             bad_lengths: 0,
-            blind: false,
+            uses_missing_runs: false,
         })
     }
 
@@ -192,15 +192,15 @@ impl<'a> Segment<'a> {
         let outcome = self.decode_rows(dst.chunks_exact_mut(row_len), scratch);
         match outcome {
             Ok(()) => {}
-            Err(FaxError::DataEnd { x, .. }) if self.ask == Ask::Tile => self.note(Fault::DataEnd, x),
-            Err(FaxError::TooManyRuns { .. }) if self.ask == Ask::Tile => self.note(Fault::TooManyRuns, 0),
+            Err(FaxError::DataEnd { x, .. }) if self.call == LibtiffCall::Tile => self.note(Fault::DataEnd, x),
+            Err(FaxError::TooManyRuns { .. }) if self.call == LibtiffCall::Tile => self.note(Fault::TooManyRuns, 0),
             Err(error) => return Err(error),
         }
         Ok(FaxEnd {
             rows: self.row,
             damage: self.damage,
             eol_missing: self.eol_missing && !starts_without_eol,
-            depends_on_earlier: self.blind,
+            depends_on_earlier: self.uses_missing_runs,
         })
     }
 
@@ -210,10 +210,10 @@ impl<'a> Segment<'a> {
         scratch: &mut FaxScratch,
     ) -> Result<(), FaxError> {
         // The row and the state at the start of the libtiff call, to which it would return.
-        let (mut call, mut call_bits, mut call_in_eol) = (0, self.bits, false);
+        let (mut call_row, mut call_bits, mut call_in_eol) = (0, self.bits, false);
         for out in rows {
-            if self.ask == Ask::Scanlines && self.row > 0 {
-                (call, call_bits, call_in_eol) = (self.row, self.bits, self.in_eol);
+            if self.call == LibtiffCall::Scanlines && self.row > 0 {
+                (call_row, call_bits, call_in_eol) = (self.row, self.bits, self.in_eol);
                 if self.bad_codes >= FAULT_LIMIT || self.bad_lengths >= FAULT_LIMIT {
                     return Err(FaxError::TooManyFaults { row: self.row });
                 }
@@ -236,7 +236,7 @@ impl<'a> Segment<'a> {
             match end {
                 RowEnd::Done => mem::swap(&mut scratch.this, &mut scratch.above),
                 // libtiff lets a Group 4 strip end early if the call has decoded a row.
-                RowEnd::Last if row > call => break,
+                RowEnd::Last if row > call_row => break,
                 RowEnd::Last => return Err(FaxError::DataEnd { row, x: 0 }),
                 RowEnd::Cut { x } => return Err(FaxError::DataEnd { row, x }),
             }
@@ -304,7 +304,7 @@ impl<'a> Segment<'a> {
             let mut above =
                 Above::new(scratch.above.runs.get(..scratch.above.written).unwrap_or_default(), self.run_limit());
             let stop = row.expand_2d(&mut self.bits, &mut above);
-            self.blind |= above.blind();
+            self.uses_missing_runs |= above.uses_missing_runs();
             stop
         } else {
             row.expand_1d(&mut self.bits)

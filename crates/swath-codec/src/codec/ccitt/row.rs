@@ -260,18 +260,19 @@ pub(super) struct Above<'a> {
     /// The sum of the runs before `next`.
     b1: i32,
     /// Whether the row used runs that no row has written; see [`Above::new`].
-    blind: bool,
+    uses_missing_runs: bool,
 }
 
 impl<'a> Above<'a> {
-    /// `runs` are those of the row above, followed by remains of earlier rows, to which invalid codes may lead. They may lead further,
-    /// where libtiff finds the runs of an earlier strip, or zeros for the first strip. We use zeros, and record it.
+    /// `runs` are the runs of the row above, followed by remains of earlier rows, which invalid codes may refer to. Invalid codes may
+    /// also refer to later entries: there libtiff finds the runs of an earlier strip, or zeros for the first strip. We use zeros, and
+    /// record it in `uses_missing_runs`.
     pub(super) fn new(runs: &'a [u32], limit: usize) -> Above<'a> {
-        Above { runs, limit, next: 1, b1: runs.first().map_or(0, |&run| run as i32), blind: false }
+        Above { runs, limit, next: 1, b1: runs.first().map_or(0, |&run| run as i32), uses_missing_runs: false }
     }
 
-    pub(super) fn blind(&self) -> bool {
-        self.blind
+    pub(super) fn uses_missing_runs(&self) -> bool {
+        self.uses_missing_runs
     }
 
     /// Moves b1 right of a0 by whole pairs, so that it remains a change to the same colour.
@@ -301,7 +302,7 @@ impl<'a> Above<'a> {
     fn step(&mut self, more: bool) -> Result<(), Full> {
         match self.runs.get(self.next) {
             Some(&run) => self.b1 = self.b1.wrapping_add(run as i32),
-            None if self.next < self.limit => self.blind |= more,
+            None if self.next < self.limit => self.uses_missing_runs |= more,
             None => return Err(Full),
         }
         self.next += 1;

@@ -99,7 +99,7 @@ pub fn max_encoded_len(len: usize) -> usize {
 /// with EOI.
 ///
 /// # Errors
-/// When the system has no memory for the tables or for the longest stream; `dst` is then as it was.
+/// When the system has no memory for the tables or for the longest stream; `dst` is then unchanged.
 pub fn encode(src: &[u8], dst: &mut Vec<u8>, scratch: &mut LzwEncoder) -> Result<(), OutOfMemory> {
     let tables = match &mut scratch.0 {
         Some(tables) => tables,

@@ -30,12 +30,12 @@ pub fn max_encoded_len(len: usize, row_len: usize) -> usize {
     len.saturating_add(headers)
 }
 
-/// Appends the packets of `src` to `dst`, none of which crosses from one row of `row_len` bytes to the next.
+/// Appends the packets of `src` to `dst`. No packet crosses from one row of `row_len` bytes to the next.
 ///
 /// The last row may be short. With a `row_len` of 0 all of `src` is one row.
 ///
 /// # Errors
-/// When the system has no memory for the longest stream; `dst` is then as it was.
+/// When the system has no memory for the longest stream; `dst` is then unchanged.
 pub fn encode(src: &[u8], row_len: usize, dst: &mut Vec<u8>) -> Result<(), OutOfMemory> {
     // Rows are encoded into twice the room that one may need.
     let row = if row_len == 0 { src.len() } else { row_len.min(src.len()) };
