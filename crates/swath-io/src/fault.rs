@@ -18,7 +18,7 @@ pub enum RemoteFault {
     Protocol,
     /// The server could not be reached, or failed repeatedly.
     Unavailable,
-    /// It took longer than the caller allowed.
+    /// The request took longer than the caller allowed.
     TimedOut,
     /// The caller stopped it.
     Cancelled,

@@ -101,9 +101,9 @@ pub struct Metadata {
     pub unrecognised: Vec<String>,
     /// Faults that leave the pixels readable.
     pub problems: Vec<String>,
-    /// The one of `problems` that is about a nodata value with a fraction, which no sample of an integer type can have.
+    /// The entry of `problems` about a nodata value with a fraction, which no sample of an integer type can have.
     pub nodata_problem: Option<String>,
-    /// Those of `problems` that are about files beside this one.
+    /// The entries of `problems` about side files.
     pub side_problems: Vec<String>,
 }
 

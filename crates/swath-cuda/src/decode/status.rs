@@ -1,5 +1,5 @@
-//! The result of decoding a tile on the device. The numbers are those of `kernels/core/status.cuh`. nvCOMP's statuses stand
-//! in the same place: 0 for success, 10 or more otherwise.
+//! The result of decoding a tile on the device. The numbers are those of `kernels/core/status.cuh`. nvCOMP writes its statuses to
+//! the same array: 0 for success, 10 or more otherwise.
 
 /// The result of decoding a tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,17 +7,17 @@
 pub enum TileStatus {
     /// The tile is decoded.
     Ok,
-    /// Its stream ends before the tile is full.
+    /// The stream ends before the tile is full.
     Short,
-    /// Its stream holds more than the tile.
+    /// The stream holds more than the tile.
     Long,
-    /// Its stream is damaged, or of a kind the kernel does not read.
+    /// The stream is damaged, or of a kind that the kernel does not read.
     Corrupt,
-    /// Its stream is whole, but its checksum does not match.
+    /// The stream is complete, but its checksum does not match.
     Checksum,
-    /// Its stream is of a kind that the kernel does not read but the CPU may.
+    /// The stream is of a kind that the kernel does not read, but perhaps the CPU does.
     Unusual,
-    /// A library refused it, with this status.
+    /// A library refused the tile, with this status.
     Refused(u32),
     /// No kernel reached it.
     Undone,

@@ -71,11 +71,11 @@ impl Entry {
 /// One directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ifd {
-    /// Its offset.
+    /// Offset of the directory.
     pub offset: u64,
     /// Offset of the next directory; 0 for none.
     pub next: u64,
-    /// Its tags in file order. Of a repeated tag, only the first.
+    /// Tags in file order; only the first entry of a repeated tag.
     pub entries: Vec<Entry>,
     /// Faults that did not prevent reading the directory.
     pub problems: Vec<String>,

@@ -60,7 +60,7 @@ struct Union {
     ranges: Vec<Range<u64>>,
     /// Number of ranges after the last join.
     joined: usize,
-    /// Their total length if none overlaps.
+    /// Sum of the lengths of all ranges, which is their joint length if none overlap.
     at_most: u64,
 }
 

@@ -85,7 +85,7 @@ pub(super) struct Patch {
     pub home: At,
     /// Where it lies in the next level.
     pub target: Window,
-    /// The pixels of this level that it is made of.
+    /// The pixels of this level that the patch is computed from.
     pub source: Window,
 }
 
@@ -375,7 +375,7 @@ impl Canvas {
         Ok(PlanarPixels { part: *part, planes: split(memory, &self.planes, area(*part))? })
     }
 
-    /// The pixels that a patch is made of: where they lie, or put together in `room`.
+    /// Returns the pixels that a patch is computed from: borrowed where they lie, or put together in `room`.
     pub(super) fn source<'a>(&'a self, patch: &Patch, room: &'a mut Vec<u8>) -> Result<PlanarPixels<'a>, Error> {
         let mut cells = self.touched(patch.source);
         if let (Some(only), None) = (cells.next(), cells.next()) {

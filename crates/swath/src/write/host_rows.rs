@@ -18,11 +18,11 @@ use super::{
 };
 use crate::error::Error;
 
-/// What a level does in one step.
+/// The work of one level in one step.
 #[derive(Debug, Clone)]
 pub(super) struct Due {
     pub tile_rows: Range<u32>,
-    /// Tiles of the first of them that are encoded already.
+    /// Tiles of the first tile row that are encoded already.
     column: u32,
     /// Rows of the next level.
     shrunk: Range<u32>,
@@ -44,7 +44,7 @@ impl Writer {
             self.levels.main.progress.rows = available;
             self.step(Some(pushed))?;
         }
-        // The caller's memory goes when this returns: everything that is made of it is made before.
+        // The caller may free the rows when this function returns, so all work that reads them ends before.
         while self.main_has_work() {
             self.step(Some(pushed))?;
         }

@@ -61,7 +61,7 @@ impl LevelProgress {
         self.tile_row..until.max(self.tile_row)
     }
 
-    /// Rows of the next level that can be made now. A row of it is made of the rows that `needs` returns; the next level has
+    /// Rows of the next level that can be made now. Each is computed from the rows that `needs` returns; the next level has
     /// `height` rows and room for `room` more.
     pub(super) fn rows_to_make(&self, needs: impl Fn(u32) -> Range<u32>, height: u32, room: u32) -> Range<u32> {
         let most = self.shrunk + room.min(height.saturating_sub(self.shrunk));

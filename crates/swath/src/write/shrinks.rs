@@ -17,7 +17,7 @@ pub(super) struct Shrinks {
 }
 
 impl Shrinks {
-    /// The rows that a row of the next level is made of. Where sides do not divide, complex samples use other rows than
+    /// The rows that a row of the next level is computed from. Where sides do not divide, complex samples use other rows than
     /// their mask.
     pub(super) fn needs(&self, row: u32) -> Range<u32> {
         let samples = self.samples.needs(row..row + 1);

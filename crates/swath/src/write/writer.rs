@@ -102,12 +102,12 @@ pub struct Writer {
     pub(super) failed: bool,
 }
 
-/// What is in flight of one level.
+/// The rows of one level that are in memory, and its progress.
 #[derive(Debug, Default)]
 pub(super) struct LevelState {
     pub(super) store: RowStore,
     pub(super) progress: LevelProgress,
-    /// How the next level is made of this one.
+    /// How the next level is computed from this one.
     pub(super) shrink: Option<Shrinks>,
 }
 

@@ -42,7 +42,7 @@ impl PinnedBlockPool {
     /// Frees all blocks.
     ///
     /// # Safety
-    /// They were allocated in this context.
+    /// The blocks were allocated in this context.
     pub(in crate::driver) unsafe fn clear(&mut self, context: &Context) {
         for pinned in self.0.drain(..) {
             // SAFETY: it has no owner; the rest as the caller promises.

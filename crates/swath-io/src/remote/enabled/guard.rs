@@ -255,7 +255,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names(pub(crate) Reach);
 
-/// Its error for other names.
+/// The error of [`Names`] for a host without an address within reach.
 #[derive(Debug)]
 pub(crate) struct OutOfReach(pub(crate) Reach);
 

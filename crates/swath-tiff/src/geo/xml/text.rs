@@ -10,7 +10,7 @@ use crate::geo::{
 /// Decodes bytes up to the first NUL, without a byte order mark. Bytes that are not UTF-8 are read as Latin-1.
 ///
 /// GDAL's tag is a C string, so nothing after a NUL counts. Older writers stored Latin-1, and GDAL passes such bytes on unchanged.
-/// They are replaced one by one, so that the UTF-8 in the rest of the document stays right and `caf\xe9` becomes `café`.
+/// This function replaces such bytes one by one, so that the UTF-8 in the rest of the document stays right and `caf\xe9` becomes `café`.
 pub(crate) fn decode<'a>(bytes: &'a [u8], bounds: Bounds, notes: &mut Notes) -> Result<Cow<'a, str>, XmlError> {
     let limit = bounds.bytes.min(u32::MAX as usize / 2); // decoding Latin-1 may double the length, and the tree uses u32 offsets
     if bytes.len() > limit {

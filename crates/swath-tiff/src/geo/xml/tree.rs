@@ -282,14 +282,15 @@ impl<'t, 'a> Element<'t, 'a> {
         self.children().find(|child| child.is(name))
     }
 
-    /// Its text, if it holds nothing else. As in GDAL, an empty element has no value, nor has text beside other nodes.
+    /// The text of an element that holds nothing else. As in GDAL, an empty element has no value, and neither has one with other nodes
+    /// beside its text.
     pub(crate) fn value(self) -> Option<Text<'a>> {
         let mut nodes = self.nodes();
         let (_, only) = nodes.next()?;
         if nodes.next().is_some() { None } else { Text::of(only) }
     }
 
-    /// Its text, if it begins with one, whatever follows. GDAL reads `<MDI>` in this way.
+    /// The text at the start of an element, whatever follows. GDAL reads `<MDI>` in this way.
     pub(crate) fn leading_text(self) -> Option<Text<'a>> {
         self.nodes().next().and_then(|(_, node)| Text::of(node))
     }

@@ -61,7 +61,7 @@ impl ChunkTask {
         }
     }
 
-    /// Its reads, where it is one of reads.
+    /// The reads of a task that only reads; empty for other tasks.
     pub(super) fn reads(&self) -> &[FilePart] {
         match &self.work {
             Work::Read(reads) | Work::Fetch(reads) => reads,

@@ -53,7 +53,7 @@ pub struct JpegTile<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JpegRefusal {
-    /// Its header is not a JPEG's.
+    /// The tile does not begin with a JPEG header.
     #[error("not a JPEG stream: {0}")]
     Header(&'static str),
     /// A JPEG of a kind that only the host decodes.
