@@ -49,7 +49,7 @@ fn open(path: &Path) -> Result<Dataset, Error> {
 }
 
 fn case(name: &str, start: impl Fn() -> Run + 'static) -> Case {
-    Case { name: name.to_owned(), start: Box::new(start) }
+    Case { name: name.to_owned(), start: Box::new(start), same: Box::new(|made, want| made == want) }
 }
 
 /// Runs `write` onto a file that exists, and returns the new file.

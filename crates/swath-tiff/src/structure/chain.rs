@@ -155,7 +155,7 @@ mod tests {
         let mut chain = Chain::starting_at(8);
         chain.walk(&mut Visited::default(), &Bytes::whole(file), &header, &Limits::default()).unwrap();
         assert_eq!(chain.ifds().len(), 1);
-        assert!(chain.problem().unwrap().to_string().contains("circle"));
+        assert!(chain.problem().unwrap().to_string().contains("in a loop"));
     }
 
     #[test]

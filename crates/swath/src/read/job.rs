@@ -230,7 +230,6 @@ fn run_task(
             let start = usize::try_from(range.start.checked_sub(*offset)?).ok()?;
             bytes.get(start..start.checked_add((range.end - range.start) as usize)?)
         });
-        let src = src.unwrap_or_default();
         decode_part(context, part, task.rows, task.inside, &mut task.target, src, scratch, kept).map_err(|error| {
             let place = Place { offset: part.range().map(|range| range.start), ..context.image.place_of(part.index) };
             (part.index, error.at(&place))
@@ -251,18 +250,20 @@ fn decode_part(
     rows: u32,
     inside: Window,
     target: &mut Target<'_>,
-    src: &[u8],
+    src: Option<&[u8]>,
     scratch: &mut Scratch,
     kept: &mut Kept,
 ) -> Result<(), Error> {
+    let not_read = || Error::internal("the bytes of a tile were not read");
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(context, part, target),
         TileBytes::InSteps(range) => strip::decode(context, part, range, rows, inside, target, scratch)?,
         TileBytes::Cached(tile) => context.host.place_native(tile.bytes(), inside, &part.take, target, scratch)?,
         TileBytes::At { keep: false, .. } => {
-            context.host.decode(rows, src, inside, &part.take, target, scratch)?;
+            context.host.decode(rows, src.ok_or_else(not_read)?, inside, &part.take, target, scratch)?;
         }
         TileBytes::At { keep: true, range } => {
+            let src = src.ok_or_else(not_read)?;
             let len = context.host.native_len(rows);
             let mut tile = Buffer::zeroed(len).ok_or_else(|| Error::no_memory(len))?;
             if context.host.decode_native(rows, src, tile.bytes_mut(), scratch).is_err() {

@@ -357,7 +357,9 @@ impl Writer {
         let mut spare = Vec::new();
         for (column, row) in cells {
             let position = u64::from(*row) * u64::from(level.grid.across) + u64::from(*column);
-            let statistics: &[Moments] = if index == 0 { moments.next().unwrap_or_default() } else { &[] };
+            // Without statistics there are no moments at all.
+            let has_moments = index == 0 && !encoded.moments.is_empty();
+            let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
             for (part, len) in (0..).zip(lens.next().ok_or_else(missing)?) {
                 let (bytes, later) = rest.split_at_checked(*len as usize).ok_or_else(missing)?;
                 rest = later;
@@ -369,9 +371,7 @@ impl Writer {
                 && let (Some(list), Some(sizes)) = (self.pieces.get_mut(index), pieces.next())
             {
                 let start = position as usize * planes * pieces_per_tile;
-                if let Some(place) = list.get_mut(start..start + sizes.len()) {
-                    place.copy_from_slice(sizes);
-                }
+                list.get_mut(start..start + sizes.len()).ok_or_else(missing)?.copy_from_slice(sizes);
             }
         }
         Ok(())

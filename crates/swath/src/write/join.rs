@@ -125,9 +125,11 @@ impl Writer {
         let (plan, level) = (&self.plan.levels.main, &self.level_writers.main);
         let start = level.len();
         let mut moments = encoded.moments.chunks(usize::from(plan.layout.samples).max(1));
+        let missing = || Error::internal("encoded tile rows have fewer statistics than tiles");
         for (part, len) in (0..plan.parts()).cycle().zip(&encoded.lens) {
-            // The first part of a tile has the statistics of all bands.
-            let statistics: &[Moments] = if part == 0 { moments.next().unwrap_or_default() } else { &[] };
+            // The first part of a tile has the statistics of all bands. Without statistics there are none at all.
+            let has_moments = part == 0 && !encoded.moments.is_empty();
+            let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
             level.admit(u64::from(*len), statistics);
         }
         if level.is_held() {

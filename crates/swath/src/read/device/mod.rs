@@ -82,7 +82,7 @@ impl Request<'_> {
                     Ok(raster) => {
                         let host = raster.to_host()?;
                         report.add(host.report().unwrap_or(&DeviceReport::default()));
-                        self.copy_rows(options.interleave, &window, host.bytes(), out);
+                        self.copy_rows(options.interleave, &window, host.bytes(), out)?;
                         continue;
                     }
                     Err(error) => self.halves(&window).filter(|_| error.is_out_of_device_memory()).ok_or(error)?,
@@ -111,7 +111,9 @@ impl Request<'_> {
         })
     }
 
-    fn copy_rows(&self, interleave: Interleave, window: &Window, from: &[u8], out: &mut [u8]) {
+    /// Copies the samples of `window` to their place in the output of the whole window.
+    fn copy_rows(&self, interleave: Interleave, window: &Window, from: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        let outside = || Error::internal("a part of the window is not inside the output");
         let size = self.image.layout.sample.size();
         let (strands, pixel) = match interleave {
             Interleave::Band => (self.bands.len(), size),
@@ -121,11 +123,10 @@ impl Request<'_> {
         let [part, whole] = [window.height, self.window.height].map(|height| height as usize * row);
         let at = (window.y - self.window.y) as usize * row;
         for strand in 0..strands {
-            let target = out.get_mut(strand * whole + at..strand * whole + at + part);
-            if let (Some(target), Some(found)) = (target, from.get(strand * part..(strand + 1) * part)) {
-                target.copy_from_slice(found);
-            }
+            let target = out.get_mut(strand * whole + at..strand * whole + at + part).ok_or_else(outside)?;
+            target.copy_from_slice(from.get(strand * part..(strand + 1) * part).ok_or_else(outside)?);
         }
+        Ok(())
     }
 }
 
