@@ -307,9 +307,9 @@ def test_swath_refuses_what_keywords_forbid(tmp_path: Path) -> None:
         (MemoryStore(), "a.tif"),
         fsspec.filesystem("memory").open("/swath-stable.tif", "wb"),
     ],
-    ids=str,
+    ids=lambda source: source if isinstance(source, str) else type(source).__name__,
 )
-@pytest.mark.parametrize("open_one", [swath.open_geotiff, open_geotiff])
+@pytest.mark.parametrize("open_one", [swath.open_geotiff, open_geotiff], ids=["swath", "xrspatial"])
 def test_stable_only_knows_every_spelling_of_a_remote_file(source: object, open_one: Callable[..., object]) -> None:
     with pytest.raises(swath.xrspatial.RemoteStableSourcesOnlyError, match="stable_only=True"):
         open_one(source, stable_only=True)
