@@ -622,7 +622,7 @@ def reused(run: Run) -> None:
 
     cupy, base = run.cupy, sample("float32", (1024, 768), 16)
     for codec in ("deflate", "zstd"):
-        options = {"compression": codec, "tile": (128, 128), "device": "cuda"}
+        options = {"compression": codec, "tile_size": (128, 128), "device": "cuda"}
         writer = _swath.Writer(None, (1, 1024, 768), "float32", {}, options)
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:

@@ -977,7 +977,7 @@ def refusals(lab: Lab) -> None:
         ("another GPU", holes, {"device": "cuda:1"}, swath.UsageError, "CUDA_VISIBLE_DEVICES"),
         ("gpu= that is not a truth value", holes, {"gpu": "yes"}, swath.UsageError, "give True or False"),
         ("gpu= and device=", holes, {"gpu": True, "device": "cpu"}, swath.UsageError, "contradict"),
-        ("on_gpu_failure", holes, {"on_gpu_failure": "maybe"}, swath.UsageError, "give 'raise' or 'auto'"),
+        ("on_gpu_failure", holes, {"on_gpu_failure": "maybe"}, swath.UsageError, "give 'raise', 'strict' or 'auto'"),
         ("one axis", holes[0], {}, swath.UsageError, "a raster has two axes"),
         ("four axes", holes[None, None], {}, swath.UsageError, "a raster has two axes"),
         ("no rows", holes[:0], {}, swath.UsageError, "is empty"),

@@ -428,9 +428,10 @@ class PreparedWrite:
                 written = self._write(native, report)
             if described is not None:
                 _side_files.remove_stale(described)
-            if self.remote is not None or is_local(native):
-                forget(_swath.shown(os.fspath(native)))
+            if self.remote is not None:
+                forget(_swath.shown(native))
             if is_local(native):
+                forget(os.fsdecode(native))
                 _side_files.remove_own_style(native)
             if self.side_files:
                 self.side_files.write(os.fspath(self.path), _value_range)
