@@ -5,8 +5,9 @@ use std::sync::Arc;
 use swath::{
     Blocks, ConvertOptions, Dataset, Interleave, OpenOptions, ReadOptions, Window, WriteOptions,
     io::{MemorySink, MemorySource, Sink},
+    read::ColorView,
 };
-use swath_tiff::{Compression, structure::Planar};
+use swath_tiff::{Compression, Photometric, structure::Planar};
 
 use crate::{Input, limits};
 
@@ -97,7 +98,12 @@ pub fn convert(data: &[u8]) {
         assert!(memory.take().is_none(), "a conversion that failed left a file");
         return;
     }
-    let options = ReadOptions::default().with_threads(1);
+    // A conversion turns planes of YCbCr into RGB.
+    let color = match dataset.main().layout().photometric {
+        Some(Photometric::YCbCr) => ColorView::Shown,
+        _ => ColorView::Stored,
+    };
+    let options = ReadOptions::default().with_threads(1).with_color(color);
     let Ok(before) = dataset.read(&options.clone().with_bands(bands)) else { return };
     let made = memory.take().expect("the file was committed");
     let source = Arc::new(MemorySource::new("out.tif", made));
