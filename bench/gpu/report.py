@@ -492,6 +492,8 @@ def main() -> int:
     if machine:
         names = {"gpu": "GPU", "nvcc": "toolkit", "cpu": "CPU", "cpus": "CPU threads"}
         lines += [f"- {names.get(key, key)}: {' '.join(str(value).split())}" for key, value in machine.items() if value]
+    elif (args.dir / "devices.txt").exists():
+        lines += [f"- {line}" for line in (args.dir / "devices.txt").read_text().strip().splitlines()]
     lines += [f"- {line}" for line in versions]
     ceiling = ((contenders or {}).get("contenders", {}).get("ceilings") or {}).get("machine") or {}
     if ceiling.get("ok"):

@@ -70,6 +70,7 @@ export LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PYTHONUNBUFFERED=1
 [ ! -f "$here/VERSIONS.txt" ] || cp "$here/VERSIONS.txt" "$out/"
 "$bin/swath-gpu" devices 2>&1 | tee "$out/devices.txt"
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | tee -a "$out/devices.txt"
 
 # -------------------------------------------------------------------------------------------------------------- rasters
 
