@@ -20,12 +20,12 @@ pub enum Form {
     Native,
 }
 
-/// The outcome of [`Stream::step`].
+/// The outcome of [`Stream::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// Bytes of the input that the step consumed.
+pub struct StreamProgress {
+    /// Bytes of the input that the call consumed.
     pub read: usize,
-    /// Bytes of the output that the step wrote.
+    /// Bytes of the output that the call wrote.
     pub made: usize,
     /// Whether the stream has ended and its checksum, if any, is correct.
     pub ended: bool,
@@ -33,11 +33,11 @@ pub struct Step {
 
 /// A decoder that can stop anywhere and continue later. It never panics, whatever the input.
 pub trait Stream: Send {
-    /// Continues where the last step stopped: `src` follows the input consumed so far, `dst` receives the next output.
+    /// Continues where the last call stopped: `src` follows the input consumed so far, `dst` receives the next output.
     ///
     /// # Errors
     /// When the stream is corrupt.
-    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError>;
+    fn advance(&mut self, src: &[u8], dst: &mut [u8]) -> Result<StreamProgress, CodecError>;
 }
 
 /// A decoder. It never panics, whatever the input.

@@ -37,6 +37,9 @@ pub enum LercWrap {
     Zstd,
 }
 
+/// Working memory of the encoders that need the same for tiles of any size: tables and contexts.
+pub(crate) const TABLES: usize = 1 << 20;
+
 /// An encoder for the tiles of one directory, which holds its settings. It never panics, whatever the input.
 pub trait Encode: fmt::Debug + Send + Sync {
     /// Returns the form of the tiles that the encoder takes.
@@ -51,6 +54,11 @@ pub trait Encode: fmt::Debug + Send + Sync {
 
     /// Returns an upper bound for the compressed length of a tile of `rows` rows.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize;
+
+    /// Returns the most bytes of memory that encoding a tile of `rows` rows takes beside `src` and `dst`.
+    fn working_len(&self, _spec: &TileSpec, _rows: u32) -> usize {
+        TABLES
+    }
 
     /// Appends the compressed tile to `dst`. `src` is exactly `rows` rows in this encoder's [`Form`].
     ///

@@ -19,8 +19,8 @@ pub struct Scratch {
     pub(crate) tile: Buffer,
     /// Rows of native samples.
     pub(crate) native: Buffer,
-    /// A notice about the tile decoded last.
-    pub(crate) notice: Option<String>,
+    /// A warning about the tile decoded last.
+    pub(crate) warning: Option<String>,
 }
 
 impl std::fmt::Debug for Scratch {
@@ -70,10 +70,10 @@ impl Scratch {
         self.of(|| Ok(T::default()))
     }
 
-    /// Takes the notice about the tile decoded last: damage that the decoder repaired, or a stream that other readers decode to
+    /// Takes the warning about the tile decoded last: damage that the decoder repaired, or a stream that other readers decode to
     /// other samples.
-    pub fn take_notice(&mut self) -> Option<String> {
-        self.notice.take()
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
     }
 
     /// Frees buffers longer than `max_len` bytes.

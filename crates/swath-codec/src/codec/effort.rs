@@ -8,84 +8,113 @@ use std::ops::Range;
 
 use crate::{encode::reserve, error::CodecError};
 
-/// Pieces of a sample, evenly spread over the tile.
-const PIECES: usize = 4;
-/// A sample is one part in this many of the tile, so that compressing it costs little against the time it may save ...
-const FRACTION: usize = 24;
-/// ... but each piece has several rows, or it would not show matches with the row above ...
-const LEAST: usize = 12 << 10;
-/// ... and a sample has no more bytes than the choice needs.
-const MOST: usize = 48 << 10;
+/// How a sample is taken from a tile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sampling {
+    /// Excerpts of the tile that make up a sample, evenly spread.
+    pub(crate) excerpts: usize,
+    /// A sample is one part in this many of the tile, so that compressing it costs little against the time it may save ...
+    pub(crate) fraction: usize,
+    /// ... but each excerpt has several rows, or it would not show matches with the row above ...
+    pub(crate) least: usize,
+    /// ... and a sample has no more bytes than the choice needs.
+    pub(crate) most: usize,
+}
+
 /// The loss against the requested level, as a fraction of the size, that a faster method may have on the sample.
 const MAX_LOSS: f64 = 0.011;
 /// The loss that it may have on the whole tile, extrapolated from the sample.
 const MAX_TILE_LOSS: f64 = 0.012;
 /// A loss too small to extrapolate.
 const NEGLIGIBLE_LOSS: f64 = 0.0005;
+/// How much larger than by [`Faster::check`] a tile may be by [`Faster::first`].
+const MAX_CHECK_LOSS: f64 = 0.004;
 
 /// The methods to try instead of a level, the fastest first.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Faster<Method: 'static> {
+pub(crate) struct Faster<'a, Method> {
     /// Hardly searches for matches.
     pub(crate) first: Method,
+    /// Nearly as fast as `first`, but finds matches at distances that a sample does not show. Where it makes the whole tile smaller,
+    /// `first` loses more than its sample showed.
+    pub(crate) check: Option<Method>,
     /// Used without further tests for tiles that compress so well that testing would take longer than compressing.
     pub(crate) short: Option<Method>,
     /// Search less thoroughly. Skipped for tiles that compress very well, where a sample does not show all matches of the tile.
-    pub(crate) quick: &'static [Method],
+    pub(crate) quick: &'a [Method],
     /// Search differently, but as thoroughly.
-    pub(crate) thorough: &'static [Method],
+    pub(crate) thorough: &'a [Method],
     /// How many times the distance available for matches doubles from a sample to a tile.
     pub(crate) doublings: f64,
 }
 
-/// Copies a sample of `src` to `sample`. Returns `false` where the tile is too small for a sample to save time.
-///
-/// # Errors
-/// When the system has no memory for the sample.
-pub(crate) fn sample(src: &[u8], sample: &mut Vec<u8>) -> Result<bool, CodecError> {
-    sample.clear();
-    let piece = (src.len() / FRACTION).clamp(LEAST, MOST) / PIECES;
-    let step = src.len() / PIECES;
-    if step < 2 * piece {
-        return Ok(false);
-    }
-    reserve(sample, PIECES * piece)?;
-    for nth in 0..PIECES {
-        let start = nth * step + (step - piece) / 2;
-        sample.extend_from_slice(src.get(start..start + piece).unwrap_or_default());
-    }
-    Ok(true)
+/// What to compress to learn its length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A range of the sample.
+    Sample(Range<usize>),
+    Tile,
 }
 
-/// Returns the fastest method that compresses a sample of `len` bytes nearly as well as `requested`. `measure` returns the
-/// compressed length of a range of the sample.
-pub(crate) fn choose<Method: Copy + 'static, Error>(
+impl Sampling {
+    /// Copies a sample of `src` to `sample`. Returns `false` where the tile is too small for a sample to save time.
+    ///
+    /// # Errors
+    /// When the system has no memory for the sample.
+    pub(crate) fn take(&self, src: &[u8], sample: &mut Vec<u8>) -> Result<bool, CodecError> {
+        sample.clear();
+        let excerpt = (src.len() / self.fraction).clamp(self.least, self.most) / self.excerpts;
+        let step = src.len() / self.excerpts;
+        if step < 2 * excerpt {
+            return Ok(false);
+        }
+        reserve(sample, self.excerpts * excerpt)?;
+        for nth in 0..self.excerpts {
+            let start = nth * step + (step - excerpt) / 2;
+            sample.extend_from_slice(src.get(start..start + excerpt).unwrap_or_default());
+        }
+        Ok(true)
+    }
+}
+
+/// Returns the fastest method that compresses a tile nearly as well as `requested`, going by a sample of `len` bytes. `measure` returns
+/// the compressed length of a part.
+pub(crate) fn choose<Method: Copy, Error>(
     requested: Method,
-    faster: &Faster<Method>,
+    faster: &Faster<'_, Method>,
     len: usize,
-    mut measure: impl FnMut(Method, Range<usize>) -> Result<usize, Error>,
+    mut measure: impl FnMut(Method, Part) -> Result<usize, Error>,
 ) -> Result<Method, Error> {
-    let shortest = measure(faster.first, 0..len)?;
+    let whole = || Part::Sample(0..len);
+    let shortest = measure(faster.first, whole())?;
     if shortest < len / 32 {
         return Ok(faster.short.unwrap_or(requested));
     }
-    let target = measure(requested, 0..len)? as f64;
-    let is_short = target < len as f64 / 6.0;
-    if is_short && (shortest as f64) < target * 0.98 {
+    let target = measure(requested, whole())? as f64;
+    let is_short = target < len as f64 / 5.0;
+    let first_holds = |measure: &mut dyn FnMut(Method, Part) -> Result<usize, Error>| {
+        let Some(check) = faster.check else { return Ok(true) };
+        let (first, check) = (measure(faster.first, Part::Tile)?, measure(check, Part::Tile)?);
+        Ok(first as f64 <= check as f64 * (1.0 + MAX_CHECK_LOSS))
+    };
+    if is_short && (shortest as f64) < target * 0.98 && first_holds(&mut measure)? {
         return Ok(faster.first);
     }
     let quick = if is_short { &[] } else { faster.quick };
     let first = (!is_short).then_some(&faster.first);
     let mut target_in_halves = None;
-    for method in first.into_iter().chain(quick).chain(faster.thorough) {
-        let loss = measure(*method, 0..len)? as f64 / target - 1.0;
+    for (nth, method) in first.into_iter().chain(quick).chain(faster.thorough).enumerate() {
+        let loss = measure(*method, whole())? as f64 / target - 1.0;
         if loss > MAX_LOSS {
             continue;
         }
         // Noise of few values has matches too, and more of them the longer it is. If the loss is greater on the whole sample
         // than on its halves, it will grow further on the tile.
         if loss > NEGLIGIBLE_LOSS {
-            let mut in_halves = |method| Ok((measure(method, 0..len / 2)? + measure(method, len / 2..len)?) as f64);
+            let mut in_halves = |method| {
+                let halves = [0..len / 2, len / 2..len];
+                halves.into_iter().try_fold(0.0, |sum, half| Ok(sum + measure(method, Part::Sample(half))? as f64))
+            };
             let target = match target_in_halves {
                 Some(target) => target,
                 None => *target_in_halves.insert(in_halves(requested)?),
@@ -94,6 +123,10 @@ pub(crate) fn choose<Method: Copy + 'static, Error>(
             if loss + growth.max(0.0) * faster.doublings > MAX_TILE_LOSS {
                 continue;
             }
+        }
+        let is_first = first.is_some() && nth == 0;
+        if is_first && !first_holds(&mut measure)? {
+            continue;
         }
         return Ok(*method);
     }
@@ -104,14 +137,37 @@ pub(crate) fn choose<Method: Copy + 'static, Error>(
 mod tests {
     use super::*;
 
-    /// Chooses among methods given as the compressed length of a thousand bytes, on a sample and on its halves.
-    fn chosen(requested: usize, methods: &'static [(usize, usize)], in_halves: usize) -> (usize, usize) {
+    const SAMPLING: Sampling = Sampling { excerpts: 4, fraction: 24, least: 12 << 10, most: 48 << 10 };
+
+    /// Chooses among methods given as the compressed length of a thousand bytes, on a sample and on its halves. The tile is as the
+    /// sample.
+    fn chosen(requested: usize, methods: &[(usize, usize)], in_halves: usize) -> (usize, usize) {
+        chosen_with(None, requested, methods, in_halves)
+    }
+
+    fn chosen_with(
+        check: Option<(usize, usize)>,
+        requested: usize,
+        methods: &[(usize, usize)],
+        in_halves: usize,
+    ) -> (usize, usize) {
         let (first, quick) = methods.split_first().unwrap();
-        let faster = Faster { first: *first, short: None, quick, thorough: &[], doublings: 4.0 };
+        let faster = Faster { first: *first, check, short: None, quick, thorough: &[], doublings: 4.0 };
         choose::<_, ()>((requested, in_halves), &faster, 20_000, |(whole, halves), part| {
-            Ok(part.len() * if part.len() == 20_000 { whole } else { halves } / 1000)
+            Ok(match part {
+                Part::Sample(part) => part.len() * if part.len() == 20_000 { whole } else { halves } / 1000,
+                Part::Tile => 500 * whole,
+            })
         })
         .unwrap()
+    }
+
+    #[test]
+    fn the_first_has_to_hold_on_the_whole_tile() {
+        let methods = [(601, 601), (603, 603)];
+        assert_eq!(chosen_with(Some((600, 600)), 600, &methods, 600), (601, 601));
+        assert_eq!(chosen_with(Some((560, 560)), 600, &methods, 600), (603, 603));
+        assert_eq!(chosen_with(Some((560, 560)), 600, &methods[..1], 600), (600, 600));
     }
 
     #[test]
@@ -137,10 +193,10 @@ mod tests {
     fn samples_come_from_all_over_the_tile() {
         let tile: Vec<u8> = (0..1 << 20).map(|at| (at >> 16) as u8).collect();
         let mut part = Vec::new();
-        assert_eq!(sample(&tile, &mut part), Ok(true));
-        assert!((LEAST..=MOST).contains(&part.len()));
+        assert_eq!(SAMPLING.take(&tile, &mut part), Ok(true));
+        assert!((SAMPLING.least..=SAMPLING.most).contains(&part.len()));
         part.dedup();
-        assert!(part.len() >= PIECES);
-        assert_eq!(sample(&tile[..20_000], &mut part), Ok(false));
+        assert!(part.len() >= SAMPLING.excerpts);
+        assert_eq!(SAMPLING.take(&tile[..20_000], &mut part), Ok(false));
     }
 }

@@ -319,7 +319,7 @@ fn settings_out_of_range_are_refused_with_the_range() {
     refuse(Compression::Deflate, 8, u8s, 1, level(13), "1 to 12");
     refuse(Compression::Zstd, 50_000, u8s, 1, level(0), "1 to 22");
     refuse(Compression::Zstd, 50_000, u8s, 1, level(23), "1 to 22");
-    refuse(Compression::CcittT6, 4, u8s, 1, level(1), "one of one");
+    refuse(Compression::CcittT6, 4, u8s, 1, level(1), "one bit");
     #[cfg(feature = "lzma")]
     refuse(Compression::Lzma, 34_925, u8s, 1, level(10), "0 to 9");
     #[cfg(feature = "webp")]

@@ -86,7 +86,7 @@ impl Host {
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
         let inside = Window::new(0, 0, self.spec.width, rows);
-        let take = Take::Pixels { samples: collect(0..self.spec.samples)?, slot: 0, step: self.spec.samples };
+        let take = Take::Pixels { samples: collect(0..self.spec.samples)?, first: 0, stride: self.spec.samples };
         let row_len = self.spec.native_row_len();
         if dst.len() != row_len * rows as usize {
             return Err(CodecError::Limit {
@@ -119,7 +119,7 @@ impl Host {
             return self.decode_native(rows, src, dst, scratch);
         }
         let inside = Window::new(0, range.start, self.spec.width, range.end.saturating_sub(range.start));
-        let take = Take::Pixels { samples: collect(0..self.spec.samples)?, slot: 0, step: self.spec.samples };
+        let take = Take::Pixels { samples: collect(0..self.spec.samples)?, first: 0, stride: self.spec.samples };
         let mut target = Target::Rows(collect(dst.chunks_exact_mut(self.spec.native_row_len().max(1)))?);
         self.decode(rows, src, inside, &take, &mut target, scratch)
     }

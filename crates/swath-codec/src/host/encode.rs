@@ -60,9 +60,14 @@ impl HostEncoder {
         self.encoder.max_encoded_len(&self.spec, rows)
     }
 
-    /// Returns the bytes of working memory that encoding a tile needs, without its samples and its output.
+    /// Returns the bytes that preparing a tile for the codec needs: its samples in stored form, packed or predicted.
     pub fn scratch_len(&self, rows: u32) -> usize {
         self.spec.stored_len(rows).max(self.spec.native_row_len() * rows as usize)
+    }
+
+    /// Returns the most bytes of memory that the codec itself takes to encode a tile of `rows` rows.
+    pub fn working_len(&self, rows: u32) -> usize {
+        self.encoder.working_len(&self.spec, rows)
     }
 
     /// Whether the codec takes whole native samples, not the form that the file stores.

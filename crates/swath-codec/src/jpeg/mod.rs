@@ -5,6 +5,7 @@
 
 pub mod decode;
 pub mod encode;
+mod transpose;
 mod zigzag;
 
 pub use decode::{

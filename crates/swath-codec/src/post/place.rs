@@ -14,7 +14,7 @@ use swath_tiff::{
 use super::unpack;
 use crate::{
     error::CodecError,
-    predictor::decode::{self as predictor, TileRows},
+    predictor::decode::{self as predictor, RowLayout},
     scratch::Scratch,
     spec::TileSpec,
 };
@@ -24,14 +24,14 @@ use crate::{
 pub enum Take {
     /// These samples, each to separate rows.
     Bands(Vec<u16>),
-    /// These samples, interleaved from position `slot` on in output pixels of `step` samples.
+    /// These samples, interleaved from position `first` on in output pixels of `stride` samples.
     Pixels {
         /// Samples of the tile, in output order.
         samples: Vec<u16>,
         /// Position of the first in the output pixel.
-        slot: u16,
+        first: u16,
         /// Samples of an output pixel.
-        step: u16,
+        stride: u16,
     },
 }
 
@@ -113,14 +113,14 @@ pub fn fix_in_place(spec: &TileSpec, tile: &mut [u8], scratch: &mut Scratch) -> 
 fn is_straight(spec: &TileSpec, samples: &Take) -> bool {
     match samples {
         Take::Bands(bands) => spec.samples == 1 && bands.len() == 1,
-        Take::Pixels { samples, slot, step } => {
-            *slot == 0 && *step == spec.samples && samples.iter().copied().eq(0..spec.samples)
+        Take::Pixels { samples, first, stride } => {
+            *first == 0 && *stride == spec.samples && samples.iter().copied().eq(0..spec.samples)
         }
     }
 }
 
-fn tile_rows(spec: &TileSpec) -> TileRows {
-    TileRows {
+fn row_layout(spec: &TileSpec) -> RowLayout {
+    RowLayout {
         row_len: spec.stored_row_len(),
         samples_per_pixel: spec.samples.into(),
         sample_len: usize::from(spec.bits / 8),
@@ -139,7 +139,7 @@ fn makes_in_place(spec: &TileSpec) -> bool {
 fn make_in_place(spec: &TileSpec, tile: &mut [u8]) {
     let swap = spec.order.is_foreign();
     match spec.predictor {
-        Predictor::Horizontal => predictor::undo_tile_in_place(tile_rows(spec), swap, tile),
+        Predictor::Horizontal => predictor::undo_tile_in_place(row_layout(spec), swap, tile),
         _ if swap => widest(SwapInPlace { bytes: tile, word: spec.sample.word() }),
         _ => {}
     }
@@ -157,19 +157,19 @@ fn make_rows<'r>(
     let swap = spec.order.is_foreign();
     match (spec.predictor, spec.bits) {
         (Predictor::Horizontal, _) => {
-            predictor::undo_tile(predictor::Predictor::Horizontal { swap }, tile_rows(spec), stored, rows)?;
+            predictor::undo_tile(predictor::Predictor::Horizontal { swap }, row_layout(spec), stored, rows)?;
         }
         (Predictor::FloatingPoint, 24) => {
             let mut narrow: Vec<u8> = zeroed(stored.len())?;
             let len = spec.stored_row_len().max(1);
-            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, narrow.chunks_exact_mut(len))?;
+            predictor::undo_tile(predictor::Predictor::Float, row_layout(spec), stored, narrow.chunks_exact_mut(len))?;
             let native = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
             for (row, out) in narrow.chunks_exact(len).zip(rows) {
                 typed::<f32>(out, |out| unpack::unpack_f24(row, out, native))?;
             }
         }
         (Predictor::FloatingPoint, _) => {
-            predictor::undo_tile(predictor::Predictor::Float, tile_rows(spec), stored, rows)?;
+            predictor::undo_tile(predictor::Predictor::Float, row_layout(spec), stored, rows)?;
         }
         (Predictor::None, _) => {
             for (row, out) in stored.chunks_exact(spec.stored_row_len().max(1)).zip(rows) {
@@ -235,7 +235,7 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
         }
         return;
     }
-    let rows = Rows { native, row_len: spec.native_row_len().max(1), columns };
+    let rows = NativeRows { native, row_len: spec.native_row_len().max(1), columns };
     match samples {
         Take::Bands(bands) => {
             let height = inside.height as usize;
@@ -243,10 +243,10 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
                 take_band(&rows, size, spec.samples, (*band).into(), out);
             }
         }
-        Take::Pixels { samples, slot, step } => {
+        Take::Pixels { samples, first, stride } => {
             for (position, band) in samples.iter().enumerate() {
-                let at = (usize::from(*slot) + position) * size;
-                let (from, out_step) = (usize::from(*band) * size, usize::from(*step) * size);
+                let at = (usize::from(*first) + position) * size;
+                let (from, out_step) = (usize::from(*band) * size, usize::from(*stride) * size);
                 for (source, target) in rows.iter().zip(out.iter_mut()) {
                     widest(Gather { source, step: pixel, from, target, out_step, size, at });
                 }
@@ -256,13 +256,13 @@ fn place_rows(spec: &TileSpec, native: &[u8], inside: Window, samples: &Take, ou
 }
 
 /// Some columns of native rows.
-struct Rows<'a> {
+struct NativeRows<'a> {
     native: &'a [u8],
     row_len: usize,
     columns: std::ops::Range<usize>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> NativeRows<'a> {
     fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         let columns = self.columns.clone();
         self.native.chunks_exact(self.row_len).map(move |row| row.get(columns.clone()).unwrap_or_default())
@@ -270,7 +270,7 @@ impl<'a> Rows<'a> {
 }
 
 /// Copies one sample of every pixel, row by row. Common pixel sizes are constants, which lets the compiler use shuffles.
-fn take_band(rows: &Rows<'_>, size: usize, samples: u16, band: usize, out: &mut [&mut [u8]]) {
+fn take_band(rows: &NativeRows<'_>, size: usize, samples: u16, band: usize, out: &mut [&mut [u8]]) {
     match (size, samples) {
         (1, 2) => widest(TakeBand::<1, 2> { rows, band, out }),
         (1, 3) => widest(TakeBand::<1, 3> { rows, band, out }),
@@ -291,7 +291,7 @@ fn take_band(rows: &Rows<'_>, size: usize, samples: u16, band: usize, out: &mut 
 }
 
 struct TakeBand<'a, 'b, const SIZE: usize, const SAMPLES: usize> {
-    rows: &'a Rows<'a>,
+    rows: &'a NativeRows<'a>,
     band: usize,
     out: &'a mut [&'b mut [u8]],
 }

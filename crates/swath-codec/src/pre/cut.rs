@@ -17,7 +17,7 @@ pub enum Arrangement {
 
 /// Rows of an image in memory: native samples, rows without gaps.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
+pub struct ImageRows<'a> {
     /// The samples: one slice per band, or one for all bands.
     pub planes: &'a [&'a [u8]],
     /// The layout of the samples.
@@ -34,7 +34,7 @@ pub struct Rows<'a> {
     pub count: u32,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> ImageRows<'a> {
     /// Returns part of a row, of one band or of all interleaved bands; empty outside the rows.
     fn row(&self, y: u32, x: u32, width: u32, band: u16) -> &'a [u8] {
         let (plane, pixel) = match self.arrangement {
@@ -60,7 +60,7 @@ pub enum Edge {
 
 /// Cuts the bands `bands` of the part `visible` of the image into `out`: a tile of `tile_width` columns, interleaved by pixel, with
 /// as many rows as fit into `out`.
-pub fn cut(rows: &Rows<'_>, visible: Window, bands: Range<u16>, tile_width: u32, beyond: Edge, out: &mut [u8]) {
+pub fn cut(rows: &ImageRows<'_>, visible: Window, bands: Range<u16>, tile_width: u32, beyond: Edge, out: &mut [u8]) {
     let count = usize::from(bands.end.saturating_sub(bands.start));
     let pixel = rows.size * count;
     let row_len = tile_width as usize * pixel;
@@ -215,7 +215,7 @@ mod tests {
                     Arrangement::Pixels => vec![&bytes],
                     Arrangement::Planes => bytes.chunks_exact(20).collect(),
                 };
-                let rows = Rows { planes: &planes, arrangement, bands, size: 1, width: 5, first: 0, count: 4 };
+                let rows = ImageRows { planes: &planes, arrangement, bands, size: 1, width: 5, first: 0, count: 4 };
                 for take in [0..bands, 0..1, bands - 1..bands] {
                     let mut out = vec![0; 4 * 4 * take.len()];
                     cut(&rows, Window::new(3, 2, 2, 2), take.clone(), 4, Edge::Repeat, &mut out);
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn rows_may_begin_anywhere_in_the_image() {
         let bytes = image(Arrangement::Pixels, 1, 5, 4);
-        let rows = Rows {
+        let rows = ImageRows {
             planes: &[&bytes[10..]],
             arrangement: Arrangement::Pixels,
             bands: 1,
@@ -255,7 +255,7 @@ mod tests {
     fn edges_are_filled_as_requested() {
         let planes: [&[u8]; 1] = [&[1, 2, 3, 4]];
         let arrangement = Arrangement::Planes;
-        let rows = Rows { planes: &planes, arrangement, bands: 1, size: 1, width: 2, first: 0, count: 2 };
+        let rows = ImageRows { planes: &planes, arrangement, bands: 1, size: 1, width: 2, first: 0, count: 2 };
         for (edge, expected) in [
             (Edge::Repeat, [1, 2, 2, 3, 4, 4, 3, 4, 4]),
             (Edge::RepeatColumns, [1, 2, 2, 3, 4, 4, 0, 0, 0]),

@@ -3,4 +3,4 @@
 pub mod cut;
 pub mod pack;
 
-pub use cut::{Arrangement, Edge, Rows, cut};
+pub use cut::{Arrangement, Edge, ImageRows, cut};

@@ -12,10 +12,10 @@ use swath_raster::{
 
 /// Pixels per block of the last pass.
 const BLOCK: usize = 16;
-/// Zeros before the samples of a piece: the second pass looks back twelve pixels of up to four samples.
+/// Zeros before the samples of a pass: the second pass looks back twelve pixels of up to four samples.
 const PAD: usize = 12 * 4;
 /// Samples summed at a time: whole blocks for 1, 2, 3 and 4 samples per pixel, and few enough for the first-level cache.
-const PIECE: usize = 960;
+const AT_ONCE: usize = 960;
 
 /// Working memory of the row functions; create one per tile, not one per row.
 #[derive(Clone, Debug)]
@@ -38,15 +38,15 @@ impl RowSums {
 #[derive(Clone, Debug)]
 struct Passes<T> {
     /// Samples, then sums of sixteen pixels, after `PAD` zeros.
-    even: [T; PAD + PIECE],
+    even: [T; PAD + AT_ONCE],
     /// Sums of four pixels, after `PAD` zeros.
-    odd: [T; PAD + PIECE],
+    odd: [T; PAD + AT_ONCE],
 }
 
 impl<T: Word> Passes<T> {
     #[inline(always)]
     fn new() -> Self {
-        Self { even: [T::ZERO; PAD + PIECE], odd: [T::ZERO; PAD + PIECE] }
+        Self { even: [T::ZERO; PAD + AT_ONCE], odd: [T::ZERO; PAD + AT_ONCE] }
     }
 }
 
@@ -234,7 +234,7 @@ fn by_chain<T: Word>(row: impl Row, samples_per_pixel: usize, swap: bool) {
     }
 }
 
-/// Runs the three passes for `S` samples per pixel, on `PIECE` samples at a time.
+/// Runs the three passes for `S` samples per pixel, on `AT_ONCE` samples at a time.
 #[inline(always)]
 fn row_by_passes<T: Word, const S: usize>(mut row: impl Row, swap: bool, passes: &mut Passes<T>) {
     let Passes { even, odd } = passes;
@@ -243,7 +243,7 @@ fn row_by_passes<T: Word, const S: usize>(mut row: impl Row, swap: bool, passes:
     let mut last = [T::ZERO; S];
     let mut at = 0;
     while at < whole {
-        let n = (whole - at).min(PIECE);
+        let n = (whole - at).min(AT_ONCE);
         let bytes = at * T::LEN..(at + n) * T::LEN;
         for (sample, bytes) in even[PAD..PAD + n].iter_mut().zip(row.source()[bytes.clone()].chunks_exact(T::LEN)) {
             *sample = T::read(bytes, swap);
@@ -342,7 +342,7 @@ pub enum Predictor {
 
 /// The layout of samples in the rows of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TileRows {
+pub struct RowLayout {
     /// Bytes from one decoded row to the next.
     pub row_len: usize,
     /// Samples per pixel in a row; 1 for separate planes.
@@ -360,7 +360,7 @@ pub struct TileRows {
 /// When the system has no memory for that buffer.
 pub fn undo_tile<'r>(
     predictor: Predictor,
-    layout: TileRows,
+    layout: RowLayout,
     tile: &mut [u8],
     rows: impl IntoIterator<Item = &'r mut [u8]>,
 ) -> Result<(), OutOfMemory> {
@@ -369,7 +369,7 @@ pub fn undo_tile<'r>(
 
 struct UndoTile<'a, I> {
     predictor: Predictor,
-    layout: TileRows,
+    layout: RowLayout,
     tile: &'a mut [u8],
     rows: I,
 }
@@ -378,7 +378,7 @@ impl<'r, I: IntoIterator<Item = &'r mut [u8]>> Task for UndoTile<'_, I> {
     type Output = Result<(), OutOfMemory>;
     #[inline(always)]
     fn run(self) -> Self::Output {
-        let Self { predictor, layout: TileRows { row_len, samples_per_pixel, sample_len }, tile, rows } = self;
+        let Self { predictor, layout: RowLayout { row_len, samples_per_pixel, sample_len }, tile, rows } = self;
         if row_len == 0 {
             return Ok(());
         }
@@ -406,12 +406,12 @@ impl<'r, I: IntoIterator<Item = &'r mut [u8]>> Task for UndoTile<'_, I> {
 }
 
 /// Does the same as [`undo_tile`] for predictor 2 in place.
-pub fn undo_tile_in_place(layout: TileRows, swap: bool, tile: &mut [u8]) {
+pub fn undo_tile_in_place(layout: RowLayout, swap: bool, tile: &mut [u8]) {
     widest(InPlaceTile { layout, swap, tile });
 }
 
 struct InPlaceTile<'a> {
-    layout: TileRows,
+    layout: RowLayout,
     swap: bool,
     tile: &'a mut [u8],
 }
@@ -420,7 +420,7 @@ impl Task for InPlaceTile<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let TileRows { row_len, samples_per_pixel, sample_len } = self.layout;
+        let RowLayout { row_len, samples_per_pixel, sample_len } = self.layout;
         if row_len == 0 {
             return;
         }
@@ -533,7 +533,7 @@ mod tests {
         for (predictor, len) in
             [(Predictor::Horizontal { swap: true }, 2), (Predictor::Float, 4), (Predictor::Float, 3)]
         {
-            let layout = TileRows { row_len: 50 * len, samples_per_pixel: 1, sample_len: len };
+            let layout = RowLayout { row_len: 50 * len, samples_per_pixel: 1, sample_len: len };
             let tile = noise(layout.row_len * 7, 5);
             let mut whole = vec![0; tile.len()];
             undo_tile(predictor, layout, &mut tile.clone(), whole.chunks_mut(layout.row_len)).unwrap();

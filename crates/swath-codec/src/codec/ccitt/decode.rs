@@ -192,8 +192,8 @@ impl<'a> Segment<'a> {
         let outcome = self.decode_rows(dst.chunks_exact_mut(row_len), scratch);
         match outcome {
             Ok(()) => {}
-            Err(FaxError::DataEnd { x, .. }) if self.call == LibtiffCall::Tile => self.note(Fault::DataEnd, x),
-            Err(FaxError::TooManyRuns { .. }) if self.call == LibtiffCall::Tile => self.note(Fault::TooManyRuns, 0),
+            Err(FaxError::DataEnd { x, .. }) if self.call == LibtiffCall::Tile => self.record(Fault::DataEnd, x),
+            Err(FaxError::TooManyRuns { .. }) if self.call == LibtiffCall::Tile => self.record(Fault::TooManyRuns, 0),
             Err(error) => return Err(error),
         }
         Ok(FaxEnd {
@@ -222,7 +222,7 @@ impl<'a> Segment<'a> {
             let end = match self.find_eol() {
                 Sync::Ready => self.decode_row(out, scratch)?,
                 Sync::NoEol => {
-                    self.note(Fault::NoEol, 0);
+                    self.record(Fault::NoEol, 0);
                     self.eol_missing = true;
                     (self.bits, self.in_eol) = (call_bits, call_in_eol);
                     self.decode_row(out, scratch)?
@@ -314,17 +314,17 @@ impl<'a> Segment<'a> {
         let group4 = self.scheme == Scheme::Group4;
         match stop {
             Stop::Uncompressed => return Err(FaxError::Uncompressed { row: at, x }),
-            Stop::DataEnd => self.note(Fault::DataEnd, x),
+            Stop::DataEnd => self.record(Fault::DataEnd, x),
             Stop::BadCode | Stop::BadEol => {
                 self.bad_codes += 1;
-                self.note(Fault::BadCode, x);
+                self.record(Fault::BadCode, x);
             }
-            Stop::Eol if group4 => self.note(Fault::BlockEnd, x),
+            Stop::Eol if group4 => self.record(Fault::BlockEnd, x),
             Stop::Eol | Stop::Width => {}
         }
         if row.trim().map_err(full)? {
             self.bad_lengths += 1;
-            self.note(if x < self.width { Fault::ShortRow } else { Fault::LongRow }, x);
+            self.record(if x < self.width { Fault::ShortRow } else { Fault::LongRow }, x);
         }
         row.paint(out);
         let eol = matches!(stop, Stop::Eol | Stop::BadEol);
@@ -350,7 +350,7 @@ impl<'a> Segment<'a> {
         Ok(RowEnd::Done)
     }
 
-    fn note(&mut self, fault: Fault, x: u32) {
+    fn record(&mut self, fault: Fault, x: u32) {
         self.damage.get_or_insert(Damage { fault, row: self.row, x });
     }
 }

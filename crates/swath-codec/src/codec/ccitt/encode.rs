@@ -28,7 +28,7 @@ struct Encoder {
 /// When a pixel is not one sample of one bit, or T4Options request uncompressed mode.
 pub fn encoder(spec: &TileSpec, _settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
     if spec.bits != 1 || spec.samples != 1 {
-        let detail = format!("{} samples of {} bits (it has one of one)", spec.samples, spec.bits);
+        let detail = format!("{} samples of {} bits (it takes one sample of one bit)", spec.samples, spec.bits);
         return Err(CodecError::unsupported(NAME, detail));
     }
     let coding = match spec.compression {

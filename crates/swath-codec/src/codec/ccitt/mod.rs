@@ -68,7 +68,7 @@ impl Decode for Ccitt {
         scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
         if spec.bits != 1 || spec.samples != 1 {
-            let detail = format!("{} samples of {} bits (it has one of one)", spec.samples, spec.bits);
+            let detail = format!("{} samples of {} bits (it takes one sample of one bit)", spec.samples, spec.bits);
             return Err(CodecError::unsupported(NAME, detail));
         }
         let two_dimensional = spec.t4_options & 1 != 0;
@@ -88,7 +88,7 @@ impl Decode for Ccitt {
             let detail = end.damage.map_or_else(|| format!("{} of {rows} rows", end.rows), |damage| damage.to_string());
             return Err(CodecError::corrupt(NAME, detail));
         }
-        scratch.notice = end.damage.map(|damage| format!("{damage}; such rows are repaired as libtiff repairs them"));
+        scratch.warning = end.damage.map(|damage| format!("{damage}; such rows are repaired as libtiff repairs them"));
         Ok(Fill::Exact)
     }
 }

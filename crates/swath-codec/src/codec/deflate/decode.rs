@@ -5,7 +5,7 @@ use libdeflater::DecompressionError;
 
 use super::{Deflate, NAME, context};
 use crate::{
-    decode::{Decode, Fill, Step, Stream},
+    decode::{Decode, Fill, Stream, StreamProgress},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -33,14 +33,14 @@ impl Decode for Deflate {
 struct Inflating(Decompress);
 
 impl Stream for Inflating {
-    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError> {
+    fn advance(&mut self, src: &[u8], dst: &mut [u8]) -> Result<StreamProgress, CodecError> {
         let before = (self.0.total_in(), self.0.total_out());
         let status = self.0.decompress(src, dst, FlushDecompress::None).map_err(|error| {
             let detail = format!("{error} near byte {} of the tile ({} bytes decoded)", before.0, before.1);
             CodecError::corrupt(NAME, detail)
         })?;
         let (read, made) = (self.0.total_in() - before.0, self.0.total_out() - before.1);
-        Ok(Step { read: read as usize, made: made as usize, ended: status == Status::StreamEnd })
+        Ok(StreamProgress { read: read as usize, made: made as usize, ended: status == Status::StreamEnd })
     }
 }
 

@@ -7,7 +7,7 @@ mod encode;
 pub(crate) use decode::inflater;
 pub use encode::encoder;
 #[cfg(feature = "lerc")]
-pub(crate) use encode::{bound, compress, level};
+pub(crate) use encode::{bound, compress, level, working_len};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -18,7 +18,7 @@ use swath_tiff::{Photometric, SampleType};
 
 use crate::{
     decode::Form,
-    encode::{Encode, Settings, within},
+    encode::{Encode, Settings, TABLES, within},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -68,6 +68,12 @@ impl Encode for Encoder {
     /// OpenJPEG has no bound. Noise grows by a few per cent; a stream longer than this bound is an error.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
         spec.native_row_len() * rows as usize * 2 + usize::from(spec.samples) * 64 + 4096
+    }
+
+    /// Two planes of 32 bits per sample, and code blocks; the factor is measured.
+    fn working_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        let samples = spec.width as usize * rows as usize * usize::from(spec.samples);
+        samples.saturating_mul(12).saturating_add(2 * TABLES)
     }
 
     fn encode(

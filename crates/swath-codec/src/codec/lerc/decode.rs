@@ -49,14 +49,16 @@ impl Decode for Lerc {
         let unpacked = match additional {
             1 => deflate::inflater(scratch)?
                 .zlib_decompress(src, &mut between)
-                .map_err(|error| corrupt(format!("around the blob: {error}"))),
+                .map_err(|error| corrupt(format!("in the compression around the blob: {error}"))),
             2 => {
                 zstd::context(scratch)?.decompress(&mut between[..], src).map_err(|code| match zstd::is_memory(code) {
                     true => CodecError::LibraryMemory { codec: NAME },
-                    false => corrupt(format!("around the blob: {}", zstd_safe::get_error_name(code))),
+                    false => {
+                        corrupt(format!("in the compression around the blob: {}", zstd_safe::get_error_name(code)))
+                    }
                 })
             }
-            other => Err(corrupt(format!("around the blob: additional compression {other} is unknown"))),
+            other => Err(corrupt(format!("additional compression {other} around the blob is unknown"))),
         };
         let result = unpacked.and_then(|len| decode(spec, rows, between.get(..len).unwrap_or_default(), dst));
         scratch.between = between;
@@ -88,7 +90,10 @@ fn decode(spec: &TileSpec, rows: u32, src: &[u8], dst: &mut [u8]) -> Result<Fill
         // Before version 6 a header does not hold the number of blobs.
         let (masks, used) = bands(spec, src, &header, header.depth, 1, dst)?;
         if header.depth != samples || src.get(used..).unwrap_or_default().starts_with(MAGIC) {
-            return Err(corrupt(format!("{} values and more than a band for one sample", header.depth)));
+            return Err(corrupt(format!(
+                "{} values per pixel, or several bands, for a tile of one sample",
+                header.depth
+            )));
         }
         if spec.sample.is_float() {
             for mask in &masks {
@@ -174,7 +179,10 @@ fn library_memory(spec: &TileSpec, len: usize, decoded: usize) -> Result<Working
 fn by_library(spec: &TileSpec, blob: &[u8], header: &Header, out: &mut [u8]) -> Result<Mask, CodecError> {
     // lerc-rs reuses the mask of the previous band only when it decodes both.
     if header.shares_mask(blob) {
-        return Err(CodecError::unsupported(NAME, "a band without a mask of its own in this encoding"));
+        return Err(CodecError::unsupported(
+            NAME,
+            "a band that shares the mask of the band before it, in this encoding",
+        ));
     }
     match spec.sample {
         SampleType::I8 => library::<i8, 1>(spec, blob, out, i8::to_ne_bytes),

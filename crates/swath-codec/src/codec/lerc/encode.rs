@@ -23,7 +23,7 @@ use super::{
 use crate::{
     codec::{deflate, zstd},
     decode::Form,
-    encode::{Encode, LercWrap, Settings, reserve},
+    encode::{Encode, LercWrap, Settings, TABLES, reserve},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -87,6 +87,17 @@ impl Encode for Encoder {
             LercWrap::Deflate => deflate::bound(blob),
             LercWrap::Zstd => zstd::bound(blob),
         }
+    }
+
+    /// The blob before it is compressed again, and the planes of lerc-rs.
+    fn working_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        let len = spec.native_row_len() * rows as usize;
+        let wrap = match self.wrap {
+            LercWrap::None => 0,
+            LercWrap::Deflate => deflate::working_len(self.level),
+            LercWrap::Zstd => zstd::working_len(self.level, len),
+        };
+        len.saturating_mul(2).saturating_add(wrap).saturating_add(TABLES)
     }
 
     fn encode(
@@ -425,7 +436,7 @@ fn run_lengths(mask: &[u8]) -> Result<Vec<u8>, CodecError> {
     const WORTH: usize = 5;
     const LONGEST: usize = 0x7fff;
     let mut out = Vec::new();
-    // At worst literals, with a count for each piece and the end.
+    // At worst literals, with counts and the end.
     reserve(&mut out, mask.len() + 2 * (mask.len() / LONGEST + 1) + 2 + 2 * (mask.len() / WORTH))?;
     let literals = |bytes: &[u8], out: &mut Vec<u8>| {
         for bytes in bytes.chunks(LONGEST) {

@@ -197,7 +197,7 @@ impl<T: Value> Task for Blocks<'_, T> {
                     // Bits of the column, by which a reader detects lost synchronisation.
                     let pattern = if version >= 5 { 14 } else { 15 };
                     if (flag >> 2) & pattern != (left >> 3) as u8 & pattern {
-                        return damaged("a block is not where it should be");
+                        return damaged("a block names another column than its own");
                     }
                     if version >= 5 && flag & 4 != 0 {
                         return ControlFlow::Break(Stop::Library);

@@ -12,11 +12,11 @@ use super::{
 };
 
 /// Bits of a lookup.
-const LOOK: u32 = 11;
+const LOOKUP_BITS: u32 = 11;
 
 /// The result of a lookup: up to four symbols, their number and their bits.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct Lookup {
     symbols: [u8; 4],
     count: u8,
     bits: u8,
@@ -25,7 +25,7 @@ struct Seen {
 }
 
 struct Codes {
-    seen: Vec<Seen>,
+    lookups: Vec<Lookup>,
     /// Bits, code and symbol of codes longer than a lookup.
     long: Vec<(u32, u32, u8)>,
 }
@@ -39,7 +39,7 @@ impl Codes {
         let mut long = Vec::new();
         let bytes = (MAX_BLOCK * size_of::<(u32, u32, u8)>()) as u64;
         long.try_reserve_exact(MAX_BLOCK).map_err(|_| OutOfMemory { bytes })?;
-        Ok(Self { seen: zeroed(1 << LOOK)?, long })
+        Ok(Self { lookups: zeroed(1 << LOOKUP_BITS)?, long })
     }
 
     /// Reads the code table, which precedes the codes.
@@ -55,7 +55,7 @@ impl Codes {
             return None;
         }
         let mut reader = Bits::new(bytes.0);
-        let mut short = [(0, 0); 1 << LOOK];
+        let mut short = [(0, 0); 1 << LOOKUP_BITS];
         for (nth, &bits) in lengths.get(..used)?.iter().enumerate() {
             if bits == 0 {
                 continue;
@@ -67,43 +67,45 @@ impl Codes {
             let code = reader.peek(bits);
             reader.skip(bits);
             let symbol = ((first + nth) % size) as u8;
-            if bits > LOOK {
+            if bits > LOOKUP_BITS {
                 self.long.push((bits, code, symbol));
             } else {
-                let spare = LOOK - bits;
+                let spare = LOOKUP_BITS - bits;
                 short.get_mut((code << spare) as usize..((code + 1) << spare) as usize)?.fill((bits, symbol));
             }
         }
         bytes.take(reader.words_used()? * 4)?;
-        for (look, seen) in (0..1_u32 << LOOK).zip(&mut self.seen) {
-            let mut left = LOOK;
-            for slot in 0..4 {
-                let Some(&(bits, symbol)) = short.get((look << (LOOK - left) & ((1 << LOOK) - 1)) as usize) else {
+        for (index, lookup) in (0..1_u32 << LOOKUP_BITS).zip(&mut self.lookups) {
+            let mut left = LOOKUP_BITS;
+            for nth in 0..4 {
+                let Some(&(bits, symbol)) =
+                    short.get((index << (LOOKUP_BITS - left) & ((1 << LOOKUP_BITS) - 1)) as usize)
+                else {
                     break;
                 };
                 if bits == 0 || bits > left {
                     break;
                 }
-                seen.symbols[slot] = symbol;
-                seen.count += 1;
+                lookup.symbols[nth] = symbol;
+                lookup.count += 1;
                 left -= bits;
-                if slot == 0 {
-                    seen.first = bits as u8;
+                if nth == 0 {
+                    lookup.first = bits as u8;
                 }
             }
-            seen.bits = (LOOK - left) as u8;
+            lookup.bits = (LOOKUP_BITS - left) as u8;
         }
         Some(self)
     }
 
     /// Decodes symbols into `out`.
     fn decode(&self, reader: &mut Bits<'_>, out: &mut [u8]) -> Option<()> {
-        let seen: &[Seen; 1 << LOOK] = self.seen.first_chunk()?;
+        let lookups: &[Lookup; 1 << LOOKUP_BITS] = self.lookups.first_chunk()?;
         let mut at = 0;
         while let Some(room) = out.get_mut(at..).and_then(|out| out.first_chunk_mut::<8>()) {
             reader.fill();
             // The reader holds at least 32 bits, enough for two lookups.
-            let first = seen[reader.peek(LOOK) as usize];
+            let first = lookups[reader.peek(LOOKUP_BITS) as usize];
             room[..4].copy_from_slice(&first.symbols);
             if first.count == 0 {
                 room[0] = self.long_symbol(reader)?;
@@ -111,7 +113,7 @@ impl Codes {
                 continue;
             }
             reader.skip(first.bits.into());
-            let second = seen[reader.peek(LOOK) as usize];
+            let second = lookups[reader.peek(LOOKUP_BITS) as usize];
             // A second lookup without a symbol consumes no bits.
             let count = usize::from(first.count & 7);
             if let Some(room) = room.get_mut(count..count + 4) {
@@ -129,12 +131,12 @@ impl Codes {
 
     /// Decodes a single symbol.
     fn one_symbol(&self, reader: &mut Bits<'_>) -> Option<u8> {
-        let seen = self.seen.get(reader.peek(LOOK) as usize)?;
-        if seen.count == 0 {
+        let lookup = self.lookups.get(reader.peek(LOOKUP_BITS) as usize)?;
+        if lookup.count == 0 {
             return self.long_symbol(reader);
         }
-        reader.skip(seen.first.into());
-        Some(seen.symbols[0])
+        reader.skip(lookup.first.into());
+        Some(lookup.symbols[0])
     }
 
     #[cold]

@@ -80,8 +80,9 @@ fn bare(src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
 fn surplus(src: &[u8], dst: &mut [u8]) -> Result<Fill, CodecError> {
     let bound = src.len().saturating_mul(255).min(dst.len().saturating_mul(2).saturating_add(64 << 10));
     let mut whole = zeroed::<u8>(bound)?;
-    let len = block::decompress_into(src, &mut whole)
-        .map_err(|error| CodecError::corrupt(NAME, format!("more than twice the tile, or {error}")))?;
+    let len = block::decompress_into(src, &mut whole).map_err(|error| {
+        CodecError::corrupt(NAME, format!("the block holds more than twice the tile, or is damaged: {error}"))
+    })?;
     match whole.get(..len).and_then(|whole| whole.get(..dst.len())) {
         Some(tile) => {
             dst.copy_from_slice(tile);

@@ -142,7 +142,6 @@ mod tests {
         let error = Lzma.decode(&spec(SampleType::U8, 1, 100), 10, &greedy, &mut [0; 1000], &mut Scratch::default());
         let error = error.unwrap_err();
         assert_eq!(error, CodecError::OverLimit { codec: "LZMA", allowed: 1 << 30 });
-        assert_eq!(error.to_string(), "LZMA: the tile asks for more than the 1073741824 bytes that are allowed");
     }
 
     #[test]

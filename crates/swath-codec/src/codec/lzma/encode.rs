@@ -7,7 +7,7 @@ use swath_tiff::structure::Predictor;
 
 use super::NAME;
 use crate::{
-    encode::{Encode, Settings, reserve, within},
+    encode::{Encode, Settings, TABLES, reserve, within},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -27,12 +27,33 @@ pub fn encoder(_spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>,
     Ok(Arc::new(Encoder { preset: within(NAME, "level", settings.level, 6, 0..=9)? }))
 }
 
+impl Encoder {
+    /// Returns the length of the dictionary for a tile of `len` bytes. Preset 6 allocates tables for a dictionary of 8 MiB, nearly
+    /// 100 MiB in all. A tile needs no dictionary longer than itself.
+    fn dictionary(self, len: usize) -> u32 {
+        let longest = match self.preset {
+            0 => 1 << 18,
+            1 => 1 << 20,
+            2 => 1 << 21,
+            3 | 4 => 1 << 22,
+            5 | 6 => 1 << 23,
+            preset => 1 << (17 + preset),
+        };
+        u32::try_from(len).unwrap_or(u32::MAX).clamp(4096, longest)
+    }
+}
+
 impl Encode for Encoder {
     /// Incompressible bytes are stored in chunks of up to 64 KiB with three bytes each; the rest is for the container: stream
     /// header, block header, check, index and footer.
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
         let len = spec.stored_len(rows);
         len + len / 1024 + 256
+    }
+
+    /// Tables of matches, which follow the length of the dictionary; the factor is measured.
+    fn working_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        (self.dictionary(spec.stored_len(rows)) as usize).saturating_mul(16).saturating_add(2 * TABLES)
     }
 
     fn encode(
@@ -48,17 +69,7 @@ impl Encode for Encoder {
             error => CodecError::encode(NAME, error.to_string()),
         };
         let mut options = LzmaOptions::new_preset(self.preset).map_err(failed)?;
-        // Preset 6 allocates tables for a dictionary of 8 MiB, nearly 100 MiB in all. A tile needs no dictionary longer than
-        // itself.
-        let longest = match self.preset {
-            0 => 1 << 18,
-            1 => 1 << 20,
-            2 => 1 << 21,
-            3 | 4 => 1 << 22,
-            5 | 6 => 1 << 23,
-            preset => 1 << (17 + preset),
-        };
-        options.dict_size(u32::try_from(src.len()).unwrap_or(u32::MAX).clamp(4096, longest));
+        options.dict_size(self.dictionary(src.len()));
         let mut filters = Filters::new();
         // libtiff always puts a delta filter with the distance of one sample before LZMA2. After a predictor it would take
         // differences of differences; leaving it out is safe, because the container lists its filters.

@@ -7,7 +7,7 @@ pub mod encode;
 
 use crate::{
     decode::{Decode, Fill},
-    encode::Encode,
+    encode::{Encode, TABLES},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -55,6 +55,11 @@ impl Decode for Lzw {
 impl Encode for Lzw {
     fn max_encoded_len(&self, spec: &TileSpec, rows: u32) -> usize {
         encode::max_encoded_len(spec.stored_len(rows))
+    }
+
+    /// The tables of all sections that are encoded side by side.
+    fn working_len(&self, _spec: &TileSpec, _rows: u32) -> usize {
+        2 * TABLES
     }
 
     fn encode(

@@ -42,7 +42,7 @@ impl Decode for PackBits {
         if spec.one_strip && rows > GDAL_SPLIT_ROWS && decode::crosses_rows(src, spec.stored_row_len(), dst.len()) {
             let detail = "PackBits: packets cross the ends of rows, which the format forbids; GDAL drops the bytes beyond the end of a \
                           row where the only strip has more than 2000 rows, so it reads other samples";
-            scratch.notice = Some(detail.to_owned());
+            scratch.warning = Some(detail.to_owned());
         }
         match decode::decode(src, dst) {
             Ok(decode::PackBitsEnd::Exact) => Ok(Fill::Exact),

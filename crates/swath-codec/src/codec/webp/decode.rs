@@ -58,19 +58,28 @@ impl Decode for WebP {
             return Err(CodecError::Limit { codec: NAME, asked: need.most, allowed });
         }
         let _working = Working::reserve(NAME, need.least..=need.least, spec, src.len())?;
-        let unusable = || CodecError::unsupported(NAME, "this version of libwebp");
-        let mut config = WebPDecoderConfig::new().map_err(|()| unusable())?;
-        config.output.colorspace = if spec.samples == 4 { WEBP_CSP_MODE::MODE_RGBA } else { WEBP_CSP_MODE::MODE_RGB };
-        config.output.is_external_memory = 1;
-        config.output.u.RGBA = WebPRGBABuffer { rgba: dst.as_mut_ptr(), stride, size: dst.len() };
-        // SAFETY: `src` and `dst` are slices, so their pointers are valid for their lengths and do not overlap. libwebp
-        // reads at most `src.len()` bytes, and checks that rows of `stride` bytes fit in `dst.len()` before it writes. The
-        // configuration was initialised by the library, which frees nothing of memory that is external.
-        match unsafe { WebPDecode(src.as_ptr(), src.len(), &raw mut config) } {
-            VP8StatusCode::VP8_STATUS_OK => Ok(Fill::Exact),
-            VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY => Err(CodecError::LibraryMemory { codec: NAME }),
-            _ => Err(CodecError::corrupt(NAME, "the stream is corrupt or truncated")),
-        }
+        pixels(src, spec.samples, stride, dst)?;
+        Ok(Fill::Exact)
+    }
+}
+
+/// Decodes all pixels of a stream to rows of `stride` bytes, each pixel three or four bytes.
+///
+/// # Errors
+/// When the stream is corrupt, its picture does not fit in `dst`, or libwebp has no memory.
+pub(super) fn pixels(src: &[u8], samples: u16, stride: i32, dst: &mut [u8]) -> Result<(), CodecError> {
+    let unusable = || CodecError::unsupported(NAME, "this version of libwebp");
+    let mut config = WebPDecoderConfig::new().map_err(|()| unusable())?;
+    config.output.colorspace = if samples == 4 { WEBP_CSP_MODE::MODE_RGBA } else { WEBP_CSP_MODE::MODE_RGB };
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA = WebPRGBABuffer { rgba: dst.as_mut_ptr(), stride, size: dst.len() };
+    // SAFETY: `src` and `dst` are slices, so their pointers are valid for their lengths and do not overlap. libwebp
+    // reads at most `src.len()` bytes, and checks that rows of `stride` bytes fit in `dst.len()` before it writes. The
+    // configuration was initialised by the library, which frees nothing of memory that is external.
+    match unsafe { WebPDecode(src.as_ptr(), src.len(), &raw mut config) } {
+        VP8StatusCode::VP8_STATUS_OK => Ok(()),
+        VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY => Err(CodecError::LibraryMemory { codec: NAME }),
+        _ => Err(CodecError::corrupt(NAME, "the stream is corrupt or truncated")),
     }
 }
 
@@ -104,7 +113,7 @@ impl Need {
     }
 }
 
-fn features(src: &[u8]) -> Result<WebPBitstreamFeatures, CodecError> {
+pub(super) fn features(src: &[u8]) -> Result<WebPBitstreamFeatures, CodecError> {
     let mut features =
         WebPBitstreamFeatures { width: 0, height: 0, has_alpha: 0, has_animation: 0, format: 0, pad: [0; 5] };
     // SAFETY: `src` is a slice, read within its length; `features` is owned here and has the layout that the ABI version,

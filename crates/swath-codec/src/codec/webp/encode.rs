@@ -1,4 +1,4 @@
-//! Writes WebP: copies a tile into a picture that libwebp owns and takes the output piece by piece.
+//! Writes WebP: copies a tile into a picture that libwebp owns, takes the output piece by piece, and checks what can be checked of it.
 #![allow(unsafe_code)]
 
 use std::{ffi::c_int, slice, sync::Arc};
@@ -9,12 +9,12 @@ use libwebp_sys::{
 };
 use swath_tiff::SampleType;
 
-use super::NAME;
+use super::{NAME, decode};
 use crate::{
     decode::Form,
-    encode::{Encode, Settings, within},
+    encode::{Encode, Settings, TABLES, within},
     error::CodecError,
-    scratch::Scratch,
+    scratch::{Scratch, take},
     spec::TileSpec,
 };
 
@@ -55,13 +55,22 @@ impl Encode for Encoder {
         spec.native_row_len() * rows as usize * 2 + 4096
     }
 
+    /// Planes, chains of matches and, of a lossless stream, histograms; the factors are measured.
+    fn working_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        let pixels = spec.width as usize * rows as usize;
+        match Check::of(self.lossless, spec.samples) {
+            Check::Nothing => pixels.saturating_mul(20).saturating_add(2 * TABLES),
+            Check::All | Check::Alpha => pixels.saturating_mul(84).saturating_add(5 * TABLES),
+        }
+    }
+
     fn encode(
         &self,
         spec: &TileSpec,
         rows: u32,
         src: &[u8],
         dst: &mut Vec<u8>,
-        _scratch: &mut Scratch,
+        scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
         let failed = |what: &str| CodecError::encode(NAME, what);
         let stride = spec.native_row_len();
@@ -105,7 +114,65 @@ impl Encode for Encoder {
             }
             return Err(failed(&format!("{code:?}")));
         }
-        Ok(())
+        let start = sink.start;
+        let check = Check::of(self.lossless, spec.samples);
+        let checked = check.run(spec, rows, src, dst.get(start..).unwrap_or_default(), scratch);
+        if checked.is_err() {
+            dst.truncate(start);
+        }
+        checked
+    }
+}
+
+/// The samples of a stream that have to be those of the tile.
+///
+/// libwebp's lossless encoder may run out of memory and still report success, with a stream that is cut short (libwebp 1.6; the
+/// errors of its bit writers get lost where it tries several encodings). Decoding takes a small part of the time of encoding, so
+/// every such stream is decoded again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Check {
+    /// The stream is lossless.
+    All,
+    /// Only the alpha channel is lossless.
+    Alpha,
+    /// The lossy encoder reports each lack of memory.
+    Nothing,
+}
+
+impl Check {
+    fn of(lossless: bool, samples: u16) -> Self {
+        match (lossless, samples) {
+            (true, _) => Self::All,
+            (false, 4) => Self::Alpha,
+            (false, _) => Self::Nothing,
+        }
+    }
+
+    /// Decodes `stream` and compares it with the tile `src`.
+    ///
+    /// # Errors
+    /// A lack of memory, the only known cause of a difference, when the samples differ or the stream cannot be decoded.
+    fn run(
+        self,
+        spec: &TileSpec,
+        rows: u32,
+        src: &[u8],
+        stream: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<(), CodecError> {
+        if self == Self::Nothing {
+            return Ok(());
+        }
+        let mut tile = take(&mut scratch.between, src.len())?;
+        let decoded = decode::features(stream)
+            .is_ok_and(|features| (features.width as u32, features.height as u32) == (spec.width, rows))
+            && decode::pixels(stream, spec.samples, spec.native_row_len() as c_int, &mut tile).is_ok();
+        let same = match self {
+            Self::Alpha => tile.iter().skip(3).step_by(4).eq(src.iter().skip(3).step_by(4)),
+            _ => tile == src,
+        };
+        scratch.between = tile;
+        if decoded && same { Ok(()) } else { Err(CodecError::LibraryMemory { codec: NAME }) }
     }
 }
 

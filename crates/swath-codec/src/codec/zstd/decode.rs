@@ -2,7 +2,7 @@
 
 use super::{CONTEXT, NAME, Zstd, is_memory};
 use crate::{
-    decode::{Decode, Fill, Step, Stream},
+    decode::{Decode, Fill, Stream, StreamProgress},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -32,12 +32,12 @@ struct Expanding {
 }
 
 impl Stream for Expanding {
-    fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, CodecError> {
+    fn advance(&mut self, src: &[u8], dst: &mut [u8]) -> Result<StreamProgress, CodecError> {
         let mut input = zstd_safe::InBuffer::around(src);
         let mut output = zstd_safe::OutBuffer::around(dst);
         let hint = self.context.decompress_stream(&mut output, &mut input).map_err(|code| corrupt(code, self.read))?;
         self.read += input.pos;
-        Ok(Step { read: input.pos, made: output.pos(), ended: hint == 0 })
+        Ok(StreamProgress { read: input.pos, made: output.pos(), ended: hint == 0 })
     }
 }
 

@@ -11,7 +11,7 @@ use zstd_safe::{CCtx, CParameter, ResetDirective, Strategy};
 use super::{CONTEXT, NAME, is_memory};
 use crate::{
     codec::effort,
-    encode::{Encode, Settings, append, within},
+    encode::{Encode, Settings, TABLES, append, within},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
@@ -43,6 +43,10 @@ impl Encode for Encoder {
         bound(spec.stored_len(rows))
     }
 
+    fn working_len(&self, spec: &TileSpec, rows: u32) -> usize {
+        working_len(self.level, spec.stored_len(rows))
+    }
+
     fn encode(
         &self,
         _spec: &TileSpec,
@@ -60,6 +64,30 @@ pub(crate) fn bound(len: usize) -> usize {
     zstd_safe::compress_bound(len)
 }
 
+/// Returns the most bytes of memory that compressing `len` bytes takes: tables of matches, whose size follows the length up to the
+/// window of the level, and what trying other methods takes: a sample and an output. The factors are measured.
+pub(crate) fn working_len(level: u32, len: usize) -> usize {
+    let tables = match level {
+        ..=3 => len.saturating_mul(12).min(8 << 20),
+        4..=12 => {
+            let largest = match level {
+                4 => 18,
+                5 | 6 => 19,
+                7 | 8 => 20,
+                9 => 21,
+                10 | 11 => 22,
+                _ => 23,
+            };
+            let entries = 1_usize << (usize::BITS - len.saturating_sub(1).leading_zeros() + 1).min(largest);
+            // Four bytes of position and one of tag; the trees of short tiles take more.
+            (5 * entries).max(len.saturating_mul(16).min(16 * SHORT_TILE))
+        }
+        _ => len.saturating_mul(28),
+    };
+    let tried = if faster(level, len).is_some() { bound(len).saturating_add(2 * SAMPLING.most) } else { 0 };
+    tables.saturating_add(tried).saturating_add(TABLES)
+}
+
 /// The context and buffers that a thread reuses.
 #[derive(Default)]
 struct EncodeScratch {
@@ -73,36 +101,93 @@ struct EncodeScratch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
     Level(u32),
-    /// A level on a sample, with the search that it means for a whole tile: below 256 KiB zstd has separate parameter tables, in
-    /// which a level stands for a more thorough search.
-    Sampled(u32),
-    /// The lazy strategy with a search of sixteen positions and matches of at least this many bytes. With six bytes maps of
-    /// classes get smaller than at level 9, which takes twice as long; noise of few values needs five.
-    Lazy(u32),
+    /// The window and the tables of a level, with another search.
+    Search(u32, Search),
 }
 
-/// Returns the methods to try instead of a level. Levels up to 3 are so fast that a sample costs more than it saves. Level 1 finds
-/// only obvious matches, and 5 is the first that tries more than one position. Those between try a single position, which later
-/// data overwrites; a sample is too short to show that loss.
-fn faster(level: u32) -> Option<effort::Faster<Method>> {
-    let quick: &[Method] = match level {
-        4 | 5 => &[],
-        6..=12 => &[Method::Level(5)],
-        _ => return None,
-    };
-    let thorough: &[Method] = if level < 8 { &[] } else { &[Method::Lazy(6), Method::Lazy(5)] };
-    Some(effort::Faster { short: None, first: Method::Level(1), quick, thorough, doublings: 4.5 })
+/// How thoroughly zstd searches for matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Search {
+    strategy: Strategy,
+    /// Logarithm of the number of positions to try.
+    log: u32,
+    min_match: u32,
+    /// Length of a match that needs no better one.
+    target: u32,
+}
+
+impl Search {
+    const fn new(strategy: Strategy, log: u32, min_match: u32, target: u32) -> Self {
+        Self { strategy, log, min_match, target }
+    }
+
+    /// The search that a level means for tiles of `len` bytes. Shorter input, such as a sample, would get the search of another
+    /// table: zstd has one for each range of lengths.
+    fn of_level(level: u32, len: usize) -> Self {
+        use Strategy::{ZSTD_btlazy2, ZSTD_dfast, ZSTD_fast, ZSTD_greedy, ZSTD_lazy, ZSTD_lazy2};
+        let (strategy, log, min_match, target) = if len > SHORT_TILE {
+            match level {
+                ..=2 => (ZSTD_fast, 1, 7, 0),
+                3 | 4 => (ZSTD_dfast, 1, 5, 0),
+                5 => (ZSTD_greedy, 3, 5, 2),
+                6 => (ZSTD_lazy, 3, 5, 4),
+                7 => (ZSTD_lazy, 4, 5, 8),
+                8 | 9 => (ZSTD_lazy2, 4, 5, 16),
+                10 => (ZSTD_lazy2, 5, 5, 16),
+                _ => (ZSTD_lazy2, 6, 5, 16),
+            }
+        } else {
+            match level {
+                ..=2 => (ZSTD_fast, 1, 6, 0),
+                3 => (ZSTD_dfast, 1, 4, 0),
+                4 => (ZSTD_greedy, 3, 5, 2),
+                5 => (ZSTD_greedy, 5, 5, 2),
+                6 => (ZSTD_lazy, 3, 5, 4),
+                7 => (ZSTD_lazy, 4, 4, 4),
+                8 => (ZSTD_lazy2, 4, 4, 8),
+                9 => (ZSTD_lazy2, 5, 4, 8),
+                10 => (ZSTD_lazy2, 6, 4, 8),
+                11 => (ZSTD_btlazy2, 5, 4, 12),
+                _ => (ZSTD_btlazy2, 7, 4, 12),
+            }
+        };
+        Self::new(strategy, log, min_match, target)
+    }
+}
+
+/// Up to this length zstd has parameters of its own for each level.
+const SHORT_TILE: usize = 256 << 10;
+
+/// Samples with two excerpts: matches with rows above need long ones.
+const SAMPLING: effort::Sampling = effort::Sampling { excerpts: 2, fraction: 16, least: 16 << 10, most: 64 << 10 };
+
+/// Returns the methods to try instead of a level for tiles of `len` bytes: those that search less, and those that search differently.
+/// Levels up to 3 are so fast that a sample costs more than it saves. A greedy search is the cheapest that tries more than one position.
+fn faster(level: u32, len: usize) -> Option<(Vec<Method>, Vec<Method>)> {
+    if !(4..=12).contains(&level) {
+        return None;
+    }
+    let min_match = Search::of_level(level, len).min_match;
+    let with = |search| Method::Search(level, search);
+    let quick = if level < 6 { vec![] } else { vec![with(Search::new(Strategy::ZSTD_greedy, 3, min_match, 2))] };
+    // With matches of at least six bytes, maps of classes get smaller than at level 9, which takes twice as long. Noise of few values
+    // needs the shorter matches.
+    let lazy = |min_match| with(Search::new(Strategy::ZSTD_lazy, 4, min_match, 8));
+    let thorough = if level < 8 { vec![] } else { vec![lazy(6), lazy(min_match)] };
+    Some((quick, thorough))
 }
 
 /// Appends one frame of `src`, with its length in the header and without a checksum, as libtiff does.
 pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
     let scratch: &mut EncodeScratch = scratch.of_default()?;
     let mut sample = std::mem::take(&mut scratch.sample);
-    let method = match faster(level) {
-        Some(faster) if effort::sample(src, &mut sample)? => {
-            effort::choose(Method::Level(level), &faster, sample.len(), |method, part| {
-                scratch.measure(method, sample.get(part).unwrap_or_default())
-            })
+    let method = match faster(level, src.len()) {
+        Some((quick, thorough)) if SAMPLING.take(src, &mut sample)? => {
+            // Level 1 finds only obvious matches, level 3 distant ones too.
+            let (first, check) = (Method::Level(1), Some(Method::Level(3)));
+            let faster =
+                effort::Faster { first, check, short: None, quick: &quick, thorough: &thorough, doublings: 4.5 };
+            scratch.choose(level, &faster, src, &sample)
         }
         _ => Ok(Method::Level(level)),
     };
@@ -119,12 +204,33 @@ pub(crate) fn compress_at(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &m
 }
 
 impl EncodeScratch {
-    fn measure(&mut self, method: Method, sample: &[u8]) -> Result<usize, CodecError> {
+    /// Chooses the method for a tile.
+    fn choose(
+        &mut self,
+        level: u32,
+        faster: &effort::Faster<'_, Method>,
+        src: &[u8],
+        sample: &[u8],
+    ) -> Result<Method, CodecError> {
+        let len = src.len();
+        effort::choose(Method::Level(level), faster, sample.len(), |method, part| match part {
+            effort::Part::Sample(part) => {
+                let method = match method {
+                    Method::Level(level) => Method::Search(level, Search::of_level(level, len)),
+                    method => method,
+                };
+                self.measure(method, sample.get(part).unwrap_or_default())
+            }
+            effort::Part::Tile => self.measure(method, src),
+        })
+    }
+
+    /// Returns the compressed length of `src`.
+    fn measure(&mut self, method: Method, src: &[u8]) -> Result<usize, CodecError> {
         let mut sink = std::mem::take(&mut self.sink);
-        let bound = bound(sample.len());
+        let bound = bound(src.len());
         grow(&mut sink, bound)?;
-        let method = if let Method::Level(level) = method { Method::Sampled(level) } else { method };
-        let len = self.run(method, sample, sink.get_mut(..bound).unwrap_or_default());
+        let len = self.run(method, src, sink.get_mut(..bound).unwrap_or_default());
         self.sink = sink;
         len
     }
@@ -155,31 +261,12 @@ impl Method {
         let mut parameters = vec![P::ContentSizeFlag(true), P::ChecksumFlag(false)];
         match self {
             Self::Level(level) => parameters.push(P::CompressionLevel(level as i32)),
-            Self::Sampled(level) => {
-                let (search, min_match, target, strategy) = match level {
-                    ..=2 => (1, 7, 0, Strategy::ZSTD_fast),
-                    3 | 4 => (1, 5, 0, Strategy::ZSTD_dfast),
-                    5 => (3, 5, 2, Strategy::ZSTD_greedy),
-                    6 => (3, 5, 4, Strategy::ZSTD_lazy),
-                    7 => (4, 5, 8, Strategy::ZSTD_lazy),
-                    8 | 9 => (4, 5, 16, Strategy::ZSTD_lazy2),
-                    10 => (5, 5, 16, Strategy::ZSTD_lazy2),
-                    _ => (6, 5, 16, Strategy::ZSTD_lazy2),
-                };
-                parameters.extend([
-                    P::CompressionLevel(level as i32),
-                    P::Strategy(strategy),
-                    P::SearchLog(search),
-                    P::MinMatch(min_match),
-                    P::TargetLength(target),
-                ]);
-            }
-            Self::Lazy(min_match) => parameters.extend([
-                P::CompressionLevel(7),
-                P::Strategy(Strategy::ZSTD_lazy),
-                P::SearchLog(4),
-                P::MinMatch(min_match),
-                P::TargetLength(8),
+            Self::Search(level, search) => parameters.extend([
+                P::CompressionLevel(level as i32),
+                P::Strategy(search.strategy),
+                P::SearchLog(search.log),
+                P::MinMatch(search.min_match),
+                P::TargetLength(search.target),
             ]),
         }
         parameters

@@ -7,7 +7,7 @@ mod encode;
 pub(crate) use decode::context;
 pub use encode::encoder;
 #[cfg(feature = "lerc")]
-pub(crate) use encode::{bound, compress, compress_at, level};
+pub(crate) use encode::{bound, compress, compress_at, level, working_len};
 
 /// Name of the codec in errors.
 const NAME: &str = "Zstd";

@@ -7,7 +7,7 @@
 use super::Stream;
 use super::bits::{Reader, Restarts};
 use super::error::{Fault, JpegError};
-use super::huffman::{END, NO_STEP, STEP_BITS, Steps, Table};
+use super::huffman::{END, NO_SKIP, SKIP_BITS, SkipTable, Table};
 use super::lossy::{FrameState, MCU_BLOCKS, Visitor, Work, entropy};
 use super::markers::{Scan, StreamTables};
 use swath_raster::simd::{Task, widest};
@@ -34,8 +34,8 @@ impl<'f> Visitor<'f> for Check<'f> {
         let mut blocks = [None; MCU_BLOCKS];
         for (block, unit) in blocks.iter_mut().zip(scanned.units()) {
             if let Some(part) = scanned.parts.get(unit.part).and_then(Option::as_ref) {
-                let (dc_steps, ac_steps) = (part.dc.steps()?, part.ac.steps()?);
-                *block = Some(Block { dc: part.dc, dc_steps, ac: part.ac, ac_steps });
+                let (dc_skips, ac_skips) = (part.dc.skips()?, part.ac.skips()?);
+                *block = Some(Block { dc: part.dc, dc_skips, ac: part.ac, ac_skips });
             }
         }
         let mcus = scanned.walk.mcus_w * scanned.walk.mcus_h;
@@ -49,9 +49,9 @@ impl<'f> Visitor<'f> for Check<'f> {
 #[derive(Clone, Copy)]
 struct Block<'a> {
     dc: &'a Table,
-    dc_steps: &'a Steps,
+    dc_skips: &'a SkipTable,
     ac: &'a Table,
-    ac_steps: &'a Steps,
+    ac_skips: &'a SkipTable,
 }
 
 /// Checks the MCUs of a scan, up to the first damage.
@@ -88,18 +88,18 @@ impl Task for Pass<'_, '_> {
     }
 }
 
-// A refill must suffice for two steps in `Block::pass`, the last code of each with 15 extra bits.
-const _: () = assert!(2 * (STEP_BITS + 15) <= 56);
+// A refill must suffice for two skips in `Block::pass`, the last code of each with 15 extra bits.
+const _: () = assert!(2 * (SKIP_BITS + 15) <= 56);
 
 impl Block<'_> {
     /// Skips one block; returns `false` where a code or a run is invalid.
     #[inline(always)]
     fn pass(&self, reader: &mut Reader<'_>) -> bool {
-        let at = |reader: &Reader<'_>| (reader.buf >> (64 - STEP_BITS)) as usize;
+        let at = |reader: &Reader<'_>| (reader.buf >> (64 - SKIP_BITS)) as usize;
         reader.refill();
-        let step = self.dc_steps[at(reader)];
-        if step >> 16 < NO_STEP {
-            reader.drop(step);
+        let skip = self.dc_skips[at(reader)];
+        if skip >> 16 < NO_SKIP {
+            reader.drop(skip);
         } else {
             let mut bad = false;
             self.dc.difference(reader, &mut bad);
@@ -109,19 +109,19 @@ impl Block<'_> {
         }
         let mut k = 1;
         loop {
-            // Enough for two steps.
+            // Enough for two skips.
             reader.refill();
             for _ in 0..2 {
-                let step = self.ac_steps[at(reader)];
-                if k + (step >> 16) >= 64 {
+                let skip = self.ac_skips[at(reader)];
+                if k + (skip >> 16) >= 64 {
                     match self.single(reader, k) {
                         Some(next) if next < 64 => k = next,
                         ended => return ended.is_some(),
                     }
                     break;
                 }
-                reader.drop(step);
-                k += step >> 8 & 255;
+                reader.drop(skip);
+                k += skip >> 8 & 255;
                 if k >= 64 {
                     // The last coefficient, or the end of the block.
                     return k == 64 || k >= END as u32;
@@ -130,7 +130,7 @@ impl Block<'_> {
         }
     }
 
-    /// Skips one code at coefficient `k`, where a step would leave the block or the code is long; returns the next coefficient, or
+    /// Skips one code at coefficient `k`, where a skip would leave the block or the code is long; returns the next coefficient, or
     /// `None` where the code or the run is invalid.
     #[inline(always)]
     fn single(&self, reader: &mut Reader<'_>, k: u32) -> Option<u32> {

@@ -9,12 +9,12 @@ use swath_raster::simd::Task;
 
 /// Row buffers, reused between tiles.
 #[derive(Debug, Default)]
-pub(super) struct Rows<S> {
+pub(super) struct RowBuffers<S> {
     full: [Vec<S>; 4],
     sums: Vec<u16>,
 }
 
-impl<S: Sample> Rows<S> {
+impl<S: Sample> RowBuffers<S> {
     /// Allocates the rows of a frame, so that writing them allocates nothing.
     pub fn make_room(&mut self, layout: &Layout) -> Result<(), JpegError> {
         for (plane, full) in layout.planes().iter().zip(&mut self.full) {
@@ -29,7 +29,7 @@ impl<S: Sample> Rows<S> {
 pub(super) struct Emit<'t, S> {
     pub layout: &'t Layout,
     pub planes: &'t [Vec<S>; 4],
-    pub rows: &'t mut Rows<S>,
+    pub rows: &'t mut RowBuffers<S>,
     pub color: Color,
     pub from: usize,
     pub to: usize,

@@ -50,20 +50,20 @@ pub(super) struct Table {
     /// Largest symbol, for what only some processes allow.
     pub largest: u8,
     /// Built when a stream is first checked with this table; decoding does not use it.
-    steps: OnceLock<Box<[Steps; 1]>>,
+    skips: OnceLock<Box<[SkipTable; 1]>>,
 }
 
-/// Index bits of [`Steps`].
-pub(super) const STEP_BITS: u32 = 11;
+/// Index bits of [`SkipTable`].
+pub(super) const SKIP_BITS: u32 = 11;
 
-/// By the next [`STEP_BITS`] bits, how many codes a check can skip at once: every code that ends within the index; the extra bits of
+/// By the next [`SKIP_BITS`] bits, how many codes a check can skip at once: every code that ends within the index; the extra bits of
 /// the last may follow it. Bits 0-7: bits to drop. Bits 8-15: coefficients passed, [`END`] more at the end of the
 /// block. Bits 16-23: coefficients passed before the last code, which belongs to the block only if that many are left;
-/// [`NO_STEP`] where the index does not hold a code.
-pub(super) type Steps = [u32; 1 << STEP_BITS];
+/// [`NO_SKIP`] where the index does not hold a code.
+pub(super) type SkipTable = [u32; 1 << SKIP_BITS];
 
 /// More coefficients than a block has.
-pub(super) const NO_STEP: u32 = 64;
+pub(super) const NO_SKIP: u32 = 64;
 
 impl Table {
     /// Builds a table; `None` where the counts do not form a prefix code, or a difference size is impossible.
@@ -76,7 +76,7 @@ impl Table {
             values: [0; 256],
             counts: *counts,
             class,
-            steps: OnceLock::new(),
+            skips: OnceLock::new(),
             largest: symbols.iter().copied().max().unwrap_or(0),
         };
         table.values.get_mut(..symbols.len())?.copy_from_slice(symbols);
@@ -163,24 +163,24 @@ impl Table {
     }
 
     /// Returns the table for checks.
-    pub fn steps(&self) -> Result<&Steps, JpegError> {
-        let [steps] = match self.steps.get() {
-            Some(steps) => &**steps,
+    pub fn skips(&self) -> Result<&SkipTable, JpegError> {
+        let [skips] = match self.skips.get() {
+            Some(skips) => &**skips,
             None => {
-                let made = boxed(self.make_steps())?;
-                &**self.steps.get_or_init(|| made)
+                let made = boxed(self.make_skips())?;
+                &**self.skips.get_or_init(|| made)
             }
         };
-        Ok(steps)
+        Ok(skips)
     }
 
-    fn make_steps(&self) -> Steps {
+    fn make_skips(&self) -> SkipTable {
         // One code: bits 0-7 its length, bits 8-15 its symbol; 0 where it is longer than the index.
-        let mut codes = [0u16; 1 << STEP_BITS];
+        let mut codes = [0u16; 1 << SKIP_BITS];
         let (mut first, mut index) = (0usize, 0usize);
-        for length in 1..=STEP_BITS {
+        for length in 1..=SKIP_BITS {
             let count = usize::from(self.counts[length as usize - 1]);
-            let each = 1usize << (STEP_BITS - length);
+            let each = 1usize << (SKIP_BITS - length);
             for &symbol in self.values.get(index..index + count).unwrap_or_default() {
                 if let Some(entries) = codes.get_mut(first..first + each) {
                     entries.fill(u16::from(symbol) << 8 | length as u16);
@@ -189,13 +189,13 @@ impl Table {
             }
             index += count;
         }
-        let mut steps = [NO_STEP << 16; 1 << STEP_BITS];
-        for (index, step) in steps.iter_mut().enumerate() {
+        let mut skips = [NO_SKIP << 16; 1 << SKIP_BITS];
+        for (index, skip) in skips.iter_mut().enumerate() {
             let (mut used, mut passed) = (0u32, 0u32);
             loop {
-                let code = u32::from(codes[(index << used) & ((1 << STEP_BITS) - 1)]);
+                let code = u32::from(codes[(index << used) & ((1 << SKIP_BITS) - 1)]);
                 let (length, symbol) = (code & 255, code >> 8);
-                if length == 0 || used + length > STEP_BITS {
+                if length == 0 || used + length > SKIP_BITS {
                     break;
                 }
                 let (run, size) = (symbol >> 4, symbol & 15);
@@ -206,18 +206,18 @@ impl Table {
                     // An end of block whatever the run, as in the decoder.
                     Class::Ac => (length, END as u32),
                 };
-                // A run of sixteen zeros is a step only together with the next code: at the end of a block it would look like a
+                // A run of sixteen zeros is a skip only together with the next code: at the end of a block it would look like a
                 // coefficient past the block.
                 if !(self.class == Class::Ac && size == 0 && run == 15) {
-                    *step = passed << 16 | (passed + more) << 8 | (used + bits);
+                    *skip = passed << 16 | (passed + more) << 8 | (used + bits);
                 }
                 (used, passed) = (used + bits, passed + more);
-                if self.class == Class::Dc || passed >= END as u32 || passed >= 64 || used >= STEP_BITS {
+                if self.class == Class::Dc || passed >= END as u32 || passed >= 64 || used >= SKIP_BITS {
                     break;
                 }
             }
         }
-        steps
+        skips
     }
 
     #[inline(always)]

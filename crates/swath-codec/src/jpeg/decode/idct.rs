@@ -15,7 +15,8 @@ const CONST_BITS: u32 = 13;
 
 /// One-dimensional transform whose outputs are shifted down by `shift` (of which 13 bits are the constants'), rounded.
 ///
-/// With `LOW` the upper four inputs are taken to be 0, which leaves out half of the multiplications.
+/// With `LOW`, only the coefficients of the first four rows and columns are used. `work` holds the results of the first pass; the
+/// caller reuses it because clearing it each time would be slow.
 #[inline(always)]
 fn transform<const LOW: bool>(mut s: [i32; 8], shift: u32) -> [i32; 8] {
     if LOW {
@@ -50,8 +51,8 @@ fn transform<const LOW: bool>(mut s: [i32; 8], shift: u32) -> [i32; 8] {
 
 /// Dequantises and transforms a group into samples at `at` of a plane, which must have room for 64 columns and 8 rows there.
 ///
-/// With `LOW` only the coefficients of the first four rows and columns are looked at. `work` is for what lies between the passes; the caller keeps it
-/// because clearing it each time would show.
+/// With `LOW`, only the coefficients of the first four rows and columns are used. `work` holds the results of the first pass; the caller reuses it
+/// because clearing it each time would be slow.
 #[inline(always)]
 pub(super) fn group<S: Sample, const LOW: bool>(
     coefs: &Group<i16>,

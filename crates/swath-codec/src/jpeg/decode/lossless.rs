@@ -10,7 +10,7 @@ use swath_raster::simd::{Task, widest};
 
 /// The rows that predictions use, reused between tiles: for each component the row above and the current one.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct PredictorRows {
     pub above: [Vec<u16>; 4],
     pub current: [Vec<u16>; 4],
 }
@@ -47,7 +47,7 @@ pub(super) fn decode(
     scan: &Scan,
     target: Target<'_>,
     work: &mut Work,
-    rows: &mut Rows,
+    rows: &mut PredictorRows,
 ) -> Result<Option<Damage>, JpegError> {
     match header.components.len() {
         1 => scan_of::<1>(stream, shared, stream_tables, header, scan, target, work, rows),
@@ -66,7 +66,7 @@ fn scan_of<const N: usize>(
     scan: &Scan,
     target: Target<'_>,
     work: &mut Work,
-    rows: &mut Rows,
+    rows: &mut PredictorRows,
 ) -> Result<Option<Damage>, JpegError> {
     if target.color != Color::Raw {
         return Err(JpegError::Unsupported { what: "colour conversion of lossless JPEG", offset: scan.offset });
@@ -111,7 +111,7 @@ pub(super) struct Frame<'t, 'a, const N: usize> {
     pub order: [usize; N],
     pub restarts: &'t mut Restarts<'a>,
     pub reader: Reader<'a>,
-    pub rows: &'t mut Rows,
+    pub rows: &'t mut PredictorRows,
     pub width: usize,
     pub height: usize,
     pub precision: u32,

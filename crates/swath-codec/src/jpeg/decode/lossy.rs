@@ -2,7 +2,7 @@
 
 use super::baseline::{self, Between, CHUNK, Lanes, ScanPart, Transform, Unit};
 use super::bits::{Restarts, Segment, unstuff};
-use super::color::{Emit, Rows};
+use super::color::{Emit, RowBuffers};
 use super::error::{Damage, Fault, JpegError, grow};
 use super::huffman::{Class, Table};
 use super::idct::LANES;
@@ -20,7 +20,7 @@ pub(super) const MCU_BLOCKS: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Buffers<S> {
     planes: [Vec<S>; 4],
-    rows: Rows<S>,
+    rows: RowBuffers<S>,
 }
 
 /// Buffers both widths share.

@@ -152,7 +152,7 @@ impl StreamTables {
                 _ => return Err(JpegError::Malformed { what: "DQT precision is neither 8 nor 16 bits", offset }),
             };
             let (Some(quant), Some(defined)) = (self.tables.quant.get_mut(slot), self.quant.get_mut(slot)) else {
-                return Err(JpegError::Malformed { what: "DQT slot is over 3", offset });
+                return Err(JpegError::Malformed { what: "DQT table number is over 3", offset });
             };
             let (values, rest) = rest.split_at_checked(64 * width).ok_or(short)?;
             let mut natural = [0u16; 64];
@@ -179,7 +179,7 @@ impl StreamTables {
                 _ => return Err(JpegError::Malformed { what: "DHT class is neither DC nor AC", offset }),
             };
             let (Some(table), Some(defined)) = (slots.get_mut(slot), defined.get_mut(slot)) else {
-                return Err(JpegError::Malformed { what: "DHT slot is over 3", offset });
+                return Err(JpegError::Malformed { what: "DHT table number is over 3", offset });
             };
             if !table.as_ref().is_some_and(|t| t[0].is(counts, symbols)) {
                 let bad = JpegError::Malformed { what: "DHT is not a prefix code", offset };
@@ -340,14 +340,14 @@ pub(super) fn scan(segment: &[u8], frame: &Header, data: usize, offset: u64) -> 
     let mut components = [ScanComponent::default(); 4];
     let mut used = [false; 4];
     for (part, to) in parts.chunks_exact(2).zip(&mut components) {
-        let &[id, slots] = part else { continue };
+        let &[id, tables] = part else { continue };
         let found = frame.components.iter().zip(&mut used).position(|(c, used)| {
             let hit = c.id == id && !*used;
             *used |= hit;
             hit
         });
         let index = found.ok_or(malformed("scan names a component the frame does not have"))?;
-        *to = ScanComponent { index, dc: slots >> 4, ac: slots & 15 };
+        *to = ScanComponent { index, dc: tables >> 4, ac: tables & 15 };
     }
     let (high, low) = (approximation >> 4, approximation & 15);
     Ok(Scan { components, count, start, end, high, low, offset, data })

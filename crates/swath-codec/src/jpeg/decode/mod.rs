@@ -72,7 +72,7 @@ pub struct Scratch {
     work: lossy::Work,
     bytes: lossy::Buffers<u8>,
     words: lossy::Buffers<u16>,
-    lossless: lossless::Rows,
+    lossless: lossless::PredictorRows,
 }
 
 /// Reads headers up to the first scan.

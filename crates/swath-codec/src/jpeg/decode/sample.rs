@@ -1,6 +1,7 @@
 //! The two sample widths of lossy frames.
 
 use super::idct::{Group, LANES};
+use crate::jpeg::transpose::transpose;
 
 /// A decoded sample: `u8` for 8-bit frames, `u16` for 12-bit ones.
 pub(super) trait Sample: Copy + Default + Send + Sync + 'static {
@@ -20,7 +21,7 @@ pub(super) trait Sample: Copy + Default + Send + Sync + 'static {
     fn store(samples: &Group<Self>, plane: &mut [Self], at: usize, stride: usize);
     fn put(self, to: &mut [u8]);
 
-    /// JFIF's YCbCr to RGB in libjpeg's 16-bit fixed point; its tables come to exactly these roundings.
+    /// JFIF's YCbCr to RGB in libjpeg's 16-bit fixed point; its tables round in exactly this way.
     #[inline(always)]
     fn rgb(y: Self, cb: Self, cr: Self) -> [Self; 3] {
         let y = i32::from(y.wide());
@@ -77,9 +78,7 @@ impl Sample for u8 {
         let (columns, _) = samples.as_chunks::<8>();
         for row in 0..8 {
             let mut w: [u64; 8] = std::array::from_fn(|column| u64::from_le_bytes(columns[column * 8 + row]));
-            swap::<4>(&mut w, 0x0000_0000_FFFF_FFFF);
-            swap::<2>(&mut w, 0x0000_FFFF_0000_FFFF);
-            swap::<1>(&mut w, 0x00FF_00FF_00FF_00FF);
+            transpose(&mut w);
             for block in 0..8 {
                 words[block * 8 + row] = w[block];
             }
@@ -110,19 +109,6 @@ impl Sample for u8 {
     fn put(self, to: &mut [u8]) {
         if let Some(to) = to.first_mut() {
             *to = self;
-        }
-    }
-}
-
-/// One step of the transpose: exchanges the high bytes of word `i` with the low bytes of word `i + D`.
-#[inline(always)]
-fn swap<const D: usize>(words: &mut [u64; 8], mask: u64) {
-    for i in 0..8 {
-        if i & D == 0 {
-            let (low, high) = (words[i], words[i + D]);
-            let cross = ((low >> (8 * D)) ^ high) & mask;
-            words[i + D] = high ^ cross;
-            words[i] = low ^ (cross << (8 * D));
         }
     }
 }

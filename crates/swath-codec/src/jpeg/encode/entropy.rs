@@ -51,8 +51,8 @@ pub(super) struct Walk<'t, T> {
     pub layout: &'t Layout,
     pub mcu_row: usize,
     pub blocks: &'t Blocks,
-    /// DC of each component's block before.
-    pub before: &'t mut [i32; MAX_COMPONENTS],
+    /// DC of each component's previous block.
+    pub previous_dc: &'t mut [i32; MAX_COMPONENTS],
     pub to: T,
 }
 
@@ -61,21 +61,21 @@ impl<T: Sink> Task for Walk<'_, T> {
 
     #[inline(always)]
     fn run(self) -> T {
-        let Self { layout, mcu_row, blocks, before, mut to } = self;
+        let Self { layout, mcu_row, blocks, previous_dc, mut to } = self;
         let Blocks { coefs, masks } = blocks;
         for mcu in 0..layout.mcus {
             for (n, part) in layout.parts().iter().enumerate().take(MAX_COMPONENTS) {
                 let set = if part.chroma { CHROMA } else { 0 };
                 let (groups, _) = coefs[n].as_chunks::<{ 64 * LANES }>();
                 let (masks, _) = masks[n].as_chunks::<LANES>();
-                let before = &mut before[n];
+                let previous_dc = &mut previous_dc[n];
                 for row in 0..part.down {
                     for x in mcu * part.across..(mcu + 1) * part.across {
                         let at = row * part.groups() + x / LANES;
                         let inside = x < part.blocks && mcu_row * part.down + row < part.block_rows;
                         match (groups.get(at), masks.get(at)) {
                             (Some(group), Some(masks)) if inside => {
-                                block(&mut to, set, group, x % LANES, masks[x % LANES], before)
+                                block(&mut to, set, group, x % LANES, masks[x % LANES], previous_dc)
                             }
                             // Blocks that only fill up the MCU repeat the DC before them, which costs the least.
                             _ => {
@@ -93,10 +93,10 @@ impl<T: Sink> Task for Walk<'_, T> {
 }
 
 #[inline(always)]
-fn block(to: &mut impl Sink, set: u32, group: &Group<i16>, lane: usize, mask: u64, before: &mut i32) {
+fn block(to: &mut impl Sink, set: u32, group: &Group<i16>, lane: usize, mask: u64, previous_dc: &mut i32) {
     let dc = i32::from(group[lane % LANES]);
-    let difference = dc - *before;
-    *before = dc;
+    let difference = dc - *previous_dc;
+    *previous_dc = dc;
     let (size, bits) = category(difference);
     to.put(set + DC + size, bits);
 

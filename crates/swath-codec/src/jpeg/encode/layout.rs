@@ -48,7 +48,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// With `chroma`, all components but the first use the tables of chrominance and have one block for `subsampling` of the first's.
+    /// With `chroma`, all components but the first use the tables of chrominance and have one block where the first has `subsampling` blocks.
     pub fn new(width: usize, height: usize, count: usize, subsampling: (u8, u8), chroma: bool) -> Self {
         let (across, down) = (usize::from(subsampling.0.max(1)), usize::from(subsampling.1.max(1)));
         let part = |n: usize| {

@@ -269,14 +269,14 @@ impl Encoder {
     ) -> Result<(), OutOfMemory> {
         let Work { blocks, tokens, buffer } = work;
         let mut state = State::new();
-        let mut before = [0; MAX_COMPONENTS];
+        let mut previous_dc = [0; MAX_COMPONENTS];
         reserve(dst, HEADERS)?;
         self.frame_header(layout, dst);
         if let Some(codes) = &self.codes {
             self.scan_header(layout, dst);
             self.rows(layout, src, mcu_row_planes, blocks, |mcu_row, blocks| {
                 let to = Writer::new(state, codes, buffer, dst)?;
-                state = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).pause()?;
+                state = widest(Walk { layout, mcu_row, blocks, previous_dc: &mut previous_dc, to }).pause()?;
                 Ok(())
             })?;
         } else {
@@ -284,7 +284,7 @@ impl Encoder {
             tokens.clear();
             self.rows(layout, src, mcu_row_planes, blocks, |mcu_row, blocks| {
                 let to = tokens.row(layout, &mut counts)?;
-                let count = widest(Walk { layout, mcu_row, blocks, before: &mut before, to }).at;
+                let count = widest(Walk { layout, mcu_row, blocks, previous_dc: &mut previous_dc, to }).at;
                 tokens.keep(count);
                 Ok(())
             })?;

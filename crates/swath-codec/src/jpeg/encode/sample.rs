@@ -1,6 +1,7 @@
 //! The code that differs between the two sample widths.
 
 use super::fdct::{Group, LANES};
+use crate::jpeg::transpose::transpose;
 
 /// A sample: `u8` in 8-bit frames, `u16` in 12-bit ones.
 pub(super) trait Sample: Copy + Default + Send + Sync + 'static {
@@ -16,7 +17,7 @@ pub(super) trait Sample: Copy + Default + Send + Sync + 'static {
     fn gather(plane: &[Self], at: usize, stride: usize, group: &mut Group<Self>);
 
     /// Full-range BT.601 in libjpeg's 16-bit fixed point. Chrominance is rounded by a hair less than a
-    /// half, without which pure blue and pure red would come to one more than the largest sample.
+    /// half, so that pure blue and pure red do not become one more than the largest sample.
     #[inline(always)]
     fn ycbcr(rgb: [Self; 3]) -> [Self; 3] {
         const HALF: i32 = 1 << 15;
@@ -60,9 +61,7 @@ impl Sample for u8 {
         // The rows are independent and adjacent in `words`: this loop is the one that becomes vector code.
         for row in 0..8 {
             let mut w: [u64; 8] = std::array::from_fn(|block| words[block * 8 + row]);
-            swap::<4>(&mut w, 0x0000_0000_FFFF_FFFF);
-            swap::<2>(&mut w, 0x0000_FFFF_0000_FFFF);
-            swap::<1>(&mut w, 0x00FF_00FF_00FF_00FF);
+            transpose(&mut w);
             for column in 0..8 {
                 words[column * 8 + row] = w[column];
             }
@@ -71,19 +70,6 @@ impl Sample for u8 {
             for column in 0..8 {
                 columns[row * 8 + column] = words[column * 8 + row].to_le_bytes();
             }
-        }
-    }
-}
-
-/// One step of the transpose: exchanges the high bytes of word `i` with the low bytes of word `i + D`.
-#[inline(always)]
-fn swap<const D: usize>(words: &mut [u64; 8], mask: u64) {
-    for i in 0..8 {
-        if i & D == 0 {
-            let (low, high) = (words[i], words[i + D]);
-            let cross = ((low >> (8 * D)) ^ high) & mask;
-            words[i + D] = high ^ cross;
-            words[i] = low ^ (cross << (8 * D));
         }
     }
 }

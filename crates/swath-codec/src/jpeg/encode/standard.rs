@@ -64,7 +64,7 @@ pub(super) const BITS_8: Set = Set {
 };
 
 /// Made for this encoder: optimal for symbol counts over synthetic 12-bit images (noise that falls off with frequency, edges, sensor noise) of several
-/// contrasts at qualities 50 to 95, with a code for every symbol that 12-bit samples can lead to.
+/// contrasts at qualities 50 to 95, with a code for every symbol that 12-bit samples can need.
 pub(super) const BITS_12: Set = Set {
     dc: [
         Spec {

@@ -94,7 +94,7 @@ const REPEAT_BITS: [u32; 3] = [2, 3, 7];
 const HEADER_ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
 impl Block {
-    /// Computes codes for these tokens, and returns the bits of the block.
+    /// Computes codes for these tokens. Returns the length of the block in bits.
     pub(super) fn plan(&mut self, literals: &[u32; 256], tokens: &[Token]) -> usize {
         let mut symbols = [0; SYMBOLS];
         let mut distances = [0; DISTANCES];

@@ -53,6 +53,10 @@ impl Encode for Encoder {
         bound(spec.stored_len(rows))
     }
 
+    fn working_len(&self, _spec: &TileSpec, _rows: u32) -> usize {
+        working_len(self.level)
+    }
+
     fn encode(
         &self,
         _spec: &TileSpec,
@@ -69,6 +73,11 @@ impl Encode for Encoder {
 /// incompressible one is stored behind a header of five bytes. The zlib frame takes six.
 pub(crate) fn bound(len: usize) -> usize {
     (len + 5 * (len / 5000 + 1)).max(stream::bound(len)) + 6
+}
+
+/// Returns the most bytes of memory that compressing takes. From level 9 on, libdeflate keeps a tree of matches (9 MB).
+pub(crate) fn working_len(level: u32) -> usize {
+    if level < 9 { 4 << 20 } else { 10 << 20 }
 }
 
 /// Compressors and buffers that a thread reuses.
@@ -98,10 +107,13 @@ enum Method {
     Level(u32),
 }
 
+/// Matches reach back 32 KiB at most, so short excerpts from all over the tile show them.
+const SAMPLING: effort::Sampling = effort::Sampling { excerpts: 4, fraction: 24, least: 12 << 10, most: 48 << 10 };
+
 /// Returns the methods to try instead of a libdeflate level. Level 1 is not only twice as fast as level 6: it finds matches of
 /// four bytes and more, while the shorter ones that higher levels find in noise cost size. Levels 2 to 4 beat both of their
 /// neighbours only on terrain.
-fn faster(level: u32) -> effort::Faster<Method> {
+fn faster(level: u32) -> effort::Faster<'static, Method> {
     let (quick, thorough): (&[Method], &[Method]) = match level {
         1 => (&[], &[]),
         2..=5 => (&[Method::Level(1)], &[]),
@@ -112,7 +124,7 @@ fn faster(level: u32) -> effort::Faster<Method> {
     // For land cover and masks: at four positions our own search is twice as fast as libdeflate's level 7, and 9 % smaller.
     let short = (level >= 7).then_some(Method::Maps(4));
     // The window is 32 KiB, not much more than a sample, hence few doublings.
-    effort::Faster { first: Method::Runs, short, quick, thorough, doublings: 2.0 }
+    effort::Faster { first: Method::Runs, check: None, short, quick, thorough, doublings: 2.0 }
 }
 
 /// Appends a zlib stream of `src`.
@@ -134,9 +146,10 @@ fn compress_shaped(
     let may_be_faster = level <= 8 && u32::try_from(src.len()).is_ok_and(|len| len < u32::MAX);
     let level = if (6..=9).contains(&level) { level + 1 } else { level };
     let mut sample = std::mem::take(&mut scratch.sample);
-    let method = if may_be_faster && effort::sample(src, &mut sample)? {
-        effort::choose(Method::Level(level), &faster(level), sample.len(), |method, part| {
-            scratch.measure(method, shape, sample.get(part).unwrap_or_default())
+    let method = if may_be_faster && SAMPLING.take(src, &mut sample)? {
+        effort::choose(Method::Level(level), &faster(level), sample.len(), |method, part| match part {
+            effort::Part::Sample(part) => scratch.measure(method, shape, sample.get(part).unwrap_or_default()),
+            effort::Part::Tile => scratch.measure(method, shape, src),
         })
     } else {
         Ok(Method::Level(level))
