@@ -168,6 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "megabytes take Miri too long")]
     fn every_size_is_zero_and_aligned() {
         for len in [0, 1, 7, 8, 4096, HUGE - 1, HUGE, HUGE + 5] {
             let buffer = Buffer::zeroed(len).unwrap();

@@ -10,31 +10,31 @@ use std::ops::Range;
 
 /// Computes a target row.
 pub fn row<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     view: &View<'_, K::Raw>,
     row: u32,
     out: &mut [K::Raw],
     scratch: &mut ShrinkScratch,
 ) {
-    let span = step.span(row);
-    let masked = step.nodata.is_some() || view.mask.is_some();
-    let halves = matches!(step.shrink.columns, ColumnMap::Halves);
-    let pairs = halves || matches!(step.shrink.columns, ColumnMap::Spans { pairs: true, .. });
+    let span = context.span(row);
+    let masked = context.nodata.is_some() || view.mask.is_some();
+    let halves = matches!(context.shrink.columns, ColumnMap::Halves);
+    let pairs = halves || matches!(context.shrink.columns, ColumnMap::Spans { pairs: true, .. });
     if span.len() == 2 && (halves || pairs && !masked) {
-        let quads = Quads::<K>::new(step, view, span, out);
-        match (step.nodata, view.mask) {
+        let quads = Quads::<K>::new(context, view, span, out);
+        match (context.nodata, view.mask) {
             (Some(nodata), _) => widest(ByNodata { quads, nodata }),
-            (None, Some(_)) => widest(ByMask { quads, mask: mask_rows(view, span, &step.columns) }),
+            (None, Some(_)) => widest(ByMask { quads, mask: mask_rows(view, span, &context.columns) }),
             (None, None) => widest(Plain { quads }),
         }
         return;
     }
-    let ColumnMap::Spans { columns, .. } = &step.shrink.columns else { return };
-    let columns = columns.get(step.columns.clone()).unwrap_or_default();
+    let ColumnMap::Spans { columns, .. } = &context.shrink.columns else { return };
+    let columns = columns.get(context.columns.clone()).unwrap_or_default();
     if masked {
-        weighted_valid(step, view, columns, span, out, scratch)
+        weighted_valid(context, view, columns, span, out, scratch)
     } else {
-        weighted(step, view, columns, span, out, scratch)
+        weighted(context, view, columns, span, out, scratch)
     }
 }
 
@@ -58,11 +58,19 @@ pub struct Quads<'a, K: Kind> {
 
 impl<'a, K: Kind> Quads<'a, K> {
     /// Cuts the two rows of `span`.
-    pub fn new(step: &RowContext<'_, K>, view: &View<'a, K::Raw>, span: Span, out: &'a mut [K::Raw]) -> Self {
-        let columns = step.columns.start * 2..step.columns.end * 2;
+    pub fn new(context: &RowContext<'_, K>, view: &View<'a, K::Raw>, span: Span, out: &'a mut [K::Raw]) -> Self {
+        let columns = context.columns.start * 2..context.columns.end * 2;
         let cut = |row: u32| view.row(row).get(columns.clone()).unwrap_or_default();
         let (top, bottom) = (cut(span.start), cut(span.start + 1));
-        Self { top, bottom, out, avoid: step.avoid, fill: step.fill, first: step.first_column(), width: step.width() }
+        Self {
+            top,
+            bottom,
+            out,
+            avoid: context.avoid,
+            fill: context.fill,
+            first: context.first_column(),
+            width: context.width(),
+        }
     }
 }
 
@@ -176,7 +184,7 @@ pub fn row_weight(span: Span, at: u32) -> f64 {
 
 /// The weighted mean where all pixels are valid.
 fn weighted<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     view: &View<'_, K::Raw>,
     columns: &[Span],
     span: Span,
@@ -192,7 +200,10 @@ fn weighted<K: Kind>(
     }
     for ((&sum, column), out) in sums.iter().zip(columns).zip(out) {
         let mean = sum / (column.total * span.total);
-        *out = K::settle(if scales::<K>() { (span.len() * column.len()) as f64 * mean } else { mean }, step.avoid);
+        *out = K::store_avoiding(
+            if scales::<K>() { (span.len() * column.len()) as f64 * mean } else { mean },
+            context.avoid,
+        );
     }
 }
 
@@ -238,7 +249,7 @@ impl<K: Kind> Task for Line<'_, K> {
 
 /// The weighted mean of the valid pixels.
 fn weighted_valid<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     view: &View<'_, K::Raw>,
     columns: &[Span],
     span: Span,
@@ -256,12 +267,12 @@ fn weighted_valid<K: Kind>(
     let to = columns.last().map_or(0, |column| column.end as usize);
     for at in span.start..span.end {
         let row = view.row(at).get(from..to).unwrap_or_default();
-        let valid = validity::<K>(view, step.nodata, at, from..to, valid).unwrap_or_default();
+        let valid = validity::<K>(view, context.nodata, at, from..to, valid).unwrap_or_default();
         let weight = row_weight(span, at);
         widest(ValidLine::<K> { row, valid, from, columns, sums, weights, counts, weight });
     }
     for ((((&sum, &weight), &count), _), out) in sums.iter().zip(&*weights).zip(&*counts).zip(columns).zip(out) {
-        *out = if count == 0 { step.fill } else { K::settle(sum / weight, step.avoid) };
+        *out = if count == 0 { context.fill } else { K::store_avoiding(sum / weight, context.avoid) };
     }
 }
 

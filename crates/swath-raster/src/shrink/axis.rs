@@ -6,7 +6,7 @@
 /// Absorbs the rounding error of `k * ratio` next to a whole number.
 const GUARD: f64 = 1e-8;
 
-/// One axis of a level step.
+/// One axis of a shrink.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
     /// Samples of the source.

@@ -1,4 +1,4 @@
-//! A level step whose tables are built for a few target columns at a time, for images too wide to hold the tables of all.
+//! A shrink whose tables are built for a few target columns at a time, for images too wide to hold the tables of all.
 
 use super::axis::{Axis, Span};
 use super::kernel::{Tap, Taps};
@@ -6,7 +6,7 @@ use super::{ColumnMap, Resampling, Shrink, ShrinkError, reach};
 use std::ops::Range;
 use swath_tiff::SampleType;
 
-/// One level step of one band without its per-column tables; [`ColumnShrink::columns`] builds those.
+/// A [`Shrink`] without its per-column tables, which [`ColumnShrink::columns`] builds.
 #[derive(Debug, Clone)]
 pub struct ColumnShrink {
     x: Axis,
@@ -20,7 +20,7 @@ pub struct ColumnShrink {
 }
 
 impl ColumnShrink {
-    /// Creates a step as [`Shrink::new`] does, but [without quirks](Shrink::without_quirks).
+    /// Creates it as [`Shrink::new`] does, but [without quirks](Shrink::without_quirks).
     ///
     /// # Errors
     /// When a side grows or is empty, or the method is not defined for the sample type.
@@ -81,9 +81,9 @@ impl ColumnShrink {
         of(targets.start).start..of(targets.end - 1).end
     }
 
-    /// Returns the step for target columns `columns`. Its source rows hold only the source columns `source`, which must include
-    /// the [needed](Self::needed_columns) ones. The step numbers its source and target columns from zero. Its pixels equal those
-    /// of the whole step.
+    /// Returns the shrink for target columns `columns`. Its source rows hold only the source columns `source`, which must include
+    /// the [needed](Self::needed_columns) ones. It numbers its source and target columns from zero. Its pixels equal those
+    /// of the shrink for all columns.
     ///
     /// # Errors
     /// When the target has no such columns, or `source` lacks needed ones.

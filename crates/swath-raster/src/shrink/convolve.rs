@@ -17,18 +17,18 @@ const BLOCK: usize = 32;
 
 /// Computes a target row.
 pub fn row<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     view: &View<'_, K::Raw>,
     taps: &Taps,
     row: u32,
     out: &mut [K::Raw],
     scratch: &mut ShrinkScratch,
 ) {
-    let shrink = step.shrink;
+    let shrink = context.shrink;
     let window = kernel::window(shrink.y, shrink.method, row);
-    let masked = step.nodata.is_some() || view.mask.is_some();
+    let masked = context.nodata.is_some() || view.mask.is_some();
     let width = out.len();
-    // The windows of a step differ in length by one or two. With slots for the longest, each row is filtered once.
+    // The windows of one shrink differ in length by one or two. With slots for the longest, each row is filtered once.
     let room = window.len().max(((6.0 * shrink.y.ratio()) as usize + 3).min(shrink.y.source as usize));
     if scratch.slots.is_empty() {
         scratch.slots.resize(room, None);
@@ -36,7 +36,7 @@ pub fn row<K: Kind>(
         scratch.filtered_valid.resize(room * width, 0);
     }
     let slots = scratch.slots.len();
-    let reach = taps.reach(&step.columns);
+    let reach = taps.reach(&context.columns);
     for at in window.clone() {
         let slot = at as usize % slots;
         if scratch.slots.get(slot) == Some(&Some(at)) {
@@ -49,7 +49,8 @@ pub fn row<K: Kind>(
         };
         let samples = view.row(at).get(reach.clone()).unwrap_or_default();
         scratch.sums.resize(samples.len(), 0.0);
-        let valid = if masked { validity::<K>(view, step.nodata, at, reach.clone(), &mut scratch.valid) } else { None };
+        let valid =
+            if masked { validity::<K>(view, context.nodata, at, reach.clone(), &mut scratch.valid) } else { None };
         // Running count of invalid pixels: two lookups tell whether a window has any.
         scratch.counts.clear();
         scratch.counts.push(0);
@@ -64,7 +65,7 @@ pub fn row<K: Kind>(
             gaps: &scratch.counts,
             valid,
             taps,
-            columns: step.columns.clone(),
+            columns: context.columns.clone(),
             negative: kernel::has_negative(shrink.method),
             spread: shrink.quirks,
             to,
@@ -78,7 +79,7 @@ pub fn row<K: Kind>(
     }
     kernel::down(shrink.y, shrink.method, row, !masked, &mut scratch.weights);
     let down = Down {
-        step,
+        context,
         window,
         slots,
         weights: &scratch.weights,
@@ -268,7 +269,7 @@ fn infinite(samples: impl Iterator<Item = f64>, sum: f64) -> f64 {
 
 /// Sums filtered rows vertically into a target row.
 struct Down<'a, K: Kind> {
-    step: &'a RowContext<'a, K>,
+    context: &'a RowContext<'a, K>,
     window: Range<u32>,
     slots: usize,
     weights: &'a [f64],
@@ -309,13 +310,13 @@ impl<'a, K: Kind> Down<'a, K> {
     #[inline(always)]
     fn finish(&self, value: f64) -> K::Raw {
         let value = if K::CLASS == Class::Double { value } else { f64::from(value as f32) };
-        if self.step.declared.is_none() {
+        if self.context.declared.is_none() {
             return K::store(value);
         }
         // Kernels overshoot. Clamp first, because nodata may be the end of the range.
         let clamped = value.clamp(K::RANGE.0, K::RANGE.1);
         let near = if K::WHOLE { clamped.round() } else { clamped };
-        K::store(if near == self.step.avoid.value { self.step.avoid.instead } else { clamped })
+        K::store(if near == self.context.avoid.value { self.context.avoid.instead } else { clamped })
     }
 }
 
@@ -327,15 +328,15 @@ impl<K: Kind> Task for Plain<'_, K> {
     #[inline(always)]
     fn run(self) {
         let down = self.0;
-        let negative = kernel::has_negative(down.step.shrink.method);
+        let negative = kernel::has_negative(down.context.shrink.method);
         let single = K::CLASS == Class::Unsigned || K::CLASS == Class::Single && !negative;
         // GDAL sums groups of eight columns in order. It sums the last columns of the image, and all columns where results are
         // scaled, in pairs.
-        let ordered = if single { down.step.width() & !7 } else { 0 };
+        let ordered = if single { down.context.width() & !7 } else { 0 };
         let mut from = 0;
         while from < down.out.len() {
             let len = (down.out.len() - from).min(BLOCK);
-            let head = ordered.saturating_sub(down.step.first_column() + from).min(len);
+            let head = ordered.saturating_sub(down.context.first_column() + from).min(len);
             // Only the block at the end of the image has both kinds of columns.
             let mut sums = if head > 0 { down.sum(from, len, 0) } else { [0.0; BLOCK] };
             if head < len {
@@ -373,7 +374,7 @@ impl<K: Kind> Task for Masked<'_, K> {
     #[inline(always)]
     fn run(self) {
         let down = self.0;
-        let needed = if kernel::has_negative(down.step.shrink.method) { down.window.len() as u32 / 2 } else { 0 };
+        let needed = if kernel::has_negative(down.context.shrink.method) { down.window.len() as u32 / 2 } else { 0 };
         let mut from = 0;
         while from < down.out.len() {
             let len = (down.out.len() - from).min(BLOCK);
@@ -392,7 +393,7 @@ impl<K: Kind> Task for Masked<'_, K> {
             }
             for (at, ((sum, share), longest)) in sums.into_iter().zip(shares).zip(longest).enumerate().take(len) {
                 let some = share > 0.0 && longest >= needed;
-                let word = if some { down.finish(sum / share) } else { down.step.fill };
+                let word = if some { down.finish(sum / share) } else { down.context.fill };
                 if let Some(out) = down.out.get_mut(from + at) {
                     *out = word;
                 }

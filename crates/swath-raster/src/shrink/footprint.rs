@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// The columns of a target row and the source columns under each.
 pub struct Footprint<'a> {
-    /// Source columns of each target column of the step.
+    /// Source columns of each target column.
     pub column_map: &'a ColumnMap,
     /// The vertical axis.
     pub y: Axis,
@@ -17,9 +17,9 @@ pub struct Footprint<'a> {
 }
 
 impl<'a> Footprint<'a> {
-    /// Returns the footprint of a step.
-    pub fn of<K: Kind>(step: &RowContext<'a, K>) -> Self {
-        Self { column_map: &step.shrink.columns, y: step.shrink.y, columns: step.columns.clone() }
+    /// Returns the footprint of a target row.
+    pub fn of<K: Kind>(context: &RowContext<'a, K>) -> Self {
+        Self { column_map: &context.shrink.columns, y: context.shrink.y, columns: context.columns.clone() }
     }
 
     /// Returns the source columns under the `at`th target column.
@@ -41,7 +41,7 @@ impl<'a> Footprint<'a> {
 }
 
 /// Source rows together with the validity of their pixels.
-pub struct Rows<'a, K: Kind> {
+pub struct SourceRows<'a, K: Kind> {
     view: &'a View<'a, K::Raw>,
     /// Source rows under the target row.
     pub span: Span,
@@ -50,7 +50,7 @@ pub struct Rows<'a, K: Kind> {
     reach: Range<usize>,
 }
 
-impl<'a, K: Kind> Rows<'a, K> {
+impl<'a, K: Kind> SourceRows<'a, K> {
     /// Finds the rows under target row `row` and computes into `spare` which of their pixels are valid, by nodata or the mask.
     pub fn new(
         view: &'a View<'a, K::Raw>,

@@ -37,7 +37,7 @@ pub trait Kind: Copy + Send + Sync + 'static {
     fn store(value: f64) -> Self::Raw;
 
     /// Converts an average to a word that is not nodata.
-    fn settle(value: f64, avoid: Avoid) -> Self::Raw;
+    fn store_avoiding(value: f64, avoid: Avoid) -> Self::Raw;
 
     /// Whether a word equals nodata. Floats are equal within GDAL's tolerance, or if both are NaN.
     fn is_nodata(raw: Self::Raw, nodata: Self::Raw) -> bool;
@@ -102,7 +102,7 @@ macro_rules! unsigned {
             }
 
             #[inline(always)]
-            fn settle(value: f64, avoid: Avoid) -> $raw {
+            fn store_avoiding(value: f64, avoid: Avoid) -> $raw {
                 avoid.apply((value + 0.5).trunc()) as $raw
             }
 
@@ -166,7 +166,7 @@ macro_rules! signed {
             }
 
             #[inline(always)]
-            fn settle(value: f64, avoid: Avoid) -> $raw {
+            fn store_avoiding(value: f64, avoid: Avoid) -> $raw {
                 Self::store(avoid.apply(f64::from(value as f32)))
             }
 
@@ -230,7 +230,7 @@ macro_rules! wide_whole {
             }
 
             #[inline(always)]
-            fn settle(value: f64, avoid: Avoid) -> $raw {
+            fn store_avoiding(value: f64, avoid: Avoid) -> $raw {
                 Self::store(avoid.apply(value))
             }
 
@@ -250,7 +250,7 @@ macro_rules! wide_whole {
 
             #[inline(always)]
             fn quarter(sum: f64, count: u32, avoid: Avoid) -> $raw {
-                Self::settle(sum / f64::from(count), avoid)
+                Self::store_avoiding(sum / f64::from(count), avoid)
             }
 
             #[inline(always)]
@@ -301,7 +301,7 @@ macro_rules! float {
             }
 
             #[inline(always)]
-            fn settle(value: f64, avoid: Avoid) -> $raw {
+            fn store_avoiding(value: f64, avoid: Avoid) -> $raw {
                 let value = if matches!($class, Class::Single) { f64::from(value as f32) } else { value };
                 Self::store(avoid.apply(value))
             }
@@ -322,7 +322,7 @@ macro_rules! float {
 
             #[inline(always)]
             fn quarter(sum: f64, count: u32, avoid: Avoid) -> $raw {
-                Self::settle(sum / f64::from(count), avoid)
+                Self::store_avoiding(sum / f64::from(count), avoid)
             }
 
             #[inline(always)]

@@ -1,8 +1,8 @@
 //! Shrinks rasters by one level while rows stream in. The overviews match GDAL's pixel for pixel.
 //!
-//! A [`Shrink`] is one level step of one band. It holds no pixels: a caller buffers the rows that [`Shrink::needs`] names
-//! and requests target rows, in any order, in blocks of any size, on any number of threads. The order and the blocks change
-//! no pixel.
+//! A [`Shrink`] makes a level of one band from the level above. It holds no pixels: a caller buffers the rows that
+//! [`Shrink::needs`] names and requests target rows, in any order, in blocks of any size, on any number of threads. The order
+//! and the blocks change no pixel.
 
 mod average;
 mod axis;
@@ -41,7 +41,7 @@ use std::ops::Range;
 use swath_tiff::SampleType;
 use view::View;
 
-/// One level step of one band.
+/// Makes a level of one band from the level above.
 #[derive(Debug, Clone)]
 pub struct Shrink {
     x: Axis,
@@ -52,7 +52,7 @@ pub struct Shrink {
     nodata: Option<Vec<u8>>,
     columns: ColumnMap,
     quirks: bool,
-    /// Position of this step's first column in the whole target.
+    /// Position of the first column in the whole target.
     first_column: u32,
     /// Columns of the whole target. GDAL sums the last columns of an image in a different order.
     whole_width: u32,
@@ -90,7 +90,7 @@ struct Output<'a> {
 }
 
 impl Shrink {
-    /// Creates a step from `source` to `target` pixels (width, height). `nodata` is one native sample, or for complex types
+    /// Creates a shrink from `source` to `target` pixels (width, height). `nodata` is one native sample, or for complex types
     /// its real part.
     ///
     /// # Errors
@@ -102,8 +102,8 @@ impl Shrink {
         resampling: Resampling,
         nodata: Option<&[u8]>,
     ) -> Result<Self, ShrinkError> {
-        let step = ColumnShrink::new(source, target, sample, resampling, nodata)?.with_quirks();
-        step.columns(0..target.0, &(0..source.0))
+        let shrink = ColumnShrink::new(source, target, sample, resampling, nodata)?.with_quirks();
+        shrink.columns(0..target.0, &(0..source.0))
     }
 
     /// Turns off the places where GDAL 3.12 breaks its own nodata rules. By default they are on, to match GDAL pixel for pixel:
@@ -183,10 +183,10 @@ impl Shrink {
     }
 
     /// Computes rows of the overview of a mask, or of an alpha band of bytes. Each byte is its own validity, so that averages
-    /// leave transparent pixels out. The step must be for [`SampleType::U8`] without nodata.
+    /// leave transparent pixels out. The shrink must be for [`SampleType::U8`] without nodata.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and when the step is for other samples.
+    /// As [`run`](Self::run), and when the shrink is for other samples.
     #[allow(clippy::too_many_arguments)]
     pub fn shrink_mask(
         &self,
@@ -269,7 +269,7 @@ impl Shrink {
     ) -> Result<(), ShrinkError> {
         let (nodata, avoid, fill) = self.nodata_rules::<K>();
         let columns = to_usize(&output.columns);
-        let step = RowContext::<K> {
+        let context = RowContext::<K> {
             shrink: self,
             nodata: nodata.filter(|_| input.mask.is_none()),
             declared: nodata,
@@ -279,11 +279,11 @@ impl Shrink {
         };
         self.each_row(input, output, scratch, 1, |view: &View<'_, K::Raw>, row, out, scratch| {
             match (self.method, &self.columns) {
-                (_, ColumnMap::Taps(taps)) => convolve::row(&step, view, taps, row, out, scratch),
-                (Resampling::Average, _) => average::row(&step, view, row, out, scratch),
-                (Resampling::Rms, _) => rms::row(&step, view, row, out, scratch),
-                (Resampling::Mode, _) => mode::row(&step, view, row, out, scratch),
-                (method, _) => rank::row(&step, method, view, row, out, scratch),
+                (_, ColumnMap::Taps(taps)) => convolve::row(&context, view, taps, row, out, scratch),
+                (Resampling::Average, _) => average::row(&context, view, row, out, scratch),
+                (Resampling::Rms, _) => rms::row(&context, view, row, out, scratch),
+                (Resampling::Mode, _) => mode::row(&context, view, row, out, scratch),
+                (method, _) => rank::row(&context, method, view, row, out, scratch),
             }
         })
     }

@@ -2,7 +2,7 @@
 //! reading order wins.
 
 use super::average::{EachQuad, Quads};
-use super::footprint::{Footprint, Rows};
+use super::footprint::{Footprint, SourceRows};
 use super::kind::Kind;
 use super::scratch::ShrinkScratch;
 use super::view::View;
@@ -11,7 +11,7 @@ use crate::simd::widest;
 
 /// Computes a target row.
 pub fn row<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     view: &View<'_, K::Raw>,
     row: u32,
     out: &mut [K::Raw],
@@ -19,14 +19,14 @@ pub fn row<K: Kind>(
 ) {
     // GDAL counts bytes in a histogram that ignores the mask; it skips nodata only.
     let bytes = size_of::<K::Raw>() == 1 && K::RANGE.0 == 0.0;
-    let (mask, nodata) = if bytes { (None, step.declared) } else { (view.mask, step.nodata) };
+    let (mask, nodata) = if bytes { (None, context.declared) } else { (view.mask, context.nodata) };
     let view = View { mask, ..*view };
-    let footprint = Footprint::of(step);
+    let footprint = Footprint::of(context);
     let ShrinkScratch { valid, line, .. } = scratch;
-    let rows = Rows::<K>::new(&view, nodata, &footprint, row, valid, line);
-    let fill = fill::<K>(step.shrink, step.declared, step.fill);
-    if matches!(step.shrink.columns, ColumnMap::Halves) {
-        let quads = Quads::<K>::new(step, &view, rows.span, out);
+    let rows = SourceRows::<K>::new(&view, nodata, &footprint, row, valid, line);
+    let fill = fill::<K>(context.shrink, context.declared, context.fill);
+    if matches!(context.shrink.columns, ColumnMap::Halves) {
+        let quads = Quads::<K>::new(context, &view, rows.span, out);
         return widest(EachQuad { quads, valid: rows.pair(), make: |samples, ok| four::<K>(samples, ok, fill) });
     }
     let mut tally = Tally::new();

@@ -2,7 +2,7 @@
 //! own: pixels count whole, and invalid pixels and NaN do not count.
 
 use super::average::{EachQuad, Quads};
-use super::footprint::{Footprint, Rows};
+use super::footprint::{Footprint, SourceRows};
 use super::kind::{Avoid, Kind};
 use super::scratch::ShrinkScratch;
 use super::view::View;
@@ -12,41 +12,41 @@ use std::ops::Range;
 
 /// Computes a target row.
 pub fn row<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     method: Resampling,
     view: &View<'_, K::Raw>,
     row: u32,
     out: &mut [K::Raw],
     scratch: &mut ShrinkScratch,
 ) {
-    let footprint = Footprint::of(step);
+    let footprint = Footprint::of(context);
     let ShrinkScratch { valid, line, .. } = scratch;
-    let rows = Rows::<K>::new(view, step.nodata, &footprint, row, valid, line);
-    if matches!(step.shrink.columns, ColumnMap::Halves) {
-        let (quads, valid, fill) = (Quads::<K>::new(step, view, rows.span, out), rows.pair(), step.fill);
+    let rows = SourceRows::<K>::new(view, context.nodata, &footprint, row, valid, line);
+    if matches!(context.shrink.columns, ColumnMap::Halves) {
+        let (quads, valid, fill) = (Quads::<K>::new(context, view, rows.span, out), rows.pair(), context.fill);
         match method {
             Resampling::Min => widest(EachQuad { quads, valid, make: |s, ok| extreme::<K>(s, ok, fill, less::<K>) }),
             Resampling::Max => widest(EachQuad { quads, valid, make: |s, ok| extreme::<K>(s, ok, fill, more::<K>) }),
-            _ => widest(EachQuad { quads, valid, make: |s, ok| middle_of_four::<K>(s, ok, fill, step.avoid) }),
+            _ => widest(EachQuad { quads, valid, make: |s, ok| middle_of_four::<K>(s, ok, fill, context.avoid) }),
         }
         return;
     }
     let most = (0..out.len()).map(|at| footprint.column(at).len()).max().unwrap_or(0) * rows.span.len();
-    let mut found = vec![step.fill; most];
+    let mut found = vec![context.fill; most];
     for (at, out) in out.iter_mut().enumerate() {
         let columns = footprint.column(at);
         *out = match method {
-            Resampling::Min => best::<K>(&rows, columns, step.fill, less::<K>),
-            Resampling::Max => best::<K>(&rows, columns, step.fill, more::<K>),
+            Resampling::Min => best::<K>(&rows, columns, context.fill, less::<K>),
+            Resampling::Max => best::<K>(&rows, columns, context.fill, more::<K>),
             _ if K::WHOLE && rows.span.len() == 3 && columns.len() == 3 && rows.pair().is_none() => {
-                let (mut nine, mut filled) = ([step.fill; 9], 0..9);
+                let (mut nine, mut filled) = ([context.fill; 9], 0..9);
                 rows.each(columns, |sample| nine[filled.next().unwrap_or(0)] = sample);
                 middle_of_nine::<K>(nine)
             }
             _ => {
                 let mut sorted = Sorted::new(&mut found);
                 rows.each(columns, |sample| sorted.add::<K>(sample));
-                sorted.middle::<K>(step.fill, step.avoid)
+                sorted.middle::<K>(context.fill, context.avoid)
             }
         };
     }
@@ -89,7 +89,7 @@ fn extreme<K: Kind>(
 /// Returns the extreme of the valid samples of the columns, or NaN where all of them are NaN.
 #[inline(always)]
 fn best<K: Kind>(
-    rows: &Rows<'_, K>,
+    rows: &SourceRows<'_, K>,
     columns: Range<usize>,
     fill: K::Raw,
     better: impl Fn(K::Raw, K::Raw) -> bool,
@@ -113,7 +113,7 @@ fn between<K: Kind>(low: K::Raw, high: K::Raw, avoid: Avoid) -> K::Raw {
         return low;
     }
     // Halves first, because the sum could overflow.
-    K::settle(K::wide(low) * 0.5 + K::wide(high) * 0.5, avoid)
+    K::store_avoiding(K::wide(low) * 0.5 + K::wide(high) * 0.5, avoid)
 }
 
 #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::average::{EachQuad, Quads, row_weight};
 use super::axis::Span;
-use super::footprint::{Footprint, Rows};
+use super::footprint::{Footprint, SourceRows};
 use super::kind::{Avoid, Class, Kind};
 use super::scratch::ShrinkScratch;
 use super::view::{View, validity};
@@ -11,39 +11,47 @@ use crate::simd::{Task, widest};
 
 /// Computes a target row.
 pub fn row<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     view: &View<'_, K::Raw>,
     row: u32,
     out: &mut [K::Raw],
     scratch: &mut ShrinkScratch,
 ) {
-    let span = step.span(row);
-    let masked = step.nodata.is_some() || view.mask.is_some();
-    let pairs = match &step.shrink.columns {
+    let span = context.span(row);
+    let masked = context.nodata.is_some() || view.mask.is_some();
+    let pairs = match &context.shrink.columns {
         ColumnMap::Spans { pairs, .. } => *pairs,
         _ => true,
     };
     if span.len() == 2 && pairs && !masked {
-        return widest(Plain { quads: Quads::<K>::new(step, view, span, out) });
+        return widest(Plain { quads: Quads::<K>::new(context, view, span, out) });
     }
-    if let ColumnMap::Spans { columns, .. } = &step.shrink.columns {
-        return weighted(step, view, columns.get(step.columns.clone()).unwrap_or_default(), span, out, scratch, masked);
+    if let ColumnMap::Spans { columns, .. } = &context.shrink.columns {
+        return weighted(
+            context,
+            view,
+            columns.get(context.columns.clone()).unwrap_or_default(),
+            span,
+            out,
+            scratch,
+            masked,
+        );
     }
-    let footprint = Footprint::of(step);
+    let footprint = Footprint::of(context);
     let ShrinkScratch { valid, line, .. } = scratch;
-    let rows = Rows::<K>::new(view, step.nodata, &footprint, row, valid, line);
-    let (avoid, fill) = (step.avoid, step.fill);
+    let rows = SourceRows::<K>::new(view, context.nodata, &footprint, row, valid, line);
+    let (avoid, fill) = (context.avoid, context.fill);
     let make = |samples: [K::Raw; 4], ok: [bool; 4]| {
         let term = |at: usize| if ok[at] { K::wide(samples[at]) * K::wide(samples[at]) } else { 0.0 };
         let count = u32::from(ok[0]) + u32::from(ok[1]) + u32::from(ok[2]) + u32::from(ok[3]);
         let mean = ((term(0) + term(1)) + (term(2) + term(3))) / f64::from(count.max(1));
         if count == 0 { fill } else { root::<K>(mean, 1.0, avoid) }
     };
-    widest(EachQuad { quads: Quads::<K>::new(step, view, span, out), valid: rows.pair(), make });
+    widest(EachQuad { quads: Quads::<K>::new(context, view, span, out), valid: rows.pair(), make });
 }
 
 fn weighted<K: Kind>(
-    step: &RowContext<'_, K>,
+    context: &RowContext<'_, K>,
     view: &View<'_, K::Raw>,
     columns: &[Span],
     span: Span,
@@ -56,7 +64,7 @@ fn weighted<K: Kind>(
     let reach = from..columns.last().map_or(0, |column| column.end as usize).max(from);
     valid.clear();
     for at in span.start..span.end {
-        if let Some(row) = validity::<K>(view, step.nodata, at, reach.clone(), line) {
+        if let Some(row) = validity::<K>(view, context.nodata, at, reach.clone(), line) {
             valid.extend_from_slice(row);
         }
     }
@@ -84,7 +92,7 @@ fn weighted<K: Kind>(
                 };
                 sum += line * row_weight(span, at);
             }
-            *out = root::<K>(sum / (column.total * span.total), peak, step.avoid);
+            *out = root::<K>(sum / (column.total * span.total), peak, context.avoid);
             continue;
         }
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0u32);
@@ -108,7 +116,7 @@ fn weighted<K: Kind>(
             sum += line * row_weight(span, at);
             weight += line_weight * row_weight(span, at);
         }
-        *out = if count == 0 { step.fill } else { root::<K>(sum / weight, 1.0, step.avoid) };
+        *out = if count == 0 { context.fill } else { root::<K>(sum / weight, 1.0, context.avoid) };
     }
 }
 
@@ -116,9 +124,9 @@ fn weighted<K: Kind>(
 #[inline(always)]
 fn root<K: Kind>(mean: f64, scale: f64, avoid: Avoid) -> K::Raw {
     if K::CLASS == Class::Unsigned {
-        return K::settle(whole_root(mean), avoid);
+        return K::store_avoiding(whole_root(mean), avoid);
     }
-    K::settle(scale * mean.sqrt(), avoid)
+    K::store_avoiding(scale * mean.sqrt(), avoid)
 }
 
 #[inline(always)]

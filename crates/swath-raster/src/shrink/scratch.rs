@@ -1,6 +1,6 @@
 //! Working memory that a thread keeps between calls, so that rows cost no allocations.
 
-/// Working memory of [`Shrink::run`](super::Shrink::run); one per thread, for steps of any kind.
+/// Working memory of [`Shrink::run`](super::Shrink::run); one per thread, for shrinks of any kind.
 #[derive(Debug, Default)]
 pub struct ShrinkScratch {
     /// Sums of a row.

@@ -1,4 +1,4 @@
-//! A step as plain tables for a GPU, computed by the functions that the CPU uses.
+//! A shrink as plain tables for a GPU, computed by the functions that the CPU uses.
 
 use super::axis::{Axis, Span};
 use super::kernel::{self, Tap, Taps};
@@ -22,7 +22,7 @@ pub enum TablePlan {
     Taps = 4,
 }
 
-/// One level step as tables.
+/// A shrink as tables.
 #[derive(Debug, Clone)]
 pub struct Tables {
     /// Width and height of the source.
@@ -68,7 +68,7 @@ pub struct Tables {
 }
 
 impl Shrink {
-    /// Returns the step as tables.
+    /// Returns the tables of this shrink.
     pub fn tables(&self) -> Tables {
         let (nodata, fill, avoid) = self.words();
         let mut tables = Tables {

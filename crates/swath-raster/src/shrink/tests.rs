@@ -44,11 +44,11 @@ fn samples(sample: SampleType, count: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn whole(step: &Shrink, source: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
-    let (w, h) = step.target();
-    let stride = w as usize * step.sample.size();
+fn whole(shrink: &Shrink, source: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
+    let (w, h) = shrink.target();
+    let stride = w as usize * shrink.sample.size();
     let mut out = vec![0; stride * h as usize];
-    step.run(source, mask, 0, 0..h, 0..w, &mut out, stride, &mut ShrinkScratch::new()).unwrap();
+    shrink.run(source, mask, 0, 0..h, 0..w, &mut out, stride, &mut ShrinkScratch::new()).unwrap();
     out
 }
 
@@ -62,8 +62,8 @@ fn typed<T: bytemuck::Pod>(
     mask: Option<&[u8]>,
 ) -> Vec<T> {
     let nodata = nodata.as_ref().map(bytemuck::bytes_of);
-    let step = Shrink::new(from, to, sample, method, nodata).unwrap();
-    whole(&step, bytemuck::cast_slice(source), mask)
+    let shrink = Shrink::new(from, to, sample, method, nodata).unwrap();
+    whole(&shrink, bytemuck::cast_slice(source), mask)
         .chunks_exact(size_of::<T>())
         .map(bytemuck::pod_read_unaligned)
         .collect()
@@ -93,8 +93,8 @@ fn cuts_and_alignment_change_nothing() {
                     noise((from.0 * from.1) as usize, 3).iter().map(|b| if b % 3 == 0 { 0 } else { 255 }).collect();
                 let nodata = (kind == 1).then(|| &source[..sample.word()]);
                 let mask = (kind == 2).then_some(&mask[..]);
-                let step = Shrink::new(from, to, sample, method, nodata).unwrap();
-                let expected = whole(&step, &source, mask);
+                let shrink = Shrink::new(from, to, sample, method, nodata).unwrap();
+                let expected = whole(&shrink, &source, mask);
                 let size = sample.size();
                 let stride = to.0 as usize * size;
                 let mut scratch = ShrinkScratch::new();
@@ -103,24 +103,25 @@ fn cuts_and_alignment_change_nothing() {
                     for y in (0..to.1).step_by(rows) {
                         for x in (0..to.0).step_by(columns) {
                             let rows = y..(y + rows as u32).min(to.1);
-                            let needs = step.needs(rows.clone());
+                            let needs = shrink.needs(rows.clone());
                             let pixels = (needs.start * from.0) as usize..(needs.end * from.0) as usize;
                             let mut part = vec![0; shift];
                             part.extend_from_slice(&source[pixels.start * size..pixels.end * size]);
                             let at = shift + y as usize * stride + x as usize * size;
                             let mask = mask.map(|mask| &mask[pixels]);
                             let columns = x..(x + columns as u32).min(to.0);
-                            step.run(
-                                &part[shift..],
-                                mask,
-                                needs.start,
-                                rows,
-                                columns,
-                                &mut out[at..],
-                                stride,
-                                &mut scratch,
-                            )
-                            .unwrap();
+                            shrink
+                                .run(
+                                    &part[shift..],
+                                    mask,
+                                    needs.start,
+                                    rows,
+                                    columns,
+                                    &mut out[at..],
+                                    stride,
+                                    &mut scratch,
+                                )
+                                .unwrap();
                         }
                     }
                     assert_eq!(out[shift..], expected, "{sample} {method} {from:?} kind {kind} cut {rows}x{columns}");
@@ -132,10 +133,10 @@ fn cuts_and_alignment_change_nothing() {
 
 #[test]
 fn wrong_buffers_are_errors() {
-    let step = Shrink::new((8, 8), (4, 4), SampleType::U16, Resampling::Cubic, None).unwrap();
+    let shrink = Shrink::new((8, 8), (4, 4), SampleType::U16, Resampling::Cubic, None).unwrap();
     let (source, mut out, mut scratch) = (vec![0u8; 128], vec![0u8; 32], ShrinkScratch::new());
     let mut run = |source: &[u8], mask: Option<&[u8]>, first, rows, columns, out: &mut [u8], stride| {
-        step.run(source, mask, first, rows, columns, out, stride, &mut scratch)
+        shrink.run(source, mask, first, rows, columns, out, stride, &mut scratch)
     };
     assert_eq!(run(&source, None, 0, 0..4, 0..4, &mut out, 8), Ok(()));
     assert_eq!(run(&source[..127], None, 0, 0..4, 0..4, &mut out, 8), Err(ShrinkError::Buffer));
@@ -230,9 +231,9 @@ fn modes_take_the_first_to_get_there() {
     assert_eq!([both(&[3, 3, 5, 5], &[1; 4]), both(&[3; 4], &[1; 4]), both(&[9; 4], &[0; 4])], [4, 4, 3]);
     // A negative nodata is lost in GDAL.
     assert_eq!(cell(SampleType::I16, Mode, Some(-5), [-5i16; 4]), 0);
-    let step =
+    let shrink =
         Shrink::new((2, 2), (1, 1), SampleType::I16, Mode, Some(&(-5i16).to_ne_bytes())).unwrap().without_quirks();
-    assert_eq!(whole(&step, bytemuck::cast_slice(&[-5i16; 4]), None), (-5i16).to_ne_bytes());
+    assert_eq!(whole(&shrink, bytemuck::cast_slice(&[-5i16; 4]), None), (-5i16).to_ne_bytes());
 }
 
 #[test]
@@ -261,9 +262,9 @@ fn rms_of_integers_is_the_root_of_the_closest_square() {
 fn masks_shrink_by_themselves() {
     let mask = [0u8, 255, 0, 0, 0, 0, 100, 50];
     let shrink = |method| {
-        let step = Shrink::new((4, 2), (2, 1), SampleType::U8, method, None).unwrap();
+        let shrink = Shrink::new((4, 2), (2, 1), SampleType::U8, method, None).unwrap();
         let mut out = [9; 2];
-        step.shrink_mask(&mask, 0, 0..1, 0..2, &mut out, 2, &mut ShrinkScratch::new()).unwrap();
+        shrink.shrink_mask(&mask, 0, 0..1, 0..2, &mut out, 2, &mut ShrinkScratch::new()).unwrap();
         out
     };
     assert_eq!(shrink(Resampling::Average), [255, 75]);
@@ -303,10 +304,10 @@ fn columns_by_themselves_give_the_pixels_of_the_whole() {
                 for (nodata, mask) in [(None, None), (Some(nodata), None), (None, Some(&mask[..]))] {
                     let full = Shrink::new(from, to, sample, method, nodata).unwrap().without_quirks();
                     let expected = whole(&full, &source, mask);
-                    let step = ColumnShrink::new(from, to, sample, method, nodata).unwrap();
+                    let shrink = ColumnShrink::new(from, to, sample, method, nodata).unwrap();
                     for columns in [0..to.0, 0..3, 3..4, 4..to.0, to.0 - 1..to.0] {
-                        let needed = step.needed_columns(&columns);
-                        let part = step.columns(columns.clone(), &needed).unwrap();
+                        let needed = shrink.needed_columns(&columns);
+                        let part = shrink.columns(columns.clone(), &needed).unwrap();
                         let cut = |bytes: &[u8], size: usize| -> Vec<u8> {
                             let rows = bytes.chunks(from.0 as usize * size);
                             let range = needed.start as usize * size..needed.end as usize * size;
@@ -331,9 +332,9 @@ fn columns_by_themselves_give_the_pixels_of_the_whole() {
 
 #[test]
 fn columns_that_lack_their_source_are_errors() {
-    let step = ColumnShrink::new((64, 8), (32, 4), SampleType::U8, Resampling::Cubic, None).unwrap();
-    let needed = step.needed_columns(&(4..8));
-    assert!(step.columns(4..8, &(needed.start + 1..needed.end)).is_err());
-    assert!(step.columns(4..8, &(needed.start..needed.end - 1)).is_err());
-    assert!(step.columns(8..8, &needed).is_err() && step.columns(31..33, &(0..64)).is_err());
+    let shrink = ColumnShrink::new((64, 8), (32, 4), SampleType::U8, Resampling::Cubic, None).unwrap();
+    let needed = shrink.needed_columns(&(4..8));
+    assert!(shrink.columns(4..8, &(needed.start + 1..needed.end)).is_err());
+    assert!(shrink.columns(4..8, &(needed.start..needed.end - 1)).is_err());
+    assert!(shrink.columns(8..8, &needed).is_err() && shrink.columns(31..33, &(0..64)).is_err());
 }
