@@ -18,8 +18,8 @@
 use crate::geo::{
     domain::{Domain, DomainsBuilder, XmlDomain},
     gdal_xml::{BandMetadata, GdalMetadata},
-    notes::shorten,
     pam::SideMetadata,
+    problems::shorten,
 };
 
 /// A source of georeferencing.

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_scale_gives_no_transform_with_a_note() {
+    fn zero_scale_gives_no_transform_with_a_warning() {
         for scale in [[0.0, 3.0, 0.0], [2.0, 0.0, 0.0], [0.0; 3]] {
             let georef = with(&scale, &TIE, &[], 1);
             assert!(georef.transform.is_none() && georef.problems.len() == 1);

@@ -4,8 +4,8 @@
 //! transform starts at the corner of the pixel instead.
 
 use crate::geo::{
-    notes::shorten,
     number::{self, Decimal, is_space},
+    problems::shorten,
 };
 
 /// Longest world file that is read. Real ones have some hundred bytes.

@@ -125,7 +125,7 @@ fn nan_in_a_projection_gives_no_projection() {
 }
 
 #[test]
-fn nonsense_ellipsoids_fall_back_with_a_note() {
+fn nonsense_ellipsoids_fall_back_with_a_warning() {
     for a in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let crs = keys(&[(1024, 2), (2048, U)], &[(2057, a), (2059, 298.0)], &[]).crs().unwrap();
         assert!(crs.wkt2.unwrap().contains("unretrievable - using WGS84") && !crs.problems.is_empty());

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn citation_past_64_kib_is_left_out_with_a_note() {
+    fn citation_past_64_kib_is_left_out_with_a_warning() {
         let mut set = KeySet::default();
         set.ascii(1026, &"x".repeat(70_000));
         set.short(1024, 1);

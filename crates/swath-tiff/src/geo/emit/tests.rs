@@ -240,7 +240,7 @@ fn rpc_comes_back_and_nan_does_not_go_out() {
 }
 
 #[test]
-fn damaged_definitions_cause_a_note_not_a_panic() {
+fn damaged_definitions_cause_a_warning_not_a_panic() {
     let good = epsg::wkt2(27700).unwrap().into_owned();
     for cut in (0..good.len()).filter(|&i| good.is_char_boundary(i)) {
         let open = good[..cut].matches('[').count() - good[..cut].matches(']').count();

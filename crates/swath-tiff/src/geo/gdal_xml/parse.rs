@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::geo::{
     domain::DomainsBuilder,
     gdal_xml::model::{BandMetadata, GdalMetadata},
-    notes::{Notes, shorten},
     number::{self, Decimal},
+    problems::{Problems, shorten},
     xml::{Bounds, Tree, XmlError, decode, unescape},
 };
 
@@ -17,15 +17,15 @@ use crate::geo::{
 /// As in GDAL, a document that is not well formed yields nothing; see [`XmlError`]. The raster is readable without it, so callers
 /// turn the error into a warning.
 pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<GdalMetadata, XmlError> {
-    let mut notes = Notes::default();
-    let text = decode(bytes, bounds, &mut notes)?;
+    let mut problems = Problems::default();
+    let text = decode(bytes, bounds, &mut problems)?;
     let tree = Tree::parse(&text, bounds)?;
     let root = tree.root();
     if !root.is("GDALMetadata") {
         return Err(XmlError::Root { found: shorten(root.name()), expected: "GDALMetadata" });
     }
     if tree.trailer {
-        notes.add(|| "text after </GDALMetadata> was not read".to_owned());
+        problems.add(|| "text after </GDALMetadata> was not read".to_owned());
     }
 
     let mut dataset = DomainsBuilder::default();
@@ -33,18 +33,18 @@ pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<GdalMetadata, XmlError> {
     let mut bands: BTreeMap<u32, (DomainsBuilder, BandMetadata)> = BTreeMap::new();
     for item in root.children() {
         if !item.is("Item") {
-            notes.add(|| format!("<{}> is not an Item", shorten(item.name())));
+            problems.add(|| format!("<{}> is not an Item", shorten(item.name())));
             continue;
         }
         let Some(key) = item.attribute("name") else {
-            notes.add(|| "an Item without a name".to_owned());
+            problems.add(|| "an Item without a name".to_owned());
             continue;
         };
         // GDAL drops an empty Item too
         let Some(value) = item.value() else { continue };
         let (twice, cut_again) = unescape(&value.unescaped);
         if value.cut || cut_again {
-            notes.add(|| format!("the value of {} is cut at an escape that cannot be read", shorten(&key)));
+            problems.add(|| format!("the value of {} is cut at an escape that cannot be read", shorten(&key)));
         }
         let value = twice.into_owned();
         let domain = item.attribute("domain").unwrap_or_default();
@@ -55,7 +55,7 @@ pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<GdalMetadata, XmlError> {
                 // GDAL uses atoi, so that text which is not a number means the first band
                 None if !text.bytes().any(|byte| byte.is_ascii_digit()) => 0,
                 _ => {
-                    notes.add(|| format!("{} is for sample {}", shorten(&key), shorten(&text)));
+                    problems.add(|| format!("{} is for sample {}", shorten(&key), shorten(&text)));
                     continue;
                 }
             },
@@ -79,7 +79,7 @@ pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<GdalMetadata, XmlError> {
             "offset" | "scale" => match number::prefix(&value, Decimal::PointOrComma) {
                 Some(number) if role == "scale" => band_metadata.scale = Some(number),
                 Some(number) => band_metadata.offset = Some(number),
-                None => notes.add(|| format!("the {role} of band {band} is not a number: {}", shorten(&value))),
+                None => problems.add(|| format!("the {role} of band {band} is not a number: {}", shorten(&value))),
             },
             "unittype" => band_metadata.unit = Some(value),
             "description" => band_metadata.description = Some(value),
@@ -95,7 +95,7 @@ pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<GdalMetadata, XmlError> {
     let bands = bands.collect();
     let (domains, xml_domains) = dataset.finish();
     let image_structure = structure.finish().0.into_iter().flat_map(|domain| domain.items).collect();
-    Ok(GdalMetadata { domains, bands, xml_domains, image_structure, problems: notes.finish() })
+    Ok(GdalMetadata { domains, bands, xml_domains, image_structure, problems: problems.finish() })
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn value_escaped_once_is_cut_as_in_gdal_with_a_note() {
+    fn value_escaped_once_is_cut_as_in_gdal_with_a_warning() {
         let metadata = read(r#"<Item name="a">x &amp; y</Item>"#);
         assert_eq!(default_items(&metadata), [("a", "x ")]);
         assert_eq!(metadata.problems.len(), 1);

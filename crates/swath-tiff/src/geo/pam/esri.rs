@@ -1,9 +1,9 @@
 //! ArcGIS's transformation, `<GeodataXform>`, and what GDAL derives from it.
 
 use crate::geo::{
-    notes::Notes,
     number::{self, Decimal},
     pam::model::{GeodataXform, SideGcp, SideMetadata, SideSrs},
+    problems::Problems,
     xml::Element,
 };
 
@@ -14,7 +14,7 @@ pub(super) fn is_xform(element: Element<'_, '_>) -> bool {
 }
 
 /// Reads the element.
-pub(super) fn xform(element: Element<'_, '_>, notes: &mut Notes) -> GeodataXform {
+pub(super) fn xform(element: Element<'_, '_>, problems: &mut Problems) -> GeodataXform {
     let mut numbers = |name: &str| -> Vec<f64> {
         let Some(list) = element.child(name) else { return Vec::new() };
         let doubles = list.children().filter(|child| child.is("Double"));
@@ -24,7 +24,7 @@ pub(super) fn xform(element: Element<'_, '_>, notes: &mut Notes) -> GeodataXform
             })
             .collect();
         numbers.unwrap_or_else(|| {
-            notes.add(|| format!("GeodataXform/{name} holds something other than numbers"));
+            problems.add(|| format!("GeodataXform/{name} holds something other than numbers"));
             Vec::new()
         })
     };

@@ -24,7 +24,7 @@ pub struct SideSrs {
 pub struct SideGcp {
     /// Its name.
     pub id: String,
-    /// A remark about it.
+    /// A comment on it.
     pub info: String,
     /// Column; 0 is the left edge of the first pixel.
     pub pixel: f64,

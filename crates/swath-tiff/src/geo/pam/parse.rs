@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use crate::geo::{
     domain::{DomainsBuilder, XmlDomain},
     nodata::SideNodata,
-    notes::{Notes, shorten},
     number::{self, Decimal, is_space},
     pam::{
         esri,
         model::{GeodataXform, Histogram, SideBand, SideGcp, SideMetadata, SideSrs},
     },
+    problems::{Problems, shorten},
     xml::{Bounds, Element, Tree, XmlError, decode},
 };
 
@@ -20,39 +20,40 @@ use crate::geo::{
 ///
 /// As in GDAL, a document that is not well formed yields nothing; see [`XmlError`]. The raster is readable without it.
 pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<SideMetadata, XmlError> {
-    let mut notes = Notes::default();
-    let text = decode(bytes, bounds, &mut notes)?;
+    let mut problems = Problems::default();
+    let text = decode(bytes, bounds, &mut problems)?;
     let tree = Tree::parse(&text, bounds)?;
     let root = tree.root();
-    let mut read = Read { side: SideMetadata::default(), notes, unrecognised: Notes::default() };
+    let mut read = Read { side: SideMetadata::default(), problems, unrecognised: Problems::default() };
     if tree.trailer {
-        read.notes.add(|| "text after the root element was not read".to_owned());
+        read.problems.add(|| "text after the root element was not read".to_owned());
     }
     if esri::is_xform(root) {
         // GDAL lists it under this name, serialised anew; here it is the text as written
         let document = format!("<{0}>{1}</{0}>", root.name(), root.inner());
         read.side.xml_domains.push(XmlDomain { name: "xml:ESRI".to_owned(), text: document });
-        read.side.esri = Some(esri::xform(root, &mut read.notes));
+        read.side.esri = Some(esri::xform(root, &mut read.problems));
         esri::derive_georeference(&mut read.side);
     } else if !root.is("PAMDataset") {
         return Err(XmlError::Root { found: shorten(root.name()), expected: "PAMDataset" });
     } else if tree.prolog {
         // GDAL looks for everything inside the first node of the file, which is then the declaration or comment. Reading the file
         // anyway would give nodata and scales that no GDAL program sees.
-        read.notes.add(|| "ignored, as by GDAL, because of the declaration or comment before <PAMDataset>".to_owned());
+        read.problems
+            .add(|| "ignored, as by GDAL, because of the declaration or comment before <PAMDataset>".to_owned());
     } else {
         read.dataset(root);
     }
-    let Read { mut side, notes, unrecognised } = read;
-    side.problems = notes.finish();
+    let Read { mut side, problems, unrecognised } = read;
+    side.problems = problems.finish();
     side.unrecognised = unrecognised.finish();
     Ok(side)
 }
 
 struct Read {
     side: SideMetadata,
-    notes: Notes,
-    unrecognised: Notes,
+    problems: Problems,
+    unrecognised: Problems,
 }
 
 impl Read {
@@ -76,7 +77,7 @@ impl Read {
                     self.gcp_list(child);
                 }
                 "srs" | "geotransform" | "gcplist" => {
-                    self.notes.add(|| format!("a second <{}> was not read", shorten(child.name())));
+                    self.problems.add(|| format!("a second <{}> was not read", shorten(child.name())));
                 }
                 "metadata" => {
                     if let Some(xform) = self.metadata(child, &mut domains) {
@@ -90,7 +91,7 @@ impl Read {
                             let (domains, side_band) = bands.entry(band).or_default();
                             self.band(child, band, domains, side_band);
                         }
-                        _ => self.notes.add(|| format!("there is no band {}", shorten(&number))),
+                        _ => self.problems.add(|| format!("there is no band {}", shorten(&number))),
                     }
                 }
                 _ => self.unrecognised.add(|| format!("PAMDataset/{}", shorten(child.name()))),
@@ -108,7 +109,7 @@ impl Read {
     fn srs(&mut self, element: Element<'_, '_>) -> Option<SideSrs> {
         let Some(text) = element.value() else {
             // in GDAL an empty one hides the TIFF's own, which no writer intends
-            self.notes.add(|| "<SRS> is empty".to_owned());
+            self.problems.add(|| "<SRS> is empty".to_owned());
             return None;
         };
         let mapping = element.attribute("dataAxisToSRSAxisMapping");
@@ -129,7 +130,7 @@ impl Read {
             .map(|axis| axis.and_then(|axis| i32::try_from(axis).ok()))
             .collect();
         if axes.is_none() {
-            self.notes.add(|| format!("dataAxisToSRSAxisMapping names no axes: {}", shorten(text)));
+            self.problems.add(|| format!("dataAxisToSRSAxisMapping names no axes: {}", shorten(text)));
         }
         axes
     }
@@ -142,13 +143,13 @@ impl Read {
             let number = tokens.next().and_then(|token| number::prefix(token, Decimal::Point));
             // GDAL accepts NaN and infinity here, and the image then has no position
             let Some(number) = number.filter(|number| number.is_finite()) else {
-                self.notes.add(|| format!("GeoTransform is not six numbers: {}", shorten(&text)));
+                self.problems.add(|| format!("GeoTransform is not six numbers: {}", shorten(&text)));
                 return None;
             };
             *slot = number;
         }
         if tokens.next().is_some() {
-            self.notes.add(|| format!("GeoTransform has more than six numbers: {}", shorten(&text)));
+            self.problems.add(|| format!("GeoTransform has more than six numbers: {}", shorten(&text)));
             return None;
         }
         Some(numbers)
@@ -179,7 +180,7 @@ impl Read {
                 let info = point.attribute("Info").unwrap_or_default().into_owned();
                 self.side.gcps.push(SideGcp { id, info, pixel, line, x, y, z });
             } else {
-                self.notes.add(|| format!("control point {} has a coordinate that is not a number", shorten(&id)));
+                self.problems.add(|| format!("control point {} has a coordinate that is not a number", shorten(&id)));
             }
         }
     }
@@ -196,7 +197,7 @@ impl Read {
             return element
                 .children()
                 .find(|child| is_esri && esri::is_xform(*child))
-                .map(|found| esri::xform(found, &mut self.notes));
+                .map(|found| esri::xform(found, &mut self.problems));
         }
         domains.add(&domain);
         for item in element.children() {
@@ -207,7 +208,7 @@ impl Read {
             // unlike in the TIFF's tag, values are escaped only once
             let Some((key, value)) = item.attribute("key").zip(item.leading_text()) else { continue };
             if value.cut {
-                self.notes.add(|| format!("the value of {} is cut at an escape that cannot be read", shorten(&key)));
+                self.problems.add(|| format!("the value of {} is cut at an escape that cannot be read", shorten(&key)));
             }
             domains.set(&domain, &key, value.unescaped.into_owned());
         }
@@ -265,7 +266,7 @@ impl Read {
         let bits = element.attribute("le_hex_equiv").and_then(|hex| little_endian_f64(&hex));
         let value = bits.or_else(|| number::prefix(&text, Decimal::Point));
         if value.is_none() {
-            self.notes.add(|| format!("NoDataValue is not a number: {}", shorten(&text)));
+            self.problems.add(|| format!("NoDataValue is not a number: {}", shorten(&text)));
         }
         value.map(|value| SideNodata { text: text.trim_end_matches(is_space).to_owned(), value })
     }
@@ -282,7 +283,7 @@ impl Read {
         let whole =
             counts.as_ref().is_some_and(|counts| number("BucketCount").is_none_or(|want| want == counts.len() as f64));
         let (Some(min), Some(max), Some(counts), true) = (number("HistMin"), number("HistMax"), counts, whole) else {
-            self.notes.add(|| format!("a histogram of band {band} is incomplete"));
+            self.problems.add(|| format!("a histogram of band {band} is incomplete"));
             return None;
         };
         let include_out_of_range = flag("IncludeOutOfRange");
@@ -297,7 +298,7 @@ impl Read {
     fn number(&mut self, name: &str, text: &str) -> Option<f64> {
         let number = number::prefix(text, Decimal::Point);
         if number.is_none() {
-            self.notes.add(|| format!("{} is not a number: {}", shorten(name), shorten(text)));
+            self.problems.add(|| format!("{} is not a number: {}", shorten(name), shorten(text)));
         }
         number
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::geo::{
-    notes::Notes,
+    problems::Problems,
     xml::bounds::{Bounds, XmlError},
 };
 
@@ -11,7 +11,7 @@ use crate::geo::{
 ///
 /// GDAL's tag is a C string, so nothing after a NUL counts. Older writers stored Latin-1, and GDAL passes such bytes on unchanged.
 /// This function replaces such bytes one by one, so that the UTF-8 in the rest of the document stays right and `caf\xe9` becomes `café`.
-pub(crate) fn decode<'a>(bytes: &'a [u8], bounds: Bounds, notes: &mut Notes) -> Result<Cow<'a, str>, XmlError> {
+pub(crate) fn decode<'a>(bytes: &'a [u8], bounds: Bounds, problems: &mut Problems) -> Result<Cow<'a, str>, XmlError> {
     let limit = bounds.bytes.min(u32::MAX as usize / 2); // decoding Latin-1 may double the length, and the tree uses u32 offsets
     if bytes.len() > limit {
         return Err(XmlError::TooLong { len: bytes.len(), limit });
@@ -22,7 +22,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], bounds: Bounds, notes: &mut Notes) -> 
         None => (bytes, &[][..]),
     };
     if rest.iter().any(|&byte| byte != 0) {
-        notes.add(|| format!("{} bytes after a NUL at byte {} were not read", rest.len(), bytes.len()));
+        problems.add(|| format!("{} bytes after a NUL at byte {} were not read", rest.len(), bytes.len()));
     }
     if let Ok(text) = str::from_utf8(bytes) {
         return Ok(Cow::Borrowed(text));
@@ -34,7 +34,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], bounds: Bounds, notes: &mut Notes) -> 
         text.extend(chunk.invalid().iter().map(|&byte| char::from(byte)));
         replaced += chunk.invalid().len();
     }
-    notes.add(|| format!("{replaced} bytes are not UTF-8 and were read as Latin-1"));
+    problems.add(|| format!("{replaced} bytes are not UTF-8 and were read as Latin-1"));
     Ok(Cow::Owned(text))
 }
 

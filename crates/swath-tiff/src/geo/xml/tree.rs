@@ -8,8 +8,8 @@ use quick_xml::events::attributes::Attributes;
 use quick_xml::reader::Reader;
 
 use crate::geo::{
-    notes::shorten,
     number::is_space,
+    problems::shorten,
     xml::{
         bounds::{Bounds, XmlError},
         text::unescape,

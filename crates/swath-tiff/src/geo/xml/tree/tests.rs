@@ -1,5 +1,5 @@
 use super::*;
-use crate::geo::{notes::Notes, xml::text::decode};
+use crate::geo::{problems::Problems, xml::text::decode};
 
 fn parse(source: &str) -> Result<Tree<'_>, XmlError> {
     Tree::parse(source, Bounds::default())
@@ -68,9 +68,9 @@ fn many_distinct_attributes_take_linear_time() {
 
 #[test]
 fn refuses_document_over_the_byte_limit_unread() {
-    let mut notes = Notes::default();
+    let mut problems = Problems::default();
     let long = vec![b'x'; 101];
-    let error = decode(&long, Bounds::default().with_bytes(100), &mut notes).unwrap_err();
+    let error = decode(&long, Bounds::default().with_bytes(100), &mut problems).unwrap_err();
     assert_eq!(error, XmlError::TooLong { len: 101, limit: 100 });
 }
 
@@ -85,19 +85,19 @@ fn every_truncation_of_a_document_is_refused() {
 
 #[test]
 fn latin1_bytes_become_letters_and_utf8_beside_them_stays() {
-    let mut notes = Notes::default();
-    let text = decode(b"caf\xe9 \xc3\xa9 \xff", Bounds::default(), &mut notes).unwrap();
+    let mut problems = Problems::default();
+    let text = decode(b"caf\xe9 \xc3\xa9 \xff", Bounds::default(), &mut problems).unwrap();
     assert_eq!(text, "café é ÿ");
-    assert_eq!(notes.finish().len(), 1);
+    assert_eq!(problems.finish().len(), 1);
 }
 
 #[test]
 fn text_after_nul_is_dropped_and_only_real_text_is_reported() {
-    let mut notes = Notes::default();
-    assert_eq!(decode(b"<a/>\0\0", Bounds::default(), &mut notes).unwrap(), "<a/>");
-    assert!(notes.list().is_empty());
-    assert_eq!(decode(b"<a/>\0x", Bounds::default(), &mut notes).unwrap(), "<a/>");
-    assert_eq!(notes.list().len(), 1);
+    let mut problems = Problems::default();
+    assert_eq!(decode(b"<a/>\0\0", Bounds::default(), &mut problems).unwrap(), "<a/>");
+    assert!(problems.list().is_empty());
+    assert_eq!(decode(b"<a/>\0x", Bounds::default(), &mut problems).unwrap(), "<a/>");
+    assert_eq!(problems.list().len(), 1);
 }
 
 #[test]

@@ -1,19 +1,19 @@
-//! Bounded lists of remarks, and texts short enough for a message.
+//! Bounded lists of problems of a document, and texts short enough for a message.
 
-/// Most remarks that are listed, so that a hostile file cannot turn each of its nodes into a sentence.
-const MAX_NOTES: usize = 64;
+/// Most problems that are listed, so that a hostile file cannot turn each of its nodes into a sentence.
+const MAX_PROBLEMS: usize = 64;
 
-/// Remarks about a document, in a list of bounded length.
+/// Problems of a document, in a list of bounded length.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct Problems {
     list: Vec<String>,
     unlisted: usize,
 }
 
-impl Notes {
-    /// Adds a remark; `text` is not called once the list is full.
+impl Problems {
+    /// Adds a problem; `text` is not called once the list is full.
     pub(crate) fn add(&mut self, text: impl FnOnce() -> String) {
-        if self.list.len() < MAX_NOTES {
+        if self.list.len() < MAX_PROBLEMS {
             self.list.push(text());
         } else {
             self.unlisted += 1;
@@ -48,10 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_bounded() {
-        let mut notes = Notes::default();
-        (0..10_000).for_each(|i| notes.add(|| i.to_string()));
-        let notes = notes.finish();
-        assert_eq!((notes.len(), notes.last().unwrap().as_str()), (MAX_NOTES + 1, "and 9936 more"));
+    fn problems_are_bounded() {
+        let mut problems = Problems::default();
+        (0..10_000).for_each(|i| problems.add(|| i.to_string()));
+        let problems = problems.finish();
+        assert_eq!((problems.len(), problems.last().unwrap().as_str()), (MAX_PROBLEMS + 1, "and 9936 more"));
     }
 }
