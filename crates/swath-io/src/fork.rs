@@ -18,7 +18,7 @@ use std::{
 use once_cell::race::OnceBox;
 
 /// Number of forks between the first process and this one. A process and its descendants all have different numbers.
-#[cfg(unix)]
+#[cfg(all(unix, not(feature = "portable")))]
 pub fn generation() -> u64 {
     use std::{
         ffi::c_int,
@@ -57,7 +57,7 @@ pub fn generation() -> u64 {
 }
 
 /// This system has no forks.
-#[cfg(not(unix))]
+#[cfg(not(all(unix, not(feature = "portable"))))]
 pub fn generation() -> u64 {
     0
 }

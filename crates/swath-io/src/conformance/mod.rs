@@ -43,20 +43,20 @@ pub fn check_source(source: &dyn Source, expected: &[u8]) {
 /// # Panics
 /// When the sink fails.
 pub fn fill_sink(mut sink: Box<dyn Sink>) -> Vec<u8> {
-    let piece = |seed: u64, len: u64| -> Vec<u8> { (0..len).map(|value| (value * 31 + seed * 17) as u8).collect() };
-    // Some pieces fill their blocks and some do not. Several threads write them, the last piece first.
+    let bytes = |seed: u64, len: u64| -> Vec<u8> { (0..len).map(|value| (value * 31 + seed * 17) as u8).collect() };
+    // Some writes fill their blocks and some do not. Several threads write them, the last one first.
     let parts = [(0, 100), (BLOCK * 40, 5000), (BLOCK * 1000, BLOCK), (BLOCK * 100_000, BLOCK * 5 + 7)];
     std::thread::scope(|scope| {
         for (seed, (offset, len)) in parts.iter().enumerate().rev() {
             let sink = &*sink;
-            scope.spawn(move || assert!(sink.write_at(*offset, &piece(seed as u64, *len)).is_ok()));
+            scope.spawn(move || assert!(sink.write_at(*offset, &bytes(seed as u64, *len)).is_ok()));
         }
     });
     let mut gaps = Vec::new();
     let mut expected = Vec::new();
     for (seed, pair) in parts.iter().enumerate() {
         let (offset, len) = *pair;
-        expected.extend(piece(seed as u64, len));
+        expected.extend(bytes(seed as u64, len));
         if let Some((next, _)) = parts.get(seed + 1) {
             let end = (offset + len).div_ceil(BLOCK) * BLOCK;
             expected.resize(expected.len().div_ceil(BLOCK as usize) * BLOCK as usize, 0);

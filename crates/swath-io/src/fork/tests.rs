@@ -71,7 +71,7 @@ fn complete_values_are_inherited_and_made_once() {
     assert_eq!(once.get(), Some(&1));
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(feature = "portable")))]
 #[test]
 fn a_child_that_is_forked_while_a_thread_starts_can_fork_again() {
     use std::{

@@ -1,8 +1,7 @@
 //! A file on a local file system, which appears under its name only when it is complete.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -75,7 +74,7 @@ impl FileSink {
     /// Copies owner and mode of the replaced file. A user who may not give files away stays the owner, and a file system without
     /// modes may refuse.
     fn copy_owner_and_mode(&self, old: &fs::Metadata) {
-        #[cfg(unix)]
+        #[cfg(all(unix, not(feature = "portable")))]
         {
             use std::os::unix::fs::{MetadataExt, fchown};
             if fchown(self.file.file(), Some(old.uid()), Some(old.gid())).is_err() {
@@ -106,17 +105,17 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Makes a new name durable by syncing its folder. Some file systems do not support that, and not every user may open folders.
-#[cfg(unix)]
+#[cfg(all(unix, not(feature = "portable")))]
 fn sync_folder(folder: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-    let Ok(folder) = File::open(folder) else { return Ok(()) };
+    let Ok(folder) = fs::File::open(folder) else { return Ok(()) };
     match folder.sync_all() {
         Err(error) if matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied) => Ok(()),
         result => result,
     }
 }
 
-#[cfg(not(unix))]
+#[cfg(not(all(unix, not(feature = "portable"))))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
@@ -154,7 +153,7 @@ impl Sink for FileSink {
         let renamed = self.rename(&part);
         drop(placing);
         let synced = sync_folder(folder_of(self.target()));
-        renamed.and(synced.map_err(fail("the file is written, but its name may not outlive a power cut")))
+        renamed.and(synced.map_err(fail("the file is written, but after a power cut it may be missing under its name")))
     }
 }
 
@@ -168,12 +167,12 @@ impl FileSink {
         if fs::symlink_metadata(self.target()).is_ok_and(|found| !found.is_file()) {
             let why =
                 io::Error::new(io::ErrorKind::InvalidInput, "something other than an ordinary file has taken its name");
-            return Err(abandoned(SinkError::io("cannot give the file its name", why)));
+            return Err(abandoned(SinkError::io("cannot rename the temporary file to the name of the file", why)));
         }
         let side_files = SideFiles::note(&self.names, &self.also).map_err(abandoned)?;
         if let Err(source) = fs::rename(part, self.target()) {
             side_files.keep();
-            return Err(abandoned(SinkError::io("cannot give the file its name", source)));
+            return Err(abandoned(SinkError::io("cannot rename the temporary file to the name of the file", source)));
         }
         side_files.remove()
     }

@@ -10,8 +10,8 @@ pub(crate) fn gap_len(gaps: &[Range<u64>]) -> u64 {
     gaps.iter().map(|gap| gap.end - gap.start).sum()
 }
 
-/// The pieces of a file of `size` bytes between and after the gaps: the range of each, and its offset once the gaps are removed.
-pub(crate) fn pieces(gaps: &[Range<u64>], size: u64) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+/// The ranges of a file of `size` bytes between and after the gaps, each with its offset once the gaps are removed.
+pub(crate) fn ranges_between(gaps: &[Range<u64>], size: u64) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
     let mut removed = 0;
     gaps.iter().enumerate().map(move |(index, gap)| {
         removed += gap.end - gap.start;

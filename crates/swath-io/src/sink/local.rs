@@ -12,7 +12,7 @@ use crate::{
     position::{read_exact_at, write_all_at},
     sink::{
         error::SinkError,
-        gaps::{BLOCK, gap_len, pieces},
+        gaps::{gap_len, ranges_between},
         mapped::Mapped,
     },
 };
@@ -72,17 +72,17 @@ impl LocalFile {
         self.file.set_len(size)?;
         let mut file = &self.file;
         file.rewind()?;
-        // Long pieces, since each call on a stream may be expensive. A piece that failed is not written again.
-        let mut piece = Vec::new();
+        // Long writes, since each call on a stream may be expensive. A write that failed is not repeated.
+        let mut buffer = Vec::new();
         let len = STEP.min(usize::try_from(size).unwrap_or(STEP));
-        piece.try_reserve_exact(len)?;
-        piece.resize(len, 0);
+        buffer.try_reserve_exact(len)?;
+        buffer.resize(len, 0);
         let mut remaining = size;
         while remaining > 0 {
-            let len = piece.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
-            let piece = piece.get_mut(..len).unwrap_or_default();
-            file.read_exact(piece)?;
-            stream.write_all(piece)?;
+            let len = buffer.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
+            let buffer = buffer.get_mut(..len).unwrap_or_default();
+            file.read_exact(buffer)?;
+            stream.write_all(buffer)?;
             remaining -= len as u64;
         }
         stream.flush()
@@ -107,14 +107,14 @@ impl LocalFile {
 
     /// Moves the bytes after `gaps` down by copying them.
     fn move_down(&mut self, gaps: &[Range<u64>], size: u64) -> io::Result<()> {
-        for (piece, target) in pieces(gaps, size) {
-            self.move_piece(piece, target)?;
+        for (range, target) in ranges_between(gaps, size) {
+            self.move_range(range, target)?;
         }
         self.file.set_len(size - gap_len(gaps))
     }
 
-    fn move_piece(&self, piece: Range<u64>, target: u64) -> io::Result<()> {
-        let distance = piece.start - target;
+    fn move_range(&self, range: Range<u64>, target: u64) -> io::Result<()> {
+        let distance = range.start - target;
         let threads = match &self.mapped {
             Some(_) => std::thread::available_parallelism().map_or(1, |count| count.get() as u64).min(MOVERS),
             None => 1,
@@ -122,9 +122,9 @@ impl LocalFile {
         // With fewer than a few steps of a wave each, starting the threads costs more than it gains.
         let threads = threads.min(distance / (2 * STEP as u64));
         if threads < 2 {
-            return self.move_steps(&AtomicU64::new(piece.start), &piece, distance);
+            return self.move_steps(&AtomicU64::new(range.start), &range, distance);
         }
-        for wave in waves(&piece, distance) {
+        for wave in waves(&range, distance) {
             let next = AtomicU64::new(wave.start);
             std::thread::scope(|scope| {
                 let mover = || self.move_steps(&next, &wave, distance);
@@ -162,47 +162,48 @@ impl LocalFile {
     }
 }
 
-/// Splits `piece` into waves no longer than the distance they move. Within a wave, steps can be moved in any order, because none
+/// Splits `range` into waves no longer than the distance they move. Within a wave, steps can be moved in any order, because none
 /// overwrites bytes that another still has to read.
-pub(super) fn waves(piece: &Range<u64>, distance: u64) -> impl Iterator<Item = Range<u64>> {
-    let end = piece.end;
+pub(super) fn waves(range: &Range<u64>, distance: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
     let next = move |wave: &Range<u64>| Some(wave.end..end.min(wave.end.saturating_add(distance)));
-    std::iter::successors(next(&(piece.start..piece.start)), next).take_while(|wave| !wave.is_empty())
+    std::iter::successors(next(&(range.start..range.start)), next).take_while(|wave| !wave.is_empty())
 }
 
 /// The largest file that the system allows this process to write.
-#[cfg(target_os = "linux")]
+#[cfg(all(unix, not(feature = "portable")))]
 fn limit() -> u64 {
     use rustix::process::{Resource, getrlimit};
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(unix, not(feature = "portable")))]
 fn too_large() -> io::Error {
     rustix::io::Errno::FBIG.into()
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(unix, not(feature = "portable"))))]
 fn limit() -> u64 {
     u64::MAX
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(unix, not(feature = "portable"))))]
 fn too_large() -> io::Error {
     io::ErrorKind::FileTooLarge.into()
 }
 
 /// Removes a range by moving extents instead of bytes. Returns whether the file system can do that (ext4 and XFS).
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(feature = "portable")))]
 fn collapse(file: &File, gap: &Range<u64>) -> bool {
+    use crate::sink::gaps::BLOCK;
+    use rustix::fs::{FallocateFlags, fallocate};
     if !gap.start.is_multiple_of(BLOCK) || !gap.end.is_multiple_of(BLOCK) {
         return false;
     }
-    use rustix::fs::{FallocateFlags, fallocate};
     fallocate(file, FallocateFlags::COLLAPSE_RANGE, gap.start, gap.end - gap.start).is_ok()
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 fn collapse(_: &File, _: &Range<u64>) -> bool {
     false
 }

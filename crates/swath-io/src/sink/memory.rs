@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::sink::{Sink, SinkError, gaps::pieces};
+use crate::sink::{Sink, SinkError, gaps::ranges_between};
 
 /// Bytes of a page. Only pages that are written to take memory.
 const PAGE: u64 = 64 << 10;
@@ -113,11 +113,11 @@ impl Sink for MemorySink {
 /// Copies the bytes of a page outside the gaps to their new positions.
 fn move_page(pages: &mut BTreeMap<u64, Vec<u8>>, number: u64, page: &[u8], gaps: &[Range<u64>], size: u64) {
     let (start, end) = (number * PAGE, (number + 1) * PAGE);
-    for (piece, target) in pieces(gaps, size) {
-        let (from, to) = (piece.start.max(start), piece.end.min(end));
+    for (range, target) in ranges_between(gaps, size) {
+        let (from, to) = (range.start.max(start), range.end.min(end));
         if from < to {
             let bytes = page.get((from - start) as usize..(to - start) as usize).unwrap_or_default();
-            put(pages, target + (from - piece.start), bytes);
+            put(pages, target + (from - range.start), bytes);
         }
     }
 }

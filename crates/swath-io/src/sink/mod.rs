@@ -8,7 +8,7 @@ mod error;
 pub mod file;
 mod gaps;
 mod local;
-#[cfg_attr(not(target_os = "linux"), path = "unmapped.rs")]
+#[cfg_attr(not(all(target_os = "linux", not(feature = "portable"))), path = "unmapped.rs")]
 mod mapped;
 pub mod memory;
 pub mod path;

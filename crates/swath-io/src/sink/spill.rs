@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(unix)]
+    #[cfg(all(unix, not(feature = "portable")))]
     fn it_has_no_name() {
         let folder = std::env::temp_dir().join(format!("swath-io-spill-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

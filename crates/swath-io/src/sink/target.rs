@@ -36,14 +36,14 @@ pub(super) fn stream(path: &Path) -> io::Result<Option<Stream>> {
     if found.is_file() || found.is_dir() {
         return Ok(None);
     }
-    #[cfg(unix)]
+    #[cfg(all(unix, not(feature = "portable")))]
     {
         use std::os::unix::{fs::FileTypeExt, net::UnixStream};
         if found.file_type().is_socket() {
             return Ok(Some(Box::new(UnixStream::connect(path)?)));
         }
         if found.file_type().is_block_device() {
-            let why = "this is a disk, and what is on it would be lost: name a file";
+            let why = "this is a disk, and writing would destroy its content: give the name of a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn stream(path: &Path) -> io::Result<Option<Stream>> {
 }
 
 /// The open file that a path such as `/dev/stdout` or `/proc/self/fd/3` refers to.
-#[cfg(unix)]
+#[cfg(all(unix, not(feature = "portable")))]
 fn opened(path: &Path) -> io::Result<Option<File>> {
     use std::os::fd::AsFd;
     let is_open = |name: &PathBuf| {
@@ -73,7 +73,7 @@ fn opened(path: &Path) -> io::Result<Option<File>> {
     duplicate.map(|duplicate| Some(File::from(duplicate)))
 }
 
-#[cfg(not(unix))]
+#[cfg(not(all(unix, not(feature = "portable"))))]
 fn opened(_: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }

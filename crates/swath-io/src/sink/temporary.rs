@@ -33,7 +33,7 @@ impl Temporary {
         unfinished::remove_leftovers(folder, TEMPORARY, None);
         let (file, path) = unfinished::create(folder, TEMPORARY)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
-        let named = !(cfg!(unix) && fs::remove_file(&path).is_ok());
+        let named = !(cfg!(all(unix, not(feature = "portable"))) && fs::remove_file(&path).is_ok());
         Ok(Self { file: LocalFile::new(file), path, named, process: std::process::id() })
     }
 
@@ -56,8 +56,7 @@ impl Drop for Temporary {
     }
 }
 
-#[cfg(unix)]
-#[cfg(test)]
+#[cfg(all(test, unix, not(feature = "portable")))]
 mod tests {
     use super::*;
 

@@ -112,14 +112,14 @@ pub(super) fn remove_leftovers(folder: &Path, mark: &str, replaced: Option<&Meta
 }
 
 /// Whether a file belongs to this user, or to the owner of the replaced file.
-#[cfg(unix)]
+#[cfg(all(unix, not(feature = "portable")))]
 fn is_own(file: &File, replaced: Option<&Metadata>) -> bool {
     use std::os::unix::fs::MetadataExt;
     let owners = [Some(rustix::process::geteuid().as_raw()), replaced.map(MetadataExt::uid)];
     file.metadata().is_ok_and(|found| owners.contains(&Some(found.uid())))
 }
 
-#[cfg(not(unix))]
+#[cfg(not(all(unix, not(feature = "portable"))))]
 fn is_own(_: &File, _: Option<&Metadata>) -> bool {
     true
 }

@@ -1,4 +1,4 @@
-//! Replaces `mapped.rs` on systems other than Linux: no file is mapped.
+//! Replaces `mapped.rs` on systems other than Linux, and with the feature `portable`: no file is mapped.
 
 use std::{fs::File, io};
 

@@ -26,7 +26,7 @@ use url::Url;
 use crate::fork::PerProcess;
 
 use super::{
-    body::Pieces,
+    body::ReceivedBody,
     failure::{Failure, ServerError},
     guard::{self, Connect, Guard, NamedBy, is_public},
     range::{self, BodyLimits, Mismatch, RequestedRange},
@@ -40,7 +40,7 @@ use crate::remote::options::RemoteOptions;
 use crate::traffic::Meter;
 use crate::traffic::Traffic;
 
-/// Shorter pieces of a body are joined.
+/// Shorter frames of a body are joined.
 const SMALL: usize = 16 << 10;
 
 /// Headers that are also sent to another host after a redirect. All others may be secrets.
@@ -136,7 +136,11 @@ impl Client {
     }
 
     /// Sends a request, and returns the final response, which has a status below 500.
-    pub(crate) async fn exchange(&self, request: Request<Bytes>, route: Route) -> Result<Response<Pieces>, Failure> {
+    pub(crate) async fn exchange(
+        &self,
+        request: Request<Bytes>,
+        route: Route,
+    ) -> Result<Response<ReceivedBody>, Failure> {
         let inner = &*self.0;
         let (mut parts, body) = request.into_parts();
         let mut url = Url::parse(&parts.uri.to_string())
@@ -204,7 +208,7 @@ impl Client {
         body: &Bytes,
         connect: Connect,
         progress: &Progress,
-    ) -> Result<(Response<Pieces>, Option<SocketAddr>), AttemptError> {
+    ) -> Result<(Response<ReceivedBody>, Option<SocketAddr>), AttemptError> {
         let inner = &*self.0;
         let asked = RequestedRange::of(&parts.headers);
         let mut reservation = Reservation::begin(inner, asked.map_or(0, RequestedRange::len))?;
@@ -230,7 +234,7 @@ impl Client {
                 });
             }
             None if body.is_empty() => return Err(stalled(format!("no answer from {host} for {stall:?}"))),
-            None => return Err(stalled(format!("{host} took nothing, and answered nothing, for {stall:?}"))),
+            None => return Err(stalled(format!("{host} received no bytes and sent no answer for {stall:?}"))),
         };
         inner.answered.store(true, Ordering::Relaxed);
         let (status, headers, peer) = (response.status(), response.headers().clone(), response.remote_addr());
@@ -241,7 +245,7 @@ impl Client {
                 format!("{host} ignores byte ranges and sends the whole file; download the file first"),
             )),
         })?;
-        // Without a stated length, a response that is too long is noticed only at its end, so its pieces are not shown before.
+        // Without a stated length, a response that is too long is noticed only at its end, so its frames are not shown before.
         let stated = response.content_length().is_some() && response.content_length() == limits.exact;
         let watcher = parts.extensions.get::<Watcher>().filter(|_| status.is_success() && stated);
         if let Some(watcher) = watcher {
@@ -250,7 +254,7 @@ impl Client {
         let body = match collect(&mut response, limits, stall, &mut reservation, host, watcher).await {
             Ok(body) => body,
             // The text of an error is useful even if it is incomplete.
-            Err(AttemptError::Again { .. } | AttemptError::Wrong(_)) if limits.cut => Pieces::default(),
+            Err(AttemptError::Again { .. } | AttemptError::Wrong(_)) if limits.cut => ReceivedBody::default(),
             Err(error) => return Err(error),
         };
         let (body, server_error) = server_error_of(parts, url, status, &headers, body);
@@ -367,34 +371,34 @@ async fn collect(
     reservation: &mut Reservation<'_>,
     host: &str,
     watcher: Option<&Watcher>,
-) -> Result<Pieces, AttemptError> {
-    let mut body = Pieces::default();
+) -> Result<ReceivedBody, AttemptError> {
+    let mut body = ReceivedBody::default();
     let mut got = 0;
-    let mut put = |piece: Bytes| {
+    let mut put = |frame: Bytes| {
         if let Some(watcher) = watcher {
-            watcher.show(BodyEvent::Piece(piece.clone()));
+            watcher.show(BodyEvent::Frame(frame.clone()));
         }
-        body.push(piece);
+        body.push(frame);
     };
-    // Join short pieces: a server that sends single bytes must not cost more memory than they take.
+    // Join short frames: a server that sends single bytes must not cost more memory than they take.
     let mut small = BytesMut::new();
     loop {
-        let piece = match timeout(stall, response.chunk()).await {
-            Ok(Ok(Some(piece))) => piece,
+        let frame = match timeout(stall, response.chunk()).await {
+            Ok(Ok(Some(frame))) => frame,
             Ok(Ok(None)) => break,
             Ok(Err(error)) => return Err(attempt_error(transport_error(error, host))),
             Err(_) => return Err(stalled(format!("{host} sent nothing for {stall:?}"))),
         };
-        reservation.take(piece.len() as u64)?;
-        got += piece.len() as u64;
+        reservation.take(frame.len() as u64)?;
+        got += frame.len() as u64;
         if got > limits.most && !limits.cut {
             return Err(AttemptError::Wrong(format!(
                 "{host} sent more than the {} bytes that were requested",
                 limits.most
             )));
         }
-        if piece.len() < SMALL {
-            small.extend_from_slice(&piece);
+        if frame.len() < SMALL {
+            small.extend_from_slice(&frame);
             if small.len() >= 4 * SMALL {
                 put(small.split().freeze());
             }
@@ -402,7 +406,7 @@ async fn collect(
             if !small.is_empty() {
                 put(small.split().freeze());
             }
-            put(piece);
+            put(frame);
         }
         if got > limits.most {
             break;
@@ -430,8 +434,8 @@ fn server_error_of(
     url: &Url,
     status: StatusCode,
     headers: &HeaderMap,
-    body: Pieces,
-) -> (Pieces, Option<ServerError>) {
+    body: ReceivedBody,
+) -> (ReceivedBody, Option<ServerError>) {
     if status.is_success() && parts.method != Method::POST {
         return (body, None);
     }
@@ -466,7 +470,7 @@ fn host(url: &Url) -> String {
 }
 
 /// The target of a redirect.
-fn redirect(method: &Method, url: &Url, response: &Response<Pieces>) -> Option<Result<Url, Failure>> {
+fn redirect(method: &Method, url: &Url, response: &Response<ReceivedBody>) -> Option<Result<Url, Failure>> {
     let moved = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location =
         response.headers().get(LOCATION).filter(|_| moved && matches!(*method, Method::GET | Method::HEAD))?;

@@ -13,7 +13,7 @@ use object_store::{
 use url::Url;
 
 use super::{
-    body::{Pieces, collect},
+    body::{ReceivedBody, collect},
     client::{Client, Route},
     failure::{Failure, ServerError},
 };
@@ -30,7 +30,7 @@ const NO_CREDENTIALS: &str = "no credentials found: set those of the store in th
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tap(Arc<Mutex<Option<Answer>>>);
 
-type Answer = Result<Response<Pieces>, Failure>;
+type Answer = Result<Response<ReceivedBody>, Failure>;
 
 impl Tap {
     /// The response, if the request was sent.
@@ -90,7 +90,7 @@ impl HttpService for Connector {
         let answer = self.client.exchange(request, Route { metadata, ..Route::default() }).await;
         if let Some(tap) = tap {
             tap.put(answer);
-            return Err(failed(Failure::new(RemoteFault::Cancelled, "the answer was taken elsewhere")));
+            return Err(failed(Failure::new(RemoteFault::Cancelled, "another caller received the answer")));
         }
         let answer = match answer {
             Err(_) if metadata => return Err(failed(Failure::new(RemoteFault::Denied, NO_CREDENTIALS))),

@@ -117,7 +117,9 @@ impl Reach {
     pub(crate) fn refusal(self, host: &str) -> Failure {
         refused(match self {
             Self::Any | Self::BeyondLink => {
-                format!("{host} is a link-local address, as metadata services have: no redirect may lead there")
+                format!(
+                    "{host} is a link-local address, such as metadata services have: redirects to it are not followed"
+                )
             }
             Self::Public => format!(
                 "{host} is not a public address, and the options allow only public ones; add it to the allowed hosts \
@@ -261,7 +263,7 @@ pub(crate) struct OutOfReach(pub(crate) Reach);
 
 impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name resolves to an address out of reach ({:?})", self.0)
+        write!(f, "the name resolves to an address that is not allowed ({:?})", self.0)
     }
 }
 

@@ -17,7 +17,7 @@ use url::Url;
 use crate::fork::PerProcess;
 
 use super::{
-    body::Pieces,
+    body::ReceivedBody,
     client::{Client, FinalUrl, Route},
     failure::Failure,
     guard::NamedBy,
@@ -82,7 +82,7 @@ impl HttpFile {
         range: Range<u64>,
         version: Option<&Version>,
         watcher: Option<Watcher>,
-    ) -> Result<Response<Pieces>, Failure> {
+    ) -> Result<Response<ReceivedBody>, Failure> {
         let moved = self.moved.get().read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(landed) = moved {
             let answer = self.ask(&landed.url, landed.named_by, &range, version, watcher.clone()).await?;
@@ -110,7 +110,7 @@ impl HttpFile {
         range: &Range<u64>,
         version: Option<&Version>,
         watcher: Option<Watcher>,
-    ) -> Result<Response<Pieces>, Failure> {
+    ) -> Result<Response<ReceivedBody>, Failure> {
         let unusable =
             |detail: String| Failure::new(RemoteFault::Setup, format!("the address cannot be used: {detail}"));
         let uri = Uri::try_from(url.as_str()).map_err(|error| unusable(error.to_string()))?;

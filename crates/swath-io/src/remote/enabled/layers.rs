@@ -46,18 +46,18 @@ impl<K: PartialEq + Copy + std::str::FromStr> Layers<K> {
         self.0.iter().any(|(key, _)| keys.contains(key))
     }
 
-    /// Adds the variables whose names begin with `prefix`. Credentials must all come from one source: if they are `settled`, those of
-    /// the environment are skipped.
+    /// Adds the variables whose names begin with `prefix`. Credentials must all come from one source: with
+    /// `has_credentials`, those of the environment are skipped.
     pub(crate) fn add_environment(
         &mut self,
         prefix: &str,
         environment: &Environment,
         credentials: &[K],
-        settled: bool,
+        has_credentials: bool,
     ) {
         for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(prefix)) {
             if let Ok(key) = name.to_ascii_lowercase().parse()
-                && !(settled && credentials.contains(&key))
+                && !(has_credentials && credentials.contains(&key))
             {
                 self.add(key, value);
             }

@@ -102,7 +102,7 @@ pub(crate) fn body_limits(
         None => None,
         Some(value) => match value.to_str().ok().and_then(number) {
             Some(length) => Some(length),
-            None => return wrong("gave no number as Content-Length".to_owned()),
+            None => return wrong("sent a Content-Length that is not a number".to_owned()),
         },
     };
     match status {

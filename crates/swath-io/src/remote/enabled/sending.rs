@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 
 /// Bytes that are given to a connection at a time.
-const PIECE: usize = 64 << 10;
+const FRAME_LEN: usize = 64 << 10;
 /// Bytes that systems buffer: accepted, but perhaps not yet sent.
 const BUFFERED: u64 = 4 << 20;
 /// Bytes per second at which the buffer empties on a slow connection, and on one that accepted a whole body at once.
@@ -103,7 +103,7 @@ fn later(start: Instant, wait: Duration) -> Instant {
     start.checked_add(wait).unwrap_or_else(|| start + Duration::from_secs(3_000_000_000))
 }
 
-/// A body that is sent in pieces.
+/// A body that is sent in frames.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     rest: Bytes,
@@ -125,11 +125,11 @@ impl Body for Outgoing {
         if self.rest.is_empty() {
             return Poll::Ready(None);
         }
-        let len = self.rest.len().min(PIECE);
-        let piece = self.rest.split_to(len);
+        let len = self.rest.len().min(FRAME_LEN);
+        let frame = self.rest.split_to(len);
         self.sent += len as u64;
         self.progress.took(self.sent, self.rest.is_empty());
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Poll::Ready(Some(Ok(Frame::data(frame))))
     }
 
     fn is_end_stream(&self) -> bool {

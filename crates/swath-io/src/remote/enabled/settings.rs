@@ -32,9 +32,9 @@ pub(crate) fn s3_layers(
     let profile = setting(options, &["aws_profile", "profile"]);
     let variable = |name: &str| environment.get(name).map(String::as_str);
     // A caller who names a profile or keys has chosen the credentials.
-    let settled = profile.is_some() || layers.has_any(&CREDENTIALS);
+    let has_credentials = profile.is_some() || layers.has_any(&CREDENTIALS);
     layers.add_some(S3Key::Endpoint, variable("AWS_ENDPOINT_URL_S3"));
-    layers.add_environment("AWS_", environment, &CREDENTIALS, settled);
+    layers.add_environment("AWS_", environment, &CREDENTIALS, has_credentials);
     // GDAL's names for the same settings.
     if let Some(host) = variable("AWS_S3_ENDPOINT") {
         let plain = variable("AWS_HTTPS").is_some_and(|value| !truthy(value));
@@ -47,7 +47,7 @@ pub(crate) fn s3_layers(
         };
         layers.add(S3Key::Endpoint, format!("{scheme}{host}"));
     }
-    if !settled && variable("AWS_NO_SIGN_REQUEST").is_some_and(truthy) {
+    if !has_credentials && variable("AWS_NO_SIGN_REQUEST").is_some_and(truthy) {
         layers.add(S3Key::SkipSignature, "true");
     }
     add_profile(&mut layers, profile, environment)?;
@@ -71,13 +71,13 @@ pub(crate) fn s3_layers(
 
 fn add_profile(layers: &mut Layers<S3Key>, wanted: Option<&str>, environment: &Environment) -> Result<(), Failure> {
     let known = layers.has_any(&[S3Key::AccessKeyId, S3Key::SecretAccessKey, S3Key::WebIdentityTokenFile]);
-    let settled = known || layers.is_set(S3Key::SkipSignature);
+    let has_credentials = known || layers.is_set(S3Key::SkipSignature);
     let profile = match Profile::load(wanted, environment) {
         // A profile that is not needed may be missing.
-        Err(_) if settled && wanted.is_none() => return Ok(()),
+        Err(_) if has_credentials && wanted.is_none() => return Ok(()),
         profile => profile?,
     };
-    if !settled && let Some(keys) = profile.keys()? {
+    if !has_credentials && let Some(keys) = profile.keys()? {
         layers.add(S3Key::AccessKeyId, keys.id);
         layers.add(S3Key::SecretAccessKey, keys.secret);
         layers.add_some(S3Key::Token, keys.token);
@@ -110,9 +110,9 @@ pub(crate) fn gcs_layers(
         }
         layers.add(GcsKey::BaseUrl, format!("{scheme}{host}"));
     }
-    let settled = layers.has_any(&CREDENTIALS);
-    layers.add_environment("GOOGLE_", environment, &CREDENTIALS, settled);
-    if !settled && environment.get("GS_NO_SIGN_REQUEST").is_some_and(|value| truthy(value)) {
+    let has_credentials = layers.has_any(&CREDENTIALS);
+    layers.add_environment("GOOGLE_", environment, &CREDENTIALS, has_credentials);
+    if !has_credentials && environment.get("GS_NO_SIGN_REQUEST").is_some_and(|value| truthy(value)) {
         layers.add(GcsKey::SkipSignature, "true");
     }
     for (key, value) in &mut layers.0 {
@@ -173,16 +173,16 @@ pub(crate) fn azure_layers(
     add_connection_string(&mut layers, setting(options, &other[..1]), &CREDENTIALS);
     layers.add_settings(options, &other)?;
     let variable = |name: &str| environment.get(name).map(String::as_str);
-    let settled = layers.has_any(&CREDENTIALS);
+    let has_credentials = layers.has_any(&CREDENTIALS);
     add_connection_string(&mut layers, variable("AZURE_STORAGE_CONNECTION_STRING"), &CREDENTIALS);
     layers.add_some(AzureKey::AccountName, variable("AZURE_STORAGE_ACCOUNT"));
-    if !settled {
+    if !has_credentials {
         layers.add_some(AzureKey::AccessKey, variable("AZURE_STORAGE_KEY"));
     }
-    let settled = layers.has_any(&CREDENTIALS);
-    layers.add_environment("AZURE_", environment, &CREDENTIALS, settled);
+    let has_credentials = layers.has_any(&CREDENTIALS);
+    layers.add_environment("AZURE_", environment, &CREDENTIALS, has_credentials);
     layers.add_some(AzureKey::MsiEndpoint, variable("IDENTITY_ENDPOINT"));
-    if !settled && variable("AZURE_NO_SIGN_REQUEST").is_some_and(truthy) {
+    if !has_credentials && variable("AZURE_NO_SIGN_REQUEST").is_some_and(truthy) {
         layers.add(AzureKey::SkipSignature, "true");
     }
     finish_azure(layers)
@@ -225,13 +225,13 @@ fn azure_endpoint(address: &str, account: &str) -> Result<String, Failure> {
 }
 
 fn add_connection_string(layers: &mut Layers<AzureKey>, text: Option<&str>, credentials: &[AzureKey]) {
-    let settled = layers.has_any(credentials);
+    let has_credentials = layers.has_any(credentials);
     let entry = |wanted: &str| {
         let pairs = text?.split(';').filter_map(|pair| pair.split_once('='));
         pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
     };
     layers.add_some(AzureKey::AccountName, entry("AccountName"));
-    if !settled {
+    if !has_credentials {
         layers.add_some(AzureKey::AccessKey, entry("AccountKey"));
         layers.add_some(AzureKey::SasKey, entry("SharedAccessSignature"));
     }

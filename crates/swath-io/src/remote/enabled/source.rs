@@ -7,7 +7,7 @@ use http::{HeaderMap, Response, StatusCode};
 use object_store::{GetOptions, GetRange, ObjectStore, path::Path};
 
 use super::{
-    body::Pieces,
+    body::ReceivedBody,
     client::Client,
     connector::Tap,
     failure::{Failure, ServerError},
@@ -27,8 +27,8 @@ use crate::{
     source::{Access, ReadInto, Source, SourceError},
 };
 
-/// A longer range is requested in pieces of this length, so that a lost connection costs only one of them.
-const PIECE: usize = 16 << 20;
+/// A longer range is divided into requests of this length, so that a lost connection costs only one of them.
+const MOST_REQUESTED: usize = 16 << 20;
 
 /// A remote file. One request brings its first bytes and its size; later reads request ranges.
 pub struct RemoteSource {
@@ -102,8 +102,8 @@ impl RemoteSource {
         let mut missing: Vec<(u64, &mut [u8])> = Vec::new();
         for read in reads {
             let (offset, rest) = self.fill_from_head(read.offset, read.buffer);
-            let starts = (offset..).step_by(PIECE);
-            missing.extend(starts.zip(rest.chunks_mut(PIECE)));
+            let starts = (offset..).step_by(MOST_REQUESTED);
+            missing.extend(starts.zip(rest.chunks_mut(MOST_REQUESTED)));
         }
         let ranges: Vec<Range<u64>> = missing.iter().map(|(at, buffer)| *at..at + buffer.len() as u64).collect();
         // Neighbouring ranges come in one response, which is copied to their buffers.
@@ -128,7 +128,7 @@ impl RemoteSource {
         &self,
         range: Range<u64>,
         watcher: Option<Watcher>,
-    ) -> impl Future<Output = Result<Pieces, Failure>> + Send + use<> {
+    ) -> impl Future<Output = Result<ReceivedBody, Failure>> + Send + use<> {
         let (file, version) = (Arc::clone(&self.file), Arc::clone(&self.version));
         async move { later(file.get(range, Some(&version), watcher).await?, &version) }
     }
@@ -157,7 +157,7 @@ impl File {
         range: Range<u64>,
         version: Option<&Version>,
         watcher: Option<Watcher>,
-    ) -> Result<Response<Pieces>, Failure> {
+    ) -> Result<Response<ReceivedBody>, Failure> {
         let answer = match self {
             Self::Http(file) => file.get(range, version, watcher).await?,
             Self::Object(object) => {
@@ -198,7 +198,7 @@ fn contradicted() -> Failure {
 }
 
 /// The version and the first bytes, from the first response.
-fn first(answer: Response<Pieces>) -> Result<(Version, Bytes), Failure> {
+fn first(answer: Response<ReceivedBody>) -> Result<(Version, Bytes), Failure> {
     let range = ContentRange::of(answer.headers());
     let size = match answer.status() {
         StatusCode::OK => Some(answer.body().len()),
@@ -221,7 +221,7 @@ fn first(answer: Response<Pieces>) -> Result<(Version, Bytes), Failure> {
 }
 
 /// The bytes of a later response.
-fn later(answer: Response<Pieces>, version: &Version) -> Result<Pieces, Failure> {
+fn later(answer: Response<ReceivedBody>, version: &Version) -> Result<ReceivedBody, Failure> {
     if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE {
         return Err(changed());
     }
@@ -273,7 +273,7 @@ impl Source for RemoteSource {
         let len = buffer.len() as u64;
         let within = offset.checked_add(len).is_some_and(|end| end <= self.version.size);
         let (at, rest) = if within { self.fill_from_head(offset, buffer) } else { (offset, &mut *buffer) };
-        if !within || rest.is_empty() || rest.len() > PIECE {
+        if !within || rest.is_empty() || rest.len() > MOST_REQUESTED {
             self.read(&mut [ReadInto { offset, buffer: &mut *buffer }], Some(stop))?;
             arrived(buffer);
             return Ok(());
@@ -285,9 +285,9 @@ impl Source for RemoteSource {
         let (mut filled, mut shown, mut belongs, mut same) = (known, known, false, true);
         let body = runtime::watched(get, &seen, stop, |seen| match seen {
             BodyEvent::Head(status, headers) => (filled, belongs) = (known, self.belongs(status, &headers)),
-            BodyEvent::Piece(piece) if belongs => {
-                let end = filled + piece.len();
-                let (old, new) = piece.split_at(piece.len().min(shown.saturating_sub(filled)));
+            BodyEvent::Frame(frame) if belongs => {
+                let end = filled + frame.len();
+                let (old, new) = frame.split_at(frame.len().min(shown.saturating_sub(filled)));
                 same &= buffer.get(filled..filled + old.len()) == Some(old);
                 if let Some(target) = buffer.get_mut(filled + old.len()..end).filter(|_| same) {
                     target.copy_from_slice(new);
@@ -295,7 +295,7 @@ impl Source for RemoteSource {
                     arrived(buffer.get(..filled).unwrap_or_default());
                 }
             }
-            BodyEvent::Piece(_) => {}
+            BodyEvent::Frame(_) => {}
         })??;
         if !same {
             return Err(contradicted().into());

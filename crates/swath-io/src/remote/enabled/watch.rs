@@ -10,8 +10,8 @@ use http::{HeaderMap, StatusCode};
 pub(crate) enum BodyEvent {
     /// A response that fits its request begins. An earlier one, if any, has failed.
     Head(StatusCode, HeaderMap),
-    /// The next piece of its body.
-    Piece(Bytes),
+    /// The next frame of its body.
+    Frame(Bytes),
 }
 
 /// Sends the events of a response to a channel. It travels as an extension of the request.

@@ -22,7 +22,7 @@ pub(super) enum Call {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct StoreState {
     pub(super) object: Option<Vec<u8>>,
     pub(super) parts: BTreeMap<u32, Vec<u8>>,
     pub(super) begun: bool,
@@ -36,16 +36,16 @@ pub(super) struct Held {
 pub(super) struct Fake {
     limits: Limits,
     fails: Option<Call>,
-    held: Arc<Mutex<Held>>,
+    state: Arc<Mutex<StoreState>>,
 }
 
 impl Fake {
     pub(super) fn new(limits: Limits, fails: Option<Call>) -> Self {
-        Self { limits, fails, held: Arc::default() }
+        Self { limits, fails, state: Arc::default() }
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, StoreState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fail(&self, call: Call) -> Result<(), Failure> {
@@ -63,7 +63,7 @@ struct UnderWay<'a>(&'a Fake);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.held().in_flight -= 1;
+        self.0.state().in_flight -= 1;
     }
 }
 
@@ -79,60 +79,60 @@ impl Upload for Fake {
     async fn begin(&self) -> Result<String, Failure> {
         tokio::task::yield_now().await;
         self.fail(Call::Begin)?;
-        assert!(!std::mem::replace(&mut self.held().begun, true), "begun twice");
+        assert!(!std::mem::replace(&mut self.state().begun, true), "begun twice");
         Ok("upload".to_owned())
     }
 
     async fn put_part(&self, upload: &str, number: u32, bytes: Bytes) -> Result<String, Failure> {
         assert_eq!(upload, "upload");
         let order = {
-            let mut held = self.held();
-            held.puts += 1;
-            held.in_flight += 1;
-            held.most_in_flight = held.most_in_flight.max(held.in_flight);
-            held.puts - 1
+            let mut state = self.state();
+            state.puts += 1;
+            state.in_flight += 1;
+            state.most_in_flight = state.most_in_flight.max(state.in_flight);
+            state.puts - 1
         };
         let under_way = UnderWay(self);
         for _ in 0..number % 5 {
             tokio::task::yield_now().await;
         }
         drop(under_way);
-        let mut held = self.held();
+        let mut state = self.state();
         self.fail(Call::Part(order))?;
         assert!((1..=self.limits.numbers).contains(&number.into()), "number {number}");
         assert!(bytes.len() as u64 <= self.limits.max, "{} bytes", bytes.len());
         let tag = tag(&bytes);
-        assert!(held.parts.insert(number, bytes.to_vec()).is_none(), "part {number} was sent twice");
+        assert!(state.parts.insert(number, bytes.to_vec()).is_none(), "part {number} was sent twice");
         Ok(tag)
     }
 
     async fn complete(&self, upload: &str, parts: &[(u32, String)], size: u64) -> Result<(), Failure> {
         assert_eq!(upload, "upload");
         self.fail(Call::Complete)?;
-        let mut held = self.held();
-        let stored: Vec<_> = held.parts.iter().map(|(number, bytes)| (*number, tag(bytes))).collect();
+        let mut state = self.state();
+        let stored: Vec<_> = state.parts.iter().map(|(number, bytes)| (*number, tag(bytes))).collect();
         assert_eq!(stored, parts);
-        for (number, bytes) in held.parts.iter().rev().skip(1) {
+        for (number, bytes) in state.parts.iter().rev().skip(1) {
             assert!(bytes.len() as u64 >= self.limits.min, "part {number} has {} bytes", bytes.len());
         }
-        let object: Vec<u8> = std::mem::take(&mut held.parts).into_values().flatten().collect();
+        let object: Vec<u8> = std::mem::take(&mut state.parts).into_values().flatten().collect();
         assert_eq!(object.len() as u64, size);
-        held.object = Some(object);
+        state.object = Some(object);
         Ok(())
     }
 
     async fn put_whole(&self, bytes: Bytes) -> Result<(), Failure> {
         self.fail(Call::Whole)?;
         assert!(bytes.len() as u64 <= self.limits.whole);
-        self.held().object = Some(bytes.to_vec());
+        self.state().object = Some(bytes.to_vec());
         Ok(())
     }
 
     async fn abort(&self, upload: &str) -> Result<(), Failure> {
         assert_eq!(upload, "upload");
-        let mut held = self.held();
-        held.aborted += 1;
-        held.parts.clear();
+        let mut state = self.state();
+        state.aborted += 1;
+        state.parts.clear();
         Ok(())
     }
 

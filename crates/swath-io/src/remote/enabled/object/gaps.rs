@@ -9,7 +9,7 @@ pub(super) struct Gaps(Vec<Range<u64>>);
 impl Gaps {
     /// The positions of the bytes of `range` before any removal.
     pub(super) fn before(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut pieces = Vec::new();
+        let mut ranges = Vec::new();
         let (mut start, mut left) = (range.start, range.end.saturating_sub(range.start));
         for gap in &self.0 {
             if gap.start <= start {
@@ -20,14 +20,14 @@ impl Gaps {
             if len == 0 {
                 break;
             }
-            pieces.push(start..start + len);
+            ranges.push(start..start + len);
             start = gap.end;
             left -= len;
         }
         if left > 0 {
-            pieces.push(start..start.saturating_add(left));
+            ranges.push(start..start.saturating_add(left));
         }
-        pieces
+        ranges
     }
 
     /// Removes `gaps`, given as present positions; returns their positions before any removal.
@@ -45,19 +45,19 @@ impl Gaps {
     }
 
     /// The ranges within `range` that are still part of the object, as positions before any removal.
-    pub(super) fn kept(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(super) fn remaining(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut start = range.start;
         let ends = self.0.iter().map(|gap| (gap.start, gap.end)).chain([(u64::MAX, u64::MAX)]);
         ends.filter_map(move |(gap_start, gap_end)| {
-            let piece = start..gap_start.min(range.end);
+            let part = start..gap_start.min(range.end);
             start = start.max(gap_end);
-            (piece.start < piece.end).then_some(piece)
+            (part.start < part.end).then_some(part)
         })
     }
 
     /// Bytes of `range` that are still part of the object.
-    pub(super) fn kept_len(&self, range: Range<u64>) -> u64 {
-        self.kept(range).map(|piece| piece.end - piece.start).sum()
+    pub(super) fn remaining_len(&self, range: Range<u64>) -> u64 {
+        self.remaining(range).map(|part| part.end - part.start).sum()
     }
 }
 
@@ -77,15 +77,15 @@ mod tests {
             for gap in removed.iter().rev() {
                 bytes.drain(gap.start as usize..gap.end as usize);
             }
-            let kept: Vec<u64> = gaps.kept(0..400).flatten().collect();
+            let kept: Vec<u64> = gaps.remaining(0..400).flatten().collect();
             assert_eq!(kept, bytes);
-            assert_eq!(gaps.kept_len(0..400), bytes.len() as u64);
+            assert_eq!(gaps.remaining_len(0..400), bytes.len() as u64);
             for start in 0..bytes.len() {
                 let end = (start + 60).min(bytes.len());
                 let before: Vec<u64> = gaps.before(start as u64..end as u64).into_iter().flatten().collect();
                 assert_eq!(before, bytes[start..end]);
             }
         }
-        assert!(gaps.kept(7..7).next().is_none());
+        assert!(gaps.remaining(7..7).next().is_none());
     }
 }

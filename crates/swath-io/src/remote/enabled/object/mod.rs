@@ -57,7 +57,7 @@ impl<U: Upload> ObjectSink<U> {
 
 impl<U: Upload> fmt::Debug for ObjectSink<U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unsent = self.uploading.held();
+        let unsent = self.uploading.unsent_len();
         f.debug_struct("ObjectSink").field("name", &self.name).field("unsent", &unsent).finish_non_exhaustive()
     }
 }

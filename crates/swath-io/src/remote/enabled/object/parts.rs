@@ -39,21 +39,21 @@ const USUAL: u64 = 64 << 30;
 pub(super) struct Part {
     pub(super) number: u32,
     len: usize,
-    pieces: Vec<(usize, Vec<u8>)>,
+    buffers: Vec<(usize, Vec<u8>)>,
 }
 
 impl Part {
     /// Its bytes; those that were never written are zero.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
-        if let [(0, piece)] = self.pieces.as_mut_slice()
-            && piece.len() == self.len
+        if let [(0, buffer)] = self.buffers.as_mut_slice()
+            && buffer.len() == self.len
         {
-            return std::mem::take(piece);
+            return std::mem::take(buffer);
         }
         let mut bytes = Vec::with_capacity(self.len);
-        for (start, piece) in self.pieces {
+        for (start, buffer) in self.buffers {
             bytes.resize(start, 0);
-            bytes.extend_from_slice(&piece);
+            bytes.extend_from_slice(&buffer);
         }
         bytes.resize(self.len, 0);
         bytes
@@ -124,13 +124,13 @@ impl Parts {
         self.set_bound(size);
         // A part that closes a hole can be as long as a usual part and a shortest part together.
         if self.unit + self.part > self.limits.max {
-            return Err(format!("up to {size} bytes are to be written, more than the store takes in one object"));
+            return Err(format!("the object may have up to {size} bytes, more than the store accepts"));
         }
         Ok(())
     }
 
     /// Bytes in memory.
-    pub(super) fn held(&self) -> u64 {
+    pub(super) fn unsent_len(&self) -> u64 {
         self.runs.len()
     }
 
@@ -192,16 +192,19 @@ impl Parts {
     fn number(&self, start: u64) -> Result<u32, String> {
         let number = start / self.unit + 1;
         u32::try_from(number).ok().filter(|_| number <= self.limits.numbers).ok_or_else(|| {
-            format!("a part at offset {start} would be number {number}, the store takes {}", self.limits.numbers)
+            format!(
+                "a part at offset {start} would have number {number}, but the store accepts numbers up to {}",
+                self.limits.numbers
+            )
         })
     }
 
     /// Removes and returns a part. Only the latest result of [`Parts::ready`] or [`Parts::completion`] can be taken.
     pub(super) fn take(&mut self, cut: &Cut) -> Part {
-        let mut part = Part { number: cut.number, len: 0, pieces: Vec::new() };
+        let mut part = Part { number: cut.number, len: 0, buffers: Vec::new() };
         for range in &cut.ranges {
-            for (start, piece) in self.runs.take(range.clone()) {
-                part.pieces.push((part.len + (start - range.start) as usize, piece));
+            for (start, buffer) in self.runs.take(range.clone()) {
+                part.buffers.push((part.len + (start - range.start) as usize, buffer));
             }
             part.len += (range.end - range.start) as usize;
         }
@@ -219,7 +222,7 @@ impl Parts {
         for gap in self.gaps.remove(gaps) {
             if self.is_sent(&gap) {
                 let (start, end) = (gap.start, gap.end);
-                return Err(format!("bytes {start} to {end} are to be taken out, but some of them were sent"));
+                return Err(format!("bytes {start} to {end} cannot be removed: some of them were sent already"));
             }
             self.runs.take(gap);
         }
@@ -231,10 +234,10 @@ impl Parts {
         let end = self.gaps.before(0..size).last().map_or(0, |range| range.end);
         self.runs.take(end..u64::MAX);
         if self.sent.is_empty() && size <= self.limits.whole {
-            return Ok(Completion::Whole(Cut { number: 1, ranges: self.gaps.kept(0..end).collect() }));
+            return Ok(Completion::Whole(Cut { number: 1, ranges: self.gaps.remaining(0..end).collect() }));
         }
         if self.sent.values().any(|sent| *sent > end) {
-            return Err(format!("the object is to have {size} bytes, but bytes beyond that were sent"));
+            return Err(format!("the object cannot end at {size} bytes: bytes beyond that were sent already"));
         }
         let mut cuts = VecDeque::new();
         let mut start = 0;
@@ -248,12 +251,12 @@ impl Parts {
 
     /// Cuts the bytes within `range` that are still part of the object.
     fn cut_remainder(&self, range: Range<u64>, last: bool, cuts: &mut VecDeque<Cut>) -> Result<(), String> {
-        let mut remaining = self.gaps.kept_len(range.clone());
+        let mut remaining = self.gaps.remaining_len(range.clone());
         if !last && remaining > 0 && remaining < self.unit {
             return Err(format!("only {remaining} bytes are left between two parts, fewer than the store accepts"));
         }
-        let mut kept = self.gaps.kept(range);
-        let mut piece = kept.next();
+        let mut left = self.gaps.remaining(range);
+        let mut next = left.next();
         while remaining > 0 {
             let mut len = match last {
                 false if remaining < self.part + self.unit => remaining,
@@ -261,12 +264,11 @@ impl Parts {
             };
             remaining -= len;
             let mut ranges = Vec::new();
-            while let Some(range) = piece.clone().filter(|_| len > 0) {
+            while let Some(range) = next.clone().filter(|_| len > 0) {
                 let taken = len.min(range.end - range.start);
                 ranges.push(range.start..range.start + taken);
                 len -= taken;
-                piece =
-                    if range.start + taken < range.end { Some(range.start + taken..range.end) } else { kept.next() };
+                next = if range.start + taken < range.end { Some(range.start + taken..range.end) } else { left.next() };
             }
             let start = ranges.first().map_or(0, |range| range.start);
             cuts.push_back(Cut { number: self.number(start)?, ranges });

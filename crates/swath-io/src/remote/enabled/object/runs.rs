@@ -2,13 +2,13 @@
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
-/// Consecutive short writes are joined to pieces of up to this length.
-const PIECE: usize = 1 << 20;
+/// Consecutive short writes are joined in buffers of up to this length.
+const BUFFER_LEN: usize = 1 << 20;
 
 /// Written bytes by position.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    pieces: BTreeMap<u64, Vec<u8>>,
+    buffers: BTreeMap<u64, Vec<u8>>,
     /// Start and end of every stretch without a hole.
     stretches: BTreeMap<u64, u64>,
     len: u64,
@@ -33,9 +33,9 @@ impl Runs {
             return;
         }
         self.join(offset..end);
-        if bytes.len() >= PIECE && !self.touches(offset..end) {
+        if bytes.len() >= BUFFER_LEN && !self.overlaps(offset..end) {
             self.len += bytes.len() as u64;
-            self.pieces.insert(offset, bytes.into_owned());
+            self.buffers.insert(offset, bytes.into_owned());
             return;
         }
         let mut at = offset;
@@ -46,21 +46,21 @@ impl Runs {
                 at += len as u64;
                 continue;
             }
-            let next = self.pieces.range(at..end).next().map_or(end, |(start, _)| *start);
+            let next = self.buffers.range(at..end).next().map_or(end, |(start, _)| *start);
             self.append(at, rest.get(..(next - at) as usize).unwrap_or_default());
             at = next;
         }
     }
 
-    fn touches(&self, range: Range<u64>) -> bool {
-        let before = self.pieces.range(..range.end).next_back();
-        before.is_some_and(|(start, piece)| start + piece.len() as u64 > range.start)
+    fn overlaps(&self, range: Range<u64>) -> bool {
+        let before = self.buffers.range(..range.end).next_back();
+        before.is_some_and(|(start, buffer)| start + buffer.len() as u64 > range.start)
     }
 
-    /// Overwrites the piece that contains `at`; returns how many bytes fitted.
+    /// Overwrites the buffer that contains `at`; returns how many bytes fitted.
     fn overwrite(&mut self, at: u64, bytes: &[u8]) -> usize {
-        let Some((start, piece)) = self.pieces.range_mut(..=at).next_back() else { return 0 };
-        let Some(old) = piece.get_mut((at - start) as usize..) else { return 0 };
+        let Some((start, buffer)) = self.buffers.range_mut(..=at).next_back() else { return 0 };
+        let Some(old) = buffer.get_mut((at - start) as usize..) else { return 0 };
         let len = old.len().min(bytes.len());
         for (old, new) in old.iter_mut().zip(bytes) {
             *old = *new;
@@ -71,13 +71,13 @@ impl Runs {
     /// Adds bytes where there are none yet.
     fn append(&mut self, at: u64, bytes: &[u8]) {
         self.len += bytes.len() as u64;
-        let before = self.pieces.range_mut(..at).next_back();
+        let before = self.buffers.range_mut(..at).next_back();
         match before {
-            Some((start, piece)) if start + piece.len() as u64 == at && piece.len() + bytes.len() <= PIECE => {
-                piece.extend_from_slice(bytes);
+            Some((start, buffer)) if start + buffer.len() as u64 == at && buffer.len() + bytes.len() <= BUFFER_LEN => {
+                buffer.extend_from_slice(bytes);
             }
             _ => {
-                self.pieces.insert(at, bytes.to_vec());
+                self.buffers.insert(at, bytes.to_vec());
             }
         }
     }
@@ -106,10 +106,10 @@ impl Runs {
         self.split(range.start);
         self.split(range.end);
         let mut taken = Vec::new();
-        while let Some(start) = self.pieces.range(range.clone()).next().map(|(start, _)| *start) {
-            if let Some(piece) = self.pieces.remove(&start) {
-                self.len -= piece.len() as u64;
-                taken.push((start, piece));
+        while let Some(start) = self.buffers.range(range.clone()).next().map(|(start, _)| *start) {
+            if let Some(buffer) = self.buffers.remove(&start) {
+                self.len -= buffer.len() as u64;
+                taken.push((start, buffer));
             }
         }
         while let Some((start, end)) = self.stretches.range(..range.end).next_back()
@@ -127,14 +127,14 @@ impl Runs {
         taken
     }
 
-    /// Splits the piece that contains `position`, so that a piece begins there.
+    /// Splits the buffer that contains `position`, so that a buffer begins there.
     fn split(&mut self, position: u64) {
-        if let Some((start, piece)) = self.pieces.range_mut(..position).next_back()
-            && start + (piece.len() as u64) > position
+        if let Some((start, buffer)) = self.buffers.range_mut(..position).next_back()
+            && start + (buffer.len() as u64) > position
         {
-            let later = piece.split_off((position - start) as usize);
-            piece.shrink_to_fit();
-            self.pieces.insert(position, later);
+            let later = buffer.split_off((position - start) as usize);
+            buffer.shrink_to_fit();
+            self.buffers.insert(position, later);
         }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_put_in_any_order_are_taken_in_order() {
+    fn writes_in_any_order_are_taken_in_order() {
         let mut runs = Runs::default();
         runs.put(30, Cow::Borrowed(&[3; 10]));
         runs.put(10, Cow::Borrowed(&[1; 10]));
@@ -165,8 +165,8 @@ mod tests {
         runs.put(0, Cow::Owned(vec![9; 17]));
         let taken = runs.take(0..100);
         let mut bytes = [0; 20];
-        for (start, piece) in &taken {
-            bytes[*start as usize..*start as usize + piece.len()].copy_from_slice(piece);
+        for (start, buffer) in &taken {
+            bytes[*start as usize..*start as usize + buffer.len()].copy_from_slice(buffer);
         }
         assert_eq!(bytes[..17], [9; 17]);
         assert_eq!(bytes[17..], [2; 3]);
@@ -174,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn long_pieces_are_kept_apart() {
+    fn long_writes_are_not_copied() {
         let mut runs = Runs::default();
-        runs.put(0, Cow::Owned(vec![1; PIECE]));
-        runs.put(PIECE as u64, Cow::Borrowed(&[2; 3]));
-        runs.put(PIECE as u64 + 3, Cow::Borrowed(&[3; 3]));
-        assert_eq!(runs.around(0), Some(0..PIECE as u64 + 6));
+        runs.put(0, Cow::Owned(vec![1; BUFFER_LEN]));
+        runs.put(BUFFER_LEN as u64, Cow::Borrowed(&[2; 3]));
+        runs.put(BUFFER_LEN as u64 + 3, Cow::Borrowed(&[3; 3]));
+        assert_eq!(runs.around(0), Some(0..BUFFER_LEN as u64 + 6));
         assert_eq!(runs.take(0..u64::MAX).len(), 2);
     }
 }

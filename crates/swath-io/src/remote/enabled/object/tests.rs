@@ -91,7 +91,7 @@ impl File {
     }
 
     /// Writes it, with several threads; returns the most bytes that were in memory.
-    fn write(&self, sink: &mut dyn Sink, threads: usize, held: &(dyn Fn() -> u64 + Sync)) -> (u64, u64) {
+    fn write(&self, sink: &mut dyn Sink, threads: usize, unsent: &(dyn Fn() -> u64 + Sync)) -> (u64, u64) {
         sink.expect(self.end());
         let most = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ impl File {
                 scope.spawn(move || {
                     for (offset, bytes) in self.writes.iter().skip(thread).step_by(threads) {
                         sink.write_at(*offset, bytes).unwrap();
-                        most.fetch_max(held(), Ordering::Relaxed);
+                        most.fetch_max(unsent(), Ordering::Relaxed);
                     }
                 });
             }
@@ -140,15 +140,15 @@ fn objects_equal_files_for_any_order_of_writes() {
         let store = Fake::new(limits, None);
         let mut object = sink(&store);
         let uploading = Arc::clone(&object.uploading);
-        let (most, _) = file.write(&mut object, threads, &|| uploading.held());
+        let (most, _) = file.write(&mut object, threads, &|| uploading.unsent_len());
         Box::new(object).commit(size).unwrap();
-        let held = store.held();
-        assert!(held.object == expected.take(), "seed {seed}");
-        assert_eq!((held.parts.len(), held.aborted), (0, 0), "seed {seed}");
-        assert!(held.most_in_flight <= 4, "{} parts on their way", held.most_in_flight);
-        in_parts += usize::from(held.begun);
+        let state = store.state();
+        assert!(state.object == expected.take(), "seed {seed}");
+        assert_eq!((state.parts.len(), state.aborted), (0, 0), "seed {seed}");
+        assert!(state.most_in_flight <= 4, "{} parts on their way", state.most_in_flight);
+        in_parts += usize::from(state.begun);
         if window == 4 {
-            // The first bytes of each level are held, less than a part more, and the latest writes of the threads.
+            // The first bytes of each level are held back, less than a part more, and the latest writes of the threads.
             let unit = file.end().div_ceil(numbers).max(limits.min);
             let level = unit + limits.part.max(unit) + 4 * 30;
             let bound = level * file.levels.len() as u64 + 30 * threads as u64;
@@ -165,8 +165,8 @@ fn sink_conforms() {
     for whole in [limits.whole, 0] {
         let store = Fake::new(Limits { whole, ..limits }, None);
         let expected = fill_sink(Box::new(sink(&store)));
-        assert!(store.held().object == Some(expected));
-        assert_eq!(store.held().begun, whole == 0);
+        assert!(store.state().object == Some(expected));
+        assert_eq!(store.state().begun, whole == 0);
     }
 }
 
@@ -184,21 +184,21 @@ fn a_part_that_fails_leaves_nothing_behind_whichever_it_is() {
     let _shared = beside_others();
     let whole = Fake::new(SMALL, None);
     write_parts(sink(&whole)).unwrap();
-    let parts = whole.held().puts;
+    let parts = whole.state().puts;
     assert!(parts > 30);
     let failing = (0..parts).map(Call::Part).chain([Call::Begin, Call::Complete]);
     for call in failing {
         let store = Fake::new(SMALL, Some(call));
         let error = write_parts(sink(&store)).unwrap_err();
         assert_eq!(error.to_string(), format!("{call:?} was to fail"));
-        let held = store.held();
-        assert!(held.object.is_none() && held.parts.is_empty() && held.in_flight == 0, "{call:?}: {held:?}");
-        assert_eq!(held.aborted > 0, call != Call::Begin, "{call:?}");
+        let state = store.state();
+        assert!(state.object.is_none() && state.parts.is_empty() && state.in_flight == 0, "{call:?}: {state:?}");
+        assert_eq!(state.aborted > 0, call != Call::Begin, "{call:?}");
     }
     // The same store, without failures.
     let store = Fake::new(SMALL, Some(Call::Part(parts)));
     write_parts(sink(&store)).unwrap();
-    assert_eq!(store.held().object.as_deref(), Some([1; 990].as_slice()));
+    assert_eq!(store.state().object.as_deref(), Some([1; 990].as_slice()));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_failure_is_reported_by_every_later_call() {
     assert!(failed > 30, "{failed} writes failed");
     assert!(object.remove(std::slice::from_ref(&(905..906)), 1000).is_err());
     assert!(Box::new(object).commit(900).is_err());
-    assert_eq!(store.held().object, None);
+    assert_eq!(store.state().object, None);
 }
 
 #[test]
@@ -226,27 +226,27 @@ fn a_small_object_is_one_request_and_nothing_else() {
         let object = sink(&store);
         object.write_at(0, &vec![5; size]).unwrap();
         Box::new(object).commit(size as u64).unwrap();
-        let held = store.held();
-        assert_eq!((held.object.as_deref(), held.begun), (Some(vec![5; size].as_slice()), false));
+        let state = store.state();
+        assert_eq!((state.object.as_deref(), state.begun), (Some(vec![5; size].as_slice()), false));
     }
     let store = Fake::new(SMALL, Some(Call::Whole));
     let object = sink(&store);
     assert!(Box::new(object).commit(10).is_err());
-    assert!(store.held().object.is_none());
+    assert!(store.state().object.is_none());
 }
 
 #[test]
-fn unwritten_bytes_are_zero_and_sent_in_pieces() {
+fn unwritten_bytes_are_zero_and_sent_in_parts() {
     let _shared = beside_others();
     let store = Fake::new(SMALL, None);
     let object = sink(&store);
     object.expect(1000);
     object.write_at(990, &[1; 10]).unwrap();
     Box::new(object).commit(1000).unwrap();
-    let held = store.held();
+    let state = store.state();
     let expected: Vec<u8> = (0..1000).map(|position| u8::from(position >= 990)).collect();
-    assert!(held.object == Some(expected));
-    assert!(held.puts > 30, "{} parts", held.puts);
+    assert!(state.object == Some(expected));
+    assert!(state.puts > 30, "{} parts", state.puts);
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn an_object_that_is_dropped_leaves_nothing_behind() {
         object.write_at(start, &[1; 10]).unwrap();
     }
     drop(object);
-    let held = store.held();
-    assert!(held.begun && held.aborted > 0 && held.parts.is_empty() && held.object.is_none(), "{held:?}");
+    let state = store.state();
+    assert!(state.begun && state.aborted > 0 && state.parts.is_empty() && state.object.is_none(), "{state:?}");
 }
 
 #[test]
@@ -268,8 +268,8 @@ fn an_object_without_sent_parts_makes_no_request() {
     let _shared = beside_others();
     let store = Fake::new(SMALL, None);
     drop(sink(&store));
-    let held = store.held();
-    assert!(!held.begun && held.aborted == 0);
+    let state = store.state();
+    assert!(!state.begun && state.aborted == 0);
 }
 
 #[test]
@@ -282,10 +282,10 @@ fn abandoned_uploads_are_dropped_and_cannot_be_completed() {
         object.write_at(start, &[1; 10]).unwrap();
     }
     abandon_all();
-    assert!(store.held().aborted > 0 && store.held().parts.is_empty());
+    assert!(store.state().aborted > 0 && store.state().parts.is_empty());
     assert!(object.write_at(500, &[1]).is_err());
     assert!(Box::new(object).commit(500).is_err());
-    assert!(store.held().object.is_none());
+    assert!(store.state().object.is_none());
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn bytes_that_were_sent_cannot_be_written_again() {
     let error = object.write_at(100, &[2]).unwrap_err();
     assert!(error.to_string().contains("was sent"), "{error}");
     assert!(Box::new(object).commit(500).is_err());
-    assert!(store.held().object.is_none() && store.held().parts.is_empty());
+    assert!(store.state().object.is_none() && store.state().parts.is_empty());
 }
 
 #[test]
@@ -311,5 +311,5 @@ fn more_than_was_expected_is_refused() {
     let object = sink(&Fake::new(SMALL, None));
     object.expect(1 << 40);
     let error = object.write_at(0, &[1]).unwrap_err();
-    assert!(error.to_string().contains("more than the store takes"), "{error}");
+    assert!(error.to_string().contains("more than the store accepts"), "{error}");
 }

@@ -120,13 +120,13 @@ pub(super) fn abandon_all() {
     }
 }
 
-/// A slot for a part in flight, released however the sending ends.
-struct SendSlot<U: Upload> {
+/// A part that is being sent. Dropping it records the outcome, however the sending ends.
+struct PartInFlight<U: Upload> {
     uploading: Arc<Uploading<U>>,
     outcome: Result<(u32, String), Failure>,
 }
 
-impl<U: Upload> SendSlot<U> {
+impl<U: Upload> PartInFlight<U> {
     fn new(uploading: &Arc<Uploading<U>>) -> Self {
         let outcome = Err(Failure::new(RemoteFault::Cancelled, "the upload of a part ended early"));
         Self { uploading: Arc::clone(uploading), outcome }
@@ -137,7 +137,7 @@ impl<U: Upload> SendSlot<U> {
     }
 }
 
-impl<U: Upload> Drop for SendSlot<U> {
+impl<U: Upload> Drop for PartInFlight<U> {
     fn drop(&mut self) {
         let failed = {
             let mut state = self.uploading.lock();
@@ -190,8 +190,8 @@ impl<U: Upload> Uploading<U> {
     }
 
     /// Bytes in memory that are not in flight.
-    pub(super) fn held(&self) -> u64 {
-        self.lock().parts.held()
+    pub(super) fn unsent_len(&self) -> u64 {
+        self.lock().parts.unsent_len()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -245,15 +245,15 @@ impl<U: Upload> Uploading<U> {
         Ok(())
     }
 
-    /// Sends the part that `choose` returns, once a slot is free. Returns whether there was one.
+    /// Sends the part that `choose` returns, once no more than the limit are in flight. Returns whether there was one.
     fn send(self: &Arc<Self>, choose: impl Fn(&mut Parts) -> Result<Option<Cut>, String>) -> Result<bool, Failure> {
-        let (part, slot) = loop {
+        let (part, in_flight) = loop {
             let mut state = self.checked_state()?;
             match choose(&mut state.parts) {
                 Ok(None) => return Ok(false),
                 Ok(Some(cut)) if state.in_flight < MAX_IN_FLIGHT => {
                     state.in_flight += 1;
-                    break (state.parts.take(&cut), SendSlot::new(self));
+                    break (state.parts.take(&cut), PartInFlight::new(self));
                 }
                 Ok(Some(_)) => self.wait(state),
                 Err(detail) => {
@@ -266,7 +266,7 @@ impl<U: Upload> Uploading<U> {
         let number = part.number;
         let bytes = Bytes::from(part.into_bytes());
         let task = self.runtime.spawn(async move {
-            let uploading = &slot.uploading;
+            let uploading = &in_flight.uploading;
             let sent = match uploading.upload().await {
                 Ok(upload) => match uploading.failure() {
                     None => uploading.store.put_part(upload, number, bytes).await,
@@ -274,7 +274,7 @@ impl<U: Upload> Uploading<U> {
                 },
                 Err(failure) => Err(failure),
             };
-            slot.end(sent.map(|tag| (number, tag)));
+            in_flight.end(sent.map(|tag| (number, tag)));
         });
         let mut state = self.lock();
         state.tasks.retain(|task| !task.is_finished());
