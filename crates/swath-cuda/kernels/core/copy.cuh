@@ -7,17 +7,17 @@
 namespace moving {
 
 // Products and sums that saturate instead of wrapping round: a length that does not fit then fails the bounds check.
-SWATH_FN u64 times(u32 count, u64 step) {
+SWATH_FN u64 saturating_mul(u32 count, u64 step) {
     const u64 low = u64(count) * u32(step), high = u64(count) * (step >> 32);
     return high > (~low >> 32) ? ~0ull : low + (high << 32);
 }
-SWATH_FN u64 plus(u64 a, u64 b) { return a + b < a ? ~0ull : a + b; }
+SWATH_FN u64 saturating_add(u64 a, u64 b) { return a + b < a ? ~0ull : a + b; }
 
 // Whether memory holds the rows of `bands` bands, and their samples of `sample_len` bytes lie at multiples of `word`. The
 // memory begins at a multiple of 4, so that aligned words may be read.
 SWATH_FN bool rows_fit(const Rows& rows, u32 bands, u32 sample_len, u32 word) {
     if (rows.ring == 0 || rows.width == 0 || bands == 0 || rows.row_step != u64(rows.width) * sample_len) return false;
-    const u64 end = plus(times(bands - 1, rows.band_step), times(rows.ring, rows.row_step));
+    const u64 end = saturating_add(saturating_mul(bands - 1, rows.band_step), saturating_mul(rows.ring, rows.row_step));
     const bool aligned = aligned_to(rows.data, max_of(word, 4u)) && (rows.band_step & (word - 1)) == 0;
     return end <= rows.len && aligned;
 }

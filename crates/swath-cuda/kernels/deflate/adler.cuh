@@ -30,7 +30,7 @@ struct Adler {
         const Span<const u8> src(args.src, args.src_len);
         for (u64 tile = block; tile < args.tiles; tile += blocks) {
             const u32 len = args.lens[tile];
-            const Span<const u8> bytes = src.part(moving::times(u32(tile), args.src_stride), len);
+            const Span<const u8> bytes = src.part(moving::saturating_mul(u32(tile), args.src_stride), len);
             if (bytes.len != len) continue;
             const u32 units = aligned_to(bytes.data, 16) ? len / 16 : 0;
             u64 low = 0, high = 0;

@@ -74,11 +74,11 @@ namespace place {
 #endif
 
 // Products and sums that saturate instead of wrapping round: a length that does not fit then fails the bounds check.
-SWATH_FN u64 times(u32 count, u64 step) {
+SWATH_FN u64 saturating_mul(u32 count, u64 step) {
     const u64 low = u64(count) * u32(step), high = u64(count) * (step >> 32);
     return high > (~low >> 32) ? ~0ull : low + (high << 32);
 }
-SWATH_FN u64 plus(u64 a, u64 b) { return a + b < a ? ~0ull : a + b; }
+SWATH_FN u64 saturating_add(u64 a, u64 b) { return a + b < a ? ~0ull : a + b; }
 
 SWATH_FN u32 swapped(u32 value) {
 #if SWATH_DEVICE
@@ -537,16 +537,18 @@ SWATH_FN void each_piece(const Warp& warp, const Job& job, const Work& work, con
     const PlaceTile& tile = work.tile;
     const Span<const u8> src = Span<const u8>(args.src, args.src_len).part(tile.src, tile.src_len);
     const Span<u8> dst(args.dst, args.dst_len);
-    const u64 in_row = plus(times(tile.to_x, args.pixel_step), times(tile.slot, args.band_step));
-    const u64 to_last = plus(times(tile.width - 1, args.pixel_step), times(args.takes - 1, args.band_step));
+    const u64 in_row =
+        saturating_add(saturating_mul(tile.to_x, args.pixel_step), saturating_mul(tile.slot, args.band_step));
+    const u64 to_last = saturating_add(saturating_mul(tile.width - 1, args.pixel_step),
+                                       saturating_mul(args.takes - 1, args.band_step));
     // The pieces of a tile can be counted in 32 bits: eight kilobytes each.
     const u32 pieces = min_of((tile.width - 1) / work.columns + 1, 0xffffffffu / tile.height);
     const u64 step = u64(args.parts) * warp.count();
     for (u64 at = u64(work.part) * warp.count() + warp.index(); at < tile.height * pieces; at += step) {
         const u32 row = u32(at) / pieces, start = (u32(at) - row * pieces) * work.columns;
-        const u64 to = plus(times(tile.to_y + row, args.row_step), in_row);
-        const Span<u8> out = dst.part(to, plus(to_last, args.sample_len));
-        const Span<const u8> stored = src.part(times(tile.y + row, args.stored_row), args.stored_row);
+        const u64 to = saturating_add(saturating_mul(tile.to_y + row, args.row_step), in_row);
+        const Span<u8> out = dst.part(to, saturating_add(to_last, args.sample_len));
+        const Span<const u8> stored = src.part(saturating_mul(tile.y + row, args.stored_row), args.stored_row);
         if (out.len == 0 || (stored.len == 0 && tile.sparse == 0)) continue;
         each(stored.data, out.data, start, min_of(work.columns, tile.width - start));
     }
@@ -584,7 +586,7 @@ struct PlaceKernel {
             if (tile.status >= args.statuses || args.status[tile.status] != STATUS_OK) return;
         }
         // Samples of a row are counted in 32 bits, and twice as many numbers.
-        const u64 row_samples = place::times(args.tile_width, args.tile_samples);
+        const u64 row_samples = place::saturating_mul(args.tile_width, args.tile_samples);
         const u32 bits = place::stored_bits(args);
         if (bits == 0 || row_samples == 0 || row_samples > 0x3fffffff || args.tile_samples > 0xffff) return;
         if (args.stored_row < (row_samples * bits + 7) / 8) return;

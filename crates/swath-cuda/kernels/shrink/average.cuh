@@ -95,7 +95,7 @@ struct AverageMethod {
         double terms[4];
         SWATH_UNROLL
         for (u32 at = 0; at < 4; at++) terms[at] = four.ok[at] ? scene.wide(s[at]) : 0.0;
-        return scene.settle(div(add(add(terms[0], terms[1]), add(terms[2], terms[3])), double(count)));
+        return scene.store_avoiding(div(add(add(terms[0], terms[1]), add(terms[2], terms[3])), double(count)));
     }
 
     SWATH_FN static u64 span(const Scene& scene, const Cover& across, const Cover& down) {
@@ -136,7 +136,7 @@ struct AverageMethod {
             sum = add(sum, mul(line, down.weight(y)));
         }
         const double mean = div(sum, mul(across.total, down.total));
-        return scene.settle(scales ? mul(count, mean) : mean);
+        return scene.store_avoiding(scales ? mul(count, mean) : mean);
     }
 
     SWATH_FN static u64 weighted_valid(const Scene& scene, const Cover& across, const Cover& down) {
@@ -160,7 +160,7 @@ struct AverageMethod {
             sum = add(sum, mul(line, share));
             weight = add(weight, mul(line_weight, share));
         }
-        return some ? scene.settle(div(sum, weight)) : scene.fill;
+        return some ? scene.store_avoiding(div(sum, weight)) : scene.fill;
     }
 };
 

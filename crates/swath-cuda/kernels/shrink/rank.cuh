@@ -152,7 +152,7 @@ struct MedianMethod {
     // nodata.
     SWATH_FN static u64 between(const Scene& scene, u64 low, u64 high) {
         // Halved first, since the sum could overflow.
-        return scene.whole ? low : scene.settle(add(mul(scene.wide(low), 0.5), mul(scene.wide(high), 0.5)));
+        return scene.whole ? low : scene.store_avoiding(add(mul(scene.wide(low), 0.5), mul(scene.wide(high), 0.5)));
     }
 
     SWATH_FN static u64 middle(const Scene& scene, u32 count, u64 low, u64 high, u64 lost) {

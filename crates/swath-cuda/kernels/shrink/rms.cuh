@@ -36,7 +36,7 @@ struct RmsMethod {
 
     // The word for the root of a mean square; integers are rounded by their squares.
     SWATH_FN static u64 finish(const Scene& scene, double mean, double scale) {
-        return scene.settle(scene.cls == CLASS_UNSIGNED ? whole_root(mean) : mul(scale, root(mean)));
+        return scene.store_avoiding(scene.cls == CLASS_UNSIGNED ? whole_root(mean) : mul(scale, root(mean)));
     }
 
     // Four pixels of weight one, with GDAL's precision and scaling for this case.

@@ -38,7 +38,7 @@ template <class R, u32 TOP> struct SmallUnsigned {
 
     SWATH_FN static double wide(R raw) { return double(raw); }
     SWATH_FN static R store(double value) { return R(to_unsigned(double(add(float(value), 0.5f)), TOP)); }
-    SWATH_FN static R settle(double value, const Avoid& avoid) {
+    SWATH_FN static R store_avoiding(double value, const Avoid& avoid) {
         return R(to_unsigned(avoid.apply(whole_part(add(value, 0.5))), TOP));
     }
     SWATH_FN static bool same(R a, R b) { return a == b; }
@@ -63,7 +63,9 @@ template <class R, class S, i32 BOTTOM, i32 TOP> struct SmallSigned {
     SWATH_FN static i32 number(R raw) { return S(raw); }
     SWATH_FN static double wide(R raw) { return double(number(raw)); }
     SWATH_FN static R store(double value) { return nearest(float(value)); }
-    SWATH_FN static R settle(double value, const Avoid& avoid) { return store(avoid.apply(double(float(value)))); }
+    SWATH_FN static R store_avoiding(double value, const Avoid& avoid) {
+        return store(avoid.apply(double(float(value))));
+    }
     SWATH_FN static bool same(R a, R b) { return a == b; }
     SWATH_FN static bool less(R a, R b) { return number(a) < number(b); }
     SWATH_FN static R halve(R a, R b, R c, R d, bool) {
@@ -112,7 +114,7 @@ template <class R, class N> struct WideWhole {
 
     SWATH_FN static double wide(R raw) { return double(N(raw)); }
     SWATH_FN static R store(double value) { return whole_of(add(value, half_towards(value)), N()); }
-    SWATH_FN static R settle(double value, const Avoid& avoid) { return store(avoid.apply(value)); }
+    SWATH_FN static R store_avoiding(double value, const Avoid& avoid) { return store(avoid.apply(value)); }
     SWATH_FN static bool same(R a, R b) { return a == b; }
     SWATH_FN static bool less(R a, R b) { return N(a) < N(b); }
     SWATH_FN static R halve(R a, R b, R c, R d, bool in_lanes) {
@@ -123,7 +125,7 @@ template <class R, class N> struct WideWhole {
     }
     SWATH_FN static double term(R raw) { return wide(raw); }
     SWATH_FN static R quarter(double sum, u32 count, const Avoid& avoid) {
-        return settle(div(sum, double(count)), avoid);
+        return store_avoiding(div(sum, double(count)), avoid);
     }
 };
 
@@ -141,13 +143,13 @@ template <class Own, class R, u32 OF> struct FloatSample {
     static constexpr u32 CLASS = OF;
     static constexpr bool WHOLE = false;
 
-    SWATH_FN static R settle(double value, const Avoid& avoid) {
+    SWATH_FN static R store_avoiding(double value, const Avoid& avoid) {
         return Own::store(avoid.apply(OF == CLASS_SINGLE ? double(float(value)) : value));
     }
     SWATH_FN static bool less(R a, R b) { return Own::wide(a) < Own::wide(b); }
     SWATH_FN static double term(R raw) { return Own::wide(raw); }
     SWATH_FN static R quarter(double sum, u32 count, const Avoid& avoid) {
-        return settle(div(sum, double(count)), avoid);
+        return store_avoiding(div(sum, double(count)), avoid);
     }
 };
 

@@ -292,7 +292,7 @@ struct Scene {
         }
     }
     // The word for a mean, moved off nodata.
-    SWATH_FN u64 settle(double value) const {
+    SWATH_FN u64 store_avoiding(double value) const {
         if (cls == CLASS_UNSIGNED) {
             return to_unsigned(avoid.apply(whole_part(add(value, 0.5))), len == 1 ? 0xff : 0xffff);
         }

@@ -386,7 +386,7 @@ struct Cut {
         const u32 rows = args.tiled != 0 ? args.tile_height : u32(min_of(u64(args.tile_height), args.height - top));
         const u64 len = u64(rows) * args.stored_row, index = u64(args.first) + tile;
         if (len > 0x7fffffffu || len > args.dst_stride || index > 0xffffffffu) return;
-        const Span<u8> dst = Span<u8>(args.dst, args.dst_len).part(moving::times(u32(index), args.dst_stride), len);
+        const Span<u8> dst = Span<u8>(args.dst, args.dst_len).part(moving::saturating_mul(u32(index), args.dst_stride), len);
         if (dst.len != len) return;
 
         const u32 complex = args.word != args.sample_len ? 1 : 0;

@@ -43,7 +43,7 @@ SWATH_FN Span<const u8> piece_of(const PackArgs& args, u32 tile, u32 piece, u32 
     const Span<const u8> none(args.src, 0);
     const u64 index = u64(tile) * args.pieces + piece;
     if (size > args.src_stride || index > 0xffffffffu) return none;
-    return Span<const u8>(args.src, args.src_len).part(moving::times(u32(index), args.src_stride), size);
+    return Span<const u8>(args.src, args.src_len).part(moving::saturating_mul(u32(index), args.src_stride), size);
 }
 
 SWATH_FN u32 tail_len(const PackArgs& args) { return args.tail == TAIL_ADLER && args.checks != nullptr ? 4 : 0; }

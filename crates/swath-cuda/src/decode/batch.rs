@@ -22,7 +22,7 @@ pub struct Placement {
     /// Its first column and row in the output.
     pub to: (u32, u32),
     /// The output band that the first sample goes to.
-    pub slot: u32,
+    pub band: u32,
 }
 
 impl Placement {
@@ -34,7 +34,7 @@ impl Placement {
             height: self.size.1,
             to_x: self.to.0,
             to_y: self.to.1,
-            slot: self.slot,
+            slot: self.band,
             ..PlaceTile::default()
         }
     }
@@ -292,7 +292,7 @@ mod tests {
             timed: false,
         };
         let mut batch = DecodeBatch::new(&plan, 7);
-        let placement = Placement { from: (1, 2), size: (3, 4), to: (5, 6), slot: 1 };
+        let placement = Placement { from: (1, 2), size: (3, 4), to: (5, 6), band: 1 };
         batch.place_sparse(&placement);
         let len = PlaneLayout::new(&spec).tile_len(24);
         for _ in 0..2 {

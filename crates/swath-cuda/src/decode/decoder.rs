@@ -205,7 +205,7 @@ impl Decoder {
     }
 
     pub(super) fn half(&self, half: usize) -> Result<&Half, DeviceError> {
-        self.halves.get(half).ok_or_else(|| DeviceError::Usage("there is no such half".into()))
+        self.halves.get(half).ok_or_else(|| DeviceError::Usage("the working memory has two halves only".into()))
     }
 
     /// Returns why a library refused a tile of the read, if it did.

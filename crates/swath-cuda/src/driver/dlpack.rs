@@ -95,7 +95,7 @@ pub struct VersionedTensor {
 }
 
 /// What an exported tensor keeps alive.
-struct Kept {
+struct TensorOwner {
     _owner: Box<dyn Any + Send>,
     shape: Vec<i64>,
     strides: Vec<i64>,
@@ -112,7 +112,7 @@ struct Lent<'a> {
     strides: Option<&'a [i64]>,
 }
 
-impl Kept {
+impl TensorOwner {
     fn tensor(&mut self, lent: Lent<'_>) -> Tensor {
         let Lent { data, device, dtype, .. } = lent;
         Tensor {
@@ -127,7 +127,7 @@ impl Kept {
     }
 }
 
-fn kept(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> Box<Kept> {
+fn tensor_owner(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> Box<TensorOwner> {
     let shape = lent.shape.to_vec();
     let mut strides = vec![1; shape.len()];
     for axis in (0..shape.len().saturating_sub(1)).rev() {
@@ -136,20 +136,20 @@ fn kept(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> Box<Kept> {
     if let Some(given) = lent.strides.filter(|given| given.len() == shape.len()) {
         strides.copy_from_slice(given);
     }
-    Box::new(Kept { _owner: owner, shape, strides })
+    Box::new(TensorOwner { _owner: owner, shape, strides })
 }
 
 fn managed(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> *mut ManagedTensor {
-    let mut kept = kept(owner, lent);
-    let tensor = kept.tensor(lent);
-    let context = Box::into_raw(kept).cast();
+    let mut context = tensor_owner(owner, lent);
+    let tensor = context.tensor(lent);
+    let context = Box::into_raw(context).cast();
     Box::into_raw(Box::new(ManagedTensor { tensor, context, deleter: Some(delete) }))
 }
 
 fn versioned(owner: Box<dyn Any + Send>, lent: Lent<'_>) -> *mut VersionedTensor {
-    let mut kept = kept(owner, lent);
-    let tensor = kept.tensor(lent);
-    let context = Box::into_raw(kept).cast();
+    let mut context = tensor_owner(owner, lent);
+    let tensor = context.tensor(lent);
+    let context = Box::into_raw(context).cast();
     let managed = VersionedTensor { version: [1, 0], context, deleter: Some(delete_versioned), flags: 0, tensor };
     Box::into_raw(Box::new(managed))
 }
@@ -226,7 +226,7 @@ unsafe extern "C" fn delete(managed: *mut ManagedTensor) {
     // SAFETY: made by `export`, and the receiver calls this once.
     let managed = unsafe { Box::from_raw(managed) };
     // SAFETY: as above.
-    drop(unsafe { Box::from_raw(managed.context.cast::<Kept>()) });
+    drop(unsafe { Box::from_raw(managed.context.cast::<TensorOwner>()) });
 }
 
 unsafe extern "C" fn delete_versioned(managed: *mut VersionedTensor) {
@@ -236,7 +236,7 @@ unsafe extern "C" fn delete_versioned(managed: *mut VersionedTensor) {
     // SAFETY: made by `export_versioned`, and the receiver calls this once.
     let managed = unsafe { Box::from_raw(managed) };
     // SAFETY: as above.
-    drop(unsafe { Box::from_raw(managed.context.cast::<Kept>()) });
+    drop(unsafe { Box::from_raw(managed.context.cast::<TensorOwner>()) });
 }
 
 /// Calls the deleter of an exported tensor, as a receiver would.

@@ -282,11 +282,11 @@ impl ReadsInFlight {
         let mut on_streams = OnStreams {
             registered: Vec::new(),
             file: self.file.clone(),
-            slots: self.parts.iter().map(Slot::new).collect::<Option<_>>().unwrap_or_default(),
+            requests: self.parts.iter().map(AsyncRead::new).collect::<Option<_>>().unwrap_or_default(),
             events: Vec::new(),
             streams,
         };
-        if on_streams.slots.len() != self.parts.len() {
+        if on_streams.requests.len() != self.parts.len() {
             return Ok(Some("an offset beyond 2^63".to_owned()));
         }
         let _current = self.memory.context.enter()?;
@@ -300,11 +300,11 @@ impl ReadsInFlight {
         let mut accepted = false;
         for group in &self.groups {
             for number in group.clone() {
-                let Some(slot) = on_streams.slots.get(number) else { continue };
+                let Some(request) = on_streams.requests.get(number) else { continue };
                 // SAFETY: the context is current; the part was checked to lie in the buffer, which the streams keep until
-                // they were waited for; so does `OnStreams` keep the slot.
+                // they were waited for; so does `OnStreams` keep the request.
                 let submitted = unsafe {
-                    self.file.read_async(self.buffer.address(), slot.0.get(), on_streams.streams.raw(number % count))
+                    self.file.read_async(self.buffer.address(), request.0.get(), on_streams.streams.raw(number % count))
                 };
                 match submitted {
                     Ok(()) => {
@@ -333,8 +333,8 @@ impl Drop for ReadsInFlight {
         let Carrier::Batches(batches) = &mut self.carrier else { return };
         // Even where the device is lost: only cuFile knows when its reads end.
         let _current = self.memory.context.enter();
-        let settled = batches.iter_mut().map(|(range, batch)| finish_batch(batch, range, &mut self.outcomes));
-        if settled.filter(Result::is_err).count() > 0 {
+        let ended = batches.iter_mut().map(|(range, batch)| finish_batch(batch, range, &mut self.outcomes));
+        if ended.filter(Result::is_err).count() > 0 {
             self.abandon();
         }
     }
@@ -363,19 +363,19 @@ fn finish_batch(batch: &mut ReadBatch, range: &Range<usize>, outcomes: &mut [Out
 
 /// Reads that run on streams of their own.
 struct OnStreams {
-    // Declared first: dropping the streams waits for them, and cuFile writes to the slots until then.
+    // Declared first: dropping the streams waits for them, and cuFile writes to the requests until then.
     streams: Streams,
     /// Streams that are registered with cuFile.
     registered: Vec<usize>,
     file: Arc<Registered>,
-    slots: Box<[Slot]>,
+    requests: Box<[AsyncRead]>,
     /// For each group, the events after its reads.
     events: Vec<Vec<Event>>,
 }
 
 impl std::fmt::Debug for OnStreams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OnStreams").field("reads", &self.slots.len()).finish_non_exhaustive()
+        f.debug_struct("OnStreams").field("reads", &self.requests.len()).finish_non_exhaustive()
     }
 }
 
@@ -385,10 +385,12 @@ impl OnStreams {
             event.poll()?;
         }
         for number in members {
-            let (Some(slot), Some(outcome)) = (self.slots.get(number), outcomes.get_mut(number)) else { continue };
+            let (Some(request), Some(outcome)) = (self.requests.get(number), outcomes.get_mut(number)) else {
+                continue;
+            };
             if *outcome == Outcome::UnderWay {
                 // SAFETY: the streams have passed the event after this read, so cuFile no longer writes to it.
-                let answer = unsafe { slot.0.get().read_volatile() }.read;
+                let answer = unsafe { request.0.get().read_volatile() }.read;
                 *outcome = match Registered::answer("cuFileReadAsync", answer, None) {
                     Ok(len) => Outcome::Came(len),
                     Err(error) => Outcome::Failed(error.to_string()),
@@ -413,9 +415,9 @@ impl Drop for OnStreams {
 
 /// The request and the result of an asynchronous read. cuFile reads and writes it when the read runs.
 #[repr(transparent)]
-struct Slot(UnsafeCell<Request>);
+struct AsyncRead(UnsafeCell<Request>);
 
-impl Slot {
+impl AsyncRead {
     fn new(part: &FileRead) -> Option<Self> {
         let file_offset = i64::try_from(part.range.start).ok()?;
         let address_offset = i64::try_from(part.at).ok()?;

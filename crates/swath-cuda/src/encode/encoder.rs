@@ -147,8 +147,8 @@ impl Encoder {
     ///
     /// # Errors
     /// When the device failed.
-    pub fn settle(&self) -> Result<(), DeviceError> {
-        self.streams.settle()
+    pub fn wait_for_rows(&self) -> Result<(), DeviceError> {
+        self.streams.wait_for_first()
     }
 
     /// Returns what the write cost so far.

@@ -1,4 +1,4 @@
-//! One overview step on the device, with the same bytes as on the CPU.
+//! Makes overview rows on the device, with the same bytes as on the CPU.
 
 use std::{ops::Range, sync::Arc};
 
@@ -34,7 +34,7 @@ mod flag {
     pub(super) const NEGATIVE: u32 = 16;
 }
 
-/// An overview step with its tables on the device.
+/// A shrink with its tables on the device.
 #[derive(Debug)]
 pub(crate) struct DeviceShrink {
     kernel: ShrinkKernel,
@@ -49,14 +49,14 @@ pub(crate) struct DeviceShrink {
 }
 
 impl DeviceShrink {
-    /// Returns the bytes of a step's tables; `None` where the device does not do the step.
-    pub(crate) fn bytes(step: &Shrink) -> Option<usize> {
-        let tables = step.tables();
+    /// Returns the bytes of the tables of a shrink; `None` where the device cannot do it.
+    pub(crate) fn bytes(shrink: &Shrink) -> Option<usize> {
+        let tables = shrink.tables();
         kernel_of(&tables).map(|_| tables.bytes.len())
     }
 
-    /// Uploads the tables of a step. Launches on other streams must wait for this stream. Returns `None` where the
-    /// device does not do the step.
+    /// Uploads the tables of a shrink. Launches on other streams must wait for this stream. Returns `None` where the
+    /// device cannot do it.
     ///
     /// # Errors
     /// When the device has too little memory, or the copy fails.
@@ -64,9 +64,9 @@ impl DeviceShrink {
         streams: &Streams,
         stream: usize,
         meter: &Arc<Meter>,
-        step: &Shrink,
+        shrink: &Shrink,
     ) -> Result<Option<Self>, DeviceError> {
-        let tables = step.tables();
+        let tables = shrink.tables();
         let Some((kernel, kind)) = kernel_of(&tables) else { return Ok(None) };
         let mut buffer = None;
         if !tables.bytes.is_empty() {
@@ -115,7 +115,7 @@ impl DeviceShrink {
     /// is no data. For a mask or alpha, `validity` is the source itself.
     ///
     /// # Errors
-    /// When the rows or bands do not belong to the step, or the launch fails.
+    /// When the rows or bands do not belong to the shrink, or the launch fails.
     #[allow(clippy::too_many_arguments, reason = "three rings and their ranges")]
     pub(crate) fn launch(
         &self,
@@ -139,7 +139,7 @@ impl DeviceShrink {
         let valid = validity
             .is_none_or(|(ring, band)| ring.width == self.source_width && ring.sample_len == 1 && band < ring.bands);
         if !fits || !valid {
-            return Err(DeviceError::Usage("the rows of an overview do not belong to its step".into()));
+            return Err(DeviceError::Usage("the rows of an overview are outside its source or target".into()));
         }
         let masked = validity.is_some() || self.params.flags & flag::NODATA != 0;
         let [raw, normal] = self.weights;
@@ -160,7 +160,7 @@ impl DeviceShrink {
     }
 }
 
-/// Returns the kernel of a step, and its number for the sample type.
+/// Returns the kernel of a shrink, and its number for the sample type.
 fn kernel_of(tables: &Tables) -> Option<(ShrinkKernel, u32)> {
     use Resampling as R;
     // No side of the target is longer than that of the source.

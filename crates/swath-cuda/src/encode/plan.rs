@@ -40,9 +40,9 @@ pub struct LevelSpec {
 /// How the next level is made.
 #[derive(Debug, Clone)]
 pub struct Shrinks {
-    /// The step for the bands.
+    /// The shrink of the bands.
     pub samples: Shrink,
-    /// The step for the mask and for alpha.
+    /// The shrink of the mask and of alpha.
     pub mask: Shrink,
 }
 

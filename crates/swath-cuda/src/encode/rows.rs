@@ -16,7 +16,7 @@ use crate::{
 
 impl Encoder {
     /// Takes rows on the device: `count` of `rows` from `from` on become rows `first` and on of the image. The device
-    /// has read them when [`Encoder::settle`] returns or a batch was submitted.
+    /// has read them when [`Encoder::wait_for_rows`] returns or a batch was submitted.
     ///
     /// # Errors
     /// When the ring has too little room, or a call fails.
@@ -87,7 +87,7 @@ impl Encoder {
         self.stage(self.mask_ring()?, plane, first, 1, 0)
     }
 
-    /// Uploads rows piece by piece into the staging buffer and takes them from there.
+    /// Uploads some rows at a time into the staging buffer and takes them from there.
     fn stage(&self, ring: &RowRing, plane: &[u8], first: u32, bands: u16, first_band: u16) -> Result<(), DeviceError> {
         let Some(staging) = &self.staging else {
             return Err(DeviceError::Usage("the write has no staging buffer for rows from the host".into()));
@@ -95,9 +95,9 @@ impl Encoder {
         let pixel = ring.sample_len * usize::from(bands);
         let row = ring.width as usize * pixel;
         let at_once = (staging.len() / row.max(1)).max(1);
-        for (number, piece) in plane.chunks(at_once * row.max(1)).enumerate() {
-            let rows = (piece.len() / row.max(1)) as u32;
-            self.streams.upload_bytes(WORK_STREAM, piece, staging, 0)?;
+        for (number, part) in plane.chunks(at_once * row.max(1)).enumerate() {
+            let rows = (part.len() / row.max(1)) as u32;
+            self.streams.upload_bytes(WORK_STREAM, part, staging, 0)?;
             let steps = [row, pixel, ring.sample_len];
             let source = DeviceRows::of_buffer(staging, steps, [rows, ring.width, bands.into()], ring.sample_len)?;
             let first = first + (number * at_once) as u32;

@@ -167,7 +167,9 @@ impl EncodeKernel {
         }
         let memory = streams.memory();
         let function = self.function(memory)?;
-        let Some(scratch) = batch.scratch else { return Err(DeviceError::Usage("an encoder has no scratch".into())) };
+        let Some(scratch) = batch.scratch else {
+            return Err(DeviceError::Usage("the scratch memory of an encoder is missing".into()));
+        };
         let each = self.scratch_of(batch.stride) as u64;
         let mut args = batch.args()?;
         let buffers = [batch.tiles, batch.encoded, batch.lens.buffer, batch.sizes.buffer, scratch];

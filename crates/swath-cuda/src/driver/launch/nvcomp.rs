@@ -38,6 +38,23 @@ pub(crate) fn nvcomp_temp_len(
     Ok(unsafe { nvcomp.temp_len(count, longest, total, streams.raw(stream)) }?)
 }
 
+/// Checks that nvCOMP's arrays have an element for each tile, and keeps their buffers until the streams were waited for.
+fn keep_arrays(
+    streams: &Streams,
+    count: usize,
+    words: &[BufferSlice<'_>],
+    statuses: BufferSlice<'_>,
+) -> Result<(), DeviceError> {
+    let words = words.iter().map(|array| (array, size_of::<u64>()));
+    for (array, size) in words.chain([(&statuses, size_of::<u32>())]) {
+        if count.checked_mul(size).is_none_or(|len| array.len < len) {
+            return Err(DeviceError::Usage("an array for nvCOMP is too short".into()));
+        }
+        streams.keep(array.buffer);
+    }
+    Ok(())
+}
+
 /// Queues the decompression of a batch.
 pub(crate) fn nvcomp_decompress(
     nvcomp: &Nvcomp,
@@ -46,20 +63,8 @@ pub(crate) fn nvcomp_decompress(
     count: usize,
     batch: &DecompressLaunch<'_>,
 ) -> Result<(), DeviceError> {
-    let word = size_of::<u64>();
-    for (part, size) in [
-        (&batch.inputs, word),
-        (&batch.input_lens, word),
-        (&batch.outputs, word),
-        (&batch.capacities, word),
-        (&batch.output_lens, word),
-        (&batch.statuses, size_of::<u32>()),
-    ] {
-        if part.len < count * size {
-            return Err(DeviceError::Usage("an array for nvCOMP is too short".into()));
-        }
-        streams.keep(part.buffer);
-    }
+    let words = [batch.inputs, batch.input_lens, batch.outputs, batch.capacities, batch.output_lens];
+    keep_arrays(streams, count, &words, batch.statuses)?;
     let pointers = BatchPointers {
         inputs: batch.inputs.address()?,
         input_lens: batch.input_lens.address()?,
@@ -135,19 +140,8 @@ pub(crate) fn nvcomp_compress(
     if count == 0 {
         return Ok(());
     }
-    let word = size_of::<u64>();
-    for (part, size) in [
-        (&batch.inputs, word),
-        (&batch.input_lens, word),
-        (&batch.outputs, word),
-        (&batch.output_lens, word),
-        (&batch.statuses, size_of::<u32>()),
-    ] {
-        if count.checked_mul(size).is_none_or(|len| part.len < len) {
-            return Err(DeviceError::Usage("an array for nvCOMP is too short".into()));
-        }
-        streams.keep(part.buffer);
-    }
+    let words = [batch.inputs, batch.input_lens, batch.outputs, batch.output_lens];
+    keep_arrays(streams, count, &words, batch.statuses)?;
     let pointers = CompressPointers {
         inputs: batch.inputs.address()?,
         input_lens: batch.input_lens.address()?,

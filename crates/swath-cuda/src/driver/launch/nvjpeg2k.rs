@@ -126,7 +126,7 @@ pub(crate) fn jpeg2000_encode(
     qualities: &[Jpeg2000Quality],
 ) -> Result<EncodedStreams, DeviceError> {
     if qualities.len() != tiles.len() {
-        return Err(DeviceError::Usage("there is not one quality for each tile".into()));
+        return Err(DeviceError::Usage("the number of qualities differs from the number of tiles".into()));
     }
     let encoder = streams.memory().libraries.jpeg2000_encoder(&streams.memory().context)?;
     let stride = over.len().max(1);

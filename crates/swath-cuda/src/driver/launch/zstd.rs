@@ -39,7 +39,11 @@ pub(in crate::driver) fn launch_zstd(
 ) -> Result<(), DeviceError> {
     let count = batch.count as usize;
     let Some(scratch) = batch.scratch.filter(|_| count > 0) else {
-        return if count == 0 { Ok(()) } else { Err(DeviceError::Usage("Zstd has no scratch".into())) };
+        return if count == 0 {
+            Ok(())
+        } else {
+            Err(DeviceError::Usage("the scratch memory for Zstd is missing".into()))
+        };
     };
     let each = scratch.len / count / GRAIN * GRAIN;
     check_len("scratch of a tile", each, zstd_scratch_len(batch.largest))?;

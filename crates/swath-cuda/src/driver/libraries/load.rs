@@ -377,7 +377,7 @@ macro_rules! table {
                 const fn c(name: &'static str) -> &'static std::ffi::CStr {
                     match std::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
                         Ok(name) => name,
-                        Err(_) => panic!("a function's name holds a zero"),
+                        Err(_) => panic!("a function's name contains a NUL byte"),
                     }
                 }
                 Ok(Self {

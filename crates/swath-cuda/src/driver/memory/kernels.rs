@@ -110,7 +110,7 @@ impl LoadedKernels {
 
 /// Returns a text that ends with a zero, as the driver expects.
 fn ended(text: &str) -> Result<CString, DeviceError> {
-    CString::new(text).map_err(|_| DeviceError::Usage("a kernel's text or name holds a zero".into()))
+    CString::new(text).map_err(|_| DeviceError::Usage("a kernel's text or name contains a NUL byte".into()))
 }
 
 /// Returns the threads of a kernel's blocks, as its PTX states them.

@@ -149,7 +149,7 @@ impl Streams {
     }
 
     /// Sleeps until stream 0 has done all queued work, and releases its buffers; as [`Streams::fetch`].
-    pub(crate) fn settle(&self) -> Result<(), DeviceError> {
+    pub(crate) fn wait_for_first(&self) -> Result<(), DeviceError> {
         self.record(0)?.poll()?;
         lock(&self.kept).clear();
         Ok(())
@@ -227,12 +227,12 @@ impl Streams {
         to: &DeviceBuffer,
         offset: usize,
     ) -> Result<(), DeviceError> {
-        for (number, piece) in bytes.chunks(CHUNK_LEN).enumerate() {
+        for (number, part) in bytes.chunks(CHUNK_LEN).enumerate() {
             let mut chunk = self.memory.chunk(&self.meter)?;
-            if let Some(place) = chunk.bytes_mut().get_mut(..piece.len()) {
-                place.copy_from_slice(piece);
+            if let Some(place) = chunk.bytes_mut().get_mut(..part.len()) {
+                place.copy_from_slice(part);
             }
-            self.upload(stream, chunk, piece.len(), to, offset + number * CHUNK_LEN)?;
+            self.upload(stream, chunk, part.len(), to, offset + number * CHUNK_LEN)?;
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Streams {
     pub(crate) fn finish(&self, buffer: &DeviceBuffer, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         self.join()?;
         self.download(buffer, offset, to)?;
-        self.settled();
+        self.release_all();
         Ok(())
     }
 
@@ -361,12 +361,12 @@ impl Streams {
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.join()?;
         self.wait_here()?;
-        self.settled();
+        self.release_all();
         Ok(())
     }
 
     /// Releases the buffers. Only to be called after a wait for stream 0 that followed [`Streams::join`].
-    fn settled(&self) {
+    fn release_all(&self) {
         self.busy.store(false, Ordering::Release);
         lock(&self.kept).clear();
         lock(&self.held).clear();

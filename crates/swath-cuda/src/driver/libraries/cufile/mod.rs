@@ -9,7 +9,6 @@ pub(crate) mod system;
 use std::{
     fs::File,
     ops::Range,
-    os::fd::AsRawFd,
     path::Path,
     ptr,
     sync::{
@@ -19,7 +18,7 @@ use std::{
 };
 
 use crate::driver::libraries::{
-    cufile::system::{configured, has_kernel_module, may_be_direct},
+    cufile::system::{configured, descriptor, has_kernel_module, may_be_direct},
     load::{Absent, CallError, Library, Names, RawStream, Search},
     sys::cufile as sys,
 };
@@ -245,7 +244,7 @@ impl Driver {
         let mut handle = ptr::null_mut();
         let mut description = sys::Description {
             kind: sys::HANDLE_TYPE_FD,
-            handle: sys::DescribedFile { descriptor: file.as_raw_fd(), rest: 0 },
+            handle: sys::DescribedFile { descriptor: descriptor(&file), rest: 0 },
             file_system: ptr::null(),
         };
         // SAFETY: both are valid for the length of the call; the descriptor is open, and stays so while registered

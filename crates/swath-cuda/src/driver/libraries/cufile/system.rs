@@ -3,7 +3,6 @@
 
 use std::{
     fs::File,
-    os::fd::AsRawFd,
     path::{Path, PathBuf},
 };
 
@@ -14,8 +13,9 @@ pub(crate) fn may_be_direct() -> bool {
 
 /// Returns the same file for cuFile to own. For direct reads it is opened again without the page cache, where the file
 /// system supports that.
+#[cfg(unix)]
 pub fn for_reading(file: &File, direct: bool) -> Result<File, String> {
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::{fd::AsRawFd, unix::fs::OpenOptionsExt};
     /// `O_DIRECT`.
     const UNCACHED: i32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm")) { 0x10000 } else { 0x4000 };
     if direct {
@@ -25,6 +25,23 @@ pub fn for_reading(file: &File, direct: bool) -> Result<File, String> {
         }
     }
     file.try_clone().map_err(|error| error.to_string())
+}
+
+/// The number by which cuFile knows a file.
+#[cfg(unix)]
+pub(super) fn descriptor(file: &File) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(file)
+}
+
+/// cuFile exists on Linux only, so no other system finds a library to read with.
+#[cfg(not(unix))]
+pub fn for_reading(file: &File, _: bool) -> Result<File, String> {
+    file.try_clone().map_err(|error| error.to_string())
+}
+
+#[cfg(not(unix))]
+pub(super) fn descriptor(_: &File) -> i32 {
+    -1
 }
 
 pub(super) fn has_kernel_module() -> bool {

@@ -5,7 +5,7 @@
 pub struct CodestreamOutline {
     /// The stream has loss: decoders may differ in the last bit.
     pub has_loss: bool,
-    /// The stream is complete: its parts lead to its end marker.
+    /// The stream is complete: after its tile parts comes the end marker.
     pub is_whole: bool,
 }
 
