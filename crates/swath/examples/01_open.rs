@@ -13,7 +13,7 @@ pub fn run(path: &Path) -> Result<(), Error> {
         println!("{}: {:?}", crs.name, transform.bounds(dataset.width(), dataset.height()));
     }
     for problem in &dataset.metadata().problems {
-        eprintln!("note: {problem}");
+        eprintln!("warning: {problem}");
     }
     Ok(())
 }

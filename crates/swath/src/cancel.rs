@@ -26,7 +26,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Ends every read and write that has this token, before its next piece of work.
+    /// Ends every read and write that has this token, before its next job.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -57,21 +57,24 @@ impl Fetch {
 
     /// Runs a parser until it lacks nothing.
     pub(crate) fn parse<T>(&self, parser: impl Fn(&Bytes) -> Result<T, ParseStop>) -> Result<T, Error> {
-        self.step(|bytes| match parser(bytes) {
+        self.load_and_parse(|bytes| match parser(bytes) {
             Ok(value) => Ok(Ok(value)),
             Err(ParseStop::Fault(error)) => Ok(Err(Error::from(error))),
             Err(ParseStop::NotLoaded(range)) => Err(range),
         })?
     }
 
-    /// Runs a step until it no longer names a range it lacks.
-    pub(crate) fn step<T>(&self, mut step: impl FnMut(&Bytes) -> Result<T, Range<u64>>) -> Result<T, Error> {
+    /// Calls a parser that returns its value or the range it lacks, and loads that range, until the parser returns a value.
+    pub(crate) fn load_and_parse<T>(
+        &self,
+        mut parser: impl FnMut(&Bytes) -> Result<T, Range<u64>>,
+    ) -> Result<T, Error> {
         let (mut asked, mut started_over) = (HashMap::new(), false);
         loop {
             // The lock is free while this thread waits for a disk or a network.
             let (range, prefetch) = {
                 let known = self.known();
-                match step(&known.bytes) {
+                match parser(&known.bytes) {
                     Ok(value) => return Ok(value),
                     Err(range) => (range, known.prefetch),
                 }

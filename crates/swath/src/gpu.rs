@@ -25,4 +25,5 @@ pub use swath_cuda::{
     decode::KernelTimes,
     dlpack, offer_libraries,
     probe::{Survey, survey},
+    transfer::{CopySpeeds, copy_speeds},
 };

@@ -33,7 +33,7 @@
 //! | [`gpu`] | GPUs, rasters in their memory, DLPack |
 //! | [`io`] | sources and sinks of bytes; files behind a network |
 //! | [`names`] | options by the names that GDAL has for them |
-//! | [`read`], [`write`] | the less common options of reads and writes |
+//! | [`read`], [`mod@write`] | the less common options of reads and writes |
 //! | [`statistics`] | minimum, maximum, mean and deviation of bands |
 //! | [`tiff`] | directories, tags and layout of a file |
 //! | [`validate`] | whether a file is a valid COG |
@@ -78,7 +78,13 @@ pub use swath_tiff::{Compression, Limits, SampleType, Window, geo};
 #[doc(inline)]
 pub use write::{Blocks, Overviews, Resampling, Rows, Shape, WriteOptions, Writer, Written};
 
-/// The Rust lines of the README.
+/// The Rust lines of the README files and of the pages in docs/.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../README.md")]
+    mod crate_readme {}
+    #[doc = include_str!("../../../docs/rust.md")]
+    mod rust {}
+}

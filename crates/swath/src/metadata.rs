@@ -91,7 +91,7 @@ pub struct Metadata {
     pub domains: Vec<Domain>,
     /// Domains that are XML.
     pub xml_domains: Vec<XmlDomain>,
-    /// The writer's notes on how pixels were encoded.
+    /// The writer's description of how pixels were encoded.
     pub image_structure: Vec<(String, String)>,
     /// Colours of palette indices: red, green, blue, of 16 bits.
     pub palette: Vec<[u16; 3]>,

@@ -7,10 +7,10 @@ use swath_tiff::{Compression, Photometric, SampleType, structure::Predictor};
 
 use crate::error::Error;
 
-/// A compression, and what LERC is wrapped in, by GDAL's names.
+/// Returns the compression that one of GDAL's names stands for, with the codec around LERC.
 ///
 /// # Errors
-/// When there is no such name; the message lists those there are.
+/// When the name is unknown; the message lists the known ones.
 pub fn compression(name: &str) -> Result<(Compression, LercWrap), Error> {
     let plain = |compression| Ok((compression, LercWrap::None));
     match name.to_lowercase().as_str() {
@@ -99,18 +99,32 @@ pub fn other_format(name: &str) -> Option<String> {
     OTHERS.contains(&ending.as_str()).then_some(ending)
 }
 
-/// A predictor by name or by its number in the file; `None` for `auto`, the one that suits the sample type.
+/// How the predictor of a file is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PredictorRule {
+    /// Differences for integers, split bytes for floats, none for palettes and for codecs that take none.
+    BySampleType,
+    /// A [`Writer`](crate::Writer) of rows compresses a sample of the first rows with every predictor and uses the one that makes it
+    /// clearly smallest. For files that are made of blocks or encoded tile rows, [`PredictorChoice`](crate::write::PredictorChoice) makes the
+    /// same choice.
+    BySamples,
+    /// This one.
+    Given(Predictor),
+}
+
+/// How the predictor is chosen, by name or by the predictor's number in the file.
 ///
 /// # Errors
 /// When there is no such predictor.
-pub fn predictor(name: &str) -> Result<Option<Predictor>, Error> {
+pub fn predictor(name: &str) -> Result<PredictorRule, Error> {
     Ok(match name.to_lowercase().as_str() {
-        "auto" => None,
-        "none" | "1" => Some(Predictor::None),
-        "horizontal" | "2" => Some(Predictor::Horizontal),
-        "float" | "3" => Some(Predictor::FloatingPoint),
+        "auto" => PredictorRule::BySampleType,
+        "best" => PredictorRule::BySamples,
+        "none" | "1" => PredictorRule::Given(Predictor::None),
+        "horizontal" | "2" => PredictorRule::Given(Predictor::Horizontal),
+        "float" | "3" => PredictorRule::Given(Predictor::FloatingPoint),
         other => {
-            return Err(Error::usage(format!("{other:?} is not auto, none, horizontal (2) or float (3)")));
+            return Err(Error::usage(format!("{other:?} is not auto, best, none, horizontal (2) or float (3)")));
         }
     })
 }
@@ -118,7 +132,7 @@ pub fn predictor(name: &str) -> Result<Option<Predictor>, Error> {
 /// A photometric interpretation by GDAL's name.
 ///
 /// # Errors
-/// When there is no such name; the message lists those there are.
+/// When the name is unknown; the message lists the known ones.
 pub fn photometric(name: &str) -> Result<Photometric, Error> {
     Ok(match name.to_lowercase().as_str() {
         "minisblack" => Photometric::MinIsBlack,
@@ -170,8 +184,9 @@ mod tests {
         assert_eq!(compression("Deflate").unwrap(), (Compression::Deflate, LercWrap::None));
         assert_eq!(photometric("YCBCR").unwrap(), Photometric::YCbCr);
         assert_eq!(sample_type("CFloat32").unwrap(), SampleType::CF32);
-        assert_eq!(predictor("AUTO").unwrap(), None);
-        assert_eq!(predictor("3").unwrap(), Some(Predictor::FloatingPoint));
+        assert_eq!(predictor("AUTO").unwrap(), PredictorRule::BySampleType);
+        assert_eq!(predictor("best").unwrap(), PredictorRule::BySamples);
+        assert_eq!(predictor("3").unwrap(), PredictorRule::Given(Predictor::FloatingPoint));
     }
 
     #[test]

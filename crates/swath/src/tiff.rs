@@ -4,7 +4,7 @@
 //! [`Dataset::images`](crate::Dataset::images), those that look at tags at [`Dataset::tag`](crate::Dataset::tag).
 
 pub use crate::open::{
-    dataset::Overview,
     image::{Image, Role},
+    overviews::Overview,
 };
 pub use swath_tiff::{Cell, Grid, Photometric, Place, SampleFormat, TiffError, structure, tag};

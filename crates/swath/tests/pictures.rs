@@ -113,14 +113,17 @@ fn libraries_decode_any_part_of_pictures() {
         assert_eq!(report.counters.synchronisations, 2, "once for the read, once for the copy");
         check_pattern(&whole, planar);
         // In many batches, and only a part of the image.
-        let banded = (0..16).find_map(|step| {
+        let batched = (0..16).find_map(|step| {
             let memory = whole.bytes().len() as u64 + (16_u64 << 20) * 4_u64.pow(step) / 5_u64.pow(step);
             let options = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
             let raster =
                 dataset.read_device(&options.with_max_device_memory(memory)).and_then(|raster| raster.to_host());
             raster.ok().filter(|raster| raster.report().is_some_and(|report| report.batches > 1))
         });
-        assert!(banded.expect("there is memory for some bands").bytes() == whole.bytes(), "{compression} in bands");
+        assert!(
+            batched.expect("there is memory for some batches").bytes() == whole.bytes(),
+            "{compression} in batches"
+        );
         let window = Window::new(37, 40, 201, 83);
         let list: Vec<u32> = if bands == 1 { vec![1, 1] } else { vec![3, 1] };
         let part = ReadOptions::default().with_device(Mode::Cuda).with_window(window).with_bands(list.clone());

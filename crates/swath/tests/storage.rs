@@ -117,7 +117,7 @@ impl Fixture {
     }
 
     /// A read in several batches.
-    fn read_in_bands(&self, dataset: &Dataset) -> Raster {
+    fn read_in_batches(&self, dataset: &Dataset) -> Raster {
         let options = self.options();
         let error = dataset.read_device(&options.clone().with_max_device_memory(1)).unwrap_err();
         let ErrorKind::Device(DeviceError::Memory { required, .. }) = error.kind() else { panic!("{error}") };
@@ -256,7 +256,7 @@ fn all_reads_of_a_batch_are_submitted_before_its_first_wait() {
         assert_eq!(report(&raster).storage, DIRECT, "{name}");
 
         fixture.script(script);
-        let raster = fixture.read_in_bands(&dataset);
+        let raster = fixture.read_in_batches(&dataset);
         assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
         let (log, batches) = (fixture.log(), report(&raster).batches);
         assert_eq!(phases(&log) as u32, batches, "{name}: {log:?}");
@@ -347,21 +347,21 @@ fn pixels_are_right_with_one_notice_whatever_cufile_refuses_or_loses() {
         let name = format!("{form}, {script}");
         let driver_script = format!("async=1 seed={seed} leaks=1");
         let Some(fixture) = Fixture::new(form, &driver_script, script, None) else { return };
-        for in_bands in [false, true] {
+        for in_batches in [false, true] {
             fixture.script(script);
-            let raster = if in_bands { fixture.read_in_bands(&dataset) } else { fixture.read(&dataset).unwrap() };
-            let (report, name) = (report(&raster), format!("{name}, in bands: {in_bands}"));
+            let raster = if in_batches { fixture.read_in_batches(&dataset) } else { fixture.read(&dataset).unwrap() };
+            let (report, name) = (report(&raster), format!("{name}, in bands: {in_batches}"));
             assert!(raster.bytes() == samples(shape(SIDE)), "{name}");
             assert_eq!(report.device_tiles, TILES, "{name}");
             let notices = &report.notices;
             match expected.notice {
                 // The first cuFile batch of one of our batches may be refused.
-                _ if in_bands && ["setup=2", "submit=2", "setup_from=2"].contains(&script) => {
+                _ if in_batches && ["setup=2", "submit=2", "setup_from=2"].contains(&script) => {
                     assert!(notices.len() <= 1, "{name}: {notices:?}");
                 }
                 None => assert!(notices.is_empty(), "{name}: {notices:?}"),
                 // Batches run at once: either fault may be the first that the engine sees.
-                _ if in_bands && script.contains("fail=") && script.contains("short=") => {
+                _ if in_batches && script.contains("fail=") && script.contains("short=") => {
                     assert!(notices.len() == 1, "{name}: {notices:?}");
                     assert!(
                         [io, less].into_iter().flatten().any(|part| notices[0].contains(part)),
@@ -374,12 +374,12 @@ fn pixels_are_right_with_one_notice_whatever_cufile_refuses_or_loses() {
             let counters = &report.counters;
             assert_eq!(counters.storage_reads, submitted.len() as u64, "{name}");
             assert_eq!(counters.storage_waits > 0, !submitted.is_empty(), "{name}");
-            if !in_bands {
+            if !in_batches {
                 assert_eq!(report.storage, expected.storage, "{name}");
                 assert_eq!(submitted.last().map_or("", |call| &call.what), expected.what, "{name}");
             }
             // One copy for the tables of each batch, one for each tile that storage did not deliver.
-            if let Some(missed) = expected.missed.filter(|_| !in_bands) {
+            if let Some(missed) = expected.missed.filter(|_| !in_batches) {
                 assert_eq!(counters.uploads, 1 + missed, "{name}");
                 whole = whole.max(submitted.iter().map(|call| call.len).sum());
                 assert_eq!(counters.storage_bytes == whole, missed == 0, "{name}");

@@ -16,8 +16,8 @@ const SIZE: [u16; 2] = [40962, 40963];
 /// Bytes of all values together: entries may overlap, so that a small file can ask for more than fits into memory.
 const MOST: u64 = 4 << 20;
 
-/// Copies the directories; `notes` names those that cannot be read. `resized` says that the target has other pixels.
-pub(super) fn fields(dataset: &Dataset, resized: bool, notes: &mut Vec<String>) -> Vec<Field> {
+/// Copies the directories; `notices` names those that cannot be read. `resized` says that the target has other pixels.
+pub(super) fn fields(dataset: &Dataset, resized: bool, notices: &mut Vec<String>) -> Vec<Field> {
     let mut found = Vec::new();
     for (number, name) in [(EXIF, "EXIF"), (GPS, "GPS")] {
         let mut left = MOST;
@@ -28,7 +28,7 @@ pub(super) fn fields(dataset: &Dataset, resized: bool, notes: &mut Vec<String>) 
                     found.push(Field::directory(number, fields));
                 }
             }
-            Err(error) => notes.push(format!("the {name} data are left out: {error}")),
+            Err(error) => notices.push(format!("the {name} data are left out: {error}")),
         }
     }
     found

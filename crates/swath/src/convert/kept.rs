@@ -97,21 +97,21 @@ pub(super) fn inherited(
     options
 }
 
-/// Notes that colours are lost, where indices are converted without them, and drops the palette interpretation.
-pub(super) fn note_on_palette(before: &Metadata, after: &mut Metadata) -> Option<String> {
+/// Returns a notice that colours are lost, where indices are converted without them, and drops the palette interpretation.
+pub(super) fn notice_on_palette(before: &Metadata, after: &mut Metadata) -> Option<String> {
     if before.palette.is_empty() || !after.palette.is_empty() {
         return None;
     }
     let indices: Vec<&mut String> =
         after.bands.iter_mut().map(|band| &mut band.color).filter(|color| *color == "palette").collect();
-    let note = "the colours of the palette are left out: they are for a first band of type uint8 or uint16";
+    let notice = "the colours of the palette are left out: they are for a first band of type uint8 or uint16";
     let lost = !indices.is_empty();
     indices.into_iter().for_each(|color| "undefined".clone_into(color));
-    lost.then(|| note.to_owned())
+    lost.then(|| notice.to_owned())
 }
 
-/// Notes which images of the file are not converted.
-pub(super) fn note_on_pages(dataset: &Dataset) -> Result<Option<String>, Error> {
+/// Returns a notice that names the images of the file that are not converted.
+pub(super) fn notice_on_pages(dataset: &Dataset) -> Result<Option<String>, Error> {
     const NAMED: usize = 5;
     let pages: Vec<u32> =
         dataset.images()?.filter(|(_, role)| *role == Role::Page).map(|(image, _)| image.index).collect();

@@ -77,7 +77,7 @@ pub struct Converted {
     /// The result of the write.
     pub written: Written,
     /// Sentences about what the new file does not keep.
-    pub notes: Vec<String>,
+    pub notices: Vec<String>,
 }
 
 /// Bytes that are read at a time, where the memory allows.
@@ -95,7 +95,7 @@ impl Dataset {
     ///
     /// let options = WriteOptions::cog().with_compression(Compression::Zstd);
     /// let converted = Dataset::open("scene.tif")?.convert("cog.tif", &ConvertOptions::default(), &options)?;
-    /// println!("{} bytes; {:?}", converted.written.size, converted.notes);
+    /// println!("{} bytes; {:?}", converted.written.size, converted.notices);
     /// # Ok(()) }
     /// ```
     ///
@@ -165,7 +165,7 @@ struct Conversion<'a> {
     color: ColorView,
     /// Rows of a tile of the source.
     tile_height: u32,
-    notes: Vec<String>,
+    notices: Vec<String>,
 }
 
 impl<'a> Conversion<'a> {
@@ -214,13 +214,13 @@ impl<'a> Conversion<'a> {
                 domain.items.retain(|(name, _)| !name.starts_with("STATISTICS_"));
             });
         }
-        let mut notes: Vec<String> = kept::note_on_pages(dataset)?.into_iter().collect();
+        let mut notices: Vec<String> = kept::notice_on_pages(dataset)?.into_iter().collect();
         if to.size() > 2 || to.format() != swath_tiff::SampleFormat::Uint {
             metadata.palette.clear();
         }
-        notes.extend(kept::note_on_palette(dataset.metadata(), &mut metadata));
+        notices.extend(kept::notice_on_palette(dataset.metadata(), &mut metadata));
         if let Some(method) = write.resampling.filter(|method| method.mixes() && !metadata.palette.is_empty()) {
-            notes.push(format!("indices of a palette have no {method}: overviews take the nearest pixel"));
+            notices.push(format!("indices of a palette have no {method}: overviews take the nearest pixel"));
         }
         let mask = dataset.mask_image(width, height)?;
         let masked = mask.is_some();
@@ -235,9 +235,9 @@ impl<'a> Conversion<'a> {
         }
         let resized = (window.width, window.height) != (layout.width, layout.height);
         let known: Vec<u16> = write.tags.iter().map(|field| field.tag).collect();
-        write
-            .tags
-            .extend(exif::fields(dataset, resized, &mut notes).into_iter().filter(|field| !known.contains(&field.tag)));
+        write.tags.extend(
+            exif::fields(dataset, resized, &mut notices).into_iter().filter(|field| !known.contains(&field.tag)),
+        );
         let tile_height = if convert.overview.is_none() { layout.tile_height } else { 1 };
         Ok(Self {
             dataset,
@@ -255,14 +255,14 @@ impl<'a> Conversion<'a> {
                 _ => ColorView::Stored,
             },
             tile_height,
-            notes,
+            notices,
         })
     }
 
     fn run(self, sink: Box<dyn Sink>, portions: Portions) -> Result<Converted, Error> {
         let taken = self.row_len() * u64::from(portions.host);
         let left = (self.write.max_memory as u64).saturating_sub(taken);
-        let options = self.write.clone().with_max_memory(usize::try_from(left).unwrap_or(usize::MAX));
+        let options = WriteOptions { max_memory: usize::try_from(left).unwrap_or(usize::MAX), ..self.write.clone() };
         let mode = self.write.device.mode.unwrap_or_default();
         let options = match self.write.device.max_memory {
             // The reader has a third of the device memory, the writer the rest.
@@ -270,16 +270,14 @@ impl<'a> Conversion<'a> {
             _ => options,
         };
         let mut writer = Writer::to_sink(sink, self.shape, &self.metadata, &options)?;
-        let mut notes = self.notes.clone();
+        let mut notices = self.notices.clone();
         if self.write.sparse && !writer.is_sparse() {
-            notes.push(
-                "no tile is left out: GDAL reads CMYK and Lab of eight bits only where every tile is there".into(),
-            );
+            notices.push("no tile is left out: GDAL reads 8-bit CMYK and Lab only where no tile is missing".into());
         }
         let mut report = DeviceReport::default();
         let mut on_device = portions.device > 0 && writer.is_on_device();
         if mode != Mode::Cpu && portions.device == 0 {
-            report.notices.push("samples are converted by the CPU on their way".into());
+            report.notices.push("the CPU reads the tiles, because it converts the samples".into());
         }
         let mut source = Vec::new();
         let mut target = Vec::new();
@@ -316,7 +314,7 @@ impl<'a> Conversion<'a> {
                 match self.push_by_device(&mut writer, &read, &mut report) {
                     Err(Passing::Read(error)) if mode == Mode::Auto && error.is_about_device() => {
                         on_device = false;
-                        report.notices.push(format!("the CPU reads: {error}"));
+                        report.notices.push(format!("the CPU reads the tiles: {error}"));
                         continue;
                     }
                     Err(Passing::Read(error) | Passing::Write(error)) => return Err(error),
@@ -364,7 +362,7 @@ impl<'a> Conversion<'a> {
             report.add(&written.device);
             written.device = report;
         }
-        Ok(Converted { written, notes })
+        Ok(Converted { written, notices })
     }
 
     /// The error for sample `index` of a window.

@@ -17,7 +17,7 @@ pub(super) fn chosen(
     let fits = |nodata: &Nodata| nodata.for_dtype(to).is_some();
     match (asked, before) {
         (Some(Some(asked)), _) if !fits(asked) => Err(Error::usage(format!(
-            "nodata {} is no {to}{}: give another value (--nodata N){}",
+            "nodata {} is not a value of {to}{}: give another value (--nodata N){}",
             asked.text,
             range(to).map_or_else(String::new, |(low, high)| format!(", which goes from {low} to {high}")),
             wider(asked, to).map_or_else(String::new, |wide| format!(", or a type that has it (--dtype {wide})"))
@@ -25,7 +25,7 @@ pub(super) fn chosen(
         (Some(asked), _) => Ok(asked.clone()),
         // Pixels of the same type keep their values, and so does a nodata value that none of them has.
         (None, Some(before)) if from != to && !fits(before) => Err(Error::usage(format!(
-            "the nodata value {} of the source is no {to}: give the value that it becomes (--nodata {}), or --nodata none",
+            "the nodata value {} of the source is not a value of {to}: give the value that it becomes (--nodata {}), or --nodata none",
             before.text,
             spare(to)
         ))),

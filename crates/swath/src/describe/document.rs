@@ -11,8 +11,8 @@ use super::{
     number, tags,
 };
 use crate::open::{
-    dataset::Overview,
     image::{Image, Role},
+    overviews::Overview,
 };
 
 /// The whole document.

@@ -12,8 +12,9 @@ use crate::{
     error::Error,
     metadata::{Band, Metadata},
     open::{
-        dataset::{Dataset, Overview},
+        dataset::Dataset,
         image::{Image, Role},
+        overviews::Overview,
     },
 };
 
@@ -32,7 +33,7 @@ pub struct Facts<'a> {
     pub images: Vec<(&'a Image, Role)>,
     /// Overviews of the first image, largest first.
     pub overviews: Vec<Overview>,
-    /// GDAL's notes on the layout.
+    /// GDAL's description of the layout.
     pub ghost: Option<Ghost>,
     /// How each band marks nodata.
     pub masks: Vec<MaskKind>,
@@ -221,7 +222,12 @@ pub fn block_height(image: &Image) -> u32 {
 
 /// Predictor as its number in the file.
 pub fn predictor(image: &Image) -> u8 {
-    match image.layout().predictor {
+    predictor_number(image.layout().predictor)
+}
+
+/// The number that a file has for a predictor.
+pub fn predictor_number(predictor: Predictor) -> u8 {
+    match predictor {
         Predictor::None => 1,
         Predictor::Horizontal => 2,
         Predictor::FloatingPoint => 3,

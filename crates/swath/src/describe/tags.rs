@@ -56,7 +56,7 @@ fn value_json(value: &TagValue) -> (Value, Option<String>) {
             let hex: String = raw.iter().take(MAX_VALUES).map(|byte| format!("{byte:02x}")).collect();
             (hex.into(), cut.or_else(|| Some("bytes in hexadecimal".to_owned())))
         }
-        _ => (Value::Null, Some("a kind of value that is not known here".to_owned())),
+        _ => (Value::Null, Some("a value of an unknown kind".to_owned())),
     }
 }
 

@@ -13,7 +13,7 @@ impl Report {
         })
     }
 
-    /// As JSON: what `swath validate --json` prints of a file of this name. Under `strict`, warnings make it invalid.
+    /// Returns the JSON that `swath validate --json` prints for a file of this name. Under `strict`, warnings make a file invalid.
     /// docs/cli-json.md lists the keys.
     pub fn document(&self, name: &str, strict: bool) -> Value {
         let keyed = |value: &dyn Fn(&Level) -> Option<u64>| -> Value {

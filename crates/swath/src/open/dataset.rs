@@ -5,20 +5,15 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
-use swath_codec::{Registry, Scratch};
+use swath_codec::Registry;
 use swath_io::{
     Source, Traffic,
     fork::{Once, PerProcess},
 };
-use swath_raster::memory;
 use swath_tiff::{
     Limits, SampleType, TiffError,
     geo::Nodata,
-    structure::{
-        Entry, Header, Ifd, Layout, ParseStop, Value,
-        chain::{self, Chain, Visited},
-        ghost::Ghost,
-    },
+    structure::{Entry, Header, Value, ghost::Ghost},
     tag,
 };
 
@@ -29,10 +24,13 @@ use crate::{
     metadata::Metadata,
     open::{
         OpenOptions,
+        directories::Directories,
         image::{Image, Role},
         sidecar::Sidecars,
     },
-    state::{arriving::Arriving, cache::TileCache, positions::Positions, remarks::Remarks, scratch::ScratchPool},
+    state::{
+        arriving::Arriving, cache::TileCache, positions::Positions, scratch::ScratchPool, tile_warnings::TileWarnings,
+    },
 };
 
 /// An open file. It is cheap to make and safe to share between threads; each read may use several threads of its own.
@@ -64,48 +62,15 @@ pub struct Dataset {
     pub(crate) cache: TileCache,
     pub(crate) arriving: Arriving,
     pub(crate) reads: AtomicU64,
-    pub(crate) remarks: Remarks,
+    pub(crate) warnings: TileWarnings,
     pub(crate) positions: Positions,
     pub(crate) device: DeviceOptions,
     pub(crate) device_log: PerProcess<Mutex<DeviceReport>>,
     main: Image,
-    rest: Once<Rest>,
+    directories: Once<Directories>,
     metadata: Once<Metadata>,
     sidecars: Once<Sidecars>,
     nodata: Once<Option<Nodata>>,
-}
-
-/// Most problems of directories that are reported one by one.
-const MAX_PROBLEMS: usize = 64;
-
-/// The image that a directory's overviews and masks belong to.
-#[derive(Debug, Clone, Copy)]
-enum Parent {
-    /// The main image: the first directory, or the one that the options name.
-    Main,
-    /// Another page.
-    Page,
-}
-
-/// The directories after the first, read on first use.
-#[derive(Debug)]
-struct Rest {
-    images: Vec<(Image, Role)>,
-    /// Errors of directories that could not be parsed, and of a chain that ended early.
-    problems: Vec<TiffError>,
-}
-
-/// Place and size of an overview.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overview {
-    /// Columns.
-    pub width: u32,
-    /// Rows.
-    pub height: u32,
-    /// Directory of the overview.
-    pub ifd: u32,
-    /// Whether it is in the `.ovr` file beside this one.
-    pub external: bool,
 }
 
 impl Dataset {
@@ -143,12 +108,12 @@ impl Dataset {
             cache: TileCache::new(tile_cache),
             arriving: Arriving::default(),
             reads: AtomicU64::new(0),
-            remarks: Remarks::default(),
+            warnings: TileWarnings::default(),
             positions: Positions::default(),
             device,
             device_log: PerProcess::new(),
             main,
-            rest: Once::new(),
+            directories: Once::new(),
             metadata: Once::new(),
             sidecars: Once::new(),
             nodata: Once::new(),
@@ -157,7 +122,7 @@ impl Dataset {
 
     /// The same file with another directory as its image.
     pub(crate) fn with_main(mut self, index: usize) -> Result<Self, Error> {
-        let images = self.read_rest().map_err(|error| error.in_source(&self.name))?.images;
+        let images = self.read_directories()?.images;
         let found = images.into_iter().map(|(image, _)| image).find(|image| image.index as usize == index);
         self.main = found.ok_or_else(|| self.no_directory(index))?;
         // Files beside this one describe the first image.
@@ -211,7 +176,7 @@ impl Dataset {
         let sidecars = self.sidecars.get();
         let side_files = sidecars.into_iter().flat_map(|sidecars| [sidecars.overviews(), sidecars.mask()]);
         let files = std::iter::once(self).chain(side_files.flatten());
-        files.filter_map(|file| file.remarks.take(&file.name)).collect()
+        files.filter_map(|file| file.warnings.take(&file.name)).collect()
     }
 
     /// Identifies this content among others of the same name: an ETag, or a time and size; for a local file its time of change.
@@ -219,11 +184,11 @@ impl Dataset {
         self.fetch.source.version()
     }
 
-    /// Checks that the name still leads to the file that was opened. A handle never mixes two files: a file that is replaced stays
+    /// Checks that the name still refers to the file that was opened. A handle never mixes two files: a file that is replaced stays
     /// open, and reads of one that is written to fail.
     ///
     /// # Errors
-    /// When the name leads to another file, or the file was written to.
+    /// When the name refers to another file, or the file was written to.
     pub fn check_current(&self) -> Result<(), Error> {
         self.fetch.source.check_name().map_err(|error| Error::from(error).in_source(&self.name))
     }
@@ -274,8 +239,9 @@ impl Dataset {
     /// # Errors
     /// When bytes cannot be read.
     pub fn images(&self) -> Result<impl Iterator<Item = (&Image, Role)>, Error> {
-        let rest = self.rest()?;
-        Ok(std::iter::once((&self.main, Role::Main)).chain(rest.images.iter().map(|(image, role)| (image, *role))))
+        let directories = self.directories()?;
+        Ok(std::iter::once((&self.main, Role::Main))
+            .chain(directories.images.iter().map(|(image, role)| (image, *role))))
     }
 
     /// Errors of directories that could not be parsed, and of a chain that ended early.
@@ -283,7 +249,7 @@ impl Dataset {
     /// # Errors
     /// When bytes cannot be read.
     pub fn chain_problems(&self) -> Result<&[TiffError], Error> {
-        Ok(&self.rest()?.problems)
+        Ok(&self.directories()?.problems)
     }
 
     pub(crate) fn image(&self, index: usize) -> Result<&Image, Error> {
@@ -291,74 +257,7 @@ impl Dataset {
         found.ok_or_else(|| self.no_directory(index))
     }
 
-    /// Overviews of the first image, largest first: those in the file, else those in an `.ovr` file beside it.
-    ///
-    /// # Errors
-    /// When bytes cannot be read.
-    pub fn overviews(&self) -> Result<Vec<Overview>, Error> {
-        let list = |dataset: &Dataset, external: bool| -> Result<Vec<Overview>, Error> {
-            let mut found: Vec<Overview> = dataset
-                .images()?
-                .filter(|(_, role)| *role == Role::Overview || (external && *role == Role::Main))
-                .map(|(image, _)| Overview {
-                    width: image.layout.width,
-                    height: image.layout.height,
-                    ifd: image.index,
-                    external,
-                })
-                .collect();
-            found.sort_by_key(|overview| std::cmp::Reverse((overview.width, overview.height)));
-            Ok(found)
-        };
-        let internal = list(self, false)?;
-        if !internal.is_empty() {
-            return Ok(internal);
-        }
-        match self.found_sidecars()?.overviews() {
-            Some(beside) => list(beside, true),
-            None => Ok(internal),
-        }
-    }
-
-    /// Overview `level`, counted from 0 for the largest.
-    ///
-    /// # Errors
-    /// When there is no such overview, or bytes cannot be read.
-    pub fn overview(&self, level: usize) -> Result<Overview, Error> {
-        let overviews = self.overviews()?;
-        overviews.get(level).copied().ok_or_else(|| {
-            Error::usage(format!("there is no overview {level}; the file has {}", overviews.len()))
-                .in_source(&self.name)
-        })
-    }
-
-    pub(crate) fn overview_image(&self, overview: &Overview) -> Result<(&Dataset, &Image), Error> {
-        let dataset = match self.sidecars().overviews() {
-            Some(beside) if overview.external => beside,
-            _ => self,
-        };
-        dataset.image(overview.ifd as usize).map(|image| (dataset, image))
-    }
-
-    /// The smallest overview that still has at least `width` by `height` pixels; `None` when only the full image does.
-    ///
-    /// # Errors
-    /// When bytes cannot be read.
-    pub fn best_overview(&self, width: u32, height: u32) -> Result<Option<usize>, Error> {
-        let overviews = self.overviews()?;
-        Ok(overviews.iter().rposition(|overview| overview.width >= width && overview.height >= height))
-    }
-
-    /// Rows and columns of the tiles or strips of an overview, counted from 0 for the largest.
-    ///
-    /// # Errors
-    /// When there is no such overview, or bytes cannot be read.
-    pub fn overview_block(&self, level: usize) -> Result<(u32, u32), Error> {
-        let (_, image) = self.overview_image(&self.overview(level)?)?;
-        Ok((image.grid.tile_height.min(image.layout.height), image.layout.tile_width))
-    }
-
-    /// GDAL's notes on the layout, where the file begins with them.
+    /// GDAL's description of the layout, where the file begins with one.
     ///
     /// # Errors
     /// When bytes cannot be read.
@@ -461,153 +360,17 @@ impl Dataset {
         }))
     }
 
-    /// The stored bytes of a tile; `None` for a sparse one.
-    ///
-    /// # Errors
-    /// When the tile does not exist or cannot be read.
-    pub fn tile_bytes(&self, image: &Image, column: u32, row: u32, plane: u32) -> Result<Option<Vec<u8>>, Error> {
-        let index = self.tile_index(image, column, row, plane)?;
-        let range = image.locate(index..index + 1, &self.fetch).map_err(|error| error.in_source(&self.name))?;
-        let Some(Some(range)) = range.into_iter().next() else { return Ok(None) };
-        let bytes = self.unchanged(self.fetch.bytes(range));
-        bytes.map(Some).map_err(|error| error.at(&image.place_of(index)).in_source(&self.name))
-    }
-
-    /// A tile decoded to native samples, pixel by pixel, padding included; `None` for a sparse one.
-    ///
-    /// # Errors
-    /// When the tile does not exist, cannot be read or is damaged.
-    pub fn tile(&self, image: &Image, column: u32, row: u32, plane: u32) -> Result<Option<Vec<u8>>, Error> {
-        let Some(bytes) = self.tile_bytes(image, column, row, plane)? else { return Ok(None) };
-        let decode = || {
-            let host = image.host(&self.registry, &self.limits)?;
-            let rows = image.grid.stored_rows(row);
-            let mut out: Vec<u8> = memory::zeroed(host.spec().native_row_len().saturating_mul(rows as usize))?;
-            host.decode_native(rows, &bytes, &mut out, &mut Scratch::default())?;
-            Ok(Some(out))
-        };
-        let place = image.place_of(image.grid.index(column, row, plane));
-        decode().map_err(|error: Error| error.at(&place).in_source(&self.name))
-    }
-
-    fn tile_index(&self, image: &Image, column: u32, row: u32, plane: u32) -> Result<u64, Error> {
-        let grid = &image.grid;
-        if column >= grid.across || row >= grid.down || plane >= grid.planes {
-            let detail = format!(
-                "there is no tile ({column}, {row}) in plane {plane}; the grid is {}x{} with {} planes",
-                grid.across, grid.down, grid.planes
-            );
-            return Err(Error::usage(detail).in_ifd(image.index).in_source(&self.name));
+    /// The directories other than the main image's, read on first use.
+    fn directories(&self) -> Result<&Directories, Error> {
+        if let Some(directories) = self.directories.get() {
+            return Ok(directories);
         }
-        Ok(grid.index(column, row, plane))
+        let directories = self.read_directories()?;
+        Ok(self.directories.get_or_init(|| directories))
     }
 
-    fn rest(&self) -> Result<&Rest, Error> {
-        if let Some(rest) = self.rest.get() {
-            return Ok(rest);
-        }
-        let rest = self.read_rest().map_err(|error| error.in_source(&self.name))?;
-        Ok(self.rest.get_or_init(|| rest))
-    }
-
-    fn read_rest(&self) -> Result<Rest, Error> {
-        let mut chain = Chain::starting_at(self.header.first_ifd);
-        let mut visited = Visited::default();
-        self.fetch.step(|bytes| chain.walk(&mut visited, bytes, &self.header, &self.limits))?;
-        let (ifds, problem) = chain.into_parts();
-        let mut problems: Vec<TiffError> = problem.into_iter().collect();
-        let mut images: Vec<(Image, Role)> = Vec::new();
-        // Directories of the chain and below it share one limit, and none is visited twice.
-        let mut next_sub = ifds.len() as u32;
-        for (index, ifd) in ifds.into_iter().enumerate() {
-            let index = index as u32;
-            let subs = self.sub_ifds(&ifd, &mut visited, &mut problems)?;
-            if index != self.main.index {
-                // The chain lists the overviews and masks of the first image.
-                let parent = if self.main.index == 0 { Parent::Main } else { Parent::Page };
-                self.add_image(index, ifd, parent, &mut images, &mut problems)?;
-            }
-            // SubIFDs of another page belong to that page, however alike the sizes.
-            let parent = if index == self.main.index { Parent::Main } else { Parent::Page };
-            for sub in subs {
-                if next_sub != self.main.index {
-                    self.add_image(next_sub, sub, parent, &mut images, &mut problems)?;
-                }
-                next_sub += 1;
-            }
-        }
-        Ok(Rest { images, problems })
-    }
-
-    /// The SubIFDs of `ifd`, with their own chains.
-    fn sub_ifds(&self, ifd: &Ifd, visited: &mut Visited, problems: &mut Vec<TiffError>) -> Result<Vec<Ifd>, Error> {
-        let offsets = self.fetch.step(|bytes| match chain::sub_ifds(ifd, bytes, &self.header, &self.limits) {
-            Ok(offsets) => Ok(Ok(offsets)),
-            Err(ParseStop::Fault(error)) => Ok(Err(error)),
-            Err(ParseStop::NotLoaded(range)) => Err(range),
-        })?;
-        let mut found = Vec::new();
-        match offsets {
-            Ok(offsets) => {
-                for offset in offsets {
-                    if visited.contains(offset) {
-                        continue;
-                    }
-                    let mut chain = Chain::starting_at(offset);
-                    self.fetch.step(|bytes| chain.walk(visited, bytes, &self.header, &self.limits))?;
-                    let (ifds, problem) = chain.into_parts();
-                    found.extend(ifds);
-                    // A hostile file has as many problems as directories.
-                    if problems.len() < MAX_PROBLEMS {
-                        problems.extend(problem);
-                    }
-                }
-            }
-            Err(error) => problems.push(error),
-        }
-        Ok(found)
-    }
-
-    fn add_image(
-        &self,
-        index: u32,
-        ifd: Ifd,
-        parent: Parent,
-        images: &mut Vec<(Image, Role)>,
-        problems: &mut Vec<TiffError>,
-    ) -> Result<(), Error> {
-        let layout = self.fetch.step(|bytes| match Layout::parse(&ifd, bytes, &self.header, &self.limits) {
-            Ok(layout) => Ok(Ok(layout)),
-            Err(ParseStop::Fault(error)) => Ok(Err(error)),
-            Err(ParseStop::NotLoaded(range)) => Err(range),
-        })?;
-        let place = swath_tiff::Place { ifd: Some(index), ..Default::default() };
-        match layout.and_then(|layout| Image::new(index, ifd, layout, &self.limits)) {
-            Ok(image) => {
-                let role = match parent {
-                    Parent::Main => self.role(&image),
-                    Parent::Page => Role::Page,
-                };
-                images.push((image, role));
-            }
-            // A damaged page must not hide the others, nor the first image.
-            Err(error) if problems.len() < MAX_PROBLEMS => problems.push(error.at(&place)),
-            Err(_) => {}
-        }
-        Ok(())
-    }
-
-    fn role(&self, image: &Image) -> Role {
-        let (layout, main) = (&image.layout, &self.main.layout);
-        if layout.is_mask() {
-            Role::Mask
-        } else if layout.is_reduced()
-            && layout.samples == main.samples
-            && (layout.width < main.width || layout.height < main.height)
-        {
-            Role::Overview
-        } else {
-            Role::Page
-        }
+    fn read_directories(&self) -> Result<Directories, Error> {
+        let directories = Directories::read(&self.fetch, &self.header, &self.limits, &self.main);
+        directories.map_err(|error| error.in_source(&self.name))
     }
 }

@@ -229,7 +229,7 @@ impl Image {
             return Ok(None);
         }
         if offset == 0 {
-            // Some writers note the length of every tile, but the offset of those only that they wrote. Any other length is a
+            // Some writers state the length of every tile, but the offset of those only that they wrote. Any other length is a
             // contradiction: the header is at 0.
             return match count {
                 None => Ok(None),
@@ -241,7 +241,7 @@ impl Image {
         }
         if count.is_none_or(|count| count == 0) && self.ifd.entries.iter().any(|entry| entry.kind.size() == 0) {
             return Err(Error::malformed(
-                "the length of the tile is missing, and a tag of unknown type hides what is left",
+                "the length of the tile is missing, and cannot be computed because a tag has an unknown type",
             ));
         }
         let most = stored.saturating_mul(10).saturating_add(4096);

@@ -2,11 +2,14 @@
 
 mod camera;
 pub(crate) mod dataset;
+mod directories;
 pub(crate) mod image;
 pub(crate) mod location;
 pub(crate) mod metadata;
+pub(crate) mod overviews;
 mod sidecar;
 mod tables;
+mod tile;
 
 use std::{path::Path, sync::Arc};
 

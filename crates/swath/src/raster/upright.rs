@@ -21,7 +21,7 @@ impl Raster {
             Interleave::Pixel => (1, size * self.bands as usize),
         };
         let mut buffer = Buffer::zeroed(self.bytes().len())
-            .ok_or_else(|| Error::memory("there is no memory to turn the picture in"))?;
+            .ok_or_else(|| Error::memory("there is no memory to turn the image upright"))?;
         let plane_len = width * height * pixel;
         let planes_out = buffer.bytes_mut().chunks_exact_mut(plane_len.max(1));
         for (source, target) in self.bytes().chunks_exact(plane_len.max(1)).zip(planes_out).take(planes) {

@@ -4,7 +4,7 @@ use super::{
     context::ReadContext,
     task::{Task, TileBytes},
 };
-use crate::state::arriving::{Held, Key};
+use crate::state::arriving::{ClaimedTiles, Key};
 
 /// Which tasks wait for which tiles.
 pub(crate) struct Claim<'o, 't> {
@@ -14,18 +14,18 @@ pub(crate) struct Claim<'o, 't> {
     pub(crate) mine: Vec<Task<'t>>,
     /// Tasks whose tiles another read is fetching.
     pub(crate) late: Vec<Task<'t>>,
-    pub(crate) held: Held<'o>,
+    pub(crate) claimed: ClaimedTiles<'o>,
 }
 
-/// Returns the tile of a task of one part, if it is to be kept.
+/// Returns the tile of a task of one part, if the cache should keep it.
 fn key(context: &ReadContext<'_>, task: &Task<'_>) -> Option<Key> {
     let part = task.parts.first()?;
     matches!(part.bytes, TileBytes::At { keep: true, .. }).then_some((context.image.index, part.index))
 }
 
-/// Sorts tasks by the read that fetches their tiles. Every read fetches tiles that are not kept for itself. A read that has
-/// `waited` also fetches tiles that the other read failed to bring: otherwise one read after the other would wait for a
-/// server that does not answer.
+/// Sorts tasks by the read that fetches their tiles. Every read fetches for itself the tiles that the cache does not keep. A read that
+/// has `waited` also fetches tiles that the other read failed to bring: otherwise one read after the other would wait for a server
+/// that does not answer.
 pub(crate) fn claim<'o, 't>(context: &ReadContext<'o>, tasks: Vec<Task<'t>>, waited: bool) -> Claim<'o, 't> {
     let mut claims = context.arriving.claims();
     let (mut at_hand, mut mine, mut late) = (Vec::new(), Vec::new(), Vec::new());
@@ -34,9 +34,9 @@ pub(crate) fn claim<'o, 't>(context: &ReadContext<'o>, tasks: Vec<Task<'t>>, wai
             mine.push(task);
             continue;
         };
-        let kept = context.cache.get(key);
-        if let (Some(kept), Some(part)) = (kept, task.parts.first_mut()) {
-            part.bytes = TileBytes::Cached(kept);
+        let cached = context.cache.get(key);
+        if let (Some(cached), Some(part)) = (cached, task.parts.first_mut()) {
+            part.bytes = TileBytes::Cached(cached);
             at_hand.push(task);
         } else if waited || claims.claim(key) {
             mine.push(task);
@@ -44,7 +44,7 @@ pub(crate) fn claim<'o, 't>(context: &ReadContext<'o>, tasks: Vec<Task<'t>>, wai
             late.push(task);
         }
     }
-    Claim { at_hand, mine, late, held: claims.hold() }
+    Claim { at_hand, mine, late, claimed: claims.into_claimed() }
 }
 
 /// Waits until no read is fetching the tiles of these tasks, or the caller cancels.

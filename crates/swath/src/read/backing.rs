@@ -1,4 +1,4 @@
-//! How many bytes of the file back what a read decodes.
+//! Counts the bytes of the file that a read decodes, for the limit on how far they may expand.
 
 use std::ops::Range;
 
@@ -25,29 +25,49 @@ pub(crate) fn backing(
     if !fetch.access.is_remote() || size <= enough.min(received(fetch)) {
         return Ok(size);
     }
-    let (columns, rows) = image.grid.span(window);
-    let row_slices = |row: u32, plane: u32| {
-        let start = image.grid.index(columns.start, row, plane);
-        let end = start + columns.len() as u64;
-        (start..end).step_by(SLICE as usize).map(move |at| at..end.min(at + SLICE))
-    };
-    let cells = planes.iter().flat_map(|plane| rows.clone().map(move |row| (row, *plane)));
-    let mut slices = cells.flat_map(|(row, plane)| row_slices(row, plane)).peekable();
+    let enough_found =
+        |union: &mut Union| (union.at_most >= enough && union.len() >= enough) || received(fetch) >= enough;
+    let mut union = located(image, fetch, window, planes, enough_found)?;
+    Ok(size.min(union.len().saturating_add(received(fetch))))
+}
+
+/// Returns the stored bytes of the tiles of these planes that a window touches; bytes that tiles share count once.
+pub(crate) fn stored(image: &Image, fetch: &Fetch, window: &Window, planes: &[u32]) -> Result<u64, Error> {
+    Ok(located(image, fetch, window, planes, |_| false)?.len())
+}
+
+/// Returns where the tiles of these planes of a window are stored; it stops after the slice with which `enough` holds.
+fn located(
+    image: &Image,
+    fetch: &Fetch,
+    window: &Window,
+    planes: &[u32],
+    enough: impl Fn(&mut Union) -> bool,
+) -> Result<Union, Error> {
+    let mut slices = slices(image, window, planes).peekable();
     let mut union = Union::default();
     while slices.peek().is_some() {
         let batch: Vec<Range<u64>> = slices.by_ref().take(SLICES).collect();
         image.fetch_tables(&batch, fetch, None)?;
         for tiles in batch {
             union.add(image.locate(tiles, fetch)?.into_iter().flatten());
-            if union.at_most >= enough && union.len() >= enough {
-                return Ok(size.min(enough));
+            if enough(&mut union) {
+                return Ok(union);
             }
         }
-        if received(fetch) >= enough {
-            break;
-        }
     }
-    Ok(size.min(union.len().saturating_add(received(fetch))))
+    Ok(union)
+}
+
+/// Returns the entries of the tile tables for these planes of a window, in slices of bounded length.
+fn slices(image: &Image, window: &Window, planes: &[u32]) -> impl Iterator<Item = Range<u64>> {
+    let (columns, rows) = image.grid.span(window);
+    let cells = planes.iter().flat_map(move |plane| rows.clone().map(move |row| (row, *plane)));
+    cells.flat_map(move |(row, plane)| {
+        let start = image.grid.index(columns.start, row, plane);
+        let end = start + columns.len() as u64;
+        (start..end).step_by(SLICE as usize).map(move |at| at..end.min(at + SLICE))
+    })
 }
 
 fn received(fetch: &Fetch) -> u64 {

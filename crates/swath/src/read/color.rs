@@ -68,11 +68,11 @@ impl Dataset {
         let mut buffer = Buffer::zeroed(pixels * bands.len())
             .ok_or_else(|| Error::memory("there is no memory for the result").in_source(&self.name))?;
         let out = buffer.bytes_mut();
-        for (slot, band) in bands.iter().enumerate() {
+        for (nth, band) in bands.iter().enumerate() {
             for (index, pixel) in painted.bytes().chunks_exact(samples).enumerate() {
                 let at = match options.interleave {
-                    Interleave::Band => slot * pixels + index,
-                    Interleave::Pixel => index * bands.len() + slot,
+                    Interleave::Band => nth * pixels + index,
+                    Interleave::Pixel => index * bands.len() + nth,
                 };
                 if let (Some(place), Some(value)) = (out.get_mut(at), pixel.get(*band as usize - 1)) {
                     *place = *value;

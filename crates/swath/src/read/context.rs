@@ -13,8 +13,8 @@ use crate::{
         arriving::Arriving,
         cache::TileCache,
         positions::Positions,
-        remarks::Remarks,
         scratch::{self, ScratchPool},
+        tile_warnings::TileWarnings,
     },
 };
 
@@ -42,8 +42,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) lone: bool,
     /// Tiles that other reads of the file are fetching.
     pub(crate) arriving: &'a Arriving,
-    /// Collects remarks about tiles.
-    pub(crate) remarks: &'a Remarks,
+    /// Collects warnings about tiles.
+    pub(crate) warnings: &'a TileWarnings,
     /// Decoders of strips that are not kept, where earlier windows ended.
     pub(crate) positions: &'a Positions,
 }
@@ -77,7 +77,7 @@ impl ReadContext<'_> {
 
     /// Whether a window of a strip may be decoded step by step, from where an earlier one ended: the strip is large, and its decoder
     /// can stop anywhere.
-    pub(crate) fn may_step(&self, rows: u32, inside: &Window) -> bool {
+    pub(crate) fn may_continue(&self, rows: u32, inside: &Window) -> bool {
         let part = inside.height < rows && !self.image.layout.tiled && !self.fetch.access.is_remote();
         part && self.is_large(rows) && self.host.stream().is_some()
     }

@@ -35,7 +35,7 @@ impl Dataset {
             let (left, bottom, right, top) =
                 transform.map(|transform| transform.bounds(self.width(), self.height())).unwrap_or_default();
             Error::usage(format!(
-                "the rectangle {west},{south},{east},{north} does not meet the raster, which lies in \
+                "the rectangle {west},{south},{east},{north} does not overlap the raster, which covers \
                  {left},{bottom},{right},{top} (west,south,east,north)"
             ))
             .in_source(&self.name)
@@ -81,7 +81,7 @@ mod tests {
         let north_up = raster(Some([0.1, 0.0, 100.0, 0.0, -0.1, 50.0]));
         for [west, south, east, north] in [[0.0, 0.0, 1.0, 1.0], [101.0, 49.5, 102.0, 49.9], [f64::NAN; 4]] {
             let message = north_up.window_of(west, south, east, north).unwrap_err().to_string();
-            assert!(message.contains("does not meet the raster, which lies in 100,49.2,101,50"), "{message}");
+            assert!(message.contains("100,49.2,101,50"), "{message}");
         }
         let message = raster(None).window_of(0.0, 0.0, 1.0, 1.0).unwrap_err().to_string();
         assert!(message.starts_with("raster: the raster has no transform"), "{message}");

@@ -25,17 +25,17 @@ use super::{
 use crate::{
     cancel::{Cancel, cancelled},
     error::{Error, ErrorKind},
-    state::scratch::Worker,
+    state::scratch::ReadBuffers,
 };
 
 /// Most bytes of a remote file that may be in flight at once, or wait to be decoded.
 const MOST_IN_FLIGHT: u64 = 64 << 20;
 
 /// Decoded tiles to keep, by number, once the read that brought them has succeeded.
-type Kept = Vec<(u64, Arc<Buffer>)>;
+type NewTiles = Vec<(u64, Arc<Buffer>)>;
 
 impl ReadContext<'_> {
-    fn keep(&self, tiles: Kept) {
+    fn keep(&self, tiles: NewTiles) {
         tiles.into_iter().for_each(|(index, tile)| self.cache.insert((self.image.index, index), tile));
     }
 }
@@ -77,7 +77,7 @@ impl Drop for Reservation<'_> {
 pub(crate) fn run(
     context: &ReadContext<'_>,
     job: ReadJob<'_>,
-    worker: &mut Worker,
+    buffers: &mut ReadBuffers,
     flight: &BytesInFlight,
     stop: &AtomicBool,
 ) -> Result<(), (u64, Error)> {
@@ -102,32 +102,32 @@ pub(crate) fn run(
         parts => remote && parts.len() == 1,
     };
     if reads.len() == 1 && tasks.iter().all(slow) {
-        return run_arriving(context, tasks, worker, flight, &given_up, &failed);
+        return run_arriving(context, tasks, buffers, flight, &given_up, &failed);
     }
     let total: u64 = reads.iter().map(|range| range.end - range.start).sum();
     let _reservation = (remote && total > 0).then(|| flight.reserve(total));
-    let mut rest = room(&mut worker.bytes, total, first)?;
-    let mut buffers = Vec::with_capacity(reads.len());
+    let mut rest = room(&mut buffers.bytes, total, first)?;
+    let mut reads_into = Vec::with_capacity(reads.len());
     for range in &reads {
         let (head, tail) = rest.split_at_mut_checked((range.end - range.start) as usize).unwrap_or_default();
-        buffers.push(ReadInto { offset: range.start, buffer: head });
+        reads_into.push(ReadInto { offset: range.start, buffer: head });
         rest = tail;
     }
-    context.fetch.source.read_many_unless(&mut buffers, &given_up).map_err(|error| failed(first, error))?;
-    let loaded: Vec<(u64, &[u8])> = buffers.iter().map(|read| (read.offset, &*read.buffer)).collect();
+    context.fetch.source.read_many_unless(&mut reads_into, &given_up).map_err(|error| failed(first, error))?;
+    let loaded: Vec<(u64, &[u8])> = reads_into.iter().map(|read| (read.offset, &*read.buffer)).collect();
     let mut own_reads = &*loaded;
-    let mut kept = Kept::new();
+    let mut new_tiles = NewTiles::new();
     for task in tasks {
         // A task of several parts brings a read for each; the tasks of a merged read share one.
         let stored = task.parts.iter().filter(|part| part.range().is_some()).count();
         let several = task.parts.len() > 1;
         let found = if several { own_reads.get(..stored).unwrap_or_default() } else { &*loaded };
-        run_task(context, task, found, &mut worker.scratch, &mut kept)?;
+        run_task(context, task, found, &mut buffers.scratch, &mut new_tiles)?;
         if several {
             own_reads = own_reads.get(stored..).unwrap_or_default();
         }
     }
-    context.keep(kept);
+    context.keep(new_tiles);
     Ok(())
 }
 
@@ -142,7 +142,7 @@ fn room(buffer: &mut Buffer, total: u64, first: u64) -> Result<&mut [u8], (u64, 
 fn run_arriving(
     context: &ReadContext<'_>,
     mut tasks: Vec<Task<'_>>,
-    worker: &mut Worker,
+    buffers: &mut ReadBuffers,
     flight: &BytesInFlight,
     given_up: &(dyn Fn() -> bool + Sync),
     failed: &dyn Fn(u64, SourceError) -> (u64, Error),
@@ -151,16 +151,16 @@ fn run_arriving(
     loop {
         let claim = arriving::claim(context, tasks, waited);
         for task in claim.at_hand {
-            run_task(context, task, &[], &mut worker.scratch, &mut Kept::new())?;
+            run_task(context, task, &[], &mut buffers.scratch, &mut NewTiles::new())?;
         }
         let ranges: Vec<Range<u64>> =
             claim.mine.iter().filter_map(|task| task.parts.first()?.range().cloned()).collect();
         let mut mine: Vec<Option<Task<'_>>> = claim.mine.into_iter().map(Some).collect();
         for merged in coalesce(&ranges, context.merge()) {
             let members = merged.members.iter().filter_map(|member| mine.get_mut(*member)?.take()).collect();
-            fetch(context, merged.range, members, worker, flight, given_up, failed)?;
+            fetch(context, merged.range, members, buffers, flight, given_up, failed)?;
         }
-        drop(claim.held);
+        drop(claim.claimed);
         if claim.late.is_empty() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ fn fetch(
     context: &ReadContext<'_>,
     range: Range<u64>,
     mut tasks: Vec<Task<'_>>,
-    worker: &mut Worker,
+    buffers: &mut ReadBuffers,
     flight: &BytesInFlight,
     given_up: &(dyn Fn() -> bool + Sync),
     failed: &dyn Fn(u64, SourceError) -> (u64, Error),
@@ -186,11 +186,11 @@ fn fetch(
     let first = tasks.first().and_then(|task| task.parts.first()).map_or(0, |part| part.index);
     let total = range.end - range.start;
     let _reservation = context.fetch.access.is_remote().then(|| flight.reserve(total));
-    let Worker { scratch, bytes } = worker;
+    let ReadBuffers { scratch, bytes } = buffers;
     let bytes = room(bytes, total, first)?;
     tasks.sort_by_key(|task| task.parts.first().and_then(|part| Some(part.range()?.end)));
     let mut waiting = tasks.into_iter().peekable();
-    let (mut outcome, mut kept) = (Ok(()), Kept::new());
+    let (mut outcome, mut new_tiles) = (Ok(()), NewTiles::new());
     let mut arrived = |bytes: &[u8]| {
         let is_there = |task: &Task<'_>| {
             let end = task.parts.first().and_then(|part| part.range()).map_or(0, |range| range.end);
@@ -199,14 +199,14 @@ fn fetch(
         while outcome.is_ok()
             && let Some(task) = waiting.next_if(is_there)
         {
-            outcome = run_task(context, task, &[(range.start, bytes)], scratch, &mut kept);
+            outcome = run_task(context, task, &[(range.start, bytes)], scratch, &mut new_tiles);
         }
     };
     let read = context.fetch.source.read_streamed(range.start, bytes, given_up, &mut arrived);
     read.map_err(|error| failed(first, error))?;
     arrived(bytes);
     outcome?;
-    context.keep(kept);
+    context.keep(new_tiles);
     Ok(())
 }
 
@@ -216,7 +216,7 @@ fn run_task(
     mut task: Task<'_>,
     loaded: &[(u64, &[u8])],
     scratch: &mut Scratch,
-    kept: &mut Kept,
+    new_tiles: &mut NewTiles,
 ) -> Result<(), (u64, Error)> {
     let several = task.parts.len() > 1;
     let mut own = loaded.iter();
@@ -230,14 +230,17 @@ fn run_task(
             let start = usize::try_from(range.start.checked_sub(*offset)?).ok()?;
             bytes.get(start..start.checked_add((range.end - range.start) as usize)?)
         });
-        decode_part(context, part, task.rows, task.inside, &mut task.target, src, scratch, kept).map_err(|error| {
-            let place = Place { offset: part.range().map(|range| range.start), ..context.image.place_of(part.index) };
-            (part.index, error.at(&place))
-        })?;
-        if let Some(detail) = scratch.take_notice() {
-            context.remarks.add(context.image.index, part.index, context.image.place_of(part.index), detail);
-            // A cached tile would lose its remark, which every read has to report.
-            kept.retain(|(index, _)| *index != part.index);
+        decode_part(context, part, task.rows, task.inside, &mut task.target, src, scratch, new_tiles).map_err(
+            |error| {
+                let place =
+                    Place { offset: part.range().map(|range| range.start), ..context.image.place_of(part.index) };
+                (part.index, error.at(&place))
+            },
+        )?;
+        if let Some(detail) = scratch.take_warning() {
+            context.warnings.add(context.image.index, part.index, context.image.place_of(part.index), detail);
+            // A cached tile would lose its warning, which every read has to report.
+            new_tiles.retain(|(index, _)| *index != part.index);
         }
     }
     Ok(())
@@ -252,12 +255,12 @@ fn decode_part(
     target: &mut Target<'_>,
     src: Option<&[u8]>,
     scratch: &mut Scratch,
-    kept: &mut Kept,
+    new_tiles: &mut NewTiles,
 ) -> Result<(), Error> {
     let not_read = || Error::internal("the bytes of a tile were not read");
     match &part.bytes {
         TileBytes::Sparse => fill_sparse(context, part, target),
-        TileBytes::InSteps(range) => strip::decode(context, part, range, rows, inside, target, scratch)?,
+        TileBytes::Continued(range) => strip::decode(context, part, range, rows, inside, target, scratch)?,
         TileBytes::Cached(tile) => context.host.place_native(tile.bytes(), inside, &part.take, target, scratch)?,
         TileBytes::At { keep: false, .. } => {
             context.host.decode(rows, src.ok_or_else(not_read)?, inside, &part.take, target, scratch)?;
@@ -267,14 +270,14 @@ fn decode_part(
             let len = context.host.native_len(rows);
             let mut tile = Buffer::zeroed(len).ok_or_else(|| Error::no_memory(len))?;
             if context.host.decode_native(rows, src, tile.bytes_mut(), scratch).is_err() {
-                // The window may end before the damage. Whether it decodes must not depend on what is kept.
-                if context.may_step(rows, &inside) {
+                // The window may end before the damage. Whether it decodes must not depend on what the cache holds.
+                if context.may_continue(rows, &inside) {
                     return strip::decode(context, part, range, rows, inside, target, scratch);
                 }
                 return Ok(context.host.decode(rows, src, inside, &part.take, target, scratch)?);
             }
             context.host.place_native(tile.bytes(), inside, &part.take, target, scratch)?;
-            kept.push((part.index, Arc::new(tile)));
+            new_tiles.push((part.index, Arc::new(tile)));
         }
     }
     Ok(())
@@ -288,9 +291,14 @@ fn fill_sparse(context: &ReadContext<'_>, part: &TilePart, target: &mut Target<'
     let size = context.fill.len();
     match &*part.take {
         Take::Bands(_) => assemble::fill(target, context.fill, 0, size),
-        Take::Pixels { samples, slot, step } => {
+        Take::Pixels { samples, first, stride } => {
             for position in 0..samples.len() {
-                assemble::fill(target, context.fill, (usize::from(*slot) + position) * size, usize::from(*step) * size);
+                assemble::fill(
+                    target,
+                    context.fill,
+                    (usize::from(*first) + position) * size,
+                    usize::from(*stride) * size,
+                );
             }
         }
     }

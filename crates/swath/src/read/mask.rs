@@ -44,7 +44,7 @@ impl Dataset {
                 ..options
             })?;
             if !std::ptr::eq(dataset, self) {
-                self.note(raster.report());
+                self.add_report(raster.report());
             }
             // A mask of eight bits holds opacity; in other masks, any value but 0 means data.
             let wide = mask.layout.sample.size();

@@ -52,11 +52,11 @@ impl<'a, 'o> Planner<'a, 'o> {
         let takes = match (separate, context.interleave) {
             (false, Interleave::Band) => vec![Take::Bands(context.bands.to_vec())],
             (false, Interleave::Pixel) => {
-                vec![Take::Pixels { samples: context.bands.to_vec(), slot: 0, step: samples }]
+                vec![Take::Pixels { samples: context.bands.to_vec(), first: 0, stride: samples }]
             }
             (true, Interleave::Band) => vec![Take::Bands(vec![0]); usize::from(samples)],
             (true, Interleave::Pixel) => {
-                (0..samples).map(|slot| Take::Pixels { samples: vec![0], slot, step: samples }).collect()
+                (0..samples).map(|first| Take::Pixels { samples: vec![0], first, stride: samples }).collect()
             }
         };
         let (columns, rows) = context.image.grid.span(&context.window);
@@ -154,23 +154,24 @@ impl<'a, 'o> Planner<'a, 'o> {
         // Tiles of a remote file are worth keeping even if the window covers them wholly, unless they are too many.
         let keep_all = context.fetch.access.is_remote()
             && cache.is_some_and(|cache| cache.admits_window(context.image.decoded_len(&context.window)));
-        let may_step = context.may_step(first.rows, &first.inside);
-        let part = |slot: usize, position: usize| -> TilePart {
-            let (start, ranges) = &located[slot];
+        let may_continue = context.may_continue(first.rows, &first.inside);
+        let part = |plane: usize, position: usize| -> TilePart {
+            let (start, ranges) = &located[plane];
             let index = start + position as u64;
             let cell = &cells[position];
             let partial = (cell.inside.width, cell.inside.height) != grid.visible(cell.column, cell.row);
             let cache = cache.filter(|_| partial || keep_all);
             let key = (image.index, index);
-            let leads = || context.positions.lead_to(key, cell.inside.y, cell.rows);
-            let in_steps = || may_step && (cache.is_none() || (!context.cache.takes_easily(tile_len) && leads()));
+            let worthwhile = || context.positions.are_worth_continuing(key, cell.inside.y, cell.rows);
+            let is_continued =
+                || may_continue && (cache.is_none() || (!context.cache.takes_easily(tile_len) && worthwhile()));
             let bytes = match (&ranges[position], cache.and_then(|cache| cache.get(key))) {
                 (None, _) => TileBytes::Sparse,
                 (Some(_), Some(tile)) => TileBytes::Cached(tile),
-                (Some(range), None) if in_steps() => TileBytes::InSteps(range.clone()),
+                (Some(range), None) if is_continued() => TileBytes::Continued(range.clone()),
                 (Some(range), None) => TileBytes::At { range: range.clone(), keep: cache.is_some() },
             };
-            TilePart { index, bytes, take: self.takes[slot].clone() }
+            TilePart { index, bytes, take: self.takes[plane].clone() }
         };
         let mut decoding = 0;
         let full_width = cells.len() == 1 && first.inside.width == grid.tile_width && first.inside.y == 0;
@@ -200,15 +201,16 @@ impl<'a, 'o> Planner<'a, 'o> {
         for (position, (cell, mut rows)) in cells.iter().zip(self.output.cut(bands, &widths)).enumerate() {
             if self.takes.len() > 1 && context.interleave == Interleave::Band {
                 // The planes are apart in the file and in the output: each is a task of its own.
-                for slot in 0..self.takes.len() {
+                for plane in 0..self.takes.len() {
                     let rest = rows.split_off(height.min(rows.len()));
                     let target = Target::Rows(std::mem::replace(&mut rows, rest));
-                    let task = Task { parts: vec![part(slot, position)], rows: cell.rows, inside: cell.inside, target };
+                    let task =
+                        Task { parts: vec![part(plane, position)], rows: cell.rows, inside: cell.inside, target };
                     decoding += task.tiles_to_decode();
                     push_split(spec, task, tasks);
                 }
             } else {
-                let parts = (0..self.takes.len()).map(|slot| part(slot, position)).collect();
+                let parts = (0..self.takes.len()).map(|plane| part(plane, position)).collect();
                 let task = Task { parts, rows: cell.rows, inside: cell.inside, target: Target::Rows(rows) };
                 decoding += task.tiles_to_decode();
                 push_split(spec, task, tasks);
@@ -232,7 +234,7 @@ impl<'a, 'o> Planner<'a, 'o> {
                     ranges.push(range.clone());
                     single.push(Some(task));
                 }
-                [TilePart { bytes: TileBytes::InSteps(_), .. }] => {
+                [TilePart { bytes: TileBytes::Continued(_), .. }] => {
                     self.queue.push_back(ReadJob { reads: Vec::new(), tasks: vec![task] });
                 }
                 [_] => at_hand.push(task),

@@ -62,7 +62,7 @@ impl Dataset {
         let mut buffer =
             Buffer::zeroed(request.len).ok_or_else(|| Error::no_memory(request.len).in_source(&self.name))?;
         let report = request.fill(options, buffer.bytes_mut(), true)?;
-        self.note(report.as_ref());
+        self.add_report(report.as_ref());
         let raster = Raster {
             buffer,
             sample: request.image.layout.sample,
@@ -92,7 +92,7 @@ impl Dataset {
             return Err(Error::usage(detail).in_source(&self.name));
         }
         let report = request.fill(options, out, false)?;
-        self.note(report.as_ref());
+        self.add_report(report.as_ref());
         Ok(report)
     }
 
@@ -102,6 +102,17 @@ impl Dataset {
     /// As [`Dataset::read`], without reading a tile.
     pub fn read_len(&self, options: &ReadOptions) -> Result<usize, Error> {
         self.request(options).map(|request| request.len)
+    }
+
+    /// Stored bytes of the tiles that the options would read: what has to come from the file before samples can be decoded.
+    ///
+    /// # Errors
+    /// As [`Dataset::read_len`], and when the tables of tiles cannot be read.
+    pub fn stored_len(&self, options: &ReadOptions) -> Result<u64, Error> {
+        let Request { image, dataset, window, bands, .. } = self.request(options)?;
+        let planes: Vec<u32> = if image.grid.planes > 1 { bands.into_iter().map(u32::from).collect() } else { vec![0] };
+        backing::stored(image, &dataset.fetch, &window, &planes)
+            .map_err(|error| error.in_ifd(image.index).in_source(&dataset.name))
     }
 
     /// Type of the samples that the options would read.
@@ -169,7 +180,7 @@ impl Dataset {
         let plausible = self.plausible(image, &window, &planes, decoded)?;
         if tile_len > plausible {
             return Err(Error::from(TiffError::Limit {
-                what: "decoded size of a tile for so small a file",
+                what: "decoded size of a tile (limited by the size of the file)",
                 asked: tile_len,
                 allowed: plausible,
                 field: "expansion",
@@ -177,7 +188,7 @@ impl Dataset {
             }));
         }
         if bytes > u128::from(plausible) {
-            return Err(limit("decoded size for so small a file", plausible, "expansion"));
+            return Err(limit("decoded size (limited by the size of the file)", plausible, "expansion"));
         }
         let len = usize::try_from(bytes).ok().filter(|len| isize::try_from(*len).is_ok());
         let len = len.ok_or_else(|| limit("decoded size", isize::MAX as u64, "decoded_bytes"))?;
@@ -255,7 +266,7 @@ impl Request<'_> {
                 cache: &dataset.cache,
                 lone: dataset.reads.fetch_add(1, Ordering::Relaxed) == 0,
                 arriving: &dataset.arriving,
-                remarks: &dataset.remarks,
+                warnings: &dataset.warnings,
                 positions: &dataset.positions,
             };
             schedule::run(&context, out)

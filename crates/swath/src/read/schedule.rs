@@ -38,7 +38,7 @@ pub(crate) fn run(context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error
     let stop = AtomicBool::new(false);
     let first_error: Mutex<Option<(u64, Error)>> = Mutex::new(None);
     let work = || {
-        let mut worker = context.pool.take();
+        let mut buffers = context.pool.take();
         loop {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -48,7 +48,7 @@ pub(crate) fn run(context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error
                 None => {
                     let next = planner.lock().unwrap_or_else(PoisonError::into_inner).next();
                     match next {
-                        Ok(Some(job)) => job::run(context, job, &mut worker, &flight, &stop),
+                        Ok(Some(job)) => job::run(context, job, &mut buffers, &flight, &stop),
                         Ok(None) => break,
                         Err(error) => Err((0, error)),
                     }
@@ -62,7 +62,7 @@ pub(crate) fn run(context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error
                 }
             }
         }
-        context.pool.give_back(worker, context.fetch.access.is_remote());
+        context.pool.give_back(buffers, context.fetch.access.is_remote());
     };
     if helpers == 0 {
         work();

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use swath_codec::{CodecError, Scratch, decode::Step, host::Target};
+use swath_codec::{CodecError, Scratch, decode::StreamProgress, host::Target};
 use swath_raster::memory::{self, Buffer};
 use swath_tiff::{Compression, Window};
 
@@ -105,9 +105,9 @@ impl Position {
     fn fill(&mut self, context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error> {
         let mut done = 0;
         while done < out.len() {
-            let step = self.step(context, out.get_mut(done..).unwrap_or_default())?;
-            done += step.made;
-            if done < out.len() && step.made == 0 && step.read == 0 {
+            let progress = self.advance(context, out.get_mut(done..).unwrap_or_default())?;
+            done += progress.made;
+            if done < out.len() && progress.made == 0 && progress.read == 0 {
                 let row_len = context.host.spec().stored_row_len() as u64;
                 let got = u64::from(self.row) * row_len + done as u64;
                 let wanted = u64::from(context.image.grid.stored_rows(0)) * row_len;
@@ -125,9 +125,9 @@ impl Position {
         let lacking = u64::from(lacking) * spec.stored_row_len() as u64;
         let mut surplus = 0;
         while !self.ended {
-            let step = self.step(context, &mut [0; 4096])?;
-            surplus += step.made as u64;
-            let cut_off = !self.ended && step.read == 0 && step.made == 0;
+            let progress = self.advance(context, &mut [0; 4096])?;
+            surplus += progress.made as u64;
+            let cut_off = !self.ended && progress.read == 0 && progress.made == 0;
             match (surplus > lacking, cut_off) {
                 (true, _) | (_, true) if spec.compression == Compression::Zstd => return Ok(()),
                 (true, _) => return Err(Error::malformed("the stream holds more bytes than the strip")),
@@ -138,16 +138,16 @@ impl Position {
         Ok(())
     }
 
-    fn step(&mut self, context: &ReadContext<'_>, out: &mut [u8]) -> Result<Step, Error> {
+    fn advance(&mut self, context: &ReadContext<'_>, out: &mut [u8]) -> Result<StreamProgress, Error> {
         if self.used == self.input.len() && self.rest.start < self.rest.end {
             let len = (self.rest.end - self.rest.start).min(INPUT as u64);
             memory::resize(&mut self.input, len as usize)?;
             context.fetch.source.read_at(self.rest.start, &mut self.input)?;
             (self.rest.start, self.used) = (self.rest.start + len, 0);
         }
-        let step = self.stream.step(self.input.get(self.used..).unwrap_or_default(), out)?;
-        self.used += step.read;
-        self.ended = step.ended;
-        Ok(step)
+        let progress = self.stream.advance(self.input.get(self.used..).unwrap_or_default(), out)?;
+        self.used += progress.read;
+        self.ended = progress.ended;
+        Ok(progress)
     }
 }

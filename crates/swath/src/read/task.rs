@@ -18,10 +18,10 @@ pub(crate) struct TilePart {
 pub(crate) enum TileBytes {
     /// The tile is sparse.
     Sparse,
-    /// A range of the file; with `keep`, the decoded tile is kept.
+    /// A range of the file; with `keep`, the decoded tile goes into the cache.
     At { range: Range<u64>, keep: bool },
-    /// A range of the file that is decoded only as far as the window.
-    InSteps(Range<u64>),
+    /// A range of the file that is decoded from where an earlier window ended, and only as far as this window.
+    Continued(Range<u64>),
     /// The cache.
     Cached(Arc<Buffer>),
 }
@@ -45,7 +45,7 @@ pub(crate) struct Task<'a> {
 
 impl Task<'_> {
     pub(crate) fn tiles_to_decode(&self) -> u64 {
-        let is_decoded = |part: &&TilePart| matches!(part.bytes, TileBytes::At { .. } | TileBytes::InSteps(_));
+        let is_decoded = |part: &&TilePart| matches!(part.bytes, TileBytes::At { .. } | TileBytes::Continued(_));
         self.parts.iter().filter(is_decoded).count() as u64
     }
 }

@@ -62,7 +62,7 @@ impl Dataset {
             return Ok(None);
         }
         let report = batch.request.dataset.unchanged(batch.fill(options, out))?;
-        self.note(report.as_ref());
+        self.add_report(report.as_ref());
         Ok(report)
     }
 
@@ -170,7 +170,7 @@ impl Batch<'_> {
             let worth = if dataset.fetch.access.is_remote() { u64::MAX } else { worth };
             let drawing = threads.min(count).min(usize::try_from(worth).unwrap_or(usize::MAX)).max(1);
             let earlier = dataset.reads.fetch_add(count as u64, Ordering::Relaxed);
-            let order = ReadContext {
+            let context = ReadContext {
                 fetch: &dataset.fetch,
                 image,
                 host,
@@ -187,19 +187,19 @@ impl Batch<'_> {
                 // As for a single window: tiles are kept where more than one window comes.
                 cache: &dataset.cache,
                 lone: earlier == 0 && count == 1,
-                remarks: &dataset.remarks,
+                warnings: &dataset.warnings,
                 positions: &dataset.positions,
                 arriving: &dataset.arriving,
             };
-            self.deal(&order, drawing, out)
+            self.deal(&context, drawing, out)
         };
         run().map_err(|error: Error| error.in_ifd(image.index).in_source(&dataset.name))
     }
 
     /// Has `drawing` threads, the caller's among them, take windows until all are read.
-    fn deal(&self, order: &ReadContext<'_>, drawing: usize, out: &mut [u8]) -> Result<(), Error> {
+    fn deal(&self, context: &ReadContext<'_>, drawing: usize, out: &mut [u8]) -> Result<(), Error> {
         if let [_] = self.windows {
-            return schedule::run(order, out);
+            return schedule::run(context, out);
         }
         let mut places: Vec<Option<&mut [u8]>> = out.chunks_exact_mut(self.request.len.max(1)).map(Some).collect();
         let entry = |number: usize| Some((number, *self.windows.get(number)?, places.get_mut(number)?.take()?));
@@ -219,7 +219,7 @@ impl Batch<'_> {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    if let Err(error) = schedule::run(&ReadContext { window, ..*order }, place) {
+                    if let Err(error) = schedule::run(&ReadContext { window, ..*context }, place) {
                         stop.store(true, Ordering::Relaxed);
                         let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
                         if first.as_ref().is_none_or(|(known, _)| number < *known) {

@@ -33,8 +33,8 @@ impl Tiles {
 impl Arriving {
     /// Locks the list of tiles while a caller claims some of them.
     pub(crate) fn claims(&self) -> Claims<'_> {
-        let held = Held { arriving: self, keys: Vec::new() };
-        Claims { held, keys: self.0.get().lock() }
+        let claimed = ClaimedTiles { arriving: self, keys: Vec::new() };
+        Claims { claimed, keys: self.0.get().lock() }
     }
 
     /// Waits until no read is fetching these tiles, or the caller cancels.
@@ -47,11 +47,11 @@ impl Arriving {
     }
 }
 
-/// The locked list of tiles, and what the caller claimed of it so far.
+/// The locked list of tiles, and the tiles that the caller has claimed so far.
 pub(crate) struct Claims<'o> {
     // Dropped first: giving claimed tiles back takes the lock.
     keys: MutexGuard<'o, HashSet<Key>>,
-    held: Held<'o>,
+    claimed: ClaimedTiles<'o>,
 }
 
 impl<'o> Claims<'o> {
@@ -59,24 +59,24 @@ impl<'o> Claims<'o> {
     pub(crate) fn claim(&mut self, key: Key) -> bool {
         let free = self.keys.insert(key);
         if free {
-            self.held.keys.push(key);
+            self.claimed.keys.push(key);
         }
         free
     }
 
-    /// Unlocks the list and keeps what was claimed.
-    pub(crate) fn hold(self) -> Held<'o> {
-        self.held
+    /// Unlocks the list and returns the claimed tiles.
+    pub(crate) fn into_claimed(self) -> ClaimedTiles<'o> {
+        self.claimed
     }
 }
 
 /// The right to fetch some tiles. Reads that wait for them go on when it is dropped.
-pub(crate) struct Held<'o> {
+pub(crate) struct ClaimedTiles<'o> {
     arriving: &'o Arriving,
     keys: Vec<Key>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for ClaimedTiles<'_> {
     fn drop(&mut self) {
         let tiles = self.arriving.0.get();
         let mut keys = tiles.lock();

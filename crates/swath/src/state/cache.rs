@@ -38,13 +38,13 @@ struct Shelf {
 
 #[derive(Debug, Default)]
 struct Tiles {
-    map: HashMap<(u64, Key), Kept>,
+    map: HashMap<(u64, Key), CacheEntry>,
     bytes: usize,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CacheEntry {
     tile: Arc<Buffer>,
     used: u64,
 }
@@ -94,10 +94,10 @@ impl TileCache {
         let mut tiles = self.shelf().tiles();
         tiles.clock += 1;
         let clock = tiles.clock;
-        let kept = tiles.map.get_mut(&(self.owner, key))?;
-        kept.used = clock;
+        let entry = tiles.map.get_mut(&(self.owner, key))?;
+        entry.used = clock;
         self.hits.fetch_add(1, Ordering::Relaxed);
-        Some(kept.tile.clone())
+        Some(entry.tile.clone())
     }
 
     pub(crate) fn insert(&self, key: Key, tile: Arc<Buffer>) {
@@ -106,7 +106,7 @@ impl TileCache {
         tiles.clock += 1;
         let used = tiles.clock;
         tiles.bytes += tile.len();
-        if let Some(old) = tiles.map.insert((self.owner, key), Kept { tile, used }) {
+        if let Some(old) = tiles.map.insert((self.owner, key), CacheEntry { tile, used }) {
             tiles.bytes -= old.tile.len();
         }
         if tiles.bytes > budget {
@@ -125,9 +125,9 @@ impl Drop for TileCache {
             return;
         }
         let mut freed = 0;
-        tiles.map.retain(|(owner, _), kept| {
+        tiles.map.retain(|(owner, _), entry| {
             let stays = *owner != self.owner;
-            freed += if stays { 0 } else { kept.tile.len() };
+            freed += if stays { 0 } else { entry.tile.len() };
             stays
         });
         tiles.bytes -= freed;
@@ -147,7 +147,7 @@ impl Shelf {
 impl Tiles {
     /// Drops the tiles that were used longest ago, an eighth of the budget at a time so that it is seldom done.
     fn drop_oldest(&mut self, down_to: usize) {
-        let mut by_age: Vec<(u64, (u64, Key))> = self.map.iter().map(|(key, kept)| (kept.used, *key)).collect();
+        let mut by_age: Vec<(u64, (u64, Key))> = self.map.iter().map(|(key, entry)| (entry.used, *key)).collect();
         by_age.sort_unstable();
         for (_, key) in by_age {
             if self.bytes <= down_to {

@@ -3,5 +3,5 @@
 pub(crate) mod arriving;
 pub(crate) mod cache;
 pub(crate) mod positions;
-pub(crate) mod remarks;
 pub(crate) mod scratch;
+pub(crate) mod tile_warnings;

@@ -21,7 +21,7 @@ pub(crate) struct Positions(PerProcess<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
-    kept: Vec<Position>,
+    idle: Vec<Position>,
     /// Strips that were begun.
     begun: BTreeSet<Key>,
 }
@@ -57,26 +57,26 @@ impl Positions {
     /// Whether a window that begins at `row` of a strip of `rows` rows is worth decoding step by step, although the strip could be kept
     /// whole: it is the first window and near the top, or an earlier window ended before it. It is not where windows jump about, or
     /// other reads work on the strip.
-    pub(crate) fn lead_to(&self, key: Key, row: u32, rows: u32) -> bool {
+    pub(crate) fn are_worth_continuing(&self, key: Key, row: u32, rows: u32) -> bool {
         let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
         (known.begun.insert(key) && row <= rows / NEAR)
-            || known.kept.iter().any(|position| position.key == key && position.from <= row)
+            || known.idle.iter().any(|position| position.key == key && position.from <= row)
     }
 
     /// Takes the position nearest to a row, for the caller to give back.
     pub(crate) fn take(&self, key: Key, row: u32) -> Option<Position> {
         let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
-        let fit = known.kept.iter().enumerate().filter(|(_, found)| found.key == key && found.from <= row);
+        let fit = known.idle.iter().enumerate().filter(|(_, found)| found.key == key && found.from <= row);
         let near = |found: &Position| if found.row > row { u32::MAX } else { found.row };
         let nearest = fit.max_by_key(|(_, found)| near(found)).map(|(index, _)| index);
-        nearest.map(|index| known.kept.remove(index))
+        nearest.map(|index| known.idle.remove(index))
     }
 
     pub(crate) fn give_back(&self, position: Position) {
         let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
-        if known.kept.len() == POSITIONS {
-            known.kept.remove(0);
+        if known.idle.len() == POSITIONS {
+            known.idle.remove(0);
         }
-        known.kept.push(position);
+        known.idle.push(position);
     }
 }

@@ -14,29 +14,29 @@ pub(crate) const KEEP: usize = 16 << 20;
 
 /// Buffers and codec contexts that threads keep between reads of one file.
 #[derive(Debug, Default)]
-pub(crate) struct ScratchPool(PerProcess<Mutex<Vec<Worker>>>);
+pub(crate) struct ScratchPool(PerProcess<Mutex<Vec<ReadBuffers>>>);
 
 /// One thread's codec contexts and buffers.
 #[derive(Debug, Default)]
-pub(crate) struct Worker {
+pub(crate) struct ReadBuffers {
     pub(crate) scratch: Scratch,
     pub(crate) bytes: Buffer,
 }
 
 impl ScratchPool {
-    pub(crate) fn take(&self) -> Worker {
+    pub(crate) fn take(&self) -> ReadBuffers {
         self.0.get().lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_back(&self, mut worker: Worker, remote: bool) {
-        if worker.bytes.len() > if remote { KEEP / 16 } else { KEEP } {
-            worker.bytes = Buffer::default();
+    pub(crate) fn give_back(&self, mut buffers: ReadBuffers, remote: bool) {
+        if buffers.bytes.len() > if remote { KEEP / 16 } else { KEEP } {
+            buffers.bytes = Buffer::default();
         }
-        worker.scratch.shrink(KEEP);
-        let mut kept = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.scratch.shrink(KEEP);
+        let mut pool = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
         // Where memory is short, buffers that can be made again are dropped.
-        if (!remote || kept.len() < cores()) && kept.try_reserve(1).is_ok() {
-            kept.push(worker);
+        if (!remote || pool.len() < cores()) && pool.try_reserve(1).is_ok() {
+            pool.push(buffers);
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Along the tiles of an image.
+    /// Portions along the tiles of an image.
     pub fn of(image: &Image) -> Self {
         let layout = image.layout();
         Self {

@@ -125,7 +125,7 @@ impl<'a, T: Number> Missing<'a, T> {
 pub struct ToFloats<'a> {
     /// Bytes of the nodata value.
     pub nodata: Option<&'a [u8]>,
-    /// Where they go; what is there is replaced.
+    /// Receives the samples; earlier content is replaced.
     pub out: &'a mut Vec<f64>,
 }
 

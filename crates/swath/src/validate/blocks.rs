@@ -22,8 +22,8 @@ use crate::{
 /// Leaders and trailers this close are read together: a block's trailer and the next one's leader touch.
 const MERGE: Merge = Merge { gap: 64, max_len: 64 << 10, waste: 100 };
 
-/// A directory whose blocks are looked at.
-pub(super) struct Slot<'a> {
+/// A directory whose blocks are checked.
+pub(super) struct CheckedDirectory<'a> {
     /// As GDAL's script names it.
     pub(super) name: String,
     pub(super) image: &'a Image,
@@ -66,23 +66,25 @@ pub(super) fn check<'a>(
     for problem in dataset.chain_problems()? {
         findings.error(Error::from(problem.clone()).to_string());
     }
-    let mut slots = slots(dataset, levels, masks)?;
+    let mut directories = directories(dataset, levels, masks)?;
     if claims.mask {
-        pair_masks(&mut slots, masks, findings);
+        pair_masks(&mut directories, masks, findings);
     }
     let mut found = BlockSummary::default();
     let mut budget = Budget::of(dataset);
     let mut readable = Vec::new();
-    for slot in slots {
-        let count = slot.image.grid.count();
-        if let Err(error) = slot.image.check_tables(count.saturating_sub(1), dataset.size()) {
-            findings.error(format!("{}: {}", slot.name, error.kind()));
+    for directory in directories {
+        let count = directory.image.grid.count();
+        if let Err(error) = directory.image.check_tables(count.saturating_sub(1), dataset.size()) {
+            findings.error(format!("{}: {}", directory.name, error.kind()));
         } else if !budget.take(count) {
-            findings
-                .error(format!("{}: its table of blocks overlaps another directory's; it was not checked", slot.name));
+            findings.error(format!(
+                "{}: its table of blocks overlaps another directory's; it was not checked",
+                directory.name
+            ));
         } else {
-            walk(dataset, &slot, claims, &mut found, findings)?;
-            readable.push(slot);
+            walk(dataset, &directory, claims, &mut found, findings)?;
+            readable.push(directory);
         }
     }
     extents::check(dataset, report, &readable, &mut found, findings)?;
@@ -90,16 +92,16 @@ pub(super) fn check<'a>(
 }
 
 /// The pyramid, each level followed by its mask, then all other directories.
-fn slots<'a>(
+fn directories<'a>(
     dataset: &'a Dataset,
     levels: &[(&'a Dataset, &'a Image)],
     masks: &HashMap<(u32, u32), &'a Image>,
-) -> Result<Vec<Slot<'a>>, Error> {
-    let mut slots = Vec::new();
+) -> Result<Vec<CheckedDirectory<'a>>, Error> {
+    let mut directories = Vec::new();
     let mut seen = HashSet::new();
     let mut add = |name: String, image: &'a Image, kind: Kind| {
         if seen.insert(image.index) {
-            slots.push(Slot { name, image, kind, mask: None });
+            directories.push(CheckedDirectory { name, image, kind, mask: None });
         }
     };
     for (number, (source, image)) in levels.iter().enumerate() {
@@ -118,36 +120,40 @@ fn slots<'a>(
     for (image, _) in dataset.images()? {
         add(format!("IFD {}", image.index), image, Kind::Other);
     }
-    Ok(slots)
+    Ok(directories)
 }
 
 /// Finds the mask of each level, where the file says that masks lie between the blocks of their image.
-fn pair_masks<'a>(slots: &mut [Slot<'a>], masks: &HashMap<(u32, u32), &'a Image>, findings: &mut Findings) {
-    for slot in slots.iter_mut().filter(|slot| slot.kind == Kind::Level) {
-        let grid = &slot.image.grid;
+fn pair_masks<'a>(
+    directories: &mut [CheckedDirectory<'a>],
+    masks: &HashMap<(u32, u32), &'a Image>,
+    findings: &mut Findings,
+) {
+    for directory in directories.iter_mut().filter(|directory| directory.kind == Kind::Level) {
+        let grid = &directory.image.grid;
         match masks.get(&(grid.width, grid.height)) {
             None => findings.error(format!(
                 "{}: MASK_INTERLEAVED_WITH_IMAGERY=YES is declared in the file, but there is no mask",
-                slot.name
+                directory.name
             )),
             Some(mask) if (mask.grid.tile_width, mask.grid.tile_height) != (grid.tile_width, grid.tile_height) => {
-                findings.error(format!("{}: mask block size is different from its imagery band", slot.name));
+                findings.error(format!("{}: mask block size is different from its imagery band", directory.name));
             }
-            Some(mask) => slot.mask = Some(mask),
+            Some(mask) => directory.mask = Some(mask),
         }
     }
 }
 
 fn walk(
     dataset: &Dataset,
-    slot: &Slot<'_>,
+    directory: &CheckedDirectory<'_>,
     claims: Claims,
     found: &mut BlockSummary,
     findings: &mut Findings,
 ) -> Result<(), Error> {
-    let image = slot.image;
+    let image = directory.image;
     let plane_len = u64::from(image.grid.across) * u64::from(image.grid.down);
-    let mask = slot.mask.filter(|mask| mask.check_tables(plane_len.saturating_sub(1), dataset.size()).is_ok());
+    let mask = directory.mask.filter(|mask| mask.check_tables(plane_len.saturating_sub(1), dataset.size()).is_ok());
     for plane in 0..u64::from(image.grid.planes) {
         let base = plane * plane_len;
         // Row by row holds for each plane: planes may follow each other, or take turns (INTERLEAVE=TILE).
@@ -157,15 +163,15 @@ fn walk(
             let end = plane_len.min(at + SLICE);
             let blocks = image.stated(base + at..base + end, &dataset.fetch)?;
             let first = base + at;
-            look(dataset, slot, first, &blocks, found, findings);
-            if slot.kind != Kind::Other {
-                order(slot, claims, first, &blocks, &mut last, findings);
-                surroundings(dataset, slot, claims, first, &blocks, findings)?;
+            look(dataset, directory, first, &blocks, found, findings);
+            if directory.kind != Kind::Other {
+                order(directory, claims, first, &blocks, &mut last, findings);
+                surroundings(dataset, directory, claims, first, &blocks, findings)?;
             }
             // The mask of a pixel is one for all planes: it follows the last.
             if let (Some(mask), true) = (mask, plane + 1 == u64::from(image.grid.planes)) {
                 let masks = mask.stated(at..end, &dataset.fetch)?;
-                interleaving(slot, claims, first, &blocks, &masks, findings);
+                interleaving(directory, claims, first, &blocks, &masks, findings);
             }
             at = end;
         }
@@ -191,7 +197,7 @@ fn present(first: u64, blocks: &[Stated]) -> impl Iterator<Item = (u64, u64, u64
 
 fn look(
     dataset: &Dataset,
-    slot: &Slot<'_>,
+    directory: &CheckedDirectory<'_>,
     first: u64,
     blocks: &[Stated],
     found: &mut BlockSummary,
@@ -203,22 +209,36 @@ fn look(
     for (index, offset, len) in present(first, blocks) {
         found.first = Some(found.first.map_or(offset, |first| first.min(offset)));
         if offset.checked_add(len).is_none_or(|end| end > size) {
-            findings.block(&slot.name, Fault::End, || {
-                let block = block_name(slot.image, index);
-                format!("{}: {block} has {len} bytes at byte {offset}, but the file ends at byte {size}", slot.name)
+            findings.block(&directory.name, Fault::End, || {
+                let block = block_name(directory.image, index);
+                format!(
+                    "{}: {block} has {len} bytes at byte {offset}, but the file ends at byte {size}",
+                    directory.name
+                )
             });
         }
     }
 }
 
-fn order(slot: &Slot<'_>, claims: Claims, first: u64, blocks: &[Stated], last: &mut u64, findings: &mut Findings) {
+fn order(
+    directory: &CheckedDirectory<'_>,
+    claims: Claims,
+    first: u64,
+    blocks: &[Stated],
+    last: &mut u64,
+    findings: &mut Findings,
+) {
     if !claims.row_major {
         return;
     }
     for (index, offset, _) in present(first, blocks) {
         if offset < *last {
-            findings.block(&slot.name, Fault::Order, || {
-                format!("{}: offset of {} is smaller than previous block", slot.name, block_name(slot.image, index))
+            findings.block(&directory.name, Fault::Order, || {
+                format!(
+                    "{}: offset of {} is smaller than previous block",
+                    directory.name,
+                    block_name(directory.image, index)
+                )
             });
         }
         *last = offset;
@@ -235,15 +255,16 @@ struct Wanted {
 /// Leader and trailer bytes: four bytes with the length before a block, its last four bytes once more after it.
 fn surroundings(
     dataset: &Dataset,
-    slot: &Slot<'_>,
+    directory: &CheckedDirectory<'_>,
     claims: Claims,
     first: u64,
     blocks: &[Stated],
     findings: &mut Findings,
 ) -> Result<(), Error> {
     let size = dataset.size();
-    let name = &slot.name;
-    let bad_trailer = |index: u64| format!("{name}: for {}, trailer bytes are invalid", block_name(slot.image, index));
+    let name = &directory.name;
+    let bad_trailer =
+        |index: u64| format!("{name}: for {}, trailer bytes are invalid", block_name(directory.image, index));
     let (mut ranges, mut wanted): (Vec<Range<u64>>, Vec<Wanted>) = (Vec::new(), Vec::new());
     for (block, offset, len) in present(first, blocks) {
         if let (true, Some(start)) = (claims.leader && offset <= size, offset.checked_sub(4)) {
@@ -279,7 +300,7 @@ fn surroundings(
                 let stated = bytes.first_chunk::<4>().copied().map(u32::from_le_bytes).unwrap_or_default();
                 if u64::from(stated) != wanted.len {
                     findings.block(name, Fault::Leader, || {
-                        let block = block_name(slot.image, wanted.block);
+                        let block = block_name(directory.image, wanted.block);
                         format!("{name}: for {block}, size in leader bytes is {stated} instead of {}", wanted.len)
                     });
                 }
@@ -293,7 +314,7 @@ fn surroundings(
 
 /// A block of the mask follows the block of the image that it belongs to.
 fn interleaving(
-    slot: &Slot<'_>,
+    directory: &CheckedDirectory<'_>,
     claims: Claims,
     first: u64,
     blocks: &[Stated],
@@ -305,9 +326,9 @@ fn interleaving(
         let (Some((offset, len)), Some((mask, _))) = (block, mask) else { continue };
         let expected = offset.saturating_add(*len).saturating_add(between);
         if *mask != expected {
-            findings.block(&slot.name, Fault::Mask, || {
-                let block = block_name(slot.image, index);
-                format!("Mask of {}: for {block}, offset is {mask}, whereas {expected} was expected", slot.name)
+            findings.block(&directory.name, Fault::Mask, || {
+                let block = block_name(directory.image, index);
+                format!("Mask of {}: for {block}, offset is {mask}, whereas {expected} was expected", directory.name)
             });
         }
     }

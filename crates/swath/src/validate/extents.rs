@@ -4,7 +4,7 @@ use swath_tiff::tag;
 
 use super::{
     BlockSummary, Report, SLICE,
-    blocks::{Slot, block_name},
+    blocks::{CheckedDirectory, block_name},
     findings::{Fault, Findings},
 };
 use crate::{error::Error, open::dataset::Dataset};
@@ -20,7 +20,7 @@ const WORK: u64 = 1 << 29;
 struct Span {
     start: u64,
     end: u64,
-    slot: u32,
+    directory: u32,
     index: u64,
 }
 
@@ -51,7 +51,7 @@ impl HeadPart {
 pub(super) fn check(
     dataset: &Dataset,
     report: &Report,
-    slots: &[Slot<'_>],
+    directories: &[CheckedDirectory<'_>],
     found: &mut BlockSummary,
     findings: &mut Findings,
 ) -> Result<(), Error> {
@@ -66,7 +66,7 @@ pub(super) fn check(
             findings.warning(format!("Not all directories come before the blocks: {what}"));
         }
     }
-    overlaps(dataset, slots, &merged(parts), found, findings)
+    overlaps(dataset, directories, &merged(parts), found, findings)
 }
 
 /// Everything but blocks, by offset.
@@ -119,7 +119,7 @@ struct Sweep {
 
 fn overlaps(
     dataset: &Dataset,
-    slots: &[Slot<'_>],
+    directories: &[CheckedDirectory<'_>],
     parts: &[HeadPart],
     found: &mut BlockSummary,
     findings: &mut Findings,
@@ -129,9 +129,9 @@ fn overlaps(
     let mut sweep = Sweep::default();
     let mut from = None;
     for _ in 0..walks {
-        let (batch, next) = batch(dataset, slots, from)?;
+        let (batch, next) = batch(dataset, directories, from)?;
         for span in batch {
-            compare(slots, parts, span, &mut sweep, found, findings);
+            compare(directories, parts, span, &mut sweep, found, findings);
         }
         if next.is_none() {
             return Ok(());
@@ -143,20 +143,24 @@ fn overlaps(
 }
 
 /// The first blocks by offset, from `from` on, in order; and where the next batch begins, if there is one.
-fn batch(dataset: &Dataset, slots: &[Slot<'_>], from: Option<Span>) -> Result<(Vec<Span>, Option<Span>), Error> {
+fn batch(
+    dataset: &Dataset,
+    directories: &[CheckedDirectory<'_>],
+    from: Option<Span>,
+) -> Result<(Vec<Span>, Option<Span>), Error> {
     let mut kept: Vec<Span> = Vec::new();
     let mut bound: Option<Span> = None;
-    for (slot, number) in slots.iter().zip(0u32..) {
-        let count = slot.image.grid.count();
+    for (directory, number) in directories.iter().zip(0u32..) {
+        let count = directory.image.grid.count();
         let mut at = 0;
         while at < count {
             let end = count.min(at + SLICE);
-            let blocks = slot.image.stated(at..end, &dataset.fetch)?;
+            let blocks = directory.image.stated(at..end, &dataset.fetch)?;
             for (index, block) in (at..end).zip(blocks) {
                 // Blocks beyond the file are reported elsewhere.
                 let Some((start, len)) = block else { continue };
                 let Some(end) = start.checked_add(len).filter(|end| *end <= dataset.size()) else { continue };
-                let span = Span { start, end, slot: number, index };
+                let span = Span { start, end, directory: number, index };
                 if from.is_some_and(|from| span < from) || bound.is_some_and(|bound| span >= bound) {
                     continue;
                 }
@@ -175,16 +179,18 @@ fn batch(dataset: &Dataset, slots: &[Slot<'_>], from: Option<Span>) -> Result<(V
 }
 
 fn compare(
-    slots: &[Slot<'_>],
+    directories: &[CheckedDirectory<'_>],
     parts: &[HeadPart],
     span: Span,
     sweep: &mut Sweep,
     found: &mut BlockSummary,
     findings: &mut Findings,
 ) {
-    let Some(slot) = slots.get(span.slot as usize) else { return };
-    let whole = |span: &Span| match slots.get(span.slot as usize) {
-        Some(slot) => format!("{}: {} at byte {}", slot.name, block_name(slot.image, span.index), span.start),
+    let Some(directory) = directories.get(span.directory as usize) else { return };
+    let whole = |span: &Span| match directories.get(span.directory as usize) {
+        Some(directory) => {
+            format!("{}: {} at byte {}", directory.name, block_name(directory.image, span.index), span.start)
+        }
         None => String::new(),
     };
     let same = sweep.last.is_some_and(|last| (last.start, last.end) == (span.start, span.end));
@@ -192,11 +198,11 @@ fn compare(
         // Equal tiles that are stored once.
         found.shared += 1;
     } else if let Some(other) = sweep.furthest.filter(|other| span.start < other.end) {
-        findings.block(&slot.name, Fault::Overlap, || format!("{} overlaps {}", whole(&span), whole(&other)));
+        findings.block(&directory.name, Fault::Overlap, || format!("{} overlaps {}", whole(&span), whole(&other)));
     }
     let part = parts.get(parts.partition_point(|part| part.end <= span.start));
     if let Some(part) = part.filter(|part| part.start < span.end) {
-        findings.block(&slot.name, Fault::Overlap, || format!("{} overlaps {}", whole(&span), part.name()));
+        findings.block(&directory.name, Fault::Overlap, || format!("{} overlaps {}", whole(&span), part.name()));
     }
     sweep.last = Some(span);
     if sweep.furthest.is_none_or(|other| span.end > other.end) {

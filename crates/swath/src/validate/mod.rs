@@ -42,7 +42,7 @@ pub struct Report {
     pub errors: Vec<String>,
     /// Things that a COG may have but should avoid.
     pub warnings: Vec<String>,
-    /// GDAL's notes on the layout.
+    /// GDAL's description of the layout.
     pub ghost: Option<Ghost>,
     /// The first image, then its overviews in the order of their directories.
     pub levels: Vec<Level>,

@@ -23,7 +23,7 @@ use super::{
     plan::{LevelPlan, Plan},
     row_store::RowStore,
     shared_sink::SharedSink,
-    shrinks::steps,
+    shrinks::level_shrinks,
     step::copy_rows,
     tile_rows::TileRowEncoder,
     writer::{FromBlocks, LevelState, Side, Writer, changes, nodata_of},
@@ -50,21 +50,21 @@ struct Shares {
 
 impl Shares {
     /// Bytes that are always there, those of a thread, and of the fewest cells.
-    fn costs(plan: &Plan) -> [u64; 3] {
-        let (_, thread) = Memory::costs(plan);
+    fn costs(plan: &Plan, options: &WriteOptions) -> [u64; 3] {
+        let (_, thread) = Memory::costs(plan, options);
         let fixed: u64 = plan.levels.iter().map(Canvas::fixed_len).sum();
         let cells: u64 = plan.levels.iter().map(|level| Canvas::cell_len(level) * LEAST_CELLS).sum();
         [Memory::always(plan).saturating_add(fixed), thread, cells]
     }
 
-    fn least(plan: &Plan) -> u64 {
-        Self::costs(plan).into_iter().fold(0, u64::saturating_add)
+    fn least(plan: &Plan, options: &WriteOptions) -> u64 {
+        Self::costs(plan, options).into_iter().fold(0, u64::saturating_add)
     }
 
     fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
         let budget = options.max_memory as u64;
-        let [always, thread, cells] = Self::costs(plan);
-        let least = Self::least(plan);
+        let [always, thread, cells] = Self::costs(plan, options);
+        let least = Self::least(plan, options);
         if least > budget {
             let (width, height) = (plan.levels.main.layout.width, plan.levels.main.layout.height);
             return Err(Error::over(
@@ -112,8 +112,8 @@ impl Writer {
         let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
         let shares = Shares::fit(&plan, options)?;
         let nodata = nodata_of(metadata, shape);
-        let steps = steps(&plan, shape.sample, nodata.as_deref())?;
-        let canvases = plan.levels.try_map(|index, level| Ok(Canvas::new(level, steps.at(index)?.clone())))?;
+        let shrinks = level_shrinks(&plan, shape.sample, nodata.as_deref())?;
+        let canvases = plan.levels.try_map(|index, level| Ok(Canvas::new(level, shrinks.at(index)?.clone())))?;
         let memory = Memory { threads: shares.threads, batch: 1 };
         let spill = Arc::new(sink.spill());
         let levels = plan.levels.map(|_| LevelState::default());
@@ -136,11 +136,11 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Whether a writer of rows, which holds a row of tiles of every level, gets by with the memory that the options allow, on
-    /// the host and on the GPU. Where it does not, [`Writer::create_from_blocks`] may.
+    /// Whether a writer of rows, which holds a tile row of every level, fits into the memory that the options allow, on
+    /// the host and on the GPU. Where it does not fit, [`Writer::create_from_blocks`] may.
     ///
     /// # Errors
-    /// When the options contradict the shape, or there is no GPU where one has to be.
+    /// When the options contradict the shape, or the mode needs a GPU and there is none.
     pub fn can_take_rows(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<bool, Error> {
         let (gpu, _) = options.device.open_if_wanted()?;
         let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
@@ -157,13 +157,14 @@ impl Writer {
         }
     }
 
-    /// Bytes of memory that [`Writer::create_from_blocks`] takes at the very least.
+    /// The smallest limit ([`WriteOptions::with_max_memory`]) with which [`Writer::create_from_blocks`] works.
     ///
     /// # Errors
     /// When the options contradict the shape.
     pub fn least_memory_from_blocks(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<u64, Error> {
         let on_device = options.device.mode.unwrap_or_default() != Mode::Cpu;
-        Ok(Shares::least(&Plan::new(shape, metadata, options, on_device)?))
+        let limited = options.clone().with_max_memory(options.max_memory);
+        Ok(Shares::least(&Plan::new(shape, metadata, options, on_device)?, &limited))
     }
 
     /// Adds the pixels of `part`, rows of its width. Blocks come in any order and are of any size; each pixel comes once.
@@ -289,8 +290,8 @@ impl Writer {
             && (x_end == width || x_end.is_multiple_of(main.layout.tile_width))
             && (y_end == height || y_end.is_multiple_of(main.layout.tile_height));
         let fits = |at: u32| at.is_multiple_of(2 * LANES);
-        let apart = canvas.step().is_none_or(|step| {
-            let halves = step.samples.is_halves() && step.mask.is_halves();
+        let apart = canvas.level_shrink().is_none_or(|shrink| {
+            let halves = shrink.samples.is_halves() && shrink.mask.is_halves();
             halves && fits(part.x) && (x_end == width || fits(x_end))
         });
         whole && apart && canvas.is_free(part)

@@ -12,7 +12,7 @@ use swath_io::{Extent, Spill};
 use swath_raster::memory;
 use swath_tiff::{Grid, Window};
 
-use super::{plan::LevelPlan, shrinks::Step};
+use super::{plan::LevelPlan, shrinks::LevelShrink};
 use crate::error::Error;
 
 /// Column and row of a cell in the grid of its level.
@@ -28,14 +28,14 @@ pub(super) struct Canvas {
     /// Cells whose tile is encoded.
     encoded: Bits,
     /// How the next level is computed from this one.
-    step: Option<Step>,
+    level_shrink: Option<LevelShrink>,
     /// Cells whose patch of the next level is made.
     shrunk: Bits,
     /// Bytes of cells that are in memory.
-    held: u64,
+    memory_len: u64,
 }
 
-impl Step {
+impl LevelShrink {
     /// The source pixels that target pixels are made of.
     fn needed(&self, target: Window) -> Window {
         let (across, down) =
@@ -52,8 +52,8 @@ impl Step {
 }
 
 /// Columns, or rows.
-#[derive(Debug, Clone, Copy)]
-enum Axis {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Axis {
     X,
     Y,
 }
@@ -97,7 +97,7 @@ pub(super) struct PlanarPixels<'a> {
 }
 
 impl Canvas {
-    pub(super) fn new(level: &LevelPlan, step: Option<Step>) -> Self {
+    pub(super) fn new(level: &LevelPlan, level_shrink: Option<LevelShrink>) -> Self {
         let layout = &level.layout;
         let mut planes = vec![layout.sample.size(); layout.samples.into()];
         if level.mask.is_some() {
@@ -110,9 +110,9 @@ impl Canvas {
             planes,
             cells: HashMap::new(),
             encoded: Bits::new(count),
-            shrunk: Bits::new(if step.is_some() { count } else { 0 }),
-            step,
-            held: 0,
+            shrunk: Bits::new(if level_shrink.is_some() { count } else { 0 }),
+            level_shrink,
+            memory_len: 0,
         }
     }
 
@@ -128,8 +128,8 @@ impl Canvas {
         u64::from(layout.tile_width.min(layout.width)) * u64::from(layout.tile_height.min(layout.height)) * pixel as u64
     }
 
-    pub(super) fn step(&self) -> Option<&Step> {
-        self.step.as_ref()
+    pub(super) fn level_shrink(&self) -> Option<&LevelShrink> {
+        self.level_shrink.as_ref()
     }
 
     /// Bytes of a sample of each plane.
@@ -138,8 +138,8 @@ impl Canvas {
     }
 
     /// Bytes of cells that are in memory.
-    pub(super) fn held(&self) -> u64 {
-        self.held
+    pub(super) fn memory_len(&self) -> u64 {
+        self.memory_len
     }
 
     /// Whether all tiles are encoded.
@@ -200,13 +200,13 @@ impl Canvas {
             let Some(shared) = overlap(part, pixels.part) else { continue };
             self.load(at, spill)?;
             let pixel: usize = self.planes.iter().sum();
-            let (held, planes) = (&mut self.held, &self.planes);
+            let (memory_len, planes) = (&mut self.memory_len, &self.planes);
             let cell = match self.cells.entry(at) {
                 Entry::Occupied(cell) => cell.into_mut(),
                 Entry::Vacant(place) => {
                     let len = area(part) as usize * pixel;
                     let pixels = Pixels::Memory(memory::zeroed(len)?);
-                    *held += len as u64;
+                    *memory_len += len as u64;
                     place.insert(Cell { part, filled: Vec::new(), missing: area(part), pixels, used: now })
                 }
             };
@@ -225,10 +225,10 @@ impl Canvas {
 
     /// The target columns, or rows, that belong to a place of the grid: those that begin at its source pixels.
     fn targets(&self, axis: Axis, place: u32) -> Range<u32> {
-        let Some(step) = &self.step else { return 0..0 };
+        let Some(level_shrink) = &self.level_shrink else { return 0..0 };
         let (tile, source, target) = match axis {
-            Axis::X => (self.grid.tile_width, self.grid.width, step.samples.target().0),
-            Axis::Y => (self.grid.tile_height, self.grid.height, step.samples.target().1),
+            Axis::X => (self.grid.tile_width, self.grid.width, level_shrink.samples.target().0),
+            Axis::Y => (self.grid.tile_height, self.grid.height, level_shrink.samples.target().1),
         };
         let start = u64::from(place) * u64::from(tile);
         let first = |at: u64| (at.min(source.into()) * u64::from(target)).div_ceil(source.into()) as u32;
@@ -242,17 +242,19 @@ impl Canvas {
             return None;
         }
         let target = Window::new(columns.start, rows.start, columns.end - columns.start, rows.end - rows.start);
-        Some(Patch { home, target, source: self.step.as_ref()?.needed(target) })
+        Some(Patch { home, target, source: self.level_shrink.as_ref()?.needed(target) })
     }
 
     /// The patches that need pixels of a cell and are not made yet.
     fn waiting_patches(&self, at: At) -> Vec<Patch> {
-        let Some(step) = &self.step else { return Vec::new() };
+        let Some(level_shrink) = &self.level_shrink else { return Vec::new() };
         let part = self.cell_part(at);
         // Sources have the order of their home cells along both axes, so the homes that need this cell form a rectangle.
-        let across =
-            homes(step, Axis::X, at.0, self.grid.across, &columns_of(part), |place| self.targets(Axis::X, place));
-        let down = homes(step, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| self.targets(Axis::Y, place));
+        let across = homes(level_shrink, Axis::X, at.0, self.grid.across, &columns_of(part), |place| {
+            self.targets(Axis::X, place)
+        });
+        let down =
+            homes(level_shrink, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| self.targets(Axis::Y, place));
         let all = down.flat_map(|row| across.clone().map(move |column| (column, row)));
         let waiting = all.filter(|home| !self.shrunk.get(self.number(*home)));
         waiting.filter_map(|home| self.patch(home)).filter(|patch| overlap(patch.source, part).is_some()).collect()
@@ -272,20 +274,20 @@ impl Canvas {
         self.touched(part).all(|at| !self.cells.contains_key(&at))
     }
 
-    /// Notes that the tile of a cell is encoded and its patch made, elsewhere.
+    /// Records that the tile of a cell is encoded and its patch made, elsewhere.
     pub(super) fn set_done(&mut self, at: At) {
         let number = self.number(at);
         self.encoded.set(number);
         self.shrunk.set(number);
     }
 
-    /// Notes that the tile of a cell is encoded.
+    /// Records that the tile of a cell is encoded.
     pub(super) fn set_encoded(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
         self.encoded.set(self.number(at));
         self.let_go(at, spill)
     }
 
-    /// Notes that a patch is made.
+    /// Records that a patch is made.
     pub(super) fn set_shrunk(&mut self, patch: &Patch, spill: &Spill) -> Result<(), Error> {
         self.shrunk.set(self.number(patch.home));
         for at in self.touched(patch.source) {
@@ -305,7 +307,7 @@ impl Canvas {
             None => {
                 if let Some(cell) = self.cells.remove(&at) {
                     match cell.pixels {
-                        Pixels::Memory(memory) => self.held -= memory.len() as u64,
+                        Pixels::Memory(memory) => self.memory_len -= memory.len() as u64,
                         Pixels::Disk(extent) => spill.discard(extent),
                     }
                 }
@@ -323,7 +325,7 @@ impl Canvas {
         let pixel: usize = self.planes.iter().sum();
         let mut cropped: Vec<u8> = memory::zeroed(area(needed) as usize * pixel)?;
         copy_planes(&pixels, &mut cropped, needed, needed, &self.planes)?;
-        self.held -= (area(pixels.part) - area(needed)) * pixel as u64;
+        self.memory_len -= (area(pixels.part) - area(needed)) * pixel as u64;
         if let Some(cell) = self.cells.get_mut(&at) {
             (cell.part, cell.pixels) = (needed, Pixels::Memory(cropped));
         }
@@ -338,7 +340,7 @@ impl Canvas {
         {
             let mut memory = Vec::new();
             spill.take(extent, &mut memory)?;
-            self.held += memory.len() as u64;
+            self.memory_len += memory.len() as u64;
             cell.pixels = Pixels::Memory(memory);
         }
         Ok(())
@@ -363,7 +365,7 @@ impl Canvas {
         let Pixels::Memory(memory) = &cell.pixels else { return Ok(()) };
         let len = memory.len() as u64;
         cell.pixels = Pixels::Disk(spill.put(memory)?);
-        self.held -= len;
+        self.memory_len -= len;
         Ok(())
     }
 
@@ -399,7 +401,7 @@ impl Canvas {
 /// The places along an axis around `at` whose target pixels are made of pixels in `wanted`. A place between them may have no
 /// target pixel of its own, where levels are far apart.
 fn homes(
-    step: &Step,
+    level_shrink: &LevelShrink,
     axis: Axis,
     at: u32,
     count: u32,
@@ -408,7 +410,7 @@ fn homes(
 ) -> Range<u32> {
     let reaches = |place: u32| {
         let targets = targets(place);
-        let needed = step.needed_along(axis, &targets);
+        let needed = level_shrink.needed_along(axis, &targets);
         (!targets.is_empty()).then_some(needed.start < wanted.end && wanted.start < needed.end)
     };
     let farthest = |places: &mut dyn Iterator<Item = u32>| {

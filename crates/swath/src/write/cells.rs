@@ -11,9 +11,9 @@ use swath_raster::{memory, shrink::ShrinkError};
 use swath_tiff::Window;
 
 use super::{
-    canvas::{At, Canvas, Patch, PlanarPixels, area, split},
+    canvas::{At, Axis, Canvas, Patch, PlanarPixels, area, split},
     input::Pushed,
-    step::{AtHand, StepContext, Worker, shrink_plane},
+    step::{AtHand, EncodeBuffers, StepContext, shrink_plane},
     writer::{FromBlocks, Writer},
 };
 use crate::error::Error;
@@ -102,18 +102,18 @@ impl Writer {
             cancel: self.options.cancel.as_ref(),
         };
         let work = || {
-            let lock = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut worker = lock().pop().unwrap_or_default();
+            let lock = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut buffers = lock().pop().unwrap_or_default();
             loop {
                 let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(job) = job else { break };
                 let made = match job {
                     CellJob::Tile(level, at) => {
-                        self.encode_cell(&context, blocks, level, at, &mut worker).map(|()| None)
+                        self.encode_cell(&context, blocks, level, at, &mut buffers).map(|()| None)
                     }
-                    CellJob::Patch(level, patch) => {
-                        self.shrink_patch(blocks, level, &patch, &mut worker).map(|pixels| Some((level, patch, pixels)))
-                    }
+                    CellJob::Patch(level, patch) => self
+                        .shrink_patch(blocks, level, &patch, &mut buffers)
+                        .map(|pixels| Some((level, patch, pixels))),
                 };
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 match (&mut *done, made) {
@@ -123,7 +123,7 @@ impl Writer {
                     (Err(_), _) => break,
                 }
             }
-            lock().push(worker);
+            lock().push(buffers);
         };
         std::thread::scope(|scope| {
             for _ in 1..self.threads.min(jobs.len()) {
@@ -143,7 +143,7 @@ impl Writer {
         blocks: &FromBlocks,
         level: usize,
         at: At,
-        worker: &mut Worker,
+        buffers: &mut EncodeBuffers,
     ) -> Result<(), Error> {
         let pixels = blocks.canvases.at(level)?.cell_pixels(at)?;
         let at_hand = AtHand {
@@ -154,7 +154,7 @@ impl Writer {
             width: pixels.part.width,
         };
         let parts = self.plan.levels.at(level)?.parts();
-        (0..parts).try_for_each(|part| context.encode_tile(level, at, part, &at_hand, worker))
+        (0..parts).try_for_each(|part| context.encode_tile(level, at, part, &at_hand, buffers))
     }
 
     fn shrink_patch(
@@ -162,17 +162,18 @@ impl Writer {
         blocks: &FromBlocks,
         level: usize,
         patch: &Patch,
-        worker: &mut Worker,
+        buffers: &mut EncodeBuffers,
     ) -> Result<Vec<u8>, Error> {
         let (canvas, plan) = (blocks.canvases.at(level)?, self.plan.levels.at(level)?);
         let lost = || Error::internal(format!("overview {} has no room", level + 1));
-        let step = canvas.step().ok_or_else(|| Error::internal(format!("there is no overview {}", level + 1)))?;
+        let level_shrink =
+            canvas.level_shrink().ok_or_else(|| Error::internal(format!("there is no overview {}", level + 1)))?;
         let mut room = Vec::new();
         let source = canvas.source(patch, &mut room)?;
         let Window { x, y, width, height } = patch.target;
         let columns = patch.source.x..patch.source.x + patch.source.width;
         let failed = |error: ShrinkError| Error::internal(format!("overview {}: {error}", level + 1));
-        let shrinks = step.columns(x..x + width, &columns).map_err(failed)?;
+        let shrinks = level_shrink.columns(x..x + width, &columns).map_err(failed)?;
         let mut out: Vec<u8> = memory::zeroed(area(patch.target) as usize * canvas.planes().iter().sum::<usize>())?;
         let mut rest = &mut out[..];
         for (plane, size) in canvas.planes().iter().enumerate() {
@@ -180,7 +181,7 @@ impl Writer {
             rest = later;
             let has_nodata = self.nodata.is_some();
             let first = patch.source.y;
-            shrink_plane(plan, &shrinks, &source.planes, plane, first, y..y + height, has_nodata, own, worker)
+            shrink_plane(plan, &shrinks, &source.planes, plane, first, y..y + height, has_nodata, own, buffers)
                 .map_err(failed)?;
         }
         Ok(out)
@@ -202,13 +203,16 @@ impl Writer {
             let layout = self.plan.levels.at(level)?.layout.clone();
             // Tiles that cross the right edge are placed below each other in a small image, so that they cross its right edge
             // too. Others are placed side by side, so that those at the lower edge cross it. A strip has an image of its own.
-            let beside = width == layout.tile_width;
-            let corner = !beside && height != layout.tile_height;
+            let along = if width == layout.tile_width { Axis::X } else { Axis::Y };
+            let corner = along == Axis::Y && height != layout.tile_height;
             let at_once = if !layout.tiled || corner { 1 } else { cells.len() };
             for cells in cells.chunks(at_once.max(1)) {
                 let count = cells.len() as u32;
-                let size = if beside { (width * count, height) } else { (width, height * count) };
-                let bytes = side_by_side(blocks, level, cells, beside)?;
+                let size = match along {
+                    Axis::X => (width * count, height),
+                    Axis::Y => (width, height * count),
+                };
+                let bytes = joined_pixels(blocks, level, cells, along)?;
                 let planes = blocks.canvases.at(level)?.planes();
                 let planes = split(&bytes, planes, u64::from(size.0) * u64::from(size.1))?;
                 let pushed = Pushed { planes, arrangement: Arrangement::Planes, rows: size.1 };
@@ -223,8 +227,8 @@ impl Writer {
 
     /// Moves cells to the disk that were not used for longest, where there is no room for all.
     fn make_room(&self, blocks: &mut FromBlocks) -> Result<(), Error> {
-        let held: u64 = blocks.canvases.iter().map(Canvas::held).sum();
-        if held <= blocks.budget {
+        let memory_len: u64 = blocks.canvases.iter().map(Canvas::memory_len).sum();
+        if memory_len <= blocks.budget {
             return Ok(());
         }
         let cells = blocks.canvases.iter().enumerate();
@@ -232,7 +236,7 @@ impl Writer {
             cells.flat_map(|(level, canvas)| canvas.in_memory().map(move |cell| (cell, level))).collect();
         cells.sort_unstable();
         // Down to three quarters, so that this is not done again for every cell.
-        let mut surplus = held.saturating_sub(blocks.budget / 4 * 3);
+        let mut surplus = memory_len.saturating_sub(blocks.budget / 4 * 3);
         for ((_, len, at), level) in cells {
             if surplus == 0 {
                 break;
@@ -244,8 +248,8 @@ impl Writer {
     }
 }
 
-/// The pixels of cells of one size as one image, plane after plane: side by side, or below each other.
-fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -> Result<Vec<u8>, Error> {
+/// Joins cells of one size to an image, along a row or a column. Returns its pixels, plane after plane.
+fn joined_pixels(blocks: &FromBlocks, level: usize, cells: &[At], along: Axis) -> Result<Vec<u8>, Error> {
     let lost = || Error::internal("the pixels of a cell are shorter than planned");
     let canvas = blocks.canvases.at(level)?;
     let planar: Vec<PlanarPixels<'_>> = cells.iter().map(|at| canvas.cell_pixels(*at)).collect::<Result<_, _>>()?;
@@ -256,9 +260,9 @@ fn side_by_side(blocks: &FromBlocks, level: usize, cells: &[At], beside: bool) -
         let planes = planar.iter().map(|cell| cell.planes.get(plane).copied().ok_or_else(lost));
         let planes = planes.collect::<Result<Vec<&[u8]>, Error>>()?;
         let row = planar.first().map_or(0, |cell| cell.part.width as usize * size).max(1);
-        match beside {
-            false => planes.iter().for_each(|plane| bytes.extend_from_slice(plane)),
-            true => {
+        match along {
+            Axis::Y => planes.iter().for_each(|plane| bytes.extend_from_slice(plane)),
+            Axis::X => {
                 let rows = planar.first().map_or(0, |cell| cell.part.height as usize);
                 for y in 0..rows {
                     for plane in &planes {

@@ -31,7 +31,7 @@ impl Writer {
         if let Some(mut device) = self.detach_device() {
             let incoming = Incoming::Device(&samples.rows, samples.mask.as_ref());
             let result = device.push(incoming, rows.end, &mut taken);
-            self.settle_device(device, result)?;
+            self.continue_after(device, result)?;
         }
         // The CPU encodes the rows that the GPU did not take, some at a time.
         let row = (self.plan.levels.main.row_len() as u64).max(1);
@@ -55,7 +55,7 @@ impl Writer {
         let row_lens = pushed.row_lens(self.shape);
         let mut taken = 0;
         let result = device.push(Incoming::Host(&pushed.planes, &row_lens), pushed.rows, &mut taken);
-        self.settle_device(device, result)?;
+        self.continue_after(device, result)?;
         if taken < pushed.rows {
             return self.copy_in(&pushed.part(taken..pushed.rows, self.shape)?);
         }
@@ -66,7 +66,7 @@ impl Writer {
     pub(super) fn finish_device(&mut self) -> Result<(), Error> {
         let Some(mut device) = self.detach_device() else { return Ok(()) };
         let result = device.finish();
-        self.settle_device(device, result)?;
+        self.continue_after(device, result)?;
         // Its threads share the sink, which is about to be ours alone.
         if let Some(mut device) = self.detach_device() {
             self.report.add(&device.report());
@@ -77,7 +77,7 @@ impl Writer {
     }
 
     /// Continues with the GPU, or with the CPU where the GPU failed and the mode allows that.
-    fn settle_device(&mut self, mut device: Box<DeviceSide>, result: Result<(), Error>) -> Result<(), Error> {
+    fn continue_after(&mut self, mut device: Box<DeviceSide>, result: Result<(), Error>) -> Result<(), Error> {
         let Err(failure) = result else {
             self.side = Side::Device(device);
             return Ok(());
@@ -107,7 +107,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes that all tiles of all levels are encoded.
+    /// Records that all tiles of all levels are encoded.
     pub(super) fn set_all_encoded(&mut self) {
         for (level, plan) in self.levels.iter_mut().zip(self.plan.levels.iter()) {
             level.progress.encode_tile_rows(plan.grid.down);

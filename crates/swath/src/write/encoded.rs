@@ -28,7 +28,7 @@ pub struct EncodedTileRows {
     pub(super) overview_rows: Range<u32>,
     /// Bytes of each tile as it shall be in the file, frame included, in order; 0 for one that is left out.
     pub(super) lens: Vec<u32>,
-    /// Sizes of the pieces of each tile, where the file notes them.
+    /// Sizes of the pieces of each tile, where the file lists them.
     pub(super) pieces: Vec<u32>,
     /// Statistics of each position, band by band, where the file has statistics.
     pub(super) moments: Vec<Moments>,

@@ -230,6 +230,6 @@ impl Writer {
             nodata: self.nodata.as_deref(),
             cancel: self.options.cancel.as_ref(),
         };
-        context.run_all(jobs, self.threads, &self.workers)
+        context.run_all(jobs, self.threads, &self.buffers)
     }
 }

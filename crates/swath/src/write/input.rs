@@ -109,7 +109,7 @@ impl Rows<'_> {
         if let Some((columns, planes)) = self.counts.filter(|counts| *counts != (width as usize, usize::from(bands))) {
             return Err(Error::usage(format!(
                 "an array of {planes} bands and {columns} columns where {bands} bands and {width} columns belong; \
-                 does Interleave say how its axes lie?"
+                 check that Interleave matches the order of its axes"
             )));
         }
         let (per_row, len) = (width as usize * usize::from(bands), self.samples.len());
@@ -144,8 +144,8 @@ impl<'a> Pushed<'a> {
         let row_len = width as usize * usize::from(bands) * sample.size();
         let count = rows.samples.len() / row_len;
         match rows.mask {
-            None if masked => return Err(Error::usage("the file has a mask, but the rows come without")),
-            Some(_) if !masked => return Err(Error::usage("rows come with a mask that the file does not have")),
+            None if masked => return Err(Error::usage("the file has a mask, but these rows have none")),
+            Some(_) if !masked => return Err(Error::usage("these rows have a mask, but the file has none")),
             Some(mask) if mask.len() != count * width as usize => {
                 return Err(Error::usage(format!("a mask of {} bytes for {count} rows of {width}", mask.len())));
             }

@@ -63,7 +63,7 @@ impl Writer {
     /// can then only be dropped.
     pub fn push_encoded(&mut self, encoded: &EncodedTileRows) -> Result<(), Error> {
         self.check_encoded(encoded)?;
-        self.side = Side::Encoded;
+        (self.side, self.choice) = (Side::Encoded, None);
         let result = self.take_encoded(encoded);
         self.named(result)
     }
@@ -132,8 +132,8 @@ impl Writer {
             let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
             level.admit(u64::from(*len), statistics);
         }
-        if level.is_held() {
-            level.keep(start, &encoded.bytes)?;
+        if level.is_buffered() {
+            level.buffer(start, &encoded.bytes)?;
         } else {
             let mut offset = level.start() + start;
             for chunk in encoded.bytes.chunks(self.sink.0.write_chunk().max(1)) {
@@ -214,23 +214,24 @@ mod tests {
         let (sink, _) = MemorySink::new("memory");
         let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, &metadata, &options).unwrap();
         let changes: [fn(&mut EncodedTileRows); 9] = [
-            |band| band.lens.truncate(1),
-            |band| band.lens[0] += 1,
+            |encoded| encoded.lens.truncate(1),
+            |encoded| encoded.lens[0] += 1,
             // Shorter than leader and trailer, and longer than any tile can be.
-            |band| (band.lens[0], band.lens[1]) = (7, band.lens[0] + band.lens[1] - 7),
-            |band| {
-                (band.lens[0], band.bytes) = (1 << 20, [&[0; 1 << 20], &band.bytes[band.lens[0] as usize..]].concat())
+            |encoded| (encoded.lens[0], encoded.lens[1]) = (7, encoded.lens[0] + encoded.lens[1] - 7),
+            |encoded| {
+                (encoded.lens[0], encoded.bytes) =
+                    (1 << 20, [&[0; 1 << 20], &encoded.bytes[encoded.lens[0] as usize..]].concat())
             },
-            |band| band.bytes.truncate(1),
-            |band| band.moments.truncate(1),
-            |band| band.overview.truncate(1),
-            |band| band.overview_rows.end += 1,
-            |band| band.pieces.push(1),
+            |encoded| encoded.bytes.truncate(1),
+            |encoded| encoded.moments.truncate(1),
+            |encoded| encoded.overview.truncate(1),
+            |encoded| encoded.overview_rows.end += 1,
+            |encoded| encoded.pieces.push(1),
         ];
         for (number, change) in changes.iter().enumerate() {
-            let mut band = good.clone();
-            change(&mut band);
-            let error = writer.push_encoded(&band).unwrap_err();
+            let mut encoded = good.clone();
+            change(&mut encoded);
+            let error = writer.push_encoded(&encoded).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Malformed(_)), "{number}: {error}");
         }
         for tile_rows in [0..0, 0..4, 1..2] {

@@ -7,7 +7,7 @@ use swath_tiff::{
 };
 
 use super::options::{Alpha, Blocks, Shape, WriteOptions};
-use crate::{error::Error, metadata::Metadata};
+use crate::{error::Error, metadata::Metadata, names::PredictorRule};
 
 /// Default bytes of a strip.
 const STRIP: u64 = 64 << 10;
@@ -129,18 +129,30 @@ fn check_bits(sample: SampleType, bits: u16, compression: Compression) -> Result
     Ok(())
 }
 
+/// The predictors that a file may have, the usual one of its sample type first.
+pub(super) fn candidates(layout: &Layout) -> &'static [Predictor] {
+    let whole = usize::from(layout.bits) == layout.sample.size() * 8;
+    if !layout.compression.takes_predictor() || !whole {
+        return &[Predictor::None];
+    }
+    // Classes are not numbers: the difference of two has no meaning, though it may repeat more often.
+    let classes = layout.photometric == Some(Photometric::Palette);
+    match layout.format {
+        // Not every reader knows differences of 64 bits.
+        SampleFormat::Float if layout.sample.size() > 4 => &[Predictor::FloatingPoint, Predictor::None],
+        SampleFormat::Float => &[Predictor::FloatingPoint, Predictor::Horizontal, Predictor::None],
+        SampleFormat::Uint | SampleFormat::Int if classes => &[Predictor::None, Predictor::Horizontal],
+        SampleFormat::Uint | SampleFormat::Int => &[Predictor::Horizontal, Predictor::None],
+        _ => &[Predictor::None],
+    }
+}
+
+/// The predictor that was asked for, or the usual one of the sample type, which a writer of rows may replace by a better one.
 fn predictor(layout: &Layout, options: &WriteOptions) -> Result<Predictor, Error> {
     let whole = usize::from(layout.bits) == layout.sample.size() * 8;
     let float = layout.format == SampleFormat::Float;
-    let integer = matches!(layout.format, SampleFormat::Uint | SampleFormat::Int);
-    let Some(asked) = options.predictor else {
-        // Classes are not numbers: the difference of two has no meaning.
-        let classes = layout.photometric == Some(Photometric::Palette);
-        return Ok(match layout.compression.takes_predictor() && whole && !classes {
-            true if float => Predictor::FloatingPoint,
-            true if integer => Predictor::Horizontal,
-            _ => Predictor::None,
-        });
+    let PredictorRule::Given(asked) = options.predictor else {
+        return Ok(candidates(layout).first().copied().unwrap_or(Predictor::None));
     };
     let detail = match asked {
         Predictor::None => return Ok(asked),

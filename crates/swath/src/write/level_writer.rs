@@ -30,18 +30,18 @@ pub(super) struct Encoded {
 pub(super) struct Waiting {
     spill: Arc<Spill>,
     limit: u64,
-    held: AtomicU64,
+    in_memory: AtomicU64,
 }
 
 impl Waiting {
     pub(super) fn new(spill: Arc<Spill>, limit: u64) -> Self {
-        Self { spill, limit, held: AtomicU64::new(0) }
+        Self { spill, limit, in_memory: AtomicU64::new(0) }
     }
 }
 
 /// A tile that waits for its turn.
 #[derive(Debug)]
-enum Held {
+enum WaitingTile {
     Memory(Encoded),
     Disk(Extent, Vec<(u16, Moments)>),
 }
@@ -51,8 +51,8 @@ enum Held {
 pub(super) struct LevelWriter {
     /// Bytes before and after each tile that its count leaves out.
     frame: u64,
-    /// Kept in memory until the end rather than written at once.
-    held: bool,
+    /// Whether the bytes stay in memory until the end, rather than being written at once.
+    buffered: bool,
     start: u64,
     state: Mutex<State>,
     /// Where tiles wait that come long before their turn; in memory where this is `None`.
@@ -62,14 +62,14 @@ pub(super) struct LevelWriter {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    waiting: BTreeMap<u64, Held>,
+    waiting: BTreeMap<u64, WaitingTile>,
     len: u64,
     /// Start of each tile within the level's own bytes, frame included; `None` for one that was left out.
     tiles: Vec<Option<(u64, u32)>>,
     moments: Vec<Moments>,
     /// Statistics of each tile, where the tiles are taken elsewhere.
     each: Option<Vec<Moments>>,
-    kept: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl State {
@@ -83,9 +83,9 @@ impl State {
     }
 }
 
-/// Tiles that were kept for another file.
+/// Tiles that another process writes to the file.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct BufferedTiles {
     /// Bytes of each tile, frame included; 0 for one that was left out.
     pub lens: Vec<u32>,
     pub bytes: Vec<u8>,
@@ -94,40 +94,40 @@ pub(super) struct Kept {
 }
 
 impl LevelWriter {
-    /// A writer without a file: it keeps everything for [`LevelWriter::into_kept`].
-    pub(super) fn kept(frame: u64) -> Self {
+    /// A writer without a file: all bytes stay in memory for [`LevelWriter::into_tiles`].
+    pub(super) fn without_file(frame: u64) -> Self {
         let state = State { each: Some(Vec::new()), ..State::default() };
-        Self { frame, held: true, start: 0, state: Mutex::new(state), waiting: None }
+        Self { frame, buffered: true, start: 0, state: Mutex::new(state), waiting: None }
     }
 
-    pub(super) fn new(start: u64, frame: u64, held: bool, bands: u16) -> Self {
+    pub(super) fn new(start: u64, frame: u64, buffered: bool, bands: u16) -> Self {
         let moments = vec![Moments::default(); bands.into()];
-        Self { frame, held, start, state: Mutex::new(State { moments, ..State::default() }), waiting: None }
+        Self { frame, buffered, start, state: Mutex::new(State { moments, ..State::default() }), waiting: None }
     }
 
-    /// Lets tiles wait on disk where memory has no room for them. A level that is held stays in memory.
+    /// Lets tiles wait on disk where memory has no room for them. A buffered level stays in memory.
     pub(super) fn wait_in(&mut self, waiting: &Arc<Waiting>) {
-        self.waiting = (!self.held).then(|| waiting.clone());
+        self.waiting = (!self.buffered).then(|| waiting.clone());
     }
 
     /// Decides where a tile waits: in memory, or on disk where memory is full.
-    fn set_aside(&self, number: u64, tile: Encoded) -> Result<Held, Error> {
-        let Some(waiting) = &self.waiting else { return Ok(Held::Memory(tile)) };
+    fn set_aside(&self, number: u64, tile: Encoded) -> Result<WaitingTile, Error> {
+        let Some(waiting) = &self.waiting else { return Ok(WaitingTile::Memory(tile)) };
         let len = tile.bytes.len() as u64;
         if number == self.lock().next || len == 0 {
-            return Ok(Held::Memory(tile));
+            return Ok(WaitingTile::Memory(tile));
         }
-        if waiting.held.load(Ordering::Relaxed) + len > waiting.limit {
-            return Ok(Held::Disk(waiting.spill.put(&tile.bytes)?, tile.moments));
+        if waiting.in_memory.load(Ordering::Relaxed) + len > waiting.limit {
+            return Ok(WaitingTile::Disk(waiting.spill.put(&tile.bytes)?, tile.moments));
         }
-        Ok(Held::Memory(tile))
+        Ok(WaitingTile::Memory(tile))
     }
 
     /// Updates the bytes of tiles that wait in memory.
     fn count(&self, more: u64, less: u64) {
         if let Some(waiting) = &self.waiting {
-            waiting.held.fetch_add(more, Ordering::Relaxed);
-            waiting.held.fetch_sub(less, Ordering::Relaxed);
+            waiting.in_memory.fetch_add(more, Ordering::Relaxed);
+            waiting.in_memory.fetch_sub(less, Ordering::Relaxed);
         }
     }
 
@@ -148,7 +148,7 @@ impl LevelWriter {
         let (mut more, mut less) = (0, 0);
         {
             let mut state = self.lock();
-            if let Held::Memory(tile) = &tile {
+            if let WaitingTile::Memory(tile) = &tile {
                 more += tile.bytes.len() as u64;
             }
             state.waiting.insert(number, tile);
@@ -157,8 +157,8 @@ impl LevelWriter {
                 let Some(tile) = state.waiting.remove(&next) else { break };
                 state.next += 1;
                 let (len, moments) = match &tile {
-                    Held::Memory(tile) => (tile.bytes.len() as u64, &tile.moments),
-                    Held::Disk(extent, moments) => (extent.len(), moments),
+                    WaitingTile::Memory(tile) => (tile.bytes.len() as u64, &tile.moments),
+                    WaitingTile::Disk(extent, moments) => (extent.len(), moments),
                 };
                 for (band, moments) in moments {
                     state.sum(usize::from(*band), moments);
@@ -170,10 +170,10 @@ impl LevelWriter {
                 let offset = state.len;
                 state.len += len;
                 state.tiles.push(Some((offset, (len - self.frame) as u32)));
-                if let Held::Memory(tile) = &tile {
+                if let WaitingTile::Memory(tile) = &tile {
                     less += len;
-                    if self.held {
-                        memory::append(&mut state.kept, &tile.bytes)?;
+                    if self.buffered {
+                        memory::append(&mut state.buffer, &tile.bytes)?;
                     }
                 }
                 ready.push((self.start + offset, tile));
@@ -182,17 +182,17 @@ impl LevelWriter {
         self.count(more, less);
         for (offset, tile) in ready {
             let bytes = match (tile, &self.waiting) {
-                (Held::Memory(tile), _) => tile.bytes,
-                (Held::Disk(extent, _), Some(waiting)) => {
+                (WaitingTile::Memory(tile), _) => tile.bytes,
+                (WaitingTile::Disk(extent, _), Some(waiting)) => {
                     let mut bytes = spare.pop().unwrap_or_default();
                     waiting.spill.take(extent, &mut bytes)?;
                     bytes
                 }
-                (Held::Disk(..), None) => {
+                (WaitingTile::Disk(..), None) => {
                     return Err(Error::internal("a tile waits on disk, but there is no spill file"));
                 }
             };
-            if !self.held {
+            if !self.buffered {
                 sink.write_at(offset, &bytes)?;
             }
             spare.push(bytes);
@@ -201,8 +201,8 @@ impl LevelWriter {
         Ok(())
     }
 
-    /// Notes the next tile, whose `len` bytes (frame included; 0 if it is left out) the caller writes to the file, or passes to
-    /// [`LevelWriter::keep`]. Returns their offset within the level.
+    /// Registers the next tile, whose `len` bytes (frame included; 0 if it is left out) the caller writes to the file, or passes to
+    /// [`LevelWriter::buffer`]. Returns their offset within the level.
     pub(super) fn admit(&self, len: u64, moments: &[Moments]) -> u64 {
         let mut state = self.lock();
         state.next += 1;
@@ -216,19 +216,19 @@ impl LevelWriter {
         offset
     }
 
-    /// Keeps bytes of a level that is held.
+    /// Stores bytes of a buffered level.
     ///
     /// # Errors
     /// When the system has no memory for them.
-    pub(super) fn keep(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn buffer(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut state = self.lock();
         let (start, end) = (offset as usize, offset as usize + bytes.len());
-        if state.kept.len() < end {
-            let missing = end - state.kept.len();
-            state.kept.try_reserve(missing).map_err(|_| Error::no_memory(end))?;
-            state.kept.resize(end, 0);
+        if state.buffer.len() < end {
+            let missing = end - state.buffer.len();
+            state.buffer.try_reserve(missing).map_err(|_| Error::no_memory(end))?;
+            state.buffer.resize(end, 0);
         }
-        if let Some(place) = state.kept.get_mut(start..end) {
+        if let Some(place) = state.buffer.get_mut(start..end) {
             place.copy_from_slice(bytes);
         }
         Ok(())
@@ -239,9 +239,9 @@ impl LevelWriter {
         self.lock().len
     }
 
-    /// Whether its bytes are in memory until the end.
-    pub(super) fn is_held(&self) -> bool {
-        self.held
+    /// Whether its bytes stay in memory until the end.
+    pub(super) fn is_buffered(&self) -> bool {
+        self.buffered
     }
 
     /// Offset of the level's bytes while the file is written.
@@ -249,17 +249,17 @@ impl LevelWriter {
         self.start
     }
 
-    /// The bytes of a level that was held.
-    pub(super) fn take_kept(&self) -> Vec<u8> {
-        std::mem::take(&mut self.lock().kept)
+    /// Takes the bytes of a buffered level.
+    pub(super) fn take_buffer(&self) -> Vec<u8> {
+        std::mem::take(&mut self.lock().buffer)
     }
 
-    /// Everything that was kept.
-    pub(super) fn into_kept(self) -> Kept {
+    /// Returns all tiles.
+    pub(super) fn into_tiles(self) -> BufferedTiles {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let len = |tile: &Option<(u64, u32)>| tile.map_or(0, |(_, len)| len + self.frame as u32);
         let lens = state.tiles.iter().map(len).collect();
-        Kept { lens, bytes: state.kept, moments: state.each.unwrap_or_default() }
+        BufferedTiles { lens, bytes: state.buffer, moments: state.each.unwrap_or_default() }
     }
 
     /// Statistics of each band.
@@ -304,6 +304,6 @@ mod tests {
         let (sink, _) = MemorySink::new("memory");
         let level = LevelWriter::new(0, 8, true, 0);
         level.put(0, tile(1, 20), &sink, &mut Vec::new()).unwrap();
-        assert_eq!((level.tiles(0), level.take_kept().len()), (vec![(4, 12)], 20));
+        assert_eq!((level.tiles(0), level.take_buffer().len()), (vec![(4, 12)], 20));
     }
 }

@@ -21,7 +21,7 @@ pub(super) const BATCH: usize = 32 << 20;
 /// Bytes of memory that a write takes at the very least: one thread, one row of tiles at a time.
 pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<u64, Error> {
     let plan = Plan::new(shape, metadata, options, false)?;
-    let (with_rows, thread) = Memory::costs(&plan);
+    let (with_rows, thread) = Memory::costs(&plan, options);
     Ok(with_rows(1).saturating_add(thread))
 }
 
@@ -38,10 +38,12 @@ impl Memory {
     }
 
     /// Returns the bytes for a number of tile rows at a time, fixed memory included, and the bytes for each thread.
-    pub(super) fn costs(plan: &Plan) -> (impl Fn(u32) -> u64, u64) {
+    pub(super) fn costs(plan: &Plan, options: &WriteOptions) -> (impl Fn(u32) -> u64, u64) {
         let always = Self::always(plan);
         // A thread holds a tile, what it becomes, and one that waits for its turn.
-        let thread = plan.levels.main.thread_len() as u64 * 2;
+        let main = &plan.levels.main;
+        let codec = if options.counts_codecs { main.host.working_len(main.layout.tile_height) as u64 } else { 0 };
+        let thread = main.thread_len() as u64 * 2 + codec;
         let with_rows = move |tile_rows: u32| {
             let of = |index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index);
             (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
@@ -56,7 +58,7 @@ impl Memory {
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let tile_row = (main.row_len() as u64 * u64::from(main.layout.tile_height)).max(1);
         let asked = options.batch.unwrap_or_else(|| (BATCH as u64 / tile_row).clamp(1, u32::MAX.into()) as u32).max(1);
-        let (with_rows, thread) = Self::costs(plan);
+        let (with_rows, thread) = Self::costs(plan, options);
         let smallest = with_rows(1).saturating_add(thread);
         if smallest > budget {
             return Err(Error::over(

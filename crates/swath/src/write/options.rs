@@ -19,7 +19,7 @@ use crate::{
     cancel::Cancel,
     device::{DeviceOptions, Mode},
     error::Error,
-    names,
+    names::{self, PredictorRule},
 };
 
 /// Size and type of a raster to be written.
@@ -109,7 +109,7 @@ pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 pub struct WriteOptions {
     pub(crate) compression: Compression,
     pub(crate) settings: Settings,
-    pub(crate) predictor: Option<Predictor>,
+    pub(crate) predictor: PredictorRule,
     pub(crate) blocks: Blocks,
     pub(crate) planar: Planar,
     pub(crate) bits: Option<u16>,
@@ -131,6 +131,8 @@ pub struct WriteOptions {
     pub(crate) statistics: Option<bool>,
     pub(crate) tags: Vec<Field>,
     pub(crate) max_memory: usize,
+    /// Whether the working memory of codecs counts in `max_memory`.
+    pub(crate) counts_codecs: bool,
     pub(crate) threads: Option<usize>,
     pub(crate) batch: Option<u32>,
     pub(crate) cancel: Option<Cancel>,
@@ -157,7 +159,7 @@ impl Default for WriteOptions {
         Self {
             compression: Compression::Deflate,
             settings: Settings::default(),
-            predictor: None,
+            predictor: PredictorRule::BySampleType,
             blocks: Blocks::Tiles(512, 512),
             planar: Planar::Contig,
             bits: None,
@@ -177,6 +179,7 @@ impl Default for WriteOptions {
             statistics: None,
             tags: Vec::new(),
             max_memory: 256 << 20,
+            counts_codecs: false,
             threads: None,
             batch: None,
             cancel: None,
@@ -207,14 +210,19 @@ impl WriteOptions {
         Self::default().with_cog(true)
     }
 
+    /// The predictor, where the sample type shall not decide.
+    #[must_use]
+    pub fn with_predictor(self, predictor: Predictor) -> Self {
+        self.with_predictor_rule(PredictorRule::Given(predictor))
+    }
+
     setters! {
         /// How to access an object store, where the file goes to one.
         with_remote: remote = RemoteOptions;
         /// How tiles are compressed.
         with_compression: compression = Compression;
-        /// The predictor; by default it depends on the sample type (differences for integers, split bytes for floats, none for palettes
-        /// and for codecs that take none).
-        with_predictor: predictor = Predictor;
+        /// How the predictor is chosen; by default the sample type decides.
+        with_predictor_rule: predictor = PredictorRule;
         /// How the image is cut.
         with_blocks: blocks = Blocks;
         /// Whether the samples of a pixel lie together or every band has tiles of its own.
@@ -248,8 +256,6 @@ impl WriteOptions {
         with_statistics: statistics = bool;
         /// Further tags of the first directory, written as given.
         with_tags: tags = Vec<Field>;
-        /// Bytes of memory the writer may hold.
-        with_max_memory: max_memory = usize;
         /// Threads that compress; all cores by default.
         with_threads: threads = usize;
         /// Tile rows that are worked on at a time; chosen by size by default. The file does not depend on it.
@@ -265,6 +271,15 @@ impl WriteOptions {
         /// Whether a GPU compresses Deflate and Zstd by NVIDIA's nvCOMP rather than by our kernels: a level is then one of its
         /// algorithms, and it takes several times the memory.
         with_nvcomp: nvcomp = bool;
+    }
+
+    /// Bytes of memory the writer may hold, the working memory of codecs included: fewer threads work where it does not
+    /// suffice for all. Without this, 256 MiB and what the codecs need for all threads.
+    #[must_use]
+    pub fn with_max_memory(mut self, bytes: usize) -> Self {
+        self.max_memory = bytes;
+        self.counts_codecs = true;
+        self
     }
 
     /// The device that cuts, shrinks and compresses; the CPU by default.
@@ -339,7 +354,7 @@ impl WriteOptions {
                 format!("quality {quality}: give a number from 1 to 100")
             }
             _ if *max_z_error > 0.0 && !has.max_z_error => {
-                format!("an error of up to {max_z_error}: {name} takes none; leave it out, or use LERC")
+                format!("an error of up to {max_z_error}: {name} has no error limit; leave it out, or use LERC")
             }
             _ => return Ok(()),
         };

@@ -31,7 +31,7 @@ use crate::{
 
 /// Levels that together cannot become larger than this are kept in memory until the end. They lie without gaps, and a small file is
 /// written at once.
-const HELD: u64 = 16 << 20;
+const MOST_BUFFERED: u64 = 16 << 20;
 /// Largest offset of a classic TIFF file.
 const CLASSIC: u64 = u32::MAX as u64;
 
@@ -46,7 +46,7 @@ pub(super) struct LevelPlan {
     pub device_whole: u64,
     /// The same for a tile of its mask.
     pub device_mask_whole: u64,
-    /// Pieces that a GPU cuts its tiles into, where the file notes their sizes; else 0.
+    /// Pieces that a GPU cuts its tiles into, where the file lists their sizes; else 0.
     pub pieces: u32,
 }
 
@@ -271,16 +271,16 @@ impl Plan {
 
     /// Where the tiles of each level are written. No tile moves while the file is written.
     pub fn level_writers(&self) -> Levels<LevelWriter> {
-        let (mut room, mut position, mut all_held) = (HELD, self.head_len(), true);
+        let (mut room, mut position, mut all_buffered) = (MOST_BUFFERED, self.head_len(), true);
         let mut place = |level: &LevelPlan, bands: u16| {
             let worst = level.worst(self.frame);
-            all_held = worst <= room && all_held;
+            all_buffered = worst <= room && all_buffered;
             room = room.saturating_sub(worst);
             // A single level needs no gap before it.
-            if !all_held && self.levels.has_overviews() {
+            if !all_buffered && self.levels.has_overviews() {
                 position = position.next_multiple_of(BLOCK);
             }
-            let writer = LevelWriter::new(position, self.frame, all_held, bands);
+            let writer = LevelWriter::new(position, self.frame, all_buffered, bands);
             position = position.saturating_add(worst);
             writer
         };
@@ -426,7 +426,10 @@ fn check_shape(shape: Shape) -> Result<(), Error> {
         return Err(Error::usage(format!("a raster of {width} x {height} pixels and {bands} bands has no samples")));
     }
     if shape.width > limit || shape.height > limit {
-        return Err(Error::usage(format!("{} x {} pixels are more than {limit} a side", shape.width, shape.height)));
+        return Err(Error::usage(format!(
+            "an image of {} x {} pixels has more than {limit} pixels on a side",
+            shape.width, shape.height
+        )));
     }
     Ok(())
 }
@@ -489,7 +492,9 @@ fn sizes_by_factor(width: u32, height: u32, factors: &[u32]) -> Result<Vec<(u32,
 fn level(mut layout: Layout, options: &WriteOptions, on_device: bool) -> Result<LevelPlan, Error> {
     let max_tile = layout_tile_len(&layout);
     if max_tile > i32::MAX as u64 {
-        return Err(Error::usage(format!("a tile of {max_tile} bytes is more than a reader can take; cut it smaller")));
+        return Err(Error::usage(format!(
+            "a tile of {max_tile} bytes is larger than readers accept; use smaller tiles"
+        )));
     }
     let spec = Arc::new(TileSpec::new(&layout, Limits::none())?);
     let host = HostEncoder::new(spec, &options.settings, &options.registry)?;

@@ -83,7 +83,7 @@ impl LevelProgress {
         by_tiles.min(by_overview)
     }
 
-    /// Notes `count` tiles that were encoded, all of the next tile row.
+    /// Records `count` tiles that were encoded, all of the next tile row.
     pub(super) fn encode_tiles(&mut self, count: u32, size: LevelSize) {
         self.column += count;
         if self.column >= size.across {
@@ -91,7 +91,7 @@ impl LevelProgress {
         }
     }
 
-    /// Notes that all tile rows up to `until` are encoded.
+    /// Records that all tile rows up to `until` are encoded.
     pub(super) fn encode_tile_rows(&mut self, until: u32) {
         if until > self.tile_row {
             (self.tile_row, self.column) = (until, 0);

@@ -17,8 +17,8 @@ pub(super) struct Shrinks {
 }
 
 impl Shrinks {
-    /// The rows that a row of the next level is computed from. Where sides do not divide, complex samples use other rows than
-    /// their mask.
+    /// The rows that a row of the next level is computed from. Where the size of a level is no multiple of the next one, complex
+    /// samples use other rows than their mask.
     pub(super) fn needs(&self, row: u32) -> Range<u32> {
         let samples = self.samples.needs(row..row + 1);
         let mask = self.mask.needs(row..row + 1);
@@ -28,13 +28,13 @@ impl Shrinks {
 
 /// How some columns of one level become columns of the next: samples, and the mask or the alpha band.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct LevelShrink {
     pub samples: ColumnShrink,
     pub mask: ColumnShrink,
 }
 
-impl Step {
-    /// The step for some target columns, of rows that hold the source columns `source` alone.
+impl LevelShrink {
+    /// How some target columns are made, of rows that hold the source columns `source` alone.
     pub(super) fn columns(&self, columns: Range<u32>, source: &Range<u32>) -> Result<Shrinks, ShrinkError> {
         let samples = self.samples.columns(columns.clone(), source)?;
         Ok(Shrinks { samples, mask: self.mask.columns(columns, source)? })
@@ -42,19 +42,23 @@ impl Step {
 }
 
 /// Returns how each level becomes the next; `None` for the last level.
-pub(super) fn steps(plan: &Plan, sample: SampleType, nodata: Option<&[u8]>) -> Result<Levels<Option<Step>>, Error> {
+pub(super) fn level_shrinks(
+    plan: &Plan,
+    sample: SampleType,
+    nodata: Option<&[u8]>,
+) -> Result<Levels<Option<LevelShrink>>, Error> {
     plan.levels.try_map(|index, level| {
         let Some(next) = plan.levels.get(index + 1) else { return Ok(None) };
         let from = (level.layout.width, level.layout.height);
         let to = (next.layout.width, next.layout.height);
         // As in GDAL, a mask counts before nodata.
         let nodata = nodata.filter(|_| level.mask.is_none());
-        let step = |sample, nodata| {
+        let shrink = |sample, nodata| {
             // Where GDAL puts zeros into holes, or lets them grow, we do not (DESIGN.md): no quirks.
-            let step = ColumnShrink::new(from, to, sample, plan.resampling, nodata);
-            step.map_err(|error| Error::usage(error.to_string()))
+            let shrink = ColumnShrink::new(from, to, sample, plan.resampling, nodata);
+            shrink.map_err(|error| Error::usage(error.to_string()))
         };
-        Ok(Some(Step { samples: step(sample, nodata)?, mask: step(SampleType::U8, None)? }))
+        Ok(Some(LevelShrink { samples: shrink(sample, nodata)?, mask: shrink(SampleType::U8, None)? }))
     })
 }
 
@@ -64,12 +68,12 @@ pub(super) fn shrinks(
     sample: SampleType,
     nodata: Option<&[u8]>,
 ) -> Result<Levels<Option<Shrinks>>, Error> {
-    let steps = steps(plan, sample, nodata)?;
+    let level_shrinks = level_shrinks(plan, sample, nodata)?;
     plan.levels.try_map(|index, level| {
-        let whole = |step: &Step| {
-            let (width, _) = step.samples.target();
-            step.columns(0..width, &(0..level.layout.width)).map_err(|error| Error::internal(error.to_string()))
+        let whole = |shrink: &LevelShrink| {
+            let (width, _) = shrink.samples.target();
+            shrink.columns(0..width, &(0..level.layout.width)).map_err(|error| Error::internal(error.to_string()))
         };
-        steps.at(index)?.as_ref().map(whole).transpose()
+        level_shrinks.at(index)?.as_ref().map(whole).transpose()
     })
 }

@@ -10,7 +10,7 @@ use std::{
 
 use swath_codec::{
     Scratch,
-    pre::{Arrangement, Edge, Rows as Cuttable, cut},
+    pre::{Arrangement, Edge, ImageRows, cut},
 };
 use swath_io::Sink;
 use swath_raster::{
@@ -38,7 +38,7 @@ const SHRINK_ROWS: usize = 16;
 
 /// Buffers that a thread keeps from tile to tile.
 #[derive(Debug, Default)]
-pub(super) struct Worker {
+pub(super) struct EncodeBuffers {
     scratch: Scratch,
     shrink: ShrinkScratch,
     tile: Vec<u8>,
@@ -97,7 +97,7 @@ pub(super) fn copy_rows(
     let too_short = || Error::internal(format!("rows {rows:?} do not fit into the memory for them"));
     let count = rows.end - rows.start;
     let (_, free) = store.split();
-    let view = Cuttable {
+    let view = ImageRows {
         planes: &pushed.planes,
         arrangement: pushed.arrangement,
         bands,
@@ -181,7 +181,7 @@ impl StepContext<'_> {
         &self,
         jobs: Vec<StepJob<'_>>,
         threads: usize,
-        workers: &Mutex<Vec<Worker>>,
+        pool: &Mutex<Vec<EncodeBuffers>>,
     ) -> Result<(), Error> {
         let threads = threads.min(jobs.len()).max(1);
         let jobs = Mutex::new(jobs.into_iter());
@@ -190,33 +190,33 @@ impl StepContext<'_> {
             for _ in 1..threads {
                 // If the system has no more threads, the others do the work.
                 if swath_io::fork::starting(|| {
-                    std::thread::Builder::new().spawn_scoped(scope, || self.work(&queue, workers))
+                    std::thread::Builder::new().spawn_scoped(scope, || self.work(&queue, pool))
                 })
                 .is_err()
                 {
                     break;
                 }
             }
-            self.work(&queue, workers);
+            self.work(&queue, pool);
         });
         queue.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
-    fn work(&self, queue: &Queue<'_>, workers: &Mutex<Vec<Worker>>) {
-        let lock = || workers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut worker = lock().pop().unwrap_or_default();
+    fn work(&self, queue: &Queue<'_>, pool: &Mutex<Vec<EncodeBuffers>>) {
+        let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = lock().pop().unwrap_or_default();
         while !queue.stop.load(Ordering::Relaxed) {
             let job = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(job) = job else { break };
-            if let Err(error) = self.run(job, &mut worker) {
+            if let Err(error) = self.run(job, &mut buffers) {
                 queue.stop.store(true, Ordering::Relaxed);
                 queue.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
         }
-        lock().push(worker);
+        lock().push(buffers);
     }
 
-    fn run(&self, job: StepJob<'_>, worker: &mut Worker) -> Result<(), Error> {
+    fn run(&self, job: StepJob<'_>, buffers: &mut EncodeBuffers) -> Result<(), Error> {
         if let Some(error) = cancelled(self.cancel) {
             return Err(error);
         }
@@ -224,9 +224,9 @@ impl StepContext<'_> {
             StepJob::Tile { level, column, row, part } => {
                 let rows = self.at_hand.get(level);
                 let rows = rows.ok_or_else(|| Error::internal(format!("level {level} has no rows at hand")))?;
-                self.encode_tile(level, (column, row), part, rows, worker)
+                self.encode_tile(level, (column, row), part, rows, buffers)
             }
-            StepJob::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, worker),
+            StepJob::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, buffers),
         }
     }
 
@@ -237,16 +237,16 @@ impl StepContext<'_> {
         (column, row): (u32, u32),
         part: u32,
         rows: &AtHand<'_>,
-        worker: &mut Worker,
+        buffers: &mut EncodeBuffers,
     ) -> Result<(), Error> {
         let plan = self.plan.levels.at(level)?;
         let writers = self.level_writers.ok_or_else(|| Error::internal("tiles are encoded without a file"))?;
         let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
         let number = position * u64::from(plan.parts()) + u64::from(part);
-        let encoded = self.encode(level, plan, rows, (column, row), part, worker).map_err(|error| {
+        let encoded = self.encode(level, plan, rows, (column, row), part, buffers).map_err(|error| {
             error.at(&swath_tiff::Place { tile: Some((column, row + self.above)), ..Default::default() })
         })?;
-        writers.at(level)?.put(number, encoded, self.sink, &mut worker.spare)
+        writers.at(level)?.put(number, encoded, self.sink, &mut buffers.spare)
     }
 
     fn encode(
@@ -256,14 +256,14 @@ impl StepContext<'_> {
         at_hand: &AtHand<'_>,
         (column, row): (u32, u32),
         part: u32,
-        worker: &mut Worker,
+        buffers: &mut EncodeBuffers,
     ) -> Result<Encoded, Error> {
         let layout = &plan.layout;
         let (columns, rows) = plan.grid.visible(column, row);
         let x = column * layout.tile_width - at_hand.first_column.min(column * layout.tile_width);
         let visible = Window::new(x, row * layout.tile_height, columns, rows);
         let stored = plan.grid.stored_rows(row);
-        let Worker { scratch, tile, mask, spare, .. } = worker;
+        let EncodeBuffers { scratch, tile, mask, spare, .. } = buffers;
         let mask_plane = match (&plan.mask, at_hand.planes.last()) {
             (Some(_), None) => return Err(Error::internal("the rows of a level have no mask")),
             (Some(_), Some(plane)) => Some(*plane),
@@ -273,7 +273,7 @@ impl StepContext<'_> {
             memory::resize(out, layout.tile_width as usize * stored as usize)?;
             let planes = [plane];
             let arrangement = Arrangement::Planes;
-            let view = Cuttable {
+            let view = ImageRows {
                 planes: &planes,
                 arrangement,
                 bands: 1,
@@ -300,7 +300,7 @@ impl StepContext<'_> {
             let bands = if plan.grid.planes > 1 { part as u16..part as u16 + 1 } else { 0..layout.samples };
             let spec = plan.host.spec();
             memory::resize(tile, spec.native_row_len() * stored as usize)?;
-            let view = Cuttable {
+            let view = ImageRows {
                 planes: &at_hand.planes,
                 arrangement: at_hand.arrangement,
                 bands: layout.samples,
@@ -353,14 +353,14 @@ impl StepContext<'_> {
         plane: usize,
         rows: Range<u32>,
         out: &mut [u8],
-        worker: &mut Worker,
+        buffers: &mut EncodeBuffers,
     ) -> Result<(), Error> {
         let (Some(Some(shrinks)), Some(rows_at_hand)) = (self.shrinks.get(level), self.at_hand.get(level)) else {
             return Err(Error::internal(format!("level {level} has no rows to make overview {} of", level + 1)));
         };
         let plan = self.plan.levels.at(level)?;
         let (planes, first) = (&rows_at_hand.planes, rows_at_hand.first);
-        shrink_plane(plan, shrinks, planes, plane, first, rows, self.nodata.is_some(), out, worker)
+        shrink_plane(plan, shrinks, planes, plane, first, rows, self.nodata.is_some(), out, buffers)
             .map_err(|error| Error::internal(format!("overview {}: {error}", level + 1)))
     }
 }
@@ -376,7 +376,7 @@ pub(super) fn shrink_plane(
     rows: Range<u32>,
     has_nodata: bool,
     out: &mut [u8],
-    worker: &mut Worker,
+    buffers: &mut EncodeBuffers,
 ) -> Result<(), ShrinkError> {
     let source = planes.get(plane).ok_or(ShrinkError::Buffer)?;
     let bands = usize::from(plan.layout.samples);
@@ -390,10 +390,10 @@ pub(super) fn shrink_plane(
     let width = shrinks.samples.target().0;
     if plane >= bands || alpha == Some(plane) {
         let len = width as usize;
-        shrinks.mask.shrink_mask(source, first, rows, 0..width, out, len, &mut worker.shrink)
+        shrinks.mask.shrink_mask(source, first, rows, 0..width, out, len, &mut buffers.shrink)
     } else {
         let len = width as usize * plan.layout.sample.size();
-        shrinks.samples.run(source, validity, first, rows, 0..width, out, len, &mut worker.shrink)
+        shrinks.samples.run(source, validity, first, rows, 0..width, out, len, &mut buffers.shrink)
     }
 }
 

@@ -242,7 +242,7 @@ pub(super) fn add_statistics(field: Field, moments: &[Moments]) -> Field {
             text += &statistic(name, sample, value);
         }
     }
-    // A document without a single item is not worth its tag, but its place was kept.
+    // The tag is written even without items, because the head reserved room for it.
     Field::ascii(field.tag, &(text + END))
 }
 
@@ -297,7 +297,7 @@ pub(super) fn check(fields: &[Field]) -> Result<(), Error> {
             return Err(Error::usage(format!("tag {} describes the layout and cannot be set", field.tag)));
         }
         if field.is_empty() || field.len() % field.kind.size().max(1) != 0 {
-            return Err(Error::usage(format!("tag {} has no values, or a part of one", field.tag)));
+            return Err(Error::usage(format!("tag {} has no values, or an incomplete one", field.tag)));
         }
         if fields.iter().skip(index + 1).any(|other| other.tag == field.tag) {
             return Err(Error::usage(format!("tag {} is given twice", field.tag)));

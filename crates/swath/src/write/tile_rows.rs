@@ -21,7 +21,7 @@ use super::{
     },
     encoded::{EncodedTileRows, sum},
     input::{Pushed, Rows},
-    level_writer::{Kept, LevelWriter},
+    level_writer::{BufferedTiles, LevelWriter},
     levels::Levels,
     memory::Memory,
     options::{Shape, WriteOptions},
@@ -29,7 +29,7 @@ use super::{
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::{Shrinks, shrinks},
-    step::{AtHand, StepContext, Worker, copy_rows, shrink_jobs},
+    step::{AtHand, EncodeBuffers, StepContext, copy_rows, shrink_jobs},
     writer::{Writer, changes, nodata_of},
 };
 use crate::{
@@ -73,7 +73,7 @@ pub struct TileRowEncoder {
     gpu: Option<Arc<Gpu>>,
     report: Mutex<DeviceReport>,
     /// What threads keep between calls.
-    workers: Mutex<Vec<Worker>>,
+    buffers: Mutex<Vec<EncodeBuffers>>,
 }
 
 impl TileRowEncoder {
@@ -93,7 +93,7 @@ impl TileRowEncoder {
         // The writer reports how far the file has come.
         options.progress = None;
         let report = Mutex::new(report);
-        Ok(Self { plan, shape, options, nodata, shrinks, gpu, report, workers: Mutex::default() })
+        Ok(Self { plan, shape, options, nodata, shrinks, gpu, report, buffers: Mutex::default() })
     }
 
     /// The encoder of an image of its own, of a size that a part of a raster like `shape` has.
@@ -108,7 +108,7 @@ impl TileRowEncoder {
         let shrinks = shrinks(&plan, shape.sample, nodata.as_deref())?.main;
         let shape = Shape { width, height, ..shape };
         let options = WriteOptions { progress: None, ..options };
-        Ok(Self { plan, shape, options, nodata, shrinks, gpu, report: Mutex::default(), workers: Mutex::default() })
+        Ok(Self { plan, shape, options, nodata, shrinks, gpu, report: Mutex::default(), buffers: Mutex::default() })
     }
 
     /// Tile rows of the image.
@@ -266,7 +266,7 @@ impl TileRowEncoder {
     fn check(&self, tile_rows: &Range<u32>, first_row: u32, count: u32) -> Result<Range<u32>, Error> {
         let down = self.tile_rows();
         if tile_rows.is_empty() || tile_rows.end > down {
-            return Err(Error::usage(format!("tile rows {tile_rows:?} of an image that has {down}")));
+            return Err(Error::usage(format!("there are no tile rows {tile_rows:?}; the image has {down}")));
         }
         let needed = self.needed(tile_rows.clone());
         let end = u64::from(first_row) + u64::from(count);
@@ -290,7 +290,8 @@ impl TileRowEncoder {
             None => Memory::fit(&plan, &self.options)?,
         };
         let mut writer = Writer::with(plan, sink, shape, &self.options, memory, self.nodata.clone())?;
-        writer.level_writers = Arc::new(Levels { main: LevelWriter::kept(self.plan.frame), overviews: Vec::new() });
+        writer.level_writers =
+            Arc::new(Levels { main: LevelWriter::without_file(self.plan.frame), overviews: Vec::new() });
         writer.above = tile_rows.start;
         if let Some(gpu) = &self.gpu
             && let Err(error) = writer.take_gpu(gpu)
@@ -332,7 +333,7 @@ impl TileRowEncoder {
             nodata: self.nodata.as_deref(),
             cancel: self.options.cancel.as_ref(),
         };
-        context.run_all(jobs, threads, &self.workers)?;
+        context.run_all(jobs, threads, &self.buffers)?;
         Ok(out)
     }
 
@@ -346,7 +347,7 @@ impl TileRowEncoder {
         pieces.resize(pieces_in(&writer.plan.levels.main, &tile_rows), 0);
         let level = Arc::into_inner(writer.level_writers);
         let level = level.ok_or_else(|| Error::internal("the tiles are still in use"))?.main;
-        let Kept { lens, bytes, moments } = level.into_kept();
+        let BufferedTiles { lens, bytes, moments } = level.into_tiles();
         let plan = digest(&self.plan, self.shape, &self.options, self.nodata.as_deref());
         let overview_rows = self.overview_rows(tile_rows.clone());
         Ok(EncodedTileRows { plan, tile_rows, overview_rows, lens, pieces, moments, overview, bytes })
@@ -383,8 +384,8 @@ pub(super) fn overview_rows(plan: &Plan, tile_rows: &Range<u32>) -> Range<u32> {
 
 /// Sizes of pieces that tile rows have.
 pub(super) fn pieces_in(level: &LevelPlan, tile_rows: &Range<u32>) -> usize {
-    let noted = if level.pieces > 1 { level.pieces as usize } else { 0 };
-    tile_rows.len() * level.grid.across as usize * level.grid.planes as usize * noted
+    let listed = if level.pieces > 1 { level.pieces as usize } else { 0 };
+    tile_rows.len() * level.grid.across as usize * level.grid.planes as usize * listed
 }
 
 /// Returns a digest of everything that the bytes of tile rows depend on. A file takes tile rows with its own digest only.

@@ -8,6 +8,7 @@ use std::{
 use swath_cuda::Gpu;
 use swath_io::{Sink, Spill, Traffic, sink::BLOCK};
 use swath_raster::memory;
+use swath_tiff::structure::Predictor;
 
 use super::{
     canvas::Canvas,
@@ -18,11 +19,12 @@ use super::{
     memory::{Memory, capacity},
     options::{Shape, WriteOptions},
     plan::Plan,
+    predictor::{PredictorChoice, Undecided},
     progress::LevelProgress,
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::{Shrinks, shrinks},
-    step::Worker,
+    step::EncodeBuffers,
 };
 use crate::{
     device::{DeviceReport, Mode},
@@ -45,6 +47,8 @@ pub struct Written {
     pub big: bool,
     /// Overviews it has.
     pub overviews: usize,
+    /// Predictor of its tiles.
+    pub predictor: Predictor,
     /// The report of the GPU, with notices of fallbacks; empty where no GPU was requested.
     pub device: DeviceReport,
     /// Requests and bytes, for a remote file.
@@ -84,6 +88,8 @@ pub struct Writer {
     pub(super) levels: Levels<LevelState>,
     pub(super) level_writers: Arc<Levels<LevelWriter>>,
     pub(super) side: Side,
+    /// The choice of the predictor, until it is made; no tile is encoded before.
+    pub(super) choice: Option<Box<Undecided>>,
     /// Work of GPUs that no longer take part, and notices.
     pub(super) report: DeviceReport,
     /// Sizes of the pieces of each level's tiles, where they were compressed in pieces.
@@ -94,7 +100,7 @@ pub struct Writer {
     /// The tile row that is being pushed tile by tile.
     pub(super) tile_row: Option<TileRow>,
     /// What threads keep between steps.
-    pub(super) workers: Mutex<Vec<Worker>>,
+    pub(super) buffers: Mutex<Vec<EncodeBuffers>>,
     pub(super) nodata: Option<Vec<u8>>,
     /// Tile rows of the file above the first one here, where this writes some tile rows of it.
     pub(super) above: u32,
@@ -180,7 +186,21 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let sink = Arc::new(SharedSink(sink));
+        let mut writer = Self::to_shared_sink(Arc::new(SharedSink(sink)), shape, metadata, options)?;
+        let choice = PredictorChoice::new(shape, metadata, options)?;
+        if choice.chosen().is_none() {
+            writer.choice = Some(Box::new(Undecided { choice, metadata: metadata.clone() }));
+        }
+        Ok(writer)
+    }
+
+    /// Begins a file with the predictor of the options, or the usual one.
+    pub(super) fn to_shared_sink(
+        sink: Arc<SharedSink>,
+        shape: Shape,
+        metadata: &Metadata,
+        options: &WriteOptions,
+    ) -> Result<Self, Error> {
         let mode = options.device.mode.unwrap_or_default();
         let mut notice = None;
         if mode != Mode::Cpu {
@@ -259,12 +279,13 @@ impl Writer {
             options: options.clone(),
             levels,
             side: Side::Host,
+            choice: None,
             report: DeviceReport::default(),
             pieces: Vec::new(),
             threads: memory.threads,
             batch: memory.batch,
             tile_row: None,
-            workers: Mutex::default(),
+            buffers: Mutex::default(),
             nodata,
             above: 0,
             failed: false,
@@ -328,10 +349,12 @@ impl Writer {
 
     /// Rows that were pushed.
     pub fn rows(&self) -> u32 {
-        match self.device() {
-            Some(device) => device.rows(),
-            None => self.levels.main.progress.rows,
-        }
+        let waiting = self.choice.as_ref().map_or(0, |undecided| undecided.choice.seen());
+        waiting
+            + match self.device() {
+                Some(device) => device.rows(),
+                None => self.levels.main.progress.rows,
+            }
     }
 
     /// Whether a GPU makes the tiles at present.
@@ -363,14 +386,21 @@ impl Writer {
             return Err(Error::usage("rows cannot be pushed in the middle of a row of tiles"));
         }
         let pushed = self.check(rows)?;
+        let result = self.choose_and_take(&pushed);
+        self.named(result)
+    }
+
+    /// Encodes rows, here or on the GPU.
+    pub(super) fn take_rows(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
+        if pushed.rows == 0 {
+            return Ok(());
+        }
         if self.is_on_device() {
-            let result = self.push_by_device(&pushed);
-            return self.named(result);
+            return self.push_by_device(pushed);
         }
         // Rows that are all there need no copy of their own.
-        let whole = self.rows() == 0 && pushed.rows == self.shape.height && self.can_borrow(&pushed);
-        let result = if whole { self.borrow_all(&pushed) } else { self.copy_in(&pushed) };
-        self.named(result)
+        let whole = self.rows() == 0 && pushed.rows == self.shape.height && self.can_borrow(pushed);
+        if whole { self.borrow_all(pushed) } else { self.copy_in(pushed) }
     }
 
     /// Adds a raster below the rows that were pushed before.
@@ -400,7 +430,7 @@ impl Writer {
             return Err(Error::usage("rows cannot be pushed in the middle of a row of tiles"));
         }
         self.check_device(samples)?;
-        let result = self.take_device(samples, 0..samples.count());
+        let result = self.choose_and_take_device(samples);
         self.named(result)
     }
 
@@ -519,8 +549,8 @@ impl Writer {
         let starts = self.close_gaps()?;
         let mut end = self.plan.head_len();
         for (level, start) in self.level_writers.iter().zip(starts.iter()) {
-            if level.is_held() {
-                self.sink.0.write_at(*start, &level.take_kept())?;
+            if level.is_buffered() {
+                self.sink.0.write_at(*start, &level.take_buffer())?;
             }
             end = end.max(start + level.len());
         }
@@ -533,6 +563,7 @@ impl Writer {
             padding: end - used,
             big: self.plan.style.big,
             overviews: self.levels.overviews.len(),
+            predictor: self.plan.levels.main.layout.predictor,
             device: self.report.clone(),
             traffic: None,
         };
@@ -546,15 +577,15 @@ impl Writer {
     /// Removes the room that levels did not need from the file. Returns where each level then begins.
     fn close_gaps(&mut self) -> Result<Levels<u64>, Error> {
         let used = self.plan.head_len() + self.level_writers.iter().map(LevelWriter::len).sum::<u64>();
-        // In a small file even a block would be waste, and moving what there is costs nothing.
+        // In a small file, gaps of a block would be waste, and moving all tiles costs nothing.
         let unit = if used <= PACKED || !self.levels.has_overviews() { 1 } else { BLOCK };
         let mut starts = self.level_writers.map(|_| 0);
         let mut gaps = Vec::new();
         let mut removed = 0;
-        // In the order of the file: the smallest first. Levels that were held follow each other without a gap.
+        // In the order of the file: the smallest first. Buffered levels follow each other without a gap.
         let mut position = self.plan.head_len();
         for (level, start) in self.level_writers.iter().rev().zip(starts.iter_mut().rev()) {
-            if !level.is_held() {
+            if !level.is_buffered() {
                 let from = position.next_multiple_of(unit);
                 if from < level.start() {
                     gaps.push(from..level.start());

@@ -12,7 +12,7 @@ use swath::{
 use crate::{
     cases::{self, Rng},
     driver,
-    steps::check_failing_writes,
+    failures::check_failing_writes,
     written::{self, Way, WriteCase},
 };
 
@@ -83,7 +83,7 @@ fn blocks_become_the_file_of_rows() {
         fake.with(script, |gpu| {
             let mut rng = Rng::new(seed);
             for _ in 0..14 {
-                let case = WriteCase::draw(&mut rng);
+                let case = WriteCase::draw(&mut rng).with_chosen_predictor().unwrap();
                 let (rows, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
                 let step = if rng.chance(2) { (64, 64) } else { (rng.within(20..150), rng.within(20..150)) };
                 let (file, report) = by_blocks(&case, gpu, Mode::Cuda, step, &mut rng).unwrap();

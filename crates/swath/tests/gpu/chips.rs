@@ -102,7 +102,7 @@ fn least(dataset: &Dataset, device: &ReadOptions, windows: &[Window]) -> u64 {
 #[test]
 fn a_batch_equals_its_windows_one_by_one() {
     let Some(fake) = driver::fake() else { return };
-    let mut banded = 0;
+    let mut batched = 0;
     for (seed, script) in ["", "async=1 seed=0", "sms=60", "async=1 seed=5"].into_iter().enumerate() {
         fake.with(script, |gpu| {
             let mut rng = Rng::new(seed as u64 + 20);
@@ -129,12 +129,12 @@ fn a_batch_equals_its_windows_one_by_one() {
                     let report = report.unwrap_or_else(|fault| panic!("{}, {budget} bytes: {fault}", what()));
                     assert!(report.counters.peak_bytes <= budget, "{}: {report:?} of {budget}", what());
                     assert_eq!(report.counters.synchronisations, 1, "{}", what());
-                    banded += u32::from(report.batches > 1);
+                    batched += u32::from(report.batches > 1);
                 }
             }
         });
     }
-    assert!(banded > 8, "{banded} in bands");
+    assert!(batched > 8, "{batched} in batches");
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn every(fake: &Fake, key: &str, counts: &[&str]) {
 }
 
 #[test]
-fn every_step_may_fail() {
+fn every_call_may_fail() {
     let Some(fake) = driver::fake() else { return };
     every(&fake, "fail_alloc", &["alloc"]);
     every(&fake, "fail_alloc_from", &["alloc"]);

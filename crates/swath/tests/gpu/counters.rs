@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use swath::{
     Blocks, Compression, Dataset, ErrorKind, Mode, ReadOptions, SampleType, Shape, WriteOptions,
-    gpu::{Counters, DeviceError, Gpu},
+    gpu::{Counters, DeviceError, Gpu, copy_speeds},
     tiff::structure::Planar,
 };
 
@@ -94,8 +94,8 @@ fn one_wait_and_no_allocation_the_second_time() {
         for script in ["", "async=1 seed=4"] {
             fake.with(script, |gpu| {
                 let file = file(compression, planar, 200);
-                let (first, bands) = counted(&fake, script, &file, &options(gpu), what);
-                assert_eq!(bands, 1);
+                let (first, batches) = counted(&fake, script, &file, &options(gpu), what);
+                assert_eq!(batches, 1);
                 assert_eq!(first.allocations, first.buffers, "{what}");
                 assert!(first.peak_bytes >= first.allocated_bytes, "{what}");
                 let (second, _) = counted(&fake, script, &file, &options(gpu), what);
@@ -116,8 +116,8 @@ fn each_group_is_launched_as_often_as_its_codec_needs() {
             [(Compression::None, 1), (Compression::PackBits, 2), (Compression::Deflate, 2), (Compression::Zstd, 6)]
         {
             let file = file(compression, Planar::Contig, 200);
-            let (counters, bands) = counted(&fake, "", &file, &options(gpu), &compression.to_string());
-            assert_eq!((counters.launches, counters.synchronisations, bands), (launches, 1, 1), "{compression}");
+            let (counters, batches) = counted(&fake, "", &file, &options(gpu), &compression.to_string());
+            assert_eq!((counters.launches, counters.synchronisations, batches), (launches, 1, 1), "{compression}");
         }
     });
 }
@@ -158,7 +158,7 @@ fn more_threads_wait_no_more_often() {
 #[test]
 fn batches_keep_to_the_budget_and_wait_once() {
     let Some(fake) = driver::fake() else { return };
-    let (mut most_bands, mut two_at_once) = (0, false);
+    let (mut most_batches, mut two_at_once) = (0, false);
     for script in ["", "async=1 seed=1", "async=1 seed=5"] {
         for compression in ON_DEVICE {
             fake.with(script, |gpu| {
@@ -172,11 +172,11 @@ fn batches_keep_to_the_budget_and_wait_once() {
                     let budget = least + (whole - least) / 8 * share;
                     let limited = options(gpu).with_max_device_memory(budget);
                     let what = format!("{compression} {script}, {budget} of {whole} bytes");
-                    let (counters, bands) = counted(&fake, script, &file, &limited, &what);
-                    assert!(bands > 1, "{what}");
+                    let (counters, batches) = counted(&fake, script, &file, &limited, &what);
+                    assert!(batches > 1, "{what}");
                     assert!(counters.peak_bytes <= budget, "{what}: {} bytes held", counters.peak_bytes);
                     assert!(fake.count("peak_bytes") <= budget, "{what}: {} bytes", fake.count("peak_bytes"));
-                    most_bands = most_bands.max(bands);
+                    most_batches = most_batches.max(batches);
                     two_at_once |= counters.buffers > most_buffers(compression, 1);
                     let read = cases::open(&file).unwrap().read_device(&limited).unwrap().to_host().unwrap();
                     assert!(read.bytes() == expected.bytes(), "{what}: other samples");
@@ -185,7 +185,7 @@ fn batches_keep_to_the_budget_and_wait_once() {
         }
     }
     // Some reads had one batch at a time on the device, some had two.
-    assert!(most_bands >= 4 && two_at_once, "{most_bands} {two_at_once}");
+    assert!(most_batches >= 4 && two_at_once, "{most_batches} {two_at_once}");
 }
 
 #[test]
@@ -203,5 +203,22 @@ fn kernels_are_timed_on_request() {
             let plain = cases::open(&file).unwrap().read_device(&options(gpu)).unwrap();
             assert!(plain.report().kernels.is_none());
         });
+    }
+}
+
+#[test]
+fn speeds_of_copies_are_those_of_pinned_memory() {
+    const COPIED: u64 = 6 * (64 << 20);
+    let Some(fake) = driver::fake() else { return };
+    fake.with("async=1 seed=4", |gpu| {
+        let speeds = copy_speeds(gpu).unwrap();
+        for speed in [speeds.to_device, speeds.from_device] {
+            assert!(speed.is_finite() && speed > 0.0, "{speeds:?}");
+        }
+        assert_eq!((fake.count("h2d_bytes"), fake.count("d2h_bytes")), (COPIED, COPIED));
+        assert_eq!(fake.count("pageable"), 0);
+    });
+    for failed in [3, 100] {
+        fake.with(&format!("fail_copy={failed}"), |gpu| assert!(copy_speeds(gpu).is_err(), "copy {failed}"));
     }
 }

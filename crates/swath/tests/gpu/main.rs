@@ -1,7 +1,6 @@
 //! Reads to and through a GPU, on a driver that executes the kernels on the host and fails on request.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod bands;
 mod blocks;
 #[allow(dead_code)]
 #[path = "../it/build.rs"]
@@ -14,6 +13,7 @@ mod counters;
 mod damage;
 mod driver;
 mod export;
+mod failures;
 mod kernels;
 mod matrix;
 mod memory;
@@ -22,7 +22,7 @@ mod remote;
 #[allow(dead_code)]
 mod served;
 mod server;
-mod steps;
+mod tile_rows;
 mod write;
 #[allow(dead_code)]
 mod written;

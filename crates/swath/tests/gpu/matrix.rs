@@ -41,7 +41,7 @@ fn samples_are_those_of_the_cpu() {
         ("async=1 seed=3 lanes=32", CASES / 5),
     ];
     let mut faults = Vec::new();
-    let (mut on_device, mut banded) = (0, 0);
+    let (mut on_device, mut batched) = (0, 0);
     for (seed, (script, cases)) in (0..).zip(scripts) {
         fake.with(script, |gpu| {
             let mut rng = Rng::new(seed);
@@ -59,7 +59,7 @@ fn samples_are_those_of_the_cpu() {
                     gpu.trim();
                     let found = case.check(gpu, |options| options.with_max_device_memory(budget));
                     let found = found.and_then(|report| {
-                        banded += u32::from(report.batches > 1);
+                        batched += u32::from(report.batches > 1);
                         let held = report.counters.peak_bytes;
                         if held <= budget {
                             expect_quiet(&case, &report)
@@ -72,7 +72,7 @@ fn samples_are_those_of_the_cpu() {
             }
         });
     }
-    assert!(on_device > 450 && banded >= 10, "{on_device} on the device, {banded} in bands");
+    assert!(on_device > 450 && batched >= 10, "{on_device} on the device, {batched} in batches");
     assert!(faults.is_empty(), "{} faults, among them {:#?}", faults.len(), &faults[..faults.len().min(5)]);
 }
 

@@ -1,4 +1,4 @@
-//! Device memory: a read that does not fit is refused before it allocates, or done in pieces.
+//! Device memory: a read that does not fit is refused before it allocates, or done in batches.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn too_little_memory_falls_back_to_the_cpu() {
 }
 
 #[test]
-fn to_the_host_everything_fits_in_pieces() {
+fn to_the_host_everything_fits_in_batches() {
     let Some(fake) = driver::fake() else { return };
     for (seed, compression) in (0..).zip(ON_DEVICE) {
         for interleave in [Interleave::Band, Interleave::Pixel] {

@@ -93,7 +93,7 @@ fn device_memory_stays_within_its_limit() {
                 let limit = most / share;
                 gpu.trim();
                 let options = case.on(gpu, Mode::Cuda).with_max_device_memory(limit);
-                match case.write(&options, Way::Pieces(77), gpu) {
+                match case.write(&options, Way::Rows(77), gpu) {
                     Ok((file, written)) => {
                         assert!(written.device.counters.peak_bytes <= limit, "{limit}: {:?}", written.device);
                         assert!(file == free.0, "{compression} under {limit}: other bytes");
@@ -170,7 +170,7 @@ fn every(key: &str, counts: &[&str], extra: &str, at_least: u32) {
     for n in 1..2000 {
         let reached = fake.with("", |gpu| {
             let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
-            let way = if n % 2 == 0 { Way::Pieces(50) } else { Way::Whole };
+            let way = if n % 2 == 0 { Way::Rows(50) } else { Way::Whole };
             let (cuda, down) = both(&fake, gpu, &case, &cpu, way, &format!("{key}={n} {extra}"));
             failed += u32::from(!cuda);
             stepped_down += u32::from(down);
@@ -245,7 +245,7 @@ fn the_cpu_compresses_codecs_without_a_gpu_encoder_with_a_notice() {
             let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(64, 64));
             let case = written::large(shape(300, 200, 2, SampleType::F32), options, "-9999");
             let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
-            let (file, written) = case.write(&case.on(gpu, Mode::Cuda), Way::Pieces(90), gpu).unwrap();
+            let (file, written) = case.write(&case.on(gpu, Mode::Cuda), Way::Rows(90), gpu).unwrap();
             same_pixels(&case.what, &cpu, &file).unwrap();
             let report = written.device;
             assert!(report.host_tiles > 0 && report.notices.len() == 1, "{report:?}");

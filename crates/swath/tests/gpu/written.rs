@@ -9,6 +9,7 @@ use swath::{
     gpu::{DeviceReport, DeviceSamples, Gpu},
     io::MemorySink,
     tiff::structure::{ByteOrder, Planar, Predictor},
+    write::{PredictorChoice, PredictorRule},
 };
 
 use super::cases::{self, Rng, SAMPLES};
@@ -34,7 +35,7 @@ pub enum Way {
     /// All at once, from the host.
     Whole,
     /// Some at a time, from the host.
-    Pieces(u32),
+    Rows(u32),
     /// Some at a time, from the device, band by band or pixel by pixel.
     Device(u32, swath::Interleave),
 }
@@ -111,7 +112,11 @@ impl WriteCase {
             .with_resampling(rng.pick(&RESAMPLINGS))
             .with_nan_to_nodata(rng.chance(3))
             .with_threads(rng.within(1..4) as usize);
-        options = predictor.into_iter().fold(options, WriteOptions::with_predictor);
+        options = match predictor {
+            Some(predictor) => options.with_predictor(predictor),
+            None if rng.chance(2) => options.with_predictor_rule(PredictorRule::BySamples),
+            None => options,
+        };
         let bits = match sample {
             SampleType::U8 if rng.chance(4) => Some(rng.within(1..9) as u16),
             SampleType::U16 if rng.chance(5) => Some(rng.within(9..16) as u16),
@@ -128,6 +133,17 @@ impl WriteCase {
         Self { what, shape, samples, mask, metadata: cases::nodata_of(nodata), options }
     }
 
+    /// With the predictor that a writer of rows chooses, for files that are not written from rows.
+    pub fn with_chosen_predictor(mut self) -> Result<Self, Error> {
+        let mut choice = PredictorChoice::new(self.shape, &self.metadata, &self.options)?;
+        let rows = Rows::from_bytes(&self.samples, Interleave::Band);
+        let rows = self.mask.as_ref().map_or(rows, |mask| rows.with_mask(mask));
+        if let Some(chosen) = choice.push(&rows)? {
+            self.options = self.options.with_predictor(chosen);
+        }
+        Ok(self)
+    }
+
     /// Writes it with these options.
     pub fn write(&self, options: &WriteOptions, way: Way, gpu: &Arc<Gpu>) -> Result<(Arc<[u8]>, Written), Error> {
         let (sink, memory) = MemorySink::new("memory");
@@ -142,7 +158,7 @@ impl WriteCase {
         let row = width as usize * sample.size();
         let each = match way {
             Way::Whole => height,
-            Way::Pieces(rows) | Way::Device(rows, _) => rows,
+            Way::Rows(rows) | Way::Device(rows, _) => rows,
         };
         // Rows that are on the device were read there.
         let plain = WriteOptions::default().with_compression(Compression::None);
@@ -249,7 +265,7 @@ pub fn check(case: &WriteCase, gpu: &Arc<Gpu>, rng: &mut Rng) -> Result<(), Stri
     let interleave = rng.pick(&[swath::Interleave::Band, swath::Interleave::Pixel]);
     let rows = rng.within(1..90);
     for (way, batch) in [
-        (Way::Pieces(rows), rng.within(1..4)),
+        (Way::Rows(rows), rng.within(1..4)),
         (Way::Device(rows, interleave), rng.within(1..4)),
         (Way::Device(u32::MAX, interleave), 1000),
     ] {

@@ -285,7 +285,7 @@ fn tiles_beyond_what_the_kernels_count_are_refused_before_anything_is_read() {
         let file: Arc<[u8]> = File::of(Directory { tags, tiles: vec![vec![1; 40]] }).bytes().into();
         let options = options(gpu, Mode::Cuda).with_window(Window::new(0, 0, 8, 8));
         let text = cases::open(&file).unwrap().read_device(&options).unwrap_err().to_string();
-        assert!(text.contains("Zstd tiles of more than 1 GiB are not decoded on the GPU"), "{text}");
+        assert!(text.contains("more than 1 GiB"), "{text}");
         assert_eq!(fake.count("alloc"), 0);
     });
 }

@@ -53,7 +53,7 @@ fn check_bytes(samples: Vec<u8>, side: u32, options: &WriteOptions, what: &str) 
         let path = folder.join("a.tif");
         let sink = FileSink::create(&path).unwrap();
         let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), options).unwrap();
-        // In pieces of odd sizes.
+        // A few rows at a time, in odd numbers.
         for rows in samples.chunks(side as usize * 777) {
             writer.push(&Rows::from_bytes(rows, Interleave::Band)).unwrap();
         }

@@ -1,7 +1,6 @@
 //! Behaviour of the engine, seen through its public API only.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod bands;
 mod blocks;
 mod build;
 mod cache;
@@ -14,11 +13,13 @@ mod georeference;
 mod limits;
 mod masks;
 mod opening;
+mod predictor;
 mod same;
 mod samples;
 mod scene;
 #[path = "../gpu/server.rs"]
 mod server;
+mod tile_rows;
 mod validate;
 mod windows;
 mod windows_batch;

@@ -81,7 +81,7 @@ fn rows_of_another_type_are_refused_though_their_bytes_would_fit() {
 fn rows_that_are_not_whole_are_counted_in_samples() {
     let (mut writer, _memory) = writer(Shape { width: 4, height: 2, bands: 3, sample: SampleType::U16 });
     let message = usage(writer.push(&Rows::pixels(&[0_u16; 13])));
-    assert!(message.contains("13 samples are not whole rows of 12 samples (4 columns of 3 bands)"), "{message}");
+    assert!(message.contains("13 samples") && message.contains("4 columns of 3 bands"), "{message}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use swath::{
     Dataset, Error, Interleave, Metadata, OpenOptions, ReadOptions, Rows, SampleType, Shape, WriteOptions, Writer,
     Written,
     io::{MemorySink, Sink},
+    write::PredictorChoice,
 };
 
 /// Numbers that look random and are the same on every run.
@@ -160,6 +161,18 @@ impl Scene {
             }
         }
         writer.finish()
+    }
+
+    /// The options with the predictor that a writer of rows chooses, for files that are not written from rows.
+    pub fn with_chosen_predictor(&self, options: &WriteOptions) -> WriteOptions {
+        let mut choice = PredictorChoice::new(self.shape, &self.metadata, options).unwrap();
+        let samples = self.rows(0..self.shape.height, Interleave::Band);
+        let rows = Rows::from_bytes(&samples, Interleave::Band);
+        let chosen = match &self.mask {
+            Some(mask) => choice.push(&rows.with_mask(mask)),
+            None => choice.push(&rows),
+        };
+        options.clone().with_predictor(chosen.unwrap().expect("all rows were seen"))
     }
 
     /// The bytes of the file.

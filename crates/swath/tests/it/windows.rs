@@ -227,3 +227,20 @@ fn huge_uncompressed_strip_is_read_in_rows_with_any_bands() {
         }
     }
 }
+
+#[test]
+fn stored_bytes_are_those_of_the_touched_tiles_each_once() {
+    let mut directory = Directory::tiled(40, 30, 16, value);
+    let plain = File::of(directory.clone()).open().unwrap();
+    let stored = |window| plain.stored_len(&ReadOptions::default().with_window(window)).unwrap();
+    assert_eq!(plain.stored_len(&ReadOptions::default()).unwrap(), 6 * 256);
+    assert_eq!(stored(Window::new(0, 0, 1, 1)), 256);
+    assert_eq!(stored(Window::new(15, 15, 2, 2)), 4 * 256);
+    directory = directory.deflated();
+    let sizes: Vec<u64> = directory.tiles.iter().map(|tile| tile.len() as u64).collect();
+    let packed = File::of(directory).open().unwrap();
+    assert_eq!(packed.stored_len(&ReadOptions::default()).unwrap(), sizes.iter().sum::<u64>());
+    let middle = ReadOptions::default().with_window(Window::new(16, 0, 16, 16));
+    assert_eq!(packed.stored_len(&middle).unwrap(), sizes[1]);
+    assert!(packed.stored_len(&middle.with_window(Window::new(40, 0, 1, 1))).is_err());
+}

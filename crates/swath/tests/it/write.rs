@@ -64,7 +64,7 @@ fn same_bytes(scene: &Scene, options: &WriteOptions, tile: u32, what: &str) -> V
             1 => options.with_batch(2).with_max_memory(usize::MAX),
             2 => options.with_batch(7),
             // The head, the tables and one tile row fit, and little else.
-            3 => options.with_max_memory(10 << 20),
+            3 => options.with_max_memory(16 << 20),
             _ => options.with_max_memory(1 << 30),
         };
         let other = scene.write(&options, feed).unwrap_or_else(|error| panic!("{what}, {feed:?}: {error}"));

@@ -224,7 +224,7 @@ impl Request<'_> {
             host,
             threads: options.threads.or(dataset.threads).unwrap_or_else(cores),
             cancel: options.cancel.as_ref(),
-            remarks: &dataset.remarks,
+            warnings: &dataset.warnings,
             direct: direct.as_ref(),
             jpeg_tables: facts.tables.map_or_else(Vec::new, |tables| tables(image)),
         };

@@ -29,7 +29,7 @@ impl Dataset {
             }
             let (buffer, ready, counters) = to_device(&gpu, mask.bytes())?;
             let uploaded = DeviceReport { device: gpu.facts().name.clone(), counters, ..DeviceReport::default() };
-            self.note(Some(&uploaded));
+            self.add_report(Some(&uploaded));
             let mut report = uploaded;
             if let Some(decoding) = mask.report() {
                 report.add(decoding);

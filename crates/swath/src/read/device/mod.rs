@@ -29,8 +29,9 @@ use crate::{
 };
 
 impl Dataset {
-    /// Reads samples to GPU memory: [`ReadOptions::with_device`] says whether only the GPU may decode ([`Mode::Cuda`], the
-    /// default), the CPU may help ([`Mode::Auto`]) or the CPU decodes everything ([`Mode::Cpu`]).
+    /// Reads samples to GPU memory: [`ReadOptions::with_device`] says whether only the GPU may decode
+    /// ([`Mode::Cuda`](crate::Mode::Cuda), the default), the CPU may help ([`Mode::Auto`](crate::Mode::Auto)) or the CPU
+    /// decodes everything ([`Mode::Cpu`](crate::Mode::Cpu)).
     ///
     /// # Errors
     /// As [`Dataset::read`], and when there is no GPU, it cannot decode the file or has too little memory.
@@ -47,12 +48,12 @@ impl Dataset {
         };
         let raster = run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name));
         let raster = request.dataset.unchanged(raster)?;
-        self.note(Some(raster.report()));
+        self.add_report(Some(raster.report()));
         Ok(raster)
     }
 
     /// Adds a report to the file's log.
-    pub(crate) fn note(&self, report: Option<&DeviceReport>) {
+    pub(crate) fn add_report(&self, report: Option<&DeviceReport>) {
         if let Some(report) = report {
             self.device_log.get().lock().unwrap_or_else(PoisonError::into_inner).add(report);
         }

@@ -78,7 +78,7 @@ pub(super) struct TileSelection<'a> {
 fn planes(image: &Image, bands: &[u16]) -> Vec<(u32, u32)> {
     match image.layout.planar {
         Planar::Contig => vec![(0, 0)],
-        Planar::Separate => (0..).zip(bands).map(|(slot, band)| (slot, u32::from(*band))).collect(),
+        Planar::Separate => (0..).zip(bands).map(|(to, band)| (to, u32::from(*band))).collect(),
     }
 }
 
@@ -192,7 +192,7 @@ impl TileSelection<'_> {
         let shares = self.windows.len() > 1 && self.path != DecodePath::Raw;
         let base = drafts.len();
         drafts.extend((0..height.div_ceil(unit_height)).map(|_| Draft::default()));
-        for (slot, plane) in planes {
+        for (to, plane) in planes {
             let start = grid.index(tile_row.columns.start, tile_row.row, *plane);
             let ranges = self.image.locate(start..start + cells.len() as u64, self.fetch)?;
             for ((index, range), cell) in (start..).zip(ranges).zip(&cells) {
@@ -201,7 +201,7 @@ impl TileSelection<'_> {
                         from: (cell.inside.x, cell.inside.y + y),
                         size: (cell.inside.width, unit_height.min(height - y)),
                         to: (cell.x, tile_row.top.saturating_add(cell.y + y)),
-                        slot: *slot,
+                        band: *to,
                     };
                     let Some(range) = &range else {
                         if let Some(draft) = drafts.get_mut(number) {

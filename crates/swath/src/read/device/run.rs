@@ -20,7 +20,7 @@ use crate::{
     error::{Error, ErrorKind},
     fetch::Fetch,
     open::image::Image,
-    state::remarks::Remarks,
+    state::tile_warnings::TileWarnings,
 };
 
 /// Least bytes of a task: for fewer, starting a copy costs more than the copy.
@@ -41,7 +41,7 @@ pub(super) struct DeviceReadContext<'a> {
     pub(super) host: &'a Host,
     pub(super) threads: usize,
     pub(super) cancel: Option<&'a Cancel>,
-    pub(super) remarks: &'a Remarks,
+    pub(super) warnings: &'a TileWarnings,
     /// The file, where cuFile reads it.
     pub(super) direct: Option<&'a Direct>,
     /// Segments to insert behind the first marker of each tile, for libraries that need whole JPEG streams.

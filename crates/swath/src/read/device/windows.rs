@@ -50,7 +50,7 @@ impl Dataset {
         };
         let raster = run().map_err(|error: Error| error.in_ifd(request.image.index).in_source(&request.dataset.name));
         let raster = request.dataset.unchanged(raster)?;
-        self.note(Some(raster.report()));
+        self.add_report(Some(raster.report()));
         Ok(raster)
     }
 }

@@ -284,13 +284,13 @@ pub(super) fn decode_rows(
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
     context.host.decode_rows(unit.rows, unit.wanted.clone(), stream, place, scratch)?;
-    if let Some(detail) = scratch.take_notice() {
-        context.remarks.add(context.image.index, unit.index, context.image.place_of(unit.index), detail);
+    if let Some(detail) = scratch.take_warning() {
+        context.warnings.add(context.image.index, unit.index, context.image.place_of(unit.index), detail);
     }
     Ok(())
 }
 
-/// Decodes a tile that the device refused on the CPU, which also words the error where there is one.
+/// Has the CPU decode a tile that the device refused. The CPU also words the error, if there is one.
 pub(super) fn decode_refused(context: &DeviceReadContext<'_>, refused: &Refused<'_>) -> Result<Arc<Vec<u8>>, Error> {
     let unit = refused.unit;
     let at = Place { offset: Some(unit.range.start), ..context.image.place_of(unit.index) };

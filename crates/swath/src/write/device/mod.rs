@@ -146,8 +146,8 @@ impl DeviceSide {
 
     /// Rows of a level that the device has room for.
     fn room(&self, index: usize) -> Result<u32, Error> {
-        let held = self.levels.at(index)?.rows - self.first_needed(index)?;
-        Ok(self.encoder.capacity(index).saturating_sub(held))
+        let used = self.levels.at(index)?.rows - self.first_needed(index)?;
+        Ok(self.encoder.capacity(index).saturating_sub(used))
     }
 
     /// Takes `count` rows, and encodes and shrinks what is complete. When it returns, even with an error, the GPU no longer reads
@@ -155,8 +155,8 @@ impl DeviceSide {
     pub(super) fn push(&mut self, rows: Incoming<'_>, count: u32, taken: &mut u32) -> Result<(), Error> {
         let result = self.take(rows, count, taken);
         if let Incoming::Device(..) = rows {
-            let settled = self.encoder.settle().map_err(|error| error.during("taking rows to the device"));
-            return result.and(settled.map_err(Error::from));
+            let waited = self.encoder.wait_for_rows().map_err(|error| error.during("taking rows to the device"));
+            return result.and(waited.map_err(Error::from));
         }
         result
     }
@@ -340,7 +340,7 @@ impl DeviceSide {
         found: EncodedTile,
         moments: &[Moments],
     ) -> Result<(), Error> {
-        let place = |offset: u64| match writer.is_held() {
+        let place = |offset: u64| match writer.is_buffered() {
             true => To::Level(index, offset),
             false => To::File(writer.start() + offset),
         };
@@ -365,14 +365,14 @@ impl DeviceSide {
                 };
                 match place(writer.admit(bytes.len() as u64, moments)) {
                     To::File(offset) => self.outbox.write(offset, &bytes)?,
-                    To::Level(_, offset) => writer.keep(offset, &bytes)?,
+                    To::Level(_, offset) => writer.buffer(offset, &bytes)?,
                 }
             }
         }
         Ok(())
     }
 
-    /// The content of a tile that goes to its level in turn.
+    /// Returns the content of a tile, for the writer of its level.
     fn content(
         &mut self,
         found: EncodedTile,

@@ -35,7 +35,7 @@ pub(in crate::write) struct Move {
 pub(in crate::write) enum To {
     /// An offset of the file.
     File(u64),
-    /// An offset of a level that is held.
+    /// An offset in a buffered level.
     Level(usize, u64),
 }
 
@@ -282,7 +282,7 @@ fn run(shared: &Arc<Shared>, job: OutboxJob, tools: &mut Tools) -> Result<(), Er
             let bytes = batch.part(range)?;
             match to {
                 To::File(offset) => shared.sink.0.write_at(offset, bytes)?,
-                To::Level(level, offset) => shared.level_writers.at(level)?.keep(offset, bytes)?,
+                To::Level(level, offset) => shared.level_writers.at(level)?.buffer(offset, bytes)?,
             }
             Ok(())
         }

@@ -63,12 +63,12 @@ impl<'a> DeviceSamples<'a> {
     pub fn of_array(array: ForeignArray, sample: SampleType) -> Result<Self, Error> {
         let ForeignArray { rows, shape, sample_len, dtype, ordinal, .. } = array;
         if sample_len != sample.size() {
-            return Err(Error::usage(format!("samples of {sample_len} bytes are no {sample}")));
+            return Err(Error::usage(format!("samples of {sample_len} bytes are not {sample}")));
         }
         if let Some(dtype) = dtype
             && dlpack_type(sample).ok() != Some(dtype)
         {
-            return Err(Error::usage(format!("the tensor's samples ({dtype:?}) are no {sample}")));
+            return Err(Error::usage(format!("the tensor's samples ({dtype:?}) are not {sample}")));
         }
         let too_large = || Error::usage(format!("an array of {shape:?} is larger than a file can be"));
         let [count, columns, bands] = shape;
@@ -132,8 +132,8 @@ impl<'a> DeviceSamples<'a> {
             return Err(Error::usage("the samples are on another GPU than the one that writes"));
         }
         match self.mask.is_some() {
-            false if masked => Err(Error::usage("the file has a mask, but the rows come without")),
-            true if !masked => Err(Error::usage("rows come with a mask that the file does not have")),
+            false if masked => Err(Error::usage("the file has a mask, but these rows have none")),
+            true if !masked => Err(Error::usage("these rows have a mask, but the file has none")),
             _ => Ok(()),
         }
     }

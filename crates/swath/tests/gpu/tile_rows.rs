@@ -14,7 +14,7 @@ use swath::{
 use crate::{
     cases::{self, Rng},
     driver,
-    steps::check_failing_writes,
+    failures::check_failing_writes,
     written::{self, Way, WriteCase, same_pixels},
 };
 
@@ -57,13 +57,18 @@ fn encode(
 }
 
 /// The file from groups of tile rows of random sizes, the last one encoded first.
-fn by_bands(case: &WriteCase, gpu: &Arc<Gpu>, mode: Mode, rng: &mut Rng) -> Result<(Arc<[u8]>, DeviceReport), Error> {
+fn by_tile_rows(
+    case: &WriteCase,
+    gpu: &Arc<Gpu>,
+    mode: Mode,
+    rng: &mut Rng,
+) -> Result<(Arc<[u8]>, DeviceReport), Error> {
     let encoder = TileRowEncoder::new(case.shape, &case.metadata, &case.on(gpu, mode))?;
-    let (mut bands, mut end) = (Vec::new(), encoder.tile_rows());
+    let (mut groups, mut end) = (Vec::new(), encoder.tile_rows());
     while end > 0 {
         let start = end.saturating_sub(rng.within(1..5));
         let on_device = rng.pick(&[None, Some(Interleave::Band), Some(Interleave::Pixel)]);
-        bands.push(encode(case, &encoder, gpu, start..end, on_device)?.to_bytes());
+        groups.push(encode(case, &encoder, gpu, start..end, on_device)?.to_bytes());
         end = start;
     }
     // With `Cuda` the writer does not look for a GPU, and there is none.
@@ -73,8 +78,8 @@ fn by_bands(case: &WriteCase, gpu: &Arc<Gpu>, mode: Mode, rng: &mut Rng) -> Resu
     };
     let (sink, memory) = MemorySink::new("memory");
     let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), case.shape, &case.metadata, &options)?;
-    for band in bands.iter().rev() {
-        writer.push_encoded(&EncodedTileRows::from_bytes(band)?)?;
+    for group in groups.iter().rev() {
+        writer.push_encoded(&EncodedTileRows::from_bytes(group)?)?;
     }
     writer.finish()?;
     Ok((memory.take().unwrap_or_default().into(), encoder.device_report()))
@@ -110,9 +115,9 @@ fn tile_rows_become_the_file_of_one_gpu() {
         fake.with(script, |gpu| {
             let mut rng = Rng::new(seed);
             for _ in 0..12 {
-                let case = WriteCase::draw(&mut rng);
+                let case = WriteCase::draw(&mut rng).with_chosen_predictor().unwrap();
                 let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
-                let (file, report) = by_bands(&case, gpu, Mode::Cuda, &mut rng).unwrap();
+                let (file, report) = by_tile_rows(&case, gpu, Mode::Cuda, &mut rng).unwrap();
                 same_tiles(&case.what, &file, &eager).unwrap();
                 assert!(report.notices.is_empty() && report.host_tiles == 0, "{}: {report:?}", case.what);
                 assert!(report.device_tiles > 0 && !report.device.is_empty(), "{}: {report:?}", case.what);
@@ -131,7 +136,7 @@ fn pieces_of_tiles_travel_with_them() {
             let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_planar(planar);
             let case = written::large(shape, options.with_compression(Compression::Deflate), "");
             let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
-            let (file, _) = by_bands(&case, gpu, Mode::Cuda, &mut rng).unwrap();
+            let (file, _) = by_tile_rows(&case, gpu, Mode::Cuda, &mut rng).unwrap();
             same_tiles(&case.what, &file, &eager).unwrap();
             let read = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());
             let raster = cases::open(&file).unwrap().read_device(&read).unwrap();
@@ -151,8 +156,8 @@ fn rows_on_the_device_stay_there() {
         let mut left = 0;
         for start in (0..encoder.tile_rows()).step_by(5) {
             let tile_rows = start..(start + 5).min(encoder.tile_rows());
-            let band = encode(&case, &encoder, gpu, tile_rows, Some(Interleave::Band)).unwrap();
-            left += band.byte_len() as u64 + (64 << 10);
+            let group = encode(&case, &encoder, gpu, tile_rows, Some(Interleave::Band)).unwrap();
+            left += group.byte_len() as u64 + (64 << 10);
         }
         // Tiles, overview rows and facts about them leave the device; the rows do not.
         let report = encoder.device_report();
@@ -163,7 +168,7 @@ fn rows_on_the_device_stay_there() {
 
 #[test]
 fn the_cpu_encodes_tile_rows_after_a_device_failure() {
-    check_failing_writes((1..40).step_by(3), |case, gpu, rng| by_bands(case, gpu, Mode::Auto, rng));
+    check_failing_writes((1..40).step_by(3), |case, gpu, rng| by_tile_rows(case, gpu, Mode::Auto, rng));
 }
 
 #[test]
@@ -173,15 +178,15 @@ fn tile_rows_of_a_cpu_and_of_a_gpu_do_not_mix() {
         let shape = Shape { width: 64, height: 64, bands: 1, sample: SampleType::U8 };
         let case = written::large(shape, WriteOptions::default().with_blocks(Blocks::Tiles(32, 32)), "");
         let encoder = TileRowEncoder::new(shape, &case.metadata, &case.options).unwrap();
-        let band = encode(&case, &encoder, gpu, 0..1, None).unwrap();
+        let group = encode(&case, &encoder, gpu, 0..1, None).unwrap();
         let (sink, _) = MemorySink::new("memory");
         let options = case.on(gpu, Mode::Cuda);
         let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, &case.metadata, &options).unwrap();
-        let error = writer.push_encoded(&band).unwrap_err();
+        let error = writer.push_encoded(&group).unwrap_err();
         assert!(error.to_string().contains("give `cuda` or `cpu`"), "{error}");
         let (sink, _) = MemorySink::new("memory");
         let mut writer = Writer::to_sink(Box::new(sink), shape, &case.metadata, &options).unwrap();
-        let error = writer.push_encoded(&band).unwrap_err();
+        let error = writer.push_encoded(&group).unwrap_err();
         assert!(error.to_string().contains("create_from_tile_rows"), "{error}");
     });
 }

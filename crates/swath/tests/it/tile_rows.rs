@@ -44,56 +44,56 @@ fn encode(
     }
 }
 
-fn put_together(scene: &Scene, options: &WriteOptions, bands: &[EncodedTileRows]) -> Result<Vec<u8>, Error> {
+fn put_together(scene: &Scene, options: &WriteOptions, groups: &[EncodedTileRows]) -> Result<Vec<u8>, Error> {
     let (sink, memory) = MemorySink::new("memory");
     let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), scene.shape, &scene.metadata, options)?;
-    for band in bands {
-        writer.push_encoded(band)?;
+    for group in groups {
+        writer.push_encoded(group)?;
     }
     writer.finish()?;
     Ok(memory.take().expect("a file that is complete"))
 }
 
 /// The file from groups of tile rows of random sizes, encoded in any order by two threads, each twice.
-fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
+fn by_tile_rows(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
     let encoder = TileRowEncoder::new(scene.shape, &scene.metadata, options).unwrap();
-    let mut bands = Vec::new();
+    let mut groups = Vec::new();
     let most = rng.within(1..6);
-    while let start = bands.last().map_or(0, |band: &Range<u32>| band.end)
+    while let start = groups.last().map_or(0, |group: &Range<u32>| group.end)
         && start < encoder.tile_rows()
     {
-        bands.push(start..(start + rng.within(1..most + 1)).min(encoder.tile_rows()));
+        groups.push(start..(start + rng.within(1..most + 1)).min(encoder.tile_rows()));
     }
     // The rows that belong to the groups follow each other and are complete.
-    let rows: Vec<_> = bands.iter().map(|band| encoder.rows_of(band.clone())).collect();
+    let rows: Vec<_> = groups.iter().map(|group| encoder.rows_of(group.clone())).collect();
     assert_eq!((rows[0].start, rows[rows.len() - 1].end), (0, scene.shape.height));
     assert!(rows.windows(2).all(|pair| pair[0].end == pair[1].start));
-    let overview: Vec<_> = bands.iter().map(|band| encoder.overview_rows(band.clone())).collect();
+    let overview: Vec<_> = groups.iter().map(|group| encoder.overview_rows(group.clone())).collect();
     assert!(overview[0].start == 0 && overview.windows(2).all(|pair| pair[0].end == pair[1].start));
 
-    let mut order: Vec<usize> = (0..bands.len()).chain(0..bands.len()).collect();
+    let mut order: Vec<usize> = (0..groups.len()).chain(0..groups.len()).collect();
     for at in (1..order.len()).rev() {
         order.swap(at, rng.below(at as u64 + 1) as usize);
     }
     let interleaves: Vec<_> = order.iter().map(|_| *rng.pick(&[Interleave::Band, Interleave::Pixel])).collect();
     let extra = rng.within(0..3);
     let jobs = Mutex::new(order.into_iter().zip(interleaves));
-    let done: Mutex<Vec<Option<Vec<u8>>>> = Mutex::new(vec![None; bands.len()]);
+    let done: Mutex<Vec<Option<Vec<u8>>>> = Mutex::new(vec![None; groups.len()]);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
                     let job = jobs.lock().unwrap().next();
                     let Some((number, interleave)) = job else { break };
-                    let needed = encoder.needed(bands[number].clone());
+                    let needed = encoder.needed(groups[number].clone());
                     // More rows than needed do no harm.
                     let given = needed.start.saturating_sub(extra)..(needed.end + extra).min(scene.shape.height);
-                    let band = encode(scene, &encoder, bands[number].clone(), given, interleave).unwrap();
-                    let bytes = band.to_bytes();
-                    assert_eq!(bytes.len(), band.byte_len());
+                    let group = encode(scene, &encoder, groups[number].clone(), given, interleave).unwrap();
+                    let bytes = group.to_bytes();
+                    assert_eq!(bytes.len(), group.byte_len());
                     let mut done = done.lock().unwrap();
                     match &done[number] {
-                        Some(first) => assert!(*first == bytes, "encoded twice, a band has other bytes"),
+                        Some(first) => assert!(*first == bytes, "encoded twice, tile rows have other bytes"),
                         None => done[number] = Some(bytes),
                     }
                 }
@@ -101,21 +101,23 @@ fn by_bands(scene: &Scene, options: &WriteOptions, rng: &mut Rng) -> Vec<u8> {
         }
     });
     let done = done.into_inner().unwrap();
-    let bands: Vec<_> = done.iter().map(|band| EncodedTileRows::from_bytes(band.as_ref().unwrap()).unwrap()).collect();
-    put_together(scene, options, &bands).unwrap()
+    let groups: Vec<_> =
+        done.iter().map(|group| EncodedTileRows::from_bytes(group.as_ref().unwrap()).unwrap()).collect();
+    put_together(scene, options, &groups).unwrap()
 }
 
 fn check(cases: &[Case], seed: u64) {
     let mut rng = Rng::new(seed);
     for Case { what, scene, options, .. } in cases {
         let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let options = scene.with_chosen_predictor(options);
         let options = match rng.below(4) {
             0 => options.clone().with_threads(1),
             1 => options.clone().with_threads(3).with_batch(1),
             2 => options.clone().with_max_memory(20 << 20),
             _ => options.clone(),
         };
-        let file = by_bands(scene, &options, &mut rng);
+        let file = by_tile_rows(scene, &options, &mut rng);
         let at = file.iter().zip(&whole).position(|(a, b)| a != b);
         assert!(file == whole, "{what}: other bytes from {at:?} on ({} and {})", file.len(), whole.len());
     }
@@ -146,10 +148,10 @@ fn small() -> (Scene, WriteOptions, Vec<EncodedTileRows>) {
     let options = WriteOptions::cog().with_blocks(Blocks::Tiles(16, 16)).with_resampling(Resampling::Cubic);
     let encoder = TileRowEncoder::new(scene.shape, &scene.metadata, &options).unwrap();
     assert_eq!(encoder.tile_rows(), 4);
-    let bands = (0..4)
+    let groups = (0..4)
         .map(|row| encode(&scene, &encoder, row..row + 1, encoder.needed(row..row + 1), Interleave::Band).unwrap());
-    let bands = bands.collect();
-    (scene, options, bands)
+    let groups = groups.collect();
+    (scene, options, groups)
 }
 
 fn usage(error: &Error) -> String {
@@ -159,22 +161,22 @@ fn usage(error: &Error) -> String {
 
 #[test]
 fn tile_rows_out_of_order_are_refused() {
-    let (scene, options, bands) = small();
+    let (scene, options, groups) = small();
     let (sink, memory) = MemorySink::new("memory");
     let mut writer = Writer::to_sink(Box::new(sink), scene.shape, &scene.metadata, &options).unwrap();
     // A refused group leaves the file as it was.
-    let error = writer.push_encoded(&bands[1]).unwrap_err();
-    assert!(usage(&error).contains("tile rows 1..2 were pushed where 0 of 4 is next"), "{error}");
-    writer.push_encoded(&bands[0]).unwrap();
+    let error = writer.push_encoded(&groups[1]).unwrap_err();
+    assert!(usage(&error).contains("tile rows 1..2"), "{error}");
+    writer.push_encoded(&groups[0]).unwrap();
     assert_eq!(writer.rows(), 16);
-    usage(&writer.push_encoded(&bands[0]).unwrap_err());
+    usage(&writer.push_encoded(&groups[0]).unwrap_err());
     let error = writer.push(&Rows::from_bytes(&[0; 80], Interleave::Pixel)).unwrap_err();
     assert!(usage(&error).contains("encoded tile rows"), "{error}");
     usage(&writer.push_tile_bytes(&[0; 512]).unwrap_err());
-    for band in &bands[1..] {
-        writer.push_encoded(band).unwrap();
+    for group in &groups[1..] {
+        writer.push_encoded(group).unwrap();
     }
-    usage(&writer.push_encoded(&bands[3]).unwrap_err());
+    usage(&writer.push_encoded(&groups[3]).unwrap_err());
     writer.finish().unwrap();
     assert!(memory.take().unwrap() == scene.write(&options, Feed::WholeBands).unwrap());
 
@@ -184,24 +186,24 @@ fn tile_rows_out_of_order_are_refused() {
     };
     let mut writer = begin();
     writer.push(&Rows::from_bytes(&scene.samples[..80 * 16], Interleave::Pixel)).unwrap();
-    let error = writer.push_encoded(&bands[1]).unwrap_err();
+    let error = writer.push_encoded(&groups[1]).unwrap_err();
     assert!(usage(&error).contains("either rows or encoded tile rows"), "{error}");
     let mut writer = begin();
     writer.push_tile_bytes(&[0; 512]).unwrap();
-    usage(&writer.push_encoded(&bands[0]).unwrap_err());
+    usage(&writer.push_encoded(&groups[0]).unwrap_err());
     let mut writer = begin();
-    writer.push_encoded(&bands[0]).unwrap();
+    writer.push_encoded(&groups[0]).unwrap();
     let error = writer.finish().unwrap_err();
     assert!(usage(&error).contains("16 of 60 rows"), "{error}");
 }
 
 #[test]
 fn tile_rows_of_other_files_are_refused() {
-    let (scene, options, bands) = small();
+    let (scene, options, groups) = small();
     let refused = |shape, metadata: &Metadata, options: &WriteOptions| {
         let (sink, _) = MemorySink::new("memory");
         let mut writer = Writer::to_sink_from_tile_rows(Box::new(sink), shape, metadata, options).unwrap();
-        let error = writer.push_encoded(&bands[0]).unwrap_err();
+        let error = writer.push_encoded(&groups[0]).unwrap_err();
         assert!(usage(&error).contains("for another file"), "{error}");
     };
     let plain = Metadata::default();
@@ -226,7 +228,7 @@ fn tile_rows_of_other_files_are_refused() {
     refused(swath::Shape { sample: SampleType::I16, ..scene.shape }, &plain, &options);
     // Options that do not change tile rows do not matter.
     let other = options.clone().with_threads(1).with_batch(3).with_max_memory(100 << 20).with_bigtiff(BigTiff::Always);
-    put_together(&scene, &other, &bands).unwrap();
+    put_together(&scene, &other, &groups).unwrap();
 }
 
 #[test]
@@ -255,9 +257,9 @@ fn missing_rows_are_named() {
 
 #[test]
 fn hostile_bytes_are_no_tile_rows() {
-    let (_, _, bands) = small();
-    let bytes = bands[1].to_bytes();
-    assert_eq!(EncodedTileRows::from_bytes(&bytes).unwrap(), bands[1]);
+    let (_, _, groups) = small();
+    let bytes = groups[1].to_bytes();
+    assert_eq!(EncodedTileRows::from_bytes(&bytes).unwrap(), groups[1]);
     for len in 0..bytes.len() {
         let error = EncodedTileRows::from_bytes(&bytes[..len]).unwrap_err();
         assert!(error.to_string().contains("not encoded tile rows"), "{error}");
@@ -271,13 +273,13 @@ fn hostile_bytes_are_no_tile_rows() {
 
 #[test]
 fn progress_is_reported_group_by_group() {
-    let (scene, options, bands) = small();
+    let (scene, options, groups) = small();
     let reports = std::sync::Arc::new(Mutex::new(Vec::new()));
     let sink = reports.clone();
     let options = options.with_progress(std::sync::Arc::new(move |step: swath::write::Progress| {
         sink.lock().unwrap().push((step.rows, step.of));
     }) as swath::write::OnProgress);
-    put_together(&scene, &options, &bands).unwrap();
+    put_together(&scene, &options, &groups).unwrap();
     let mut reports = reports.lock().unwrap().clone();
     assert!(reports.is_sorted());
     reports.dedup();

@@ -1,0 +1,102 @@
+//! A writer of rows whose predictor is not chosen yet: rows wait, and are encoded once it is.
+
+use swath_codec::pre::Arrangement;
+use swath_tiff::structure::Predictor;
+
+use super::{
+    device::samples::DeviceSamples,
+    input::Pushed,
+    predictor::Undecided,
+    writer::{Side, Writer},
+};
+use crate::{error::Error, metadata::Metadata};
+
+/// What became of rows that were shown to the choice of the predictor.
+enum Looked {
+    /// The choice keeps all of them until it is made.
+    Waits,
+    /// The choice is made. The first `kept` of these rows are taken, with all earlier ones.
+    Decided { kept: u32 },
+    /// The choice is made, and none of these rows are taken.
+    DecidedAtOnce,
+}
+
+/// Bytes of constant rows that are taken at a time once the predictor is chosen.
+const REPLAYED: usize = 1 << 20;
+
+impl Writer {
+    /// Takes rows; those that come before the predictor is chosen wait.
+    pub(super) fn choose_and_take(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
+        match self.look_at(pushed)? {
+            Looked::Waits => Ok(()),
+            Looked::Decided { kept } => self.take_rows(&pushed.part(kept..pushed.rows, self.shape)?),
+            Looked::DecidedAtOnce => self.take_rows(pushed),
+        }
+    }
+
+    /// Shows rows to the choice of the predictor. When it is made, plans the file with it and takes the rows that waited.
+    fn look_at(&mut self, pushed: &Pushed<'_>) -> Result<Looked, Error> {
+        let Some(mut undecided) = self.choice.take() else { return Ok(Looked::DecidedAtOnce) };
+        let is_first = undecided.choice.seen() == 0;
+        let kept = undecided.choice.look_at(pushed)?;
+        let Some(predictor) = undecided.choice.chosen() else {
+            self.choice = Some(undecided);
+            return Ok(Looked::Waits);
+        };
+        let Undecided { choice, metadata } = *undecided;
+        if predictor != self.plan.levels.main.layout.predictor {
+            self.begin_again(&metadata, predictor)?;
+        }
+        if is_first {
+            return Ok(Looked::DecidedAtOnce);
+        }
+        let (constant, mut held) = choice.into_kept();
+        if let Some(constant) = constant {
+            let at_once =
+                (REPLAYED / self.plan.levels.main.row_len().max(1)).clamp(1, constant.rows.max(1) as usize) as u32;
+            let (mut samples, mut mask) = (Vec::new(), Vec::new());
+            let mut left = constant.rows;
+            while left > 0 {
+                let count = left.min(at_once);
+                constant.fill(count, self.shape.width, &mut samples, &mut mask)?;
+                let rows = Pushed::new(&constant.as_rows(&samples, &mask), self.shape, self.is_masked())?;
+                self.take_rows(&rows)?;
+                left -= count;
+            }
+        }
+        let rows = held.count;
+        let (planes, _) = held.split();
+        self.take_rows(&Pushed { planes, arrangement: Arrangement::Planes, rows })?;
+        Ok(Looked::Decided { kept })
+    }
+
+    /// Plans the file with another predictor; nothing was encoded yet.
+    fn begin_again(&mut self, metadata: &Metadata, predictor: Predictor) -> Result<(), Error> {
+        let options = self.options.clone().with_predictor(predictor);
+        // What the old plan holds on the GPU is free before the new one asks for it.
+        self.side = Side::Host;
+        *self = Self::to_shared_sink(self.sink.clone(), self.shape, metadata, &options)?;
+        Ok(())
+    }
+
+    /// Takes rows on a GPU; the choice of the predictor sees the first of them on the host.
+    pub(super) fn choose_and_take_device(&mut self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
+        let count = samples.count();
+        let mut shown = 0;
+        while let Some(undecided) = &self.choice
+            && shown < count
+        {
+            let is_first = shown == 0;
+            let until = shown + undecided.choice.rows_at_once().min(count - shown);
+            let fetched = samples.fetch(&self.options.device, shown..until)?;
+            let pushed = Pushed::new(&fetched.rows(), self.shape, samples.mask.is_some())?;
+            match self.look_at(&pushed)? {
+                Looked::Waits => shown = until,
+                Looked::Decided { kept } => return self.take_device(samples, shown + kept..count),
+                Looked::DecidedAtOnce if is_first => break,
+                Looked::DecidedAtOnce => return Err(Error::internal("the choice of the predictor lost rows")),
+            }
+        }
+        if shown == count { Ok(()) } else { self.take_device(samples, 0..count) }
+    }
+}

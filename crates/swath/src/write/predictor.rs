@@ -1,0 +1,409 @@
+//! Chooses the predictor by the samples. Which one makes a raster smallest differs from raster to raster, and it is worth up to a third
+//! of the file.
+//!
+//! The choice looks at the first rows that are not all of one pixel value, as many as a row of tiles has. It compresses pieces from all
+//! over them with every predictor and takes the one that makes them smallest. So it is the same however rows are pushed, and whatever
+//! encodes them.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use swath_codec::{
+    TileSpec,
+    host::encode::HostEncoder,
+    pre::{Arrangement, Edge, ImageRows, cut},
+    scratch::Scratch,
+};
+use swath_raster::memory;
+use swath_tiff::{
+    Grid, Limits, Window,
+    structure::{Layout, Planar, Predictor},
+};
+
+use super::{
+    input::{Pushed, Rows},
+    layout::{candidates, main_layout},
+    options::{Shape, WriteOptions},
+    row_store::RowStore,
+    step::copy_rows,
+};
+use crate::{error::Error, metadata::Metadata, names::PredictorRule, raster::Interleave, threads::cores};
+
+/// Rows from the top within which the choice looks for a row that differs. Where there is none, the sample type decides.
+const SEARCHED_ROWS: u32 = 4096;
+/// Places of the first rows among which the choice picks pieces that are not constant.
+const PLACES: u64 = 127;
+/// Most pieces that every predictor is tried on, the bytes that make another piece worth it, and the most rows of one.
+const PIECES: usize = 8;
+const PIECE_LEN: usize = 64 << 10;
+const PIECE_ROWS: usize = 256;
+/// The sample is one part in this many of the image, within limits.
+const FRACTION: usize = 12;
+const LEAST_SAMPLED: usize = 16 << 10;
+const MOST_SAMPLED: usize = 4 << 20;
+/// The part of the size that another predictor than the usual one has to save on the sample: the rest of a raster may differ from its first
+/// rows, and the usual one is right more often.
+const LEAST_GAIN: f64 = 0.04;
+
+/// Most bytes of the rows that the choice takes its sample from, unless a single row is longer.
+const WINDOW_LEN: usize = 16 << 20;
+
+/// Chooses the predictor of a file from its first rows, for callers that encode tile rows of it in several processes: they set it by
+/// [`WriteOptions::with_predictor`]. A [`Writer`](crate::Writer) of rows makes the same choice by itself, with
+/// [`PredictorRule::BySamples`](super::PredictorRule::BySamples).
+///
+/// ```
+/// # fn main() -> Result<(), swath::Error> {
+/// use swath::{
+///     Metadata, Rows, SampleType, Shape, WriteOptions,
+///     write::{PredictorChoice, PredictorRule},
+/// };
+///
+/// let shape = Shape { width: 256, height: 256, bands: 1, sample: SampleType::U16 };
+/// let options = WriteOptions::default().with_predictor_rule(PredictorRule::BySamples);
+/// let mut choice = PredictorChoice::new(shape, &Metadata::default(), &options)?;
+/// let ramp: Vec<u16> = (0..256 * 256).map(|at| (at % 256 * 7) as u16).collect();
+/// let predictor = choice.push(&Rows::pixels(&ramp))?;
+/// assert!(predictor.is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct PredictorChoice {
+    shape: Shape,
+    masked: bool,
+    layout: Layout,
+    options: WriteOptions,
+    /// Rows at the top that all hold one pixel value.
+    constant: Option<ConstantRows>,
+    /// The rows below them, until there are enough.
+    held: RowStore,
+    seen: u32,
+    chosen: Option<Predictor>,
+}
+
+/// A file whose predictor is not chosen yet.
+#[derive(Debug)]
+pub(super) struct Undecided {
+    pub choice: PredictorChoice,
+    /// To plan the file again.
+    pub metadata: Metadata,
+}
+
+/// Rows of one pixel value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ConstantRows {
+    /// The samples of all bands.
+    pixel: Vec<u8>,
+    mask: Option<u8>,
+    pub rows: u32,
+}
+
+impl ConstantRows {
+    /// Writes `rows` such rows into buffers, pixel by pixel.
+    pub(super) fn fill(&self, rows: u32, width: u32, samples: &mut Vec<u8>, mask: &mut Vec<u8>) -> Result<(), Error> {
+        let pixels = rows as usize * width as usize;
+        samples.clear();
+        memory::resize(samples, pixels * self.pixel.len())?;
+        samples.chunks_exact_mut(self.pixel.len().max(1)).for_each(|pixel| pixel.copy_from_slice(&self.pixel));
+        mask.clear();
+        if let Some(value) = self.mask {
+            memory::resize(mask, pixels)?;
+            mask.fill(value);
+        }
+        Ok(())
+    }
+
+    /// These rows, as [`ConstantRows::fill`] wrote them.
+    pub(super) fn as_rows<'a>(&self, samples: &'a [u8], mask: &'a [u8]) -> Rows<'a> {
+        let rows = Rows::from_bytes(samples, Interleave::Pixel);
+        if self.mask.is_some() { rows.with_mask(mask) } else { rows }
+    }
+}
+
+impl PredictorChoice {
+    /// Begins the choice for a file.
+    ///
+    /// # Errors
+    /// When the options contradict the shape.
+    pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Self, Error> {
+        let layout = main_layout(shape, metadata, options)?;
+        let by_samples = options.predictor == PredictorRule::BySamples && candidates(&layout).len() > 1;
+        let chosen = (!by_samples).then_some(layout.predictor);
+        Ok(Self {
+            shape,
+            masked: options.mask,
+            layout,
+            options: options.clone(),
+            constant: None,
+            held: RowStore::default(),
+            seen: 0,
+            chosen,
+        })
+    }
+
+    /// Looks at further rows of the image, from the top. Returns the predictor once it is chosen; later rows do not change it.
+    ///
+    /// # Errors
+    /// When these are not whole rows, or a sample cannot be compressed.
+    pub fn push(&mut self, rows: &Rows<'_>) -> Result<Option<Predictor>, Error> {
+        let pushed = Pushed::new(rows, self.shape, self.masked)?;
+        self.look_at(&pushed)?;
+        Ok(self.chosen)
+    }
+
+    /// Returns the predictor, if it is chosen.
+    pub fn chosen(&self) -> Option<Predictor> {
+        self.chosen
+    }
+
+    /// Rows that are enough to choose, unless they are constant: as many are best pushed at a time.
+    pub fn rows_at_once(&self) -> u32 {
+        let most = (WINDOW_LEN / self.row_len().max(1)).clamp(1, WINDOW_LEN) as u32;
+        // Strips may have a single row.
+        self.layout.tile_height.max(64).min(most).min(self.shape.height)
+    }
+
+    /// Bytes of a row of all bands.
+    fn row_len(&self) -> usize {
+        self.shape.width as usize * usize::from(self.shape.bands) * self.shape.sample.size()
+    }
+
+    /// Rows that were seen before the predictor was chosen.
+    pub(super) fn seen(&self) -> u32 {
+        self.seen
+    }
+
+    /// Looks at rows until the predictor is chosen. Returns how many of them it kept: those are in [`PredictorChoice::into_kept`].
+    pub(super) fn look_at(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
+        if self.chosen.is_some() || pushed.rows == 0 {
+            return Ok(0);
+        }
+        let mut kept = 0;
+        if self.held.count == 0 {
+            kept = self.count_constant(pushed);
+            self.seen += kept;
+        }
+        let window = self.rows_at_once();
+        let (rest, ends) = (pushed.rows - kept, self.seen + (pushed.rows - kept) >= self.shape.height);
+        let constant = self.constant.as_ref().map_or(0, |constant| constant.rows);
+        if constant >= SEARCHED_ROWS.min(self.shape.height) {
+            self.chosen = candidates(&self.layout).first().copied();
+            return Ok(kept);
+        }
+        if rest == 0 {
+            return Ok(kept);
+        }
+        if self.held.count == 0 && (rest >= window || ends) {
+            let part = pushed.part(kept..kept + rest.min(window), self.shape)?;
+            self.chosen = Some(self.choose(&part)?);
+            return Ok(kept);
+        }
+        if self.held.room() == 0 {
+            let band = self.shape.width as usize * self.shape.sample.size();
+            let mut planes = vec![band; self.shape.bands.into()];
+            planes.extend(self.masked.then_some(self.shape.width as usize));
+            self.held = RowStore::new(planes, window)?;
+        }
+        let more = rest.min(window - self.held.count);
+        let Shape { width, bands, sample, .. } = self.shape;
+        copy_rows(pushed, kept..kept + more, width, bands, sample, None, &mut self.held)?;
+        self.held.grow(more);
+        self.seen += more;
+        if self.held.count == window || self.seen >= self.shape.height {
+            let mut held = std::mem::take(&mut self.held);
+            let rows = held.count;
+            let chosen = {
+                let (planes, _) = held.split();
+                self.choose(&Pushed { planes, arrangement: Arrangement::Planes, rows })
+            };
+            self.held = held;
+            self.chosen = Some(chosen?);
+        }
+        Ok(kept + more)
+    }
+
+    /// Returns the rows that were kept: those of one value, and those below.
+    pub(super) fn into_kept(self) -> (Option<ConstantRows>, RowStore) {
+        (self.constant, self.held)
+    }
+
+    /// Counts the first rows that continue the constant ones.
+    fn count_constant(&mut self, pushed: &Pushed<'_>) -> u32 {
+        let row_lens = pushed.row_lens(self.shape);
+        let size = self.shape.sample.size();
+        let together = usize::from(self.shape.bands) * size;
+        let pixel_lens = pushed.planes.iter().enumerate().map(|(plane, _)| match pushed.arrangement {
+            Arrangement::Pixels if plane == 0 => together,
+            Arrangement::Planes if plane < usize::from(self.shape.bands) => size,
+            _ => 1,
+        });
+        let planes: Vec<(&[u8], usize, usize)> = pushed
+            .planes
+            .iter()
+            .zip(row_lens)
+            .zip(pixel_lens)
+            .map(|((plane, row), pixel)| (*plane, row, pixel))
+            .collect();
+        let first: Vec<u8> = planes.iter().flat_map(|(plane, _, pixel)| plane.iter().take(*pixel)).copied().collect();
+        let mut pixel = first;
+        let mask = if self.masked { pixel.pop() } else { None };
+        let known = self.constant.get_or_insert_with(|| ConstantRows { pixel: pixel.clone(), mask, rows: 0 });
+        if known.pixel != pixel || known.mask != mask {
+            return 0;
+        }
+        let mut rows = 0;
+        let most = SEARCHED_ROWS - known.rows.min(SEARCHED_ROWS);
+        while rows < pushed.rows.min(most) {
+            let is_constant = planes.iter().all(|(plane, row_len, pixel)| {
+                let start = rows as usize * row_len;
+                let row = plane.get(start..start + row_len).unwrap_or_default();
+                row.get(..*pixel) == plane.get(..*pixel) && row.get(*pixel..) == row.get(..row_len - pixel)
+            });
+            if !is_constant {
+                break;
+            }
+            rows += 1;
+        }
+        known.rows += rows;
+        rows
+    }
+
+    /// Compresses pieces of these rows with each predictor.
+    fn choose(&self, rows: &Pushed<'_>) -> Result<Predictor, Error> {
+        let candidates = candidates(&self.layout);
+        let usual = candidates.first().copied().unwrap_or(Predictor::None);
+        let pieces = self.pieces(rows)?;
+        let mut hosts = Vec::new();
+        for predictor in candidates {
+            let layout = Layout { predictor: *predictor, ..self.layout.clone() };
+            let spec = Arc::new(TileSpec::new(&layout, Limits::none())?);
+            hosts.push(HostEncoder::new(spec, &self.options.settings, &self.options.registry)?);
+        }
+        let mut jobs: Vec<(usize, &HostEncoder, &Piece)> = Vec::new();
+        for piece in &pieces {
+            jobs.extend(hosts.iter().enumerate().map(|(candidate, host)| (candidate, host, piece)));
+        }
+        let sizes = self.compress_all(rows, &jobs)?;
+        let mut best = (usual, f64::INFINITY);
+        for (candidate, predictor) in candidates.iter().enumerate() {
+            let own = jobs.iter().zip(&sizes).filter(|((of, ..), _)| *of == candidate);
+            let sum = own.map(|(_, size)| *size).sum::<usize>() as f64;
+            // The usual one comes first. Another has to save enough to be worth it.
+            let size = if *predictor == usual { sum } else { sum * (1.0 + LEAST_GAIN) };
+            if size < best.1 {
+                best = (*predictor, size);
+            }
+        }
+        Ok(best.0)
+    }
+
+    /// Returns the compressed size of each piece.
+    fn compress_all(&self, rows: &Pushed<'_>, jobs: &[(usize, &HostEncoder, &Piece)]) -> Result<Vec<usize>, Error> {
+        let threads = self.options.threads.unwrap_or_else(cores).clamp(1, jobs.len().max(1));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            let (mut tile, mut encoded, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
+            while let Some((number, (_, host, piece))) = {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                jobs.get(number).map(|job| (number, job))
+            } {
+                self.cut(rows, piece, host.edge(), &mut tile)?;
+                encoded.clear();
+                host.encode(piece.window.height, &mut tile, &mut encoded, &mut scratch)?;
+                done.push((number, encoded.len()));
+            }
+            Ok::<_, Error>(done)
+        };
+        let mut sizes = vec![0; jobs.len()];
+        let parts = run_beside(threads, work)?;
+        for (number, size) in parts.into_iter().flatten() {
+            if let Some(place) = sizes.get_mut(number) {
+                *place = size;
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Picks pieces that are not constant, evenly spread.
+    fn pieces(&self, rows: &Pushed<'_>) -> Result<Vec<Piece>, Error> {
+        let Shape { width, height, bands, sample } = self.shape;
+        let grid = Grid::new(&self.layout).map_err(|error| Error::usage(error.to_string()))?;
+        let apart = self.layout.planar == Planar::Separate && bands > 1;
+        let pixel = sample.size() * if apart { 1 } else { usize::from(bands) };
+        let row_len = self.layout.tile_width as usize * pixel;
+        let wanted = (self.row_len().saturating_mul(height as usize) / FRACTION).clamp(LEAST_SAMPLED, MOST_SAMPLED);
+        let count = (wanted / PIECE_LEN).clamp(1, PIECES);
+        let most_rows = PIECE_ROWS.min(self.layout.tile_height as usize);
+        let piece_rows = (wanted / count / row_len.max(1)).clamp(1, most_rows) as u32;
+        let down = rows.rows.div_ceil(piece_rows.max(1));
+        let places = u64::from(down) * u64::from(grid.across);
+        let looked_at = places.min(PLACES);
+        let mut found = Vec::new();
+        let mut tile = Vec::new();
+        for nth in 0..looked_at {
+            let place = nth * places / looked_at.max(1);
+            let (x, y) = (
+                (place % u64::from(grid.across)) as u32 * self.layout.tile_width,
+                (place / u64::from(grid.across)) as u32 * piece_rows,
+            );
+            let (columns, rows_here) = ((width - x).min(self.layout.tile_width), (rows.rows - y).min(piece_rows));
+            // With bands apart, pieces take turns.
+            let band = (found.len() % usize::from(bands)) as u16;
+            let bands = if apart { band..band + 1 } else { 0..bands };
+            let piece = Piece { window: Window::new(x, y, columns, rows_here), bands };
+            self.cut(rows, &piece, Edge::RepeatColumns, &mut tile)?;
+            let mut lines = tile.chunks_exact(row_len.max(1));
+            if !lines.all(|line| line.get(pixel..) == line.get(..row_len - pixel)) {
+                found.push(piece);
+            }
+        }
+        let count = count.min(found.len());
+        Ok((0..count).filter_map(|nth| found.get((2 * nth + 1) * found.len() / (2 * count)).cloned()).collect())
+    }
+
+    fn cut(&self, rows: &Pushed<'_>, piece: &Piece, edge: Edge, tile: &mut Vec<u8>) -> Result<(), Error> {
+        let Shape { width, bands, sample, .. } = self.shape;
+        let pixel = sample.size() * piece.bands.len();
+        tile.clear();
+        memory::resize(tile, self.layout.tile_width as usize * piece.window.height as usize * pixel)?;
+        let view = ImageRows {
+            planes: &rows.planes,
+            arrangement: rows.arrangement,
+            bands,
+            size: sample.size(),
+            width,
+            first: 0,
+            count: rows.rows,
+        };
+        cut(&view, piece.window, piece.bands.clone(), self.layout.tile_width, edge, tile);
+        Ok(())
+    }
+}
+
+/// Runs the same work in this thread and in others, as far as they can be started. Returns the results of all.
+fn run_beside<T: Send>(threads: usize, work: impl Fn() -> Result<T, Error> + Sync) -> Result<Vec<T>, Error> {
+    thread::scope(|scope| {
+        let start = |_| swath_io::fork::starting(|| thread::Builder::new().spawn_scoped(scope, &work)).ok();
+        let others: Vec<_> = (1..threads).map_while(start).collect();
+        let own = work();
+        let join = |other: thread::ScopedJoinHandle<'_, Result<T, Error>>| {
+            other.join().unwrap_or_else(|_| Err(Error::internal("a thread that compressed a sample panicked")))
+        };
+        let others: Vec<_> = others.into_iter().map(join).collect();
+        others.into_iter().chain([own]).collect()
+    })
+}
+
+/// A part of the rows that is compressed like a tile.
+#[derive(Debug, Clone)]
+struct Piece {
+    window: Window,
+    bands: Range<u16>,
+}
