@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 
 /// GeoTIFF and COG at the speed of the hardware.
 #[derive(Debug, Parser)]
-#[command(name = "swath", version, about)]
+#[command(name = "swath", version)]
 pub struct Args {
     /// The command to run.
     #[command(subcommand)]
@@ -30,21 +30,32 @@ pub enum Command {
     Convert(Box<Convert>),
     /// Write decoded samples to a file: bands × rows × columns, native byte order.
     Dump(Dump),
+    /// Measure how fast this machine reads and writes a file, on the CPU and on each GPU, beside what its memory, disk and
+    /// bus allow.
+    Bench(Box<Bench>),
     /// List the GPUs, the driver, and each optional library, or why it is not used.
     Devices(Devices),
+    /// Print the script that completes swath's command lines in a shell.
+    Completions(Completions),
+    /// Write the reference of the command line to a folder.
+    #[command(hide = true)]
+    Generate(Generate),
 }
 
 impl Command {
     /// Whether the command has `--unlimited`.
     pub fn takes_unlimited(&self) -> bool {
-        matches!(self, Self::Preview(_) | Self::Stats(_) | Self::Compare(_) | Self::Convert(_) | Self::Dump(_))
+        matches!(
+            self,
+            Self::Preview(_) | Self::Stats(_) | Self::Compare(_) | Self::Convert(_) | Self::Dump(_) | Self::Bench(_)
+        )
     }
 }
 
 /// The device that decodes and encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum DeviceChoice {
-    /// A GPU where there is one that supports the work, otherwise the CPU, with a note.
+    /// A GPU where there is one that supports the work, otherwise the CPU, with a notice.
     Auto,
     /// The CPU.
     #[default]
@@ -63,7 +74,7 @@ pub struct Device {
     /// Device memory to use at most, as in 512M or 8G; by default 80 % of the free memory.
     #[arg(long, value_name = "BYTES")]
     pub max_device_memory: Option<String>,
-    /// Trust the file: allows NVIDIA's decoder of LZ4, which a damaged file can hang.
+    /// Trust the file: lets NVIDIA's nvCOMP decode LZ4, which can hang on damaged data.
     #[arg(long)]
     pub trust_input: bool,
     /// Show on standard error what the GPU did (allocations, copies, launches, synchronisations, memory), and the requests to
@@ -78,6 +89,49 @@ pub struct Devices {
     /// Print JSON; docs/cli-json.md lists its keys.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `swath completions`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "bash: swath completions bash > ~/.local/share/bash-completion/completions/swath. zsh: swath completions zsh > \
+                  _swath, in a folder of $fpath. fish: swath completions fish > ~/.config/fish/completions/swath.fish. They work \
+                  in the next shell that you start."
+)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Shells with completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[allow(missing_docs)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// `swath generate`.
+#[derive(Debug, ClapArgs)]
+pub struct Generate {
+    /// What to write.
+    #[arg(value_enum)]
+    pub what: GenerateWhat,
+    /// The folder to write to; made where it is missing.
+    pub folder: PathBuf,
+}
+
+/// Forms of the reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum GenerateWhat {
+    /// The page cli.md.
+    Markdown,
+    /// Man pages.
+    Man,
+    /// Completion scripts for bash, zsh and fish.
+    Completions,
 }
 
 /// `swath info`.
@@ -123,7 +177,7 @@ pub struct Preview {
     /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Read a file that needs more memory than a file of its size should: only for files you trust.
+    /// Lift the limits that reject a small file with huge contents: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
     /// Device that decodes.
@@ -161,7 +215,7 @@ pub struct Stats {
     /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Read a file that needs more memory than a file of its size should: only for files you trust.
+    /// Lift the limits that reject a small file with huge contents: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
     /// Device that decodes.
@@ -191,7 +245,7 @@ pub struct Compare {
     /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Read a file that needs more memory than a file of its size should: only for files you trust.
+    /// Lift the limits that reject a small file with huge contents: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
     /// Device that decodes.
@@ -236,7 +290,7 @@ pub struct Selection {
     /// Overview level; 0 is the largest.
     #[arg(long, value_name = "N")]
     pub overview: Option<usize>,
-    /// Directory to read instead of the first image, counted from 0.
+    /// TIFF directory (IFD) to read instead of the first image, counted from 0; `swath info --json` lists them.
     #[arg(long, value_name = "N")]
     pub ifd: Option<usize>,
     /// Number of threads; all cores by default.
@@ -262,7 +316,7 @@ pub struct Dump {
     /// Write CMYK inks as stored instead of converting them to RGBA.
     #[arg(long)]
     pub stored: bool,
-    /// Read a file that needs more memory than a file of its size should: only for files you trust.
+    /// Lift the limits that reject a small file with huge contents: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
     /// Which pixels to read.
@@ -302,13 +356,13 @@ pub struct Convert {
     /// Quality of jpeg, webp and jpeg2000, 1 to 100; webp and jpeg2000 are lossless without it.
     #[arg(long, value_name = "N")]
     pub quality: Option<u32>,
-    /// Keep every sample of webp and jpeg2000 even with a quality, which then sets the effort.
+    /// Compress webp and jpeg2000 without loss, even with --quality, which then sets only the effort.
     #[arg(long)]
     pub lossless: bool,
     /// Largest error that lerc may make.
     #[arg(long, value_name = "E", default_value_t = 0.0)]
     pub max_z_error: f64,
-    /// Predictor: auto (by sample type), none (1), horizontal (2) or float (3).
+    /// Predictor: auto (by sample type), best (the one that makes a sample of the first rows smallest), none (1), horizontal (2) or float (3).
     #[arg(long, value_name = "P", default_value = "auto")]
     pub predictor: String,
     /// Size of a tile in pixels: N for N x N, or W,H.
@@ -324,7 +378,7 @@ pub struct Convert {
     /// for palettes nearest.
     #[arg(long, value_name = "NAME")]
     pub resampling: Option<String>,
-    /// Whether file offsets have 64 bits: auto, yes, no.
+    /// Write a BigTIFF, which may exceed 4 GiB: auto (where it could get that large), yes, no.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub bigtiff: String,
     /// Nodata value of the output, or none. With --dtype or --scale, samples that were nodata get this value, and so does NaN
@@ -357,7 +411,7 @@ pub struct Convert {
     /// Interleaving: pixel (a tile holds all bands) or band (each band has its own tiles).
     #[arg(long, value_name = "HOW", default_value = "pixel")]
     pub interleave: String,
-    /// Bits of a stored sample, where fewer than those of its type are enough.
+    /// Bits to store for each sample, where its type has more than the values need, as in 12 for uint16.
     #[arg(long, value_name = "N")]
     pub nbits: Option<u16>,
     /// Photometric interpretation: minisblack, miniswhite, rgb, ycbcr, palette, cmyk.
@@ -366,7 +420,7 @@ pub struct Convert {
     /// Chroma subsampling of jpeg: 420 (the default), 422 or 444.
     #[arg(long, value_name = "S")]
     pub subsampling: Option<String>,
-    /// Leave out tiles that hold only nodata; except in 8-bit CMYK and Lab, which GDAL could not read then.
+    /// Leave out tiles that hold only nodata. 8-bit CMYK and Lab keep all tiles: GDAL cannot read them otherwise.
     #[arg(long)]
     pub sparse: bool,
     /// Write a big-endian file.
@@ -375,19 +429,19 @@ pub struct Convert {
     /// Store statistics of each band: auto (in a COG), yes, no.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub statistics: String,
-    /// Memory to use at most, as in 256M or 2G.
-    #[arg(long, value_name = "BYTES", default_value = "256M")]
-    pub max_memory: String,
+    /// Memory to use at most, as in 256M or 2G. By default 256M, and the working memory of codecs.
+    #[arg(long, value_name = "BYTES")]
+    pub max_memory: Option<String>,
     /// Number of threads; all cores by default.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Show progress even where standard error is not a terminal.
     #[arg(long, conflicts_with = "quiet")]
     pub progress: bool,
-    /// Show no progress and no notes.
+    /// Show no progress and no notices.
     #[arg(long, short)]
     pub quiet: bool,
-    /// Read a file that needs more memory than a file of its size should: only for files you trust.
+    /// Lift the limits that reject a small file with huge contents: only for files you trust.
     #[arg(long)]
     pub unlimited: bool,
     /// Write NaN as nodata.
@@ -403,6 +457,85 @@ pub struct Convert {
     /// Options for servers and stores.
     #[command(flatten)]
     pub remote: Remote,
+}
+
+/// `swath bench`.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "The table gives the best and the median of the runs, and the spread: slowest minus fastest, as a part of the \
+                  median. One run before them warms up and does not count, so a local file that fits in memory is read from the \
+                  page cache. Windows are random, the same ones each time, and read without the tile cache. Every repeated \
+                  read must give the same samples, and every written file must give them back. Of a remote raster, at most \
+                  64 MiB are received unless --max-remote-bytes allows more."
+)]
+pub struct Bench {
+    /// The rasters: paths, or addresses (https://, s3://, gs://, az://).
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What to measure; all by default.
+    #[arg(long, value_enum, value_name = "read,windows,write", value_delimiter = ',')]
+    pub only: Vec<BenchWork>,
+    /// Most runs of each measurement.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Time for each file, in seconds. Measurements share it; each is run at least once, so slow ones can exceed it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true)]
+    pub seconds: f64,
+    /// Print JSON; docs/cli-json.md lists its keys.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the figures in this file.
+    #[arg(long, value_name = "OUT.svg")]
+    pub svg: Option<PathBuf>,
+    /// Folder in which files are written, in a subfolder that is removed at the end; the system's folder for temporary files by
+    /// default.
+    #[arg(long, value_name = "DIR")]
+    pub temp_dir: Option<PathBuf>,
+    /// Memory to use at most, as in 256M or 2G. A raster whose samples take more than half of it is read part by part, and
+    /// only its first part is written.
+    #[arg(long, value_name = "BYTES", default_value = "1G")]
+    pub max_memory: String,
+    /// Number of threads to compare with one thread; all cores by default.
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Lift the limits that reject a small file with huge contents: only for files you trust.
+    #[arg(long)]
+    pub unlimited: bool,
+    /// Devices to measure.
+    #[arg(long, value_enum, value_name = "auto | cpu | cuda", default_value_t, help_heading = "GPU")]
+    pub device: BenchDevice,
+    /// Device memory to use at most, as in 512M or 8G; by default 80 % of the free memory.
+    #[arg(long, value_name = "BYTES", help_heading = "GPU")]
+    pub max_device_memory: Option<String>,
+    /// Trust the file: lets NVIDIA's nvCOMP decode LZ4, which can hang on damaged data.
+    #[arg(long, help_heading = "GPU")]
+    pub trust_input: bool,
+    /// Options for servers and stores.
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Devices that `swath bench` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum BenchDevice {
+    /// The CPU, and every GPU that can be used.
+    #[default]
+    Auto,
+    /// Only the CPU.
+    Cpu,
+    /// Only CUDA GPUs; an error where there is none.
+    Cuda,
+}
+
+/// A kind of work that `swath bench` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum BenchWork {
+    /// Reading all samples.
+    Read,
+    /// Reading random windows.
+    Windows,
+    /// Writing a GeoTIFF and a COG with the codec of the file.
+    Write,
 }
 
 /// Options for files on servers and in stores.

@@ -106,6 +106,31 @@ impl Drop for Progress {
     }
 }
 
+/// A line on standard error about the work at hand, where that is a terminal.
+pub struct Status {
+    terminal: bool,
+}
+
+impl Status {
+    /// Shows nothing yet.
+    pub fn new() -> Self {
+        Self { terminal: io::stderr().is_terminal() }
+    }
+
+    /// Replaces the line.
+    pub fn show(&self, text: &str) {
+        if self.terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K{}", safe(text));
+        }
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        self.show("");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -136,7 +136,7 @@ impl Stretch {
         let low: f64 = low.trim().parse().with_context(wrong)?;
         let high: f64 = high.trim().parse().with_context(wrong)?;
         if !(0.0 <= low && low < high && high <= 100.0) {
-            bail!("--stretch: percentiles must increase and lie between 0 and 100, unlike {low},{high}");
+            bail!("--stretch: percentiles must increase and be between 0 and 100: {low},{high}");
         }
         Ok(Self::Percentiles(low, high))
     }

@@ -9,6 +9,7 @@ mod device;
 mod gdal;
 mod job;
 mod numbers;
+mod reference;
 mod remote;
 mod table;
 mod traffic;

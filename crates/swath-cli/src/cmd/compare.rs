@@ -25,7 +25,7 @@ pub struct Difference {
 /// Runs `swath compare`.
 pub fn run(args: &Compare) -> Result<ExitCode> {
     if args.tolerance.is_nan() || args.tolerance < 0.0 {
-        bail!("--tolerance must not be negative, unlike {}", args.tolerance);
+        bail!("--tolerance must not be negative: {}", args.tolerance);
     }
     let a = job::open(&args.a, args.threads, 0, args.unlimited, &args.device, &args.remote)?;
     // Portions follow the tiles of the first file and may split those of the second, which then need a cache.

@@ -19,7 +19,7 @@ use swath::{
     io::StreamSink,
     names,
     statistics::portions,
-    tiff::structure::{ByteOrder, Planar},
+    tiff::structure::{ByteOrder, Planar, Predictor},
     write::{BigTiff, Progress},
 };
 
@@ -61,14 +61,28 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     };
     device::warn(&dataset);
     if !args.quiet {
-        for note in &converted.notes {
-            eprintln!("note: {note}");
+        for notice in &converted.notices {
+            eprintln!("note: {notice}");
         }
         bar.finish(&converted.written, &args.output);
     }
     let cost = Cost::with_written(Cost::of([&dataset]), converted.written.traffic);
     device::write_report(&args.device, &converted.written.device, cost, args.quiet);
+    if args.device.show_stats {
+        eprint!("{}", predictor_line(converted.written.predictor, &args.predictor));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the line of `--stats` about the predictor.
+fn predictor_line(used: Predictor, asked: &str) -> String {
+    let name = match used {
+        Predictor::None => "none (1)",
+        Predictor::Horizontal => "horizontal (2)",
+        Predictor::FloatingPoint => "float (3)",
+    };
+    let by = if asked.eq_ignore_ascii_case("best") { ", chosen by the samples" } else { "" };
+    format!("predictor    {name}{by}\n")
 }
 
 /// Returns the engine's options that the arguments mean for this file.
@@ -278,7 +292,7 @@ fn check_codec_options(args: &Convert, compression: Compression, wrap: LercWrap)
     }
     if args.max_z_error > 0.0 && !has.max_z_error {
         let error = args.max_z_error;
-        bail!("--max-z-error {error}: {codec} keeps no error; leave it out, or give --compress lerc");
+        bail!("--max-z-error {error}: {codec} has no error limit; leave it out, or give --compress lerc");
     }
     if args.subsampling.is_some() && compression != Compression::Jpeg {
         bail!("--subsampling: {codec} has no chroma subsampling; leave it out, or give --compress jpeg");
@@ -310,8 +324,10 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
         .with_compression(compression)
         .with_lerc_wrap(wrap)
         .with_max_z_error(args.max_z_error)
-        .with_sparse(args.sparse)
-        .with_max_memory(numbers::bytes(&args.max_memory, "--max-memory")?);
+        .with_sparse(args.sparse);
+    if let Some(max_memory) = &args.max_memory {
+        options = options.with_max_memory(numbers::bytes(max_memory, "--max-memory")?);
+    }
     if let Some(level) = args.level {
         options = options.with_level(level);
     }
@@ -321,9 +337,7 @@ fn write_options(args: &Convert) -> Result<WriteOptions> {
     if args.lossless {
         options = options.with_lossless(true);
     }
-    if let Some(predictor) = names::predictor(&args.predictor).context("--predictor")? {
-        options = options.with_predictor(predictor);
-    }
+    options = options.with_predictor_rule(names::predictor(&args.predictor).context("--predictor")?);
     options = options.with_blocks(match args.strips {
         Some(rows) => Blocks::Strips(NonZeroU32::new(rows)),
         None => match numbers::list(&args.tile, "--tile")?[..] {

@@ -1,9 +1,12 @@
 //! The commands.
 
+pub mod bench;
 pub mod compare;
+pub mod completions;
 pub mod convert;
 pub mod devices;
 pub mod dump;
+pub mod generate;
 pub mod info;
 pub mod preview;
 pub mod stats;
@@ -25,6 +28,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Validate(args) => validate::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Dump(args) => dump::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Devices(args) => devices::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Generate(args) => generate::run(&args),
     }
 }

@@ -69,7 +69,7 @@ fn text(dataset: &Dataset, report: &Report, valid: bool, args: &Validate) -> Str
     let _ = write!(out, "\nLevels\n{}", levels(report).text(2));
     let more = report.levels.len().saturating_sub(MAX_LEVELS);
     if more > 0 {
-        let _ = writeln!(out, "  … and {more} levels more");
+        let _ = writeln!(out, "  … and {more} more levels");
     }
     out
 }

@@ -32,12 +32,12 @@ pub fn text(facts: &Facts<'_>) -> String {
     section(&mut out, "Bands", &bands(facts));
     let more = facts.metadata.bands.len().saturating_sub(MAX_BANDS);
     if more > 0 {
-        out.push_str(&format!("  … and {more} bands more\n"));
+        out.push_str(&format!("  … and {more} more bands\n"));
     }
     section(&mut out, "Directories", &directories(facts));
     let more = facts.images.len().saturating_sub(MAX_IFDS);
     if more > 0 {
-        out.push_str(&format!("  … and {more} directories more\n"));
+        out.push_str(&format!("  … and {more} more directories\n"));
     }
     metadata(facts, &mut out);
     section(&mut out, "GeoKeys", &geokeys(facts));

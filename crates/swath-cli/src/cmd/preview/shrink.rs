@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_give_what_the_whole_gives() {
+    fn parts_give_the_same_as_the_whole() {
         for method in [Method::Average, Method::Nearest] {
             let (width, height) = (37u32, 23u32);
             let value = |x: u32, y: u32| f64::from(x * x + 3 * y);
