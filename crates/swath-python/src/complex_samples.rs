@@ -6,7 +6,7 @@ use swath::{Raster, SampleType};
 use crate::{errors, ffi::export::HostMemory};
 
 /// Returns the type of the samples that Python gets for a type in the file.
-pub fn seen(sample: SampleType) -> SampleType {
+pub fn numpy_type(sample: SampleType) -> SampleType {
     match sample {
         SampleType::CI16 | SampleType::CF16 => SampleType::CF32,
         SampleType::CI32 => SampleType::CF64,
@@ -16,7 +16,7 @@ pub fn seen(sample: SampleType) -> SampleType {
 
 /// Returns the raster's memory, converted where NumPy has no type for its samples.
 pub fn host(py: Python<'_>, raster: Raster) -> PyResult<(HostMemory, SampleType)> {
-    let (from, to) = (raster.sample(), seen(raster.sample()));
+    let (from, to) = (raster.sample(), numpy_type(raster.sample()));
     if from == to {
         return Ok((HostMemory::new(raster), to));
     }

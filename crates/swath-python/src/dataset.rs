@@ -99,8 +99,8 @@ impl Destination {
 impl Dataset {
     /// Returns the open file. A read that has it continues when another thread closes the dataset.
     fn opened(&self, py: Python<'_>) -> PyResult<Arc<swath::Dataset>> {
-        let held = self.dataset.read().unwrap_or_else(PoisonError::into_inner).clone();
-        held.ok_or_else(|| errors::usage(py, &format!("{}: the dataset is closed: open it again", self.facts.name)))
+        let dataset = self.dataset.read().unwrap_or_else(PoisonError::into_inner).clone();
+        dataset.ok_or_else(|| errors::usage(py, &format!("{}: the dataset is closed: open it again", self.facts.name)))
     }
 
     /// Runs `look` on the file without the GIL, which a source written in Python needs.
@@ -203,9 +203,9 @@ impl Dataset {
 
     /// Closes the file: reads that run already finish, later ones raise.
     fn close(&self, py: Python<'_>) {
-        let held = self.dataset.write().unwrap_or_else(PoisonError::into_inner).take();
+        let dataset = self.dataset.write().unwrap_or_else(PoisonError::into_inner).take();
         // Dropping a source written in Python may run Python code, which needs the GIL.
-        py.detach(|| drop(held));
+        py.detach(|| drop(dataset));
     }
 
     /// Whether the dataset is closed.
@@ -268,7 +268,7 @@ impl Dataset {
     /// NumPy's type of the samples that a read returns.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("numpy")?.getattr("dtype")?.call1((complex_samples::seen(self.facts.sample).name(),))
+        py.import("numpy")?.getattr("dtype")?.call1((complex_samples::numpy_type(self.facts.sample).name(),))
     }
 
     /// Name of the sample type in the file: for example `complex_int16` where `dtype` is `complex64`.
@@ -353,8 +353,8 @@ impl Dataset {
         let (len, sample) = self.measure(py, &options, 1)?;
         let long = self.is_long(len);
         if let Some(out) = out {
-            let mut held = out_buffer::held(&out, len, sample)?;
-            let report = interrupt::run(py, long, &cancel, || dataset.read_into(&options, held.bytes_mut()))?;
+            let mut buffer = out_buffer::borrow(&out, len, sample)?;
+            let report = interrupt::run(py, long, &cancel, || dataset.read_into(&options, buffer.bytes_mut()))?;
             warn(py, &dataset.take_warnings())?;
             warn_of_device(py, mode, report.as_ref())?;
             return Ok(None);
@@ -441,8 +441,8 @@ impl Dataset {
             swath::Interleave::Pixel => [windows.len(), height, width, count],
         };
         if let Some(out) = out {
-            let mut held = out_buffer::held(&out, all, sample)?;
-            let read = || dataset.read_windows_into(&options, &windows, held.bytes_mut());
+            let mut buffer = out_buffer::borrow(&out, all, sample)?;
+            let read = || dataset.read_windows_into(&options, &windows, buffer.bytes_mut());
             let report = interrupt::run(py, long, &cancel, read)?;
             warn(py, &dataset.take_warnings())?;
             warn_of_device(py, mode, report.as_ref())?;
@@ -469,7 +469,7 @@ impl Dataset {
         let memory = memory.ok_or_else(no_memory)?;
         warn(py, &dataset.take_warnings())?;
         warn_of_device(py, mode, report.as_ref())?;
-        let seen = complex_samples::seen(sample);
+        let seen = complex_samples::numpy_type(sample);
         if seen == sample {
             return Ok(Some(Array::of_memory(memory, sample, &shape)));
         }

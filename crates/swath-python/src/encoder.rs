@@ -1,16 +1,70 @@
 //! Encodes tile rows apart from the writer, so that other processes can do it.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict},
 };
-use swath::Shape;
+use swath::{Shape, describe::facts::predictor_number};
 
 use crate::{
     errors::OrRaise,
     ffi::foreign::Foreign,
-    writer::{axes_of, device_rows, file_of, host_rows, rows_of},
+    writer::{axes_of, device_rows, file_of, host_rows, mask_of, masked_rows, rows_of},
 };
+
+/// Chooses the predictor of a file from its first rows.
+#[pyclass(frozen, module = "swath")]
+pub struct PredictorChoice {
+    choice: Mutex<swath::write::PredictorChoice>,
+    shape: Shape,
+}
+
+#[pymethods]
+impl PredictorChoice {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        shape: (u32, u32, u32),
+        dtype: &str,
+        metadata: &Bound<'_, PyDict>,
+        options: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let (shape, metadata, options) = file_of(py, shape, dtype, metadata, options)?;
+        let choice = swath::write::PredictorChoice::new(shape, &metadata, &options).or_raise(py)?;
+        Ok(Self { choice: Mutex::new(choice), shape })
+    }
+
+    /// The predictor's number, once it is chosen.
+    #[getter]
+    fn chosen(&self) -> Option<u8> {
+        self.lock().chosen().map(predictor_number)
+    }
+
+    /// How many rows are best pushed at a time.
+    #[getter]
+    fn rows_at_once(&self) -> u32 {
+        self.lock().rows_at_once()
+    }
+
+    /// Looks at further rows, from the top of the image.
+    #[pyo3(signature = (rows, axes, *, mask=None))]
+    fn push(&self, rows: &Bound<'_, PyAny>, axes: &str, mask: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = rows.py();
+        let axes = axes_of(py, axes)?;
+        let buffer = rows_of(rows, axes, self.shape)?;
+        let mask = mask.map(mask_of).transpose()?;
+        py.detach(|| self.lock().push(&masked_rows(&buffer, axes, mask.as_ref()))).or_raise(py)?;
+        Ok(())
+    }
+}
+
+impl PredictorChoice {
+    fn lock(&self) -> MutexGuard<'_, swath::write::PredictorChoice> {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Encodes the tile rows of a file, in any process.
 #[pyclass(frozen, module = "swath")]
@@ -63,9 +117,9 @@ impl TileRowEncoder {
         axes: &str,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let axes = axes_of(py, axes)?;
-        let held = rows_of(rows, axes, self.shape)?;
+        let buffer = rows_of(rows, axes, self.shape)?;
         let encoded = py.detach(|| {
-            self.encoder.encode(first..last, first_row, &host_rows(&held, axes)).map(|encoded| encoded.to_bytes())
+            self.encoder.encode(first..last, first_row, &host_rows(&buffer, axes)).map(|encoded| encoded.to_bytes())
         });
         Ok(PyBytes::new(py, &encoded.or_raise(py)?))
     }

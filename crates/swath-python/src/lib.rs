@@ -68,7 +68,8 @@ fn abandon_unfinished(py: Python<'_>) {
     });
 }
 
-#[pymodule]
+// Free-threaded interpreters must not run the module without the GIL: it has not been tested so.
+#[pymodule(gil_used = true)]
 fn _swath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("_debug_build", cfg!(debug_assertions))?;
@@ -77,6 +78,7 @@ fn _swath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::CancelHandle>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<encoder::TileRowEncoder>()?;
+    module.add_class::<encoder::PredictorChoice>()?;
     module.add_function(wrap_pyfunction!(crs_of, module)?)?;
     module.add_function(wrap_pyfunction!(codecs, module)?)?;
     module.add_function(wrap_pyfunction!(other_format, module)?)?;

@@ -133,15 +133,7 @@ pub fn write_options(given: &Bound<'_, PyDict>) -> PyResult<WriteOptions> {
         .set("quality", extract, WriteOptions::with_quality)?
         .set("lossless", extract, WriteOptions::with_lossless)?
         .set("max_z_error", extract, WriteOptions::with_max_z_error)?
-        .set(
-            "predictor",
-            |value| by_name(value, names::predictor),
-            // `auto` is not a predictor: the engine chooses one by the sample type.
-            |options, chosen| match chosen {
-                Some(predictor) => options.with_predictor(predictor),
-                None => options,
-            },
-        )?
+        .set("predictor", |value| by_name(value, names::predictor), WriteOptions::with_predictor_rule)?
         .set("tile_size", extract, |options, (width, height)| options.with_blocks(Blocks::Tiles(width, height)))?
         .set("strips", extract, |options, rows| options.with_blocks(Blocks::Strips(NonZeroU32::new(rows))))?
         .set("interleave", planar, WriteOptions::with_planar)?

@@ -3,30 +3,30 @@
 use pyo3::{buffer::PyUntypedBuffer, prelude::*};
 use swath::SampleType;
 
-use crate::{complex_samples, errors, ffi::buffer::Held};
+use crate::{complex_samples, errors, ffi::buffer::BorrowedBuffer};
 
 /// Returns the caller's memory if it has the size and type of the result.
-pub fn held(out: &Bound<'_, PyAny>, len: u64, sample: SampleType) -> PyResult<Held> {
+pub fn borrow(out: &Bound<'_, PyAny>, len: u64, sample: SampleType) -> PyResult<BorrowedBuffer> {
     let py = out.py();
-    let held = Held::writable(PyUntypedBuffer::get(out)?)?;
+    let buffer = BorrowedBuffer::writable(PyUntypedBuffer::get(out)?)?;
     let size = sample.size();
-    if held.len() as u64 != len || held.item_size() != size {
+    if buffer.len() as u64 != len || buffer.item_size() != size {
         let detail = format!(
             "out has {} bytes in samples of {}, the result has {len} in samples of {size} ({sample})",
-            held.len(),
-            held.item_size()
+            buffer.len(),
+            buffer.item_size()
         );
         return Err(errors::usage(py, &detail));
     }
-    if complex_samples::seen(sample) != sample {
+    if complex_samples::numpy_type(sample) != sample {
         let detail = format!("NumPy has no type for samples of {sample}: read without out=");
         return Err(errors::usage(py, &detail));
     }
-    if !is_format(&held.format(), sample) {
-        let detail = format!("out has samples of type {:?}, the file has {sample}", held.format());
+    if !is_format(&buffer.format(), sample) {
+        let detail = format!("out has samples of type {:?}, the file has {sample}", buffer.format());
         return Err(errors::usage(py, &detail));
     }
-    Ok(held)
+    Ok(buffer)
 }
 
 /// Whether a format of Python's `struct` module is this sample type in native byte order.

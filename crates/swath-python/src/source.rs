@@ -9,7 +9,7 @@ use pyo3::{
 };
 use swath::io::{Access, ReadInto, Source, SourceError, remote};
 
-use crate::{errors::io_error, ffi::buffer::Held, options::text};
+use crate::{errors::io_error, ffi::buffer::BorrowedBuffer, options::text};
 
 /// Where the bytes of a dataset are.
 pub enum Opened {
@@ -33,14 +33,14 @@ pub fn open(source: &Bound<'_, PyAny>) -> PyResult<Opened> {
     if source.hasattr("read_ranges")? {
         return Ok(Opened::Source(Arc::new(Ranged::new(source)?)));
     }
-    let held = Held::of(PyUntypedBuffer::get(source)?)?;
-    Ok(Opened::Source(Arc::new(Bytes { held })))
+    let buffer = BorrowedBuffer::of(PyUntypedBuffer::get(source)?)?;
+    Ok(Opened::Source(Arc::new(Bytes { buffer })))
 }
 
 /// Memory that a Python object owns.
 #[derive(Debug)]
 struct Bytes {
-    held: Held,
+    buffer: BorrowedBuffer,
 }
 
 impl Source for Bytes {
@@ -49,13 +49,13 @@ impl Source for Bytes {
     }
 
     fn size(&self) -> Result<u64, SourceError> {
-        Ok(self.held.len() as u64)
+        Ok(self.buffer.len() as u64)
     }
 
     fn read_many(&self, reads: &mut [ReadInto<'_>]) -> Result<(), SourceError> {
         for read in reads {
-            if !self.held.copy_to(read.offset, read.buffer) {
-                let (offset, len, size) = (read.offset, read.buffer.len() as u64, self.held.len() as u64);
+            if !self.buffer.copy_to(read.offset, read.buffer) {
+                let (offset, len, size) = (read.offset, read.buffer.len() as u64, self.buffer.len() as u64);
                 return Err(SourceError::BeyondEnd { offset, len, size });
             }
         }
@@ -88,11 +88,11 @@ impl Ranged {
             let found = self.object.bind(py).call_method1("read_ranges", (PyList::new(py, ranges)?,))?;
             let mut found = found.try_iter()?;
             for read in reads.iter_mut() {
-                let piece = found.next().transpose()?;
-                let piece = piece.ok_or_else(|| short(read.buffer.len(), 0))?;
-                let held = Held::of(PyUntypedBuffer::get(&piece)?)?;
-                if held.len() != read.buffer.len() || !held.copy_to(0, read.buffer) {
-                    return Err(short(read.buffer.len(), held.len()));
+                let bytes = found.next().transpose()?;
+                let bytes = bytes.ok_or_else(|| short(read.buffer.len(), 0))?;
+                let buffer = BorrowedBuffer::of(PyUntypedBuffer::get(&bytes)?)?;
+                if buffer.len() != read.buffer.len() || !buffer.copy_to(0, read.buffer) {
+                    return Err(short(read.buffer.len(), buffer.len()));
                 }
             }
             Ok(())

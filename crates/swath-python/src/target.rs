@@ -16,9 +16,9 @@ use swath::{
 
 use crate::errors::{self, io_error};
 
-/// In which pieces the caller pushes the image.
+/// What the caller pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pieces {
+pub enum Pushes {
     /// Rows of pixels, from the top.
     Rows,
     /// Tile rows that a `TileRowEncoder` encoded; this process then needs no GPU.
@@ -27,14 +27,14 @@ pub enum Pieces {
     Blocks,
 }
 
-impl Pieces {
-    /// Returns the pieces that a word names.
+impl Pushes {
+    /// Returns the kind that a word names.
     pub fn of(py: Python<'_>, word: &str) -> PyResult<Self> {
         match word {
             "rows" => Ok(Self::Rows),
             "tile_rows" => Ok(Self::TileRows),
             "blocks" => Ok(Self::Blocks),
-            _ => Err(errors::usage(py, &format!("pieces: {word:?} is not rows, tile_rows or blocks"))),
+            _ => Err(errors::usage(py, &format!("pushes: {word:?} is not rows, tile_rows or blocks"))),
         }
     }
 }
@@ -72,14 +72,14 @@ impl Target {
         shape: Shape,
         metadata: &Metadata,
         options: &WriteOptions,
-        pieces: Pieces,
+        pushes: Pushes,
     ) -> Result<(Writer, Option<Memory>), Error> {
         let (sink, memory): (Box<dyn Sink>, _) = match self {
             Self::Path(path) => {
-                let writer = match pieces {
-                    Pieces::Rows => Writer::create(path, shape, metadata, options),
-                    Pieces::TileRows => Writer::create_from_tile_rows(path, shape, metadata, options),
-                    Pieces::Blocks => Writer::create_from_blocks(path, shape, metadata, options),
+                let writer = match pushes {
+                    Pushes::Rows => Writer::create(path, shape, metadata, options),
+                    Pushes::TileRows => Writer::create_from_tile_rows(path, shape, metadata, options),
+                    Pushes::Blocks => Writer::create_from_blocks(path, shape, metadata, options),
                 };
                 return Ok((writer?, None));
             }
@@ -89,10 +89,10 @@ impl Target {
             }
             Self::Stream(object) => (Box::new(StreamSink::new("<stream>", Stream::new(object))?), None),
         };
-        let begin = match pieces {
-            Pieces::Rows => Writer::to_sink,
-            Pieces::TileRows => Writer::to_sink_from_tile_rows,
-            Pieces::Blocks => Writer::to_sink_from_blocks,
+        let begin = match pushes {
+            Pushes::Rows => Writer::to_sink,
+            Pushes::TileRows => Writer::to_sink_from_tile_rows,
+            Pushes::Blocks => Writer::to_sink_from_blocks,
         };
         Ok((begin(sink, shape, metadata, options)?, memory))
     }

@@ -17,9 +17,9 @@ use swath::{
 
 use crate::{
     errors::{self, OrRaise},
-    ffi::{buffer::Held, foreign::Foreign},
+    ffi::{buffer::BorrowedBuffer, foreign::Foreign},
     interrupt, metadata, options, remote,
-    target::{Pieces, Target},
+    target::{Pushes, Target},
 };
 
 /// Writes a file: the caller pushes its pixels, and the file appears under its name when `finish` returns.
@@ -66,44 +66,44 @@ pub fn axes_of(py: Python<'_>, axes: &str) -> PyResult<Axes> {
 }
 
 /// Returns host rows, checked against the width, bands and type of a file.
-pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<Held> {
+pub fn rows_of(rows: &Bound<'_, PyAny>, axes: Axes, shape: Shape) -> PyResult<BorrowedBuffer> {
     let py = rows.py();
-    let held = Held::of(PyUntypedBuffer::get(rows)?)?;
+    let buffer = BorrowedBuffer::of(PyUntypedBuffer::get(rows)?)?;
     let (width, bands) = (shape.width as usize, usize::from(shape.bands));
-    let fits = match (held.shape(), axes) {
+    let fits = match (buffer.shape(), axes) {
         (&[_, columns], _) => columns == width && bands == 1,
         (&[planes, _, columns], Axes::BandFirst) => planes == bands && columns == width,
         (&[_, columns, planes], Axes::BandLast) => planes == bands && columns == width,
         _ => false,
     };
-    if !fits || held.item_size() != shape.sample.size() {
+    if !fits || buffer.item_size() != shape.sample.size() {
         let detail = format!(
             "an array of shape {:?} with samples of {} bytes; the file has {bands} bands of {width} columns of {}",
-            held.shape(),
-            held.item_size(),
+            buffer.shape(),
+            buffer.item_size(),
             shape.sample
         );
         return Err(errors::usage(py, &detail));
     }
-    Ok(held)
+    Ok(buffer)
 }
 
 /// Returns host rows as the engine takes them.
-pub fn host_rows(held: &Held, axes: Axes) -> Rows<'_> {
+pub fn host_rows(buffer: &BorrowedBuffer, axes: Axes) -> Rows<'_> {
     match axes {
-        Axes::BandFirst => Rows::from_bytes(held.bytes(), Interleave::Band),
-        Axes::BandLast => Rows::from_bytes(held.bytes(), Interleave::Pixel),
+        Axes::BandFirst => Rows::from_bytes(buffer.bytes(), Interleave::Band),
+        Axes::BandLast => Rows::from_bytes(buffer.bytes(), Interleave::Pixel),
     }
 }
 
 /// Returns a mask, which has one byte for each pixel of its rows; the engine checks its size.
-fn mask_of(mask: &Bound<'_, PyAny>) -> PyResult<Held> {
-    Held::of(PyUntypedBuffer::get(mask)?)
+pub fn mask_of(mask: &Bound<'_, PyAny>) -> PyResult<BorrowedBuffer> {
+    BorrowedBuffer::of(PyUntypedBuffer::get(mask)?)
 }
 
 /// Returns host rows and their mask as the engine takes them.
-fn masked_rows<'a>(held: &'a Held, axes: Axes, mask: Option<&'a Held>) -> Rows<'a> {
-    let rows = host_rows(held, axes);
+pub fn masked_rows<'a>(buffer: &'a BorrowedBuffer, axes: Axes, mask: Option<&'a BorrowedBuffer>) -> Rows<'a> {
+    let rows = host_rows(buffer, axes);
     mask.map_or(rows, |mask| rows.with_mask(mask.bytes()))
 }
 
@@ -174,8 +174,8 @@ fn closed() -> swath::Error {
 #[pymethods]
 impl Writer {
     #[new]
-    /// `pieces` says what the caller pushes: `rows`, `tile_rows` that a `TileRowEncoder` encoded, or `blocks`.
-    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, pieces="rows", remote=None))]
+    /// `pushes` says what the caller pushes: `rows`, `tile_rows` that a `TileRowEncoder` encoded, or `blocks`.
+    #[pyo3(signature = (target, shape, dtype, metadata, options, *, progress=None, pushes="rows", remote=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -185,7 +185,7 @@ impl Writer {
         metadata: &Bound<'_, PyDict>,
         options: &Bound<'_, PyDict>,
         progress: Option<Py<PyAny>>,
-        pieces: &str,
+        pushes: &str,
         remote: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let (shape, metadata, options) = file_of(py, shape, dtype, metadata, options)?;
@@ -206,10 +206,10 @@ impl Writer {
         if let Some(remote) = remote {
             options = options.with_remote(remote::options(remote)?);
         }
-        let pieces = Pieces::of(py, pieces)?;
+        let pushes = Pushes::of(py, pushes)?;
         let target = Target::of(target);
         let remote = target.is_remote();
-        let begin = move || target.begin(shape, &metadata, &options, pieces);
+        let begin = move || target.begin(shape, &metadata, &options, pushes);
         let (writer, memory) =
             if remote { interrupt::run_detached(py, begin)? } else { py.detach(begin).or_raise(py)? };
         Ok(Self { state: Owned::new(Mutex::new(Some(writer))), memory, shape, remote, cancel, raised })
@@ -264,10 +264,10 @@ impl Writer {
     fn push(&self, rows: &Bound<'_, PyAny>, axes: &str, mask: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = rows.py();
         let axes = axes_of(py, axes)?;
-        let held = rows_of(rows, axes, self.shape)?;
+        let buffer = rows_of(rows, axes, self.shape)?;
         let mask = mask.map(mask_of).transpose()?;
-        let long = held.len() as u64 >= interrupt::LONG_WRITE;
-        self.work(py, long, |writer| writer.push(&masked_rows(&held, axes, mask.as_ref())))
+        let long = buffer.len() as u64 >= interrupt::LONG_WRITE;
+        self.work(py, long, |writer| writer.push(&masked_rows(&buffer, axes, mask.as_ref())))
     }
 
     /// Pushes the next rows from GPU memory.
@@ -290,17 +290,17 @@ impl Writer {
     ) -> PyResult<()> {
         let py = samples.py();
         let axes = axes_of(py, axes)?;
-        let held = Held::of(PyUntypedBuffer::get(samples)?)?;
-        let (height, width) = match (held.shape(), axes) {
+        let buffer = BorrowedBuffer::of(PyUntypedBuffer::get(samples)?)?;
+        let (height, width) = match (buffer.shape(), axes) {
             (&[height, width] | &[_, height, width], Axes::BandFirst) | (&[height, width, _], _) => (height, width),
             (&[height, width], _) => (height, width),
             _ => (0, 0),
         };
         let window = window_of(py, row, column, height, width)?;
-        let held = rows_of(samples, axes, Shape { width: window.width, height: window.height, ..self.shape })?;
-        let long = held.len() as u64 >= interrupt::LONG_WRITE;
+        let buffer = rows_of(samples, axes, Shape { width: window.width, height: window.height, ..self.shape })?;
+        let long = buffer.len() as u64 >= interrupt::LONG_WRITE;
         let mask = mask.map(mask_of).transpose()?;
-        self.work(py, long, |writer| writer.push_block(window, &masked_rows(&held, axes, mask.as_ref())))
+        self.work(py, long, |writer| writer.push_block(window, &masked_rows(&buffer, axes, mask.as_ref())))
     }
 
     /// Pushes a block from GPU memory whose first pixel is at this row and column.
@@ -316,8 +316,8 @@ impl Writer {
     /// Pushes the next tile rows, which a `TileRowEncoder` encoded.
     fn push_encoded(&self, tile_rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = tile_rows.py();
-        let held = Held::of(PyUntypedBuffer::get(tile_rows)?)?;
-        self.work(py, false, |writer| writer.push_encoded(&EncodedTileRows::from_bytes(held.bytes())?))
+        let buffer = BorrowedBuffer::of(PyUntypedBuffer::get(tile_rows)?)?;
+        self.work(py, false, |writer| writer.push_encoded(&EncodedTileRows::from_bytes(buffer.bytes())?))
     }
 
     /// Completes the file, which then appears under its name; returns facts about it.
@@ -335,6 +335,7 @@ impl Writer {
         dict.set_item("padding", written.padding)?;
         dict.set_item("bigtiff", written.big)?;
         dict.set_item("overviews", written.overviews)?;
+        dict.set_item("predictor", swath::describe::facts::predictor_number(written.predictor))?;
         dict.set_item("notices", &written.device.notices)?;
         dict.set_item("device", metadata::report_to_dict(py, &written.device)?)?;
         if let Some(bytes) = self.memory.as_ref().and_then(Memory::take) {

@@ -17,7 +17,7 @@ import numpy as np
 from . import _swath
 from ._engine_options import EngineOptions
 from ._errors import Error, UsageError
-from ._stream import Assembler, Block, Chunks, Key, Layout, Step, on_device, plan_steps, starts
+from ._stream import Assembler, Block, Chunks, Key, Layout, Step, on_device, plan_steps, starts, to_host
 
 # Groups of tile rows in flight for each worker thread: one is encoded while the chunks of the next are computed.
 GROUPS_PER_THREAD = 2
@@ -97,22 +97,68 @@ def _gather_rows(layout: Layout, group: TileRows, chunks: Sequence[Any]) -> Any:
     return target
 
 
-def write(client: Any, array: Any, layout: Layout, recipe: Recipe, writer: Any, budget: int | None) -> None:
+class Head:
+    """An array that a cluster writes, and its first chunks, which are computed to choose the predictor."""
+
+    def __init__(self, client: Any, array: Any, layout: Layout) -> None:
+        if client.asynchronous:
+            raise UsageError("to_geotiff waits for the cluster: give it a client that is not asynchronous")
+        _check_transport(client, array)
+        self.client = client
+        self.layout = layout
+        self.chunks = Chunks.of(array, layout.axes)
+        # The rows of chunks that are computed, with their futures. They are kept for the write.
+        self.computed: dict[int, list[Any]] = {}
+
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """Returns some rows of the array."""
+        heights = self.chunks.sizes["y"]
+        parts = []
+        with _leaving_worker_thread():
+            for row, top in enumerate(starts(heights)):
+                begin, end = max(first - top, 0), min(last - top, heights[row])
+                if begin < end:
+                    parts.append(self._part(row, begin, end))
+        return np.concatenate(parts, axis=self.layout.axes.index("y"))
+
+    def _part(self, row: int, begin: int, end: int) -> np.ndarray:
+        """Returns some rows of a row of chunks."""
+        keys = self.chunks.row(row)
+        if row not in self.computed:
+            (step,) = plan_steps(self.chunks.graph, [[key for key, _, _ in keys]], self.client.futures)
+            self.computed[row] = _submit(self.client, step)
+        region = self.layout.region(slice(None), slice(begin, end), slice(None))
+        samples = self.client.gather([self.client.submit(_cut, chunk, region) for chunk in self.computed[row]])
+        blocks = [Block(band, column, part) for (_, band, column), part in zip(keys, samples)]
+        return np.array(Assembler(self.layout).rows(blocks, slice(0, end - begin)))
+
+    def graph_of_rest(self) -> dict[Key, Any]:
+        """Returns the graph without the chunks that are computed."""
+        known = {key for row in self.computed for key, _, _ in self.chunks.row(row)}
+        return {key: task for key, task in self.chunks.graph.items() if key not in known}
+
+
+def _cut(samples: Any, region: tuple[slice, ...]) -> np.ndarray:
+    """Returns a part of a chunk on the host."""
+    return np.ascontiguousarray(to_host(samples[region]))
+
+
+def write(head: Head, recipe: Recipe, writer: Any, budget: int | None) -> None:
     """Computes and encodes an array on a cluster, with at most `budget` bytes in flight, and pushes the tile rows."""
-    if client.asynchronous:
-        raise UsageError("to_geotiff waits for the cluster: give it a client that is not asynchronous")
-    _check_transport(client, array)
-    chunks = Chunks.of(array, layout.axes)
+    client, chunks, layout = head.client, head.chunks, head.layout
+    chunks.graph = head.graph_of_rest()
     packed = recipe.packed()
     groups = list(_groups(recipe.planner(), chunks))
     steps, costs = _plan(chunks, layout, packed, groups, client.futures)
-    del array
     chunks.graph = {}
     if budget is None:
         threads = sum(client.nthreads().values()) or 1
         budget = GROUPS_PER_THREAD * threads * max(cost.encoded + cost.begins for cost in costs)
+    last_row = max(head.computed, default=0)
+    last_needed = starts(chunks.sizes["y"])[last_row] + chunks.sizes["y"][last_row]
+    head_until = max(number for number, group in enumerate(groups) if group.first_row < last_needed)
     with _leaving_worker_thread():
-        _run(client, steps, costs, writer, budget)
+        _run(head, head_until, steps, costs, writer, budget)
 
 
 def _check_transport(client: Any, array: Any) -> None:
@@ -184,8 +230,12 @@ def _plan(
     return steps, costs
 
 
-def _run(client: Any, steps: Sequence[Step], costs: Sequence[Cost], writer: Any, budget: int) -> None:
-    """Submits the steps in order and pushes each result, with at most `budget` bytes in flight."""
+def _run(head: Head, head_until: int, steps: Sequence[Step], costs: Sequence[Cost], writer: Any, budget: int) -> None:
+    """Submits the steps in order and pushes each result, with at most `budget` bytes in flight.
+
+    Step `head_until` is the last that needs the first chunks.
+    """
+    client = head.client
     held: dict[Key, Any] = {}
     waiting: deque[tuple[int, Any]] = deque()
     in_flight = 0
@@ -208,6 +258,9 @@ def _run(client: Any, steps: Sequence[Step], costs: Sequence[Cost], writer: Any,
             futures = _submit(client, step)
             waiting.append((number, futures[0]))
             held.update(zip(step.keeps, futures[1:]))
+            if number >= head_until:
+                # Tasks that are submitted keep the chunks that they need.
+                head.computed.clear()
         while waiting:
             push_next()
     except BaseException:

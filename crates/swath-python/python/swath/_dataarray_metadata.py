@@ -59,7 +59,9 @@ def _compare_nodata_with_attribute(data: Any, found: Any) -> None:
     if stated is None or "as_read" in data.encoding:
         return
     places = [("encoding", data.encoding), ("attrs", data.attrs)]
-    fills = [(f"{where}[{name!r}]", held[name]) for where, held in places for name in FILL_NAMES[:-1] if name in held]
+    fills = [
+        (f"{where}[{name!r}]", items[name]) for where, items in places for name in FILL_NAMES[:-1] if name in items
+    ]
     where, fill = next(((where, value) for where, value in fills if value is not None), ("", stated))
     if not same_number(stated, fill):
         warn(

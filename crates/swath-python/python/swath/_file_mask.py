@@ -95,7 +95,7 @@ def _same(one: Transform, other: Transform) -> bool:
     return all(abs(left - right) <= _SAME_SIZE * size for left, right, size in zip(one, other, sizes))
 
 
-def kept(data: Any, samples: Any, axes: str, transform: Transform | None, *, computed: bool) -> Any:
+def mask_to_write(data: Any, samples: Any, axes: str, transform: Transform | None, *, computed: bool) -> Any:
     """Returns the mask to write with an array: a `FileMask`, bytes, or None.
 
     Parameters

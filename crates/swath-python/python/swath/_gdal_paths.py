@@ -38,7 +38,7 @@ def from_gdal(path: str) -> tuple[str, int | None]:
 
 
 def target_path(path: str) -> str:
-    """Returns the same for a file to write, which cannot be a page of a file."""
+    """Returns the path or address of a file to write, from GDAL's name. A page of a file cannot be written."""
     plain, ifd = from_gdal(path)
     if ifd is not None:
         raise UsageError(f"{path}: one page of a file cannot be written: give the path of a file")

@@ -78,7 +78,7 @@ def stats(
     max_pixels: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Computes minimum, maximum, mean, standard deviation and counts of each band, piece by piece.
+    """Computes minimum, maximum, mean, standard deviation and counts of each band, some rows at a time.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _NODATA_TOLERANCE = 2 * np.finfo("float32").eps
 _EXACT_INTEGERS = 2.0**53
 
 # Bytes of samples that a thread converts at a time, at least a row of blocks, and the most threads that convert.
-_PIECE = 8 << 20
+_CONVERT_LEN = 8 << 20
 _MAX_WORKERS = 8
 
 _CHANGED = "the file has changed since the array over it was opened: open it again"
@@ -264,16 +264,16 @@ class Reader:
         values = np.empty((len(at), height, width), work)
         block = handle.block_shape[0] if self.overview is None else handle.block_shape_of(self.overview)[0]
         row_len = len(at) * width * np.dtype(handle.dtype).itemsize
-        step = block * max(1, _PIECE // max(1, row_len * block))
+        step = block * max(1, _CONVERT_LEN // max(1, row_len * block))
         # Cut at the edges of blocks, so that no block is decoded twice.
         cuts = [y, *range((y // block + 1) * block, y + height, step), y + height]
-        pieces = [(top, bottom) for top, bottom in zip(cuts, cuts[1:]) if top < bottom]
+        row_ranges = [(top, bottom) for top, bottom in zip(cuts, cuts[1:]) if top < bottom]
         cores = self.threads or os.cpu_count() or 1
-        workers = min(cores, len(pieces), _MAX_WORKERS)
+        workers = min(cores, len(row_ranges), _MAX_WORKERS)
         bands, stop = [self.bands[i] for i in at], STOP.get()
 
-        def convert(piece: tuple[int, int]) -> None:
-            top, bottom = piece
+        def convert(row_range: tuple[int, int]) -> None:
+            top, bottom = row_range
             part = (x, top, width, bottom - top)
             threads = self.threads if workers == 1 else max(1, cores // workers)
             samples = np.asarray(handle.read_window(part, bands, self.overview, threads=threads, cancel=stop))
@@ -281,7 +281,7 @@ class Reader:
             np.copyto(rows, samples, casting="unsafe")
             self._apply(rows, samples, at, part)
 
-        each(convert, pieces, workers, "swath-convert")
+        each(convert, row_ranges, workers, "swath-convert")
         return values
 
     def _apply(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:
@@ -297,7 +297,7 @@ class Reader:
 
     def _blank(self, values: Any, samples: Any, at: list[int], place: tuple[int, int, int, int]) -> None:
         assert self.nodata is not None and self.by_mask is not None
-        # On the CPU, pieces that fit a cache; on the GPU, few large pieces of bounded size.
+        # On the CPU, some rows that fit a cache at a time; on the GPU, as many as a bounded size allows.
         rows = max(1, (1 << 26 if self.on_device else 1 << 17) // place[2])
         shown = None
         for i, band in enumerate(at):
@@ -376,8 +376,8 @@ def _chosen(first: int, stop: int, local: Any) -> list[int]:
     return [int(band) for band in np.atleast_1d(np.arange(first, stop)[local])]
 
 
-def _pieces(length: int, step: int, start: int = 0) -> tuple[int, ...]:
-    """Cuts a length that begins at `start` into pieces that end at multiples of `step`."""
+def _cut(length: int, step: int, start: int = 0) -> tuple[int, ...]:
+    """Cuts a length that begins at `start` into lengths that end at multiples of `step`."""
     first = min(length, step - start % step)
     whole, rest = divmod(length - first, step)
     return (first, *(step,) * whole, *((rest,) if rest else ()))
@@ -401,8 +401,8 @@ def block_chunks(chunks: Any, reader: Reader, block: tuple[int, int], together: 
             raise UsageError(f"chunks names {unknown!r}, and the dimensions are {names!r}")
         # As in xarray, an empty dict means the file's blocks, and a missing dimension is not cut.
         if not chunks:
-            deep = () if reader.flat else (_pieces(len(reader.bands), stored[0]),)
-            return (*deep, _pieces(height, block[0], y), _pieces(width, block[1], x))
+            deep = () if reader.flat else (_cut(len(reader.bands), stored[0]),)
+            return (*deep, _cut(height, block[0], y), _cut(width, block[1], x))
         requested: Any = tuple(chunks.get(name, -1) for name in names)
     elif by_blocks:
         requested = (*stored[:-2], "auto", "auto")
@@ -417,8 +417,8 @@ def block_chunks(chunks: Any, reader: Reader, block: tuple[int, int], together: 
     if not by_blocks:
         return sizes
     # dask counts from the first pixel of the window, which may be inside a block.
-    down = _pieces(height, sizes[-2][0], y % block[0])
-    across = _pieces(width, sizes[-1][0], x % block[1])
+    down = _cut(height, sizes[-2][0], y % block[0])
+    across = _cut(width, sizes[-1][0], x % block[1])
     return (*sizes[:-2], down, across)
 
 

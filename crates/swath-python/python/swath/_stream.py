@@ -20,8 +20,8 @@ Key = Any
 # Converts the rows of a block before they are written.
 Convert = Callable[[Any], Any]
 
-# Bytes of the pieces in which rows are assembled: large enough to be worth a call, small against any budget.
-PIECE = 8 << 20
+# Bytes of the rows that are assembled and pushed at a time: large enough to be worth a call, small against any budget.
+PUSH_LEN = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,12 @@ class BlockPusher:
         self._give(assembler.rows(blocks, slice(0, height)) if whole is None else whole, row, column)
 
     def push_all(self, blocks: Sequence[Block], tile: tuple[int, int], step: int | None) -> None:
-        """Pushes a raster in memory, or in a file that is read meanwhile, in pieces that end at the edges of tiles."""
+        """Pushes a raster in memory, or in a file that is read meanwhile, in blocks that end at the edges of tiles."""
         layout = self._layout
         width, height = tile
         rows = -(-(step or 1) // height) * height
         tile_len = rows * width * layout.count * layout.dtype.itemsize
-        columns = max(PIECE // max(tile_len, 1), 1) * width
+        columns = max(PUSH_LEN // max(tile_len, 1), 1) * width
         for row in range(0, layout.height, rows):
             height = min(rows, layout.height - row)
             for column in range(0, layout.width, columns):
@@ -167,19 +167,19 @@ class BlockPusher:
 
 
 class Pusher:
-    """Pushes rows into a writer, a piece at a time, with the mask, if there is one."""
+    """Pushes rows into a writer, some at a time, with the mask, if there is one."""
 
-    def __init__(self, writer: Any, layout: Layout, piece: int = PIECE, mask: np.ndarray | None = None) -> None:
+    def __init__(self, writer: Any, layout: Layout, push_len: int = PUSH_LEN, mask: np.ndarray | None = None) -> None:
         self._writer = writer
         self._mask = mask
         # Number of rows pushed so far.
         self._row = 0
         self._axes = layout.axes
         self._assembler = Assembler(layout)
-        self._step = max(1, piece // max(layout.row_len, 1))
+        self._step = max(1, push_len // max(layout.row_len, 1))
 
     def push(self, rows: int, blocks: Sequence[Block], step: int | None = None) -> None:
-        """Pushes rows, `step` at a time where it is given, because smaller pieces would decode tiles twice."""
+        """Pushes rows, `step` at a time where it is given, because fewer would decode tiles twice."""
         whole = self._assembler.whole(blocks)
         if whole is not None:
             self._give(whole)
@@ -287,7 +287,7 @@ class Chunks:
 
 
 def starts(sizes: Sequence[int]) -> list[int]:
-    """Returns the start of each of some consecutive pieces."""
+    """Returns the start of each of some consecutive sizes."""
     return [0, *np.cumsum(sizes[:-1]).tolist()]
 
 
@@ -362,7 +362,7 @@ def stream(
     held: dict[Key, Any] = {}
     pusher: Any = BlockPusher(writer, layout, mask)
     if not as_blocks:
-        pusher = Pusher(writer, layout, max(min(PIECE, budget // 8), 1), mask)
+        pusher = Pusher(writer, layout, max(min(PUSH_LEN, budget // 8), 1), mask)
     push = (_block_push if as_blocks else _row_push)(pusher, layout, chunks)
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="swath-stream")

@@ -13,6 +13,7 @@ __all__ = [
     "Array",
     "Cancel",
     "Dataset",
+    "PredictorChoice",
     "TileRowEncoder",
     "Writer",
     "__version__",
@@ -217,7 +218,7 @@ class Writer:
         options: _Options,
         *,
         progress: Callable[[int, int], Any] | None = None,
-        pieces: Literal["rows", "tile_rows", "blocks"] = "rows",
+        pushes: Literal["rows", "tile_rows", "blocks"] = "rows",
         remote: _Remote | None = None,
     ) -> Self: ...
     @staticmethod
@@ -247,6 +248,15 @@ class TileRowEncoder:
     def needed(self, first: int, last: int) -> tuple[int, int]: ...
     def encode(self, first: int, last: int, first_row: int, rows: Any, axes: _Axes) -> bytes: ...
     def encode_device(self, first: int, last: int, first_row: int, rows: Any, axes: _Axes) -> bytes: ...
+
+@final
+class PredictorChoice:
+    def __new__(cls, shape: tuple[int, int, int], dtype: str, metadata: _Metadata, options: _Options) -> Self: ...
+    @property
+    def chosen(self) -> int | None: ...
+    @property
+    def rows_at_once(self) -> int: ...
+    def push(self, rows: Any, axes: _Axes, *, mask: Any = None) -> None: ...
 
 # By name: smallest and largest level or None, and whether the codec has quality, lossless and max_z_error.
 def codecs() -> dict[str, tuple[tuple[int, int] | None, bool, bool, bool]]: ...

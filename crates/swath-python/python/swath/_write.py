@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _metadata, _progress, _raster, _side_files, _stream, _swath
+from . import _metadata, _predictor, _progress, _side_files, _stream, _swath, _write_input
 from ._checks import check_data, check_target, truth, truth_or_none, whole
 from ._dataset import Dataset
 from ._engine_options import EngineOptions, engine_options, number
@@ -136,8 +136,9 @@ def to_geotiff(
         True stores the image in tiles, False in strips.
     tile_size : int or (int, int)
         Size of a tile in pixels: one number for both sides, or (rows, columns).
-    predictor : "auto", "none", "horizontal", "float", 1, 2, 3 or bool
-        How samples are transformed before compression. By default the predictor that suits the type of the samples.
+    predictor : "auto", "best", "none", "horizontal", "float", 1, 2, 3 or bool
+        How samples are transformed before compression. By default the predictor that suits the type of the samples;
+        "best" compresses a sample of the first rows with each and uses the one that makes it clearly smallest.
     interleave : "pixel" or "band"
         "pixel" stores all bands of a pixel together, "band" stores each band in tiles of its own.
     nbits : int, optional
@@ -205,8 +206,9 @@ def to_geotiff(
     threads : int, optional
         Number of threads that encode. By default one for each core.
     max_memory : int, optional
-        Bytes of host memory that the write may hold. By default the engine holds 256 MiB, or its minimum where that is
-        more. With a limit of your own, a raster that needs more raises LimitError.
+        Bytes of host memory that the write may hold, the working memory of codecs included. By default the engine holds
+        256 MiB, or its minimum where that is more, and what the codecs need. With a limit of your own, a raster that
+        needs more raises LimitError.
     max_device_memory : int, optional
         Bytes of GPU memory that the write may hold; where a dask array is there, half of it is for the chunks. By
         default the engine takes what it needs of the free memory, and beside dask chunks 256 MiB where that is enough.
@@ -320,11 +322,11 @@ def prepare(data: Any, path: Any, options: WriteOptions) -> PreparedWrite:
     truth_or_none("pack", options.pack)
     truth("recalc_transform", options.recalc_transform)
     check_target(path, options.driver)
-    raster = _raster.of(data, options)
+    raster = _write_input.of(data, options)
     layout = raster.layout
     found = _metadata.merged(raster.found, _given_metadata(options, layout.count))
     metadata = found.native(layout.count, layout.dtype)
-    mask = _raster.mask_of(options.mask, layout) if raster.mask is None else _read_mask(raster.mask)
+    mask = _write_input.mask_of(options.mask, layout) if raster.mask is None else _read_mask(raster.mask)
     side_files = _side_files.requested(options, data, layout.count, local=is_local(path))
     engine = engine_options(
         options,
@@ -458,6 +460,12 @@ class PreparedWrite:
                     'the workers encode on the CPU: on a cluster, device="auto" uses no GPU, and device="cuda" does',
                     DeviceWarning,
                 )
+        head = None
+        if client is not None:
+            from . import _cluster
+
+            head = _cluster.Head(client, self.raster.lazy, layout)
+            self._choose_predictor(head.rows)
         try:
             begun = self._begin(native, report, streamed=streamed, encoded=client is not None)
         except (FormatError, UnsupportedError) as error:
@@ -465,11 +473,9 @@ class PreparedWrite:
             raise UsageError(f"{error}: give another compression=, or dtype= a type that it takes") from None
         writer = begun.writer
         try:
-            if client is not None:
-                from . import _cluster
-
+            if head is not None:
                 recipe = _cluster.Recipe(self._shape, self._dtype, self.metadata, self.options)
-                _cluster.write(client, self.raster.lazy, layout, recipe, writer, self.buffer)
+                _cluster.write(head, recipe, writer, self.buffer)
             elif streamed:
                 _stream.stream(
                     self.raster.lazy, layout, writer, get, begun.buffer, as_blocks=begun.as_blocks, mask=self.mask
@@ -514,7 +520,22 @@ class PreparedWrite:
             total = least
         engine = next((int(total * share) for share in shares if int(total * share) >= least), int(total * shares[-1]))
         buffer = self.buffer or (BUFFER if self.max_memory is None else max(total - engine, 1))
+        self._choose_predictor(self._first_rows)
         return StartedWriter(self._writer(native, report, engine, "blocks"), buffer, as_blocks=True)
+
+    def _choose_predictor(self, rows: Callable[[int, int], Any]) -> None:
+        """Sets the predictor by the first rows: only a writer of rows does so itself."""
+        self.options = _predictor.with_chosen(
+            self.options, self.metadata, self.raster.layout, self._dtype, rows, self.mask
+        )
+
+    def _first_rows(self, first: int, last: int) -> Any:
+        """Returns some rows. The chunks of a dask array that hold them are computed again when they are written."""
+        layout = self.raster.layout
+        if self.raster.lazy is None:
+            return _stream.Assembler(layout).rows(self.raster.blocks, slice(first, last))
+        region = layout.region(slice(None), slice(first, last), slice(None))
+        return self.raster.lazy[region].compute(scheduler=self.scheduler)
 
     @property
     def _dtype(self) -> str:
@@ -524,10 +545,10 @@ class PreparedWrite:
         options = self._native_options(max_memory, "rows")
         return _swath.Writer.can_take_rows(self._shape, self._dtype, self.metadata, options)
 
-    def _native_options(self, max_memory: int, pieces: str) -> dict[str, Any]:
+    def _native_options(self, max_memory: int, pushes: str) -> dict[str, Any]:
         options = replace(self.options, max_memory=max_memory)
         on_gpu = self.raster.lazy is not None and self.raster.on_device
-        if pieces == "rows" and on_gpu and options.max_device_memory is None:
+        if pushes == "rows" and on_gpu and options.max_device_memory is None:
             # Chunks, and the tasks that compute them, need GPU memory too. Rows that need more are written as blocks.
             options = replace(options, max_device_memory=MEMORY)
         return options.native()
@@ -537,16 +558,16 @@ class PreparedWrite:
         native: Any,
         report: _progress.Report | None,
         max_memory: int,
-        pieces: Literal["rows", "tile_rows", "blocks"],
+        pushes: Literal["rows", "tile_rows", "blocks"],
     ) -> _swath.Writer:
         return _swath.Writer(
             native,
             self._shape,
             self._dtype,
             self.metadata,
-            self._native_options(max_memory, pieces),
+            self._native_options(max_memory, pushes),
             progress=report,
-            pieces=pieces,
+            pushes=pushes,
             remote=self.remote,
         )
 

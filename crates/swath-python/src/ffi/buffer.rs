@@ -3,24 +3,24 @@
 use pyo3::{buffer::PyUntypedBuffer, exceptions::PyBufferError, prelude::*};
 
 /// Contiguous memory of a Python object, borrowed until this is dropped.
-pub struct Held {
+pub struct BorrowedBuffer {
     buffer: PyUntypedBuffer,
     address: *mut u8,
     len: usize,
 }
 
 // SAFETY: the address stays valid while `buffer` is held: the buffer protocol forbids its owner to resize it until then.
-unsafe impl Send for Held {}
+unsafe impl Send for BorrowedBuffer {}
 // SAFETY: as above; shared use only copies out of it.
-unsafe impl Sync for Held {}
+unsafe impl Sync for BorrowedBuffer {}
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for BorrowedBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("BorrowedBuffer").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
-impl Held {
+impl BorrowedBuffer {
     /// Borrows a whole buffer, which must be contiguous in C order.
     pub fn of(buffer: PyUntypedBuffer) -> PyResult<Self> {
         if !buffer.is_c_contiguous() {

@@ -130,7 +130,7 @@ pub unsafe fn fill_view(
     } else if requires(ffi::PyBUF_F_CONTIGUOUS) {
         (!in_fortran_order()).then_some("Fortran order")
     } else if requires(ffi::PyBUF_ANY_CONTIGUOUS) {
-        (!in_c_order() && !in_fortran_order()).then_some("one piece")
+        (!in_c_order() && !in_fortran_order()).then_some("contiguous memory")
     } else {
         None
     };

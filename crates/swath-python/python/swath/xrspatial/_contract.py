@@ -27,10 +27,15 @@ from ._errors import (
 )
 
 GEOREF_STATUS_FULL = "full"
+"""Value of `attrs["georef_status"]`: the file has a CRS and a transform."""
 GEOREF_STATUS_TRANSFORM_ONLY = "transform_only"
+"""Value of `attrs["georef_status"]`: the file has a transform and no CRS."""
 GEOREF_STATUS_CRS_ONLY = "crs_only"
+"""Value of `attrs["georef_status"]`: the file has a CRS and no transform."""
 GEOREF_STATUS_NONE = "none"
+"""Value of `attrs["georef_status"]`: the file has neither CRS nor transform."""
 GEOREF_STATUS_ROTATED_DROPPED = "rotated_dropped"
+"""Value of `attrs["georef_status"]`: the grid is rotated, and `allow_rotated=True` left its georeference out."""
 GEOREF_STATUS_VALUES = frozenset(
     {
         GEOREF_STATUS_FULL,
@@ -40,6 +45,7 @@ GEOREF_STATUS_VALUES = frozenset(
         GEOREF_STATUS_ROTATED_DROPPED,
     }
 )
+"""Every value that `attrs["georef_status"]` can have."""
 
 # Version of the contract.
 CONTRACT = 5
