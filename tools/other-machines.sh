@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs the unit tests as a 32-bit program and as one of a big-endian processor, and the Rust code without C under Miri.
+#
+#   tools/other-machines.sh [i686] [s390x] [miri]     all three by default
+#
+# Debian's packages gcc-i686-linux-gnu, gcc-s390x-linux-gnu (with g++) and qemu-user bring the compilers and the emulator;
+# `rustup target add i686-unknown-linux-gnu s390x-unknown-linux-gnu` and `rustup +nightly component add miri rust-src`
+# the rest. What is missing is reported in a line and left out; with CI=true it is an error.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# The crates that do not need Python or a network. The engine comes with all codecs, C libraries included.
+crates=(-p swath-tiff -p swath-crs -p swath-raster -p swath-codec -p swath-io -p swath)
+status=0
+
+missing() { # what, why
+    echo "$1: left out, $2" >&2
+    [ "${CI:-}" != true ] || status=1
+}
+
+# A folder of its own, because other targets would be compiled again after each change of flags.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/other-machines
+
+foreign() { # name, emulator
+    local name=$1 emulator=$2 target=$1-unknown-linux-gnu variable
+    variable=$(tr 'a-z-' 'A-Z_' <<<"$target")
+    rustup target list --installed 2>/dev/null | grep -qx "$target" || { missing "$name" "no standard library of Rust"; return; }
+    command -v "$name-linux-gnu-gcc" >/dev/null || { missing "$name" "no C compiler"; return; }
+    command -v "$emulator" >/dev/null || { missing "$name" "no $emulator"; return; }
+    env "CARGO_TARGET_${variable}_LINKER=$name-linux-gnu-gcc" \
+        "CARGO_TARGET_${variable}_RUNNER=$emulator -L /usr/$name-linux-gnu" \
+        "CC_${target//-/_}=$name-linux-gnu-gcc" "CXX_${target//-/_}=$name-linux-gnu-g++" \
+        cargo test --release --target "$target" "${crates[@]}" --lib --no-fail-fast || status=1
+}
+
+[ $# -gt 0 ] || set -- i686 s390x miri
+for one in "$@"; do
+    case $one in
+        i686) foreign i686 qemu-i386 ;;
+        s390x) foreign s390x qemu-s390x ;;
+        miri)
+            cargo +nightly miri --version >/dev/null 2>&1 || { missing Miri "not installed"; continue; }
+            # Miri runs no C and no intrinsics of newer processors; these crates have neither.
+            MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p swath-tiff -p swath-raster --lib || status=1
+            ;;
+        *) echo "no machine is called $one: there are i686, s390x and miri" >&2; exit 2 ;;
+    esac
+done
+exit "$status"
