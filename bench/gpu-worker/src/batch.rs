@@ -70,22 +70,22 @@ fn run(
         largest: len,
         timed,
     };
-    let mut band = DecodeBatch::new(&plan, 0);
+    let mut batch = DecodeBatch::new(&plan, 0);
     let mut room = Footprint::default();
     let mut places = Vec::with_capacity(streams.len());
     for (row, stream) in (0..).zip(streams) {
-        places.push(band.tile(stream.len(), len));
-        band.place(&Placement { from: (0, 0), size: (width, 1), to: (0, row), slot: 0 });
+        places.push(batch.tile(stream.len(), len));
+        batch.place(&Placement { from: (0, 0), size: (width, 1), to: (0, row), band: 0 });
         room = room.plus(Footprint::of_tile(plan.path, stream.len() as u64, len as u64, 1));
         room = room.plus(Footprint::of_scratch(plan.path, len));
     }
-    let group = band.end_group();
+    let group = batch.end_group();
     let end = room.compressed as usize;
     if timed {
         room.compressed += (BUSY_COPIES * CHUNK_LEN) as u64;
     }
     let decoder = Decoder::new(gpu, plan, streams.len(), room, 1)?;
-    decoder.begin(0, &band)?;
+    decoder.begin(0, &batch)?;
     upload(&decoder, &places, streams)?;
     if timed {
         let uploader = decoder.uploader();
@@ -94,7 +94,7 @@ fn run(
         }
     }
     if let Some(group) = group {
-        decoder.launch(0, &band, group)?;
+        decoder.launch(0, &batch, group)?;
     }
     decoder.end(0)?;
     let statuses = decoder.finish()?;
@@ -106,15 +106,15 @@ fn upload(decoder: &Decoder, places: &[usize], streams: &[&[u8]]) -> Result<(), 
     let uploader = decoder.uploader();
     let (mut chunk, mut start, mut end) = (uploader.chunk()?, 0, 0);
     for (place, stream) in places.iter().zip(streams) {
-        for (number, piece) in stream.chunks(CHUNK_LEN).enumerate() {
+        for (number, part) in stream.chunks(CHUNK_LEN).enumerate() {
             let at = place + number * CHUNK_LEN;
-            if at + piece.len() > start + CHUNK_LEN {
+            if at + part.len() > start + CHUNK_LEN {
                 uploader.upload(0, chunk, end - start, start)?;
                 (chunk, start) = (uploader.chunk()?, at);
             }
-            end = at + piece.len();
+            end = at + part.len();
             if let Some(room) = chunk.bytes_mut().get_mut(at - start..end - start) {
-                room.copy_from_slice(piece);
+                room.copy_from_slice(part);
             }
         }
     }

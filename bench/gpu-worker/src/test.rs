@@ -111,7 +111,7 @@ fn written_large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
                 ensure(counters.synchronisations == batches && counters.downloads == 2 * batches, || {
                     format!("{}: {counters:?} for {batches} batches", case.what)
                 })?;
-                for (way, batch) in [(device, 1), (Way::Pieces(300), 2), (device, 1000), (Way::Whole, 3)] {
+                for (way, batch) in [(device, 1), (Way::Rows(300), 2), (device, 1000), (Way::Whole, 3)] {
                     let options = cuda.clone().with_batch(batch);
                     let (again, _) = case.write(&options, way, gpu).map_err(|error| text(&error))?;
                     ensure(again == file, || format!("{}: {way:?}, batches of {batch}: other bytes", case.what))?;
@@ -140,7 +140,7 @@ fn written_capped(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
             gpu.trim();
             tally.check(free.clone().and_then(|(free, _)| {
                 let options = cuda.clone().with_max_device_memory(limit);
-                match case.write(&options, Way::Pieces(1000), gpu) {
+                match case.write(&options, Way::Rows(1000), gpu) {
                     Ok((file, written)) => {
                         ensure(file == free, || format!("{compression} under {limit}: other bytes"))?;
                         let peak = written.device.counters.peak_bytes;
@@ -211,7 +211,7 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     group("damaged JPEG", &|tally| damaged_jpeg(tally, &gpu, scale.batches));
     group("trusted", &|tally| trusted(tally, &gpu, scale.large_side));
     group("counters", &|tally| counters(tally, &gpu));
-    group("bands", &|tally| bands(tally, &gpu, scale.large_side));
+    group("batches", &|tally| batches(tally, &gpu, scale.large_side));
     group("sparse 64 GiB", &|tally| sparse(tally, &gpu, scale));
     group("served", &|tally| served_files(tally, &gpu, scale.large_side));
     group("concurrent", &|tally| concurrent(tally, &gpu, scale.concurrent));
@@ -538,7 +538,7 @@ fn counters(tally: &mut Tally, gpu: &Arc<Gpu>) {
 }
 
 /// The least memory, and some more: several batches, within the limit.
-fn bands(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
+fn batches(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
     for compression in ON_DEVICE {
         let written = WriteOptions::default().with_compression(compression).with_blocks(Blocks::Tiles(128, 128));
         let check = || -> Result<(), String> {
