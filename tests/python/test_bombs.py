@@ -88,7 +88,7 @@ def test_jpeg2000_of_a_few_bytes_takes_no_gigabytes(swath: Swath, folder: Path, 
         tries += 2
     # The stream and the directory have to agree.
     path = one_tile(folder / "lie.tif", 34712, grown(jpeg2000, 30_000), 64)
-    assert "the stream is 30000 x 30000, the tile 64 x 64" in check(swath.dump_run(path, folder / "never.npy"), path)
+    assert "30000 x 30000" in check(swath.dump_run(path, folder / "never.npy"), path)
     record("R5", "JPEG 2000 streams of a few hundred bytes that declare up to 900 megapixels", tries + 1, tries + 1, 0)
 
 

@@ -215,12 +215,14 @@ def test_help_and_version(swath: Swath) -> None:
 
 
 def test_pages_name_options_that_exist(swath: Swath) -> None:
-    commands = ("info", "preview", "stats", "compare", "validate", "convert", "dump", "devices")
+    commands = (
+        "info", "preview", "stats", "compare", "validate", "convert", "dump", "bench", "devices", "completions",
+    )  # fmt: skip
     helped = "\n".join(swath.run(*command, "--help").stdout for command in ((), *((name,) for name in commands)))
     known = set(re.findall(r"--[a-z][a-z-]*", helped))
     # Options of cargo xtask, which the same pages name.
     others = {"--check"}
-    for page in ("SECURITY.md", "PLATFORM.md", "docs/cli-json.md"):
+    for page in ("SECURITY.md", "PLATFORM.md", "docs/cli-json.md", "docs/cli.md"):
         named = set(re.findall(r"--[a-z][a-z-]*", (ROOT / page).read_text()))
         assert named <= known | others, f"{page}: {sorted(named - known - others)}"
 

@@ -16,8 +16,8 @@ SPAN = re.compile(r"`([^`\n]+)`")
 # A relative path of plain names, with `{a,b}` for alternatives and `<word>` for a placeholder.
 PATH = re.compile(r"[\w.<>{},-]+(/[\w.<>{},-]+)*/?")
 SOURCE = (".rs", ".py", ".pyi", ".c", ".cpp", ".hpp", ".cu", ".cuh", ".sh", ".toml", ".md")
-# Files that commands make, and folders that are not in the repository.
-MADE = ("docs/reliability.md", "target/", ".venv/", "../")
+# Folders that are not in the repository.
+MADE = ("target/", ".venv/", "../")
 # Placeholders of the walkthroughs, each with a name that stands for it.
 EXAMPLES = {"/foo/": "/lzw/", "<command>": "convert"}
 NOT_SEARCHED = {".git", ".venv", "target", "node_modules", "__pycache__"}

@@ -73,7 +73,7 @@ def test_lazy_arrays_refuse_another_file(path: Path, kind: str, way: str) -> Non
     travelled = pickle.dumps(LAZY[kind](path))
     assert np.asarray(array.isel(x=slice(0, 10), y=slice(0, 10))).max() == 10
     WAYS[way](path)
-    with pytest.raises(swath.ChangedError, match=r"a\.tif: the file has changed since .*: open it again"):
+    with pytest.raises(swath.ChangedError, match=r"a\.tif: .*changed.*open it again"):
         np.asarray(array)
     if way == "renamed":
         later(path)
@@ -119,7 +119,7 @@ def test_handles_show_one_file(path: Path, way: str, read: str) -> None:
     if way == "renamed":
         assert (np.asarray(READS[read](dataset)) == before).all()
         return
-    with pytest.raises(swath.ChangedError, match=r"a\.tif: the file has changed since it was opened: open it again"):
+    with pytest.raises(swath.ChangedError, match=r"a\.tif: .*changed.*open it again"):
         READS[read](dataset)
     # The handles that the process keeps are opened again.
     if way == "in place":

@@ -97,7 +97,7 @@ def test_selected_pixels_without_coordinates_are_refused(path: Path, folder: Pat
     bare = swath.open_geotiff(path, parse_coordinates=False)
     assert written(bare)[1] == UTM
     part = bare.isel(x=slice(1, None), y=slice(1, None))
-    with pytest.raises(swath.UsageError, match=r"2 x 3 pixels of the 3 x 4 that were read.* give transform="):
+    with pytest.raises(swath.UsageError, match=r"2 x 3 .*3 x 4 .*transform="):
         swath.to_geotiff(part, folder / "b.tif")
     assert not (folder / "b.tif").exists()
     assert written(part, transform=MOVED)[1] == MOVED
@@ -111,7 +111,7 @@ def test_selected_pixels_without_coordinates_are_refused(path: Path, folder: Pat
 def test_an_edited_transform_of_all_pixels_is_not_that_of_a_part(path: Path) -> None:
     data = swath.open_geotiff(path)
     data.attrs["transform"] = MOVED
-    with pytest.warns(swath.SwathWarning, match=r"600000.*which is written, and the coordinates .* say otherwise"):
+    with pytest.warns(swath.SwathWarning, match=r"600000.*is written.*coordinates"):
         swath.to_geotiff(data.isel(x=slice(1, None)), None)
 
 
@@ -129,9 +129,7 @@ def test_edits_after_arithmetic_are_reported(path: Path) -> None:
     computed = swath.open_geotiff(path) * 2
     assert written(computed) == (32633, UTM, -1)
     computed.attrs["nodata"] = 5
-    with pytest.warns(
-        swath.SwathWarning, match=r"attrs\['nodata'\] is 5, and attrs\['_FillValue'\] is -1: -1 is written"
-    ):
+    with pytest.warns(swath.SwathWarning, match=r"nodata.* 5.*_FillValue.* -1: -1 is written"):
         swath.to_geotiff(computed, None)
     assert written(computed, nodata=5)[2] == 5
     del computed.attrs["_FillValue"]
@@ -166,7 +164,7 @@ def test_reference_systems_without_a_code_are_compared(path: Path) -> None:
 def test_the_reference_system_of_a_dataset(path: Path) -> None:
     dataset = swath.open_geotiff(path, band=1).to_dataset(name="a")
     dataset.attrs["crs"] = 3857
-    with pytest.warns(swath.SwathWarning, match=r"dataset is EPSG:3857, and its variables have EPSG:32633"):
+    with pytest.warns(swath.SwathWarning, match=r"EPSG:3857.*EPSG:32633"):
         swath.to_geotiff(dataset, None)
     assert written(dataset, crs=3857)[0] == 3857
     dataset.attrs["crs"] = "EPSG:32633"

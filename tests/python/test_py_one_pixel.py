@@ -68,7 +68,7 @@ def test_a_given_transform_is_written(tmp_path: Path, shape: tuple[int, int]) ->
     ):
         swath.to_geotiff(said, path)
         assert transform(path) == GRID
-    with pytest.raises(swath.UsageError, match="one value, which does not define the size of a pixel: give transform="):
+    with pytest.raises(swath.UsageError, match=r"one value.*transform="):
         swath.to_geotiff(data, path)
 
 

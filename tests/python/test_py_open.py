@@ -361,7 +361,7 @@ def test_without_cupy_the_gpu_is_refused_or_not_used(path: Path) -> None:
     with pytest.warns(swath.DeviceWarning, match="CuPy"):
         array = swath.open_geotiff(path, gpu=True, on_gpu_failure="auto")
     np.testing.assert_array_equal(array.values, ARRAY)
-    with pytest.warns(swath.DeviceWarning, match="decoded by the CPU, not by the GPU: .*CuPy"):
+    with pytest.warns(swath.DeviceWarning, match=r"CPU.*CuPy"):
         array = swath.open_geotiff(path, device="auto")
     assert isinstance(array.data, np.ndarray)
 

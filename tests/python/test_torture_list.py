@@ -41,7 +41,7 @@ def test_scenarios_name_what_exists() -> None:
         if "device" in scenario:
             assert RUNNER.device_rows(scenario), scenario
         for command in scenario.get("run", []):
-            files = [word for word in shlex.split(command) if word.endswith(".py")]
+            files = [word for word in shlex.split(command) if word.endswith((".py", ".sh"))]
             assert files or command.startswith("cargo "), command
             assert all((ROOT / file).is_file() for file in files), command
 

@@ -27,7 +27,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 from revision import revision  # noqa: E402
 
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-STATE = TARGET / "torture" / "state.json"
+# Committed, so that a run of hours can be made of several, on several machines.
+STATE = ROOT / "tools" / "torture" / "results.json"
+REPORT = TARGET / "torture" / "report.jsonl"
 PAGE = ROOT / "docs" / "reliability.md"
 
 Row = dict[str, Any]
@@ -173,7 +175,8 @@ def page(listed: list[Row], state: dict[str, Row]) -> str:
         f"{sum(row['lost'] for entry in done for row in entry['rows'])} lost.\n"
     )
     table = ["| # | scenario | what was tried | tries | survived | lost |", "| --- | --- | --- | ---: | ---: | ---: |"]
-    return "\n".join([INTRODUCTION, facts, *table, *lines_of(listed, state)]) + "\n"
+    parts = [INTRODUCTION, "## What was run\n", facts, "## Scenarios\n", *table, *lines_of(listed, state)]
+    return "\n".join(parts) + "\n"
 
 
 def main() -> int:
@@ -196,7 +199,7 @@ def main() -> int:
                 print(f"       {command}")
             print(f"       in make test: {scenario.get('short', 'no' if 'needs' in scenario else 'all of it')}")
         return 0
-    STATE.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
     state: dict[str, Row] = json.loads(STATE.read_text()) if STATE.exists() else {}
     now = revision()
     for scenario in chosen:
@@ -211,7 +214,7 @@ def main() -> int:
             scenario["factor"] = args.factor
         print(f"{scenario['id']} {scenario['what']}", flush=True)
         began = time.monotonic()
-        rows, fault = run(scenario, STATE.with_name("report.jsonl"))
+        rows, fault = run(scenario, REPORT)
         state[scenario["id"]] = {
             "commit": now, "date": f"{datetime.now(UTC):%Y-%m-%d}", "seconds": round(time.monotonic() - began, 1),
             "rows": rows, "fault": fault,

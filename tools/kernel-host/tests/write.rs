@@ -9,7 +9,7 @@ use swath_codec::{
     conformance::Rng,
     encode::Settings,
     host::encode::HostEncoder,
-    pre::{Arrangement, Edge, Rows, cut},
+    pre::{Arrangement, Edge, ImageRows, cut},
 };
 use swath_kernel_host::{
     Build, KernelHost,
@@ -210,7 +210,7 @@ fn cut_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
         .map(|band| (top..top + there).flat_map(|y| memory[ring.at(band, y)..][..ring.row_len()].to_vec()).collect())
         .collect();
     let slices: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
-    let view = Rows {
+    let view = ImageRows {
         planes: &slices,
         arrangement: Arrangement::Planes,
         bands: bands as u16,

@@ -10,7 +10,8 @@ import pytest
 import swath
 import xarray as xr
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from swath._raster import Raster, Unread, of
+from swath._raster import Raster, Unread
+from swath._write_input import of
 from swath._write_options import WriteOptions
 
 
