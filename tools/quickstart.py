@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The README's quick start: a COG opened lazily, a hillshade made of it block by block, written and cut into chips."""
+"""The quick start of the documentation: a lazy COG, its hillshade block by block, and chips of that."""
 
 import numpy as np
 import swath

@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # Files that runs write: results, which are not part of the tested code.
-RESULTS = ("docs/reliability.md", "fuzz/figures.json")
+RESULTS = ("docs/reliability.md", "fuzz/figures.json", "tools/torture/results.json")
 
 
 def git(*arguments: str, root: Path = ROOT) -> bytes:

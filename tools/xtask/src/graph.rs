@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 /// The result of a check: one line of summary, or every fault found.
@@ -29,9 +28,17 @@ pub struct Graph {
     pub packages: Vec<Package>,
 }
 
-/// The cargo that runs this task.
-pub fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The cargo that runs this task, without the variables that it sets for the task: build scripts that read them, such as ring's, would
+/// run again, and all that depends on them would be compiled again.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
 }
 
 /// Gets the graph from cargo, with every feature on: an optional dependency has a licence too.
@@ -42,7 +49,7 @@ pub fn load() -> Result<Graph, Vec<String>> {
 
 /// What `cargo metadata` prints with these options.
 pub fn metadata(options: &[&str]) -> Result<Value, Vec<String>> {
-    let output = Command::new(cargo())
+    let output = cargo()
         .args(["metadata", "--format-version", "1"])
         .args(options)
         .stderr(Stdio::inherit())

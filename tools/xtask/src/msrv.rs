@@ -32,7 +32,7 @@ pub fn check() -> Outcome {
     }
 }
 
-/// The installed toolchain of a version: `1.91` is also `1.91.0-x86_64-unknown-linux-gnu`.
+/// The installed toolchain of a version: `1.92` is also `1.92.0-x86_64-unknown-linux-gnu`.
 fn toolchain<'a>(listed: &'a str, version: &str) -> Option<&'a str> {
     let names = listed.lines().filter_map(|line| line.split_whitespace().next());
     names
