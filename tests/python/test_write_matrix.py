@@ -161,10 +161,11 @@ def check_layout(swath: Swath, path: Path, case: Case) -> None:
     assert info["tiled"] is (case.blocks[0] == "--tile")
     if case.bands > 1:
         assert info["interleave"] == case.interleave
-    predictor = {"auto": "3" if case.dtype in FLOATS else "1" if case.dtype in COMPLEX else "2"}.get(
-        case.predictor, case.predictor
-    )
-    assert info["predictor"] == (int(predictor) if case.codec in PREDICTED else 1)
+    predictors = {
+        "auto": {1, 2, 3} if case.dtype in FLOATS else {1} if case.dtype in COMPLEX else {1, 2},
+        "type": {3} if case.dtype in FLOATS else {1} if case.dtype in COMPLEX else {2},
+    }.get(case.predictor) or {int(case.predictor)}
+    assert info["predictor"] in (predictors if case.codec in PREDICTED else {1})
     if case.blocks[0] == "--tile":
         across, *down = map(int, case.blocks[1].split(","))
         assert (info["blockxsize"], info["blockysize"]) == (across, down[0] if down else across)

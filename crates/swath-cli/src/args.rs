@@ -362,7 +362,7 @@ pub struct Convert {
     /// Largest error that lerc may make.
     #[arg(long, value_name = "E", default_value_t = 0.0)]
     pub max_z_error: f64,
-    /// Predictor: auto (by sample type), best (the one that makes a sample of the first rows smallest), none (1), horizontal (2) or float (3).
+    /// Predictor: auto (the one that makes a sample of the first rows smallest), type (by sample type), none (1), horizontal (2) or float (3).
     #[arg(long, value_name = "P", default_value = "auto")]
     pub predictor: String,
     /// Size of a tile in pixels: N for N x N, or W,H.

@@ -95,7 +95,7 @@ fn creation_option(text: &str, tile: &mut (Option<String>, Option<String>), out:
         "NUM_THREADS" => put("threads", value),
         "MAX_Z_ERROR" => put("max-z-error", value),
         "PREDICTOR" => match lower.as_str() {
-            "yes" => put("predictor", "auto"),
+            "yes" => put("predictor", "type"),
             "no" => put("predictor", "none"),
             "standard" => put("predictor", "horizontal"),
             "floating_point" => put("predictor", "float"),

@@ -102,12 +102,12 @@ pub fn other_format(name: &str) -> Option<String> {
 /// How the predictor of a file is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredictorRule {
+    /// A [`Writer`](crate::Writer) of rows or blocks compresses a sample of the first rows with every predictor and uses the one that
+    /// makes it clearly smallest. For files that are made of encoded tile rows, [`PredictorChoice`](crate::write::PredictorChoice) makes
+    /// the same choice.
+    BySamples,
     /// Differences for integers, split bytes for floats, none for palettes and for codecs that take none.
     BySampleType,
-    /// A [`Writer`](crate::Writer) of rows compresses a sample of the first rows with every predictor and uses the one that makes it
-    /// clearly smallest. For files that are made of blocks or encoded tile rows, [`PredictorChoice`](crate::write::PredictorChoice) makes the
-    /// same choice.
-    BySamples,
     /// This one.
     Given(Predictor),
 }
@@ -118,13 +118,13 @@ pub enum PredictorRule {
 /// When there is no such predictor.
 pub fn predictor(name: &str) -> Result<PredictorRule, Error> {
     Ok(match name.to_lowercase().as_str() {
-        "auto" => PredictorRule::BySampleType,
-        "best" => PredictorRule::BySamples,
+        "auto" => PredictorRule::BySamples,
+        "type" => PredictorRule::BySampleType,
         "none" | "1" => PredictorRule::Given(Predictor::None),
         "horizontal" | "2" => PredictorRule::Given(Predictor::Horizontal),
         "float" | "3" => PredictorRule::Given(Predictor::FloatingPoint),
         other => {
-            return Err(Error::usage(format!("{other:?} is not auto, best, none, horizontal (2) or float (3)")));
+            return Err(Error::usage(format!("{other:?} is not auto, type, none, horizontal (2) or float (3)")));
         }
     })
 }
@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(compression("Deflate").unwrap(), (Compression::Deflate, LercWrap::None));
         assert_eq!(photometric("YCBCR").unwrap(), Photometric::YCbCr);
         assert_eq!(sample_type("CFloat32").unwrap(), SampleType::CF32);
-        assert_eq!(predictor("AUTO").unwrap(), PredictorRule::BySampleType);
-        assert_eq!(predictor("best").unwrap(), PredictorRule::BySamples);
+        assert_eq!(predictor("AUTO").unwrap(), PredictorRule::BySamples);
+        assert_eq!(predictor("type").unwrap(), PredictorRule::BySampleType);
         assert_eq!(predictor("3").unwrap(), PredictorRule::Given(Predictor::FloatingPoint));
     }
 

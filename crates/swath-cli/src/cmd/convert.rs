@@ -81,7 +81,7 @@ fn predictor_line(used: Predictor, asked: &str) -> String {
         Predictor::Horizontal => "horizontal (2)",
         Predictor::FloatingPoint => "float (3)",
     };
-    let by = if asked.eq_ignore_ascii_case("best") { ", chosen by the samples" } else { "" };
+    let by = if asked.eq_ignore_ascii_case("auto") { ", chosen by the samples" } else { "" };
     format!("predictor    {name}{by}\n")
 }
 

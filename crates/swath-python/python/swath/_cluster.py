@@ -138,6 +138,22 @@ class Head:
         return {key: task for key, task in self.chunks.graph.items() if key not in known}
 
 
+def with_chosen_predictor(options: EngineOptions, metadata: dict[str, Any], dtype: str, head: Head) -> EngineOptions:
+    """Returns the options with the predictor that suits the samples: workers encode tile rows and see no others."""
+    if options.predictor != "auto":
+        return options
+    layout = head.layout
+    shape = (layout.count, layout.height, layout.width)
+    choice: Any = _swath.PredictorChoice(shape, dtype, metadata, options.native())
+    row = 0
+    while choice.chosen is None and row < layout.height:
+        until = min(row + choice.rows_at_once, layout.height)
+        rows = np.ascontiguousarray(to_host(head.rows(row, until)), dtype=layout.dtype)
+        choice.push(rows, layout.axes)
+        row = until
+    return replace(options, predictor=str(choice.chosen))
+
+
 def _cut(samples: Any, region: tuple[slice, ...]) -> np.ndarray:
     """Returns a part of a chunk on the host."""
     return np.ascontiguousarray(to_host(samples[region]))

@@ -29,7 +29,7 @@ COMPRESSION = {
 }
 # Largest number of columns or rows that a file can state.
 MOST_PIXELS = (1 << 32) - 1
-PREDICTOR = {"yes": "auto", "standard": "horizontal", "floating_point": "float", "no": "none", "0": "none"}
+PREDICTOR = {"yes": "type", "standard": "horizontal", "floating_point": "float", "no": "none", "0": "none"}
 # Values of TIFF's PhotometricInterpretation.
 PHOTOMETRIC = {0: "miniswhite", 1: "minisblack", 2: "rgb", 3: "palette", 5: "cmyk", 6: "ycbcr"}
 ALPHA = {

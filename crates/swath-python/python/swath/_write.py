@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _metadata, _predictor, _progress, _side_files, _stream, _swath, _write_input
+from . import _metadata, _progress, _side_files, _stream, _swath, _write_input
 from ._checks import check_data, check_target, truth, truth_or_none, whole
 from ._dataset import Dataset
 from ._engine_options import EngineOptions, engine_options, number
@@ -136,9 +136,9 @@ def to_geotiff(
         True stores the image in tiles, False in strips.
     tile_size : int or (int, int)
         Size of a tile in pixels: one number for both sides, or (rows, columns).
-    predictor : "auto", "best", "none", "horizontal", "float", 1, 2, 3 or bool
-        How samples are transformed before compression. By default the predictor that suits the type of the samples;
-        "best" compresses a sample of the first rows with each and uses the one that makes it clearly smallest.
+    predictor : "auto", "type", "none", "horizontal", "float", 1, 2, 3 or bool
+        How samples are transformed before compression. "auto" compresses a sample of the first rows with each predictor
+        and uses the one that makes it clearly smallest; "type" uses the usual one of the type of the samples.
     interleave : "pixel" or "band"
         "pixel" stores all bands of a pixel together, "band" stores each band in tiles of its own.
     nbits : int, optional
@@ -465,7 +465,7 @@ class PreparedWrite:
             from . import _cluster
 
             head = _cluster.Head(client, self.raster.lazy, layout)
-            self._choose_predictor(head.rows)
+            self.options = _cluster.with_chosen_predictor(self.options, self.metadata, self._dtype, head)
         try:
             begun = self._begin(native, report, streamed=streamed, encoded=client is not None)
         except (FormatError, UnsupportedError) as error:
@@ -520,22 +520,7 @@ class PreparedWrite:
             total = least
         engine = next((int(total * share) for share in shares if int(total * share) >= least), int(total * shares[-1]))
         buffer = self.buffer or (BUFFER if self.max_memory is None else max(total - engine, 1))
-        self._choose_predictor(self._first_rows)
         return StartedWriter(self._writer(native, report, engine, "blocks"), buffer, as_blocks=True)
-
-    def _choose_predictor(self, rows: Callable[[int, int], Any]) -> None:
-        """Sets the predictor by the first rows: only a writer of rows does so itself."""
-        self.options = _predictor.with_chosen(
-            self.options, self.metadata, self.raster.layout, self._dtype, rows, self.mask
-        )
-
-    def _first_rows(self, first: int, last: int) -> Any:
-        """Returns some rows. The chunks of a dask array that hold them are computed again when they are written."""
-        layout = self.raster.layout
-        if self.raster.lazy is None:
-            return _stream.Assembler(layout).rows(self.raster.blocks, slice(first, last))
-        region = layout.region(slice(None), slice(first, last), slice(None))
-        return self.raster.lazy[region].compute(scheduler=self.scheduler)
 
     @property
     def _dtype(self) -> str:

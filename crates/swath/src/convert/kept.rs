@@ -1,7 +1,7 @@
 //! What a conversion keeps of its source, besides pixels.
 
 use swath_tiff::{
-    Compression, Photometric, Window,
+    Compression, Photometric, SampleFormat, Window,
     geo::GeoTransform,
     structure::{Layout, emit::Field},
     tag,
@@ -67,8 +67,11 @@ pub(super) fn inherited(
         options.compression,
         Compression::Jpeg | Compression::Lerc | Compression::WebP | Compression::JpegXl | Compression::Jpeg2000
     );
+    // Tiles that the source leaves out hold nodata, which may need more bits than the stored samples.
+    let holds_fill = dataset.fill_sample(dataset.main()).is_ok_and(|fill| fits_bits(&fill, layout));
     if options.bits.is_none()
         && !full
+        && holds_fill
         && layout.bits != 24
         && (plain || (options.compression == Compression::Jpeg && layout.bits == 12))
     {
@@ -95,6 +98,28 @@ pub(super) fn inherited(
         options.tags.push(Field::short(tag::ORIENTATION, [layout.orientation]));
     }
     options
+}
+
+/// Whether the stored bits of a sample can hold a value.
+fn fits_bits(value: &[u8], layout: &Layout) -> bool {
+    let value = match *value {
+        [byte] => u64::from(byte),
+        [a, b] => u16::from_ne_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]).into(),
+        _ => return true,
+    };
+    let (bits, size) = (u32::from(layout.bits), layout.sample.size() as u32 * 8);
+    match layout.format {
+        SampleFormat::Int => {
+            let shift = 64 - size.min(64);
+            let value = ((value << shift) as i64) >> shift;
+            let most = 1_i64 << (bits.clamp(1, 63) - 1);
+            (-most..most).contains(&value)
+        }
+        SampleFormat::Uint => value >> bits.min(63) == 0,
+        // Floats of fewer bits are converted, not cut.
+        _ => true,
+    }
 }
 
 /// Returns a notice that colours are lost, where indices are converted without them, and drops the palette interpretation.

@@ -18,15 +18,17 @@ use super::{
     encoded::EncodedTileRows,
     input::{Pushed, Rows},
     level_writer::{Encoded, LevelWriter, Waiting},
+    levels::Levels,
     memory::{BATCH, Memory},
-    options::{Progress, Shape, WriteOptions},
+    options::{Progress, Shape, WriteOptions, changes, nodata_of},
     plan::{LevelPlan, Plan},
+    predictor::{PredictorChoice, Undecided},
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::level_shrinks,
     step::copy_rows,
     tile_rows::TileRowEncoder,
-    writer::{FromBlocks, LevelState, Side, Writer, changes, nodata_of},
+    writer::{FromBlocks, LevelState, Side, Writer},
 };
 use crate::{
     cancel::cancelled,
@@ -46,6 +48,8 @@ struct Shares {
     threads: usize,
     cells: u64,
     waiting: u64,
+    /// Bytes of cells while the predictor is chosen: nothing is encoded then, but the choice needs memory.
+    cells_at_first: u64,
 }
 
 impl Shares {
@@ -57,14 +61,15 @@ impl Shares {
         [Memory::always(plan).saturating_add(fixed), thread, cells]
     }
 
-    fn least(plan: &Plan, options: &WriteOptions) -> u64 {
-        Self::costs(plan, options).into_iter().fold(0, u64::saturating_add)
+    fn least(plan: &Plan, options: &WriteOptions, choice: &PredictorChoice) -> u64 {
+        let [always, thread, cells] = Self::costs(plan, options);
+        always.saturating_add(thread.max(choice.memory_len())).saturating_add(cells)
     }
 
-    fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
+    fn fit(plan: &Plan, options: &WriteOptions, choice: &PredictorChoice) -> Result<Self, Error> {
         let budget = options.max_memory as u64;
         let [always, thread, cells] = Self::costs(plan, options);
-        let least = Self::least(plan, options);
+        let least = Self::least(plan, options, choice);
         if least > budget {
             let (width, height) = (plan.levels.main.layout.width, plan.levels.main.layout.height);
             return Err(Error::over(
@@ -80,7 +85,8 @@ impl Shares {
         // At most half of the rest for threads: waiting pixels and tiles need room too.
         let threads = usize::try_from(left / 2 / thread.max(1)).unwrap_or(usize::MAX).clamp(1, wish);
         let left = left.saturating_sub(thread * threads as u64);
-        Ok(Self { threads, cells: cells + left / 2, waiting: left / 2 })
+        let cells_at_first = budget - always - choice.memory_len();
+        Ok(Self { threads, cells: cells + left / 2, waiting: left / 2, cells_at_first })
     }
 }
 
@@ -110,7 +116,8 @@ impl Writer {
     ) -> Result<Self, Error> {
         let (gpu, missing) = options.device.open_if_wanted()?;
         let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
-        let shares = Shares::fit(&plan, options)?;
+        let choice = PredictorChoice::new(shape, metadata, options)?;
+        let shares = Shares::fit(&plan, options, &choice)?;
         let nodata = nodata_of(metadata, shape);
         let shrinks = level_shrinks(&plan, shape.sample, nodata.as_deref())?;
         let canvases = plan.levels.try_map(|index, level| Ok(Canvas::new(level, shrinks.at(index)?.clone())))?;
@@ -120,9 +127,8 @@ impl Writer {
         let sink = Arc::new(SharedSink(sink));
         let mut writer = Self::with_levels(plan, sink, shape, options, memory, nodata, levels);
         let waiting = Arc::new(Waiting::new(spill.clone(), shares.waiting));
-        let mut level_writers = writer.plan.level_writers();
-        level_writers.iter_mut().for_each(|level| level.wait_in(&waiting));
-        writer.level_writers = Arc::new(level_writers);
+        writer.choice = Undecided::new(choice, metadata);
+        writer.level_writers = waiting_writers(&writer.plan, &waiting);
         writer.report.notices.extend(missing.map(|error| format!("the CPU writes: {error}")));
         let of_level = |level: &LevelPlan| {
             let each = if level.pieces > 1 { level.pieces as usize } else { 0 };
@@ -131,7 +137,17 @@ impl Writer {
         if gpu.is_some() {
             writer.pieces = writer.plan.levels.iter().map(of_level).collect();
         }
-        let blocks = FromBlocks { canvases, spill, budget: shares.cells, now: 0, gpu, pixels: 0 };
+        let blocks = FromBlocks {
+            canvases,
+            spill,
+            budget: if writer.choice.is_some() { shares.cells_at_first } else { shares.cells },
+            budget_afterwards: shares.cells,
+            now: 0,
+            gpu,
+            pixels: 0,
+            undecided: Vec::new(),
+            waiting,
+        };
         writer.side = Side::Blocks(Box::new(blocks));
         Ok(writer)
     }
@@ -163,8 +179,10 @@ impl Writer {
     /// When the options contradict the shape.
     pub fn least_memory_from_blocks(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<u64, Error> {
         let on_device = options.device.mode.unwrap_or_default() != Mode::Cpu;
+        // A limit that is set counts what codecs need too.
         let limited = options.clone().with_max_memory(options.max_memory);
-        Ok(Shares::least(&Plan::new(shape, metadata, options, on_device)?, &limited))
+        let choice = PredictorChoice::new(shape, metadata, options)?;
+        Ok(Shares::least(&Plan::new(shape, metadata, options, on_device)?, &limited, &choice))
     }
 
     /// Adds the pixels of `part`, rows of its width. Blocks come in any order and are of any size; each pixel comes once.
@@ -217,7 +235,7 @@ impl Writer {
         let shape = Shape { width: part.width, height: part.height, ..self.shape };
         self.take_slices(part, |writer, blocks, slice| {
             let rows = pushed.part(slice.y - part.y..slice.y + slice.height - part.y, shape)?;
-            if writer.is_aligned(blocks, slice) {
+            if writer.can_encode_at_once(blocks, slice) {
                 return writer.encode_slice(blocks, slice, |encoder, tile_rows| encoder.encode_rows(tile_rows, &rows));
             }
             writer.copy_slice(blocks, slice, &rows)
@@ -227,7 +245,7 @@ impl Writer {
     fn take_device_block(&mut self, part: Window, samples: &DeviceSamples<'_>) -> Result<(), Error> {
         self.take_slices(part, |writer, blocks, slice| {
             let rows = slice.y - part.y..slice.y + slice.height - part.y;
-            if writer.is_aligned(blocks, slice) {
+            if writer.can_encode_at_once(blocks, slice) {
                 let own = samples.rows_from(rows.start, slice.height);
                 return writer
                     .encode_slice(blocks, slice, |encoder, tile_rows| encoder.encode_device(tile_rows, 0, &own));
@@ -280,8 +298,12 @@ impl Writer {
         slices
     }
 
-    /// Whether a part of the image holds whole tiles, and the pixels of the first overview that it makes need no others.
-    fn is_aligned(&self, blocks: &FromBlocks, part: Window) -> bool {
+    /// Whether a part of the image can be encoded at once: it holds whole tiles, the pixels of the first overview that it makes need no
+    /// others, and the predictor is chosen.
+    fn can_encode_at_once(&self, blocks: &FromBlocks, part: Window) -> bool {
+        if self.choice.is_some() {
+            return false;
+        }
         let (main, canvas) = (&self.plan.levels.main, &blocks.canvases.main);
         let Shape { width, height, .. } = self.shape;
         let (x_end, y_end) = (part.x + part.width, part.y + part.height);
@@ -394,6 +416,9 @@ impl Writer {
             store.grow(part.height);
             canvas.put(&PlanarPixels { part, planes: store.split().0 }, &blocks.spill, blocks.now)?
         };
+        if self.choice.is_some() {
+            return self.choose_from_cells(blocks, complete);
+        }
         self.work(blocks, complete.into_iter().map(|at| (0, at)).collect())
     }
 
@@ -424,4 +449,11 @@ impl Writer {
             report(Progress { rows: rows.min(of), of, bytes });
         }
     }
+}
+
+/// Writers of all levels that keep tiles that come before their turn.
+pub(super) fn waiting_writers(plan: &Plan, waiting: &Arc<Waiting>) -> Arc<Levels<LevelWriter>> {
+    let mut writers = plan.level_writers();
+    writers.iter_mut().for_each(|level| level.wait_in(waiting));
+    Arc::new(writers)
 }

@@ -76,6 +76,8 @@ struct Cell {
 enum Pixels {
     Memory(Vec<u8>),
     Disk(Extent),
+    /// All pixels have one value: a sample of each plane.
+    Constant(Vec<u8>),
 }
 
 /// A patch of the next level that can be made: the pixels of it that belong to a cell.
@@ -149,8 +151,40 @@ impl Canvas {
 
     /// The first pixel of the first cell that is not complete.
     pub(super) fn first_missing(&self) -> At {
-        let (column, row, _) = self.grid.position(self.encoded.first_unset() as u64);
+        let first = self.encoded.first_unset() as u64;
+        let count = u64::from(self.grid.across) * u64::from(self.grid.down);
+        let cell = |number| {
+            let (column, row, _) = self.grid.position(number);
+            (column, row)
+        };
+        let (column, row) = (first..count).map(cell).find(|at| !self.is_complete(*at)).unwrap_or_else(|| cell(first));
         (column * self.grid.tile_width, row * self.grid.tile_height)
+    }
+
+    /// Whether all pixels of a cell came.
+    fn is_complete(&self, at: At) -> bool {
+        self.encoded.get(self.number(at)) || self.cells.get(&at).is_some_and(|cell| cell.missing == 0)
+    }
+
+    /// Whether all pixels of these rows of the level came.
+    pub(super) fn has_rows(&self, rows: &Range<u32>) -> bool {
+        self.touched(self.full_rows(rows)).all(|at| self.is_complete(at))
+    }
+
+    /// The cells that hold some rows of the level.
+    pub(super) fn cells_of_rows(&self, rows: &Range<u32>) -> Vec<At> {
+        self.touched(self.full_rows(rows)).collect()
+    }
+
+    fn full_rows(&self, rows: &Range<u32>) -> Window {
+        Window::new(0, rows.start, self.grid.width, rows.end - rows.start)
+    }
+
+    /// Copies what a cell in memory holds of some rows of the level to `target`: plane after plane, rows as wide as the level.
+    pub(super) fn copy_cell_rows(&self, at: At, rows: &Range<u32>, target: &mut [u8]) -> Result<(), Error> {
+        let (pixels, whole) = (self.cell_pixels(at)?, self.full_rows(rows));
+        let shared = overlap(pixels.part, whole).ok_or_else(not_in_memory)?;
+        copy_planes(&pixels, target, whole, shared, &self.planes)
     }
 
     fn number(&self, (column, row): At) -> usize {
@@ -309,6 +343,7 @@ impl Canvas {
                     match cell.pixels {
                         Pixels::Memory(memory) => self.memory_len -= memory.len() as u64,
                         Pixels::Disk(extent) => spill.discard(extent),
+                        Pixels::Constant(_) => {}
                     }
                 }
             }
@@ -335,14 +370,17 @@ impl Canvas {
     /// Brings a cell back to memory.
     pub(super) fn load(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
         let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
-        if let Pixels::Disk(_) = cell.pixels
-            && let Pixels::Disk(extent) = std::mem::replace(&mut cell.pixels, Pixels::Memory(Vec::new()))
-        {
-            let mut memory = Vec::new();
-            spill.take(extent, &mut memory)?;
-            self.memory_len += memory.len() as u64;
-            cell.pixels = Pixels::Memory(memory);
+        let mut memory = Vec::new();
+        match std::mem::replace(&mut cell.pixels, Pixels::Memory(Vec::new())) {
+            Pixels::Memory(there) => {
+                cell.pixels = Pixels::Memory(there);
+                return Ok(());
+            }
+            Pixels::Disk(extent) => spill.take(extent, &mut memory)?,
+            Pixels::Constant(pixel) => fill(&pixel, &self.planes, area(cell.part) as usize, &mut memory)?,
         }
+        self.memory_len += memory.len() as u64;
+        cell.pixels = Pixels::Memory(memory);
         Ok(())
     }
 
@@ -355,16 +393,19 @@ impl Canvas {
     pub(super) fn in_memory(&self) -> impl Iterator<Item = (u64, u64, At)> + '_ {
         self.cells.iter().filter_map(|(at, cell)| match &cell.pixels {
             Pixels::Memory(memory) => Some((cell.used, memory.len() as u64, *at)),
-            Pixels::Disk(_) => None,
+            Pixels::Disk(_) | Pixels::Constant(_) => None,
         })
     }
 
-    /// Moves a cell to the disk.
+    /// Moves a cell to the disk, unless its pixels all have one value.
     pub(super) fn unload(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
         let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
         let Pixels::Memory(memory) = &cell.pixels else { return Ok(()) };
         let len = memory.len() as u64;
-        cell.pixels = Pixels::Disk(spill.put(memory)?);
+        cell.pixels = match constant_pixel(memory, &self.planes, area(cell.part) as usize) {
+            Some(pixel) => Pixels::Constant(pixel),
+            None => Pixels::Disk(spill.put(memory)?),
+        };
         self.memory_len -= len;
         Ok(())
     }
@@ -490,6 +531,34 @@ fn rows_of(part: Window) -> Range<u32> {
     part.y..part.y + part.height
 }
 
+/// Returns a sample of each plane if all pixels are equal.
+fn constant_pixel(memory: &[u8], planes: &[usize], pixels: usize) -> Option<Vec<u8>> {
+    let mut rest = memory;
+    let mut pixel = Vec::new();
+    for size in planes {
+        let (plane, later) = rest.split_at_checked(pixels * size)?;
+        rest = later;
+        if plane.get(*size..)? != plane.get(..plane.len().checked_sub(*size)?)? {
+            return None;
+        }
+        pixel.extend_from_slice(plane.get(..*size)?);
+    }
+    Some(pixel)
+}
+
+/// Fills memory with pixels of one value.
+fn fill(pixel: &[u8], planes: &[usize], pixels: usize, memory: &mut Vec<u8>) -> Result<(), Error> {
+    memory::resize(memory, pixel.len() * pixels)?;
+    let (mut rest, mut samples) = (&mut memory[..], pixel);
+    for size in planes {
+        let (sample, later) = samples.split_at_checked(*size).ok_or_else(not_in_memory)?;
+        let (plane, after) = rest.split_at_mut_checked(size * pixels).ok_or_else(not_in_memory)?;
+        plane.chunks_exact_mut((*size).max(1)).for_each(|target| target.copy_from_slice(sample));
+        (rest, samples) = (after, later);
+    }
+    Ok(())
+}
+
 /// The range that holds both.
 fn union(one: Range<u32>, other: Range<u32>) -> Range<u32> {
     one.start.min(other.start)..one.end.max(other.end)
@@ -549,6 +618,17 @@ mod tests {
         }
         assert_eq!((bits.count, bits.first_unset()), (3, 2));
         assert!(bits.get(69) && !bits.get(2) && !bits.get(500));
+    }
+
+    #[test]
+    fn constant_cells_need_no_disk() {
+        let planes = [2, 1];
+        let mut memory = Vec::new();
+        fill(&[7, 8, 9], &planes, 3, &mut memory).unwrap();
+        assert_eq!(memory, [7, 8, 7, 8, 7, 8, 9, 9, 9]);
+        assert_eq!(constant_pixel(&memory, &planes, 3), Some(vec![7, 8, 9]));
+        memory[4] = 1;
+        assert_eq!(constant_pixel(&memory, &planes, 3), None);
     }
 
     #[test]

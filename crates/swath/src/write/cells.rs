@@ -226,7 +226,7 @@ impl Writer {
     }
 
     /// Moves cells to the disk that were not used for longest, where there is no room for all.
-    fn make_room(&self, blocks: &mut FromBlocks) -> Result<(), Error> {
+    pub(super) fn make_room(&self, blocks: &mut FromBlocks) -> Result<(), Error> {
         let memory_len: u64 = blocks.canvases.iter().map(Canvas::memory_len).sum();
         if memory_len <= blocks.budget {
             return Ok(());

@@ -1,13 +1,19 @@
-//! A writer of rows whose predictor is not chosen yet: rows wait, and are encoded once it is.
+//! A writer whose predictor is not chosen yet: rows and blocks wait, and are encoded once it is.
+
+use std::{ops::Range, sync::Arc};
 
 use swath_codec::pre::Arrangement;
+use swath_raster::memory;
 use swath_tiff::structure::Predictor;
 
 use super::{
+    blocks::waiting_writers,
+    canvas::{At, split},
     device::samples::DeviceSamples,
     input::Pushed,
+    plan::Plan,
     predictor::Undecided,
-    writer::{Side, Writer},
+    writer::{FromBlocks, Side, Writer},
 };
 use crate::{error::Error, metadata::Metadata};
 
@@ -68,6 +74,60 @@ impl Writer {
         let (planes, _) = held.split();
         self.take_rows(&Pushed { planes, arrangement: Arrangement::Planes, rows })?;
         Ok(Looked::Decided { kept })
+    }
+
+    /// Keeps complete cells of the image until the predictor is chosen. Shows the choice the next rows as soon as all their cells are
+    /// complete, and works on the cells once it is made.
+    pub(super) fn choose_from_cells(&mut self, blocks: &mut FromBlocks, complete: Vec<At>) -> Result<(), Error> {
+        blocks.undecided.extend(complete);
+        self.make_room(blocks)?;
+        while let Some(mut undecided) = self.choice.take() {
+            let first = undecided.choice.seen();
+            let rows = first..self.shape.height.min(first + undecided.choice.rows_at_once().max(1));
+            if !blocks.canvases.main.has_rows(&rows) {
+                self.choice = Some(undecided);
+                return Ok(());
+            }
+            let bytes = self.rows_of_cells(blocks, &rows)?;
+            let pixels = u64::from(self.shape.width) * u64::from(rows.end - rows.start);
+            let planes = split(&bytes, blocks.canvases.main.planes(), pixels)?;
+            let (arrangement, rows) = (Arrangement::Planes, rows.end - rows.start);
+            undecided.choice.look_at(&Pushed { planes, arrangement, rows })?;
+            match undecided.choice.chosen() {
+                None => self.choice = Some(undecided),
+                Some(predictor) => self.plan_blocks_again(blocks, &undecided.metadata, predictor)?,
+            }
+        }
+        let cells = std::mem::take(&mut blocks.undecided);
+        self.work(blocks, cells.into_iter().map(|at| (0, at)).collect())
+    }
+
+    /// Copies rows of the image from their cells: plane after plane.
+    fn rows_of_cells(&self, blocks: &mut FromBlocks, rows: &Range<u32>) -> Result<Vec<u8>, Error> {
+        let pixel: usize = blocks.canvases.main.planes().iter().sum();
+        let mut bytes = memory::zeroed((rows.end - rows.start) as usize * self.shape.width as usize * pixel)?;
+        for at in blocks.canvases.main.cells_of_rows(rows) {
+            blocks.canvases.main.load(at, &blocks.spill)?;
+            blocks.canvases.main.copy_cell_rows(at, rows, &mut bytes)?;
+            self.make_room(blocks)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Plans a file of blocks with the chosen predictor; nothing was encoded yet.
+    fn plan_blocks_again(
+        &mut self,
+        blocks: &mut FromBlocks,
+        metadata: &Metadata,
+        predictor: Predictor,
+    ) -> Result<(), Error> {
+        blocks.budget = blocks.budget_afterwards;
+        self.options = self.options.clone().with_predictor(predictor);
+        let plan = Plan::new(self.shape, metadata, &self.options, blocks.gpu.is_some())?;
+        self.level_writers = waiting_writers(&plan, &blocks.waiting);
+        self.sink.0.expect(plan.reach(&self.level_writers));
+        self.plan = Arc::new(plan);
+        Ok(())
     }
 
     /// Plans the file with another predictor; nothing was encoded yet.

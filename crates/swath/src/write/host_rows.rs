@@ -10,11 +10,11 @@ use super::{
     level_writer::LevelWriter,
     levels::Levels,
     memory::capacity,
-    options::Progress,
+    options::{Progress, changes},
     progress::LevelSize,
     row_store::RowStore,
     step::{AtHand, StepContext, StepJob, copy_rows, shrink_jobs},
-    writer::{LevelState, Writer, changes},
+    writer::{LevelState, Writer},
 };
 use crate::error::Error;
 

@@ -8,11 +8,11 @@ use swath_raster::moments::Moments;
 use super::{
     encoded::EncodedTileRows,
     memory::Memory,
-    options::{Shape, WriteOptions},
+    options::{Shape, WriteOptions, nodata_of},
     plan::{LevelPlan, Plan},
     shared_sink::SharedSink,
     tile_rows,
-    writer::{Side, Writer, nodata_of},
+    writer::{Side, Writer},
 };
 use crate::{cancel::cancelled, device::Mode, error::Error, metadata::Metadata};
 

@@ -19,6 +19,7 @@ use crate::{
     cancel::Cancel,
     device::{DeviceOptions, Mode},
     error::Error,
+    metadata::Metadata,
     names::{self, PredictorRule},
 };
 
@@ -159,7 +160,7 @@ impl Default for WriteOptions {
         Self {
             compression: Compression::Deflate,
             settings: Settings::default(),
-            predictor: PredictorRule::BySampleType,
+            predictor: PredictorRule::BySamples,
             blocks: Blocks::Tiles(512, 512),
             planar: Planar::Contig,
             bits: None,
@@ -365,4 +366,14 @@ impl WriteOptions {
     pub(crate) fn wants_statistics(&self) -> bool {
         self.statistics.unwrap_or(self.cog)
     }
+}
+
+/// Whether the writer changes samples before it encodes them.
+pub(super) fn changes(options: &WriteOptions, shape: Shape, nodata: Option<&[u8]>) -> bool {
+    options.nan_to_nodata && nodata.is_some() && shape.sample.is_float()
+}
+
+/// The nodata value as a sample of the raster.
+pub(super) fn nodata_of(metadata: &Metadata, shape: Shape) -> Option<Vec<u8>> {
+    metadata.bands.first().and_then(|band| band.nodata_sample(shape.sample))
 }

@@ -29,7 +29,7 @@ use swath_tiff::{
 use super::{
     input::{Pushed, Rows},
     layout::{candidates, main_layout},
-    options::{Shape, WriteOptions},
+    options::{Shape, WriteOptions, changes, nodata_of},
     row_store::RowStore,
     step::copy_rows,
 };
@@ -55,8 +55,7 @@ const LEAST_GAIN: f64 = 0.04;
 const WINDOW_LEN: usize = 16 << 20;
 
 /// Chooses the predictor of a file from its first rows, for callers that encode tile rows of it in several processes: they set it by
-/// [`WriteOptions::with_predictor`]. A [`Writer`](crate::Writer) of rows makes the same choice by itself, with
-/// [`PredictorRule::BySamples`](super::PredictorRule::BySamples).
+/// [`WriteOptions::with_predictor`]. A [`Writer`](crate::Writer) of rows or blocks makes the same choice by itself.
 ///
 /// ```
 /// # fn main() -> Result<(), swath::Error> {
@@ -79,6 +78,8 @@ pub struct PredictorChoice {
     masked: bool,
     layout: Layout,
     options: WriteOptions,
+    /// The value that replaces NaN before rows are encoded.
+    nodata: Option<Vec<u8>>,
     /// Rows at the top that all hold one pixel value.
     constant: Option<ConstantRows>,
     /// The rows below them, until there are enough.
@@ -93,6 +94,13 @@ pub(super) struct Undecided {
     pub choice: PredictorChoice,
     /// To plan the file again.
     pub metadata: Metadata,
+}
+
+impl Undecided {
+    /// Returns `None` if the predictor is chosen already.
+    pub(super) fn new(choice: PredictorChoice, metadata: &Metadata) -> Option<Box<Self>> {
+        choice.chosen.is_none().then(|| Box::new(Self { choice, metadata: metadata.clone() }))
+    }
 }
 
 /// Rows of one pixel value.
@@ -140,6 +148,7 @@ impl PredictorChoice {
             masked: options.mask,
             layout,
             options: options.clone(),
+            nodata: nodata_of(metadata, shape).filter(|nodata| changes(options, shape, Some(nodata))),
             constant: None,
             held: RowStore::default(),
             seen: 0,
@@ -179,8 +188,41 @@ impl PredictorChoice {
         self.seen
     }
 
+    /// Most bytes that the choice allocates for rows: those that it holds, and a copy of those that it looks at.
+    pub(super) fn memory_len(&self) -> u64 {
+        if self.chosen.is_some() { 0 } else { 2 * self.row_len() as u64 * u64::from(self.rows_at_once()) }
+    }
+
     /// Looks at rows until the predictor is chosen. Returns how many of them it kept: those are in [`PredictorChoice::into_kept`].
     pub(super) fn look_at(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
+        let Some(nodata) = self.nodata.clone() else { return self.look_at_samples(pushed) };
+        let window = self.rows_at_once().max(1);
+        let mut kept = 0;
+        while self.chosen.is_none() && kept < pushed.rows {
+            let more = window.min(pushed.rows - kept);
+            let Shape { width, bands, sample, .. } = self.shape;
+            let mut store = RowStore::new(self.plane_row_lens(), more)?;
+            copy_rows(pushed, kept..kept + more, width, bands, sample, Some(&nodata), &mut store)?;
+            store.grow(more);
+            kept += self.look_at_samples(&Pushed {
+                planes: store.split().0,
+                arrangement: Arrangement::Planes,
+                rows: more,
+            })?;
+        }
+        Ok(kept)
+    }
+
+    /// Bytes of a row of each band, and of the mask.
+    fn plane_row_lens(&self) -> Vec<usize> {
+        let band = self.shape.width as usize * self.shape.sample.size();
+        let mut planes = vec![band; self.shape.bands.into()];
+        planes.extend(self.masked.then_some(self.shape.width as usize));
+        planes
+    }
+
+    /// Looks at rows as they are encoded.
+    fn look_at_samples(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
         if self.chosen.is_some() || pushed.rows == 0 {
             return Ok(0);
         }
@@ -205,10 +247,7 @@ impl PredictorChoice {
             return Ok(kept);
         }
         if self.held.room() == 0 {
-            let band = self.shape.width as usize * self.shape.sample.size();
-            let mut planes = vec![band; self.shape.bands.into()];
-            planes.extend(self.masked.then_some(self.shape.width as usize));
-            self.held = RowStore::new(planes, window)?;
+            self.held = RowStore::new(self.plane_row_lens(), window)?;
         }
         let more = rest.min(window - self.held.count);
         let Shape { width, bands, sample, .. } = self.shape;

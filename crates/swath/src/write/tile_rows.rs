@@ -24,13 +24,13 @@ use super::{
     level_writer::{BufferedTiles, LevelWriter},
     levels::Levels,
     memory::Memory,
-    options::{Shape, WriteOptions},
+    options::{Shape, WriteOptions, changes, nodata_of},
     plan::{LevelPlan, Plan},
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::{Shrinks, shrinks},
     step::{AtHand, EncodeBuffers, StepContext, copy_rows, shrink_jobs},
-    writer::{Writer, changes, nodata_of},
+    writer::Writer,
 };
 use crate::{
     device::{DeviceReport, Mode},

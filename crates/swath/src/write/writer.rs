@@ -11,13 +11,13 @@ use swath_raster::memory;
 use swath_tiff::structure::Predictor;
 
 use super::{
-    canvas::Canvas,
+    canvas::{At, Canvas},
     device::{DeviceSide, samples::DeviceSamples},
     input::{Pushed, Rows},
-    level_writer::LevelWriter,
+    level_writer::{LevelWriter, Waiting},
     levels::Levels,
     memory::{Memory, capacity},
-    options::{Shape, WriteOptions},
+    options::{Shape, WriteOptions, nodata_of},
     plan::Plan,
     predictor::{PredictorChoice, Undecided},
     progress::LevelProgress,
@@ -142,6 +142,12 @@ pub(super) struct FromBlocks {
     pub(super) gpu: Option<Arc<Gpu>>,
     /// Pixels of the image that were pushed.
     pub(super) pixels: u64,
+    /// Complete cells of the image that wait until the predictor is chosen.
+    pub(super) undecided: Vec<At>,
+    /// Bytes of pixels that may be in memory once the predictor is chosen.
+    pub(super) budget_afterwards: u64,
+    /// Where encoded tiles wait for their turn.
+    pub(super) waiting: Arc<Waiting>,
 }
 
 /// The rows of a tile row whose tiles are pushed one by one.
@@ -188,9 +194,7 @@ impl Writer {
     ) -> Result<Self, Error> {
         let mut writer = Self::to_shared_sink(Arc::new(SharedSink(sink)), shape, metadata, options)?;
         let choice = PredictorChoice::new(shape, metadata, options)?;
-        if choice.chosen().is_none() {
-            writer.choice = Some(Box::new(Undecided { choice, metadata: metadata.clone() }));
-        }
+        writer.choice = Undecided::new(choice, metadata);
         Ok(writer)
     }
 
@@ -606,13 +610,3 @@ impl Writer {
 
 /// Files up to this size have no padding at all.
 const PACKED: u64 = 8 << 20;
-
-/// Whether the writer changes samples before it encodes them.
-pub(super) fn changes(options: &WriteOptions, shape: Shape, nodata: Option<&[u8]>) -> bool {
-    options.nan_to_nodata && nodata.is_some() && shape.sample.is_float()
-}
-
-/// The nodata value as a sample of the raster.
-pub(super) fn nodata_of(metadata: &Metadata, shape: Shape) -> Option<Vec<u8>> {
-    metadata.bands.first().and_then(|band| band.nodata_sample(shape.sample))
-}

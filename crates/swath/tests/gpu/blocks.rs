@@ -83,7 +83,7 @@ fn blocks_become_the_file_of_rows() {
         fake.with(script, |gpu| {
             let mut rng = Rng::new(seed);
             for _ in 0..14 {
-                let case = WriteCase::draw(&mut rng).with_chosen_predictor().unwrap();
+                let case = WriteCase::draw(&mut rng);
                 let (rows, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
                 let step = if rng.chance(2) { (64, 64) } else { (rng.within(20..150), rng.within(20..150)) };
                 let (file, report) = by_blocks(&case, gpu, Mode::Cuda, step, &mut rng).unwrap();

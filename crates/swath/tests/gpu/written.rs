@@ -114,7 +114,7 @@ impl WriteCase {
             .with_threads(rng.within(1..4) as usize);
         options = match predictor {
             Some(predictor) => options.with_predictor(predictor),
-            None if rng.chance(2) => options.with_predictor_rule(PredictorRule::BySamples),
+            None if rng.chance(2) => options.with_predictor_rule(PredictorRule::BySampleType),
             None => options,
         };
         let bits = match sample {

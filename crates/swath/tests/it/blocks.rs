@@ -85,7 +85,6 @@ fn check(cases: &[Case], seed: u64) {
     let mut rng = Rng::new(seed);
     for Case { what, scene, options, tile } in cases {
         let whole = scene.write(options, Feed::WholeBands).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let options = &scene.with_chosen_predictor(options);
         for _ in 0..3 {
             let file = by_blocks(scene, options, *tile, &mut rng);
             let at = file.iter().zip(&whole).position(|(a, b)| a != b);
