@@ -70,7 +70,9 @@ def machine() -> str:
     if mounts.is_file():
         table = [line.split()[1:3] for line in mounts.read_text().splitlines()]
         kind = max((len(Path(at).parts), kind) for at, kind in table if ROOT.is_relative_to(at))[1]
-    return f"{os.cpu_count()} cores of {model}, {platform.system()} {platform.release()}, {kind}"
+    # A build of the kernel could name its owner.
+    release = platform.release().split("-")[0]
+    return f"{os.cpu_count()} cores of {model}, {platform.system()} {release}, {kind}"
 
 
 def counted(output: str) -> tuple[int, int]:
