@@ -109,7 +109,9 @@ def test_bytes_in_flight_are_bounded(client: Client, folder: Path, monkeypatch: 
     submit, result = swath._cluster._submit, swath._cluster._result
 
     def counted(client: Client, step: Any) -> Any:
-        flying.append(len(flying) + 1 - placed)
+        # The other steps compute the first chunks, from which the predictor is chosen.
+        if step.outputs[0][0].startswith("swath-encode"):
+            flying.append(len(flying) + 1 - placed)
         return submit(client, step)
 
     def place(future: Any) -> bytes:

@@ -7,7 +7,7 @@ import importlib.util
 import pickle
 import uuid
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -107,8 +107,8 @@ class Head:
         self.client = client
         self.layout = layout
         self.chunks = Chunks.of(array, layout.axes)
-        # The rows of chunks that are computed, with their futures. They are kept for the write.
-        self.computed: dict[int, list[Any]] = {}
+        # Futures of the chunks that are computed, and of results that other chunks need too. They are kept for the write.
+        self.computed: dict[Key, Any] = {}
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """Returns some rows of the array."""
@@ -124,18 +124,22 @@ class Head:
     def _part(self, row: int, begin: int, end: int) -> np.ndarray:
         """Returns some rows of a row of chunks."""
         keys = self.chunks.row(row)
-        if row not in self.computed:
-            (step,) = plan_steps(self.chunks.graph, [[key for key, _, _ in keys]], self.client.futures)
-            self.computed[row] = _submit(self.client, step)
+        if keys[0][0] not in self.computed:
+            self._compute(row)
         region = self.layout.region(slice(None), slice(begin, end), slice(None))
-        samples = self.client.gather([self.client.submit(_cut, chunk, region) for chunk in self.computed[row]])
+        with _reporting_dead_workers():
+            samples = self.client.gather([self.client.submit(_cut, self.computed[key], region) for key, _, _ in keys])
         blocks = [Block(band, column, part) for (_, band, column), part in zip(keys, samples)]
         return np.array(Assembler(self.layout).rows(blocks, slice(0, end - begin)))
 
-    def graph_of_rest(self) -> dict[Key, Any]:
-        """Returns the graph without the chunks that are computed."""
-        known = {key for row in self.computed for key, _, _ in self.chunks.row(row)}
-        return {key: task for key, task in self.chunks.graph.items() if key not in known}
+    def _compute(self, row: int) -> None:
+        """Submits a row of chunks, the first that is not submitted yet, and leaves the rest of the graph."""
+        chunks = self.chunks
+        later = range(row + 1, len(chunks.sizes["y"]))
+        outputs = [[key for each in rows for key, _, _ in chunks.row(each)] for rows in ([row], later)]
+        step, _ = plan_steps(chunks.graph, outputs, self.client.futures)
+        chunks.graph = {key: task for key, task in chunks.graph.items() if key not in step.tasks}
+        self.computed.update(zip([*step.outputs, *step.keeps], _submit(self.client, step)))
 
 
 def with_chosen_predictor(options: EngineOptions, metadata: dict[str, Any], dtype: str, head: Head) -> EngineOptions:
@@ -162,7 +166,6 @@ def _cut(samples: Any, region: tuple[slice, ...]) -> np.ndarray:
 def write(head: Head, recipe: Recipe, writer: Any, budget: int | None) -> None:
     """Computes and encodes an array on a cluster, with at most `budget` bytes in flight, and pushes the tile rows."""
     client, chunks, layout = head.client, head.chunks, head.layout
-    chunks.graph = head.graph_of_rest()
     packed = recipe.packed()
     groups = list(_groups(recipe.planner(), chunks))
     steps, costs = _plan(chunks, layout, packed, groups, client.futures)
@@ -170,11 +173,8 @@ def write(head: Head, recipe: Recipe, writer: Any, budget: int | None) -> None:
     if budget is None:
         threads = sum(client.nthreads().values()) or 1
         budget = GROUPS_PER_THREAD * threads * max(cost.encoded + cost.begins for cost in costs)
-    last_row = max(head.computed, default=0)
-    last_needed = starts(chunks.sizes["y"])[last_row] + chunks.sizes["y"][last_row]
-    head_until = max(number for number, group in enumerate(groups) if group.first_row < last_needed)
     with _leaving_worker_thread():
-        _run(head, head_until, steps, costs, writer, budget)
+        _run(head, steps, costs, writer, budget)
 
 
 def _check_transport(client: Any, array: Any) -> None:
@@ -246,12 +246,10 @@ def _plan(
     return steps, costs
 
 
-def _run(head: Head, head_until: int, steps: Sequence[Step], costs: Sequence[Cost], writer: Any, budget: int) -> None:
-    """Submits the steps in order and pushes each result, with at most `budget` bytes in flight.
-
-    Step `head_until` is the last that needs the first chunks.
-    """
+def _run(head: Head, steps: Sequence[Step], costs: Sequence[Cost], writer: Any, budget: int) -> None:
+    """Submits the steps in order and pushes each result, with at most `budget` bytes in flight."""
     client = head.client
+    unused = _last_uses(steps, head.computed)
     held: dict[Key, Any] = {}
     waiting: deque[tuple[int, Any]] = deque()
     in_flight = 0
@@ -274,9 +272,9 @@ def _run(head: Head, head_until: int, steps: Sequence[Step], costs: Sequence[Cos
             futures = _submit(client, step)
             waiting.append((number, futures[0]))
             held.update(zip(step.keeps, futures[1:]))
-            if number >= head_until:
-                # Tasks that are submitted keep the chunks that they need.
-                head.computed.clear()
+            for key in unused.pop(number, ()):
+                # Tasks that are submitted keep the results that they need.
+                del head.computed[key]
         while waiting:
             push_next()
     except BaseException:
@@ -287,6 +285,18 @@ def _run(head: Head, head_until: int, steps: Sequence[Step], costs: Sequence[Cos
         raise
 
 
+def _last_uses(steps: Sequence[Step], keys: Iterable[Key]) -> dict[int, list[Key]]:
+    """Returns the keys by the last step that depends on them."""
+    last = dict.fromkeys(keys, 0)
+    for number, step in enumerate(steps):
+        for task in step.tasks.values():
+            last.update(dict.fromkeys(last.keys() & task.dependencies, number))
+    uses: dict[int, list[Key]] = {}
+    for key, number in last.items():
+        uses.setdefault(number, []).append(key)
+    return uses
+
+
 def _submit(client: Any, step: Step) -> list[Any]:
     """Returns futures of a step's output and of the results it keeps; the scheduler knows the results it takes."""
     tasks, step.tasks = step.tasks, {}
@@ -295,16 +305,23 @@ def _submit(client: Any, step: Step) -> list[Any]:
 
 
 def _result(future: Any) -> bytes:
+    with _reporting_dead_workers():
+        encoded: bytes = future.result()
+        return encoded
+
+
+@contextmanager
+def _reporting_dead_workers() -> Iterator[None]:
+    """Says what to do about workers that die again and again."""
     from distributed.scheduler import KilledWorker
 
     try:
-        encoded: bytes = future.result()
+        yield
     except KilledWorker as error:
         raise Error(
             f"workers died repeatedly while they computed {error.task}: the task may need more memory than they have "
             f"(memory_limit), or crash them; see the log of {error.last_worker.address}"
         ) from error
-    return encoded
 
 
 @contextmanager

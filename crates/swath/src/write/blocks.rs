@@ -48,7 +48,7 @@ struct Shares {
     threads: usize,
     cells: u64,
     waiting: u64,
-    /// Bytes of cells while the predictor is chosen: nothing is encoded then, but the choice needs memory.
+    /// Bytes of cells while the predictor is chosen, which needs memory too.
     cells_at_first: u64,
 }
 
@@ -85,8 +85,9 @@ impl Shares {
         // At most half of the rest for threads: waiting pixels and tiles need room too.
         let threads = usize::try_from(left / 2 / thread.max(1)).unwrap_or(usize::MAX).clamp(1, wish);
         let left = left.saturating_sub(thread * threads as u64);
-        let cells_at_first = budget - always - choice.memory_len();
-        Ok(Self { threads, cells: cells + left / 2, waiting: left / 2, cells_at_first })
+        let cells = cells + left / 2;
+        let cells_at_first = cells.min(budget - always - choice.memory_len());
+        Ok(Self { threads, cells, waiting: left / 2, cells_at_first })
     }
 }
 

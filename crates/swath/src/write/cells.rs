@@ -46,8 +46,8 @@ impl Writer {
             }
             for jobs in jobs.chunks(self.threads * JOBS) {
                 complete.extend(self.run_blocks(blocks, jobs)?);
+                self.make_room(blocks)?;
             }
-            self.make_room(blocks)?;
         }
         self.make_room(blocks)
     }

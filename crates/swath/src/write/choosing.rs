@@ -11,11 +11,12 @@ use super::{
     canvas::{At, split},
     device::samples::DeviceSamples,
     input::Pushed,
+    options::WriteOptions,
     plan::Plan,
     predictor::Undecided,
     writer::{FromBlocks, Side, Writer},
 };
-use crate::{error::Error, metadata::Metadata};
+use crate::{device::Mode, error::Error, metadata::Metadata};
 
 /// What became of rows that were shown to the choice of the predictor.
 enum Looked {
@@ -133,9 +134,28 @@ impl Writer {
     /// Plans the file with another predictor; nothing was encoded yet.
     fn begin_again(&mut self, metadata: &Metadata, predictor: Predictor) -> Result<(), Error> {
         let options = self.options.clone().with_predictor(predictor);
+        self.begin_with(metadata, &options)
+    }
+
+    /// Leaves the GPU to the CPU after a failure, where the mode allows it; nothing was encoded yet.
+    fn leave_gpu(&mut self, failure: Error) -> Result<(), Error> {
+        let mut options = self.options.clone();
+        let may_leave = options.device.mode == Some(Mode::Auto) && failure.is_about_device();
+        let Some(undecided) = self.choice.take_if(|_| may_leave) else { return Err(failure) };
+        options.device.mode = Some(Mode::Cpu);
+        self.begin_with(&undecided.metadata, &options)?;
+        self.choice = Some(undecided);
+        self.report.notices.push(format!("the CPU writes: {failure}"));
+        Ok(())
+    }
+
+    fn begin_with(&mut self, metadata: &Metadata, options: &WriteOptions) -> Result<(), Error> {
+        let notices = std::mem::take(&mut self.report.notices);
         // What the old plan holds on the GPU is free before the new one asks for it.
         self.side = Side::Host;
-        *self = Self::to_shared_sink(self.sink.clone(), self.shape, metadata, &options)?;
+        *self = Self::to_shared_sink(self.sink.clone(), self.shape, metadata, options)?;
+        let new = notices.into_iter().filter(|notice| !self.report.notices.contains(notice)).collect::<Vec<_>>();
+        self.report.notices.extend(new);
         Ok(())
     }
 
@@ -148,7 +168,14 @@ impl Writer {
         {
             let is_first = shown == 0;
             let until = shown + undecided.choice.rows_at_once().min(count - shown);
-            let fetched = samples.fetch(&self.options.device, shown..until)?;
+            let fetched = match samples.fetch(&self.options.device, shown..until) {
+                Ok(fetched) => fetched,
+                Err(failure) => {
+                    let device = self.options.device.clone();
+                    self.leave_gpu(failure)?;
+                    samples.fetch(&device, shown..until)?
+                }
+            };
             let pushed = Pushed::new(&fetched.rows(), self.shape, samples.mask.is_some())?;
             match self.look_at(&pushed)? {
                 Looked::Waits => shown = until,

@@ -111,16 +111,21 @@ impl LevelWriter {
     }
 
     /// Decides where a tile waits: in memory, or on disk where memory is full.
-    fn set_aside(&self, number: u64, tile: Encoded) -> Result<WaitingTile, Error> {
+    fn set_aside(&self, number: u64, tile: Encoded, spare: &mut Vec<Vec<u8>>) -> Result<WaitingTile, Error> {
         let Some(waiting) = &self.waiting else { return Ok(WaitingTile::Memory(tile)) };
         let len = tile.bytes.len() as u64;
         if number == self.lock().next || len == 0 {
             return Ok(WaitingTile::Memory(tile));
         }
-        if waiting.in_memory.load(Ordering::Relaxed) + len > waiting.limit {
-            return Ok(WaitingTile::Disk(waiting.spill.put(&tile.bytes)?, tile.moments));
-        }
-        Ok(WaitingTile::Memory(tile))
+        let Encoded { bytes, moments } = tile;
+        let tile = if waiting.in_memory.load(Ordering::Relaxed) + len > waiting.limit {
+            WaitingTile::Disk(waiting.spill.put(&bytes)?, moments)
+        } else {
+            // The encoder's buffer has room for the largest tile, far more than most tiles need.
+            WaitingTile::Memory(Encoded { bytes: memory::copied(&bytes)?, moments })
+        };
+        spare.push(bytes);
+        Ok(tile)
     }
 
     /// Updates the bytes of tiles that wait in memory.
@@ -143,7 +148,7 @@ impl LevelWriter {
         sink: &dyn Sink,
         spare: &mut Vec<Vec<u8>>,
     ) -> Result<(), Error> {
-        let tile = self.set_aside(number, tile)?;
+        let tile = self.set_aside(number, tile, spare)?;
         let mut ready = Vec::new();
         let (mut more, mut less) = (0, 0);
         {
