@@ -107,7 +107,7 @@ class Head:
         self.client = client
         self.layout = layout
         self.chunks = Chunks.of(array, layout.axes)
-        # Futures of the chunks that are computed, and of results that other chunks need too. They are kept for the write.
+        # Futures of chunks that are computed, and of results that other chunks need too. They are kept for the write.
         self.computed: dict[Key, Any] = {}
 
     def rows(self, first: int, last: int) -> np.ndarray:
