@@ -4,9 +4,11 @@
     python bench/real.py [--rounds N] [--side N]
 
 reads the rasters of `../shared/real` (or `SHARED_RASTERS`) and mirrors each to a large square, which neither helps nor
-hurts codecs that work tile by tile. It times two tasks with Deflate and Zstd in tiles of 512: reading a file that GDAL
-wrote, and writing a COG with overviews. Every engine is called from Python with all cores, in turn in each round, and
-files are in the page cache. The table goes to standard output and to bench/out/real.{md,json}.
+hurts codecs that work tile by tile. It times three tasks with Deflate and Zstd in tiles of 512: reading a file that
+GDAL wrote, reading 200 windows of 256² of it one after the other, and writing a COG with overviews. Every engine is
+called from Python with all cores, in turn in each round, and files are in the page cache. Rasterio also reads the
+windows with one thread, which suits small windows better. The table goes to standard output and to
+bench/out/real.{md,json}.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import datetime
 import json
 import os
+import random
 import time
 import warnings
 from collections.abc import Callable
@@ -25,12 +28,14 @@ import numpy as np
 import rasterio
 import swath
 import tifffile
+from rasterio.windows import Window
 from run import OUT, ROOT, THREADS, cpu, geometric, versions
 
 RASTERS = ROOT / os.environ.get("SHARED_RASTERS", "../shared/real")
 # GDAL's default levels, which are swath's as well.
 LEVELS = {"deflate": {"zlevel": 6}, "zstd": {"zstd_level": 9}}
-TIFFFILE_CODECS = {"deflate": ("zlib", 6), "zstd": ("zstd", 9)}
+# Windows of the loop: as many, and as large, as a loader of training chips would read from one scene.
+WINDOWS, WINDOW_SIDE = 200, 256
 
 
 def mirrored(array: np.ndarray, side: int) -> np.ndarray:
@@ -91,6 +96,36 @@ class Case:
             found["tifffile"] = lambda: tifffile.imread(path, maxworkers=THREADS)
         return found
 
+    def loops(self, path: Path) -> dict[str, Callable[[], Any]]:
+        """Loops over windows at random places, each an array of its own that is dropped before the next."""
+        height, width = self.array.shape[1:]
+        rng = random.Random(7)
+        corners = [(rng.randrange(width - WINDOW_SIDE), rng.randrange(height - WINDOW_SIDE)) for _ in range(WINDOWS)]
+
+        def by_swath() -> bool:
+            with swath.Dataset(str(path)) as source:
+                return all(
+                    self.holds(x, y, source.read(window=swath.Window(x, y, WINDOW_SIDE, WINDOW_SIDE)))
+                    for x, y in corners
+                )
+
+        def by_rasterio(threads: str) -> Callable[[], bool]:
+            def loop() -> bool:
+                with rasterio.open(path, num_threads=threads) as source:
+                    return all(
+                        self.holds(x, y, source.read(window=Window(x, y, WINDOW_SIDE, WINDOW_SIDE))) for x, y in corners
+                    )
+
+            return loop
+
+        return {"swath": by_swath, "rasterio": by_rasterio("all_cpus"), "rasterio, 1 thread": by_rasterio("1")}
+
+    def holds(self, x: int, y: int, window: np.ndarray) -> bool:
+        """Whether the middle pixel of a window is right: a look at all pixels would take longer than the read."""
+        middle = WINDOW_SIDE // 2
+        found, wanted = window[..., middle, middle], self.array[:, y + middle, x + middle]
+        return bool(np.array_equal(found, wanted, equal_nan=wanted.dtype.kind in "fc"))
+
 
 def same(array: np.ndarray, wanted: np.ndarray) -> bool:
     """Whether the pixels are equal; tifffile gives bands last."""
@@ -124,6 +159,12 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
             raise SystemExit(f"{case.name}, {case.codec}: {name} returns other pixels")
 
     read = rounds_of(case.readers(source), rounds, check_read)
+
+    def check_windows(name: str, found: Any) -> None:
+        if not found:
+            raise SystemExit(f"{case.name}, {case.codec}: {name} returns other pixels in a window")
+
+    windows = rounds_of(case.loops(source), rounds, check_windows)
     ours, theirs = OUT / "real-swath.tif", OUT / "real-gdal.tif"
 
     def check_written(name: str, _: Any) -> None:
@@ -137,7 +178,8 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
     for path in (source, ours, theirs):
         path.unlink()
     about = {"name": case.name, "codec": case.codec, "dtype": str(case.array.dtype), "shape": case.array.shape}
-    return {**about, "bytes": case.array.nbytes, "read_ms": read, "cog_ms": write, "cog_size": size}
+    times = {"read_ms": read, "windows_ms": windows, "cog_ms": write}
+    return {**about, "bytes": case.array.nbytes, **times, "cog_size": size}
 
 
 def report(found: dict[str, Any]) -> str:
@@ -150,21 +192,26 @@ def report(found: dict[str, Any]) -> str:
         "engines took turns; other work may have run on the machine. "
         f"Real rasters, mirrored to {side} × {side} pixels, in tiles of 512. Every array was checked equal.", "",
         ", ".join(f"{name} {number}" for name, number in found["versions"].items()), "",
-        "| raster | codec | MB | read: swath | rasterio | tifffile | COG: swath | GDAL | size, swath / GDAL |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| raster | codec | MB | read: swath | rasterio | tifffile | 200 windows: swath | rasterio | 1 thread | "
+        "COG: swath | GDAL | size, swath / GDAL |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]  # fmt: skip
     for row in rows:
-        read, cog, size = row["read_ms"], row["cog_ms"], row["cog_size"]
+        read, windows, cog, size = row["read_ms"], row["windows_ms"], row["cog_ms"], row["cog_size"]
         tiff = f"{read['tifffile']:.1f}" if "tifffile" in read else "-"
         lines.append(
             f"| {row['name']} | {row['codec']} | {row['bytes'] / 1e6:.0f} | {read['swath']:.1f} | "
-            f"{read['rasterio']:.1f} | {tiff} | {cog['swath']:.0f} | {cog['GDAL']:.0f} | "
+            f"{read['rasterio']:.1f} | {tiff} | {windows['swath']:.1f} | {windows['rasterio']:.1f} | "
+            f"{windows['rasterio, 1 thread']:.1f} | {cog['swath']:.0f} | {cog['GDAL']:.0f} | "
             f"{size['swath'] / size['GDAL']:.3f} |"
         )
     lines += ["", "Geometric means, rival / swath:", ""]
-    for task, rival in (("read_ms", "rasterio"), ("read_ms", "tifffile"), ("cog_ms", "GDAL")):
-        times = [row[task][rival] / row[task]["swath"] for row in rows if rival in row[task]]
-        lines.append(f"- {'read' if task == 'read_ms' else 'COG'}, {rival}: {geometric(times):.2f} ({len(times)} rows)")
+    tasks = {"read_ms": "read", "windows_ms": "200 windows", "cog_ms": "COG"}
+    for task, title in tasks.items():
+        for rival in [name for name in rows[0][task] if name != "swath"]:
+            times = [row[task][rival] / row[task]["swath"] for row in rows if rival in row[task]]
+            span = f"{min(times):.2f} to {max(times):.2f}"
+            lines.append(f"- {title}, {rival}: {geometric(times):.2f} ({span}; {len(times)} rows)")
     sizes = [row["cog_size"]["swath"] / row["cog_size"]["GDAL"] for row in rows]
     lines.append(f"- size of the COG, swath / GDAL: {geometric(sizes):.3f}")
     return "\n".join(lines) + "\n"
