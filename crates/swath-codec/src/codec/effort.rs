@@ -27,7 +27,7 @@ const MAX_LOSS: f64 = 0.011;
 const MAX_TILE_LOSS: f64 = 0.012;
 /// A loss too small to extrapolate.
 const NEGLIGIBLE_LOSS: f64 = 0.0005;
-/// How much larger than by [`Faster::check`] a tile may be by [`Faster::first`].
+/// How much larger than by [`Faster::check`] a tile may become by [`Faster::first`], as a fraction.
 const MAX_CHECK_LOSS: f64 = 0.004;
 
 /// The methods to try instead of a level, the fastest first.
@@ -139,8 +139,8 @@ mod tests {
 
     const SAMPLING: Sampling = Sampling { excerpts: 4, fraction: 24, least: 12 << 10, most: 48 << 10 };
 
-    /// Chooses among methods given as the compressed length of a thousand bytes, on a sample and on its halves. The tile is as the
-    /// sample.
+    /// Chooses among methods given as the compressed length of a thousand bytes, on a sample and on its halves. The whole
+    /// tile compresses as its sample does.
     fn chosen(requested: usize, methods: &[(usize, usize)], in_halves: usize) -> (usize, usize) {
         chosen_with(None, requested, methods, in_halves)
     }

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dct;
 pub mod decode;
 pub mod encode;
 mod transpose;

@@ -30,11 +30,25 @@ pub struct ImageRows<'a> {
     pub width: u32,
     /// Image row of the first row.
     pub first: u32,
-    /// Number of rows.
-    pub count: u32,
 }
 
 impl<'a> ImageRows<'a> {
+    /// Whether the planes hold all rows of a part of the image, in these bands.
+    fn holds(&self, part: Window, bands: &Range<u16>) -> bool {
+        let inside = part.y >= self.first && part.x_end() <= self.width.into();
+        if !inside || bands.is_empty() || bands.end > self.bands {
+            return false;
+        }
+        let (planes, pixel) = match self.arrangement {
+            Arrangement::Planes => (self.planes.get(usize::from(bands.start)..usize::from(bands.end)), self.size),
+            Arrangement::Pixels => (self.planes.get(..1), self.size * usize::from(self.bands)),
+        };
+        let row_len = self.width as usize * pixel;
+        let len = ((part.y - self.first) as usize).checked_add(part.height as usize);
+        let len = len.and_then(|rows| rows.checked_mul(row_len));
+        planes.zip(len).is_some_and(|(planes, len)| planes.iter().all(|plane| plane.len() >= len))
+    }
+
     /// Returns part of a row, of one band or of all interleaved bands; empty outside the rows.
     fn row(&self, y: u32, x: u32, width: u32, band: u16) -> &'a [u8] {
         let (plane, pixel) = match self.arrangement {
@@ -60,14 +74,29 @@ pub enum Edge {
 
 /// Cuts the bands `bands` of the part `visible` of the image into `out`: a tile of `tile_width` columns, interleaved by pixel, with
 /// as many rows as fit into `out`.
-pub fn cut(rows: &ImageRows<'_>, visible: Window, bands: Range<u16>, tile_width: u32, beyond: Edge, out: &mut [u8]) {
-    let count = usize::from(bands.end.saturating_sub(bands.start));
+///
+/// Returns whether it did. It does not where the rows lack a part of what is visible, or `out` is too short for it: the tile would
+/// keep bytes of the one before.
+#[must_use]
+pub fn cut(
+    rows: &ImageRows<'_>,
+    visible: Window,
+    bands: Range<u16>,
+    tile_width: u32,
+    beyond: Edge,
+    out: &mut [u8],
+) -> bool {
+    let count = bands.len();
     let pixel = rows.size * count;
     let row_len = tile_width as usize * pixel;
     let used = visible.width as usize * pixel;
+    let filled = visible.height as usize * row_len;
+    if !rows.holds(visible, &bands) || visible.width > tile_width || filled > out.len() {
+        return false;
+    }
     let mut lines = out.chunks_exact_mut(row_len.max(1));
     for (y, line) in (visible.y..visible.y + visible.height).zip(&mut lines) {
-        let Some((body, edge)) = line.split_at_mut_checked(used) else { return };
+        let Some((body, edge)) = line.split_at_mut_checked(used) else { return false };
         match rows.arrangement {
             Arrangement::Pixels if count == usize::from(rows.bands) => {
                 copy(body, rows.row(y, visible.x, visible.width, 0));
@@ -78,7 +107,10 @@ pub fn cut(rows: &ImageRows<'_>, visible: Window, bands: Range<u16>, tile_width:
             }
             Arrangement::Planes if count == 1 => copy(body, rows.row(y, visible.x, visible.width, bands.start)),
             Arrangement::Planes => {
-                interleave(bands.clone().map(|band| rows.row(y, visible.x, visible.width, band)), body, rows.size);
+                let planes = bands.clone().map(|band| rows.row(y, visible.x, visible.width, band));
+                if !interleave(planes, body, rows.size) {
+                    return false;
+                }
             }
         }
         if beyond == Edge::Zero {
@@ -89,7 +121,6 @@ pub fn cut(rows: &ImageRows<'_>, visible: Window, bands: Range<u16>, tile_width:
             }
         }
     }
-    let filled = visible.height as usize * row_len;
     if beyond != Edge::Repeat {
         out.get_mut(filled..).unwrap_or_default().fill(0);
     } else if let Some((done, below)) = out.split_at_mut_checked(filled)
@@ -99,6 +130,7 @@ pub fn cut(rows: &ImageRows<'_>, visible: Window, bands: Range<u16>, tile_width:
             line.copy_from_slice(last);
         }
     }
+    true
 }
 
 fn copy(target: &mut [u8], source: &[u8]) {
@@ -132,16 +164,17 @@ fn take_one<const SIZE: usize>(source: &[u8], target: &mut [u8], bands: usize, f
     }
 }
 
-/// Interleaves the samples of several rows.
-fn interleave<'a>(planes: impl ExactSizeIterator<Item = &'a [u8]> + Clone, target: &mut [u8], size: usize) {
+/// Interleaves the samples of several rows. Returns false for samples of a size that no type has.
+fn interleave<'a>(planes: impl ExactSizeIterator<Item = &'a [u8]> + Clone, target: &mut [u8], size: usize) -> bool {
     match size {
         1 => interleave_sized::<1>(planes, target),
         2 => interleave_sized::<2>(planes, target),
         4 => interleave_sized::<4>(planes, target),
         8 => interleave_sized::<8>(planes, target),
         16 => interleave_sized::<16>(planes, target),
-        _ => {}
+        _ => return false,
     }
+    true
 }
 
 fn interleave_sized<'a, const SIZE: usize>(
@@ -215,10 +248,10 @@ mod tests {
                     Arrangement::Pixels => vec![&bytes],
                     Arrangement::Planes => bytes.chunks_exact(20).collect(),
                 };
-                let rows = ImageRows { planes: &planes, arrangement, bands, size: 1, width: 5, first: 0, count: 4 };
+                let rows = ImageRows { planes: &planes, arrangement, bands, size: 1, width: 5, first: 0 };
                 for take in [0..bands, 0..1, bands - 1..bands] {
                     let mut out = vec![0; 4 * 4 * take.len()];
-                    cut(&rows, Window::new(3, 2, 2, 2), take.clone(), 4, Edge::Repeat, &mut out);
+                    assert!(cut(&rows, Window::new(3, 2, 2, 2), take.clone(), 4, Edge::Repeat, &mut out));
                     for (index, pixel) in out.chunks_exact(take.len()).enumerate() {
                         let (x, y) = ((index % 4).min(1) + 3, (index / 4).min(1) + 2);
                         for (band, sample) in take.clone().zip(pixel) {
@@ -244,10 +277,9 @@ mod tests {
             size: 1,
             width: 5,
             first: 2,
-            count: 2,
         };
         let mut out = [0; 4];
-        cut(&rows, Window::new(0, 2, 2, 2), 0..1, 2, Edge::Repeat, &mut out);
+        assert!(cut(&rows, Window::new(0, 2, 2, 2), 0..1, 2, Edge::Repeat, &mut out));
         assert_eq!(out, [20, 21, 30, 31]);
     }
 
@@ -255,7 +287,7 @@ mod tests {
     fn edges_are_filled_as_requested() {
         let planes: [&[u8]; 1] = [&[1, 2, 3, 4]];
         let arrangement = Arrangement::Planes;
-        let rows = ImageRows { planes: &planes, arrangement, bands: 1, size: 1, width: 2, first: 0, count: 2 };
+        let rows = ImageRows { planes: &planes, arrangement, bands: 1, size: 1, width: 2, first: 0 };
         for (edge, expected) in [
             (Edge::Repeat, [1, 2, 2, 3, 4, 4, 3, 4, 4]),
             (Edge::RepeatColumns, [1, 2, 2, 3, 4, 4, 0, 0, 0]),
@@ -263,8 +295,36 @@ mod tests {
         ] {
             // Old contents of the tile must not remain.
             let mut out = [9; 9];
-            cut(&rows, Window::new(0, 0, 2, 2), 0..1, 3, edge, &mut out);
+            assert!(cut(&rows, Window::new(0, 0, 2, 2), 0..1, 3, edge, &mut out));
             assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    fn a_tile_that_the_rows_do_not_hold_is_refused() {
+        let bytes = [7; 24];
+        // Rows 2 and 3 of an image of 3 columns and 2 bands.
+        for (arrangement, len) in [(Arrangement::Pixels, 12), (Arrangement::Planes, 6)] {
+            let fits = |planes: &[&[u8]], visible: Window, bands: Range<u16>, out: usize| {
+                let rows = ImageRows { planes, arrangement, bands: 2, size: 1, width: 3, first: 2 };
+                cut(&rows, visible, bands, 4, Edge::Zero, &mut vec![9; out])
+            };
+            let (whole, short) = ([&bytes[..len], &bytes[..len]], [&bytes[..len], &bytes[..len - 1]]);
+            let planes = if arrangement == Arrangement::Pixels { 1 } else { 2 };
+            let (whole, short) = (&whole[..planes], &short[2 - planes..]);
+            let visible = Window::new(1, 2, 2, 2);
+            assert!(fits(whole, visible, 0..2, 16));
+            assert!(!fits(short, visible, 0..2, 16));
+            assert!(!fits(&[], visible, 0..2, 16));
+            // A row above, a row below, a column beside, a band too many and none, and a tile without room.
+            assert!(!fits(whole, Window::new(1, 1, 2, 2), 0..2, 16));
+            assert!(!fits(whole, Window::new(1, 3, 2, 2), 0..2, 16));
+            assert!(!fits(whole, Window::new(2, 2, 2, 2), 0..2, 16));
+            assert!(!fits(whole, visible, 1..3, 16));
+            assert!(!fits(whole, visible, 1..1, 16));
+            assert!(!fits(whole, visible, 0..2, 15));
+            // A tile that is narrower than its visible part.
+            assert!(!fits(whole, Window::new(0, 2, 5, 2), 0..2, 80));
         }
     }
 }

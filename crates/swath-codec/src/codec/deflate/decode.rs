@@ -1,6 +1,6 @@
 //! Reads zlib streams: by libdeflate where a tile is decoded whole, by zlib-rs where it is decoded step by step.
 
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Decompress, DecompressError, FlushDecompress, Status};
 use libdeflater::DecompressionError;
 
 use super::{Deflate, NAME, context};
@@ -35,10 +35,8 @@ struct Inflating(Decompress);
 impl Stream for Inflating {
     fn advance(&mut self, src: &[u8], dst: &mut [u8]) -> Result<StreamProgress, CodecError> {
         let before = (self.0.total_in(), self.0.total_out());
-        let status = self.0.decompress(src, dst, FlushDecompress::None).map_err(|error| {
-            let detail = format!("{error} near byte {} of the tile ({} bytes decoded)", before.0, before.1);
-            CodecError::corrupt(NAME, detail)
-        })?;
+        let status = self.0.decompress(src, dst, FlushDecompress::None);
+        let status = status.map_err(|error| CodecError::corrupt(NAME, fault(&error, &self.0)))?;
         let (read, made) = (self.0.total_in() - before.0, self.0.total_out() - before.1);
         Ok(StreamProgress { read: read as usize, made: made as usize, ended: status == Status::StreamEnd })
     }
@@ -91,8 +89,9 @@ fn inflate_longer(src: &[u8], dst: &mut [u8], full: u64) -> Result<u64, CodecErr
             _ => &mut sink[..],
         };
         let status = stream.decompress(rest, out, FlushDecompress::None);
-        let status =
-            status.map_err(|error| CodecError::corrupt(NAME, format!("{error} in a stream longer than the tile")))?;
+        let status = status.map_err(|error| {
+            CodecError::corrupt(NAME, format!("{}, in a stream longer than the tile", fault(&error, &stream)))
+        })?;
         // Longer than a full strip: corrupt, or a decompression bomb that must not run on.
         if status == Status::StreamEnd || stream.total_out() > full {
             return Ok(stream.total_out());
@@ -114,7 +113,7 @@ fn damage(src: &[u8], len: usize) -> String {
     loop {
         let before = (stream.total_in(), stream.total_out());
         let rest = src.get(before.0 as usize..).unwrap_or_default();
-        let (read, made) = (stream.total_in(), stream.total_out());
+        let made = stream.total_out();
         match stream.decompress(rest, &mut sink, FlushDecompress::None) {
             Ok(Status::StreamEnd) => return "the stream is corrupt".into(),
             Ok(_) if made > len as u64 => return "the stream is corrupt".into(),
@@ -122,7 +121,31 @@ fn damage(src: &[u8], len: usize) -> String {
                 return format!("the stream is cut off after {} of its bytes ({made} decoded)", src.len());
             }
             Ok(_) => {}
-            Err(error) => return format!("{error} near byte {read} of the tile ({made} bytes decoded)"),
+            Err(error) => return fault(&error, &stream),
         }
+    }
+}
+
+/// Describes an error of zlib-rs, and how far the stream could be decoded.
+fn fault(error: &DecompressError, stream: &Decompress) -> String {
+    // zlib-rs 0.6 replaces its message by this one where its fast loop found the fault.
+    let message = error.message().filter(|message| *message != "repeated call with bad state");
+    let (read, made) = (stream.total_in(), stream.total_out());
+    format!("{} near byte {read} of the tile ({made} bytes decoded)", message.unwrap_or("the stream is corrupt"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_how_far_a_corrupt_stream_could_be_decoded() {
+        // A block of fixed codes: the byte 0, and a match 2 bytes back, beyond the start of the data. Long enough for the fast loop.
+        let mut src = vec![0x78, 0x01, 0x63, 0x00, 0x42, 0x00];
+        src.extend([0; 32]);
+        let error = inflate(&src, &mut [0; 1024], 1024, &mut Scratch::default()).unwrap_err();
+        let CodecError::Corrupt { detail, .. } = &error else { panic!("{error}") };
+        assert!(detail.contains("of the tile (1 bytes decoded)"), "{detail}");
+        assert!(!detail.contains("bad state"), "{detail}");
     }
 }

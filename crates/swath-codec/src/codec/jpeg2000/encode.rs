@@ -54,6 +54,9 @@ pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, 
     Ok(Arc::new(Encoder { quality: (!settings.lossless).then_some(quality) }))
 }
 
+/// The marker that every code stream begins with.
+const START_OF_STREAM: [u8; 2] = [0xFF, 0x4F];
+
 const NO_MEMORY: CodecError = CodecError::LibraryMemory { codec: "JPEG 2000" };
 
 fn failed(what: &str) -> CodecError {
@@ -108,10 +111,16 @@ impl Encode for Encoder {
         let mut sink = Sink { start, at: start, limit, out: dst, is_full: false };
         let done = Codec::new().and_then(|codec| codec.setup(&mut parameters, &mut image)?.run(&mut image, &mut sink));
         let is_full = sink.is_full;
-        if done.is_some() {
+        let is_stream = dst.get(start..).is_some_and(|stream| stream.starts_with(&START_OF_STREAM));
+        if done.is_some() && is_stream {
             return Ok(());
         }
         dst.truncate(start);
+        if done.is_some() {
+            return Err(failed(
+                "OpenJPEG was built for little-endian processors: build it with CFLAGS=-DOPJ_BIG_ENDIAN",
+            ));
+        }
         // The library gives no reason. Size, samples and parameters were checked, so it lacks memory, or the sink did.
         Err(if is_full { failed("the stream is longer than any that was expected") } else { NO_MEMORY })
     }

@@ -5,6 +5,7 @@ use libwebp_sys::{
     VP8StatusCode, WEBP_CSP_MODE, WEBP_DECODER_ABI_VERSION, WebPBitstreamFeatures, WebPDecode, WebPDecoderConfig,
     WebPGetFeaturesInternal, WebPRGBABuffer,
 };
+use swath_raster::memory;
 use swath_tiff::SampleType;
 
 use super::{NAME, WebP};
@@ -68,6 +69,28 @@ impl Decode for WebP {
 /// # Errors
 /// When the stream is corrupt, its picture does not fit in `dst`, or libwebp has no memory.
 pub(super) fn pixels(src: &[u8], samples: u16, stride: i32, dst: &mut [u8]) -> Result<(), CodecError> {
+    if lacks_padding(src) {
+        let mut padded = Vec::new();
+        memory::append(&mut padded, src)?;
+        memory::append(&mut padded, &[0])?;
+        return picture(&padded, samples, stride, dst);
+    }
+    picture(src, samples, stride, dst)
+}
+
+fn picture(src: &[u8], samples: u16, stride: i32, dst: &mut [u8]) -> Result<(), CodecError> {
+    let corrupt = |detail: &str| CodecError::corrupt(NAME, detail);
+    match call(src, samples, stride, dst)? {
+        VP8StatusCode::VP8_STATUS_OK => Ok(()),
+        VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY if has_corrupt_alpha(src)? => {
+            Err(corrupt("the alpha channel is corrupt"))
+        }
+        VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY => Err(CodecError::LibraryMemory { codec: NAME }),
+        _ => Err(corrupt("the stream is corrupt or truncated")),
+    }
+}
+
+fn call(src: &[u8], samples: u16, stride: i32, dst: &mut [u8]) -> Result<VP8StatusCode, CodecError> {
     let unusable = || CodecError::unsupported(NAME, "this version of libwebp");
     let mut config = WebPDecoderConfig::new().map_err(|()| unusable())?;
     config.output.colorspace = if samples == 4 { WEBP_CSP_MODE::MODE_RGBA } else { WEBP_CSP_MODE::MODE_RGB };
@@ -76,10 +99,56 @@ pub(super) fn pixels(src: &[u8], samples: u16, stride: i32, dst: &mut [u8]) -> R
     // SAFETY: `src` and `dst` are slices, so their pointers are valid for their lengths and do not overlap. libwebp
     // reads at most `src.len()` bytes, and checks that rows of `stride` bytes fit in `dst.len()` before it writes. The
     // configuration was initialised by the library, which frees nothing of memory that is external.
-    match unsafe { WebPDecode(src.as_ptr(), src.len(), &raw mut config) } {
-        VP8StatusCode::VP8_STATUS_OK => Ok(()),
-        VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY => Err(CodecError::LibraryMemory { codec: NAME }),
-        _ => Err(CodecError::corrupt(NAME, "the stream is corrupt or truncated")),
+    Ok(unsafe { WebPDecode(src.as_ptr(), src.len(), &raw mut config) })
+}
+
+/// The chunks of a RIFF container: name, stated length and content, which is shorter where the stream is cut off.
+fn chunks(src: &[u8]) -> impl Iterator<Item = ([u8; 4], usize, &[u8])> {
+    let mut rest = src.get(12..).filter(|_| src.starts_with(b"RIFF")).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (&[a, b, c, d, len @ ..], after) = rest.split_first_chunk::<8>()?;
+        let len = u32::from_le_bytes(len) as usize;
+        let content = after.get(..len).unwrap_or(after);
+        // A chunk of odd length is followed by a byte of padding.
+        rest = after.get(len.saturating_add(len % 2)..).unwrap_or_default();
+        Some(([a, b, c, d], len, content))
+    })
+}
+
+/// Whether nothing is missing but the padding after the last chunk. libwebp rejects such a stream as truncated; libtiff reads it.
+fn lacks_padding(src: &[u8]) -> bool {
+    let stated = src.get(4..8).and_then(<[u8]>::first_chunk).map_or(0, |len| u64::from(u32::from_le_bytes(*len)));
+    stated + 8 == src.len() as u64 + 1
+        && chunks(src).last().is_some_and(|(_, len, content)| len % 2 == 1 && len == content.len())
+}
+
+/// Whether the alpha channel beside a lossy picture is corrupt. libwebp reports that as a lack of memory where it finds out before
+/// the first row (`VP8DecompressAlphaRows`).
+///
+/// # Errors
+/// When there is no memory to find out.
+fn has_corrupt_alpha(src: &[u8]) -> Result<bool, CodecError> {
+    const LOSSY: i32 = 1;
+    let features = features(src)?;
+    let alpha = chunks(src).find_map(|(name, _, content)| (&name == b"ALPH").then_some(content));
+    let (LOSSY, Some(alpha)) = (features.format, alpha) else { return Ok(false) };
+    let Some((&head, data)) = alpha.split_first().filter(|(_, data)| !data.is_empty()) else { return Ok(true) };
+    let (width, height) = (features.width as usize, features.height as usize);
+    match head & 3 {
+        // Preprocessing is 0 or 1, and the two bits above it are 0.
+        _ if head >> 4 > 1 => Ok(true),
+        0 => Ok(data.len() < width * height),
+        1 => {
+            // The data of a lossless picture without its header: a signature, width and height less one, and the flag for alpha.
+            let sizes = (features.width as u32 - 1) | (features.height as u32 - 1) << 14 | 1 << 28;
+            let mut stream = vec![0x2f];
+            stream.extend(sizes.to_le_bytes());
+            memory::append(&mut stream, data)?;
+            let mut pixels: Vec<u8> = memory::zeroed(width * height * 4)?;
+            let status = call(&stream, 4, features.width * 4, &mut pixels)?;
+            Ok(!matches!(status, VP8StatusCode::VP8_STATUS_OK | VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY))
+        }
+        _ => Ok(true),
     }
 }
 
@@ -160,6 +229,42 @@ mod tests {
     #[test]
     fn refuses_alpha_without_a_sample_for_it() {
         assert!(matches!(run(3, 6, 5, RGBA), Err(CodecError::Corrupt { .. })));
+    }
+
+    #[test]
+    fn reads_a_stream_without_its_last_byte_where_that_is_padding() {
+        let cut = |stream: &str, bytes: usize| stream[..stream.len() - 2 * bytes].to_owned();
+        assert_eq!(run(4, 6, 5, &cut(RGBA, 1)), Ok(want(4, false)));
+        assert!(matches!(run(4, 6, 5, &cut(RGBA, 2)), Err(CodecError::Corrupt { .. })));
+        // The last byte of this one is data.
+        assert!(matches!(run(3, 6, 5, &cut(RGB, 1)), Err(CodecError::Corrupt { .. })));
+    }
+
+    #[test]
+    fn corrupt_alpha_of_a_lossy_picture_is_no_lack_of_memory() {
+        let spec = spec(SampleType::U8, 4, 16);
+        let tile: Vec<u8> = (0..16 * 16 * 4).map(|at: u32| (at * at / 7) as u8).collect();
+        let mut sound = Vec::new();
+        let settings = crate::encode::Settings { lossless: false, ..Default::default() };
+        let encoder = super::super::encode::encoder(&spec, &settings).unwrap();
+        encoder.encode(&spec, 16, &tile, &mut sound, &mut Scratch::default()).unwrap();
+        let at = sound.windows(4).position(|name| name == b"ALPH").unwrap() + 8;
+        let decode = |stream: &[u8]| {
+            let mut dst = vec![0; 16 * 16 * 4];
+            WebP.decode(&spec, 16, stream, &mut dst, &mut Scratch::default())
+        };
+        assert_eq!(decode(&sound), Ok(Fill::Exact));
+        assert_eq!(has_corrupt_alpha(&sound), Ok(false));
+        // Not compressed, but too short for that; an unknown method; a reserved bit; a lossless stream of ones.
+        for (place, value) in [(0, 0), (0, 2), (0, 0x41), (1, 0xff)] {
+            let mut stream = sound.clone();
+            stream[at + place] = value;
+            if place == 1 {
+                stream[at + 1..at + 40].fill(value);
+            }
+            let error = decode(&stream).unwrap_err();
+            assert!(matches!(error, CodecError::Corrupt { .. }), "{place}: {error}");
+        }
     }
 
     #[test]

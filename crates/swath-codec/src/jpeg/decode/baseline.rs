@@ -3,9 +3,10 @@
 use super::bits::{Reader, Restarts};
 use super::error::Fault;
 use super::huffman::{END, FAST_BITS, PAIR, PAIR_END, Table, WHOLE, extend};
-use super::idct::{self, Group, LANES};
+use super::idct;
 use super::markers::ZIGZAG;
 use super::sample::Sample;
+use crate::jpeg::dct::{Group, LANES};
 use swath_raster::simd::Task;
 
 /// MCUs decoded between transforms: as many as there are lanes, so that every component fills whole groups whatever its sampling.

@@ -56,8 +56,8 @@ pub(super) struct Table {
 /// Index bits of [`SkipTable`].
 pub(super) const SKIP_BITS: u32 = 11;
 
-/// By the next [`SKIP_BITS`] bits, how many codes a check can skip at once: every code that ends within the index; the extra bits of
-/// the last may follow it. Bits 0-7: bits to drop. Bits 8-15: coefficients passed, [`END`] more at the end of the
+/// Tells how many codes a check can skip at once; the next [`SKIP_BITS`] bits are the index. It covers every code that ends within
+/// these bits; the extra bits of the last may follow. Bits 0-7: bits to drop. Bits 8-15: coefficients passed, [`END`] more at the end of the
 /// block. Bits 16-23: coefficients passed before the last code, which belongs to the block only if that many are left;
 /// [`NO_SKIP`] where the index does not hold a code.
 pub(super) type SkipTable = [u32; 1 << SKIP_BITS];

@@ -4,14 +4,7 @@
 //! that of the finished samples. All arithmetic wraps: on hostile coefficients the result is meaningless but defined.
 
 use super::sample::Sample;
-
-/// Blocks in a group.
-pub(super) const LANES: usize = 8;
-
-/// Coefficients of a group as `[row][column][block]`, or its samples as `[column][row][block]`.
-pub(super) type Group<T> = [T; 64 * LANES];
-
-const CONST_BITS: u32 = 13;
+use crate::jpeg::dct::{CONST_BITS, Group, LANES};
 
 /// One-dimensional transform whose outputs are shifted down by `shift` (of which 13 bits are the constants'), rounded.
 ///
@@ -50,6 +43,7 @@ fn transform<const LOW: bool>(mut s: [i32; 8], shift: u32) -> [i32; 8] {
 }
 
 /// Dequantises and transforms a group into samples at `at` of a plane, which must have room for 64 columns and 8 rows there.
+/// Coefficients are ordered `[row][column][block]`, and samples `[column][row][block]` until they are stored.
 ///
 /// With `LOW`, only the coefficients of the first four rows and columns are used. `work` holds the results of the first pass; the caller reuses it
 /// because clearing it each time would be slow.

@@ -5,12 +5,12 @@ use super::bits::{Restarts, Segment, unstuff};
 use super::color::{Emit, RowBuffers};
 use super::error::{Damage, Fault, JpegError, grow};
 use super::huffman::{Class, Table};
-use super::idct::LANES;
 use super::layout::{Layout, Walk};
 use super::markers::{Header, Process, Scan, StreamTables, Tables};
 use super::progressive::{self, Pass};
 use super::sample::Sample;
 use super::{Color, MAX_SCANS, Stream};
+use crate::jpeg::dct::LANES;
 use swath_raster::simd::widest;
 
 /// Most blocks in an MCU of several components (B.2.3).

@@ -4,8 +4,8 @@ use super::baseline::Lanes;
 use super::bits::{Reader, Restarts};
 use super::error::{Fault, JpegError};
 use super::huffman::{Table, extend};
-use super::idct::LANES;
 use super::markers::{Scan, ZIGZAG};
+use crate::jpeg::dct::LANES;
 use swath_raster::simd::Task;
 
 /// A block's coefficients in natural order.

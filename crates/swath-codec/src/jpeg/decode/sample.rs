@@ -1,6 +1,6 @@
 //! The two sample widths of lossy frames.
 
-use super::idct::{Group, LANES};
+use crate::jpeg::dct::{Group, LANES};
 use crate::jpeg::transpose::transpose;
 
 /// A decoded sample: `u8` for 8-bit frames, `u16` for 12-bit ones.

@@ -1,8 +1,8 @@
 //! Huffman codes quantised blocks. Vectors do not help here, so it visits only non-zero coefficients.
 
-use super::fdct::{Group, LANES};
 use super::layout::{Layout, MAX_COMPONENTS};
 use super::tables::{CHROMA, Codes, DC};
+use crate::jpeg::dct::{Group, LANES};
 use swath_raster::{
     memory::{OutOfMemory, grow, resize},
     simd::Task,

@@ -5,16 +5,9 @@
 
 use super::sample::Sample;
 use super::tables::Quant;
+use crate::jpeg::dct::{CONST_BITS, Group, LANES};
 use crate::jpeg::zigzag::ZIGZAG;
 use swath_raster::simd::Task;
-
-/// Blocks in a group.
-pub(super) const LANES: usize = 8;
-
-/// Samples of a group as `[row][column][block]`, or its coefficients as `[place in the scan][block]`.
-pub(super) type Group<T> = [T; 64 * LANES];
-
-const CONST_BITS: u32 = 13;
 
 /// One-dimensional transform, in which the sums without a factor are `plain` and the others are shifted down by `shift`, rounded.
 ///
@@ -107,6 +100,7 @@ impl<S: Sample> Task for Transform<'_, S> {
     }
 }
 
+/// Transforms a group: samples ordered `[row][column][block]` to coefficients ordered `[place in the scan][block]`.
 #[inline(always)]
 fn blocks<S: Sample>(samples: &Group<S>, quant: &Quant, work: &mut Group<i32>, coefs: &mut Group<i16>) {
     // The inner loops run over lanes only; everything else indexes by constants, which is what lets them become vector code.

@@ -1,6 +1,6 @@
 //! The layout of blocks and samples, computed once per image.
 
-use super::fdct::LANES;
+use crate::jpeg::dct::LANES;
 
 /// Most components of a scan.
 pub(super) const MAX_COMPONENTS: usize = 4;

@@ -1,6 +1,6 @@
 //! The code that differs between the two sample widths.
 
-use super::fdct::{Group, LANES};
+use crate::jpeg::dct::{Group, LANES};
 use crate::jpeg::transpose::transpose;
 
 /// A sample: `u8` in 8-bit frames, `u16` in 12-bit ones.
