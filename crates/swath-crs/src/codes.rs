@@ -55,6 +55,30 @@ pub fn same_projected(a: &Projected, b: &Projected) -> bool {
     units && a.has_height == b.has_height && same_datum(&a.base, &b.base) && a.projection.same(&b.projection)
 }
 
+/// Gives parts of a compound system that state no code the ones that EPSG's compound system `code` has, where they equal
+/// EPSG's parts. PROJ writes only the code of the whole into WKT2. EPSG exchanges parts in new editions, as ETRS89 for a
+/// national realisation of it, so the base or the name must be equal too.
+pub fn take_codes_of_compound(code: u32, horizontal: &mut System, height: &mut Vertical) {
+    let known = epsg::definition(code).as_ref().and_then(description::read);
+    let Some(System::Compound(_, known_horizontal, known_height)) = known else { return };
+    match (horizontal, *known_horizontal) {
+        (System::Projected(own), System::Projected(known))
+            if own.base.epsg.is_some() && own.base.epsg == known.base.epsg && same_projected(own, &known) =>
+        {
+            own.epsg = own.epsg.or(known.epsg);
+        }
+        (System::Geographic(own), System::Geographic(known))
+            if plain(&own.name) == plain(&known.name) && same_geographic(own, &known) =>
+        {
+            own.epsg = own.epsg.or(known.epsg);
+        }
+        _ => {}
+    }
+    if plain(&height.name) == plain(&known_height.name) {
+        height.epsg = height.epsg.or(known_height.epsg);
+    }
+}
+
 /// The datum's code: the stated one if the ellipsoid is that datum's, else the code of the datum with this name and
 /// ellipsoid.
 #[must_use]

@@ -71,20 +71,23 @@ impl Rpc {
     /// The 92 doubles of the tag.
     #[must_use]
     pub fn to_values(&self) -> Vec<f64> {
-        let head = self.head().map(|(_, v)| v);
-        let sets = self.sets().map(|(_, v)| v);
+        let head = self.scalars().map(|(_, v)| v);
+        let sets = self.polynomials().map(|(_, v)| v);
         head.into_iter().chain(sets.into_iter().flatten().copied()).collect()
     }
 
     /// Names and values of GDAL's `RPC` metadata domain, in GDAL's order and number format.
     #[must_use]
     pub fn to_metadata(&self) -> Vec<(&'static str, String)> {
-        let head = self.head().map(|(name, v)| (name, g15(v)));
-        let sets = self.sets().map(|(name, set)| (name, set.iter().map(|&v| g15(v)).collect::<Vec<_>>().join(" ")));
+        let head = self.scalars().map(|(name, v)| (name, g15(v)));
+        let sets =
+            self.polynomials().map(|(name, set)| (name, set.iter().map(|&v| g15(v)).collect::<Vec<_>>().join(" ")));
         head.into_iter().chain(sets).collect()
     }
 
-    fn head(&self) -> [(&'static str, f64); 12] {
+    /// Errors, offsets and scales by their names in GDAL, in the order of the tag.
+    #[must_use]
+    pub fn scalars(&self) -> [(&'static str, f64); 12] {
         [
             ("ERR_BIAS", self.err_bias),
             ("ERR_RAND", self.err_rand),
@@ -101,7 +104,9 @@ impl Rpc {
         ]
     }
 
-    fn sets(&self) -> [(&'static str, &[f64; 20]); 4] {
+    /// Coefficients of the four polynomials by their names in GDAL, in the order of the tag.
+    #[must_use]
+    pub fn polynomials(&self) -> [(&'static str, &[f64; 20]); 4] {
         [
             ("LINE_NUM_COEFF", &self.line_num_coeff),
             ("LINE_DEN_COEFF", &self.line_den_coeff),

@@ -4,7 +4,7 @@ use swath_crs::{
     Crs, Unit,
     codes::{
         code_in_2d, datum_code, ellipsoid_code, geographic_code_by_datum, meridian_code, projected_code_by_name,
-        same_geographic, same_projected, verified_code, vertical_datum_code, web_mercator_code,
+        same_geographic, same_projected, take_codes_of_compound, verified_code, vertical_datum_code, web_mercator_code,
     },
     description::{self, Geographic, Projected, System, Vertical},
     esri,
@@ -50,6 +50,9 @@ pub(super) fn fill(set: &mut KeySet, crs: &Crs, problems: &mut Vec<String>) -> u
             System::Geographic(g) | System::Geocentric(g, _) if g.epsg.is_none() => g.epsg = Some(code),
             _ => {}
         }
+    }
+    if let (Some(System::Compound(_, horizontal, height)), Some(code)) = (&mut system, node.epsg_in_any_wkt()) {
+        take_codes_of_compound(code, horizontal, height);
     }
     let revision = match &system {
         Some(System::Geographic(g)) => writer.geographic(g),

@@ -155,6 +155,43 @@ fn wrong_code_in_the_text_is_ignored() {
 }
 
 #[test]
+fn the_code_of_a_compound_system_gives_those_of_its_parts() {
+    // As PROJ writes EPSG:5845: only the whole and the base state a code.
+    let text = "COMPOUNDCRS[\"SWEREF99 TM + RH2000 height\",PROJCRS[\"SWEREF99 TM\",BASEGEOGCRS[\"SWEREF99\",\
+        DATUM[\"SWEREF99\",ELLIPSOID[\"GRS 1980\",6378137,298.257222101,LENGTHUNIT[\"metre\",1]]],\
+        PRIMEM[\"Greenwich\",0,ANGLEUNIT[\"degree\",0.0174532925199433]],ID[\"EPSG\",4619]],CONVERSION[\"SWEREF99 TM\",\
+        METHOD[\"Transverse Mercator\",ID[\"EPSG\",9807]],\
+        PARAMETER[\"Latitude of natural origin\",0,ANGLEUNIT[\"degree\",0.0174532925199433],ID[\"EPSG\",8801]],\
+        PARAMETER[\"Longitude of natural origin\",15,ANGLEUNIT[\"degree\",0.0174532925199433],ID[\"EPSG\",8802]],\
+        PARAMETER[\"Scale factor at natural origin\",0.9996,SCALEUNIT[\"unity\",1],ID[\"EPSG\",8805]],\
+        PARAMETER[\"False easting\",500000,LENGTHUNIT[\"metre\",1],ID[\"EPSG\",8806]],\
+        PARAMETER[\"False northing\",0,LENGTHUNIT[\"metre\",1],ID[\"EPSG\",8807]]],CS[Cartesian,2],\
+        AXIS[\"northing (N)\",north,ORDER[1],LENGTHUNIT[\"metre\",1]],AXIS[\"easting (E)\",east,ORDER[2],LENGTHUNIT[\"metre\",1]]],\
+        VERTCRS[\"RH2000 height\",DYNAMIC[FRAMEEPOCH[2000]],VDATUM[\"Rikets hojdsystem 2000\"],CS[vertical,1],\
+        AXIS[\"gravity-related height (H)\",up,LENGTHUNIT[\"metre\",1]]],ID[\"EPSG\",5845]]";
+    let (_, keys, back) = emit(text);
+    assert_eq!((keys.short(3072), keys.short(4096)), (Some(3006), Some(5613)));
+    assert_eq!(back.find_epsg(), Some(5845));
+
+    let (_, keys, _) = emit(&text.replace("natural origin\",15", "natural origin\",16"));
+    assert_eq!((keys.short(3072), keys.short(4096)), (Some(32767), Some(5613)));
+    let (_, keys, _) = emit(&text.replace("RH2000 height\",DYNAMIC", "My height\",DYNAMIC"));
+    assert_eq!((keys.short(3072), keys.short(4096)), (Some(3006), Some(32767)));
+
+    // EPSG has since put a realisation of ETRS89 into 9507. The text still means ETRS89.
+    let text = "COMPOUNDCRS[\"ETRS89 + Ibiza height\",GEOGCRS[\"ETRS89\",\
+        DATUM[\"European Terrestrial Reference System 1989\",\
+        ELLIPSOID[\"GRS 1980\",6378137,298.257222101,LENGTHUNIT[\"metre\",1]]],\
+        PRIMEM[\"Greenwich\",0,ANGLEUNIT[\"degree\",0.0174532925199433]],CS[ellipsoidal,2],\
+        AXIS[\"geodetic latitude (Lat)\",north,ORDER[1],ANGLEUNIT[\"degree\",0.0174532925199433]],\
+        AXIS[\"geodetic longitude (Lon)\",east,ORDER[2],ANGLEUNIT[\"degree\",0.0174532925199433]]],\
+        VERTCRS[\"Ibiza height\",VDATUM[\"Ibiza\"],CS[vertical,1],\
+        AXIS[\"gravity-related height\",up,LENGTHUNIT[\"metre\",1]]],ID[\"EPSG\",9507]]";
+    let (_, keys, _) = emit(text);
+    assert_eq!((keys.short(2048), keys.short(4096)), (Some(4258), Some(9394)));
+}
+
+#[test]
 fn own_datum_units_meridian_and_shift_come_back() {
     let text = "PROJCS[\"p\",GEOGCS[\"s|t\",DATUM[\"D my\",SPHEROID[\"Bessel mine\",6377397.155,299.1528128],TOWGS84[598.1,73.7,418.2,0.202,0.045,-2.455,6.7]],PRIMEM[\"Foo\",12.5],UNIT[\"grad\",0.01570796326794897]],PROJECTION[\"Transverse_Mercator\"],PARAMETER[\"latitude_of_origin\",0],PARAMETER[\"central_meridian\",15],PARAMETER[\"scale_factor\",1],PARAMETER[\"false_easting\",1000],PARAMETER[\"false_northing\",0],UNIT[\"cubit\",0.45]]";
     let (_, keys, back) = emit(text);
