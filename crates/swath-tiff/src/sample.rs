@@ -66,6 +66,26 @@ pub enum SampleType {
 }
 
 impl SampleType {
+    /// Every type.
+    pub const ALL: [Self; 16] = [
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::U32,
+        Self::I32,
+        Self::U64,
+        Self::I64,
+        Self::F16,
+        Self::F32,
+        Self::F64,
+        Self::CI16,
+        Self::CI32,
+        Self::CF16,
+        Self::CF32,
+        Self::CF64,
+    ];
+
     /// The type that GDAL chooses for samples of `bits` bits; `None` where GDAL has none either.
     pub fn holding(bits: u16, format: SampleFormat) -> Option<Self> {
         use SampleFormat as F;

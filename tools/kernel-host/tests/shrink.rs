@@ -8,25 +8,6 @@ use swath_kernel_host::{Argument, Build, KernelHost, server::Buffer};
 use swath_raster::shrink::{Resampling, Shrink, ShrinkScratch, Tables, levels};
 use swath_tiff::SampleType;
 
-const TYPES: [SampleType; 16] = [
-    SampleType::U8,
-    SampleType::I8,
-    SampleType::U16,
-    SampleType::I16,
-    SampleType::U32,
-    SampleType::I32,
-    SampleType::U64,
-    SampleType::I64,
-    SampleType::F16,
-    SampleType::F32,
-    SampleType::F64,
-    SampleType::CI16,
-    SampleType::CI32,
-    SampleType::CF16,
-    SampleType::CF32,
-    SampleType::CF64,
-];
-
 fn below(rng: &mut Rng, end: u64) -> u64 {
     rng.next() % end.max(1)
 }
@@ -378,7 +359,7 @@ fn any_size(rng: &mut Rng, most: u64) -> ((u32, u32), (u32, u32)) {
 fn all(build: Build, lanes: u32, rounds: usize, most: u64) {
     let mut host = KernelHost::start(build).unwrap();
     let mut rng = Rng(build as u64 + u64::from(lanes));
-    for sample in TYPES {
+    for sample in SampleType::ALL {
         for method in Resampling::ALL {
             for by in BYS {
                 for temper in TEMPERS {
@@ -414,7 +395,7 @@ fn lanes_share_the_work() {
         let case = Case {
             from,
             to,
-            sample: pick(&mut rng, &TYPES),
+            sample: pick(&mut rng, &SampleType::ALL),
             method: pick(&mut rng, &Resampling::ALL),
             by: pick(&mut rng, &BYS),
             temper: pick(&mut rng, &TEMPERS),
@@ -430,7 +411,7 @@ fn wrong_arguments_reach_nothing() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
     let mut rng = Rng(5);
     for _ in 0..400 {
-        let sample = pick(&mut rng, &TYPES);
+        let sample = pick(&mut rng, &SampleType::ALL);
         let method = pick(&mut rng, &Resampling::ALL);
         if !method.supports(sample) {
             continue;

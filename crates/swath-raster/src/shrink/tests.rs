@@ -3,25 +3,6 @@
 use super::*;
 use crate::half;
 
-const TYPES: [SampleType; 16] = [
-    SampleType::U8,
-    SampleType::I8,
-    SampleType::U16,
-    SampleType::I16,
-    SampleType::U32,
-    SampleType::I32,
-    SampleType::U64,
-    SampleType::I64,
-    SampleType::F16,
-    SampleType::F32,
-    SampleType::F64,
-    SampleType::CI16,
-    SampleType::CI32,
-    SampleType::CF16,
-    SampleType::CF32,
-    SampleType::CF64,
-];
-
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     (0..len)
@@ -42,6 +23,15 @@ fn samples(sample: SampleType, count: usize, seed: u64) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Whether this is an emulator that cannot compute a root mean square of singles. QEMU 7.2, which was repaired in July 2023,
+/// multiplies two singles to a double wrongly on s390x (`MDEBR`): it takes the bits of the first for those of a double.
+fn is_miscomputed(sample: SampleType, method: Resampling) -> bool {
+    let three = std::hint::black_box(3.0f32);
+    let wrong = || f64::from(three) * f64::from(std::hint::black_box(three)) != 9.0;
+    let singles = sample.is_complex() || matches!(sample, SampleType::F16 | SampleType::F32);
+    method == Resampling::Rms && singles && wrong()
 }
 
 fn whole(shrink: &Shrink, source: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
@@ -83,10 +73,12 @@ fn means_that_are_no_number_have_one_pattern() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri an hour; the smaller tests go the same ways")]
 fn cuts_and_alignment_change_nothing() {
     let sizes = [((26, 22), (13, 11)), ((27, 23), (13, 11)), ((25, 9), (13, 5)), ((24, 13), (12, 6)), ((1, 9), (1, 4))];
-    for sample in TYPES {
-        for method in Resampling::ALL.into_iter().filter(|method| method.supports(sample)) {
+    for sample in SampleType::ALL {
+        let sound = |method: &Resampling| method.supports(sample) && !is_miscomputed(sample, *method);
+        for method in Resampling::ALL.into_iter().filter(sound) {
             for ((from, to), kind) in sizes.into_iter().flat_map(|size| [(size, 0), (size, 1), (size, 2)]) {
                 let source = samples(sample, (from.0 * from.1) as usize, 7);
                 let mask: Vec<u8> =
@@ -288,6 +280,7 @@ fn halves_keep_their_value() {
 include!("golden.rs");
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri an hour; the smaller tests go the same ways")]
 fn columns_by_themselves_give_the_pixels_of_the_whole() {
     use Resampling as R;
     let methods =
@@ -295,8 +288,9 @@ fn columns_by_themselves_give_the_pixels_of_the_whole() {
     for (from, to) in
         [((64, 8), (32, 4)), ((75, 9), (38, 5)), ((70, 8), (35, 4)), ((61, 10), (20, 3)), ((41, 7), (11, 2))]
     {
-        for sample in TYPES {
-            for method in methods.into_iter().filter(|method| method.supports(sample)) {
+        for sample in SampleType::ALL {
+            let sound = |method: &Resampling| method.supports(sample) && !is_miscomputed(sample, *method);
+            for method in methods.into_iter().filter(sound) {
                 let count = (from.0 * from.1) as usize;
                 let source = samples(sample, count, 7);
                 let mask: Vec<u8> = noise(count, 8).into_iter().map(|byte| if byte < 200 { 255 } else { 0 }).collect();
