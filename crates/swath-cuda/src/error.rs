@@ -37,6 +37,9 @@ pub enum DeviceError {
     /// A caller of this crate broke its contract.
     #[error("{0}")]
     Usage(String),
+    /// A broken invariant of this crate: a fault in swath itself.
+    #[error("{0}")]
+    Internal(String),
     /// Another error, and the stage of the work that it ended.
     #[error("{stage}: {error}")]
     During {
@@ -56,6 +59,14 @@ impl DeviceError {
         match self {
             Self::During { error, .. } => error.is_out_of_memory(),
             _ => matches!(self, Self::Memory { .. } | Self::Call { code: OUT_OF_MEMORY, .. }),
+        }
+    }
+
+    /// Whether the error is a fault in swath itself, which no other way of doing the work may hide.
+    pub fn is_internal(&self) -> bool {
+        match self {
+            Self::During { error, .. } => error.is_internal(),
+            _ => matches!(self, Self::Internal(_)),
         }
     }
 

@@ -187,7 +187,7 @@ impl Decoder {
         let scratch = working.scratch.as_ref().map_or(0, DeviceBuffer::len);
         let needed_scratch = batch.tiles.len().saturating_mul(self.plan.path.tile_scratch(self.plan.largest));
         if batch.compressed > compressed || batch.decoded > decoded || needed_scratch > scratch {
-            return Err(DeviceError::Usage("a batch is larger than its half of the working memory".into()));
+            return Err(DeviceError::Internal("a batch is larger than its half of the working memory".into()));
         }
         for event in &previous {
             self.streams.wait(half, event)?;
@@ -205,7 +205,7 @@ impl Decoder {
     }
 
     pub(super) fn half(&self, half: usize) -> Result<&Half, DeviceError> {
-        self.halves.get(half).ok_or_else(|| DeviceError::Usage("the working memory has two halves only".into()))
+        self.halves.get(half).ok_or_else(|| DeviceError::Internal("the working memory has two halves only".into()))
     }
 
     /// Returns why a library refused a tile of the read, if it did.

@@ -243,7 +243,7 @@ impl Decoder {
             jpeg_decode(streams, over.clone(), jpeg_output(spec), decoded, &tiles, bytes)?
         } else {
             let expected = jpeg2000_components(spec)
-                .ok_or_else(|| DeviceError::Usage("nvJPEG2000 does not decode such samples".into()))?;
+                .ok_or_else(|| DeviceError::Internal("nvJPEG2000 does not decode such samples".into()))?;
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             let (results, has_loss) =
                 jpeg2000_decode(streams, over.clone(), &mut sessions, sessions_each, expected, decoded, &tiles, bytes)?;

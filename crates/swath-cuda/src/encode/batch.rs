@@ -13,11 +13,11 @@ use crate::{
     },
     encode::{
         encoded::{EncodedBatch, EncodedTile, PendingTiles},
-        encoder::{Encoder, READBACK_STREAM},
+        encoder::{Encoder, READBACK_STREAM, no_level},
         image_library::encode_images,
         path::EncodePath,
         plan::{LevelSpec, PARCELS, Slots},
-        tile_slots::{TileSlots, WORK_STREAM, read_u32},
+        tile_slots::{TileSlots, WORK_STREAM, read_fact, read_u32},
     },
     error::DeviceError,
 };
@@ -53,12 +53,11 @@ impl Encoder {
     /// # Errors
     /// When the batch has too few slots, or a call fails.
     pub fn cut(&mut self, index: usize, tile_row: u32, skip: u32, count: u32) -> Result<(), DeviceError> {
-        let level_spec =
-            self.plan.levels.get(index).ok_or_else(|| DeviceError::Usage(format!("there is no level {index}")))?;
+        let level_spec = self.plan.levels.get(index).ok_or_else(|| no_level(index))?;
         let planes = self.plan.planes;
         let free = self.free();
         if u64::from(count) * u64::from(planes) > free.image.into() || count > free.mask {
-            return Err(DeviceError::Usage("more tiles than the batch has slots".into()));
+            return Err(DeviceError::Internal("more tiles than the batch has slots".into()));
         }
         let tiles = self.grid(level_spec, planes, tile_row, skip * planes, count * planes);
         let positions = self.grid(level_spec, 1, tile_row, skip, count);
@@ -155,34 +154,32 @@ impl Encoder {
     pub fn pending(&self) -> Result<PendingTiles, DeviceError> {
         let mut facts = vec![0; self.facts.len()];
         self.streams.fetch(&self.facts, 0, &mut facts)?;
-        let used = |slots: &TileSlots| {
-            (0..slots.used as usize).map(|slot| read_u32(&facts, slots.facts.lens + slot * 4) > 0).collect()
+        let used = |slots: &TileSlots| -> Result<Vec<bool>, DeviceError> {
+            let is_used = |slot: usize| Ok(read_u32(&facts, slots.facts.lens + slot * 4)? > 0);
+            (0..slots.used as usize).map(is_used).collect()
         };
         Ok(PendingTiles {
-            image: used(&self.image),
-            mask: self.mask.as_ref().map_or_else(Vec::new, used),
-            moments: self.moments(&facts),
+            image: used(&self.image)?,
+            mask: self.mask.as_ref().map_or_else(|| Ok(Vec::new()), used)?,
+            moments: self.moments(&facts)?,
         })
     }
 
-    fn moments(&self, facts: &[u8]) -> Vec<Moments> {
+    fn moments(&self, facts: &[u8]) -> Result<Vec<Moments>, DeviceError> {
         let count = self.moments_used as usize * usize::from(self.plan.bands);
         let read = |at: usize| {
-            let start = self.moments_at + at * size_of::<RawMoments>();
-            let raw: RawMoments = facts
-                .get(start..start + size_of::<RawMoments>())
-                .map_or_else(RawMoments::default, bytemuck::pod_read_unaligned);
-            let RawMoments { count, all, min, max, mean, squares } = raw;
-            Moments { count, all, min, max, mean, squares }
+            let RawMoments { count, all, min, max, mean, squares } = read_moments(facts, self.moments_at, at)?;
+            Ok(Moments { count, all, min, max, mean, squares })
         };
         (0..count).map(read).collect()
     }
 
     fn compress(&mut self) -> Result<EncodedBatch, DeviceError> {
         self.parcel = (self.parcel + 1) % PARCELS;
-        let packed = self.parcels.get(self.parcel).ok_or_else(|| DeviceError::Usage("no parcel".into()))?;
+        let no_parcel = || DeviceError::Internal("the batch has no parcel".into());
+        let packed = self.parcels.get(self.parcel).ok_or_else(no_parcel)?;
         // The bytes of the batch before last must have left this buffer.
-        if let Some(event) = self.parcel_free.get_mut(self.parcel).and_then(Option::take) {
+        if let Some(event) = self.parcel_free.get_mut(self.parcel).ok_or_else(no_parcel)?.take() {
             self.streams.wait(WORK_STREAM, &event)?;
         }
         let by_image_library = self.image.format.path.uses_image_library();
@@ -192,8 +189,8 @@ impl Encoder {
         }
         let mut facts = vec![0; self.facts.len()];
         self.streams.fetch(&self.facts, 0, &mut facts)?;
-        let image = if by_image_library { self.encode_images(&facts)? } else { self.image.results(&facts) };
-        let mask = self.mask.as_ref().map_or_else(Vec::new, |slots| slots.results(&facts));
+        let image = if by_image_library { self.encode_images(&facts)? } else { self.image.results(&facts)? };
+        let mask = self.mask.as_ref().map_or_else(|| Ok(Vec::new()), |slots| slots.results(&facts))?;
         let end = image.iter().chain(&mask).filter_map(|tile| match tile {
             EncodedTile::Packed(range) => Some(range.end),
             _ => None,
@@ -204,26 +201,26 @@ impl Encoder {
             len => {
                 let pinned = PinnedBuffer::new(&self.gpu.memory, packed.len(), &self.meter)?;
                 let readback = self.streams.read_back(READBACK_STREAM, packed, len, pinned)?;
-                if let Some(free_event) = self.parcel_free.get_mut(self.parcel) {
-                    *free_event = Some(self.streams.record(READBACK_STREAM)?);
-                }
+                let free_event = self.parcel_free.get_mut(self.parcel).ok_or_else(no_parcel)?;
+                *free_event = Some(self.streams.record(READBACK_STREAM)?);
                 Some(readback)
             }
         };
         let slots = &self.image;
         let count = slots.used as usize * self.pieces() as usize;
-        let pieces = (0..count).map(|piece| read_u32(&facts, slots.facts.sizes + piece * 4)).collect();
-        let moments = self.moments(&facts);
+        let pieces = (0..count).map(|piece| read_u32(&facts, slots.facts.sizes + piece * 4));
+        let pieces = pieces.collect::<Result<_, _>>()?;
+        let moments = self.moments(&facts)?;
         Ok(EncodedBatch { image, mask, pieces, moments, readback })
     }
 
     /// Encodes the tiles of the image with a library. The tiles are cut: the copy of the facts waited for that.
     fn encode_images(&self, facts: &[u8]) -> Result<Vec<EncodedTile>, DeviceError> {
         let slots = &self.image;
-        let lens: Vec<usize> =
-            (0..slots.used as usize).map(|slot| read_u32(facts, slots.facts.lens + slot * 4) as usize).collect();
-        let ranges: Vec<u8> = match self.ranges_at {
-            Some(start) => (0..lens.len()).map(|slot| self.range_of(facts, start, slot)).collect(),
+        let len_of = |slot: usize| Ok(read_u32(facts, slots.facts.lens + slot * 4)? as usize);
+        let lens = (0..slots.used as usize).map(len_of).collect::<Result<Vec<usize>, DeviceError>>()?;
+        let ranges = match self.ranges_at {
+            Some(start) => (0..lens.len()).map(|slot| self.range_of(facts, start, slot)).collect::<Result<_, _>>()?,
             None => Vec::new(),
         };
         let over = READBACK_STREAM..READBACK_STREAM + slots.format.path.image_streams().max(1);
@@ -231,17 +228,16 @@ impl Encoder {
     }
 
     /// Returns the value range of the tile in a slot.
-    fn range_of(&self, facts: &[u8], start: usize, slot: usize) -> u8 {
+    fn range_of(&self, facts: &[u8], start: usize, slot: usize) -> Result<u8, DeviceError> {
         let (planes, bands) = (self.plan.planes.max(1) as usize, usize::from(self.plan.bands));
         let (position, plane) = (slot / planes, slot % planes);
         let of = if planes > 1 { plane..plane + 1 } else { 0..bands };
-        let spread = |band: usize| {
-            let at = start + (position * bands + band) * size_of::<RawMoments>();
-            let found = facts.get(at..at + size_of::<RawMoments>());
-            let found: RawMoments = found.map_or_else(RawMoments::default, bytemuck::pod_read_unaligned);
-            found.max - found.min
-        };
-        of.map(spread).fold(0.0, f64::max).clamp(0.0, 255.0) as u8
+        let mut widest = 0.0_f64;
+        for band in of {
+            let found = read_moments(facts, start, position * bands + band)?;
+            widest = widest.max(found.max - found.min);
+        }
+        Ok(widest.clamp(0.0, 255.0) as u8)
     }
 
     /// Returns the stored bytes of a tile of the last batch, of `width` columns and `rows` rows, from a slot of the
@@ -250,9 +246,10 @@ impl Encoder {
     /// # Errors
     /// When the copy fails.
     pub fn tile_bytes(&self, mask: bool, slot: u32, width: u32, rows: u32) -> Result<Vec<u8>, DeviceError> {
-        let slots = match (&self.mask, mask) {
-            (Some(slots), true) => slots,
-            _ => &self.image,
+        let slots = match (mask, &self.mask) {
+            (false, _) => &self.image,
+            (true, Some(slots)) => slots,
+            (true, None) => return Err(DeviceError::Internal("the batch has no tiles of masks".into())),
         };
         let len = slots.format.cut_params(width).stored_row as usize * rows as usize;
         let mut bytes = vec![0; len];
@@ -269,4 +266,11 @@ impl Encoder {
     pub fn path(&self) -> EncodePath {
         self.image.format.path
     }
+}
+
+/// Returns the statistics number `index` of those that begin at `start` of the facts.
+fn read_moments(facts: &[u8], start: usize, index: usize) -> Result<RawMoments, DeviceError> {
+    const LEN: usize = size_of::<RawMoments>();
+    let raw: [u8; LEN] = read_fact(facts, start + index * LEN)?;
+    Ok(bytemuck::pod_read_unaligned(&raw))
 }

@@ -140,7 +140,7 @@ impl Encoder {
     }
 
     pub(super) fn level(&self, index: usize) -> Result<&Level, DeviceError> {
-        self.levels.get(index).ok_or_else(|| DeviceError::Usage(format!("there is no level {index}")))
+        self.levels.get(index).ok_or_else(|| no_level(index))
     }
 
     /// Waits until the device has read all rows taken so far.
@@ -165,6 +165,10 @@ impl Encoder {
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
     }
+}
+
+pub(super) fn no_level(index: usize) -> DeviceError {
+    DeviceError::Internal(format!("there is no level {index}"))
 }
 
 pub(super) fn first_bytes<const N: usize>(bytes: &[u8]) -> [u8; N] {

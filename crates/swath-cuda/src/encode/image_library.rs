@@ -41,7 +41,7 @@ pub(crate) fn encode_images(
             plane_len: *len,
         })
         .collect();
-    let refused = || DeviceError::Usage("the library does not encode such samples".into());
+    let refused = || DeviceError::Internal("the library does not encode such samples".into());
     let encoded = match format.path {
         EncodePath::Jpeg(quality) => {
             let source = jpeg_source(spec).ok_or_else(refused)?;
@@ -50,13 +50,15 @@ pub(crate) fn encode_images(
         }
         path => {
             let image = jpeg2000_image(spec).ok_or_else(refused)?;
-            let quality_of = |range: u8| match path {
-                EncodePath::Jpeg2000(Some(quality)) => Jpeg2000Quality::of(quality, range),
-                _ => Jpeg2000Quality::Lossless,
+            let no_range = || DeviceError::Internal("a tile has no value range".into());
+            let quality_of = |slot: usize| match path {
+                EncodePath::Jpeg2000(Some(quality)) => {
+                    ranges.get(slot).map(|range| Jpeg2000Quality::of(quality, *range)).ok_or_else(no_range)
+                }
+                _ => Ok(Jpeg2000Quality::Lossless),
             };
-            let range = |slot: usize| ranges.get(slot).copied().unwrap_or(u8::MAX);
             let slots = (0..).zip(lens).filter(|(_, len)| **len > 0);
-            let qualities: Vec<Jpeg2000Quality> = slots.map(|(slot, _)| quality_of(range(slot))).collect();
+            let qualities = slots.map(|(slot, _)| quality_of(slot)).collect::<Result<Vec<_>, _>>()?;
             jpeg2000_encode(streams, over, image, tiles, &planes, &qualities)?
         }
     };

@@ -42,7 +42,7 @@ fn codec_of(path: EncodePath) -> Result<NvcompFormat, DeviceError> {
     match path {
         EncodePath::NvcompDeflate(algorithm) => Ok(NvcompFormat::Deflate { algorithm: algorithm as u8 }),
         EncodePath::NvcompZstd => Ok(NvcompFormat::Zstd),
-        _ => Err(DeviceError::Usage("nvCOMP compresses Deflate and Zstd".into())),
+        _ => Err(DeviceError::Internal("nvCOMP compresses Deflate and Zstd".into())),
     }
 }
 

@@ -139,7 +139,7 @@ impl DeviceShrink {
         let valid = validity
             .is_none_or(|(ring, band)| ring.width == self.source_width && ring.sample_len == 1 && band < ring.bands);
         if !fits || !valid {
-            return Err(DeviceError::Usage("the rows of an overview are outside its source or target".into()));
+            return Err(DeviceError::Internal("the rows of an overview are outside its source or target".into()));
         }
         let masked = validity.is_some() || self.params.flags & flag::NODATA != 0;
         let [raw, normal] = self.weights;

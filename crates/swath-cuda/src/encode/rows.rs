@@ -35,7 +35,7 @@ impl Encoder {
     }
 
     fn mask_ring(&self) -> Result<&RowRing, DeviceError> {
-        self.level(0)?.mask.as_ref().ok_or_else(|| DeviceError::Usage("the file has no mask".into()))
+        self.level(0)?.mask.as_ref().ok_or_else(|| DeviceError::Internal("the file has no mask".into()))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -72,6 +72,9 @@ impl Encoder {
         let level = self.level(0)?;
         let bands = self.plan.bands;
         let together = planes.len() < usize::from(bands);
+        if planes.len() != if together { 1 } else { usize::from(bands) } {
+            return Err(DeviceError::Internal(format!("{} planes came for {bands} bands", planes.len())));
+        }
         for (band, plane) in (0..).zip(planes) {
             let (bands, first_band) = if together { (bands, 0) } else { (1, band) };
             self.stage(&level.samples, plane, first, bands, first_band)?;
@@ -90,10 +93,13 @@ impl Encoder {
     /// Uploads some rows at a time into the staging buffer and takes them from there.
     fn stage(&self, ring: &RowRing, plane: &[u8], first: u32, bands: u16, first_band: u16) -> Result<(), DeviceError> {
         let Some(staging) = &self.staging else {
-            return Err(DeviceError::Usage("the write has no staging buffer for rows from the host".into()));
+            return Err(DeviceError::Internal("the write has no staging buffer for rows from the host".into()));
         };
         let pixel = ring.sample_len * usize::from(bands);
         let row = ring.width as usize * pixel;
+        if !plane.len().is_multiple_of(row.max(1)) {
+            return Err(DeviceError::Internal(format!("{} bytes are not whole rows of {row}", plane.len())));
+        }
         let at_once = (staging.len() / row.max(1)).max(1);
         for (number, part) in plane.chunks(at_once * row.max(1)).enumerate() {
             let rows = (part.len() / row.max(1)) as u32;
@@ -113,7 +119,7 @@ impl Encoder {
     pub fn shrink(&self, index: usize, rows: Range<u32>) -> Result<(), DeviceError> {
         let (level, below) = (self.level(index)?, self.level(index + 1)?);
         let Some((samples, mask)) = &level.shrink else {
-            return Err(DeviceError::Usage(format!("level {index} has no next level")));
+            return Err(DeviceError::Internal(format!("level {index} has no next level")));
         };
         let validity = match (&level.mask, self.plan.alpha) {
             (Some(ring), _) => Some((ring, 0)),
@@ -165,9 +171,9 @@ impl Encoder {
                     let count = (ring.capacity - at).min(rows.end - row);
                     let to = (row - rows.start) as usize * row_len;
                     let offset = ring.band_step() as usize * usize::from(band) + at as usize * row_len;
-                    if let Some(to) = plane.get_mut(to..to + count as usize * row_len) {
-                        self.streams.fetch(&ring.buffer, offset, to)?;
-                    }
+                    let to = plane.get_mut(to..to + count as usize * row_len);
+                    let no_room = || DeviceError::Internal("rows that come back have no room".into());
+                    self.streams.fetch(&ring.buffer, offset, to.ok_or_else(no_room)?)?;
                     row += count;
                 }
                 planes.push(plane);

@@ -184,26 +184,41 @@ impl TileSlots {
     }
 
     /// Returns the result of each tile, read from the facts.
-    pub(super) fn results(&self, facts: &[u8]) -> Vec<EncodedTile> {
+    pub(super) fn results(&self, facts: &[u8]) -> Result<Vec<EncodedTile>, DeviceError> {
         let at = &self.facts;
-        (0..self.used as usize)
-            .map(|slot| {
-                let whole = read_u32(facts, at.wholes + slot * 4);
-                let start = read_u64(facts, at.offsets + slot * 8) as usize;
-                match whole {
-                    0 => EncodedTile::Empty,
-                    u32::MAX => EncodedTile::Refused("its stream is longer than the room reserved for it".into()),
-                    len => EncodedTile::Packed(start..start + len as usize),
-                }
+        let result = |slot: usize| {
+            let whole = read_u32(facts, at.wholes + slot * 4)?;
+            let start = u64::from_ne_bytes(read_fact(facts, at.offsets + slot * 8)?) as usize;
+            Ok(match whole {
+                0 => EncodedTile::Empty,
+                u32::MAX => EncodedTile::Refused("its stream is longer than the room reserved for it".into()),
+                len => EncodedTile::Packed(start..start + len as usize),
             })
-            .collect()
+        };
+        (0..self.used as usize).map(result).collect()
     }
 }
 
-pub(super) fn read_u32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u32::from_ne_bytes(*raw))
+pub(super) fn read_u32(facts: &[u8], at: usize) -> Result<u32, DeviceError> {
+    read_fact(facts, at).map(u32::from_ne_bytes)
 }
 
-fn read_u64(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u64::from_ne_bytes(*raw))
+/// Returns the bytes of a fact. A fact that is not there has no default: a length of 0 would be a tile that is left out.
+pub(super) fn read_fact<const LEN: usize>(facts: &[u8], at: usize) -> Result<[u8; LEN], DeviceError> {
+    let fact = facts.get(at..).and_then(|rest| rest.first_chunk());
+    fact.copied().ok_or_else(|| DeviceError::Internal(format!("the facts of a batch end before byte {}", at + LEN)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_that_is_not_there_has_no_default() {
+        let facts = [1, 0, 0, 0, 2, 0];
+        assert_eq!(read_u32(&facts, 0), Ok(u32::from_ne_bytes([1, 0, 0, 0])));
+        for at in [3, 6, 7] {
+            assert!(matches!(read_u32(&facts, at), Err(DeviceError::Internal(_))));
+        }
+    }
 }

@@ -77,7 +77,7 @@ fn notes_len(stream: usize, segment: usize) -> usize {
 /// Decodes LZW tiles with several blocks each: they find the segments, measure them, and write them.
 fn launch_in_parts(streams: &Streams, stream: usize, batch: &DecodeLaunch<'_>, parts: u32) -> Result<(), DeviceError> {
     let Some(scratch) = &batch.scratch else {
-        return Err(DeviceError::Usage("the scratch memory for LZW segments is missing".into()));
+        return Err(DeviceError::Internal("the scratch memory for LZW segments is missing".into()));
     };
     let room = scratch.len / batch.count.max(1) as usize / 16 * 16;
     let mut args = batch.args()?;

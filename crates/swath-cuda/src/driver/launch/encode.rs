@@ -168,7 +168,7 @@ impl EncodeKernel {
         let memory = streams.memory();
         let function = self.function(memory)?;
         let Some(scratch) = batch.scratch else {
-            return Err(DeviceError::Usage("the scratch memory of an encoder is missing".into()));
+            return Err(DeviceError::Internal("the scratch memory of an encoder is missing".into()));
         };
         let each = self.scratch_of(batch.stride) as u64;
         let mut args = batch.args()?;
@@ -178,7 +178,7 @@ impl EncodeKernel {
             args.scratch_len = each;
             let blocks = items.min(function.resident.into()).min(scratch.len() as u64 / each);
             if blocks == 0 {
-                return Err(DeviceError::Usage("the scratch of an encoder is too short".into()));
+                return Err(DeviceError::Internal("the scratch of an encoder is too short".into()));
             }
             // SAFETY: tiles, pieces, lengths and sizes were checked to lie in their buffers; every block has its own part of
             // the scratch.

@@ -48,7 +48,7 @@ fn keep_arrays(
     let words = words.iter().map(|array| (array, size_of::<u64>()));
     for (array, size) in words.chain([(&statuses, size_of::<u32>())]) {
         if count.checked_mul(size).is_none_or(|len| array.len < len) {
-            return Err(DeviceError::Usage("an array for nvCOMP is too short".into()));
+            return Err(DeviceError::Internal("an array for nvCOMP is too short".into()));
         }
         streams.keep(array.buffer);
     }

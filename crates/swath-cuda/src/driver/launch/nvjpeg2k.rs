@@ -46,7 +46,7 @@ impl StreamSessions {
             newest.poll()?;
         }
         self.free.extend(self.busy.drain(..).map(|(session, _)| session));
-        self.free.pop().ok_or_else(|| DeviceError::Usage("no session of nvJPEG2000 is free".into()))
+        self.free.pop().ok_or_else(|| DeviceError::Internal("no session of nvJPEG2000 is free".into()))
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn jpeg2000_encode(
     qualities: &[Jpeg2000Quality],
 ) -> Result<EncodedStreams, DeviceError> {
     if qualities.len() != tiles.len() {
-        return Err(DeviceError::Usage("the number of qualities differs from the number of tiles".into()));
+        return Err(DeviceError::Internal("the number of qualities differs from the number of tiles".into()));
     }
     let encoder = streams.memory().libraries.jpeg2000_encoder(&streams.memory().context)?;
     let stride = over.len().max(1);

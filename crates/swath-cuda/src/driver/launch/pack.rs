@@ -122,7 +122,7 @@ pub(crate) fn launch_pack(
     let mut head = [0; 16];
     match head.get_mut(..wrap.head.len()) {
         Some(place) => place.copy_from_slice(&wrap.head),
-        None => return Err(DeviceError::Usage("the head of a tile is too long".into())),
+        None => return Err(DeviceError::Internal("the head of a tile is too long".into())),
     }
     let args = PackArgs {
         src: batch.encoded.address(),

@@ -29,7 +29,7 @@ pub(in crate::driver) fn check_len<N: PartialOrd + std::fmt::Display>(
     need: N,
 ) -> Result<(), DeviceError> {
     if have < need {
-        return Err(DeviceError::Usage(format!("{what}: {have} bytes where {need} are needed")));
+        return Err(DeviceError::Internal(format!("{what}: {have} bytes where {need} are needed")));
     }
     Ok(())
 }

@@ -130,7 +130,7 @@ pub(crate) fn launch_take(
     }
     let bands = u32::from(take.first_band) + u32::from(take.bands);
     if take.count > ring.capacity || bands > u32::from(ring.bands) {
-        return Err(DeviceError::Usage("more rows or bands than the ring holds".into()));
+        return Err(DeviceError::Internal("more rows or bands than the ring holds".into()));
     }
     let wanted = [take.count, ring.width, take.bands.into()];
     if let Some((counts, sample_len)) = source.bounds

@@ -42,7 +42,7 @@ pub(in crate::driver) fn launch_zstd(
         return if count == 0 {
             Ok(())
         } else {
-            Err(DeviceError::Usage("the scratch memory for Zstd is missing".into()))
+            Err(DeviceError::Internal("the scratch memory for Zstd is missing".into()))
         };
     };
     let each = scratch.len / count / GRAIN * GRAIN;

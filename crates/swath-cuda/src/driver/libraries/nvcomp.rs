@@ -24,7 +24,7 @@ const NAMES: Names = Names {
 };
 
 /// The longest LZ4 chunk, compressed or not, that nvCOMP accepts.
-const MOST_TO_DECOMPRESS: usize = (1 << 32) - 1;
+const MOST_TO_DECOMPRESS: usize = u32::MAX as usize;
 
 /// A format that nvCOMP compresses to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

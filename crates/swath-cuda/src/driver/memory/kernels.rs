@@ -55,8 +55,9 @@ impl LoadedKernels {
                 loaded
             }
         };
-        let threads = threads_of(ptx, name)
-            .ok_or_else(|| DeviceError::Usage(format!("the PTX of {module} does not state the threads of {name}")))?;
+        let threads = threads_of(ptx, name).ok_or_else(|| {
+            DeviceError::Internal(format!("the PTX of {module} does not state the threads of {name}"))
+        })?;
         // SAFETY: modules stay loaded as long as `self`.
         let raw = unsafe { context.module_function(loaded, &ended(name)?) }?;
         // These kernels use no shared memory and profit from the cache.
@@ -110,7 +111,7 @@ impl LoadedKernels {
 
 /// Returns a text that ends with a zero, as the driver expects.
 fn ended(text: &str) -> Result<CString, DeviceError> {
-    CString::new(text).map_err(|_| DeviceError::Usage("a kernel's text or name contains a NUL byte".into()))
+    CString::new(text).map_err(|_| DeviceError::Internal("a kernel's text or name contains a NUL byte".into()))
 }
 
 /// Returns the threads of a kernel's blocks, as its PTX states them.

@@ -350,7 +350,7 @@ pub(in crate::driver) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// the same size finds the blocks of the last one.
 pub(crate) fn rounded(len: usize) -> usize {
     const LEAST: usize = 64 << 10;
-    let grain = len.checked_next_power_of_two().map_or(1 << 60, |power| power / 16).max(LEAST);
+    let grain = len.checked_next_power_of_two().map_or(usize::MAX / 16, |power| power / 16).max(LEAST);
     len.max(1).checked_next_multiple_of(grain).unwrap_or(len)
 }
 
@@ -420,7 +420,7 @@ impl DeviceBuffer {
     pub(crate) fn address_at(&self, offset: usize, len: usize) -> Result<Address, DeviceError> {
         match offset.checked_add(len) {
             Some(end) if end <= self.0.len => Ok(self.0.address + offset as u64),
-            _ => Err(DeviceError::Usage(format!(
+            _ => Err(DeviceError::Internal(format!(
                 "{len} bytes at {offset} are outside a device buffer of {} bytes",
                 self.0.len
             ))),

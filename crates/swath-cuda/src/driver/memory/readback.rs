@@ -91,7 +91,7 @@ impl Readback {
         let buffer = self.buffer.take();
         buffer
             .map(|buffer| PinnedBytes { buffer, len: self.len })
-            .ok_or_else(|| DeviceError::Usage("a readback was waited for twice".into()))
+            .ok_or_else(|| DeviceError::Internal("a readback was waited for twice".into()))
     }
 }
 
@@ -135,7 +135,7 @@ impl Streams {
         let address = from.address_at(0, len)?;
         let (place, room) = to.raw();
         if len > room {
-            return Err(DeviceError::Usage(format!("{len} bytes are more than the {room} of the pinned buffer")));
+            return Err(DeviceError::Internal(format!("{len} bytes are more than the {room} of the pinned buffer")));
         }
         self.keep(from);
         let copied = if len == 0 {

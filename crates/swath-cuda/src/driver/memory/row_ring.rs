@@ -36,7 +36,7 @@ impl RowRing {
     ) -> Result<Self, DeviceError> {
         match Self::bytes(bands, width, capacity, sample_len) {
             Some(len) if len <= buffer.len() && capacity > 0 => Ok(Self { buffer, bands, width, capacity, sample_len }),
-            _ => Err(DeviceError::Usage(format!("{capacity} rows do not fit into {} bytes", buffer.len()))),
+            _ => Err(DeviceError::Internal(format!("{capacity} rows do not fit into {} bytes", buffer.len()))),
         }
     }
 

@@ -197,7 +197,7 @@ impl Streams {
         let address = to.address_at(offset, len)?;
         let event = self.memory.event()?;
         let Some(pinned) = chunk.pinned.take().filter(|_| len <= CHUNK_LEN) else {
-            return Err(DeviceError::Usage(format!("{len} bytes are more than a pinned chunk holds")));
+            return Err(DeviceError::Internal(format!("{len} bytes are more than a pinned chunk holds")));
         };
         self.keep(to);
         let raw = self.raw(stream);

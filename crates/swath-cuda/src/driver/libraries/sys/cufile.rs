@@ -140,6 +140,7 @@ pub(crate) struct Parameters {
     pub(crate) cookie: *mut c_void,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Parameters>() == 64);
 
 /// Bits of `CUfileStatus_t`: a read with any of these is done.
@@ -157,6 +158,7 @@ pub(crate) struct Event {
     pub(crate) answer: isize,
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Event>() == 24);
 
 /// `struct timespec` of 64-bit Linux.

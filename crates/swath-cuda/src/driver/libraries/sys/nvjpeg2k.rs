@@ -136,6 +136,7 @@ impl EncodeConfig {
     }
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<EncodeConfig>() == 360);
 
 /// `nvjpeg2kHandle_t`, `nvjpeg2kDecodeState_t`, `nvjpeg2kStream_t`, `nvjpeg2kDecodeParams_t`, `nvjpeg2kEncoder_t`,
