@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     path::Path,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -68,6 +69,9 @@ pub fn device_memory(device: &Device) -> Result<Option<u64>> {
     let text = device.max_device_memory.as_deref();
     text.map(|text| Ok(numbers::bytes(text, "--max-device-memory")? as u64)).transpose()
 }
+
+/// How long an interrupt waits for the work at hand before the process ends without it.
+pub const GRACE: Duration = Duration::from_millis(600);
 
 /// Makes Ctrl-C remove incomplete files before the process exits.
 pub fn clear_up_on_interrupt() {

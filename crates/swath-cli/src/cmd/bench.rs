@@ -29,7 +29,7 @@ use crate::{
 use figure::{By, Figure, FileFigures, GpuSpeeds, Machine, Timing, Work};
 use measure::Pace;
 use scratch::Scratch;
-use subject::{Allowance, Settings, Skipped, Subject, Worker};
+use subject::{Allowance, Processor, Settings, Skipped, Subject};
 
 /// Sides of the windows that are read.
 const SIDES: [u32; 3] = [256, 512, 1024];
@@ -37,8 +37,6 @@ const SIDES: [u32; 3] = [256, 512, 1024];
 const REMOTE_BYTES: u64 = 64 << 20;
 /// Bytes that are copied to measure the speed of memory, where it allows: more than caches hold.
 const COPIED: u64 = 128 << 20;
-/// How long an interrupt waits for the work at hand before the process ends without it.
-const GRACE: Duration = Duration::from_millis(600);
 
 /// Runs `swath bench`.
 pub fn run(args: &Bench) -> Result<ExitCode> {
@@ -100,7 +98,7 @@ fn stop_on_interrupt(cancel: &Cancel, scratch: Option<Arc<Scratch>>) {
     let cancel = cancel.clone();
     job::on_interrupt(move || {
         cancel.cancel();
-        std::thread::sleep(GRACE);
+        std::thread::sleep(job::GRACE);
         swath::io::abandon_unfinished();
         if let Some(scratch) = &scratch {
             scratch.remove();
@@ -122,10 +120,10 @@ impl Runner<'_> {
         // A wrong name is reported before minutes are spent on the files before it.
         let datasets: Vec<Dataset> = self.args.files.iter().map(|path| self.open(path)).collect::<Result<_>>()?;
         let threads = self.args.threads.map_or_else(cores, |threads| threads.max(1));
-        let (workers, machine) = self.workers(threads)?;
+        let (processors, machine) = self.processors(threads)?;
         let mut files = Vec::new();
         for (dataset, path) in datasets.iter().zip(&self.args.files) {
-            files.push(self.file(dataset, path, &workers, &machine)?);
+            files.push(self.file(dataset, path, &processors, &machine)?);
             device::warn(dataset);
         }
         Ok((machine, files))
@@ -140,42 +138,42 @@ impl Runner<'_> {
         Ok(dataset)
     }
 
-    /// Returns who works, and what bounds them.
-    fn workers(&self, threads: usize) -> Result<(Vec<Worker>, Machine)> {
+    /// Returns the CPUs and GPUs to measure, and the speeds that bound them.
+    fn processors(&self, threads: usize) -> Result<(Vec<Processor>, Machine)> {
         let status = Status::new();
         status.show("measuring memory copies");
         let counts = if threads == 1 { vec![1] } else { vec![1, threads] };
         let len = usize::try_from(COPIED.min(self.settings.max_memory / 4)).unwrap_or(usize::MAX).max(1);
         let memory_copy = counts.iter().map(|count| bound::memory_copy(*count, len)).collect::<Result<Vec<_>>>()?;
-        let mut workers = Vec::new();
+        let mut processors = Vec::new();
         if self.args.device != BenchDevice::Cuda {
-            workers.extend(counts.iter().map(|count| Worker { by: By::Cpu(*count), threads: *count, gpu: None }));
+            processors.extend(counts.iter().map(|count| Processor { by: By::Cpu(*count), threads: *count, gpu: None }));
         }
         let mut machine = Machine { cpu: cpu_name(), threads, memory_copy, gpus: Vec::new(), no_gpu: Vec::new() };
         if self.args.device != BenchDevice::Cpu {
             status.show("looking for GPUs");
-            add_gpus(&mut workers, &mut machine, threads);
+            add_gpus(&mut processors, &mut machine, threads);
         }
-        if workers.is_empty() {
+        if processors.is_empty() {
             bail!("--device cuda: there is no GPU to measure: {}", machine.no_gpu.join("; "));
         }
-        Ok((workers, machine))
+        Ok((processors, machine))
     }
 
-    fn file(&self, dataset: &Dataset, path: &Path, workers: &[Worker], machine: &Machine) -> Result<FileFigures> {
+    fn file(&self, dataset: &Dataset, path: &Path, processors: &[Processor], machine: &Machine) -> Result<FileFigures> {
         let is_remote = dataset.traffic().is_some();
         let sides: Vec<u32> =
             SIDES.into_iter().filter(|side| *side <= dataset.width() && *side <= dataset.height()).collect();
-        // Over a network, one thread shows nothing but the network again, and every read costs.
-        let workers: Vec<&Worker> = workers
+        // Over a network, a run with one thread measures only the network again, and it costs requests.
+        let processors: Vec<&Processor> = processors
             .iter()
-            .filter(|worker| !is_remote || worker.gpu.is_some() || worker.threads == machine.threads)
+            .filter(|processor| !is_remote || processor.gpu.is_some() || processor.threads == machine.threads)
             .collect();
         let allowance = match is_remote {
             true => {
                 let given = self.args.remote.max_remote_bytes.as_deref();
                 let total = given.map(|text| numbers::bytes(text, "--max-remote-bytes")).transpose()?;
-                Some(Allowance::of(total.map_or(REMOTE_BYTES, |bytes| bytes as u64), workers.len(), sides.len()))
+                Some(Allowance::of(total.map_or(REMOTE_BYTES, |bytes| bytes as u64), processors.len(), sides.len()))
             }
             false => None,
         };
@@ -190,7 +188,7 @@ impl Runner<'_> {
             tasks.extend([Work::WriteGeoTiff, Work::WriteCog]);
         }
         let mut subject = Subject::new(dataset, self.settings, allowance, &machine.memory_copy);
-        let mut pace = Pace::new(self.time, tasks.len() * workers.len() + machine.memory_copy.len());
+        let mut pace = Pace::new(self.time, tasks.len() * processors.len() + machine.memory_copy.len());
         let status = Status::new();
         let name = remote::shown(path);
         for speed in machine.memory_copy.iter().filter(|speed| !is_remote || speed.threads == machine.threads) {
@@ -203,30 +201,30 @@ impl Runner<'_> {
         let mut samples = None;
         let mut figures = Vec::new();
         for work in tasks {
-            for worker in &workers {
+            for processor in &processors {
                 if self.settings.cancel.is_cancelled() {
                     bail!("interrupted");
                 }
-                status.show(&format!("{name}: {}, {}", work.name(), worker.by.name()));
+                status.show(&format!("{name}: {}, {}", work.name(), processor.by.name()));
                 let mut notes = Vec::new();
                 let share = pace.share();
                 let timed = match (work, self.scratch) {
-                    (Work::Read, _) => read::whole(&mut subject, worker, share, &mut notes),
-                    (Work::Windows(side), _) => read::windows(&mut subject, worker, side, share, &mut notes),
+                    (Work::Read, _) => read::whole(&mut subject, processor, share, &mut notes),
+                    (Work::Windows(side), _) => read::windows(&mut subject, processor, side, share, &mut notes),
                     (_, Some(scratch)) => {
                         let samples = match &mut samples {
                             Some(samples) => Ok(samples),
                             none => write::Samples::load(&subject).map(|loaded| none.insert(loaded)),
                         };
                         samples.and_then(|samples| {
-                            write::write(&subject, worker, work, samples, scratch, share, &mut notes)
+                            write::write(&subject, processor, work, samples, scratch, share, &mut notes)
                         })
                     }
                     // The folder is made whenever writes are measured.
                     (_, None) => continue,
                 };
-                let outcome = outcome(timed, work, worker)?;
-                figures.push(Figure { work, by: worker.by.clone(), outcome, notes });
+                let outcome = outcome(timed, work, processor)?;
+                figures.push(Figure { work, by: processor.by.clone(), outcome, notes });
             }
         }
         Ok(described(dataset, &subject, figures, is_remote))
@@ -234,7 +232,7 @@ impl Runner<'_> {
 }
 
 /// Returns the reason where something cannot be measured, and the error where something is wrong.
-fn outcome(timed: Result<Timing>, work: Work, worker: &Worker) -> Result<Result<Timing, String>> {
+fn outcome(timed: Result<Timing>, work: Work, processor: &Processor) -> Result<Result<Timing, String>> {
     let error = match timed {
         Ok(timing) => return Ok(Ok(timing)),
         Err(error) => error,
@@ -248,7 +246,7 @@ fn outcome(timed: Result<Timing>, work: Work, worker: &Worker) -> Result<Result<
         Some(kind) if writes && fault.and_then(swath::Error::limit) == Some("max_memory") => {
             Ok(Err(format!("{kind}, or raise --max-memory")))
         }
-        Some(kind @ ErrorKind::Device(_)) if worker.gpu.is_some() => Ok(Err(kind.to_string())),
+        Some(kind @ ErrorKind::Device(_)) if processor.gpu.is_some() => Ok(Err(kind.to_string())),
         // Not everything that can be read can be written.
         Some(
             kind @ (ErrorKind::Unsupported(_)
@@ -263,7 +261,7 @@ fn outcome(timed: Result<Timing>, work: Work, worker: &Worker) -> Result<Result<
 }
 
 /// Opens every GPU and measures how fast this machine copies to it.
-fn add_gpus(workers: &mut Vec<Worker>, machine: &mut Machine, threads: usize) {
+fn add_gpus(processors: &mut Vec<Processor>, machine: &mut Machine, threads: usize) {
     let found = survey(&GpuOptions::default());
     match &found.driver {
         Err(error) => machine.no_gpu.push(error.to_string()),
@@ -280,7 +278,7 @@ fn add_gpus(workers: &mut Vec<Worker>, machine: &mut Machine, threads: usize) {
         match opened {
             Ok((gpu, copies)) => {
                 machine.gpus.push(GpuSpeeds { ordinal, name: name.clone(), copies });
-                workers.push(Worker { by: By::Gpu(ordinal, name), threads, gpu: Some((gpu, copies)) });
+                processors.push(Processor { by: By::Gpu(ordinal, name), threads, gpu: Some((gpu, copies)) });
             }
             Err(error) => machine.no_gpu.push(format!("GPU {ordinal}, {name}: {error}")),
         }

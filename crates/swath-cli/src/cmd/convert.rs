@@ -69,19 +69,19 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     let cost = Cost::with_written(Cost::of([&dataset]), converted.written.traffic);
     device::write_report(&args.device, &converted.written.device, cost, args.quiet);
     if args.device.show_stats {
-        eprint!("{}", predictor_line(converted.written.predictor, &args.predictor));
+        eprint!("{}", predictor_line(&converted.written));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the line of `--stats` about the predictor.
-fn predictor_line(used: Predictor, asked: &str) -> String {
-    let name = match used {
+fn predictor_line(written: &Written) -> String {
+    let name = match written.predictor {
         Predictor::None => "none (1)",
         Predictor::Horizontal => "horizontal (2)",
         Predictor::FloatingPoint => "float (3)",
     };
-    let by = if asked.eq_ignore_ascii_case("auto") { ", chosen by the samples" } else { "" };
+    let by = if written.predictor_by_samples { ", chosen by the samples" } else { "" };
     format!("predictor    {name}{by}\n")
 }
 
@@ -90,15 +90,12 @@ pub fn options(args: &Convert, dataset: &Dataset) -> Result<(ConvertOptions, Wri
     Ok((convert_options(args, dataset)?, write_options(args)?))
 }
 
-/// How long an interrupt waits for the tiles that are being compressed.
-const GRACE: Duration = Duration::from_millis(600);
-
 /// Makes Ctrl-C end the write in an orderly way, but without waiting for the slowest codecs, which take seconds for a tile.
 fn stop_on_interrupt(cancel: &Cancel) {
     let cancel = cancel.clone();
     job::on_interrupt(move || {
         cancel.cancel();
-        std::thread::sleep(GRACE);
+        std::thread::sleep(job::GRACE);
         swath::io::abandon_unfinished();
         swath::io::abandon_uploads();
         std::process::exit(130);

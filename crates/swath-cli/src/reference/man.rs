@@ -34,7 +34,7 @@ fn page(name: &str, command: clap::Command) -> io::Result<(String, Vec<u8>)> {
     Ok((format!("{name}.1"), out))
 }
 
-/// Returns text as roff sees no command in it.
+/// Escapes text so that roff finds no commands in it.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('-', "\\-").replace("\n.", "\n\\&.").replace('\'', "\\(aq")
 }

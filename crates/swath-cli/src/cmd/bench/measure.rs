@@ -68,7 +68,7 @@ impl Times {
         self.quantile(0.5)
     }
 
-    /// Returns the time that this part of the runs did not exceed, between runs by interpolation.
+    /// Returns the quantile `part` of the times, interpolated between runs.
     pub fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -85,7 +85,7 @@ impl Times {
     }
 }
 
-/// Returns a number that differs for different bytes, save by an unlikely accident. It takes less time than reading them.
+/// Returns a checksum: different bytes almost always give different numbers. It is computed faster than the bytes are read.
 pub fn checksum(bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = bytes.as_chunks::<8>();

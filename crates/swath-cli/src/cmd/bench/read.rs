@@ -8,42 +8,47 @@ use swath::{ReadOptions, Window};
 use super::{
     figure::{Checked, Timing},
     measure::{self, Random, Share, Times},
-    subject::{Subject, Worker, room, skipped},
+    subject::{Processor, Subject, room, skipped},
 };
 
 /// Most windows that are read at once.
 const MOST_WINDOWS: usize = 256;
-/// Runs over a remote file, of which each costs bytes: the fewest that can be compared.
+/// Runs over a remote file: the fewest that can be compared, because each costs bytes.
 const REMOTE_RUNS: u32 = 2;
 
-/// Reads the raster again and again, part by part where it does not fit in memory, or only its first parts where the time
+/// Reads the raster again and again, portion by portion where it does not fit in memory, or only its first portions where the time
 /// is too short. Adds what there is to say to `notes`.
-pub fn whole(subject: &mut Subject<'_>, worker: &Worker, share: Share, notes: &mut Vec<String>) -> Result<Timing> {
-    let options = subject.options(worker);
+pub fn whole(
+    subject: &mut Subject<'_>,
+    processor: &Processor,
+    share: Share,
+    notes: &mut Vec<String>,
+) -> Result<Timing> {
+    let options = subject.options(processor);
     let mut buffer = Vec::new();
     let mut first = Duration::ZERO;
     let (mut bytes, mut stored) = (0, 0);
-    let mut parts: Vec<(Window, ReadOptions, u64)> = Vec::new();
-    for part in subject.parts()? {
+    let mut portions: Vec<(Window, ReadOptions, u64)> = Vec::new();
+    for portion in subject.portions()? {
         // The warm-up finds how much can be read as often as asked.
-        if !parts.is_empty() && share.has_passed(0.25) {
+        if !portions.is_empty() && share.has_passed(0.25) {
             break;
         }
-        let options = options.clone().with_window(part.window).with_bands(part.bands.iter().copied());
-        let (time, sum) = subject.read_once(worker, &options, &mut buffer)?;
-        let first_band = part.bands.first().copied().unwrap_or(1);
-        notes.extend(subject.check_against_others(worker, part.window, first_band, sum)?);
+        let options = options.clone().with_window(portion.window).with_bands(portion.bands.iter().copied());
+        let (time, sum) = subject.read_once(processor, &options, &mut buffer)?;
+        let first_band = portion.bands.first().copied().unwrap_or(1);
+        notes.extend(subject.check_against_others(processor, portion.window, first_band, sum)?);
         first += time;
         bytes += subject.dataset.read_len(&options)? as u64;
         stored += subject.dataset.stored_len(&options)?;
-        parts.push((part.window, options, sum));
+        portions.push((portion.window, options, sum));
     }
     notes.dedup();
     let mut run = || -> Result<Duration> {
         let mut total = Duration::ZERO;
-        for (window, options, sum) in &parts {
-            let (time, again) = subject.read_once(worker, options, &mut buffer)?;
-            subject.check_repeated(worker, *window, *sum, again)?;
+        for (window, options, sum) in &portions {
+            let (time, again) = subject.read_once(processor, options, &mut buffer)?;
+            subject.check_repeated(processor, *window, *sum, again)?;
             total += time;
         }
         Ok(total)
@@ -52,11 +57,11 @@ pub fn whole(subject: &mut Subject<'_>, worker: &Worker, share: Share, notes: &m
         Some(_) => with_first(first, share.repeat(REMOTE_RUNS - 1, run)?),
         None => share.repeat(subject.settings.runs, &mut run)?,
     };
-    let bounds = subject.read_bounds(worker, bytes, stored);
+    let bounds = subject.read_bounds(processor, bytes, stored);
     Ok(Timing { bytes, windows: None, stored, times, latency: None, bounds, checked: Checked::Equal })
 }
 
-/// Returns the times with that of a first run, which counts where every run costs.
+/// Returns the times of all runs, the first one included: over a network a warm-up would cost as much.
 fn with_first(first: Duration, rest: Times) -> Times {
     Times(std::iter::once(first.as_secs_f64()).chain(rest.0).collect())
 }
@@ -71,12 +76,12 @@ fn random_windows(width: u32, height: u32, side: u32) -> Vec<Window> {
 /// Reads random windows: one after the other for the latency, and all in one call for the rate.
 pub fn windows(
     subject: &mut Subject<'_>,
-    worker: &Worker,
+    processor: &Processor,
     side: u32,
     share: Share,
     notes: &mut Vec<String>,
 ) -> Result<Timing> {
-    let options = subject.options(worker);
+    let options = subject.options(processor);
     let mut drawn = random_windows(subject.dataset.width(), subject.dataset.height(), side);
     let at = |window: &Window| options.clone().with_window(*window);
     let mut buffer = Vec::new();
@@ -110,7 +115,7 @@ pub fn windows(
         None => {
             let mut once = Duration::ZERO;
             for window in drawn.iter().take(2) {
-                once = subject.read_once(worker, &at(window), &mut buffer)?.0;
+                once = subject.read_once(processor, &at(window), &mut buffer)?.0;
             }
             drawn.truncate(share.fits(once, 0.2).min(MOST_WINDOWS));
             for window in &drawn {
@@ -121,17 +126,17 @@ pub fn windows(
     let mut latency = Vec::new();
     let mut sums = Vec::new();
     for window in &drawn {
-        let (time, sum) = subject.read_once(worker, &at(window), &mut buffer)?;
-        notes.extend(subject.check_against_others(worker, *window, 1, sum)?);
+        let (time, sum) = subject.read_once(processor, &at(window), &mut buffer)?;
+        notes.extend(subject.check_against_others(processor, *window, 1, sum)?);
         latency.push(time.as_secs_f64());
         sums.push(sum);
     }
     notes.dedup();
     let mut known = None;
     let mut run = || -> Result<Duration> {
-        let (time, sum) = read_all(subject, worker, &options, &drawn, &sums, &mut buffer)?;
+        let (time, sum) = read_all(subject, processor, &options, &drawn, &sums, &mut buffer)?;
         if let Some(window) = drawn.first() {
-            subject.check_repeated(worker, *window, *known.get_or_insert(sum), sum)?;
+            subject.check_repeated(processor, *window, *known.get_or_insert(sum), sum)?;
         }
         Ok(time)
     };
@@ -143,7 +148,7 @@ pub fn windows(
         }
     };
     let bytes = len as u64 * drawn.len() as u64;
-    let bounds = subject.read_bounds(worker, bytes, stored);
+    let bounds = subject.read_bounds(processor, bytes, stored);
     Ok(Timing {
         bytes,
         windows: Some(drawn.len() as u64),
@@ -158,13 +163,13 @@ pub fn windows(
 /// Reads all windows in one call. Returns the time and a checksum. On the CPU, compares each window with its checksum.
 fn read_all(
     subject: &Subject<'_>,
-    worker: &Worker,
+    processor: &Processor,
     options: &ReadOptions,
     windows: &[Window],
     sums: &[u64],
     buffer: &mut Vec<u8>,
 ) -> Result<(Duration, u64)> {
-    if worker.gpu.is_some() {
+    if processor.gpu.is_some() {
         let began = Instant::now();
         let raster = subject.dataset.read_windows_device(options, windows)?;
         let time = began.elapsed();
@@ -176,7 +181,7 @@ fn read_all(
     let time = began.elapsed();
     let len = (out.len() / windows.len().max(1)).max(1);
     for ((samples, window), sum) in out.chunks_exact(len).zip(windows).zip(sums) {
-        subject.check_repeated(worker, *window, *sum, measure::checksum(samples))?;
+        subject.check_repeated(processor, *window, *sum, measure::checksum(samples))?;
     }
     Ok((time, measure::checksum(out)))
 }

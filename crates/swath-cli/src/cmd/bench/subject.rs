@@ -1,4 +1,4 @@
-//! The file that is measured: which parts of it are read, by whom, and what its samples were the first time.
+//! The file that is measured: which portions of it are read, by which processor, and what its samples were the first time.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use swath::{
     Cancel, Compression, Dataset, Mode, ReadOptions, Window,
     gpu::{CopySpeeds, Gpu},
-    statistics::portions::Cut,
+    statistics::portions::{Cut, Portion},
 };
 
 use super::{
@@ -20,8 +20,8 @@ use super::{
     measure,
 };
 
-/// Most parts that a large raster is read in.
-const MOST_PARTS: usize = 4096;
+/// Most portions that a large raster is read in.
+const MOST_PORTIONS: usize = 4096;
 
 /// Options of all measurements.
 #[derive(Debug, Clone)]
@@ -38,9 +38,9 @@ pub struct Settings {
     pub trust_input: bool,
 }
 
-/// A CPU or a GPU that works.
+/// A CPU or a GPU that is measured.
 #[derive(Debug, Clone)]
-pub struct Worker {
+pub struct Processor {
     /// Its name.
     pub by: By,
     /// Threads that work, also for a GPU.
@@ -71,9 +71,9 @@ pub fn skipped(reason: impl Into<String>) -> anyhow::Error {
 pub struct Allowance {
     /// Bytes to read from the source without decoding them.
     pub raw: u64,
-    /// Bytes of all reads of one worker.
+    /// Bytes of all reads of one processor.
     pub read: u64,
-    /// Bytes of all windows of one size and one worker.
+    /// Bytes of all windows of one size and one processor.
     pub windows: u64,
     /// Bytes of the samples that are written.
     pub write: u64,
@@ -81,25 +81,16 @@ pub struct Allowance {
 
 impl Allowance {
     /// Divides the bytes that the file may cost.
-    pub fn of(total: u64, workers: usize, sizes: usize) -> Self {
-        let workers = workers.max(1) as u64;
+    pub fn of(total: u64, processors: usize, sizes: usize) -> Self {
+        let processors = processors.max(1) as u64;
         let eighth = total / 8;
         Self {
             raw: eighth,
-            read: 2 * eighth / workers,
-            windows: 2 * eighth / workers / (sizes.max(1) as u64),
+            read: 2 * eighth / processors,
+            windows: 2 * eighth / processors / (sizes.max(1) as u64),
             write: eighth,
         }
     }
-}
-
-/// Some bands of a window, read at once.
-#[derive(Debug, Clone)]
-pub struct Part {
-    /// Which pixels.
-    pub window: Window,
-    /// Bands, counted from 1.
-    pub bands: Vec<u32>,
 }
 
 /// A file that is measured.
@@ -114,7 +105,7 @@ pub struct Subject<'a> {
     pub file_read: Vec<Speed>,
     /// How fast memory is copied.
     pub memory_copy: &'a [Speed],
-    /// Checksums of parts that were read.
+    /// Checksums of portions that were read.
     seen: HashMap<(Window, u32), u64>,
 }
 
@@ -148,26 +139,26 @@ impl<'a> Subject<'a> {
         self.settings.max_memory / 2
     }
 
-    /// Returns the parts that a whole read consists of: one where its samples fit in memory, and for a remote file only as
+    /// Returns the portions that a whole read consists of: one where its samples fit in memory, and for a remote file only as
     /// much as it may cost.
-    pub fn parts(&self) -> Result<Vec<Part>> {
+    pub fn portions(&self) -> Result<Vec<Portion>> {
         if let Some(allowance) = self.allowance {
             // Two runs.
             let window = self.first_window(self.most_samples(), Some(allowance.read / 2))?;
-            return Ok(vec![Part { window, bands: self.all_bands() }]);
+            return Ok(vec![Portion { first: 0, bands: self.all_bands(), window }]);
         }
         if self.sample_bytes() <= self.most_samples() {
             let window = Window::new(0, 0, self.dataset.width(), self.dataset.height());
-            return Ok(vec![Part { window, bands: self.all_bands() }]);
+            return Ok(vec![Portion { first: 0, bands: self.all_bands(), window }]);
         }
         let bands = self.all_bands();
         let portions = Cut::of(self.dataset.main()).portions(&bands, self.dataset.sample(), self.most_samples());
-        let parts: Vec<Part> =
-            portions.take(MOST_PARTS).map(|portion| Part { window: portion.window, bands: portion.bands }).collect();
-        let len = |part: &Part| part.window.pixels() * (part.bands.len() * self.dataset.sample().size()) as u64;
-        match parts.iter().map(len).max() {
+        let portions: Vec<Portion> = portions.take(MOST_PORTIONS).collect();
+        let pixel = |portion: &Portion| portion.bands.len() * self.dataset.sample().size();
+        let len = |portion: &Portion| portion.window.pixels() * pixel(portion) as u64;
+        match portions.iter().map(len).max() {
             Some(largest) if largest > self.settings.max_memory => Err(self.too_large(largest)),
-            _ => Ok(parts),
+            _ => Ok(portions),
         }
     }
 
@@ -225,10 +216,10 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the read options of a worker.
-    pub fn options(&self, worker: &Worker) -> ReadOptions {
-        let options = ReadOptions::default().with_threads(worker.threads).with_cancel(self.settings.cancel.clone());
-        let Some((gpu, _)) = &worker.gpu else { return options };
+    /// Returns the read options of a processor.
+    pub fn options(&self, processor: &Processor) -> ReadOptions {
+        let options = ReadOptions::default().with_threads(processor.threads).with_cancel(self.settings.cancel.clone());
+        let Some((gpu, _)) = &processor.gpu else { return options };
         let options = options.with_device(Mode::Cuda).with_gpu(gpu.clone()).with_trust_input(self.settings.trust_input);
         match self.settings.max_device_memory {
             Some(bytes) => options.with_max_device_memory(bytes),
@@ -237,8 +228,13 @@ impl<'a> Subject<'a> {
     }
 
     /// Reads once: to `buffer`, or to the memory of the GPU. Returns the time and the checksum of the samples.
-    pub fn read_once(&self, worker: &Worker, options: &ReadOptions, buffer: &mut Vec<u8>) -> Result<(Duration, u64)> {
-        if worker.gpu.is_some() {
+    pub fn read_once(
+        &self,
+        processor: &Processor,
+        options: &ReadOptions,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(Duration, u64)> {
+        if processor.gpu.is_some() {
             let began = Instant::now();
             let raster = self.dataset.read_device(options)?;
             let time = began.elapsed();
@@ -251,10 +247,10 @@ impl<'a> Subject<'a> {
         Ok((time, measure::checksum(out)))
     }
 
-    /// Compares samples with those that other workers read there. Returns a note where a GPU may round differently.
+    /// Compares samples with those that other processors read there. Returns a note where a GPU may round differently.
     pub fn check_against_others(
         &mut self,
-        worker: &Worker,
+        processor: &Processor,
         window: Window,
         first_band: u32,
         sum: u64,
@@ -264,7 +260,7 @@ impl<'a> Subject<'a> {
             return Ok(None);
         }
         let rounds = matches!(self.dataset.main().layout().compression, Compression::Jpeg | Compression::Jpeg2000);
-        if worker.gpu.is_some() && rounds {
+        if processor.gpu.is_some() && rounds {
             return Ok(Some(
                 "samples differ slightly from those of the CPU: NVIDIA's decoder rounds differently".into(),
             ));
@@ -272,36 +268,36 @@ impl<'a> Subject<'a> {
         bail!(
             "{}: the {window}: {} read other samples than those before it. Please report this",
             self.dataset.name(),
-            worker.by.name()
+            processor.by.name()
         )
     }
 
     /// Fails unless a repeated read gave the samples of the first one.
-    pub fn check_repeated(&self, worker: &Worker, window: Window, first: u64, again: u64) -> Result<()> {
+    pub fn check_repeated(&self, processor: &Processor, window: Window, first: u64, again: u64) -> Result<()> {
         if first == again {
             return Ok(());
         }
         bail!(
             "{}: the {window}: {} read other samples the second time. Please report this",
             self.dataset.name(),
-            worker.by.name()
+            processor.by.name()
         )
     }
 
     /// Returns what bounds a read of `bytes` of samples from `stored` bytes of the file.
-    pub fn read_bounds(&self, worker: &Worker, bytes: u64, stored: u64) -> Vec<Bound> {
+    pub fn read_bounds(&self, processor: &Processor, bytes: u64, stored: u64) -> Vec<Bound> {
         let ratio = bytes as f64 / (stored as f64).max(1.0);
         let mut bounds = Vec::new();
-        match &worker.gpu {
+        match &processor.gpu {
             Some((_, copies)) => {
                 bounds.push(Bound { what: "copy to the GPU × compression ratio", rate: copies.to_device * ratio });
             }
             None => {
-                let copy = with_threads(self.memory_copy, worker.threads);
+                let copy = with_threads(self.memory_copy, processor.threads);
                 bounds.extend(copy.map(|rate| Bound { what: "memory copy", rate }));
             }
         }
-        let file = with_threads(&self.file_read, worker.threads);
+        let file = with_threads(&self.file_read, processor.threads);
         bounds.extend(file.map(|rate| Bound { what: "file × compression ratio", rate: rate * ratio }));
         bounds
     }
@@ -350,15 +346,15 @@ mod tests {
     #[test]
     fn a_whole_read_keeps_the_memory() {
         let dataset = dataset(Compression::Deflate);
-        for (memory, parts) in [(1 << 20, 1), (2 * 300 * 64 * 2, 4), (2 * 2 * 64 * 64, 20)] {
+        for (memory, portions) in [(1 << 20, 1), (2 * 300 * 64 * 2, 4), (2 * 2 * 64 * 64, 20)] {
             let settings = settings(memory);
             let subject = Subject::new(&dataset, &settings, None, &[]);
-            let found = subject.parts().unwrap();
-            assert_eq!(found.len(), parts, "{memory}");
-            assert!(found.iter().all(|part| part.window.pixels() * 2 <= memory / 2), "{memory}");
+            let found = subject.portions().unwrap();
+            assert_eq!(found.len(), portions, "{memory}");
+            assert!(found.iter().all(|portion| portion.window.pixels() * 2 <= memory / 2), "{memory}");
         }
         let settings = settings(1000);
-        let refused = Subject::new(&dataset, &settings, None, &[]).parts().unwrap_err();
+        let refused = Subject::new(&dataset, &settings, None, &[]).portions().unwrap_err();
         assert!(refused.downcast_ref::<Skipped>().is_some_and(|skipped| skipped.0.contains("--max-memory")));
     }
 
@@ -384,11 +380,11 @@ mod tests {
 
     #[test]
     fn what_a_remote_file_costs_stays_below_the_limit() {
-        for (workers, sizes) in [(1, 3), (1, 0), (3, 3), (9, 2)] {
-            let allowance = Allowance::of(64 << 20, workers, sizes);
-            let (workers, sizes) = (workers as u64, sizes as u64);
-            let sum = allowance.raw + workers * (allowance.read + sizes * allowance.windows) + allowance.write;
-            assert!(sum <= (64 << 20) / 4 * 3, "{workers} workers, {sizes} sizes: {sum}");
+        for (processors, sizes) in [(1, 3), (1, 0), (3, 3), (9, 2)] {
+            let allowance = Allowance::of(64 << 20, processors, sizes);
+            let (processors, sizes) = (processors as u64, sizes as u64);
+            let sum = allowance.raw + processors * (allowance.read + sizes * allowance.windows) + allowance.write;
+            assert!(sum <= (64 << 20) / 4 * 3, "{processors} processors, {sizes} sizes: {sum}");
         }
     }
 
@@ -397,12 +393,12 @@ mod tests {
         let dataset = dataset(Compression::Deflate);
         let settings = settings(1 << 20);
         let mut subject = Subject::new(&dataset, &settings, None, &[]);
-        let worker = Worker { by: By::Cpu(1), threads: 1, gpu: None };
+        let processor = Processor { by: By::Cpu(1), threads: 1, gpu: None };
         let window = Window::new(0, 0, 10, 10);
-        assert!(subject.check_against_others(&worker, window, 1, 5).unwrap().is_none());
-        assert!(subject.check_against_others(&worker, window, 2, 6).is_ok());
-        assert!(subject.check_against_others(&worker, window, 1, 6).is_err());
-        assert!(subject.check_repeated(&worker, window, 5, 5).is_ok());
-        assert!(subject.check_repeated(&worker, window, 5, 6).is_err());
+        assert!(subject.check_against_others(&processor, window, 1, 5).unwrap().is_none());
+        assert!(subject.check_against_others(&processor, window, 2, 6).is_ok());
+        assert!(subject.check_against_others(&processor, window, 1, 6).is_err());
+        assert!(subject.check_repeated(&processor, window, 5, 5).is_ok());
+        assert!(subject.check_repeated(&processor, window, 5, 6).is_err());
     }
 }

@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(drawn.matches("<rect ").count(), 5);
         assert!(drawn.contains("not measured: LZMA"), "{drawn}");
         assert!(drawn.contains("50.0 % of 400 MB/s"), "{drawn}");
-        // No mark and no bar leaves its column.
+        // Bars and marks stay within their column.
         for part in drawn.split("width=\"").skip(3) {
             let width: f64 = part.split('"').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
             assert!(width <= f64::from(BAR) + 1.0, "{width}");

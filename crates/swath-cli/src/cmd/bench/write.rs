@@ -18,7 +18,7 @@ use super::{
     figure::{Bound, Checked, Timing, Work},
     measure::{self, Share},
     scratch::Scratch,
-    subject::{Subject, Worker, room},
+    subject::{Processor, Subject, room},
 };
 
 /// The samples that are written: the first pixels of the raster, as many as fit in memory, of all bands.
@@ -46,7 +46,7 @@ impl Samples {
 /// Writes the samples again and again, and reads each file back. Adds what there is to say to `notes`.
 pub fn write(
     subject: &Subject<'_>,
-    worker: &Worker,
+    processor: &Processor,
     work: Work,
     samples: &Samples,
     scratch: &Scratch,
@@ -55,11 +55,11 @@ pub fn write(
 ) -> Result<Timing> {
     let path = scratch.file(if work == Work::WriteCog { "cog.tif" } else { "geotiff.tif" });
     let layout = subject.dataset.main().layout();
-    let options = options(subject, worker, layout, work, samples.bytes.len() as u64);
-    let on_device = match &worker.gpu {
+    let options = options(subject, processor, layout, work, samples.bytes.len() as u64);
+    let on_device = match &processor.gpu {
         // The CPU may decode what the GPU cannot: only the write is timed.
         Some(_) => {
-            let read = subject.options(worker).with_cpu_decode(true).with_window(samples.window);
+            let read = subject.options(processor).with_cpu_decode(true).with_window(samples.window);
             Some(subject.dataset.read_device(&read)?)
         }
         None => None,
@@ -89,12 +89,12 @@ pub fn write(
     let ratio = bytes as f64 / (stored as f64).max(1.0);
     let folder = bound::file_write(&scratch.file("bound"), stored)?;
     let mut bounds = vec![Bound { what: "folder × compression ratio", rate: folder * ratio }];
-    match &worker.gpu {
+    match &processor.gpu {
         Some((_, copies)) => {
             bounds.push(Bound { what: "copy from the GPU × compression ratio", rate: copies.from_device * ratio });
         }
         None => {
-            let copy = with_threads(subject.memory_copy, worker.threads);
+            let copy = with_threads(subject.memory_copy, processor.threads);
             bounds.extend(copy.map(|rate| Bound { what: "memory copy", rate }));
         }
     }
@@ -122,15 +122,15 @@ fn write_once(
 }
 
 /// Returns the write options that make a file like the one that is measured.
-fn options(subject: &Subject<'_>, worker: &Worker, layout: &Layout, work: Work, held: u64) -> WriteOptions {
+fn options(subject: &Subject<'_>, processor: &Processor, layout: &Layout, work: Work, held: u64) -> WriteOptions {
     let settings = subject.settings;
     // An eighth is for reading the file back.
     let left = settings.max_memory.saturating_sub(held + settings.max_memory / 8);
     let mut options = like(layout, work == Work::WriteCog)
-        .with_threads(worker.threads)
+        .with_threads(processor.threads)
         .with_cancel(settings.cancel.clone())
         .with_max_memory(usize::try_from(left).unwrap_or(usize::MAX));
-    if let Some((gpu, _)) = &worker.gpu {
+    if let Some((gpu, _)) = &processor.gpu {
         options = options.with_device(Mode::Cuda).with_gpu(gpu.clone());
         if let Some(bytes) = settings.max_device_memory {
             options = options.with_max_device_memory(bytes);

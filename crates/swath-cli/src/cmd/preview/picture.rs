@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Result;
+use swath::tiff::stored_position;
 
 /// Pixels of red, green, blue and opacity.
 pub struct Picture {
@@ -35,16 +36,7 @@ impl Picture {
         let (new_width, new_height) = if orientation >= 5 { (height, width) } else { (width, height) };
         let pixel = |index: usize| {
             let (x, y) = (index % new_width.max(1), index / new_width.max(1));
-            // Position of the upright pixel in the stored picture.
-            let (from_x, from_y) = match orientation {
-                2 => (width - 1 - x, y),
-                3 => (width - 1 - x, height - 1 - y),
-                4 => (x, height - 1 - y),
-                5 => (y, x),
-                6 => (y, height - 1 - x),
-                7 => (width - 1 - y, height - 1 - x),
-                _ => (width - 1 - y, x),
-            };
+            let (from_x, from_y) = stored_position(orientation, x, y, width, height);
             self.pixels.get(from_y * width + from_x).copied().unwrap_or_default()
         };
         let pixels = (0..new_width * new_height).map(pixel).collect();
