@@ -57,26 +57,12 @@ fn band<'py>(py: Python<'py>, band: &Band, sample: SampleType) -> PyResult<Bound
 
 fn rpc_to_dict<'py>(py: Python<'py>, rpc: &Rpc) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    for (name, value) in [
-        ("err_bias", rpc.err_bias),
-        ("err_rand", rpc.err_rand),
-        ("line_off", rpc.line_off),
-        ("samp_off", rpc.samp_off),
-        ("lat_off", rpc.lat_off),
-        ("long_off", rpc.long_off),
-        ("height_off", rpc.height_off),
-        ("line_scale", rpc.line_scale),
-        ("samp_scale", rpc.samp_scale),
-        ("lat_scale", rpc.lat_scale),
-        ("long_scale", rpc.long_scale),
-        ("height_scale", rpc.height_scale),
-    ] {
-        dict.set_item(name, value)?;
+    for (name, value) in rpc.scalars() {
+        dict.set_item(name.to_ascii_lowercase(), value)?;
     }
-    dict.set_item("line_num_coeff", rpc.line_num_coeff.to_vec())?;
-    dict.set_item("line_den_coeff", rpc.line_den_coeff.to_vec())?;
-    dict.set_item("samp_num_coeff", rpc.samp_num_coeff.to_vec())?;
-    dict.set_item("samp_den_coeff", rpc.samp_den_coeff.to_vec())?;
+    for (name, values) in rpc.polynomials() {
+        dict.set_item(name.to_ascii_lowercase(), values.to_vec())?;
+    }
     Ok(dict)
 }
 

@@ -104,7 +104,8 @@ pub fn other_format(name: &str) -> Option<String> {
 pub enum PredictorRule {
     /// A [`Writer`](crate::Writer) of rows or blocks compresses a sample of the first rows with every predictor and uses the one that
     /// makes it clearly smallest. For files that are made of encoded tile rows, [`PredictorChoice`](crate::write::PredictorChoice) makes
-    /// the same choice.
+    /// the same choice. Where the first rows say nothing, because thousands of them have one pixel value or a single one is longer than
+    /// 16 MiB, the sample type decides.
     BySamples,
     /// Differences for integers, split bytes for floats, none for palettes and for codecs that take none.
     BySampleType,
@@ -199,24 +200,7 @@ mod tests {
 
     #[test]
     fn every_sample_type_is_known_by_its_own_name() {
-        for sample in [
-            SampleType::U8,
-            SampleType::I8,
-            SampleType::U16,
-            SampleType::I16,
-            SampleType::U32,
-            SampleType::I32,
-            SampleType::U64,
-            SampleType::I64,
-            SampleType::F16,
-            SampleType::F32,
-            SampleType::F64,
-            SampleType::CI16,
-            SampleType::CI32,
-            SampleType::CF16,
-            SampleType::CF32,
-            SampleType::CF64,
-        ] {
+        for sample in SampleType::ALL {
             assert_eq!(sample_type(sample.name()).unwrap(), sample);
         }
     }

@@ -7,4 +7,5 @@ pub use crate::open::{
     image::{Image, Role},
     overviews::Overview,
 };
+pub use crate::raster::upright::stored_position;
 pub use swath_tiff::{Cell, Grid, Photometric, Place, SampleFormat, TiffError, structure, tag};

@@ -65,7 +65,7 @@ class EngineOptions:
     max_z_error: float | None = None
     """Largest error that lerc may make."""
     predictor: str = "auto"
-    """auto, none, horizontal or float."""
+    """auto, type, none, horizontal or float."""
     tile_size: tuple[int, int] | None = None
     """Columns and rows of a tile, where the file has tiles."""
     strips: int | None = None

@@ -6,13 +6,13 @@ use std::{
 };
 
 use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
-use swath::{Raster, SampleType, read::Buffer};
+use swath::{Raster, SampleType, read::SampleBuffer};
 
 /// The owner of the memory. It is only kept alive: all access goes through the address.
 #[derive(Debug)]
 enum Owner {
     Raster(#[allow(dead_code)] Raster),
-    Buffer(#[allow(dead_code)] Buffer),
+    Buffer(#[allow(dead_code)] SampleBuffer),
 }
 
 /// Host memory that Python may read and write while any reference to it exists.
@@ -36,9 +36,9 @@ impl HostMemory {
         Self { _owner: Owner::Raster(raster), address, len }
     }
 
-    /// Returns `len` bytes that `fill` fills; `None` where they cannot be allocated.
+    /// Returns `len` bytes that `fill` overwrites; `None` where they cannot be allocated.
     pub fn filled<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Option<Self>, E> {
-        let Some(mut buffer) = Buffer::zeroed(len) else { return Ok(None) };
+        let Some(mut buffer) = SampleBuffer::new(len) else { return Ok(None) };
         let bytes = buffer.bytes_mut();
         fill(bytes)?;
         let address = bytes.as_mut_ptr();

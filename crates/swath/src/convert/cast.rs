@@ -6,6 +6,8 @@ use swath_tiff::{
     geo::{Nodata, nodata::NativeBytes},
 };
 
+use crate::error::Error;
+
 /// A linear scale: `from` becomes `to`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
@@ -98,12 +100,21 @@ impl Cast {
     }
 
     /// Converts all samples.
-    pub(crate) fn run(&self, source: &[u8], target: &mut [u8]) {
+    ///
+    /// # Errors
+    /// When the target has not as many samples: its rest would keep those of earlier rows.
+    pub(crate) fn run(&self, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
+        let (from, to) = (self.from.size(), self.to.size());
+        if !source.len().is_multiple_of(from) || target.len() != source.len() / from * to {
+            let detail =
+                format!("{} bytes of {} were converted to {} of {}", source.len(), self.from, target.len(), self.to);
+            return Err(Error::internal(detail));
+        }
         let whole = |sample: SampleType| !sample.is_float() && !sample.is_complex();
         if self.scale.is_none() && whole(self.from) && whole(self.to) {
-            return self.run_whole(source, target);
+            self.run_whole(source, target);
+            return Ok(());
         }
-        let (from, to) = (self.from.size(), self.to.size());
         let (word, complex) = (self.to.word(), self.to.is_complex());
         for (source, target) in source.chunks_exact(from).zip(target.chunks_exact_mut(to)) {
             let (real, imaginary) = source.split_at(self.from.word());
@@ -114,6 +125,7 @@ impl Cast {
                 write_float(self.to, imaginary, second);
             }
         }
+        Ok(())
     }
 
     fn turn(&self, value: f64, target: &mut [u8]) {
@@ -209,10 +221,11 @@ fn write_float(sample: SampleType, value: f64, raw: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn one(from: SampleType, to: SampleType, scale: Option<Scale>, raw: &[u8]) -> Vec<u8> {
         let mut out = vec![0; raw.len() / from.size() * to.size()];
-        Cast::new(from, to, scale, None).run(raw, &mut out);
+        Cast::new(from, to, scale, None).run(raw, &mut out).unwrap();
         out
     }
 
@@ -229,7 +242,7 @@ mod tests {
         let cast = cast.with_nan_as(Some(&nodata("-5")));
         assert_eq!(cast.lost_nan(&raw, None), None);
         let mut out = [0; 6];
-        cast.run(&raw, &mut out);
+        cast.run(&raw, &mut out).unwrap();
         assert_eq!(out.as_chunks::<2>().0.iter().map(|raw| i16::from_ne_bytes(*raw)).collect::<Vec<_>>(), [1, -5, 2]);
         // Floats have NaN.
         let cast = Cast::new(SampleType::F32, SampleType::F64, None, None);
@@ -241,7 +254,7 @@ mod tests {
         let tenth = nodata("0.1");
         let cast = Cast::new(SampleType::F32, SampleType::F64, None, Some((&tenth, &tenth)));
         let mut out = [0; 8];
-        cast.run(&0.1_f32.to_ne_bytes(), &mut out);
+        cast.run(&0.1_f32.to_ne_bytes(), &mut out).unwrap();
         assert_eq!(f64::from_ne_bytes(out), 0.1);
     }
 
@@ -251,7 +264,7 @@ mod tests {
         let cast = Cast::new(SampleType::I64, SampleType::U64, None, Some((&top, &next)));
         let raw: Vec<u8> = [i64::MAX, i64::MAX - 1].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let mut out = [0; 16];
-        cast.run(&raw, &mut out);
+        cast.run(&raw, &mut out).unwrap();
         let got: Vec<u64> = out.as_chunks::<8>().0.iter().map(|raw| u64::from_ne_bytes(*raw)).collect();
         assert_eq!(got, [u64::MAX - 1, i64::MAX as u64 - 1]);
     }
@@ -277,8 +290,19 @@ mod tests {
         let cast = Cast::new(SampleType::U16, SampleType::U8, Some(scale), Some((&nodata("9999"), &nodata("0"))));
         let raw: Vec<u8> = [0_u16, 500, 1000, 2000, 9999].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let mut out = [0; 5];
-        cast.run(&raw, &mut out);
+        cast.run(&raw, &mut out).unwrap();
         assert_eq!(out, [1, 128, 255, 255, 0]);
+    }
+
+    #[test]
+    fn a_target_of_another_length_is_an_internal_error() {
+        for (to, scale) in [(SampleType::U8, None), (SampleType::F32, None)] {
+            let cast = Cast::new(SampleType::U16, to, scale, None);
+            for (source, target) in [(6, 4), (6, 2), (5, 2), (4, 3)] {
+                let error = cast.run(&vec![0; source], &mut vec![0; target * to.size()]).unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::Internal(_)), "{error}");
+            }
+        }
     }
 
     #[test]

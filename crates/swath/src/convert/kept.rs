@@ -21,10 +21,14 @@ pub(super) fn selected(
     window: Window,
     (width, height): (u32, u32),
     layout: &Layout,
-) -> Metadata {
+) -> Result<Metadata, Error> {
     let mut metadata = whole.clone();
-    metadata.bands =
-        bands.iter().filter_map(|band| whole.bands.get(usize::try_from(band.checked_sub(1)?).ok()?).cloned()).collect();
+    let of_band = |band: &u32| {
+        let found = band.checked_sub(1).and_then(|index| whole.bands.get(usize::try_from(index).ok()?));
+        // Without this one, the bands after it would have the metadata of others.
+        found.cloned().ok_or_else(|| Error::internal(format!("there are no metadata of band {band}")))
+    };
+    metadata.bands = bands.iter().map(of_band).collect::<Result<_, _>>()?;
     // The colours are those of the first band.
     if bands.first() != Some(&1) {
         metadata.palette.clear();
@@ -47,16 +51,17 @@ pub(super) fn selected(
         rpc.samp_scale /= across;
         rpc.line_scale /= down;
     }
-    metadata
+    Ok(metadata)
 }
 
-/// Options that the source sets where the caller does not.
+/// Options that the source sets where the caller does not; `notices` names tags that cannot be read.
 pub(super) fn inherited(
     layout: &Layout,
     options: &WriteOptions,
     dataset: &Dataset,
     whole: bool,
     palette: bool,
+    notices: &mut Vec<String>,
 ) -> WriteOptions {
     let mut options = options.clone();
     if !whole {
@@ -87,11 +92,12 @@ pub(super) fn inherited(
     // Colour profile, XMP and IPTC stay valid.
     for number in [700, 33723, 34675] {
         let known = options.tags.iter().any(|field| field.tag == number);
-        let entry = dataset.main().ifd.entry(number);
-        if let (false, Some(entry), Some(Ok(raw))) = (known, entry, dataset.raw_tag(number))
-            && !raw.is_empty()
-        {
-            options.tags.push(Field::raw(number, entry.kind, dataset.header().order, &raw));
+        let entry = dataset.main().ifd.entry(number).filter(|_| !known);
+        let Some((entry, raw)) = entry.zip(dataset.raw_tag(number)) else { continue };
+        match raw {
+            Ok(raw) if raw.is_empty() => {}
+            Ok(raw) => options.tags.push(Field::raw(number, entry.kind, dataset.header().order, &raw)),
+            Err(error) => notices.push(format!("tag {number} is left out: {error}")),
         }
     }
     if layout.orientation != 1 {

@@ -133,20 +133,20 @@ impl Dataset {
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
         let job = Conversion::new(self, convert, write)?;
-        let portions = job.portions()?;
-        job.run(sink()?, portions)
+        let rows_at_once = job.rows_at_once()?;
+        job.run(sink()?, rows_at_once)
     }
 }
 
 /// Rows that are read at a time, to a device and to the host; 0 for a side that is not used.
 #[derive(Debug, Clone, Copy)]
-struct Portions {
+struct RowsAtOnce {
     device: u32,
     host: u32,
 }
 
-/// Whether the read or the write of rows on a device failed: only a read can be retried.
-enum Passing {
+/// The failure of a read or a write of rows on a device; the CPU can repeat only a read.
+enum DeviceFailure {
     Read(Error),
     Write(Error),
 }
@@ -190,7 +190,7 @@ impl<'a> Conversion<'a> {
         }
         let from = dataset.sample();
         let to = convert.sample.unwrap_or(from);
-        let mut metadata = kept::selected(dataset.metadata(), &bands, window, (width, height), layout);
+        let mut metadata = kept::selected(dataset.metadata(), &bands, window, (width, height), layout)?;
         if let Some(crs) = &convert.crs {
             metadata.georeference.crs = Some(crs.clone());
             metadata.georeference.keys = GeoKeys::default();
@@ -226,9 +226,13 @@ impl<'a> Conversion<'a> {
         let masked = mask.is_some();
         let shape = Shape { width: window.width, height: window.height, bands: narrow(bands.len())?, sample: to };
         let whole = bands.len() == usize::from(layout.samples) && !moves;
-        let mut write = kept::inherited(layout, write, dataset, whole, !metadata.palette.is_empty())
+        let mut write = kept::inherited(layout, write, dataset, whole, !metadata.palette.is_empty(), &mut notices)
             .with_mask(masked || write.mask)
             .with_soft_mask(mask.is_some_and(|(_, mask)| mask.is_soft()));
+        // Values stay, so colours that are multiplied by alpha still are.
+        if convert.scale.is_none() {
+            write.extra_samples.clone_from(&layout.extra_samples);
+        }
         // In another order, the extra samples are others.
         if !bands.iter().copied().eq(1..=dataset.bands()) {
             write.extra_samples.clear();
@@ -259,8 +263,8 @@ impl<'a> Conversion<'a> {
         })
     }
 
-    fn run(self, sink: Box<dyn Sink>, portions: Portions) -> Result<Converted, Error> {
-        let taken = self.row_len() * u64::from(portions.host);
+    fn run(self, sink: Box<dyn Sink>, rows_at_once: RowsAtOnce) -> Result<Converted, Error> {
+        let taken = self.row_len() * u64::from(rows_at_once.host);
         let left = (self.write.max_memory as u64).saturating_sub(taken);
         let options = WriteOptions { max_memory: usize::try_from(left).unwrap_or(usize::MAX), ..self.write.clone() };
         let mode = self.write.device.mode.unwrap_or_default();
@@ -275,19 +279,19 @@ impl<'a> Conversion<'a> {
             notices.push("no tile is left out: GDAL reads 8-bit CMYK and Lab only where no tile is missing".into());
         }
         let mut report = DeviceReport::default();
-        let mut on_device = portions.device > 0 && writer.is_on_device();
-        if mode != Mode::Cpu && portions.device == 0 {
+        let mut on_device = rows_at_once.device > 0 && writer.is_on_device();
+        if mode != Mode::Cpu && rows_at_once.device == 0 {
             report.notices.push("the CPU reads the tiles, because it converts the samples".into());
         }
         let mut source = Vec::new();
         let mut target = Vec::new();
         let mut y = 0;
         while y < self.window.height {
-            let rows = match (on_device, portions) {
-                (true, Portions { device, .. }) => device,
+            let rows = match (on_device, rows_at_once) {
+                (true, RowsAtOnce { device, .. }) => device,
                 // No memory was reserved for this; the error says how much is needed.
-                (false, Portions { host: 0, .. }) => self.rows_at_a_time()?,
-                (false, Portions { host, .. }) => host,
+                (false, RowsAtOnce { host: 0, .. }) => self.rows_at_a_time()?,
+                (false, RowsAtOnce { host, .. }) => host,
             };
             // Reads end where tiles of the source end, so that none is decoded twice.
             let into = if y == 0 { self.window.y % self.tile_height.max(1) } else { 0 };
@@ -312,12 +316,12 @@ impl<'a> Conversion<'a> {
             }
             if on_device {
                 match self.push_by_device(&mut writer, &read, &mut report) {
-                    Err(Passing::Read(error)) if mode == Mode::Auto && error.is_about_device() => {
+                    Err(DeviceFailure::Read(error)) if mode == Mode::Auto && error.is_about_device() => {
                         on_device = false;
                         report.notices.push(format!("the CPU reads the tiles: {error}"));
                         continue;
                     }
-                    Err(Passing::Read(error) | Passing::Write(error)) => return Err(error),
+                    Err(DeviceFailure::Read(error) | DeviceFailure::Write(error)) => return Err(error),
                     Ok(()) => {
                         y += count;
                         continue;
@@ -344,7 +348,7 @@ impl<'a> Conversion<'a> {
                 if let Some(index) = self.cast.lost_nan(read_samples, mask.as_ref().map(Raster::bytes)) {
                     return Err(self.no_nan(index, &window));
                 }
-                self.cast.run(read_samples, &mut target);
+                self.cast.run(read_samples, &mut target)?;
                 &target
             };
             let rows = Rows::from_bytes(samples, Interleave::Band);
@@ -356,7 +360,7 @@ impl<'a> Conversion<'a> {
         }
         let mut written = writer.finish()?;
         if mode != Mode::Cpu {
-            if portions.device == 0 {
+            if rows_at_once.device == 0 {
                 report.add(&self.dataset.device_report());
             }
             report.add(&written.device);
@@ -394,19 +398,19 @@ impl<'a> Conversion<'a> {
         writer: &mut Writer,
         read: &ReadOptions,
         report: &mut DeviceReport,
-    ) -> Result<(), Passing> {
-        let raster = self.dataset.read_device(read).map_err(Passing::Read)?;
+    ) -> Result<(), DeviceFailure> {
+        let raster = self.dataset.read_device(read).map_err(DeviceFailure::Read)?;
         report.add(raster.report());
         let mask = match self.masked {
-            true => Some(self.dataset.read_mask_device(read).map_err(Passing::Read)?),
+            true => Some(self.dataset.read_mask_device(read).map_err(DeviceFailure::Read)?),
             false => None,
         };
-        let mut samples = DeviceSamples::of_raster(&raster).map_err(Passing::Read)?;
+        let mut samples = DeviceSamples::of_raster(&raster).map_err(DeviceFailure::Read)?;
         if let Some(mask) = &mask {
             report.add(mask.report());
-            samples = samples.with_mask_raster(mask).map_err(Passing::Read)?;
+            samples = samples.with_mask_raster(mask).map_err(DeviceFailure::Read)?;
         }
-        writer.push_device(&samples).map_err(Passing::Write)
+        writer.push_device(&samples).map_err(DeviceFailure::Write)
     }
 
     /// Whether rows stay on a device from reading to writing.
@@ -416,14 +420,14 @@ impl<'a> Conversion<'a> {
     }
 
     /// Returns how many rows are read at a time. Where the CPU may have to take over, this reserves memory for it, if there is any.
-    fn portions(&self) -> Result<Portions, Error> {
+    fn rows_at_once(&self) -> Result<RowsAtOnce, Error> {
         let stays = self.stays_on_device();
         let host = match self.write.device.mode.unwrap_or_default() {
             Mode::Cuda if stays => 0,
             Mode::Auto if stays => self.rows_at_a_time().unwrap_or(0),
             _ => self.rows_at_a_time()?,
         };
-        Ok(Portions { device: if stays { self.device_rows() } else { 0 }, host })
+        Ok(RowsAtOnce { device: if stays { self.device_rows() } else { 0 }, host })
     }
 
     /// Rows that are read to a device at a time: whole tile rows of the source.

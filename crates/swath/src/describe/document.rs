@@ -191,31 +191,9 @@ fn palette(facts: &Facts<'_>) -> Value {
 
 fn rpc(rpc: &Rpc) -> Value {
     let list = |values: &[f64]| -> Value { values.iter().map(|value| number::json(*value)).collect() };
-    let fields = [
-        ("err_bias", rpc.err_bias),
-        ("err_rand", rpc.err_rand),
-        ("line_off", rpc.line_off),
-        ("samp_off", rpc.samp_off),
-        ("lat_off", rpc.lat_off),
-        ("long_off", rpc.long_off),
-        ("height_off", rpc.height_off),
-        ("line_scale", rpc.line_scale),
-        ("samp_scale", rpc.samp_scale),
-        ("lat_scale", rpc.lat_scale),
-        ("long_scale", rpc.long_scale),
-        ("height_scale", rpc.height_scale),
-    ];
-    let mut out: Map<String, Value> =
-        fields.into_iter().map(|(key, value)| (key.to_owned(), number::json(value))).collect();
-    for (key, values) in [
-        ("line_num_coeff", &rpc.line_num_coeff),
-        ("line_den_coeff", &rpc.line_den_coeff),
-        ("samp_num_coeff", &rpc.samp_num_coeff),
-        ("samp_den_coeff", &rpc.samp_den_coeff),
-    ] {
-        out.insert(key.to_owned(), list(values));
-    }
-    Value::Object(out)
+    let scalars = rpc.scalars().into_iter().map(|(name, value)| (name, number::json(value)));
+    let polynomials = rpc.polynomials().into_iter().map(|(name, values)| (name, list(values)));
+    scalars.chain(polynomials).map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
 }
 
 fn geokeys(facts: &Facts<'_>) -> Value {

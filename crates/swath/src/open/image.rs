@@ -232,7 +232,9 @@ impl Image {
             // Some writers state the length of every tile, but the offset of those only that they wrote. Any other length is a
             // contradiction: the header is at 0.
             return match count {
-                None => Ok(None),
+                // The smallest possible TIFF, in GDAL's tests, has one pixel, no lengths, and offset 0.
+                None if self.layout.compression == Compression::None => Ok(None),
+                None => Err(Error::malformed("a tile of unknown length at offset 0, where the header is")),
                 Some(count) if count == stored && self.grid.count() > 1 => Ok(None),
                 Some(count) => {
                     Err(Error::malformed(format!("a tile of {count} bytes at offset 0, where the header is")))

@@ -6,6 +6,7 @@ use swath_tiff::{
     geo::{
         Crs, Gcp, GeoKeys, GeoTransform, ModelTags, Nodata, Rpc,
         gdal_xml::{self, BandMetadata, Domain, GdalMetadata},
+        key_names::GT_RASTER_TYPE,
         merge::{self, GeorefOrder, GeorefSource, Offer},
         pam::{self, SideMetadata, SideSrs},
         transform, world,
@@ -22,8 +23,6 @@ use crate::{
 
 /// Longest XML that is parsed, in a tag or in a side file.
 const MAX_XML: usize = 4 << 20;
-/// The key that says whether a pixel is an area or a point.
-const GT_RASTER_TYPE: u16 = 1025;
 
 impl Metadata {
     pub(crate) fn read(dataset: &Dataset) -> Self {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use swath_cuda::{DeviceBuffer, Event, Gpu, dlpack};
-use swath_raster::memory::Buffer;
 use swath_tiff::{SampleFormat, SampleType};
 
 use crate::{
     device::DeviceReport,
     error::Error,
     raster::{Interleave, Raster},
+    state::spare::SampleBuffer,
 };
 
 /// Decoded samples on a GPU, in native byte order and without gaps. The read that made them is done.
@@ -161,7 +161,7 @@ impl DeviceRaster {
     /// # Errors
     /// When there is no memory, or the copy fails.
     pub fn to_host(&self) -> Result<Raster, Error> {
-        let mut buffer = Buffer::zeroed(self.len()).ok_or_else(|| Error::no_memory(self.len()))?;
+        let mut buffer = SampleBuffer::new(self.len()).ok_or_else(|| Error::no_memory(self.len()))?;
         let copied = swath_cuda::transfer::to_host(&self.gpu, &self.buffer, buffer.bytes_mut())?;
         let mut report = self.report.clone();
         report.add(&DeviceReport { counters: copied, ..DeviceReport::default() });

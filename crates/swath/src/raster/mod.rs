@@ -1,15 +1,15 @@
 //! Decoded samples.
 
 pub(crate) mod device;
-mod upright;
+pub(crate) mod upright;
 
-use swath_raster::memory::Buffer;
 use swath_tiff::SampleType;
 
 use crate::{
     device::DeviceReport,
     error::Error,
     sample::{self, Sample},
+    state::spare::SampleBuffer,
 };
 
 /// The order of a raster's bands in memory.
@@ -25,7 +25,7 @@ pub enum Interleave {
 /// Decoded samples in native byte order.
 #[derive(Debug)]
 pub struct Raster {
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: SampleBuffer,
     pub(crate) sample: SampleType,
     pub(crate) width: u32,
     pub(crate) height: u32,

@@ -1,7 +1,6 @@
 //! Converts stored samples to colours.
 
 use swath_codec::post::ycbcr;
-use swath_raster::memory::Buffer;
 use swath_tiff::{Photometric, SampleType, structure::Planar};
 
 use crate::{
@@ -9,6 +8,7 @@ use crate::{
     open::{dataset::Dataset, image::Image},
     raster::{Interleave, Raster},
     read::options::{ColorView, ReadOptions},
+    state::spare::SampleBuffer,
 };
 
 /// How stored samples become colours.
@@ -65,7 +65,7 @@ impl Dataset {
             _ => {}
         }
         let pixels = painted.width as usize * painted.height as usize;
-        let mut buffer = Buffer::zeroed(pixels * bands.len())
+        let mut buffer = SampleBuffer::new(pixels * bands.len())
             .ok_or_else(|| Error::memory("there is no memory for the result").in_source(&self.name))?;
         let out = buffer.bytes_mut();
         for (nth, band) in bands.iter().enumerate() {

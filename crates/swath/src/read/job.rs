@@ -25,14 +25,14 @@ use super::{
 use crate::{
     cancel::{Cancel, cancelled},
     error::{Error, ErrorKind},
-    state::scratch::ReadBuffers,
+    state::{scratch::ReadBuffers, spare::SampleBuffer},
 };
 
 /// Most bytes of a remote file that may be in flight at once, or wait to be decoded.
 const MOST_IN_FLIGHT: u64 = 64 << 20;
 
 /// Decoded tiles to keep, by number, once the read that brought them has succeeded.
-type NewTiles = Vec<(u64, Arc<Buffer>)>;
+type NewTiles = Vec<(u64, Arc<SampleBuffer>)>;
 
 impl ReadContext<'_> {
     fn keep(&self, tiles: NewTiles) {
@@ -268,7 +268,7 @@ fn decode_part(
         TileBytes::At { keep: true, range } => {
             let src = src.ok_or_else(not_read)?;
             let len = context.host.native_len(rows);
-            let mut tile = Buffer::zeroed(len).ok_or_else(|| Error::no_memory(len))?;
+            let mut tile = SampleBuffer::new(len).ok_or_else(|| Error::no_memory(len))?;
             if context.host.decode_native(rows, src, tile.bytes_mut(), scratch).is_err() {
                 // The window may end before the damage. Whether it decodes must not depend on what the cache holds.
                 if context.may_continue(rows, &inside) {

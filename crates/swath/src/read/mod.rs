@@ -18,4 +18,5 @@ mod task;
 mod windows;
 
 pub use options::{ColorView, ReadOptions};
-pub use swath_raster::memory::Buffer;
+
+pub use crate::state::spare::SampleBuffer;

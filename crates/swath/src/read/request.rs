@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use swath_raster::memory::Buffer;
 use swath_tiff::{Compression, Photometric, Place, SampleType, TiffError, Window};
 
 use super::{
@@ -16,6 +15,7 @@ use crate::{
     error::Error,
     open::{dataset::Dataset, image::Image},
     raster::Raster,
+    state::spare::SampleBuffer,
     threads::cores,
 };
 
@@ -60,8 +60,9 @@ impl Dataset {
         }
         let request = self.request(options)?;
         let mut buffer =
-            Buffer::zeroed(request.len).ok_or_else(|| Error::no_memory(request.len).in_source(&self.name))?;
-        let report = request.fill(options, buffer.bytes_mut(), true)?;
+            SampleBuffer::new(request.len).ok_or_else(|| Error::no_memory(request.len).in_source(&self.name))?;
+        let zeroed = buffer.was_zeroed();
+        let report = request.fill(options, buffer.bytes_mut(), zeroed)?;
         self.add_report(report.as_ref());
         let raster = Raster {
             buffer,

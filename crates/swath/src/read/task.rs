@@ -3,8 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use swath_codec::host::{Take, Target};
-use swath_raster::memory::Buffer;
 use swath_tiff::Window;
+
+use crate::state::spare::SampleBuffer;
 
 /// One tile of one plane.
 pub(crate) struct TilePart {
@@ -23,7 +24,7 @@ pub(crate) enum TileBytes {
     /// A range of the file that is decoded from where an earlier window ended, and only as far as this window.
     Continued(Range<u64>),
     /// The cache.
-    Cached(Arc<Buffer>),
+    Cached(Arc<SampleBuffer>),
 }
 
 impl TilePart {

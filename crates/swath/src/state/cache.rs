@@ -9,7 +9,8 @@ use std::{
 };
 
 use swath_io::fork::{Once, PerProcess};
-use swath_raster::memory::Buffer;
+
+use super::spare::SampleBuffer;
 
 /// Directory and number of a tile.
 type Key = (u32, u64);
@@ -45,7 +46,7 @@ struct Tiles {
 
 #[derive(Debug)]
 struct CacheEntry {
-    tile: Arc<Buffer>,
+    tile: Arc<SampleBuffer>,
     used: u64,
 }
 
@@ -57,11 +58,7 @@ impl TileCache {
     }
 
     fn shelf(&self) -> &Shelf {
-        static COMMON: Once<Shelf> = Once::new();
-        match &self.own {
-            Some(shelf) => shelf,
-            None => COMMON.get_or_init(|| Shelf::new(common_budget())),
-        }
+        self.own.as_ref().unwrap_or_else(|| common_shelf())
     }
 
     /// The budget of this file; `None` where it shares the common one.
@@ -90,7 +87,7 @@ impl TileCache {
         self.hits.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<Arc<Buffer>> {
+    pub(crate) fn get(&self, key: Key) -> Option<Arc<SampleBuffer>> {
         let mut tiles = self.shelf().tiles();
         tiles.clock += 1;
         let clock = tiles.clock;
@@ -100,7 +97,7 @@ impl TileCache {
         Some(entry.tile.clone())
     }
 
-    pub(crate) fn insert(&self, key: Key, tile: Arc<Buffer>) {
+    pub(crate) fn insert(&self, key: Key, tile: Arc<SampleBuffer>) {
         let budget = self.shelf().budget;
         let mut tiles = self.shelf().tiles();
         tiles.clock += 1;
@@ -160,6 +157,17 @@ impl Tiles {
     }
 }
 
+/// The shelf of all files without a budget of their own.
+fn common_shelf() -> &'static Shelf {
+    static COMMON: Once<Shelf> = Once::new();
+    COMMON.get_or_init(|| Shelf::new(common_budget()))
+}
+
+/// The budget that files share.
+pub(crate) fn shared_budget() -> usize {
+    common_shelf().budget
+}
+
 fn common_budget() -> usize {
     let share = machine_memory().unwrap_or(0) / SHARE;
     usize::try_from(share.max(LEAST)).unwrap_or(usize::MAX)
@@ -185,7 +193,7 @@ mod tests {
         assert!(cache.admits(125, 10_000) && !cache.admits(126, 10_000));
         assert!(cache.admits(500, 500) && !cache.admits(501, 501));
         for index in 0..100 {
-            cache.insert((0, index), Arc::new(Buffer::zeroed(100).unwrap()));
+            cache.insert((0, index), Arc::new(SampleBuffer::new(100).unwrap()));
             assert!(cache.get((0, 0)).is_some(), "a tile in use must stay");
             assert!(cache.shelf().tiles().bytes <= 1000);
         }
@@ -196,7 +204,7 @@ mod tests {
     fn same_tile_twice_counts_once() {
         let cache = TileCache::new(Some(1000));
         for _ in 0..100 {
-            cache.insert((0, 7), Arc::new(Buffer::zeroed(100).unwrap()));
+            cache.insert((0, 7), Arc::new(SampleBuffer::new(100).unwrap()));
         }
         assert_eq!(cache.shelf().tiles().bytes, 100);
     }
@@ -204,7 +212,7 @@ mod tests {
     #[test]
     fn files_share_a_shelf_and_take_their_tiles_along() {
         let (first, second) = (TileCache::new(None), TileCache::new(None));
-        let tile = || Arc::new(Buffer::zeroed(1 << 20).unwrap());
+        let tile = || Arc::new(SampleBuffer::new(1 << 20).unwrap());
         first.insert((0, 1), tile());
         second.insert((0, 1), tile());
         second.insert((0, 2), tile());

@@ -19,10 +19,10 @@ use super::{
     input::{Pushed, Rows},
     level_writer::{Encoded, LevelWriter, Waiting},
     levels::Levels,
-    memory::{BATCH, Memory},
+    memory::{Memory, ROWS_LEN},
     options::{Progress, Shape, WriteOptions, changes, nodata_of},
     plan::{LevelPlan, Plan},
-    predictor::{PredictorChoice, Undecided},
+    predictor::{PredictorChoice, Undecided, choice_len},
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::level_shrinks,
@@ -61,15 +61,17 @@ impl Shares {
         [Memory::always(plan).saturating_add(fixed), thread, cells]
     }
 
-    fn least(plan: &Plan, options: &WriteOptions, choice: &PredictorChoice) -> u64 {
+    fn least(plan: &Plan, options: &WriteOptions) -> u64 {
         let [always, thread, cells] = Self::costs(plan, options);
-        always.saturating_add(thread.max(choice.memory_len())).saturating_add(cells)
+        let choice = choice_len(&plan.levels.main.layout, options);
+        [always, thread, cells, choice].into_iter().fold(0, u64::saturating_add)
     }
 
-    fn fit(plan: &Plan, options: &WriteOptions, choice: &PredictorChoice) -> Result<Self, Error> {
+    fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
         let budget = options.max_memory as u64;
         let [always, thread, cells] = Self::costs(plan, options);
-        let least = Self::least(plan, options, choice);
+        let choice = choice_len(&plan.levels.main.layout, options);
+        let least = Self::least(plan, options);
         if least > budget {
             let (width, height) = (plan.levels.main.layout.width, plan.levels.main.layout.height);
             return Err(Error::over(
@@ -82,12 +84,13 @@ impl Shares {
         }
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let left = budget - always - cells;
-        // At most half of the rest for threads: waiting pixels and tiles need room too.
-        let threads = usize::try_from(left / 2 / thread.max(1)).unwrap_or(usize::MAX).clamp(1, wish);
-        let left = left.saturating_sub(thread * threads as u64);
-        let cells = cells + left / 2;
-        let cells_at_first = cells.min(budget - always - choice.memory_len());
-        Ok(Self { threads, cells, waiting: left / 2, cells_at_first })
+        // At most half of the rest for threads: waiting pixels and tiles need room too. No tile waits before the predictor is chosen, so
+        // the rows of the choice take that room first.
+        let for_threads = (left / 2).min(left - choice);
+        let threads = usize::try_from(for_threads / thread.max(1)).unwrap_or(usize::MAX).clamp(1, wish);
+        let left = left - thread * threads as u64;
+        let cells_at_first = cells + (left / 2).min(left - choice);
+        Ok(Self { threads, cells: cells + left / 2, waiting: left / 2, cells_at_first })
     }
 }
 
@@ -117,12 +120,13 @@ impl Writer {
     ) -> Result<Self, Error> {
         let (gpu, missing) = options.device.open_if_wanted()?;
         let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
-        let choice = PredictorChoice::new(shape, metadata, options)?;
-        let shares = Shares::fit(&plan, options, &choice)?;
+        let shares = Shares::fit(&plan, options)?;
+        let mut choice = PredictorChoice::new(shape, metadata, options)?;
+        choice.set_threads(shares.threads);
         let nodata = nodata_of(metadata, shape);
         let shrinks = level_shrinks(&plan, shape.sample, nodata.as_deref())?;
         let canvases = plan.levels.try_map(|index, level| Ok(Canvas::new(level, shrinks.at(index)?.clone())))?;
-        let memory = Memory { threads: shares.threads, batch: 1 };
+        let memory = Memory { threads: shares.threads, rows_at_once: 1 };
         let spill = Arc::new(sink.spill());
         let levels = plan.levels.map(|_| LevelState::default());
         let sink = Arc::new(SharedSink(sink));
@@ -182,8 +186,7 @@ impl Writer {
         let on_device = options.device.mode.unwrap_or_default() != Mode::Cpu;
         // A limit that is set counts what codecs need too.
         let limited = options.clone().with_max_memory(options.max_memory);
-        let choice = PredictorChoice::new(shape, metadata, options)?;
-        Ok(Shares::least(&Plan::new(shape, metadata, options, on_device)?, &limited, &choice))
+        Ok(Shares::least(&Plan::new(shape, metadata, options, on_device)?, &limited))
     }
 
     /// Adds the pixels of `part`, rows of its width. Blocks come in any order and are of any size; each pixel comes once.
@@ -279,7 +282,7 @@ impl Writer {
         let main = &self.plan.levels.main;
         let tile_height = main.layout.tile_height;
         let row = (main.row_len() as u64 * u64::from(part.width) / u64::from(self.shape.width.max(1))).max(1);
-        let tile_rows = (BATCH as u64 / (row * u64::from(tile_height))).clamp(1, 1 << 20) as u32;
+        let tile_rows = (ROWS_LEN as u64 / (row * u64::from(tile_height))).clamp(1, 1 << 20) as u32;
         let mut slices = Vec::new();
         let (mut y, end) = (part.y, part.y + part.height);
         while y < end {
@@ -414,7 +417,7 @@ impl Writer {
             let nodata = self.nodata.as_deref().filter(|_| self.options.nan_to_nodata);
             let Shape { bands, sample, .. } = self.shape;
             copy_rows(pushed, 0..part.height, part.width, bands, sample, nodata, &mut store)?;
-            store.grow(part.height);
+            store.grow(part.height)?;
             canvas.put(&PlanarPixels { part, planes: store.split().0 }, &blocks.spill, blocks.now)?
         };
         if self.choice.is_some() {

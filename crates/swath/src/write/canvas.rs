@@ -231,7 +231,8 @@ impl Canvas {
         let mut complete = Vec::new();
         for at in self.touched(pixels.part) {
             let part = self.cell_part(at);
-            let Some(shared) = overlap(part, pixels.part) else { continue };
+            let beside = || Error::internal("a cell lies beside the pixels for it");
+            let shared = overlap(part, pixels.part).ok_or_else(beside)?;
             self.load(at, spill)?;
             let pixel: usize = self.planes.iter().sum();
             let (memory_len, planes) = (&mut self.memory_len, &self.planes);
@@ -248,7 +249,8 @@ impl Canvas {
             let Pixels::Memory(memory) = &mut cell.pixels else { return Err(not_in_memory()) };
             copy_planes(pixels, memory, part, shared, planes)?;
             cell.filled.push(shared);
-            cell.missing = cell.missing.saturating_sub(area(shared));
+            let missing = cell.missing.checked_sub(area(shared));
+            cell.missing = missing.ok_or_else(|| Error::internal("pixels came to a cell twice"))?;
             if cell.missing == 0 {
                 cell.filled = Vec::new();
                 complete.push(at);
@@ -482,6 +484,9 @@ fn copy_planes(
     shared: Window,
     sizes: &[usize],
 ) -> Result<(), Error> {
+    if sizes.len() != from.planes.len() {
+        return Err(too_short());
+    }
     let mut rest = to;
     for (size, plane) in sizes.iter().zip(&from.planes) {
         let (own, later) = rest.split_at_mut_checked(area(target) as usize * size).ok_or_else(too_short)?;

@@ -11,6 +11,7 @@ use super::{
     canvas::{At, split},
     device::samples::DeviceSamples,
     input::Pushed,
+    memory::Memory,
     options::WriteOptions,
     plan::Plan,
     predictor::Undecided,
@@ -54,6 +55,7 @@ impl Writer {
         if predictor != self.plan.levels.main.layout.predictor {
             self.begin_again(&metadata, predictor)?;
         }
+        self.predictor_by_samples = choice.compared();
         if is_first {
             return Ok(Looked::DecidedAtOnce);
         }
@@ -93,10 +95,14 @@ impl Writer {
             let pixels = u64::from(self.shape.width) * u64::from(rows.end - rows.start);
             let planes = split(&bytes, blocks.canvases.main.planes(), pixels)?;
             let (arrangement, rows) = (Arrangement::Planes, rows.end - rows.start);
-            undecided.choice.look_at(&Pushed { planes, arrangement, rows })?;
+            // NaN was replaced when the pixels were copied to the cells.
+            undecided.choice.look_at_samples(&Pushed { planes, arrangement, rows })?;
             match undecided.choice.chosen() {
                 None => self.choice = Some(undecided),
-                Some(predictor) => self.plan_blocks_again(blocks, &undecided.metadata, predictor)?,
+                Some(predictor) => {
+                    self.predictor_by_samples = undecided.choice.compared();
+                    self.plan_blocks_again(blocks, &undecided.metadata, predictor)?;
+                }
             }
         }
         let cells = std::mem::take(&mut blocks.undecided);
@@ -131,29 +137,47 @@ impl Writer {
         Ok(())
     }
 
+    /// Threads for which the memory is enough where the CPU works, even if a GPU encodes.
+    pub(super) fn threads_on_host(&self) -> usize {
+        match self.device() {
+            Some(_) => Memory::fit(&self.plan, &self.options).map_or(1, |memory| memory.threads),
+            None => self.threads,
+        }
+    }
+
     /// Plans the file with another predictor; nothing was encoded yet.
     fn begin_again(&mut self, metadata: &Metadata, predictor: Predictor) -> Result<(), Error> {
-        let options = self.options.clone().with_predictor(predictor);
-        self.begin_with(metadata, &options)
+        let mut options = self.options.clone();
+        if options.device.mode == Some(Mode::Auto) && !self.is_on_device() {
+            options.device.mode = Some(Mode::Cpu);
+        }
+        self.begin_with(metadata, &options, Some(predictor))
     }
 
     /// Leaves the GPU to the CPU after a failure, where the mode allows it; nothing was encoded yet.
     fn leave_gpu(&mut self, failure: Error) -> Result<(), Error> {
         let mut options = self.options.clone();
         let may_leave = options.device.mode == Some(Mode::Auto) && failure.is_about_device();
-        let Some(undecided) = self.choice.take_if(|_| may_leave) else { return Err(failure) };
+        let Some(mut undecided) = self.choice.take_if(|_| may_leave) else { return Err(failure) };
         options.device.mode = Some(Mode::Cpu);
-        self.begin_with(&undecided.metadata, &options)?;
+        self.begin_with(&undecided.metadata, &options, None)?;
+        undecided.choice.set_threads(self.threads);
         self.choice = Some(undecided);
         self.report.notices.push(format!("the CPU writes: {failure}"));
         Ok(())
     }
 
-    fn begin_with(&mut self, metadata: &Metadata, options: &WriteOptions) -> Result<(), Error> {
+    /// Begins the file again. The options still ask for a choice, whose rows stay in memory until the writer has taken them.
+    fn begin_with(
+        &mut self,
+        metadata: &Metadata,
+        options: &WriteOptions,
+        chosen: Option<Predictor>,
+    ) -> Result<(), Error> {
         let notices = std::mem::take(&mut self.report.notices);
         // What the old plan holds on the GPU is free before the new one asks for it.
         self.side = Side::Host;
-        *self = Self::to_shared_sink(self.sink.clone(), self.shape, metadata, options)?;
+        *self = Self::to_shared_sink(self.sink.clone(), self.shape, metadata, options, chosen)?;
         let new = notices.into_iter().filter(|notice| !self.report.notices.contains(notice)).collect::<Vec<_>>();
         self.report.notices.extend(new);
         Ok(())

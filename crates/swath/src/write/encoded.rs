@@ -113,8 +113,8 @@ impl EncodedTileRows {
         let mut parts = ByteReader(rest);
         let mut numbers = |count: usize| Some(words::<4>(parts.take(count * 4)?).map(u32::from_le_bytes).collect());
         let (lens, pieces): (Vec<u32>, Vec<u32>) = numbers(tiles).zip(numbers(pieces)).ok_or_else(short)?;
-        let moments = parts.take(moments * MOMENTS).ok_or_else(short)?.chunks_exact(MOMENTS).filter_map(read_moments);
-        let moments = moments.collect();
+        let moments = parts.take(moments * MOMENTS).ok_or_else(short)?.chunks_exact(MOMENTS).map(read_moments);
+        let moments = moments.collect::<Option<_>>().ok_or_else(short)?;
         let overview = parts.take(overview).ok_or_else(short)?.to_vec();
         let bytes = parts.take(data).ok_or_else(short)?.to_vec();
         if lens.iter().map(|len| u64::from(*len)).sum::<u64>() != bytes.len() as u64 {

@@ -40,7 +40,7 @@ impl Writer {
     pub(super) fn borrow_all(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
         let mut available = 0;
         while available < pushed.rows {
-            available = (available + self.batch).min(pushed.rows);
+            available = (available + self.rows_at_once).min(pushed.rows);
             self.levels.main.progress.rows = available;
             self.step(Some(pushed))?;
         }
@@ -68,7 +68,7 @@ impl Writer {
                     self.nodata.as_deref().filter(|_| self.options.nan_to_nodata),
                     &mut level.store,
                 )?;
-                level.store.grow(rows);
+                level.store.grow(rows)?;
                 level.progress.rows += rows;
                 done += rows;
             }
@@ -95,7 +95,7 @@ impl Writer {
         } else {
             self.plan.levels.main.plane_row_lens()
         };
-        self.levels.main.store = RowStore::new(planes, capacity(&self.plan, 0, self.batch))?;
+        self.levels.main.store = RowStore::new(planes, capacity(&self.plan, 0, self.rows_at_once))?;
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl Writer {
         let rows = level.progress.rows;
         let waiting = rows - level.progress.rows_encoded(size).min(rows);
         let complete = level.progress.has_all_rows(size) && !level.progress.is_encoded(size);
-        waiting >= self.batch || complete || (level.store.room() == 0 && rows < size.height)
+        waiting >= self.rows_at_once || complete || (level.store.room() == 0 && rows < size.height)
     }
 
     /// Whether the image, whose rows are all there, has tiles to encode or overview rows to make.
@@ -153,7 +153,7 @@ impl Writer {
         for (index, due) in due.iter().enumerate() {
             let made = due.shrunk.end - due.shrunk.start;
             if let Some(next) = self.levels.get_mut(index + 1) {
-                next.store.grow(made);
+                next.store.grow(made)?;
                 next.progress.rows += made;
             }
             let size = LevelSize::of(self.plan.levels.at(index)?);
@@ -204,10 +204,13 @@ impl Writer {
         }
         let mut jobs = Vec::new();
         for (index, (due, room)) in due.iter().zip(free.into_iter().skip(1)).enumerate() {
-            let below = self.plan.levels.at(index + 1)?;
-            for (plane, (room, row_len)) in room.into_iter().zip(below.plane_row_lens()).enumerate() {
-                let out = room.get_mut(..due.shrunk.len() * row_len);
-                let out = out.ok_or_else(|| Error::internal(format!("overview {} has no room", index + 1)))?;
+            let no_room = || Error::internal(format!("overview {} has no room", index + 1));
+            let row_lens = self.plan.levels.at(index + 1)?.plane_row_lens();
+            if !due.shrunk.is_empty() && room.len() != row_lens.len() {
+                return Err(no_room());
+            }
+            for (plane, (room, row_len)) in room.into_iter().zip(row_lens).enumerate() {
+                let out = room.get_mut(..due.shrunk.len() * row_len).ok_or_else(no_room)?;
                 jobs.extend(shrink_jobs(index, plane, due.shrunk.clone(), row_len, out));
             }
         }

@@ -21,6 +21,9 @@ impl Writer {
     /// shape, metadata and options. It uses no GPU, and needs none with [`Mode::Cuda`]; with [`Mode::Auto`] it expects tile rows of
     /// a GPU where one can be opened. The CPU compresses the overviews.
     ///
+    /// With default options the sample type decides the predictor, as with [`PredictorRule::BySampleType`](crate::write::PredictorRule):
+    /// this writer sees no samples. [`PredictorChoice`](crate::write::PredictorChoice) makes the choice by the samples.
+    ///
     /// # Errors
     /// As [`Writer::create`].
     pub fn create_from_tile_rows(
@@ -42,6 +45,7 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
+        let options = &options.by_sample_type();
         let on_device = match options.device.mode.unwrap_or_default() {
             Mode::Cpu => false,
             Mode::Cuda => true,
@@ -104,7 +108,7 @@ impl Writer {
         let [image, mask] = plan.worst_tiles(self.plan.frame);
         let fits = |(part, len): (u32, &u32)| {
             let most = if part < plan.grid.planes { image } else { mask };
-            *len == 0 || (self.plan.frame..=most).contains(&u64::from(*len))
+            *len == 0 || (self.plan.frame + 1..=most).contains(&u64::from(*len))
         };
         let whole = encoded.lens.len() as u64 == positions * u64::from(parts)
             && encoded.moments.len() as u64 == positions * bands_summed
@@ -130,7 +134,7 @@ impl Writer {
             // The first part of a tile has the statistics of all bands. Without statistics there are none at all.
             let has_moments = part == 0 && !encoded.moments.is_empty();
             let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
-            level.admit(u64::from(*len), statistics);
+            level.admit(u64::from(*len), statistics)?;
         }
         if level.is_buffered() {
             level.buffer(start, &encoded.bytes)?;
@@ -170,14 +174,18 @@ impl Writer {
             let level = self.levels.at_mut(1)?;
             let rows = (level.store.room() as usize).min(count - done);
             let mut rest = &encoded.overview[..];
-            for (room, row_len) in level.store.split().1.into_iter().zip(&row_lens) {
+            let (_, free) = level.store.split();
+            if free.len() != row_lens.len() {
+                return Err(too_short());
+            }
+            for (room, row_len) in free.into_iter().zip(&row_lens) {
                 let (plane, later) = rest.split_at_checked(row_len * count).ok_or_else(too_short)?;
                 rest = later;
                 let from = plane.get(done * row_len..(done + rows) * row_len);
                 let (from, room) = from.zip(room.get_mut(..rows * row_len)).ok_or_else(too_short)?;
                 room.copy_from_slice(from);
             }
-            level.store.grow(rows as u32);
+            level.store.grow(rows as u32)?;
             level.progress.rows += rows as u32;
             done += rows;
             while self.is_overview_ready(done < count)? {

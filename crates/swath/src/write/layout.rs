@@ -147,7 +147,7 @@ pub(super) fn candidates(layout: &Layout) -> &'static [Predictor] {
     }
 }
 
-/// The predictor that was asked for, or the usual one of the sample type, which a writer of rows may replace by a better one.
+/// The predictor that was asked for, or the usual one of the sample type, which a writer of rows or blocks may replace by a better one.
 fn predictor(layout: &Layout, options: &WriteOptions) -> Result<Predictor, Error> {
     let whole = usize::from(layout.bits) == layout.sample.size() * 8;
     let float = layout.format == SampleFormat::Float;

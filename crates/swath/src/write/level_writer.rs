@@ -54,6 +54,8 @@ pub(super) struct LevelWriter {
     /// Whether the bytes stay in memory until the end, rather than being written at once.
     buffered: bool,
     start: u64,
+    /// Most bytes of the level. Those after it belong to another level, and to offsets that the file may not have.
+    room: u64,
     state: Mutex<State>,
     /// Where tiles wait that come long before their turn; in memory where this is `None`.
     waiting: Option<Arc<Waiting>>,
@@ -73,13 +75,14 @@ struct State {
 }
 
 impl State {
-    fn sum(&mut self, band: usize, moments: &Moments) {
-        if let Some(sum) = self.moments.get_mut(band) {
-            sum.add(moments);
+    /// Takes the statistics of one band of a tile: adds them to the band's, or keeps them where tiles are taken elsewhere.
+    fn sum(&mut self, band: usize, moments: &Moments) -> Result<(), Error> {
+        match (&mut self.each, self.moments.get_mut(band)) {
+            (Some(each), _) => each.push(*moments),
+            (None, Some(sum)) => sum.add(moments),
+            (None, None) => return Err(Error::internal(format!("a level has no statistics of band {}", band + 1))),
         }
-        if let Some(each) = &mut self.each {
-            each.push(*moments);
-        }
+        Ok(())
     }
 }
 
@@ -97,12 +100,30 @@ impl LevelWriter {
     /// A writer without a file: all bytes stay in memory for [`LevelWriter::into_tiles`].
     pub(super) fn without_file(frame: u64) -> Self {
         let state = State { each: Some(Vec::new()), ..State::default() };
-        Self { frame, buffered: true, start: 0, state: Mutex::new(state), waiting: None }
+        Self { frame, buffered: true, start: 0, room: u64::MAX, state: Mutex::new(state), waiting: None }
     }
 
-    pub(super) fn new(start: u64, frame: u64, buffered: bool, bands: u16) -> Self {
+    /// A writer of a level that begins at `start` and has `room` bytes.
+    pub(super) fn new(start: u64, frame: u64, buffered: bool, bands: u16, room: u64) -> Self {
         let moments = vec![Moments::default(); bands.into()];
-        Self { frame, buffered, start, state: Mutex::new(State { moments, ..State::default() }), waiting: None }
+        Self { frame, buffered, start, room, state: Mutex::new(State { moments, ..State::default() }), waiting: None }
+    }
+
+    /// Gives the next tile, of `len` bytes with its frame, its place in the level. Returns the offset.
+    fn reserve(&self, state: &mut State, len: u64) -> Result<u64, Error> {
+        let offset = state.len;
+        if len == 0 {
+            state.tiles.push(None);
+            return Ok(offset);
+        }
+        // Readers take a tile of length 0 for one that is left out.
+        let own = len.checked_sub(self.frame).filter(|own| *own > 0);
+        let own = own.ok_or_else(|| Error::internal(format!("a tile of {len} bytes has none but its frame's")))?;
+        let own = u32::try_from(own).map_err(|_| Error::internal(format!("a tile has {own} bytes")))?;
+        let end = offset.checked_add(len).filter(|end| *end <= self.room);
+        state.len = end.ok_or_else(|| Error::internal("a level is longer than its room"))?;
+        state.tiles.push(Some((offset, own)));
+        Ok(offset)
     }
 
     /// Lets tiles wait on disk where memory has no room for them. A buffered level stays in memory.
@@ -166,15 +187,12 @@ impl LevelWriter {
                     WaitingTile::Disk(extent, moments) => (extent.len(), moments),
                 };
                 for (band, moments) in moments {
-                    state.sum(usize::from(*band), moments);
+                    state.sum(usize::from(*band), moments)?;
                 }
+                let offset = self.reserve(&mut state, len)?;
                 if len == 0 {
-                    state.tiles.push(None);
                     continue;
                 }
-                let offset = state.len;
-                state.len += len;
-                state.tiles.push(Some((offset, (len - self.frame) as u32)));
                 if let WaitingTile::Memory(tile) = &tile {
                     less += len;
                     if self.buffered {
@@ -208,17 +226,16 @@ impl LevelWriter {
 
     /// Registers the next tile, whose `len` bytes (frame included; 0 if it is left out) the caller writes to the file, or passes to
     /// [`LevelWriter::buffer`]. Returns their offset within the level.
-    pub(super) fn admit(&self, len: u64, moments: &[Moments]) -> u64 {
+    ///
+    /// # Errors
+    /// When the tile cannot be one of this level, which is a fault of the writer.
+    pub(super) fn admit(&self, len: u64, moments: &[Moments]) -> Result<u64, Error> {
         let mut state = self.lock();
         state.next += 1;
         for (band, moments) in moments.iter().enumerate() {
-            state.sum(band, moments);
+            state.sum(band, moments)?;
         }
-        let offset = state.len;
-        let place = (len > 0).then(|| (offset, len.saturating_sub(self.frame) as u32));
-        state.tiles.push(place);
-        state.len += len;
-        offset
+        self.reserve(&mut state, len)
     }
 
     /// Stores bytes of a buffered level.
@@ -233,9 +250,8 @@ impl LevelWriter {
             state.buffer.try_reserve(missing).map_err(|_| Error::no_memory(end))?;
             state.buffer.resize(end, 0);
         }
-        if let Some(place) = state.buffer.get_mut(start..end) {
-            place.copy_from_slice(bytes);
-        }
+        let place = state.buffer.get_mut(start..end);
+        place.ok_or_else(|| Error::internal("a buffered level is shorter than planned"))?.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -260,11 +276,15 @@ impl LevelWriter {
     }
 
     /// Returns all tiles.
-    pub(super) fn into_tiles(self) -> BufferedTiles {
+    ///
+    /// # Errors
+    /// When the level has a file.
+    pub(super) fn into_tiles(self) -> Result<BufferedTiles, Error> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let len = |tile: &Option<(u64, u32)>| tile.map_or(0, |(_, len)| len + self.frame as u32);
         let lens = state.tiles.iter().map(len).collect();
-        BufferedTiles { lens, bytes: state.buffer, moments: state.each.unwrap_or_default() }
+        let moments = state.each.ok_or_else(|| Error::internal("the tiles of a level are in its file"))?;
+        Ok(BufferedTiles { lens, bytes: state.buffer, moments })
     }
 
     /// Statistics of each band.
@@ -286,6 +306,7 @@ impl LevelWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use swath_io::MemorySink;
 
     fn tile(byte: u8, len: usize) -> Encoded {
@@ -295,7 +316,7 @@ mod tests {
     #[test]
     fn tiles_are_written_in_order_however_they_arrive() {
         let (sink, memory) = MemorySink::new("memory");
-        let level = LevelWriter::new(10, 0, false, 0);
+        let level = LevelWriter::new(10, 0, false, 0, 6);
         for (number, encoded) in [(2, tile(3, 1)), (1, tile(0, 0)), (0, tile(1, 2)), (3, tile(4, 3))] {
             level.put(number, encoded, &sink, &mut Vec::new()).unwrap();
         }
@@ -307,8 +328,45 @@ mod tests {
     #[test]
     fn leader_and_trailer_do_not_count() {
         let (sink, _) = MemorySink::new("memory");
-        let level = LevelWriter::new(0, 8, true, 0);
+        let level = LevelWriter::new(0, 8, true, 0, 20);
         level.put(0, tile(1, 20), &sink, &mut Vec::new()).unwrap();
         assert_eq!((level.tiles(0), level.take_buffer().len()), (vec![(4, 12)], 20));
+    }
+
+    fn assert_internal<T: std::fmt::Debug>(result: Result<T, Error>) {
+        let error = result.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Internal(_)), "{error}");
+    }
+
+    #[test]
+    fn a_level_does_not_outgrow_its_room() {
+        let (sink, _) = MemorySink::new("memory");
+        let level = LevelWriter::new(0, 0, false, 0, 5);
+        level.put(0, tile(1, 3), &sink, &mut Vec::new()).unwrap();
+        assert_internal(level.put(1, tile(1, 3), &sink, &mut Vec::new()));
+        let level = LevelWriter::new(0, 0, false, 0, 5);
+        assert_eq!(level.admit(5, &[]).unwrap(), 0);
+        assert_eq!(level.admit(0, &[]).unwrap(), 5);
+        assert_internal(level.admit(1, &[]));
+    }
+
+    #[test]
+    fn a_tile_that_is_only_a_frame_is_not_left_out() {
+        let (sink, _) = MemorySink::new("memory");
+        for len in [1, 7, 8] {
+            let level = LevelWriter::new(0, 8, true, 0, 100);
+            assert_internal(level.admit(len, &[]));
+            assert_internal(level.put(0, tile(1, len as usize), &sink, &mut Vec::new()));
+        }
+    }
+
+    #[test]
+    fn statistics_of_a_band_that_the_level_lacks_are_not_lost() {
+        let moments = [Moments::default(); 3];
+        assert_internal(LevelWriter::new(0, 0, true, 2, 100).admit(1, &moments));
+        let level = LevelWriter::without_file(0);
+        level.admit(1, &moments).unwrap();
+        assert_eq!(level.into_tiles().unwrap().moments.len(), 3);
+        assert_internal(LevelWriter::new(0, 0, true, 2, 100).into_tiles());
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     options::{Shape, WriteOptions},
     plan::Plan,
+    predictor::choice_len,
 };
 use crate::{error::Error, metadata::Metadata, threads::cores};
 
@@ -11,12 +12,12 @@ use crate::{error::Error, metadata::Metadata, threads::cores};
 pub(super) struct Memory {
     pub threads: usize,
     /// Rows of the image that are worked on at a time.
-    pub batch: u32,
+    pub rows_at_once: u32,
 }
 
 /// Bytes of rows that are worked on at a time, where the memory allows: enough for all threads to be busy, and small enough
 /// to stay near the caches.
-pub(super) const BATCH: usize = 32 << 20;
+pub(super) const ROWS_LEN: usize = 32 << 20;
 
 /// Bytes of memory that a write takes at the very least: one thread, one row of tiles at a time.
 pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<u64, Error> {
@@ -28,7 +29,7 @@ pub(crate) fn least_memory(shape: Shape, metadata: &Metadata, options: &WriteOpt
 impl Memory {
     /// All threads and one tile row at a time, without measuring: for a CPU that only works if the GPU fails.
     pub(super) fn unmeasured(plan: &Plan, options: &WriteOptions) -> Self {
-        Self { threads: options.threads.unwrap_or_else(cores).max(1), batch: batch_rows(plan, 1) }
+        Self { threads: options.threads.unwrap_or_else(cores).max(1), rows_at_once: rows_of(plan, 1) }
     }
 
     /// Bytes that every write needs: the tables of tiles and the head of the file.
@@ -37,15 +38,16 @@ impl Memory {
         tables + plan.head_len() * 2 + (8 << 20)
     }
 
-    /// Returns the bytes for a number of tile rows at a time, fixed memory included, and the bytes for each thread.
+    /// Returns the bytes for a number of tile rows at a time, and the bytes for each thread. The former include fixed memory and the rows
+    /// that the choice of the predictor holds.
     pub(super) fn costs(plan: &Plan, options: &WriteOptions) -> (impl Fn(u32) -> u64, u64) {
-        let always = Self::always(plan);
+        let always = Self::always(plan).saturating_add(choice_len(&plan.levels.main.layout, options));
         // A thread holds a tile, what it becomes, and one that waits for its turn.
         let main = &plan.levels.main;
         let codec = if options.counts_codecs { main.host.working_len(main.layout.tile_height) as u64 } else { 0 };
         let thread = main.thread_len() as u64 * 2 + codec;
         let with_rows = move |tile_rows: u32| {
-            let of = |index| u64::from(capacity(plan, index, batch_rows(plan, tile_rows))) * row_len(plan, index);
+            let of = |index| u64::from(capacity(plan, index, rows_of(plan, tile_rows))) * row_len(plan, index);
             (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
         };
         (with_rows, thread)
@@ -57,7 +59,8 @@ impl Memory {
         let budget = options.max_memory as u64;
         let wish = options.threads.unwrap_or_else(cores).max(1);
         let tile_row = (main.row_len() as u64 * u64::from(main.layout.tile_height)).max(1);
-        let asked = options.batch.unwrap_or_else(|| (BATCH as u64 / tile_row).clamp(1, u32::MAX.into()) as u32).max(1);
+        let asked =
+            options.batch.unwrap_or_else(|| (ROWS_LEN as u64 / tile_row).clamp(1, u32::MAX.into()) as u32).max(1);
         let (with_rows, thread) = Self::costs(plan, options);
         let smallest = with_rows(1).saturating_add(thread);
         if smallest > budget {
@@ -78,7 +81,7 @@ impl Memory {
         }
         let fitting = (budget - with_rows(tile_rows).min(budget)) / thread.max(1);
         let threads = usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, wish);
-        Ok(Self { threads, batch: batch_rows(plan, tile_rows) })
+        Ok(Self { threads, rows_at_once: rows_of(plan, tile_rows) })
     }
 }
 
@@ -86,7 +89,8 @@ pub(super) fn row_len(plan: &Plan, index: usize) -> u64 {
     plan.levels.get(index).map_or(0, |level| level.row_len() as u64)
 }
 
-fn batch_rows(plan: &Plan, tile_rows: u32) -> u32 {
+/// Rows of the image that so many tile rows hold.
+fn rows_of(plan: &Plan, tile_rows: u32) -> u32 {
     let main = &plan.levels.main;
     let height = main.layout.height;
     main.layout.tile_height.saturating_mul(tile_rows).min(height.max(1))
@@ -94,14 +98,14 @@ fn batch_rows(plan: &Plan, tile_rows: u32) -> u32 {
 
 /// Rows of a level that can be in memory at once: an incomplete tile row, the rows being worked on, the rows that arrive meanwhile, and
 /// those that overviews still need.
-pub(super) fn capacity(plan: &Plan, index: usize, batch: u32) -> u32 {
+pub(super) fn capacity(plan: &Plan, index: usize, rows_at_once: u32) -> u32 {
     let Some(level) = plan.levels.get(index) else { return 0 };
     let height = level.layout.height;
     if index == 0 {
-        return batch.saturating_add(look_back(plan, index)).min(height);
+        return rows_at_once.saturating_add(look_back(plan, index)).min(height);
     }
     let full = plan.levels.main.layout.height.max(1);
-    let incoming = (u64::from(batch) * u64::from(height)).div_ceil(full.into()) + 1;
+    let incoming = (u64::from(rows_at_once) * u64::from(height)).div_ceil(full.into()) + 1;
     let rows = u64::from(level.layout.tile_height) + 2 * incoming + u64::from(look_back(plan, index));
     rows.min(height.into()) as u32
 }

@@ -98,7 +98,8 @@ pub struct Progress {
 /// Called now and then, from the thread that writes.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// The options of a write. The default is a TIFF in tiles of 512² pixels, Deflate, with a predictor that suits the sample type.
+/// The options of a write. The default is a TIFF in tiles of 512² pixels, Deflate, with the predictor that makes a sample of the first
+/// rows smallest.
 ///
 /// ```
 /// use swath::{Blocks, Compression, Overviews, WriteOptions};
@@ -211,7 +212,7 @@ impl WriteOptions {
         Self::default().with_cog(true)
     }
 
-    /// The predictor, where the sample type shall not decide.
+    /// This predictor, whatever the samples are.
     #[must_use]
     pub fn with_predictor(self, predictor: Predictor) -> Self {
         self.with_predictor_rule(PredictorRule::Given(predictor))
@@ -222,7 +223,7 @@ impl WriteOptions {
         with_remote: remote = RemoteOptions;
         /// How tiles are compressed.
         with_compression: compression = Compression;
-        /// How the predictor is chosen; by default the sample type decides.
+        /// How the predictor is chosen; by the samples by default.
         with_predictor_rule: predictor = PredictorRule;
         /// How the image is cut.
         with_blocks: blocks = Blocks;
@@ -360,6 +361,19 @@ impl WriteOptions {
             _ => return Ok(()),
         };
         Err(Error::usage(detail))
+    }
+
+    /// These options with a predictor that was chosen, if any.
+    pub(super) fn with_chosen(&self, predictor: Option<Predictor>) -> Self {
+        predictor.map_or_else(|| self.clone(), |predictor| self.clone().with_predictor(predictor))
+    }
+
+    /// The options of a file that is made of encoded tile rows: its writer sees no samples, so the sample type decides instead of them.
+    pub(super) fn by_sample_type(&self) -> Self {
+        match self.predictor {
+            PredictorRule::BySamples => self.clone().with_predictor_rule(PredictorRule::BySampleType),
+            _ => self.clone(),
+        }
     }
 
     /// Whether to write statistics.

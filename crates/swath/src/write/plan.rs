@@ -56,6 +56,15 @@ impl LevelPlan {
         self.grid.planes + u32::from(self.mask.is_some())
     }
 
+    /// The codec of the tiles of the image, or of its mask.
+    pub fn host_of(&self, mask: bool) -> Result<&HostEncoder, Error> {
+        match (mask, &self.mask) {
+            (false, _) => Ok(&self.host),
+            (true, Some((_, host))) => Ok(host),
+            (true, None) => Err(Error::internal("a mask is encoded for a level without one")),
+        }
+    }
+
     /// Bytes of a row of all bands in memory, the mask's included.
     pub fn row_len(&self) -> usize {
         let samples = self.layout.width as usize * usize::from(self.layout.samples) * self.layout.sample.size();
@@ -254,17 +263,23 @@ impl Plan {
         bytes: &mut Vec<u8>,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        const LEADER: usize = 4;
         bytes.clear();
-        if self.frame == 0 {
-            return write(bytes);
-        }
-        bytes.extend_from_slice(&[0; 4]);
+        let before = if self.frame == 0 { 0 } else { LEADER };
+        bytes.resize(before, 0);
         write(bytes)?;
-        let len = bytes.len() as u32 - 4;
-        if let Some(leader) = bytes.first_chunk_mut::<4>() {
-            *leader = len.to_le_bytes();
+        // Without bytes it would be a tile that is left out.
+        if bytes.len() <= before {
+            return Err(Error::internal("a tile was encoded to no bytes"));
         }
-        let trailer = bytes.last_chunk::<4>().copied().unwrap_or_default();
+        if self.frame == 0 {
+            return Ok(());
+        }
+        let too_long = || Error::internal(format!("a tile was encoded to {} bytes", bytes.len()));
+        let len = u32::try_from(bytes.len() - LEADER).map_err(|_| too_long())?;
+        let lost = || Error::internal("a tile lost its leader");
+        *bytes.first_chunk_mut::<LEADER>().ok_or_else(lost)? = len.to_le_bytes();
+        let trailer = *bytes.last_chunk::<LEADER>().ok_or_else(lost)?;
         bytes.extend_from_slice(&trailer);
         Ok(())
     }
@@ -280,7 +295,7 @@ impl Plan {
             if !all_buffered && self.levels.has_overviews() {
                 position = position.next_multiple_of(BLOCK);
             }
-            let writer = LevelWriter::new(position, self.frame, all_buffered, bands);
+            let writer = LevelWriter::new(position, self.frame, all_buffered, bands, worst);
             position = position.saturating_add(worst);
             writer
         };

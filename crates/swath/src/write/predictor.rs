@@ -1,5 +1,4 @@
-//! Chooses the predictor by the samples. Which one makes a raster smallest differs from raster to raster, and it is worth up to a third
-//! of the file.
+//! Chooses the predictor by the samples. The best one differs from raster to raster, and is worth up to a third of the file.
 //!
 //! The choice looks at the first rows that are not all of one pixel value, as many as a row of tiles has. It compresses pieces from all
 //! over them with every predictor and takes the one that makes them smallest. So it is the same however rows are pushed, and whatever
@@ -31,7 +30,7 @@ use super::{
     layout::{candidates, main_layout},
     options::{Shape, WriteOptions, changes, nodata_of},
     row_store::RowStore,
-    step::copy_rows,
+    step::{copy_rows, no_whole_tile},
 };
 use crate::{error::Error, metadata::Metadata, names::PredictorRule, raster::Interleave, threads::cores};
 
@@ -39,20 +38,50 @@ use crate::{error::Error, metadata::Metadata, names::PredictorRule, raster::Inte
 const SEARCHED_ROWS: u32 = 4096;
 /// Places of the first rows among which the choice picks pieces that are not constant.
 const PLACES: u64 = 127;
-/// Most pieces that every predictor is tried on, the bytes that make another piece worth it, and the most rows of one.
+/// Most pieces that every predictor is tried on.
 const PIECES: usize = 8;
+/// Bytes of the sample for each piece, up to that number of pieces.
 const PIECE_LEN: usize = 64 << 10;
+/// Most rows of a piece.
 const PIECE_ROWS: usize = 256;
-/// The sample is one part in this many of the image, within limits.
+/// The sample is one part in this many of the image, within the limits below.
 const FRACTION: usize = 12;
+/// Least bytes of the sample, where the image has as many.
 const LEAST_SAMPLED: usize = 16 << 10;
+/// Most bytes of the sample.
 const MOST_SAMPLED: usize = 4 << 20;
-/// The part of the size that another predictor than the usual one has to save on the sample: the rest of a raster may differ from its first
-/// rows, and the usual one is right more often.
+/// What a predictor must save on the sample to replace the usual one, as a part of its own compressed size: later rows may differ from
+/// the first.
 const LEAST_GAIN: f64 = 0.04;
-
-/// Most bytes of the rows that the choice takes its sample from, unless a single row is longer.
+/// Most bytes of the rows that the choice takes its sample from. Where a single row is longer, the sample type decides.
 const WINDOW_LEN: usize = 16 << 20;
+
+/// Whether the choice looks at samples: the options ask for it, there is more than one candidate, and rows are short enough.
+fn looks_at_samples(layout: &Layout, options: &WriteOptions) -> bool {
+    let by_samples = options.predictor == PredictorRule::BySamples;
+    by_samples && candidates(layout).len() > 1 && row_len(layout) <= WINDOW_LEN
+}
+
+/// Bytes of a row of all bands.
+fn row_len(layout: &Layout) -> usize {
+    layout.width as usize * usize::from(layout.samples) * layout.sample.size()
+}
+
+/// Rows that are enough to choose, unless they are constant.
+fn window_rows(layout: &Layout) -> u32 {
+    let most = (WINDOW_LEN / row_len(layout).max(1)).clamp(1, WINDOW_LEN) as u32;
+    // Strips may have a single row.
+    layout.tile_height.max(64).min(most).min(layout.height)
+}
+
+/// Most bytes of rows that the choice for this file holds: those that wait, and a copy of those that it looks at.
+pub(super) fn choice_len(layout: &Layout, options: &WriteOptions) -> u64 {
+    if !looks_at_samples(layout, options) {
+        return 0;
+    }
+    let mask = if options.mask { layout.width as usize } else { 0 };
+    2 * (row_len(layout) + mask) as u64 * u64::from(window_rows(layout))
+}
 
 /// Chooses the predictor of a file from its first rows, for callers that encode tile rows of it in several processes: they set it by
 /// [`WriteOptions::with_predictor`]. A [`Writer`](crate::Writer) of rows or blocks makes the same choice by itself.
@@ -86,6 +115,10 @@ pub struct PredictorChoice {
     held: RowStore,
     seen: u32,
     chosen: Option<Predictor>,
+    /// Whether predictors were compared.
+    compared: bool,
+    /// Threads that compress the sample.
+    threads: usize,
 }
 
 /// A file whose predictor is not chosen yet.
@@ -141,8 +174,7 @@ impl PredictorChoice {
     /// When the options contradict the shape.
     pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Self, Error> {
         let layout = main_layout(shape, metadata, options)?;
-        let by_samples = options.predictor == PredictorRule::BySamples && candidates(&layout).len() > 1;
-        let chosen = (!by_samples).then_some(layout.predictor);
+        let chosen = (!looks_at_samples(&layout, options)).then_some(layout.predictor);
         Ok(Self {
             shape,
             masked: options.mask,
@@ -153,7 +185,14 @@ impl PredictorChoice {
             held: RowStore::default(),
             seen: 0,
             chosen,
+            compared: false,
+            threads: options.threads.unwrap_or_else(cores),
         })
+    }
+
+    /// Sets how many threads compress the sample: as many as the memory of the writer is enough for. The choice does not depend on it.
+    pub(super) fn set_threads(&mut self, threads: usize) {
+        self.threads = threads;
     }
 
     /// Looks at further rows of the image, from the top. Returns the predictor once it is chosen; later rows do not change it.
@@ -171,26 +210,19 @@ impl PredictorChoice {
         self.chosen
     }
 
-    /// Rows that are enough to choose, unless they are constant: as many are best pushed at a time.
-    pub fn rows_at_once(&self) -> u32 {
-        let most = (WINDOW_LEN / self.row_len().max(1)).clamp(1, WINDOW_LEN) as u32;
-        // Strips may have a single row.
-        self.layout.tile_height.max(64).min(most).min(self.shape.height)
+    /// Whether the samples decided: predictors were compared. Otherwise the sample type or the caller did.
+    pub(super) fn compared(&self) -> bool {
+        self.compared
     }
 
-    /// Bytes of a row of all bands.
-    fn row_len(&self) -> usize {
-        self.shape.width as usize * usize::from(self.shape.bands) * self.shape.sample.size()
+    /// Rows that are enough to choose, unless they are constant: as many are best pushed at a time.
+    pub fn rows_at_once(&self) -> u32 {
+        window_rows(&self.layout)
     }
 
     /// Rows that were seen before the predictor was chosen.
     pub(super) fn seen(&self) -> u32 {
         self.seen
-    }
-
-    /// Most bytes that the choice allocates for rows: those that it holds, and a copy of those that it looks at.
-    pub(super) fn memory_len(&self) -> u64 {
-        if self.chosen.is_some() { 0 } else { 2 * self.row_len() as u64 * u64::from(self.rows_at_once()) }
     }
 
     /// Looks at rows until the predictor is chosen. Returns how many of them it kept: those are in [`PredictorChoice::into_kept`].
@@ -203,7 +235,7 @@ impl PredictorChoice {
             let Shape { width, bands, sample, .. } = self.shape;
             let mut store = RowStore::new(self.plane_row_lens(), more)?;
             copy_rows(pushed, kept..kept + more, width, bands, sample, Some(&nodata), &mut store)?;
-            store.grow(more);
+            store.grow(more)?;
             kept += self.look_at_samples(&Pushed {
                 planes: store.split().0,
                 arrangement: Arrangement::Planes,
@@ -221,21 +253,21 @@ impl PredictorChoice {
         planes
     }
 
-    /// Looks at rows as they are encoded.
-    fn look_at_samples(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
+    /// The same, of rows as they are encoded: NaN is already replaced.
+    pub(super) fn look_at_samples(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
         if self.chosen.is_some() || pushed.rows == 0 {
             return Ok(0);
         }
         let mut kept = 0;
         if self.held.count == 0 {
-            kept = self.count_constant(pushed);
+            kept = self.count_constant(pushed)?;
             self.seen += kept;
         }
         let window = self.rows_at_once();
         let (rest, ends) = (pushed.rows - kept, self.seen + (pushed.rows - kept) >= self.shape.height);
         let constant = self.constant.as_ref().map_or(0, |constant| constant.rows);
         if constant >= SEARCHED_ROWS.min(self.shape.height) {
-            self.chosen = candidates(&self.layout).first().copied();
+            self.chosen = Some(self.layout.predictor);
             return Ok(kept);
         }
         if rest == 0 {
@@ -243,26 +275,22 @@ impl PredictorChoice {
         }
         if self.held.count == 0 && (rest >= window || ends) {
             let part = pushed.part(kept..kept + rest.min(window), self.shape)?;
-            self.chosen = Some(self.choose(&part)?);
+            self.decide(&part)?;
             return Ok(kept);
         }
-        if self.held.room() == 0 {
+        if self.held.count == 0 {
             self.held = RowStore::new(self.plane_row_lens(), window)?;
         }
         let more = rest.min(window - self.held.count);
         let Shape { width, bands, sample, .. } = self.shape;
         copy_rows(pushed, kept..kept + more, width, bands, sample, None, &mut self.held)?;
-        self.held.grow(more);
+        self.held.grow(more)?;
         self.seen += more;
         if self.held.count == window || self.seen >= self.shape.height {
             let mut held = std::mem::take(&mut self.held);
-            let rows = held.count;
-            let chosen = {
-                let (planes, _) = held.split();
-                self.choose(&Pushed { planes, arrangement: Arrangement::Planes, rows })
-            };
+            let (rows, (planes, _)) = (held.count, held.split());
+            self.decide(&Pushed { planes, arrangement: Arrangement::Planes, rows })?;
             self.held = held;
-            self.chosen = Some(chosen?);
         }
         Ok(kept + more)
     }
@@ -273,7 +301,7 @@ impl PredictorChoice {
     }
 
     /// Counts the first rows that continue the constant ones.
-    fn count_constant(&mut self, pushed: &Pushed<'_>) -> u32 {
+    fn count_constant(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
         let row_lens = pushed.row_lens(self.shape);
         let size = self.shape.sample.size();
         let together = usize::from(self.shape.bands) * size;
@@ -294,30 +322,40 @@ impl PredictorChoice {
         let mask = if self.masked { pixel.pop() } else { None };
         let known = self.constant.get_or_insert_with(|| ConstantRows { pixel: pixel.clone(), mask, rows: 0 });
         if known.pixel != pixel || known.mask != mask {
-            return 0;
+            return Ok(0);
         }
         let mut rows = 0;
         let most = SEARCHED_ROWS - known.rows.min(SEARCHED_ROWS);
         while rows < pushed.rows.min(most) {
-            let is_constant = planes.iter().all(|(plane, row_len, pixel)| {
+            let mut is_constant = true;
+            for (plane, row_len, pixel) in &planes {
                 let start = rows as usize * row_len;
-                let row = plane.get(start..start + row_len).unwrap_or_default();
-                row.get(..*pixel) == plane.get(..*pixel) && row.get(*pixel..) == row.get(..row_len - pixel)
-            });
+                let row = plane.get(start..start + row_len);
+                let row =
+                    row.ok_or_else(|| Error::internal(format!("row {rows} is not among those that were pushed")))?;
+                is_constant &= row.get(..*pixel) == plane.get(..*pixel) && is_of_one_pixel(row, *pixel);
+            }
             if !is_constant {
                 break;
             }
             rows += 1;
         }
         known.rows += rows;
-        rows
+        Ok(rows)
     }
 
-    /// Compresses pieces of these rows with each predictor.
-    fn choose(&self, rows: &Pushed<'_>) -> Result<Predictor, Error> {
-        let candidates = candidates(&self.layout);
-        let usual = candidates.first().copied().unwrap_or(Predictor::None);
+    /// Chooses the predictor by these rows.
+    fn decide(&mut self, rows: &Pushed<'_>) -> Result<(), Error> {
         let pieces = self.pieces(rows)?;
+        self.compared = !pieces.is_empty();
+        self.chosen = Some(if self.compared { self.smallest(rows, &pieces)? } else { self.layout.predictor });
+        Ok(())
+    }
+
+    /// Compresses pieces of these rows with each predictor. Returns the one that makes them smallest.
+    fn smallest(&self, rows: &Pushed<'_>, pieces: &[Piece]) -> Result<Predictor, Error> {
+        let candidates = candidates(&self.layout);
+        let usual = self.layout.predictor;
         let mut hosts = Vec::new();
         for predictor in candidates {
             let layout = Layout { predictor: *predictor, ..self.layout.clone() };
@@ -325,7 +363,7 @@ impl PredictorChoice {
             hosts.push(HostEncoder::new(spec, &self.options.settings, &self.options.registry)?);
         }
         let mut jobs: Vec<(usize, &HostEncoder, &Piece)> = Vec::new();
-        for piece in &pieces {
+        for piece in pieces {
             jobs.extend(hosts.iter().enumerate().map(|(candidate, host)| (candidate, host, piece)));
         }
         let sizes = self.compress_all(rows, &jobs)?;
@@ -344,7 +382,7 @@ impl PredictorChoice {
 
     /// Returns the compressed size of each piece.
     fn compress_all(&self, rows: &Pushed<'_>, jobs: &[(usize, &HostEncoder, &Piece)]) -> Result<Vec<usize>, Error> {
-        let threads = self.options.threads.unwrap_or_else(cores).clamp(1, jobs.len().max(1));
+        let threads = self.threads.clamp(1, jobs.len().max(1));
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
@@ -360,14 +398,15 @@ impl PredictorChoice {
             }
             Ok::<_, Error>(done)
         };
-        let mut sizes = vec![0; jobs.len()];
+        let mut sizes = vec![None; jobs.len()];
         let parts = run_beside(threads, work)?;
         for (number, size) in parts.into_iter().flatten() {
             if let Some(place) = sizes.get_mut(number) {
-                *place = size;
+                *place = Some(size);
             }
         }
-        Ok(sizes)
+        let missing = || Error::internal("a piece of the sample was not compressed");
+        sizes.into_iter().map(|size| size.ok_or_else(missing)).collect()
     }
 
     /// Picks pieces that are not constant, evenly spread.
@@ -376,11 +415,12 @@ impl PredictorChoice {
         let grid = Grid::new(&self.layout).map_err(|error| Error::usage(error.to_string()))?;
         let apart = self.layout.planar == Planar::Separate && bands > 1;
         let pixel = sample.size() * if apart { 1 } else { usize::from(bands) };
-        let row_len = self.layout.tile_width as usize * pixel;
-        let wanted = (self.row_len().saturating_mul(height as usize) / FRACTION).clamp(LEAST_SAMPLED, MOST_SAMPLED);
+        let line_len = self.layout.tile_width as usize * pixel;
+        let wanted =
+            (row_len(&self.layout).saturating_mul(height as usize) / FRACTION).clamp(LEAST_SAMPLED, MOST_SAMPLED);
         let count = (wanted / PIECE_LEN).clamp(1, PIECES);
         let most_rows = PIECE_ROWS.min(self.layout.tile_height as usize);
-        let piece_rows = (wanted / count / row_len.max(1)).clamp(1, most_rows) as u32;
+        let piece_rows = (wanted / count / line_len.max(1)).clamp(1, most_rows) as u32;
         let down = rows.rows.div_ceil(piece_rows.max(1));
         let places = u64::from(down) * u64::from(grid.across);
         let looked_at = places.min(PLACES);
@@ -398,13 +438,14 @@ impl PredictorChoice {
             let bands = if apart { band..band + 1 } else { 0..bands };
             let piece = Piece { window: Window::new(x, y, columns, rows_here), bands };
             self.cut(rows, &piece, Edge::RepeatColumns, &mut tile)?;
-            let mut lines = tile.chunks_exact(row_len.max(1));
-            if !lines.all(|line| line.get(pixel..) == line.get(..row_len - pixel)) {
+            if !is_of_one_pixel(&tile, pixel) {
                 found.push(piece);
             }
         }
         let count = count.min(found.len());
-        Ok((0..count).filter_map(|nth| found.get((2 * nth + 1) * found.len() / (2 * count)).cloned()).collect())
+        let missing = || Error::internal("there are fewer pieces of the sample than counted");
+        let nth_piece = |nth| found.get((2 * nth + 1) * found.len() / (2 * count)).cloned().ok_or_else(missing);
+        (0..count).map(nth_piece).collect()
     }
 
     fn cut(&self, rows: &Pushed<'_>, piece: &Piece, edge: Edge, tile: &mut Vec<u8>) -> Result<(), Error> {
@@ -419,11 +460,17 @@ impl PredictorChoice {
             size: sample.size(),
             width,
             first: 0,
-            count: rows.rows,
         };
-        cut(&view, piece.window, piece.bands.clone(), self.layout.tile_width, edge, tile);
+        if !cut(&view, piece.window, piece.bands.clone(), self.layout.tile_width, edge, tile) {
+            return Err(no_whole_tile());
+        }
         Ok(())
     }
+}
+
+/// Whether every pixel of `pixel` bytes equals the one before it.
+fn is_of_one_pixel(pixels: &[u8], pixel: usize) -> bool {
+    pixels.get(pixel..).is_none_or(|later| pixels.starts_with(later))
 }
 
 /// Runs the same work in this thread and in others, as far as they can be started. Returns the results of all.

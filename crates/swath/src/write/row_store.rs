@@ -34,11 +34,15 @@ impl RowStore {
         count: u32,
         rows: &[Vec<u8>],
     ) -> Result<Self, Error> {
+        let others = || Error::internal("the GPU returned other rows than the CPU needs");
+        let lens = planes.iter().map(|row_len| row_len * count as usize);
+        if !lens.eq(rows.iter().map(Vec::len)) {
+            return Err(others());
+        }
         let mut store = Self::new(planes, capacity.max(count))?;
         let (_, free) = store.split();
         for (room, plane) in free.into_iter().zip(rows) {
-            let room = room.get_mut(..plane.len());
-            room.ok_or_else(|| Error::internal("rows from the GPU are longer than planned"))?.copy_from_slice(plane);
+            room.get_mut(..plane.len()).ok_or_else(others)?.copy_from_slice(plane);
         }
         (store.first, store.count) = (first, count);
         Ok(store)
@@ -64,8 +68,12 @@ impl RowStore {
     }
 
     /// Counts rows that were put into the room.
-    pub(super) fn grow(&mut self, rows: u32) {
-        self.count = (self.count + rows).min(self.capacity);
+    pub(super) fn grow(&mut self, rows: u32) -> Result<(), Error> {
+        if rows > self.room() {
+            return Err(Error::internal(format!("{rows} rows came where there is room for {}", self.room())));
+        }
+        self.count += rows;
+        Ok(())
     }
 
     /// Forgets the rows before `row`; what stays moves to the front.
@@ -91,6 +99,7 @@ impl RowStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn rows_move_to_the_front_when_others_are_forgotten() {
@@ -100,12 +109,31 @@ mod tests {
             free[0][..6].copy_from_slice(&[0, 0, 1, 1, 2, 2]);
             free[1][..3].copy_from_slice(&[10, 11, 12]);
         }
-        store.grow(3);
+        store.grow(3).unwrap();
         store.forget_before(2);
         assert_eq!((store.first, store.count, store.room()), (2, 1, 3));
         let (there, _) = store.split();
         assert_eq!(there, [&[2, 2][..], &[12]]);
         store.forget_before(9);
         assert_eq!((store.first, store.count), (3, 0));
+    }
+
+    #[test]
+    fn rows_beyond_the_room_are_an_internal_error() {
+        let mut store = RowStore::new(vec![2], 4).unwrap();
+        store.grow(3).unwrap();
+        let error = store.grow(2).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Internal(_)), "{error}");
+        assert_eq!((store.count, store.room()), (3, 1));
+    }
+
+    #[test]
+    fn a_store_takes_all_rows_of_all_planes_or_none() {
+        let store = |rows: &[Vec<u8>]| RowStore::with_rows(vec![2, 1], 4, 7, 2, rows);
+        assert_eq!(store(&[vec![1; 4], vec![2; 2]]).unwrap().split().0, [&[1; 4][..], &[2; 2]]);
+        for rows in [&[vec![1; 4]][..], &[vec![1; 4], vec![2; 1]], &[vec![1; 4], vec![2; 2], vec![3; 2]]] {
+            let error = store(rows).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Internal(_)), "{error}");
+        }
     }
 }

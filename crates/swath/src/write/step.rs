@@ -104,13 +104,15 @@ pub(super) fn copy_rows(
         size: sample.size(),
         width,
         first: 0,
-        count: pushed.rows,
     };
     // The mask is a plane of its own on both sides; two bands side by side and a mask are as many planes as two bands apart.
     let together = if pushed.arrangement == Arrangement::Planes { usize::from(bands) } else { 1 };
     let masked = pushed.planes.len().saturating_sub(together);
     let apart = free.len() >= usize::from(bands) + masked;
     let samples = if apart { bands } else { 1 };
+    if free.len() != usize::from(samples) + masked {
+        return Err(Error::internal("rows were pushed in other planes than there is memory for"));
+    }
     for (plane, room) in free.into_iter().enumerate() {
         let take = match plane as u16 {
             // The mask is the last plane of both.
@@ -127,30 +129,39 @@ pub(super) fn copy_rows(
         };
         let len = count as usize * width as usize * take.len() * sample.size();
         let room = room.get_mut(..len).ok_or_else(too_short)?;
-        cut(&view, Window::new(0, rows.start, width, count), take, width, Edge::Zero, room);
+        if !cut(&view, Window::new(0, rows.start, width, count), take, width, Edge::Zero, room) {
+            return Err(no_whole_tile());
+        }
         if let Some(nodata) = nodata {
-            replace_nan(room, sample, nodata);
+            replace_nan(room, sample, nodata)?;
         }
     }
     Ok(())
 }
 
 /// Replaces samples that are not a number by nodata.
-fn replace_nan(samples: &mut [u8], sample: SampleType, nodata: &[u8]) {
-    fn each<const N: usize>(samples: &mut [u8], nodata: &[u8], is_nan: impl Fn([u8; N]) -> bool) {
-        let Some(nodata) = nodata.first_chunk::<N>() else { return };
+fn replace_nan(samples: &mut [u8], sample: SampleType, nodata: &[u8]) -> Result<(), Error> {
+    fn each<const N: usize>(samples: &mut [u8], nodata: &[u8], is_nan: impl Fn([u8; N]) -> bool) -> Result<(), Error> {
+        let too_short = || Error::internal("the nodata value is shorter than a sample");
+        let nodata = nodata.first_chunk::<N>().ok_or_else(too_short)?;
         for found in samples.as_chunks_mut::<N>().0 {
             if is_nan(*found) {
                 *found = *nodata;
             }
         }
+        Ok(())
     }
     match sample {
         SampleType::F16 => each(samples, nodata, |raw: [u8; 2]| u16::from_ne_bytes(raw) & 0x7fff > 0x7c00),
         SampleType::F32 => each(samples, nodata, |raw: [u8; 4]| f32::from_ne_bytes(raw).is_nan()),
         SampleType::F64 => each(samples, nodata, |raw: [u8; 8]| f64::from_ne_bytes(raw).is_nan()),
-        _ => {}
+        _ => Ok(()),
     }
+}
+
+/// The error for a tile that was to be cut from rows that are not all there.
+pub(super) fn no_whole_tile() -> Error {
+    Error::internal("the rows in memory do not hold a whole tile")
 }
 
 /// What the threads of a step share.
@@ -260,7 +271,8 @@ impl StepContext<'_> {
     ) -> Result<Encoded, Error> {
         let layout = &plan.layout;
         let (columns, rows) = plan.grid.visible(column, row);
-        let x = column * layout.tile_width - at_hand.first_column.min(column * layout.tile_width);
+        let beside = || Error::internal("the columns in memory begin to the right of a tile");
+        let x = (column * layout.tile_width).checked_sub(at_hand.first_column).ok_or_else(beside)?;
         let visible = Window::new(x, row * layout.tile_height, columns, rows);
         let stored = plan.grid.stored_rows(row);
         let EncodeBuffers { scratch, tile, mask, spare, .. } = buffers;
@@ -280,17 +292,15 @@ impl StepContext<'_> {
                 size: 1,
                 width: at_hand.width,
                 first: at_hand.first,
-                count: 0,
             };
-            cut(&view, visible, 0..1, layout.tile_width, Edge::Zero, out);
-            Ok::<(), Error>(())
+            let is_whole = cut(&view, visible, 0..1, layout.tile_width, Edge::Zero, out);
+            if is_whole { Ok(()) } else { Err(no_whole_tile()) }
         };
         let mut encoded = Encoded { bytes: spare.pop().unwrap_or_default(), moments: Vec::new() };
         encoded.bytes.clear();
         if part >= plan.grid.planes {
-            let (Some((_, host)), Some(plane)) = (&plan.mask, mask_plane) else {
-                return Err(Error::internal("a mask is encoded for a level without one"));
-            };
+            let host = plan.host_of(true)?;
+            let plane = mask_plane.ok_or_else(|| Error::internal("the rows of a level have no mask"))?;
             cut_mask(plane, tile)?;
             if self.plan.sparse && tile.iter().all(|byte| *byte == 0) {
                 return Ok(encoded);
@@ -307,9 +317,10 @@ impl StepContext<'_> {
                 size: layout.sample.size(),
                 width: at_hand.width,
                 first: at_hand.first,
-                count: 0,
             };
-            cut(&view, visible, bands.clone(), layout.tile_width, plan.host.edge(), tile);
+            if !cut(&view, visible, bands.clone(), layout.tile_width, plan.host.edge(), tile) {
+                return Err(no_whole_tile());
+            }
             if level == 0 && self.plan.statistics {
                 if let Some(plane) = mask_plane {
                     cut_mask(plane, mask)?;

@@ -80,18 +80,21 @@ impl TileRowEncoder {
     /// Plans the file. With [`Mode::Auto`] it is the plan of a GPU where one can be opened, else the CPU's. Tile rows of the two
     /// cannot be mixed, so callers that encode on several machines ask for [`Mode::Cuda`] or [`Mode::Cpu`].
     ///
+    /// With default options the sample type decides the predictor, as with [`PredictorRule::BySampleType`](crate::write::PredictorRule): an
+    /// encoder may not see the first rows. [`PredictorChoice`](crate::write::PredictorChoice) makes the choice by the samples.
+    ///
     /// # Errors
     /// When the options contradict the shape, or there is no GPU where one has to be.
     pub fn new(shape: Shape, metadata: &Metadata, options: &WriteOptions) -> Result<Self, Error> {
+        let mut options = options.by_sample_type();
+        // The writer reports how far the file has come.
+        options.progress = None;
         let (gpu, missing) = options.device.open_if_wanted()?;
         let notices = missing.map(|error| format!("the CPU encodes: {error}")).into_iter().collect();
         let report = DeviceReport { notices, ..DeviceReport::default() };
-        let plan = Plan::new(shape, metadata, options, gpu.is_some())?;
+        let plan = Plan::new(shape, metadata, &options, gpu.is_some())?;
         let nodata = nodata_of(metadata, shape);
         let shrinks = shrinks(&plan, shape.sample, nodata.as_deref())?.main;
-        let mut options = options.clone();
-        // The writer reports how far the file has come.
-        options.progress = None;
         let report = Mutex::new(report);
         Ok(Self { plan, shape, options, nodata, shrinks, gpu, report, buffers: Mutex::default() })
     }
@@ -250,7 +253,7 @@ impl TileRowEncoder {
         let Shape { width, bands, sample, .. } = self.shape;
         let nodata = self.nodata.as_deref().filter(|_| self.options.nan_to_nodata);
         copy_rows(pushed, 0..pushed.rows, width, bands, sample, nodata, &mut store)?;
-        store.grow(pushed.rows);
+        store.grow(pushed.rows)?;
         Ok(store)
     }
 
@@ -300,7 +303,7 @@ impl TileRowEncoder {
                 return Err(error);
             }
             let memory = Memory::fit(&writer.plan, &self.options)?;
-            (writer.threads, writer.batch) = (memory.threads, memory.batch);
+            (writer.threads, writer.rows_at_once) = (memory.threads, memory.rows_at_once);
             writer.report.notices.push(format!("the CPU encodes: {error}"));
         }
         Ok(writer)
@@ -347,7 +350,7 @@ impl TileRowEncoder {
         pieces.resize(pieces_in(&writer.plan.levels.main, &tile_rows), 0);
         let level = Arc::into_inner(writer.level_writers);
         let level = level.ok_or_else(|| Error::internal("the tiles are still in use"))?.main;
-        let BufferedTiles { lens, bytes, moments } = level.into_tiles();
+        let BufferedTiles { lens, bytes, moments } = level.into_tiles()?;
         let plan = digest(&self.plan, self.shape, &self.options, self.nodata.as_deref());
         let overview_rows = self.overview_rows(tile_rows.clone());
         Ok(EncodedTileRows { plan, tile_rows, overview_rows, lens, pieces, moments, overview, bytes })

@@ -49,6 +49,8 @@ pub struct Written {
     pub overviews: usize,
     /// Predictor of its tiles.
     pub predictor: Predictor,
+    /// Whether the samples decided the predictor: it was compared with others on them.
+    pub predictor_by_samples: bool,
     /// The report of the GPU, with notices of fallbacks; empty where no GPU was requested.
     pub device: DeviceReport,
     /// Requests and bytes, for a remote file.
@@ -90,13 +92,15 @@ pub struct Writer {
     pub(super) side: Side,
     /// The choice of the predictor, until it is made; no tile is encoded before.
     pub(super) choice: Option<Box<Undecided>>,
+    /// Whether the samples decided the predictor.
+    pub(super) predictor_by_samples: bool,
     /// Work of GPUs that no longer take part, and notices.
     pub(super) report: DeviceReport,
     /// Sizes of the pieces of each level's tiles, where they were compressed in pieces.
     pub(super) pieces: Vec<Vec<u32>>,
     pub(super) threads: usize,
     /// Rows of the image that are worked on at a time.
-    pub(super) batch: u32,
+    pub(super) rows_at_once: u32,
     /// The tile row that is being pushed tile by tile.
     pub(super) tile_row: Option<TileRow>,
     /// What threads keep between steps.
@@ -192,28 +196,30 @@ impl Writer {
         metadata: &Metadata,
         options: &WriteOptions,
     ) -> Result<Self, Error> {
-        let mut writer = Self::to_shared_sink(Arc::new(SharedSink(sink)), shape, metadata, options)?;
-        let choice = PredictorChoice::new(shape, metadata, options)?;
+        let mut writer = Self::to_shared_sink(Arc::new(SharedSink(sink)), shape, metadata, options, None)?;
+        let mut choice = PredictorChoice::new(shape, metadata, options)?;
+        choice.set_threads(writer.threads_on_host());
         writer.choice = Undecided::new(choice, metadata);
         Ok(writer)
     }
 
-    /// Begins a file with the predictor of the options, or the usual one.
+    /// Begins a file with the predictor that was chosen, that of the options, or the usual one.
     pub(super) fn to_shared_sink(
         sink: Arc<SharedSink>,
         shape: Shape,
         metadata: &Metadata,
         options: &WriteOptions,
+        chosen: Option<Predictor>,
     ) -> Result<Self, Error> {
         let mode = options.device.mode.unwrap_or_default();
         let mut notice = None;
         if mode != Mode::Cpu {
-            match Self::on_device(&sink, shape, metadata, options) {
+            match Self::on_device(&sink, shape, metadata, options, chosen) {
                 Err(error) if mode == Mode::Auto && error.is_about_device() => notice = Some(error),
                 result => return result,
             }
         }
-        let plan = Plan::new(shape, metadata, options, false)?;
+        let plan = Plan::new(shape, metadata, &options.with_chosen(chosen), false)?;
         let nodata = nodata_of(metadata, shape);
         let memory = Memory::fit(&plan, options)?;
         let mut writer = Self::with(plan, sink, shape, options, memory, nodata)?;
@@ -228,9 +234,10 @@ impl Writer {
         shape: Shape,
         metadata: &Metadata,
         options: &WriteOptions,
+        chosen: Option<Predictor>,
     ) -> Result<Self, Error> {
         let gpu = options.device.open()?;
-        let plan = Plan::new(shape, metadata, options, true)?;
+        let plan = Plan::new(shape, metadata, &options.with_chosen(chosen), true)?;
         let nodata = nodata_of(metadata, shape);
         // The CPU's memory, in case it has to continue.
         let memory = Memory::unmeasured(&plan, options);
@@ -284,10 +291,11 @@ impl Writer {
             levels,
             side: Side::Host,
             choice: None,
+            predictor_by_samples: false,
             report: DeviceReport::default(),
             pieces: Vec::new(),
             threads: memory.threads,
-            batch: memory.batch,
+            rows_at_once: memory.rows_at_once,
             tile_row: None,
             buffers: Mutex::default(),
             nodata,
@@ -301,7 +309,7 @@ impl Writer {
     pub(super) fn make_stores(&mut self, memory: &Memory) -> Result<(), Error> {
         for (index, level) in (1..).zip(&mut self.levels.overviews) {
             let planes = self.plan.levels.at(index)?.plane_row_lens();
-            level.store = RowStore::new(planes, capacity(&self.plan, index, memory.batch))?;
+            level.store = RowStore::new(planes, capacity(&self.plan, index, memory.rows_at_once))?;
         }
         Ok(())
     }
@@ -377,7 +385,7 @@ impl Writer {
 
     /// How many rows are best pushed at a time.
     pub fn batch_rows(&self) -> u32 {
-        self.batch
+        self.rows_at_once
     }
 
     /// Adds rows below those that were pushed before; any number of them.
@@ -483,9 +491,8 @@ impl Writer {
         let start = column as usize * tile_width as usize * pixel;
         let len = columns as usize * pixel;
         for (target, source) in rows_so_far.chunks_exact_mut(row_len).zip(samples.chunks_exact(len.max(1))) {
-            if let Some(target) = target.get_mut(start..start + len) {
-                target.copy_from_slice(source);
-            }
+            let target = target.get_mut(start..start + len);
+            target.ok_or_else(|| Error::internal("a tile does not fit into its tile row"))?.copy_from_slice(source);
         }
         if column + 1 < across {
             self.tile_row = Some(TileRow { samples: rows_so_far, tiles: column + 1 });
@@ -568,6 +575,7 @@ impl Writer {
             big: self.plan.style.big,
             overviews: self.levels.overviews.len(),
             predictor: self.plan.levels.main.layout.predictor,
+            predictor_by_samples: self.predictor_by_samples,
             device: self.report.clone(),
             traffic: None,
         };

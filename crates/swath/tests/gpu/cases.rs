@@ -13,26 +13,6 @@ use swath::{
     write::BigTiff,
 };
 
-/// Every type of sample there is.
-pub const SAMPLES: [SampleType; 16] = [
-    SampleType::U8,
-    SampleType::I8,
-    SampleType::U16,
-    SampleType::I16,
-    SampleType::U32,
-    SampleType::I32,
-    SampleType::U64,
-    SampleType::I64,
-    SampleType::F16,
-    SampleType::F32,
-    SampleType::F64,
-    SampleType::CI16,
-    SampleType::CI32,
-    SampleType::CF16,
-    SampleType::CF32,
-    SampleType::CF64,
-];
-
 /// Codecs that our own kernels decode.
 pub const ON_DEVICE: [Compression; 5] =
     [Compression::None, Compression::PackBits, Compression::Lzw, Compression::Deflate, Compression::Zstd];
@@ -138,7 +118,7 @@ impl Case {
         let others = [Compression::Lerc, Compression::WebP, Compression::Jpeg, Compression::Lz4, Compression::Lzma];
         let compression = if rng.chance(5) { rng.pick(&others) } else { rng.pick(&ON_DEVICE) };
         let pictures = matches!(compression, Compression::WebP | Compression::Jpeg);
-        let sample = if pictures { SampleType::U8 } else { rng.pick(&SAMPLES) };
+        let sample = if pictures { SampleType::U8 } else { rng.pick(&SampleType::ALL) };
         let bands = if pictures { 3 } else { rng.within(1..6) as u16 };
         let side = |rng: &mut Rng| if rng.chance(5) { rng.within(1..4) } else { rng.within(1..150) };
         let shape = Shape { width: side(rng), height: side(rng), bands, sample };

@@ -9,7 +9,7 @@ use swath::{
 };
 
 use crate::{
-    cases::{self, Rng, SAMPLES},
+    cases::{self, Rng},
     driver,
 };
 
@@ -102,7 +102,7 @@ fn numpy_name(sample: SampleType) -> Option<&'static str> {
 fn arrays_are_described_as_others_expect() {
     let Some(fake) = driver::fake() else { return };
     fake.with("", |gpu| {
-        for sample in SAMPLES {
+        for sample in SampleType::ALL {
             for interleave in [Interleave::Band, Interleave::Pixel] {
                 let raster = raster(gpu, sample, interleave);
                 let size = sample.size();

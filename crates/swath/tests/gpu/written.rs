@@ -12,7 +12,7 @@ use swath::{
     write::{PredictorChoice, PredictorRule},
 };
 
-use super::cases::{self, Rng, SAMPLES};
+use super::cases::{self, Rng};
 
 /// Codecs that our own kernels encode.
 pub const PRESSED: [Compression; 5] =
@@ -65,7 +65,7 @@ impl WriteCase {
 
     fn try_draw(rng: &mut Rng) -> Self {
         let compression = rng.pick(&PRESSED);
-        let sample = rng.pick(&SAMPLES);
+        let sample = rng.pick(&SampleType::ALL);
         let side = |rng: &mut Rng| if rng.chance(6) { rng.within(1..4) } else { rng.within(1..220) };
         let shape = Shape { width: side(rng), height: side(rng), bands: rng.within(1..5) as u16, sample };
         let mut samples = cases::samples(shape, rng);

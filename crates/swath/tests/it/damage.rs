@@ -127,6 +127,21 @@ fn false_tile_table_is_refused() {
 }
 
 #[test]
+fn compressed_tile_at_offset_0_of_unknown_length_is_refused() {
+    let of = |directory: Directory| {
+        let mut bytes = File::of(directory.with(324, Tag::Long(vec![0]))).bytes();
+        let lengths = bytes.windows(8).position(|entry| entry == [0x45, 1, 4, 0, 1, 0, 0, 0]).unwrap();
+        bytes[lengths] += 1;
+        open(bytes).unwrap().read(&ReadOptions::default())
+    };
+    let tile = || Directory::tiled(16, 16, 16, |x, _| x as u8);
+    let error = of(tile().deflated()).unwrap_err().to_string();
+    assert!(error.contains("tile (0, 0)") && error.contains("at offset 0, where the header is"), "{error}");
+    // As in `minimum_tiff_tags_with_warning.tif` of GDAL, which has no lengths either.
+    assert!(of(tile()).unwrap().bytes().iter().all(|sample| *sample == 0));
+}
+
+#[test]
 fn files_that_are_no_tiff_get_distinct_errors() {
     for bytes in [&b""[..], b"II", b"II*\0", b"\x89PNG\r\n\x1a\n0000", b"II*\0\0\0\0\0", b"MM\0*\xff\xff\xff\xff"] {
         let error = open(bytes.to_vec()).unwrap_err();

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use swath::{
-    Dataset, Error, ErrorKind, Interleave, Metadata, OpenOptions, ReadOptions, Rows, Sample, SampleType, Shape,
-    WriteOptions, Writer,
-    io::{Memory, MemorySink, MemorySource},
+    ConvertOptions, Dataset, Error, ErrorKind, Interleave, Metadata, OpenOptions, ReadOptions, Rows, Sample,
+    SampleType, Shape, WriteOptions, Writer,
+    convert::Scale,
+    io::{Memory, MemorySink, MemorySource, Sink},
+    tiff::Photometric,
+    write::Alpha,
 };
 
 fn writer(shape: Shape) -> (Writer, Memory) {
@@ -95,4 +98,26 @@ fn samples_of_another_type_are_not_viewed() {
         assert!(error.to_string().contains("the samples are uint16, not"), "{error}");
         assert!(error.to_string().contains("ask for u16"), "{error}");
     }
+}
+
+#[test]
+fn premultiplied_alpha_stays_premultiplied_in_another_type() {
+    let (sink, memory) = MemorySink::new("typed.tif");
+    let shape = Shape { width: 2, height: 1, bands: 4, sample: SampleType::U8 };
+    let options = WriteOptions::default().with_photometric(Photometric::Rgb).with_alpha(Alpha::Premultiplied);
+    let mut writer = Writer::to_sink(Box::new(sink), shape, &Metadata::default(), &options).unwrap();
+    writer.push(&Rows::pixels(&[10_u8, 20, 30, 40, 50, 60, 70, 80])).unwrap();
+    writer.finish().unwrap();
+    let source = open(&memory);
+
+    let converted = |convert: &ConvertOptions| {
+        let (sink, memory) = MemorySink::new("typed.tif");
+        source.convert_to(|| Ok(Box::new(sink) as Box<dyn Sink>), convert, &WriteOptions::default()).unwrap();
+        open(&memory).main().layout().extra_samples.clone()
+    };
+    assert_eq!(converted(&ConvertOptions::default()), [1]);
+    assert_eq!(converted(&ConvertOptions::default().with_sample(SampleType::U16)), [1]);
+    // Colours that move along a line are no product any more.
+    let scale = Scale { from: (0.0, 255.0), to: (1.0, 1000.0) };
+    assert_eq!(converted(&ConvertOptions::default().with_sample(SampleType::U16).with_scale(scale)), [2]);
 }

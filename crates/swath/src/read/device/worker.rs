@@ -16,7 +16,7 @@ use super::{
     plan::Unit,
     run::{DeviceReadContext, Refused},
 };
-use crate::{cancel::Cancel, error::Error};
+use crate::{cancel::Cancel, error::Error, state::spare::SampleBuffer};
 
 /// Smaller neighbouring tiles are read together: a call for each would cost more than its bytes.
 const SMALL: u64 = 32 << 10;
@@ -232,7 +232,7 @@ impl Worker {
         at: usize,
     ) -> Result<(), (u64, Error)> {
         let here = |error: Error| (unit.index, error);
-        let mut tile = Buffer::zeroed(unit.decoded_len).ok_or_else(|| here(Error::no_memory(unit.decoded_len)))?;
+        let mut tile = SampleBuffer::new(unit.decoded_len).ok_or_else(|| here(Error::no_memory(unit.decoded_len)))?;
         self.decode(context, unit, tile.bytes_mut()).map_err(here)?;
         for (number, bytes) in tile.bytes().chunks(CHUNK_LEN).enumerate() {
             let mut chunk = uploader.chunk().map_err(|error| here(error.into()))?;

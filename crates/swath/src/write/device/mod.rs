@@ -297,9 +297,9 @@ impl DeviceSide {
                 };
                 for part in 0..level.grid.planes {
                     let found = image.next().ok_or_else(lost)?;
-                    if each > 0
-                        && let (Some(list), Some(sizes)) = (self.pieces.get_mut(segment.level), pieces.next())
-                    {
+                    if each > 0 {
+                        let list = self.pieces.get_mut(segment.level);
+                        let (list, sizes) = list.zip(pieces.next()).ok_or_else(lost)?;
                         let whole = matches!(found, EncodedTile::Packed(_));
                         // Strips of an overview are narrower, and have fewer pieces than there is room for.
                         let sizes = sizes.iter().take(level.pieces as usize);
@@ -346,10 +346,11 @@ impl DeviceSide {
         };
         match found {
             EncodedTile::Empty => {
-                writer.admit(0, moments);
+                check_hole(&self.plan)?;
+                writer.admit(0, moments)?;
             }
             EncodedTile::Packed(range) => {
-                let to = place(writer.admit(range.len() as u64, moments));
+                let to = place(writer.admit(range.len() as u64, moments)?);
                 // Tiles of a level are contiguous both in the batch and in the file.
                 match parcel.moves.last_mut() {
                     Some(last) if last.range.end == range.start && follows(last.to, last.range.len(), to) => {
@@ -363,7 +364,7 @@ impl DeviceSide {
                 let Content::Whole(bytes) = self.content(found, plan.levels.at(index)?, slot, rows, false)? else {
                     return Err(Error::internal("a tile that the CPU compressed is not whole"));
                 };
-                match place(writer.admit(bytes.len() as u64, moments)) {
+                match place(writer.admit(bytes.len() as u64, moments)?) {
                     To::File(offset) => self.outbox.write(offset, &bytes)?,
                     To::Level(_, offset) => writer.buffer(offset, &bytes)?,
                 }
@@ -382,7 +383,10 @@ impl DeviceSide {
         mask: bool,
     ) -> Result<Content, Error> {
         Ok(match found {
-            EncodedTile::Empty => Content::Whole(Vec::new()),
+            EncodedTile::Empty => {
+                check_hole(&self.plan)?;
+                Content::Whole(Vec::new())
+            }
             EncodedTile::Packed(range) if !mask && self.encoder.path() == EncodePath::Host => {
                 self.report.device_tiles -= 1;
                 self.report.host_tiles += 1;
@@ -413,10 +417,7 @@ impl DeviceSide {
 
     /// Compresses a tile of the last batch on the CPU.
     fn by_host(&self, level: &LevelPlan, slot: u32, rows: u32, mask: bool) -> Result<Vec<u8>, Error> {
-        let host = match (&level.mask, mask) {
-            (Some((_, host)), true) => host,
-            _ => &level.host,
-        };
+        let host = level.host_of(mask)?;
         let raw = self.encoder.tile_bytes(mask, slot, level.layout.tile_width, rows);
         let raw = raw.map_err(|error| error.during("bringing tiles back"))?;
         let mut bytes = Vec::new();
@@ -470,7 +471,10 @@ impl DeviceSide {
                     let number = position * u64::from(level.parts()) + u64::from(part);
                     let bytes = match used.get(*slot as usize).ok_or_else(lost)? {
                         true => self.by_host(level, *slot, rows, mask)?,
-                        false => Vec::new(),
+                        false => {
+                            check_hole(&plan)?;
+                            Vec::new()
+                        }
                     };
                     *slot += 1;
                     let moments = match (segment.level, part) {
@@ -479,7 +483,8 @@ impl DeviceSide {
                         }
                         _ => Vec::new(),
                     };
-                    if let Some(list) = self.pieces.get_mut(segment.level).filter(|_| !mask) {
+                    if !mask {
+                        let list = self.pieces.get_mut(segment.level).ok_or_else(lost)?;
                         list.extend(std::iter::repeat_n(0, level.pieces as usize));
                     }
                     tiles.push(Tile { level: segment.level, number, content: Content::Whole(bytes), moments });
@@ -506,6 +511,14 @@ pub(super) fn budget(gpu: &Gpu, options: &WriteOptions) -> Result<u64, DeviceErr
         Some(bytes) => bytes.min(available),
         None => available / SHARE.1 * SHARE.0,
     })
+}
+
+/// Checks that the file may leave out a tile: a length that the GPU did not set must not become a hole.
+fn check_hole(plan: &Plan) -> Result<(), Error> {
+    match plan.sparse {
+        true => Ok(()),
+        false => Err(Error::internal("the GPU left out a tile of a file that leaves out none")),
+    }
 }
 
 fn follows(before: To, len: usize, next: To) -> bool {

@@ -327,10 +327,7 @@ fn put(shared: &Shared, batch: &Carried, tile: Tile, tools: &mut Tools) -> Resul
         Content::Whole(bytes) => bytes,
         Content::Landed(range) => batch.part(range)?.to_vec(),
         Content::Raw { range, rows, mask } => {
-            let host = match (&level.mask, mask) {
-                (Some((_, host)), true) => host,
-                _ => &level.host,
-            };
+            let host = level.host_of(mask)?;
             let raw = batch.part(range)?;
             let mut bytes = tools.spare.pop().unwrap_or_default();
             shared.plan.framed(&mut bytes, |bytes| Ok(host.compress(rows, raw, bytes, &mut tools.scratch)?))?;

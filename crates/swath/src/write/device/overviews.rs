@@ -71,7 +71,11 @@ pub(in crate::write) fn make_rows(
         let needs = needs(&chunk);
         samples.take_into(&encoder, needs.start - first_row, &needs)?;
         encoder.shrink(0, chunk.clone()).map_err(|error| error.during("making overviews"))?;
-        let made = encoder.rows(1, chunk).map_err(|error| error.during("bringing overviews to the host"))?;
+        let made = encoder.rows(1, chunk.clone()).map_err(|error| error.during("bringing overviews to the host"))?;
+        let lens = row_lens.iter().map(|row_len| row_len * chunk.len());
+        if !lens.eq(made.iter().map(Vec::len)) {
+            return Err(Error::internal("the GPU returned other rows of an overview than were requested"));
+        }
         planes.iter_mut().zip(made).for_each(|(plane, made)| plane.extend(made));
     }
     Ok((planes.concat(), encoder.counters()))

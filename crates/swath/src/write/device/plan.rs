@@ -16,6 +16,7 @@ use crate::{
         memory::{Memory, look_back},
         options::{Shape, WriteOptions},
         plan::{LevelPlan, Plan},
+        predictor::choice_len,
         shrinks::Shrinks as LevelShrinks,
         step::alpha_band,
     },
@@ -110,7 +111,8 @@ pub(in crate::write) fn encode_plan(
                 .map(|shrinks| Shrinks { samples: shrinks.samples.clone(), mask: shrinks.mask.clone() }),
         });
     }
-    let alpha = alpha_band(&main.layout);
+    let alpha = alpha_band(&main.layout).map(u16::try_from).transpose();
+    let alpha = alpha.map_err(|_| Error::internal("the alpha band has a number beyond 65535"))?;
     let mask = main.mask.as_ref().map(|(layout, host)| TileFormat {
         spec: host.spec().clone(),
         path: EncodePath::Deflate(2),
@@ -128,7 +130,7 @@ pub(in crate::write) fn encode_plan(
         image: tile_format(main, plan, path),
         planes: main.grid.planes,
         mask,
-        alpha: alpha.and_then(|band| u16::try_from(band).ok()),
+        alpha,
         // Nodata counts before alpha.
         alpha_counts: nodata.is_none(),
         statistics: plan.statistics.then(|| nodata.map(<[u8]>::to_vec)),
@@ -188,7 +190,7 @@ pub(in crate::write) fn fit(
 /// Host memory, in bytes, of a write that a GPU encodes.
 fn host_bytes(plan: &Plan, encode: &EncodePlan, slots: Slots, options: &WriteOptions) -> u64 {
     let (_, thread) = Memory::costs(plan, options);
-    let tables = Memory::always(plan);
+    let tables = Memory::always(plan).saturating_add(choice_len(&plan.levels.main.layout, options));
     let parcels = encode.parcel_len(slots) as u64 * IN_FLIGHT as u64;
     // A codec on the host keeps each encoded tile of a batch in memory until its turn comes.
     let codec = match encode.image.path {
