@@ -11,6 +11,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The crates that do not need Python or a network. The engine comes with all codecs, C libraries included.
 crates=(-p swath-tiff -p swath-crs -p swath-raster -p swath-codec -p swath-io -p swath)
+# QEMU says yes to advice about memory that it does not follow, so mapped writes end in SIGBUS there; and a program of the
+# other processor cannot start itself.
+unlike_linux=(--skip sink::mapped --skip full_memory_is_an_error)
 status=0
 
 missing() { # what, why
@@ -21,23 +24,24 @@ missing() { # what, why
 # A folder of its own, because other targets would be compiled again after each change of flags.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/other-machines
 
-foreign() { # name, emulator
-    local name=$1 emulator=$2 target=$1-unknown-linux-gnu variable
+foreign() { # name, emulator, flags for C
+    local name=$1 emulator=$2 flags=$3 target=$1-unknown-linux-gnu variable
     variable=$(tr 'a-z-' 'A-Z_' <<<"$target")
     rustup target list --installed 2>/dev/null | grep -qx "$target" || { missing "$name" "no standard library of Rust"; return; }
     command -v "$name-linux-gnu-gcc" >/dev/null || { missing "$name" "no C compiler"; return; }
     command -v "$emulator" >/dev/null || { missing "$name" "no $emulator"; return; }
     env "CARGO_TARGET_${variable}_LINKER=$name-linux-gnu-gcc" \
         "CARGO_TARGET_${variable}_RUNNER=$emulator -L /usr/$name-linux-gnu" \
-        "CC_${target//-/_}=$name-linux-gnu-gcc" "CXX_${target//-/_}=$name-linux-gnu-g++" \
-        cargo test --release --target "$target" "${crates[@]}" --lib --no-fail-fast || status=1
+        "CC_${target//-/_}=$name-linux-gnu-gcc" "CXX_${target//-/_}=$name-linux-gnu-g++" "CFLAGS_${target//-/_}=$flags" \
+        cargo test --release --target "$target" "${crates[@]}" --lib --no-fail-fast -- "${unlike_linux[@]}" || status=1
 }
 
 [ $# -gt 0 ] || set -- i686 s390x miri
 for one in "$@"; do
     case $one in
-        i686) foreign i686 qemu-i386 ;;
-        s390x) foreign s390x qemu-s390x ;;
+        i686) foreign i686 qemu-i386 "" ;;
+        # OpenJPEG does not find out by itself that the processor is big-endian.
+        s390x) foreign s390x qemu-s390x -DOPJ_BIG_ENDIAN ;;
         miri)
             cargo +nightly miri --version >/dev/null 2>&1 || { missing Miri "not installed"; continue; }
             # Miri runs no C and no intrinsics of newer processors; these crates have neither.

@@ -59,10 +59,11 @@ class Damaged:
                     verdict = "only swath shows the sound file's pixels"
         finally:
             target.unlink()
+        after = Structure(changed) if verdict in ("other values", "other shape") else None
         facts = {
             "source": path.name, "mutation": how, "swath": text(ours), "gdal": text(theirs),
             "compression": str(theirs.get("compression", "")), "gap": self.gap if verdict == "other values" else "",
-            "offsets": "zero" if verdict == "other values" and Structure(changed).has_empty_offset() else "",
+            "offsets": after.offsets() if after else "", "samples": after.samples() if after else "",
         }  # fmt: skip
         return Outcome(self.kind, index, verdict, facts, changed)
 

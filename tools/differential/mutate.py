@@ -9,6 +9,8 @@ from pathlib import Path
 
 SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 OFFSETS, COUNTS = (273, 324), (279, 325)
+# Types of whole numbers.
+WHOLE = (1, 3, 4, 6, 8, 9, 13, 16, 17, 18)
 # Tags whose values decide how the rest is read.
 IMPORTANT = (254, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 530)
 EDGES = (0, 1, 2, 3, 7, 8, 9, 16, 17, 32, 255, 256, 257, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
@@ -63,12 +65,24 @@ class Structure:
         self.entries.append(Entry(at, tag, kind, count, value, length))
         self.boundaries |= {at, value, value + length}
 
-    def has_empty_offset(self) -> bool:
-        tables = [entry for entry in self.entries if entry.tag in OFFSETS and entry.kind in (3, 4, 16)]
-        return any(
+    def offsets(self) -> str:
+        """What is special about the offsets of tiles and strips: a `zero` among them, or `two tables` of them."""
+        tables = [entry for entry in self.entries if entry.tag in OFFSETS and entry.kind in WHOLE]
+        empty = any(
             self.number(entry.value_at + index * SIZES[entry.kind], SIZES[entry.kind]) == 0
             for entry in tables
             for index in range(min(entry.count, 4096))
+        )
+        double = any(len({entry.tag for entry in self.entries} & set(tags)) == 2 for tags in (OFFSETS, COUNTS))
+        return ", ".join(["zero"] * empty + ["two tables"] * double)
+
+    def samples(self) -> str:
+        """How the samples of the first image are stored."""
+        bits, form = (next((entry for entry in self.entries if entry.tag == tag), None) for tag in (258, 339))
+        order = "little" if self.order == "<" else "big"
+        return (
+            f"{self.number(bits.value_at, 2) if bits else 1} bits, "
+            f"format {self.number(form.value_at, 2) if form else 1}, {order}-endian"
         )
 
     def put(self, out: bytearray, at: int, size: int, value: int) -> None:
