@@ -273,7 +273,7 @@ HOSTS = [
 
 def test_no_way_leads_to_a_private_listener(server: Files, tool: Swath) -> None:
     """N5: as an address, by a redirect, at the end of a chain, as an endpoint; in Python and on the command line."""
-    tally = Tally("N5", "private addresses in every spelling and on every way")
+    tally = Tally("N5", "private addresses in every spelling and by every route")
     front, codes = f"127.0.0.1:{server.port}", random.Random(3)
     guard = {"public_only": True, "allowed_hosts": [front], "retries": 0, "deadline": 3.0}
     with Files({"/file.tif": versions()[0][1]}) as private, Files(address="::1") as sixth:
@@ -468,8 +468,8 @@ def named(header: str, value: str) -> Fault:
 
 HEADERS: dict[str, Callable[[], Fault]] = {
     "gzip": lambda: LYING["gzip"],
-    "said to be gzip": lambda: named("Content-Encoding", "gzip"),
-    "said to be deflate": lambda: named("Content-Encoding", "deflate"),
+    "labelled gzip": lambda: named("Content-Encoding", "gzip"),
+    "labelled deflate": lambda: named("Content-Encoding", "deflate"),
     "an unknown encoding": lambda: named("Content-Encoding", "br, zstd"),
     "1 GB of headers": lambda: padding(1 << 30),
     "many headers": lambda: lines(5000, 10),

@@ -88,6 +88,7 @@ def run(scenario: Row, report: Path) -> tuple[list[Row], str | None]:
         **os.environ,
         "SWATH_TORTURE": str(scenario.get("factor", 1)),
         "SWATH_TORTURE_REPORT": str(report),
+        "SWATH_TORTURE_SCENARIO": scenario["id"],
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     rows: list[Row] = []
