@@ -62,16 +62,22 @@ def check_recipe() -> None:
 
 
 def check_versions() -> None:
-    """Fails where a file names another version than Cargo.toml, or another version of a tool than its requirement."""
+    """Fails where a file names another version than Cargo.toml, another date, or another version of a tool than required."""
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     recipe = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text()
+    citation = (ROOT / "CITATION.cff").read_text()
     for name, pattern, text in (
-        ("CITATION.cff", r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text()),
+        ("CITATION.cff", r"^version: (\S+)$", citation),
         ("recipe.yaml", r'^  version: "(\S+)"$', recipe),
     ):
         found = re.search(pattern, text, re.MULTILINE)
         assert found and found.group(1) == version, f"{name} does not name version {version}"
+    heading = re.search(rf"^## {re.escape(version)} - (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert heading, f"CHANGELOG.md has no section for version {version}"
+    released = re.search(r"^date-released: (\S+)$", citation, re.MULTILINE)
+    date = released.group(1) if released else "unreleased"
+    assert heading.group(1) == date, f"CHANGELOG.md says {heading.group(1)} and CITATION.cff {date}"
     [maturin] = pyproject["build-system"]["requires"]
     assert f"- maturin {maturin.removeprefix('maturin')}" in recipe, f"recipe.yaml does not ask for {maturin}"
 
