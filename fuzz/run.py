@@ -178,7 +178,13 @@ def report(title: str, run: Figures) -> None:
     """Adds a run to the report of `make torture`, which names a file and a scenario for it."""
     if path := os.environ.get("SWATH_TORTURE_REPORT"):
         survived = run.executions - run.findings
-        line = {"scenario": os.environ["SWATH_TORTURE_SCENARIO"], "what": title, "tries": run.executions, "survived": survived, "lost": run.findings}
+        line = {
+            "scenario": os.environ["SWATH_TORTURE_SCENARIO"],
+            "what": title,
+            "tries": run.executions,
+            "survived": survived,
+            "lost": run.findings,
+        }
         with Path(path).open("a") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -62,7 +62,7 @@ def check_recipe() -> None:
 
 
 def check_versions() -> None:
-    """Fails where a file names another version than Cargo.toml, another date, or another version of a tool than required."""
+    """Fails where a file names another version than Cargo.toml, another date, or another version of a required tool."""
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     recipe = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text()
