@@ -353,10 +353,10 @@ mod tests {
     #[test]
     fn a_tile_that_is_only_a_frame_is_not_left_out() {
         let (sink, _) = MemorySink::new("memory");
+        let level = || LevelWriter::new(0, 8, true, 0, 100);
         for len in [1, 7, 8] {
-            let level = LevelWriter::new(0, 8, true, 0, 100);
-            assert_internal(level.admit(len, &[]));
-            assert_internal(level.put(0, tile(1, len as usize), &sink, &mut Vec::new()));
+            assert_internal(level().admit(len, &[]));
+            assert_internal(level().put(0, tile(1, len as usize), &sink, &mut Vec::new()));
         }
     }
 
