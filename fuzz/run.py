@@ -174,21 +174,6 @@ def table(figures: dict[str, Figures]) -> str:
     return "\n".join(lines)
 
 
-def report(title: str, run: Figures) -> None:
-    """Adds a run to the report of `make torture`, which names a file and a scenario for it."""
-    if path := os.environ.get("SWATH_TORTURE_REPORT"):
-        survived = run.executions - run.findings
-        line = {
-            "scenario": os.environ["SWATH_TORTURE_SCENARIO"],
-            "what": title,
-            "tries": run.executions,
-            "survived": survived,
-            "lost": run.findings,
-        }
-        with Path(path).open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", help="targets to fuzz; all unless given")
@@ -218,7 +203,6 @@ def main() -> int:
             sums.edges, sums.inputs = max(run.edges, sums.edges), max(run.inputs, sums.inputs)
             findings += run.findings
             FIGURES.write_text(json.dumps({title: asdict(of) for title, of in figures.items()}, indent=1) + "\n")
-            report(build.title(name), run)
             print(f"{name}: {run.executions:,} executions, {run.edges:,} edges, {run.findings} findings", flush=True)
             if given.minimise:
                 minimise(build, name)

@@ -53,7 +53,7 @@ def test_figures_go_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     record("W1", "plain", 5, 5, 0)
     rows = RUNNER.merged([json.loads(line) for line in report.read_text().splitlines()])
     assert rows == [{"what": "plain", "tries": 15, "survived": 14, "lost": 1}]
-    state = {"W1": {"commit": "abc", "date": "2026-01-02", "seconds": 60, "rows": rows, "fault": None}}
+    state = {"W1": {"commit": "abc", "date": "2026-01-02", "seconds": 60, "machine": "a", "rows": rows, "fault": None}}
     page = RUNNER.page(SCENARIOS, state)
     assert "| plain | 15 | 14 | 1 |" in page and "15 tries, 1 lost" in page and "Run 2026-01-02 at abc" in page
     assert "not run yet" in page and "tests on an NVIDIA" in page

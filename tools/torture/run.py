@@ -45,6 +45,8 @@ lost if values are wrong, a file is torn or gone, memory or a file leaks, or the
 
 LISTED = tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text())
 DEVICE_RESULT = ROOT / "bench" / "results" / LISTED["device_result"]
+# Sums over all runs of the fuzzer, with `make fuzz` too.
+FUZZ_FIGURES = ROOT / "fuzz" / "figures.json"
 
 
 def scenarios() -> list[Row]:
@@ -103,7 +105,10 @@ def run(scenario: Row, report: Path) -> tuple[list[Row], str | None]:
             )
         lines = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
         rows += [line for line in lines if line["scenario"] == scenario["id"]]
-        passed, failed = counted(log.read_text(errors="replace"))
+        output = log.read_text(errors="replace")
+        for missing in re.findall(r"^\S+: left out, .+$", output, re.MULTILINE):
+            rows.append({"what": missing, "tries": 0, "survived": 0, "lost": 0})
+        passed, failed = counted(output)
         if not any(line["scenario"] == scenario["id"] for line in lines) and passed + failed:
             rows.append({"what": "tests", "tries": passed + failed, "survived": passed, "lost": failed})
         if done.returncode:
@@ -146,13 +151,28 @@ def device_rows(scenario: Row) -> list[Row]:
     return rows
 
 
+def fuzz_rows(scenario: Row) -> list[Row]:
+    """The figures of all runs of the fuzzer so far, for the scenarios that run it."""
+    if "fuzzer" not in scenario or not FUZZ_FIGURES.exists():
+        return []
+    suffix = ", address sanitizer"
+    rows = []
+    for title, found in json.loads(FUZZ_FIGURES.read_text()).items():
+        if title.endswith(suffix) == (scenario["fuzzer"] == "address"):
+            what = f"{title.removesuffix(suffix)}, {found['cpu_seconds'] / 60:.0f} minutes of one core"
+            tries, lost = found["executions"], found["findings"]
+            fixed = "; the findings are fixed, and S3 tries them again" if lost else ""
+            rows.append({"what": what + fixed, "tries": tries, "survived": tries - lost, "lost": lost})
+    return rows
+
+
 def lines_of(listed: list[Row], state: dict[str, Row]) -> list[str]:
     out = []
     for scenario in listed:
         head = f"| {scenario['id']} | {scenario['what']}"
         done = state.get(scenario["id"])
-        rows = (done["rows"] if done else []) + device_rows(scenario)
-        if done is None and "needs" not in scenario:
+        rows = (done["rows"] if done else []) + device_rows(scenario) + fuzz_rows(scenario)
+        if done is None and not rows and "needs" not in scenario:
             rows.insert(0, {"what": "not run yet", "tries": "", "survived": "", "lost": ""})
         if not rows:
             missing = f"needs {scenario['needs']}; no result yet" if "needs" in scenario else "no figure"
@@ -167,13 +187,18 @@ def lines_of(listed: list[Row], state: dict[str, Row]) -> list[str]:
 
 def page(listed: list[Row], state: dict[str, Row]) -> str:
     done = [state[scenario["id"]] for scenario in listed if scenario["id"] in state]
+    elsewhere = [
+        scenario for scenario in listed if scenario["id"] not in state and (device_rows(scenario) + fuzz_rows(scenario))
+    ]
     dates = sorted({entry["date"] for entry in done})
     commits = sorted({entry["commit"] for entry in done})
     when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "never"
     seconds = sum(entry["seconds"] for entry in done)
+    machines = " and ".join(sorted({entry["machine"] for entry in done})) or "no machine"
     facts = (
-        f"Run {when} at {', '.join(commits) or 'no commit'}, {seconds / 60:.0f} minutes in all, on {machine()}.\n\n"
-        f"{len(done)} of {len(listed)} scenarios were run: "
+        f"Run {when} at {', '.join(commits) or 'no commit'}, {seconds / 60:.0f} minutes in all, on {machines}.\n\n"
+        f"{len(done) + len(elsewhere)} of {len(listed)} scenarios were run, {len(elsewhere)} of them by the fuzzer "
+        f"or on a GPU alone. The other {len(done)}: "
         f"{sum(row['tries'] for entry in done for row in entry['rows'])} tries, "
         f"{sum(row['lost'] for entry in done for row in entry['rows'])} lost.\n"
     )
@@ -220,7 +245,7 @@ def main() -> int:
         rows, fault = run(scenario, REPORT)
         state[scenario["id"]] = {
             "commit": now, "date": f"{datetime.now(UTC):%Y-%m-%d}", "seconds": round(time.monotonic() - began, 1),
-            "rows": rows, "fault": fault,
+            "machine": machine(), "rows": rows, "fault": fault,
         }  # fmt: skip
         draft = STATE.with_suffix(".new")
         draft.write_text(json.dumps(state, indent=1) + "\n")
