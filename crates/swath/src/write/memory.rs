@@ -38,17 +38,19 @@ impl Memory {
         tables + plan.head_len() * 2 + (8 << 20)
     }
 
-    /// Returns the bytes for a number of tile rows at a time, and the bytes for each thread. The former include fixed memory and the rows
-    /// that the choice of the predictor holds.
+    /// Returns the bytes for a number of tile rows at a time, and the bytes for each thread. The former include fixed memory, and the rows
+    /// that wait for the choice of the predictor: beside a copy of them while it is made, beside the tile rows afterwards.
     pub(super) fn costs(plan: &Plan, options: &WriteOptions) -> (impl Fn(u32) -> u64, u64) {
-        let always = Self::always(plan).saturating_add(choice_len(&plan.levels.main.layout, options));
+        let always = Self::always(plan);
+        let waiting = choice_len(&plan.levels.main.layout, options);
         // A thread holds a tile, what it becomes, and one that waits for its turn.
         let main = &plan.levels.main;
         let codec = if options.counts_codecs { main.host.working_len(main.layout.tile_height) as u64 } else { 0 };
         let thread = main.thread_len() as u64 * 2 + codec;
         let with_rows = move |tile_rows: u32| {
             let of = |index| u64::from(capacity(plan, index, rows_of(plan, tile_rows))) * row_len(plan, index);
-            (0..plan.levels.len()).map(of).fold(always, u64::saturating_add)
+            let rows = (0..plan.levels.len()).map(of).fold(0, u64::saturating_add);
+            always.saturating_add(waiting).saturating_add(rows.max(waiting))
         };
         (with_rows, thread)
     }

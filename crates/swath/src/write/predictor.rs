@@ -53,8 +53,9 @@ const MOST_SAMPLED: usize = 4 << 20;
 /// What a predictor must save on the sample to replace the usual one, as a part of its own compressed size: later rows may differ from
 /// the first.
 const LEAST_GAIN: f64 = 0.04;
-/// Most bytes of the rows that the choice takes its sample from. Where a single row is longer, the sample type decides.
-const WINDOW_LEN: usize = 16 << 20;
+/// Most bytes of the rows that the choice takes its sample from. They count against the memory limit, so more would refuse small limits.
+/// Where a single row is longer, the sample type decides.
+const WINDOW_LEN: usize = 4 << 20;
 
 /// Whether the choice looks at samples: the options ask for it, there is more than one candidate, and rows are short enough.
 fn looks_at_samples(layout: &Layout, options: &WriteOptions) -> bool {
@@ -74,13 +75,14 @@ fn window_rows(layout: &Layout) -> u32 {
     layout.tile_height.max(64).min(most).min(layout.height)
 }
 
-/// Most bytes of rows that the choice for this file holds: those that wait, and a copy of those that it looks at.
+/// Most bytes of rows that wait for the choice of this file. While it is made, a copy of them may be in memory too: without NaN, or from
+/// cells.
 pub(super) fn choice_len(layout: &Layout, options: &WriteOptions) -> u64 {
     if !looks_at_samples(layout, options) {
         return 0;
     }
     let mask = if options.mask { layout.width as usize } else { 0 };
-    2 * (row_len(layout) + mask) as u64 * u64::from(window_rows(layout))
+    (row_len(layout) + mask) as u64 * u64::from(window_rows(layout))
 }
 
 /// Chooses the predictor of a file from its first rows, for callers that encode tile rows of it in several processes: they set it by

@@ -190,7 +190,7 @@ pub(in crate::write) fn fit(
 /// Host memory, in bytes, of a write that a GPU encodes.
 fn host_bytes(plan: &Plan, encode: &EncodePlan, slots: Slots, options: &WriteOptions) -> u64 {
     let (_, thread) = Memory::costs(plan, options);
-    let tables = Memory::always(plan).saturating_add(choice_len(&plan.levels.main.layout, options));
+    let tables = Memory::always(plan).saturating_add(2 * choice_len(&plan.levels.main.layout, options));
     let parcels = encode.parcel_len(slots) as u64 * IN_FLIGHT as u64;
     // A codec on the host keeps each encoded tile of a batch in memory until its turn comes.
     let codec = match encode.image.path {
