@@ -114,6 +114,7 @@ test: ## Format, lints, dependency and licence checks, Rust and Python tests
 	$(VENV)/bin/python -m mypy --config-file tools/mypy.ini $(PACKAGE)/swath
 	$(VENV)/bin/python -m mypy.stubtest swath._swath
 	$(SITE)
+	$(VENV)/bin/python tools/notices.py --check
 	$(VENV)/bin/python -m pytest -c tests/python/pytest.ini -n $(PYTEST_WORKERS) --dist loadfile tests/python $(PYTEST_ARGS)
 	$(VENV)/bin/python tests/peers/run.py rioxarray --sample
 	$(VENV)/bin/python tests/peers/run.py xrspatial --sample

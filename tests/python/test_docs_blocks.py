@@ -20,7 +20,9 @@ from test_py_matrix import environment
 
 pytest_plugins = ("remote_fixtures",)
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# The page of the package on PyPI is a README of its own.
+ON_PYPI = ROOT / "crates/swath-python/README.md"
+PAGES = [ROOT / "README.md", ON_PYPI, *sorted((ROOT / "docs").glob("*.md"))]
 # Languages that run, and languages of what programs print.
 CODE, SHOWN = {"python", "sh", "rust"}, {"text", "json"}
 
@@ -100,6 +102,14 @@ def test_rust_blocks_are_doc_tests() -> None:
         for options, code in rust:
             assert options in ("", ",no_run"), path.name
             assert not options or "Cuda" in code, f"{path.name}: run this block: it needs no GPU"
+
+
+def test_the_page_on_pypi_has_whole_addresses() -> None:
+    """PyPI finds nothing by a relative link, and the pages that are linked exist."""
+    links = re.findall(r"\]\(([^)]+)\)", ON_PYPI.read_text())
+    files = "https://github.com/swath-raster/swath/blob/main/"
+    assert links and all(link.startswith(files) for link in links)
+    assert all((ROOT / link.removeprefix(files)).is_file() for link in links)
 
 
 def build_lines() -> list[str]:

@@ -130,10 +130,10 @@ def summary() -> str:
     sizes = [row["cog_size"]["GDAL"] / row["cog_size"]["swath"] for row in found["rows"]]
     read = " | ".join(spread(real_ratios("read_ms", rival)) for rival in ("rasterio", "tifffile"))
     return (
-        "| time relative to swath: mean (least to most) | swath | rasterio (GDAL), all cores | tifffile |\n"
+        "| relative to swath: mean (least to most) | swath | rasterio (GDAL), all cores | tifffile |\n"
         "|---|---|---|---|\n"
-        f"| read {rasters} real rasters, Deflate and Zstd | 1 | {read} |\n"
-        f"| write them as COGs | 1 | {spread(real_ratios('cog_ms', 'GDAL'))} | – |\n"
+        f"| time to read {rasters} real rasters, Deflate and Zstd | 1 | {read} |\n"
+        f"| time to write them as COGs | 1 | {spread(real_ratios('cog_ms', 'GDAL'))} | – |\n"
         f"| size of the COGs | 1 | {spread(sizes)} | – |\n"
         "\n"
         f"{machine(found)}, files in the page cache, every array checked equal."

@@ -260,8 +260,10 @@ def _bands(band: int | Sequence[int] | None, count: int, name: str) -> tuple[tup
     flat = isinstance(band, int | np.integer)
     bands = (int(band),) if isinstance(band, int | np.integer) else tuple(int(each) for each in band)
     wrong = [each for each in bands if not 1 <= each <= count]
-    if wrong or not bands:
-        raise UsageError(f"{name}: there is no band {wrong or bands}: bands count from 1 to {count}")
+    if not bands:
+        raise UsageError(f"{name}: band={band!r}: give a number from 1 to {count}, or a list of them")
+    if wrong:
+        raise UsageError(f"{name}: there is no band {wrong[0]}; the image has bands 1 to {count}")
     return bands, flat
 
 
