@@ -61,21 +61,16 @@ impl Shares {
         [Memory::always(plan).saturating_add(fixed), thread, cells]
     }
 
-    /// Bytes of the rows that the choice of the predictor takes from cells, and of those that wait.
-    fn choice(plan: &Plan, options: &WriteOptions) -> u64 {
-        2 * choice_len(&plan.levels.main.layout, options)
-    }
-
     fn least(plan: &Plan, options: &WriteOptions) -> u64 {
         let [always, thread, cells] = Self::costs(plan, options);
-        let choice = Self::choice(plan, options);
+        let choice = choice_len(&plan.levels.main.layout, options);
         [always, thread, cells, choice].into_iter().fold(0, u64::saturating_add)
     }
 
     fn fit(plan: &Plan, options: &WriteOptions) -> Result<Self, Error> {
         let budget = options.max_memory as u64;
         let [always, thread, cells] = Self::costs(plan, options);
-        let choice = Self::choice(plan, options);
+        let choice = choice_len(&plan.levels.main.layout, options);
         let least = Self::least(plan, options);
         if least > budget {
             let (width, height) = (plan.levels.main.layout.width, plan.levels.main.layout.height);

@@ -14,7 +14,9 @@ use super::{
     memory::Memory,
     options::WriteOptions,
     plan::Plan,
-    predictor::Undecided,
+    predictor::{ConstantRows, PORTION_LEN, Undecided},
+    row_store::RowStore,
+    spilled_rows::SpilledRows,
     writer::{FromBlocks, Side, Writer},
 };
 use crate::{device::Mode, error::Error, metadata::Metadata};
@@ -28,9 +30,6 @@ enum Looked {
     /// The choice is made, and none of these rows are taken.
     DecidedAtOnce,
 }
-
-/// Bytes of constant rows that are taken at a time once the predictor is chosen.
-const REPLAYED: usize = 1 << 20;
 
 impl Writer {
     /// Takes rows; those that come before the predictor is chosen wait.
@@ -59,24 +58,41 @@ impl Writer {
         if is_first {
             return Ok(Looked::DecidedAtOnce);
         }
-        let (constant, mut held) = choice.into_kept();
-        if let Some(constant) = constant {
-            let at_once =
-                (REPLAYED / self.plan.levels.main.row_len().max(1)).clamp(1, constant.rows.max(1) as usize) as u32;
-            let (mut samples, mut mask) = (Vec::new(), Vec::new());
-            let mut left = constant.rows;
-            while left > 0 {
-                let count = left.min(at_once);
-                constant.fill(count, self.shape.width, &mut samples, &mut mask)?;
-                let rows = Pushed::new(&constant.as_rows(&samples, &mask), self.shape, self.is_masked())?;
-                self.take_rows(&rows)?;
-                left -= count;
-            }
+        let (constant, held) = choice.into_kept();
+        let memory = Memory { threads: self.threads, rows_at_once: self.rows_at_once };
+        if self.is_on_device() || memory.has_room_for(held.allocated(), &self.plan, &self.options) {
+            self.take_constant(constant)?;
+            self.take_held(held)?;
+        } else {
+            let spilled = SpilledRows::new(held, self.sink.0.spill())?;
+            self.take_constant(constant)?;
+            spilled.take(|rows| self.take_rows(rows))?;
         }
+        Ok(Looked::Decided { kept })
+    }
+
+    /// Takes the constant rows at the top, some at a time.
+    fn take_constant(&mut self, constant: Option<ConstantRows>) -> Result<(), Error> {
+        let Some(constant) = constant else { return Ok(()) };
+        let row_len = self.plan.levels.main.row_len().max(1);
+        let at_once = (PORTION_LEN / row_len).clamp(1, constant.rows.max(1) as usize) as u32;
+        let (mut samples, mut mask) = (Vec::new(), Vec::new());
+        let mut left = constant.rows;
+        while left > 0 {
+            let count = left.min(at_once);
+            constant.fill(count, self.shape.width, &mut samples, &mut mask)?;
+            let rows = Pushed::new(&constant.as_rows(&samples, &mask), self.shape, self.is_masked())?;
+            self.take_rows(&rows)?;
+            left -= count;
+        }
+        Ok(())
+    }
+
+    /// Takes the rows that waited in memory.
+    fn take_held(&mut self, mut held: RowStore) -> Result<(), Error> {
         let rows = held.count;
         let (planes, _) = held.split();
-        self.take_rows(&Pushed { planes, arrangement: Arrangement::Planes, rows })?;
-        Ok(Looked::Decided { kept })
+        self.take_rows(&Pushed { planes, arrangement: Arrangement::Planes, rows })
     }
 
     /// Keeps complete cells of the image until the predictor is chosen. Shows the choice the next rows as soon as all their cells are
@@ -95,8 +111,11 @@ impl Writer {
             let pixels = u64::from(self.shape.width) * u64::from(rows.end - rows.start);
             let planes = split(&bytes, blocks.canvases.main.planes(), pixels)?;
             let (arrangement, rows) = (Arrangement::Planes, rows.end - rows.start);
-            // NaN was replaced when the pixels were copied to the cells.
-            undecided.choice.look_at_samples(&Pushed { planes, arrangement, rows })?;
+            // NaN was replaced when the pixels were copied to the cells. Rows need not wait, because the cells hold them.
+            let pushed = Pushed { planes, arrangement, rows };
+            if undecided.choice.skip_constant(&pushed)? == 0 {
+                undecided.choice.look_at_samples(&pushed)?;
+            }
             match undecided.choice.chosen() {
                 None => self.choice = Some(undecided),
                 Some(predictor) => {

@@ -3,7 +3,7 @@
 use super::{
     options::{Shape, WriteOptions},
     plan::Plan,
-    predictor::choice_len,
+    predictor::{choice_len, portion_len},
 };
 use crate::{error::Error, metadata::Metadata, threads::cores};
 
@@ -38,11 +38,12 @@ impl Memory {
         tables + plan.head_len() * 2 + (8 << 20)
     }
 
-    /// Returns the bytes for a number of tile rows at a time, and the bytes for each thread. The former include fixed memory, and the rows
-    /// that wait for the choice of the predictor: beside a copy of them while it is made, beside the tile rows afterwards.
+    /// Returns the bytes for a number of tile rows at a time, and the bytes for each thread. The former include fixed memory. The rows that
+    /// wait for the choice of the predictor are in memory before the tile rows; what does not fit beside those goes to disk.
     pub(super) fn costs(plan: &Plan, options: &WriteOptions) -> (impl Fn(u32) -> u64, u64) {
         let always = Self::always(plan);
-        let waiting = choice_len(&plan.levels.main.layout, options);
+        let layout = &plan.levels.main.layout;
+        let (waiting, portion) = (choice_len(layout, options), portion_len(layout, options));
         // A thread holds a tile, what it becomes, and one that waits for its turn.
         let main = &plan.levels.main;
         let codec = if options.counts_codecs { main.host.working_len(main.layout.tile_height) as u64 } else { 0 };
@@ -50,9 +51,17 @@ impl Memory {
         let with_rows = move |tile_rows: u32| {
             let of = |index| u64::from(capacity(plan, index, rows_of(plan, tile_rows))) * row_len(plan, index);
             let rows = (0..plan.levels.len()).map(of).fold(0, u64::saturating_add);
-            always.saturating_add(waiting).saturating_add(rows.max(waiting))
+            always.saturating_add(portion).saturating_add(rows.max(waiting))
         };
         (with_rows, thread)
+    }
+
+    /// Whether so many further bytes fit beside these threads and rows.
+    pub(super) fn has_room_for(self, more: u64, plan: &Plan, options: &WriteOptions) -> bool {
+        let (with_rows, thread) = Self::costs(plan, options);
+        let tile_rows = self.rows_at_once.div_ceil(plan.levels.main.layout.tile_height.max(1));
+        let all = with_rows(tile_rows).saturating_add(thread * self.threads as u64).saturating_add(more);
+        all <= options.max_memory as u64
     }
 
     /// Finds the most threads and rows at a time that fit.

@@ -34,6 +34,7 @@ mod progress;
 mod row_store;
 mod shared_sink;
 mod shrinks;
+mod spilled_rows;
 mod step;
 mod tags;
 mod tile_rows;

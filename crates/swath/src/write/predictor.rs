@@ -50,12 +50,15 @@ const FRACTION: usize = 12;
 const LEAST_SAMPLED: usize = 16 << 10;
 /// Most bytes of the sample.
 const MOST_SAMPLED: usize = 4 << 20;
+/// Pieces with fewer changes from pixel to pixel than this part of those of the busiest piece are left out.
+const LEAST_BUSY: f64 = 0.5;
 /// What a predictor must save on the sample to replace the usual one, as a part of its own compressed size: later rows may differ from
 /// the first.
 const LEAST_GAIN: f64 = 0.04;
-/// Most bytes of the rows that the choice takes its sample from. They count against the memory limit, so more would refuse small limits.
-/// Where a single row is longer, the sample type decides.
-const WINDOW_LEN: usize = 4 << 20;
+/// Most bytes of the rows that the choice takes its sample from. Where a single row is longer, the sample type decides.
+const WINDOW_LEN: usize = 24 << 20;
+/// Bytes of rows that are copied at a time, or a row where that is longer.
+pub(super) const PORTION_LEN: usize = 1 << 20;
 
 /// Whether the choice looks at samples: the options ask for it, there is more than one candidate, and rows are short enough.
 fn looks_at_samples(layout: &Layout, options: &WriteOptions) -> bool {
@@ -75,14 +78,22 @@ fn window_rows(layout: &Layout) -> u32 {
     layout.tile_height.max(64).min(most).min(layout.height)
 }
 
-/// Most bytes of rows that wait for the choice of this file. While it is made, a copy of them may be in memory too: without NaN, or from
-/// cells.
+/// Bytes of a row of all bands, and of its mask.
+fn masked_row_len(layout: &Layout, options: &WriteOptions) -> usize {
+    row_len(layout) + if options.mask { layout.width as usize } else { 0 }
+}
+
+/// Most bytes of rows that wait for the choice of this file.
 pub(super) fn choice_len(layout: &Layout, options: &WriteOptions) -> u64 {
     if !looks_at_samples(layout, options) {
         return 0;
     }
-    let mask = if options.mask { layout.width as usize } else { 0 };
-    (row_len(layout) + mask) as u64 * u64::from(window_rows(layout))
+    masked_row_len(layout, options) as u64 * u64::from(window_rows(layout))
+}
+
+/// Most bytes of rows that are copied at a time on their way to or from those that wait.
+pub(super) fn portion_len(layout: &Layout, options: &WriteOptions) -> u64 {
+    choice_len(layout, options).min(masked_row_len(layout, options).max(PORTION_LEN) as u64)
 }
 
 /// Chooses the predictor of a file from its first rows, for callers that encode tile rows of it in several processes: they set it by
@@ -230,10 +241,10 @@ impl PredictorChoice {
     /// Looks at rows until the predictor is chosen. Returns how many of them it kept: those are in [`PredictorChoice::into_kept`].
     pub(super) fn look_at(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
         let Some(nodata) = self.nodata.clone() else { return self.look_at_samples(pushed) };
-        let window = self.rows_at_once().max(1);
+        let portion = (PORTION_LEN / self.plane_row_lens().iter().sum::<usize>().max(1)).clamp(1, PORTION_LEN) as u32;
         let mut kept = 0;
         while self.chosen.is_none() && kept < pushed.rows {
-            let more = window.min(pushed.rows - kept);
+            let more = portion.min(pushed.rows - kept);
             let Shape { width, bands, sample, .. } = self.shape;
             let mut store = RowStore::new(self.plane_row_lens(), more)?;
             copy_rows(pushed, kept..kept + more, width, bands, sample, Some(&nodata), &mut store)?;
@@ -260,19 +271,10 @@ impl PredictorChoice {
         if self.chosen.is_some() || pushed.rows == 0 {
             return Ok(0);
         }
-        let mut kept = 0;
-        if self.held.count == 0 {
-            kept = self.count_constant(pushed)?;
-            self.seen += kept;
-        }
+        let kept = if self.held.count == 0 { self.skip_constant(pushed)? } else { 0 };
         let window = self.rows_at_once();
         let (rest, ends) = (pushed.rows - kept, self.seen + (pushed.rows - kept) >= self.shape.height);
-        let constant = self.constant.as_ref().map_or(0, |constant| constant.rows);
-        if constant >= SEARCHED_ROWS.min(self.shape.height) {
-            self.chosen = Some(self.layout.predictor);
-            return Ok(kept);
-        }
-        if rest == 0 {
+        if self.chosen.is_some() || rest == 0 {
             return Ok(kept);
         }
         if self.held.count == 0 && (rest >= window || ends) {
@@ -295,6 +297,18 @@ impl PredictorChoice {
             self.held = held;
         }
         Ok(kept + more)
+    }
+
+    /// Passes the first rows as long as they continue the constant ones at the top. Returns how many did. Where there are too many, the
+    /// sample type decides.
+    pub(super) fn skip_constant(&mut self, pushed: &Pushed<'_>) -> Result<u32, Error> {
+        let skipped = self.count_constant(pushed)?;
+        self.seen += skipped;
+        let constant = self.constant.as_ref().map_or(0, |constant| constant.rows);
+        if constant >= SEARCHED_ROWS.min(self.shape.height) {
+            self.chosen = Some(self.layout.predictor);
+        }
+        Ok(skipped)
     }
 
     /// Returns the rows that were kept: those of one value, and those below.
@@ -440,10 +454,15 @@ impl PredictorChoice {
             let bands = if apart { band..band + 1 } else { 0..bands };
             let piece = Piece { window: Window::new(x, y, columns, rows_here), bands };
             self.cut(rows, &piece, Edge::RepeatColumns, &mut tile)?;
-            if !is_of_one_pixel(&tile, pixel) {
-                found.push(piece);
+            let changes = changes_of(&tile, pixel);
+            if changes > 0 {
+                found.push((piece, changes as f64 / (tile.len() / pixel.max(1)) as f64));
             }
         }
+        // Margins without data at the top are not what the file is made of.
+        let busiest = found.iter().map(|(_, busy)| *busy).fold(0.0, f64::max);
+        found.retain(|(_, busy)| *busy >= busiest * LEAST_BUSY);
+        let found: Vec<Piece> = found.into_iter().map(|(piece, _)| piece).collect();
         let count = count.min(found.len());
         let missing = || Error::internal("there are fewer pieces of the sample than counted");
         let nth_piece = |nth| found.get((2 * nth + 1) * found.len() / (2 * count)).cloned().ok_or_else(missing);
@@ -473,6 +492,12 @@ impl PredictorChoice {
 /// Whether every pixel of `pixel` bytes equals the one before it.
 fn is_of_one_pixel(pixels: &[u8], pixel: usize) -> bool {
     pixels.get(pixel..).is_none_or(|later| pixels.starts_with(later))
+}
+
+/// How many pixels of `pixel` bytes differ from the one before them.
+fn changes_of(pixels: &[u8], pixel: usize) -> usize {
+    let later = pixels.get(pixel..).unwrap_or_default();
+    pixels.chunks_exact(pixel).zip(later.chunks_exact(pixel)).filter(|(one, next)| one != next).count()
 }
 
 /// Runs the same work in this thread and in others, as far as they can be started. Returns the results of all.

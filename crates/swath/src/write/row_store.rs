@@ -48,6 +48,16 @@ impl RowStore {
         Ok(store)
     }
 
+    /// Bytes of a row of each plane.
+    pub(super) fn row_lens(&self) -> &[usize] {
+        &self.planes
+    }
+
+    /// Bytes that it allocated.
+    pub(super) fn allocated(&self) -> u64 {
+        self.planes.iter().sum::<usize>() as u64 * u64::from(self.capacity)
+    }
+
     /// Rows that can still be added.
     pub(super) fn room(&self) -> u32 {
         self.capacity - self.count
