@@ -95,6 +95,28 @@ def test_a_planted_pipe_blocks_no_writer(swath: Swath, folder: Path) -> None:
     assert not pipe.exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="two names are exchanged in one step")
+@pytest.mark.parametrize("name", ["a.tif.aux.xml", "a_RPC.TXT", "a.tfw"])
+def test_a_side_file_that_becomes_a_pipe_blocks_nobody(swath: Swath, folder: Path, name: str) -> None:
+    """The name is a file when it is looked at, and may be a pipe when it is opened."""
+    path, side, pipe = folder / "a.tif", folder / name, folder / "pipe"
+    package.to_geotiff(np.zeros((40, 40), "uint8"), path)
+    side.write_text("1\n0\n0\n-1\n0\n0\n")
+    os.mkfifo(pipe)
+    code = """
+import ctypes, sys
+exchange = ctypes.CDLL(None).renameat2
+while True:
+    exchange(-100, sys.argv[1].encode(), -100, sys.argv[2].encode(), 2)
+"""
+    with subprocess.Popen([sys.executable, "-c", code, str(side), str(pipe)]) as swapping:
+        try:
+            for _ in range(100):
+                swath.run("info", path, timeout=10).check_alive()
+        finally:
+            swapping.kill()
+
+
 def test_disks_are_not_written_to(swath: Swath, folder: Path) -> None:
     disk, source = folder / "disk", folder / "a.tif"
     try:
