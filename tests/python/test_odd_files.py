@@ -95,6 +95,32 @@ def test_a_planted_pipe_blocks_no_writer(swath: Swath, folder: Path) -> None:
     assert not pipe.exists()
 
 
+BESIDE = [
+    "a.qml", "a.tif.aux.xml", "a.tif.ovr", "a.tif.msk", "a.tif.vat.dbf", "a.tfw", "a.wld", "a.rpb", "a_rpc.txt",
+    "a_RPC.TXT", "a.rpc", "a.prj",
+]  # fmt: skip
+
+
+def test_pipes_under_the_names_of_side_files_block_nobody(swath: Swath, folder: Path) -> None:
+    """Any user of a shared folder can create them."""
+    source, path = folder / "source.tif", folder / "a.tif"
+    for target in (source, path):
+        package.to_geotiff(np.zeros((40, 40), "uint8"), target)
+    for name in BESIDE:
+        os.mkfifo(folder / name)
+    assert swath.run("info", path, timeout=10).ok
+    assert swath.run("convert", path, folder / "b.tif", "-q", timeout=10).ok
+    assert swath.run("convert", source, path, "-q", timeout=10).ok
+    code = """
+import swath, sys
+array = swath.open_geotiff(sys.argv[1])
+swath.to_geotiff(array, sys.argv[1])
+swath.to_geotiff(array, sys.argv[1], category_names=["a"], color_ramp="viridis", color_ramp_range=(0, 9))
+assert swath.open_geotiff(sys.argv[1]).attrs["category_names"] == ["a"]
+"""
+    subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, timeout=60, check=True)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="two names are exchanged in one step")
 @pytest.mark.parametrize("name", ["a.tif.aux.xml", "a_RPC.TXT", "a.tfw"])
 def test_a_side_file_that_becomes_a_pipe_blocks_nobody(swath: Swath, folder: Path, name: str) -> None:
