@@ -255,7 +255,9 @@ def category_names(side_files: Sequence[str], bands: Sequence[int]) -> list[list
             continue
         try:
             content = _read(Path(name), MAX_SIDE_FILE_BYTES + 1)
-            if len(content) > MAX_SIDE_FILE_BYTES:
+            # A document type can define entities, a few of which stand for gigabytes. GDAL writes none. In UTF-16,
+            # letters have zeros between them.
+            if len(content) > MAX_SIDE_FILE_BYTES or b"<!DOCTYPE" in content.replace(b"\0", b""):
                 continue
             root = ElementTree.fromstring(content)
         except (OSError, ElementTree.ParseError):
