@@ -89,7 +89,7 @@ impl Note {
     /// Writes the note atomically, and to the disk before the file that it concerns.
     fn write(&self, name: &Path) -> io::Result<()> {
         let folder = name.parent().unwrap_or(Path::new("."));
-        let (mut file, draft) = unfinished::create(folder, &unfinished::mark(name))?;
+        let (mut file, draft) = unfinished::create(folder, &unfinished::mark(name), false)?;
         let owner = self.owner.map_or("none\n".to_owned(), |owner| owner.line());
         let text: String = std::iter::once(owner).chain(self.sides.iter().map(Identity::line)).collect();
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
