@@ -234,7 +234,7 @@ def remove_own_style(path: str) -> None:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """Returns the first bytes of an ordinary file. Opening a pipe, which any user may have put there, does not block."""
+    """Returns the first bytes of an ordinary file. A pipe, which any user may have put there, does not block this."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(f"{path}: this is not an ordinary file")
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
