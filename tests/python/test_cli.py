@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import struct
+import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,27 @@ def test_pages_name_options_that_exist(swath: Swath) -> None:
     for page in ("SECURITY.md", "PLATFORM.md", "docs/cli-json.md", "docs/cli.md"):
         named = set(re.findall(r"--[a-z][a-z-]*", (ROOT / page).read_text()))
         assert named <= known | others, f"{page}: {sorted(named - known - others)}"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_messages_that_cannot_be_written_change_nothing(swath: Swath, terrain: Path, folder: Path) -> None:
+    """Standard error may be a full disk, or a terminal that was closed."""
+    out = folder / "out.tif"
+    for arguments, code in (
+        (["info", folder / "none.tif"], 2),
+        (["info", "http://a/b", "--wrong"], 2),
+        (["compare", terrain, folder / "none.tif"], 2),
+        (["validate", terrain, "--stats"], None),
+        (["convert", terrain, out, "--stats"], 0),
+    ):
+        argv = [str(swath.binary), *map(str, arguments)]
+        expected = code
+        if expected is None:
+            expected = subprocess.run(argv, capture_output=True, check=False).returncode
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=full, timeout=60, check=False)
+        assert done.returncode == expected, argv
+    assert out.exists()
 
 
 def test_error_names_ifd_tile_and_byte(swath: Swath, folder: Path) -> None:

@@ -95,6 +95,54 @@ def test_a_planted_pipe_blocks_no_writer(swath: Swath, folder: Path) -> None:
     assert not pipe.exists()
 
 
+BESIDE = [
+    "a.qml", "a.tif.aux.xml", "a.tif.ovr", "a.tif.msk", "a.tif.vat.dbf", "a.tfw", "a.wld", "a.rpb", "a_rpc.txt",
+    "a_RPC.TXT", "a.rpc", "a.prj",
+]  # fmt: skip
+
+
+def test_pipes_under_the_names_of_side_files_block_nobody(swath: Swath, folder: Path) -> None:
+    """Any user of a shared folder can create them."""
+    source, path = folder / "source.tif", folder / "a.tif"
+    for target in (source, path):
+        package.to_geotiff(np.zeros((40, 40), "uint8"), target)
+    for name in BESIDE:
+        os.mkfifo(folder / name)
+    assert swath.run("info", path, timeout=10).ok
+    assert swath.run("convert", path, folder / "b.tif", "-q", timeout=10).ok
+    assert swath.run("convert", source, path, "-q", timeout=10).ok
+    code = """
+import swath, sys
+array = swath.open_geotiff(sys.argv[1])
+swath.to_geotiff(array, sys.argv[1])
+swath.to_geotiff(array, sys.argv[1], category_names=["a"], color_ramp="viridis", color_ramp_range=(0, 9))
+assert swath.open_geotiff(sys.argv[1]).attrs["category_names"] == ["a"]
+"""
+    subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, timeout=60, check=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="two names are exchanged in one step")
+@pytest.mark.parametrize("name", ["a.tif.aux.xml", "a_RPC.TXT", "a.tfw"])
+def test_a_side_file_that_becomes_a_pipe_blocks_nobody(swath: Swath, folder: Path, name: str) -> None:
+    """The name is a file when it is looked at, and may be a pipe when it is opened."""
+    path, side, pipe = folder / "a.tif", folder / name, folder / "pipe"
+    package.to_geotiff(np.zeros((40, 40), "uint8"), path)
+    side.write_text("1\n0\n0\n-1\n0\n0\n")
+    os.mkfifo(pipe)
+    code = """
+import ctypes, sys
+exchange = ctypes.CDLL(None).renameat2
+while True:
+    exchange(-100, sys.argv[1].encode(), -100, sys.argv[2].encode(), 2)
+"""
+    with subprocess.Popen([sys.executable, "-c", code, str(side), str(pipe)]) as swapping:
+        try:
+            for _ in range(100):
+                swath.run("info", path, timeout=10).check_alive()
+        finally:
+            swapping.kill()
+
+
 def test_disks_are_not_written_to(swath: Swath, folder: Path) -> None:
     disk, source = folder / "disk", folder / "a.tif"
     try:

@@ -576,6 +576,24 @@ def test_sources_that_cannot_be_opened_raise_errors_of_the_package(tmp_path: Pat
         swath.open_geotiff(closed)
 
 
+def test_a_file_object_that_returns_more_than_requested_is_refused(path: Path) -> None:
+    class Longer(io.RawIOBase):
+        """Without an end."""
+
+        asked = 0
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            return 10_000 if whence == 2 else offset
+
+        def read(self, size: int = -1) -> bytes:
+            self.asked += 1
+            assert self.asked < 100, "it is asked again and again"
+            return path.read_bytes()[:4] + bytes(max(size, 0) + 5)
+
+    with pytest.raises(swath.Error, match="bytes for a range of"):
+        swath.Dataset(Longer())
+
+
 @pytest.mark.parametrize("name", ["_open", "xarray_backend"])
 def test_examples_run(name: str) -> None:
     results = doctest.testmod(importlib.import_module(f"swath.{name}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -161,6 +162,18 @@ def test_names_of_classes_of_several_bands(folder: Path) -> None:
     assert swath.open_geotiff(folder / "d.tif").attrs["category_names"] == [[], ["only"]]
     with pytest.warns(swath.SwathWarning, match="no coordinate 'band' says which"):
         swath.to_geotiff(opened.isel(band=1).drop_vars("band"), folder / "e.tif")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_entities_in_a_side_file_are_not_expanded(folder: Path, encoding: str) -> None:
+    swath.to_geotiff(np.zeros((3, 4), "uint8"), folder / "a.tif")
+    names = '<PAMRasterBand band="1"><CategoryNames><Category>&e;</Category></CategoryNames></PAMRasterBand>'
+    for start, found in (('<!DOCTYPE a [<!ENTITY e "name">]>', None), ("", ["name"])):
+        text = f'<?xml version="1.0" encoding="{encoding}"?>{start}<PAMDataset>{names}</PAMDataset>'
+        (folder / "a.tif.aux.xml").write_bytes((text if start else text.replace("&e;", "name")).encode(encoding))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", swath.SwathWarning)
+            assert swath.open_geotiff(folder / "a.tif").attrs.get("category_names") == found
 
 
 def test_names_of_classes(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,24 @@ def heights(folder: Path) -> Path:
     data[0, 0] = -9999
     swath.to_geotiff(data, folder / "heights.tif", nodata=-9999, crs=32633, transform=UTM)
     return folder / "heights.tif"
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((10**9, 20, 30), "1000000000 bands"),
+        ((65_536, 20, 30), "65536 bands"),
+        ((1, 2**33), "pixels on a side"),
+        ((2**31, 1), "pixels on a side"),
+    ],
+)
+def test_shapes_beyond_a_tiff_are_refused_at_once(shape: tuple[int, ...], words: str) -> None:
+    """An array that repeats one sample has any shape and takes no memory; a list of its bands would."""
+    data = xr.DataArray(np.broadcast_to(np.uint8(0), shape), dims=("band", "y", "x")[-len(shape) :])
+    began = time.monotonic()
+    with pytest.raises(swath.UsageError, match=words):
+        swath.to_geotiff(data, None)
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("opener", [swath.open_geotiff, rioxarray.open_rasterio])

@@ -16,6 +16,11 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Writes to standard error. A closed or full one changes neither the work nor the exit status.
+pub fn report(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Writes indented JSON and a line feed to standard output.
 pub fn print_json(value: &serde_json::Value) -> Result<()> {
     print(&format!("{value:#}\n"))

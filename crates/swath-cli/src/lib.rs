@@ -24,7 +24,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     let args = match gdal::translate(args) {
         Ok(args) => args,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            console::report(&format!("error: {error:#}\n"));
             return ExitCode::from(2);
         }
     };
@@ -41,7 +41,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
                 _ => takes_unlimited.then(|| "give --unlimited to read it, if you trust the file".to_owned()),
             };
             // File names may hold control characters.
-            eprintln!("error: {}", console::safe(&chain(&error, &advice)));
+            console::report(&format!("error: {}\n", console::safe(&chain(&error, &advice))));
             ExitCode::from(2)
         }
     }
@@ -75,7 +75,7 @@ fn report_usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
     if shown == message {
         error.exit();
     }
-    eprint!("{shown}");
+    console::report(&shown);
     ExitCode::from(2)
 }
 

@@ -5,7 +5,7 @@ pub mod coalesce;
 pub mod conformance;
 mod fault;
 pub mod fork;
-mod ordinary;
+pub mod ordinary;
 mod position;
 pub mod remote;
 pub mod sink;

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, FileType, OpenOptions},
-    io,
+    io::{self, Read},
     path::Path,
 };
 
@@ -13,6 +13,28 @@ use std::{
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     check(fs::metadata(path)?.file_type())?;
     opened(OpenOptions::new().read(true), path, false)
+}
+
+/// Reads a whole file of at most `most` bytes; links are followed. It is opened once: a file that is checked by name and then opened
+/// by name may be another one by then, such as a pipe.
+///
+/// # Errors
+/// When it is longer, is not a regular file, or cannot be read.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let len = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    if len <= most {
+        bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))?;
+        // It may be growing, and files of the system have no length.
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    }
+    let len = len.max(bytes.len() as u64);
+    if len > most {
+        let why = format!("{len} bytes are too many: at most {most} are read");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 /// Opens the file at `path` for reading, or for writing if `write` is set. Refuses links: in a shared folder, any user can create
@@ -113,6 +135,63 @@ mod tests {
             assert!(message.contains(word), "{}: {message}", path.display());
             assert!(open_own(path, true).is_err() && open_own(path, false).is_err());
         }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn files_are_read_whole_or_not_at_all() {
+        let folder = std::env::temp_dir().join(format!("swath-io-ordinary-read-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let (file, pipe) = (folder.join("file"), folder.join("pipe"));
+        fs::write(&file, b"four").unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert_eq!(read(&file, 4).unwrap(), b"four");
+        assert_eq!(read(&file, 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&folder.join("none"), 3).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(read(&pipe, 4).is_err() && read(&folder, 4).is_err());
+        // A file of the system states no length.
+        if Path::new("/proc/self/status").exists() {
+            assert!(!read(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
+            assert_eq!(read(Path::new("/proc/self/status"), 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Like a folder of strangers: the name is a file at one moment and a pipe at the next.
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
+    #[test]
+    fn a_file_that_becomes_a_pipe_blocks_no_reader() {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use std::sync::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+        };
+        let folder = std::env::temp_dir().join(format!("swath-io-ordinary-swap-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let (file, pipe) = (folder.join("file"), folder.join("pipe"));
+        fs::write(&file, b"four").unwrap();
+        rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let over = AtomicBool::new(false);
+        let (done, ended) = mpsc::channel();
+        let name = file.clone();
+        // Not scoped: a reader that blocks would keep the test from failing.
+        std::thread::spawn(move || {
+            let found: Vec<_> = (0..20_000).map(|_| read(&name, 4)).collect();
+            let _ = done.send(found.into_iter().flatten().all(|bytes| bytes == b"four"));
+        });
+        let whole = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = renameat_with(CWD, &file, CWD, &pipe, RenameFlags::EXCHANGE);
+                }
+            });
+            let whole = ended.recv_timeout(std::time::Duration::from_secs(60));
+            over.store(true, Ordering::Relaxed);
+            whole
+        });
+        assert_eq!(whole, Ok(true), "a reader waits for a pipe, or read something else");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -60,7 +60,7 @@ pub fn run(args: &Bench) -> Result<ExitCode> {
     let (machine, files) = match measured {
         // An error after an interrupt is its consequence.
         Err(_) if settings.cancel.is_cancelled() => {
-            eprintln!("interrupted: the files that were written are removed");
+            console::report("interrupted: the files that were written are removed\n");
             return Ok(ExitCode::from(130));
         }
         other => other?,

@@ -23,7 +23,7 @@ use swath::{
     write::{BigTiff, Progress},
 };
 
-use crate::{args::Convert, cmd::stats, device, job, numbers, remote, traffic::Cost};
+use crate::{args::Convert, cmd::stats, console, device, job, numbers, remote, traffic::Cost};
 
 /// Runs `swath convert`.
 pub fn run(args: &Convert) -> Result<ExitCode> {
@@ -54,7 +54,7 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
         Err(_) if cancel.is_cancelled() => {
             let complete =
                 if swath::io::remote::is_remote(&args.output.to_string_lossy()) { ", or complete" } else { "" };
-            eprintln!("interrupted: {} is unchanged{complete}", remote::shown(&args.output));
+            console::report(&format!("interrupted: {} is unchanged{complete}\n", remote::shown(&args.output)));
             return Ok(ExitCode::from(130));
         }
         other => other?,
@@ -62,14 +62,14 @@ pub fn run(args: &Convert) -> Result<ExitCode> {
     device::warn(&dataset);
     if !args.quiet {
         for notice in &converted.notices {
-            eprintln!("note: {notice}");
+            console::report(&format!("note: {notice}\n"));
         }
         bar.finish(&converted.written, &args.output);
     }
     let cost = Cost::with_written(Cost::of([&dataset]), converted.written.traffic);
     device::write_report(&args.device, &converted.written.device, cost, args.quiet);
     if args.device.show_stats {
-        eprint!("{}", predictor_line(&converted.written));
+        console::report(&predictor_line(&converted.written));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -156,12 +156,12 @@ impl Bar {
         }
         let big = if written.big { ", BigTIFF" } else { "" };
         let seconds = self.started.elapsed().as_secs_f64();
-        eprintln!(
-            "{}: {} bytes, {} overviews{big}, {seconds:.1} s",
+        console::report(&format!(
+            "{}: {} bytes, {} overviews{big}, {seconds:.1} s\n",
             remote::shown(path),
             written.size,
             written.overviews
-        );
+        ));
     }
 }
 

@@ -24,7 +24,7 @@ pub fn run(args: &Validate) -> Result<ExitCode> {
         console::print(&text(&dataset, &report, valid, args))?;
     }
     if let (true, Some(cost)) = (args.show_stats, Cost::of([&dataset])) {
-        eprint!("{}", cost.figures());
+        console::report(&cost.figures());
     }
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -59,7 +59,7 @@ impl FileSink {
         let folder = folder_of(target);
         let mark = unfinished::mark(target);
         unfinished::remove_leftovers(folder, &mark, existing.as_ref());
-        let (file, part) = unfinished::create(folder, &mark)
+        let (file, part) = unfinished::create(folder, &mark, existing.is_some())
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         let process = std::process::id();
         alive().push(part.clone());

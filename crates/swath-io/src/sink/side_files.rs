@@ -64,6 +64,22 @@ fn number(_: &Metadata) -> u64 {
     0
 }
 
+/// Whether a note is of someone who may have written the file `name`: this user, the owner of the file or of its folder, or root. Where
+/// all users may create files, a note of another one could hide a mask.
+#[cfg(all(unix, not(feature = "portable")))]
+fn is_of_writer(note: &Metadata, name: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
+    let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let writers = [Some(0), Some(rustix::process::geteuid().as_raw()), owner(name), owner(folder)];
+    writers.contains(&Some(note.uid()))
+}
+
+#[cfg(not(all(unix, not(feature = "portable"))))]
+fn is_of_writer(_: &Metadata, _: &Path) -> bool {
+    true
+}
+
 /// The owner of the side files of a name, as noted by the last writer.
 #[derive(Debug)]
 struct Note {
@@ -79,7 +95,7 @@ impl Note {
 
     fn read(name: &Path) -> Option<Self> {
         let mut file = ordinary::open_own(&Self::path(name), false).ok()?;
-        file.metadata().ok().filter(|found| found.len() <= MAX_NOTE)?;
+        file.metadata().ok().filter(|found| found.len() <= MAX_NOTE && is_of_writer(found, name))?;
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
         let mut lines = text.lines();
@@ -89,7 +105,7 @@ impl Note {
     /// Writes the note atomically, and to the disk before the file that it concerns.
     fn write(&self, name: &Path) -> io::Result<()> {
         let folder = name.parent().unwrap_or(Path::new("."));
-        let (mut file, draft) = unfinished::create(folder, &unfinished::mark(name))?;
+        let (mut file, draft) = unfinished::create(folder, &unfinished::mark(name), false)?;
         let owner = self.owner.map_or("none\n".to_owned(), |owner| owner.line());
         let text: String = std::iter::once(owner).chain(self.sides.iter().map(Identity::line)).collect();
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
@@ -328,6 +344,29 @@ mod tests {
         assert!(stale(&path, "a.tif.aux.xml"));
         beside.remove().unwrap();
         assert_eq!(names(&folder), ["a.tif"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[cfg(all(unix, not(feature = "portable")))]
+    #[test]
+    fn a_note_of_another_user_hides_no_side_file() {
+        use std::os::unix::fs::chown;
+        let folder = folder("foreign");
+        let (path, fresh) = (folder.join("a.tif"), folder.join("fresh"));
+        for name in ["a.tif", "a.tif.msk", "fresh"] {
+            fs::write(folder.join(name), name).unwrap();
+        }
+        let beside = SideFiles::note(std::slice::from_ref(&path), &[]).unwrap();
+        fs::rename(&fresh, &path).unwrap();
+        assert!(stale(&path, "a.tif.msk"));
+        // Only root may give files away.
+        if chown(Note::path(&path), Some(12_345), None).is_ok() {
+            assert!(!stale(&path, "a.tif.msk"));
+            // The owner of the file may have replaced it.
+            chown(&path, Some(12_345), None).unwrap();
+            assert!(stale(&path, "a.tif.msk"));
+        }
+        beside.remove().unwrap();
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -31,7 +31,7 @@ impl Temporary {
     /// When no file can be created there.
     pub(super) fn create_in(folder: &Path) -> Result<Self, SinkError> {
         unfinished::remove_leftovers(folder, TEMPORARY, None);
-        let (file, path) = unfinished::create(folder, TEMPORARY)
+        let (file, path) = unfinished::create(folder, TEMPORARY, true)
             .map_err(|source| SinkError::io(format!("cannot make a file in {}", folder.display()), source))?;
         let named = !(cfg!(all(unix, not(feature = "portable"))) && fs::remove_file(&path).is_ok());
         Ok(Self { file: LocalFile::new(file), path, named, process: std::process::id() })
@@ -65,5 +65,14 @@ mod tests {
     fn temporary_file_has_no_name_that_others_could_take_or_find() {
         let temporary = Temporary::create_in(&std::env::temp_dir()).unwrap();
         assert!(!temporary.path.exists());
+    }
+
+    /// The name exists for a moment, in which others could open the file.
+    #[test]
+    fn temporary_file_can_be_opened_by_its_user_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let temporary = Temporary::create_in(&std::env::temp_dir()).unwrap();
+        let mode = temporary.file().file().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

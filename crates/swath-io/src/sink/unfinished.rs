@@ -75,12 +75,22 @@ pub(super) const PART: &str = ".part";
 /// Prefix of temporary files.
 pub(super) const TEMPORARY: &str = ".swath-spool-";
 
-pub(super) fn create(folder: &Path, mark: &str) -> io::Result<(File, PathBuf)> {
+/// Creates an unfinished file; a `private` one can be opened by this user only. The default permissions would let others open it before
+/// it gets those of the file that it replaces, or before it loses its name, and read all that is written to it later.
+pub(super) fn create(folder: &Path, mark: &str, private: bool) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    if private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = private;
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let part = folder.join(format!("{mark}{}-{number}{PART}", std::process::id()));
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&part) {
+        match options.open(&part) {
             Ok(file) => match file.try_lock() {
                 // Another writer mistook it for a leftover before it was locked.
                 Err(TryLockError::WouldBlock) => {}

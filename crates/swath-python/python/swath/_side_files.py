@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,13 +226,26 @@ def remove_own_style(path: str) -> None:
     """Removes the colours that an earlier `color_ramp` wrote for the raster at `path`; those of QGIS stay."""
     style = Path(path).with_suffix(".qml")
     try:
-        with style.open("rb") as file:
-            own = file.read(len(STYLE_START)) == STYLE_START
-        if own:
+        if _read(style, len(STYLE_START)) == STYLE_START:
             style.unlink()
     except OSError:
         # There is no such file, or it cannot be read; it is a style, and no sample depends on it.
         pass
+
+
+def _read(path: Path, most: int) -> bytes:
+    """Returns the first bytes of an ordinary file. A pipe, which any user may have put there, does not block this."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path}: this is not an ordinary file")
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        # Something else may have taken the name meanwhile.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path}: this is not an ordinary file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
 
 
 def category_names(side_files: Sequence[str], bands: Sequence[int]) -> list[list[str] | None]:
@@ -240,9 +254,12 @@ def category_names(side_files: Sequence[str], bands: Sequence[int]) -> list[list
         if not name.endswith(".aux.xml"):
             continue
         try:
-            if Path(name).stat().st_size > MAX_SIDE_FILE_BYTES:
+            content = _read(Path(name), MAX_SIDE_FILE_BYTES + 1)
+            # A document type can define entities, a few of which stand for gigabytes. GDAL writes none. In UTF-16,
+            # letters have zeros between them.
+            if len(content) > MAX_SIDE_FILE_BYTES or b"<!DOCTYPE" in content.replace(b"\0", b""):
                 continue
-            root = ElementTree.fromstring(Path(name).read_bytes())
+            root = ElementTree.fromstring(content)
         except (OSError, ElementTree.ParseError):
             # The engine reads this file too, and lists its defects among the problems of the raster.
             continue

@@ -274,7 +274,8 @@ class FileRanges:
             return found or b""
         parts = [bytes(found)]
         missing = length - len(found)
-        while missing and (more := self._file.read(missing)):
+        # One that returns more than requested is wrong, and must not be asked again.
+        while missing > 0 and (more := self._file.read(missing)):
             parts.append(bytes(more))
             missing -= len(more)
         return b"".join(parts)

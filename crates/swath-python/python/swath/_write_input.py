@@ -37,12 +37,24 @@ def of(data: Any, options: WriteOptions) -> Raster:
     return _checked(raster, options)
 
 
+# What a TIFF has at most, and the engine takes.
+MAX_BANDS = 65_535
+MAX_SIDE = 2**31 - 1
+
+
 def _checked(raster: Raster, options: WriteOptions) -> Raster:
     layout = raster.layout
     if any(size != size for size in (layout.count, layout.height, layout.width)):
         raise UsageError("the chunk sizes are unknown: call compute_chunk_sizes() on the dask array first")
     if not layout.count or not layout.height or not layout.width:
         raise UsageError(f"a raster of {layout.count} bands, {layout.height} rows and {layout.width} columns is empty")
+    # Before anything is made for each band.
+    if layout.count > MAX_BANDS:
+        raise UsageError(f"a raster of {layout.count} bands cannot be written: a TIFF has at most {MAX_BANDS}")
+    if max(layout.height, layout.width) > MAX_SIDE:
+        raise UsageError(
+            f"an image of {layout.width} x {layout.height} pixels has more than {MAX_SIDE} pixels on a side"
+        )
     for name in ("count", "height", "width"):
         given = getattr(options, name)
         if given is not None and number(name, given) != getattr(layout, name):

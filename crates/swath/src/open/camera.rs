@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use swath_io::ordinary;
 use swath_tiff::geo::{Rpc, gdal_xml::Domain, rpc_text::MAX_LEN};
 
 /// The file that gave the model, if any, and the model or what is wrong with it.
@@ -26,7 +27,8 @@ pub(crate) fn beside(path: &Path) -> Option<Found> {
         let mut files = endings.iter().map(|ending| path.with_file_name(format!("{stem}{ending}")));
         files.find(|file| file.is_file()).map(|file| (file, parse))
     })?;
-    let model = read(&file).and_then(|bytes| parse(&bytes));
+    let bytes = ordinary::read(&file, MAX_LEN as u64).map_err(|error| error.to_string());
+    let model = bytes.and_then(|bytes| parse(&bytes));
     Some((file, model))
 }
 
@@ -42,14 +44,6 @@ pub(crate) fn of_this_only(path: &Path) -> Option<PathBuf> {
             && ending.is_some_and(|ending| IMAGES.contains(&ending.as_str()))
     });
     (!shared).then_some(file)
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, String> {
-    let len = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if len > MAX_LEN as u64 {
-        return Err(format!("{len} bytes are too many for a camera model"));
-    }
-    std::fs::read(file).map_err(|error| error.to_string())
 }
 
 /// The model in GDAL's side file, where it is a domain of its metadata.

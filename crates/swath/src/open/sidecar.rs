@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use swath_io::sink::side_files::Stale;
+use swath_io::{ordinary, sink::side_files::Stale};
 use swath_tiff::{
     geo::{GeoTransform, world},
     tag,
@@ -80,16 +80,13 @@ impl Sidecars {
 
     /// Reads a side file. Records its name, or the problem where it is too long or cannot be read.
     fn text(&mut self, path: &Path) -> Option<Vec<u8>> {
-        let len = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
-        if len > MAX_LEN {
-            self.problems.push(format!("side file ignored: {} has {len} bytes", path.display()));
-            return None;
-        }
-        match std::fs::read(path) {
+        match ordinary::read(path, MAX_LEN) {
             Ok(bytes) => {
                 self.files.push(path.display().to_string());
                 Some(bytes)
             }
+            // It was there a moment ago.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => {
                 self.problems.push(format!("side file ignored: {}: {error}", path.display()));
                 None

@@ -36,6 +36,25 @@ fn dropped_file_leaves_the_old_one_and_nothing_else() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// The default permissions would let others open the file before it gets those of the old one.
+#[cfg(all(unix, not(feature = "portable")))]
+#[test]
+fn the_successor_of_a_private_file_is_never_open_to_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder("private");
+    let mode = |private| {
+        let (file, path) = crate::sink::unfinished::create(&folder, "mark-", private).unwrap();
+        fs::remove_file(path).unwrap();
+        file.metadata().unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode(true), 0o600);
+    // A new file has the permissions that all new files get.
+    fs::write(folder.join("usual"), b"").unwrap();
+    let usual = fs::metadata(folder.join("usual")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(false), usual);
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
     let folder = folder("leftovers");
