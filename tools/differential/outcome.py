@@ -65,6 +65,6 @@ def text(answer: dict[str, Any]) -> str:
         if key in answer:
             return f"{key}: {answer[key]}"
     if "shape" in answer:
-        messages = "; ".join(answer.get("said") or [])
+        messages = "; ".join(answer.get("warnings") or [])
         return f"{answer['dtype']} {answer['shape']} {messages}".strip()
     return str(answer)

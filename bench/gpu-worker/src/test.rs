@@ -30,8 +30,8 @@ use swath::{
 use crate::{Fault, corrupt, flag, option, stock::Codec};
 use cases::{Case, ON_DEVICE, Rng};
 
-/// Failures of a group that are reported in full.
-const TOLD: usize = 8;
+/// The most failures of a group that are printed.
+const MAX_PRINTED: usize = 8;
 
 /// The number of cases.
 struct Scale {
@@ -176,7 +176,7 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
         let faults = tally.faults.len();
         println!("{name:<20} {:>7} {faults:>7} {seconds:>9.2}", tally.cases);
         failed += faults;
-        tally.faults.truncate(TOLD);
+        tally.faults.truncate(MAX_PRINTED);
         for fault in &tally.faults {
             println!("    {fault}");
         }
