@@ -5,12 +5,12 @@
 mod attempt;
 mod board;
 mod cuts;
+mod loader;
 mod mask;
 mod plan;
 mod run;
 mod storage;
 mod windows;
-mod worker;
 
 use std::sync::PoisonError;
 

@@ -10,9 +10,9 @@ use swath_cuda::{FileRead, ReadsInFlight, decode::Uploader, gpu::DirectFile};
 
 use super::{
     board::{Board, ChunkTask},
+    loader::TileLoader,
     plan::Unit,
     run::DeviceReadContext,
-    worker::Worker,
 };
 use crate::{cancel::cancelled, error::Error};
 
@@ -106,7 +106,7 @@ pub(super) fn read_batch(
     uploader: Uploader<'_>,
     units: &[&Unit],
     board: &Board,
-    worker: &mut Worker,
+    loader: &mut TileLoader,
     tasks: Vec<ChunkTask>,
 ) {
     if direct.is_hopeless() {
@@ -139,7 +139,7 @@ pub(super) fn read_batch(
         }
         for task in tasks {
             let group = task.group;
-            board.done(group, worker.run(context, uploader, units, task));
+            board.done(group, loader.run(context, uploader, units, task));
         }
         return;
     };
