@@ -7,7 +7,7 @@ use super::idct;
 use super::markers::ZIGZAG;
 use super::sample::Sample;
 use crate::jpeg::dct::{Group, LANES};
-use swath_raster::simd::Task;
+use swath_raster::simd::HotLoop;
 
 /// MCUs decoded between transforms: as many as there are lanes, so that every component fills whole groups whatever its sampling.
 pub(super) const MCUS_AT_ONCE: usize = LANES;
@@ -83,7 +83,7 @@ pub(super) struct DecodeMcus<'t, 'a> {
     pub mcus: usize,
 }
 
-impl<'a> Task for DecodeMcus<'_, 'a> {
+impl<'a> HotLoop for DecodeMcus<'_, 'a> {
     type Output = Reader<'a>;
 
     #[inline(always)]
@@ -129,7 +129,7 @@ pub(super) struct Transform<'t, S> {
     pub stride: usize,
 }
 
-impl<S: Sample> Task for Transform<'_, S> {
+impl<S: Sample> HotLoop for Transform<'_, S> {
     type Output = ();
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use super::error::{Fault, JpegError};
 use super::huffman::{END, NO_SKIP, SKIP_BITS, SkipTable, Table};
 use super::lossy::{FrameState, MCU_BLOCKS, Visitor, Work, entropy};
 use super::markers::{Scan, StreamTables};
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 /// Visits the scans of a sequential frame.
 pub(super) struct Check<'f> {
@@ -61,7 +61,7 @@ struct Pass<'t, 'a> {
     mcus: usize,
 }
 
-impl Task for Pass<'_, '_> {
+impl HotLoop for Pass<'_, '_> {
     type Output = ();
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use super::error::{Fault, JpegError};
 use super::huffman::{Table, extend};
 use super::markers::{Scan, ZIGZAG};
 use crate::jpeg::dct::LANES;
-use swath_raster::simd::Task;
+use swath_raster::simd::HotLoop;
 
 /// A block's coefficients in natural order.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ pub(super) struct McuRow<'t, 'a> {
     pub row: usize,
 }
 
-impl<'a> Task for McuRow<'_, 'a> {
+impl<'a> HotLoop for McuRow<'_, 'a> {
     type Output = Reader<'a>;
 
     #[inline(always)]

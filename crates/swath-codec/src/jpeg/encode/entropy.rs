@@ -5,7 +5,7 @@ use super::tables::{CHROMA, Codes, DC};
 use crate::jpeg::dct::{Group, LANES};
 use swath_raster::{
     memory::{OutOfMemory, grow, resize},
-    simd::Task,
+    simd::HotLoop,
 };
 
 /// Bytes collected before they are appended to the output.
@@ -56,7 +56,7 @@ pub(super) struct Walk<'t, T> {
     pub to: T,
 }
 
-impl<T: Sink> Task for Walk<'_, T> {
+impl<T: Sink> HotLoop for Walk<'_, T> {
     type Output = T;
 
     #[inline(always)]
@@ -328,7 +328,7 @@ pub(super) struct Emit<'t> {
     pub to: Writer<'t>,
 }
 
-impl<'t> Task for Emit<'t> {
+impl<'t> HotLoop for Emit<'t> {
     type Output = Writer<'t>;
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use super::layout::{Layout, MAX_COMPONENTS};
 use super::sample::Sample;
 use swath_raster::{
     memory::{OutOfMemory, resize},
-    simd::Task,
+    simd::HotLoop,
 };
 
 /// The planes of one MCU row, reused between tiles.
@@ -47,7 +47,7 @@ pub(super) struct Fill<'t, S> {
     pub mcu_row_planes: &'t mut McuRow<S>,
 }
 
-impl<S: Sample> Task for Fill<'_, S> {
+impl<S: Sample> HotLoop for Fill<'_, S> {
     type Output = ();
 
     #[inline(always)]
