@@ -94,7 +94,7 @@ impl Writer {
             plan: &self.plan,
             level_writers: Some(&self.level_writers),
             sink: &*self.sink.0,
-            above: 0,
+            first_tile_row: 0,
             at_hand: &[],
             shrinks: &[],
             sample: self.shape.sample,

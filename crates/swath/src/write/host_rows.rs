@@ -226,7 +226,7 @@ impl Writer {
             plan: &self.plan,
             level_writers: Some(&self.level_writers),
             sink: &*self.sink.0,
-            above: self.above,
+            first_tile_row: self.first_tile_row,
             at_hand: &at_hand,
             shrinks: &shrinks,
             sample: self.shape.sample,

@@ -170,8 +170,8 @@ pub(super) struct StepContext<'a> {
     /// Where tiles go; `None` where only overview rows are made.
     pub level_writers: Option<&'a Levels<LevelWriter>>,
     pub sink: &'a dyn Sink,
-    /// Tile rows of the file above the first one here, for error messages.
-    pub above: u32,
+    /// Number in the file of the first tile row here, for error messages.
+    pub first_tile_row: u32,
     pub at_hand: &'a [AtHand<'a>],
     pub shrinks: &'a [&'a Option<Shrinks>],
     pub sample: SampleType,
@@ -255,7 +255,7 @@ impl StepContext<'_> {
         let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
         let number = position * u64::from(plan.parts()) + u64::from(part);
         let encoded = self.encode(level, plan, rows, (column, row), part, buffers).map_err(|error| {
-            error.at(&swath_tiff::Place { tile: Some((column, row + self.above)), ..Default::default() })
+            error.at(&swath_tiff::Place { tile: Some((column, row + self.first_tile_row)), ..Default::default() })
         })?;
         writers.at(level)?.put(number, encoded, self.sink, &mut buffers.spare)
     }

@@ -295,7 +295,7 @@ impl TileRowEncoder {
         let mut writer = Writer::with(plan, sink, shape, &self.options, memory, self.nodata.clone())?;
         writer.level_writers =
             Arc::new(Levels { main: LevelWriter::without_file(self.plan.frame), overviews: Vec::new() });
-        writer.above = tile_rows.start;
+        writer.first_tile_row = tile_rows.start;
         if let Some(gpu) = &self.gpu
             && let Err(error) = writer.take_gpu(gpu)
         {
@@ -329,7 +329,7 @@ impl TileRowEncoder {
             plan: &self.plan,
             level_writers: None,
             sink: &MemorySink::new("tile rows").0,
-            above: 0,
+            first_tile_row: 0,
             at_hand: &[AtHand::rows(planes.to_vec(), Arrangement::Planes, first, self.shape.width)],
             shrinks: &[&self.shrinks],
             sample: self.shape.sample,

@@ -106,8 +106,8 @@ pub struct Writer {
     /// What threads keep between steps.
     pub(super) buffers: Mutex<Vec<EncodeBuffers>>,
     pub(super) nodata: Option<Vec<u8>>,
-    /// Tile rows of the file above the first one here, where this writes some tile rows of it.
-    pub(super) above: u32,
+    /// Number of the first tile row that this writer encodes; 0 unless it encodes some tile rows of a file only.
+    pub(super) first_tile_row: u32,
     /// Whether an error left the file incomplete.
     pub(super) failed: bool,
 }
@@ -299,7 +299,7 @@ impl Writer {
             tile_row: None,
             buffers: Mutex::default(),
             nodata,
-            above: 0,
+            first_tile_row: 0,
             failed: false,
         }
     }
@@ -536,7 +536,7 @@ impl Writer {
         }
     }
 
-    /// Checks that these are whole rows, and that at least as many are missing.
+    /// Checks that `rows` are whole rows, and no more than the image still lacks.
     fn check<'a>(&self, rows: &Rows<'a>) -> Result<Pushed<'a>, Error> {
         self.may_push()?;
         let pushed = Pushed::new(rows, self.shape, self.is_masked())?;

@@ -173,6 +173,7 @@ fn bring_back(
     Ok(())
 }
 
+/// Lays out all batches, posts their tasks on the board, and launches each group when its tasks are done. Puts the last batch in `last`.
 #[allow(clippy::too_many_arguments)]
 fn launch_all(
     context: &DeviceReadContext<'_>,
