@@ -164,7 +164,7 @@ fn code_stream(src: &[u8]) -> Result<&[u8], CodecError> {
     Err(corrupt("the JP2 file holds no code stream"))
 }
 
-/// Wraps a code stream in the smallest JP2 file that declares its components as not transformed.
+/// Wraps a code stream in the smallest JP2 file that declares sRGB: the decoder does not convert its components.
 fn wrap(stream: &[u8]) -> Vec<u8> {
     let mut file = Vec::with_capacity(stream.len() + 77);
     file.extend_from_slice(b"\x00\x00\x00\x0cjP  \x0d\x0a\x87\x0a");
@@ -261,9 +261,9 @@ impl Siz {
             SampleType::I32 => (MAX_BITS, true),
             other => return Err(CodecError::unsupported("JPEG 2000", format!("a tile of {other} samples"))),
         };
-        for Component { bits, signed: minus, steps } in &self.components {
-            if *bits > room || *minus != signed || steps.0 == 0 || steps.1 == 0 {
-                let kind = if *minus { "signed" } else { "unsigned" };
+        for Component { bits, signed: is_signed, steps } in &self.components {
+            if *bits > room || *is_signed != signed || steps.0 == 0 || steps.1 == 0 {
+                let kind = if *is_signed { "signed" } else { "unsigned" };
                 let detail = format!("a component of {bits} {kind} bits in steps of {steps:?} for {}", spec.sample);
                 return Err(CodecError::unsupported("JPEG 2000", detail));
             }
