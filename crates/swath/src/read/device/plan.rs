@@ -313,11 +313,11 @@ pub(super) struct Batches {
 pub(super) fn batches(rows: &[Row], budget: u64, fixed: u64) -> Result<Batches, DeviceError> {
     let all = rows.iter().fold(Footprint::default(), |sum, row| sum.plus(row.footprint));
     let working = budget.saturating_sub(fixed);
-    if fixed <= budget && all.held() <= working {
+    if fixed <= budget && all.allocated_len() <= working {
         return Ok(Batches { ranges: std::iter::once(0..rows.len()).collect(), room: all, halves: 1 });
     }
     // However rows are grouped, the room holds the largest of each kind, which may come from different rows.
-    let least = rows.iter().fold(Footprint::default(), |room, row| room.max(row.footprint)).held();
+    let least = rows.iter().fold(Footprint::default(), |room, row| room.max(row.footprint)).allocated_len();
     let too_large = || DeviceError::Memory {
         what: "this read".into(),
         required: fixed.saturating_add(least),
@@ -336,7 +336,7 @@ pub(super) fn batches(rows: &[Row], budget: u64, fixed: u64) -> Result<Batches, 
                 let members = rows.get(range.clone()).unwrap_or_default();
                 room.max(members.iter().fold(Footprint::default(), |sum, row| sum.plus(row.footprint)))
             });
-            if room.held() * halves as u64 <= working {
+            if room.allocated_len() * halves as u64 <= working {
                 return Ok(Batches { ranges, room, halves });
             }
             if ranges.len() == rows.len() {
@@ -414,7 +414,7 @@ mod tests {
                 .collect();
             let budget = ((seed >> 20) & 255) * MIB;
             if let Ok(dealt) = batches(&list, budget, 10 * MIB) {
-                assert!(dealt.room.held() * dealt.halves as u64 + 10 * MIB <= budget);
+                assert!(dealt.room.allocated_len() * dealt.halves as u64 + 10 * MIB <= budget);
                 assert_eq!(dealt.ranges.iter().map(std::iter::ExactSizeIterator::len).sum::<usize>(), count);
             }
         }
