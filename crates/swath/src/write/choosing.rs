@@ -59,7 +59,8 @@ impl Writer {
         if is_first {
             return Ok(Looked::DecidedAtOnce);
         }
-        let (constant, mut held) = choice.into_kept();
+        // Rows of one pixel value came first and were only counted; the rows after them were kept.
+        let (constant, mut kept_rows) = choice.into_kept();
         if let Some(constant) = constant {
             let at_once =
                 (REPLAYED / self.plan.levels.main.row_len().max(1)).clamp(1, constant.rows.max(1) as usize) as u32;
@@ -73,8 +74,8 @@ impl Writer {
                 left -= count;
             }
         }
-        let rows = held.count;
-        let (planes, _) = held.split();
+        let rows = kept_rows.count;
+        let (planes, _) = kept_rows.split();
         self.take_rows(&Pushed { planes, arrangement: Arrangement::Planes, rows })?;
         Ok(Looked::Decided { kept })
     }

@@ -40,8 +40,8 @@ impl Decode for Jpeg2000 {
         let stream = code_stream(src)?;
         let siz = Siz::parse(stream).ok_or_else(|| corrupt("the code stream does not begin with SOC and SIZ"))?;
         siz.check(spec, rows)?;
-        let appetite = appetite(stream, &siz)?;
-        let _working = Working::reserve("JPEG 2000", appetite..=appetite, spec, src.len())?;
+        let needed = decoder_memory(stream, &siz)?;
+        let _working = Working::reserve("JPEG 2000", needed..=needed, spec, src.len())?;
         // By default hayro takes subsampled chroma without a JP2 file for sYCC and converts it to RGB.
         let wrapped = siz.is_subsampled().then(|| wrap(stream));
         // Strict, like OpenJPEG in GDAL: a truncated stream is an error, not a blurred tile.
@@ -277,7 +277,7 @@ impl Siz {
 ///
 /// # Errors
 /// When a header is malformed.
-fn appetite(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
+fn decoder_memory(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
     /// Bytes per value of a component. hayro keeps the values, and for the current tile also its coefficients, and a copy at half the
     /// resolution with a margin.
     const PER_VALUE: u64 = 4;
