@@ -10,8 +10,8 @@ use swath_cuda::{
 use swath_tiff::{Place, Window};
 
 use super::{
-    cuts::Cuts,
     loader,
+    piece_sizes::PieceSizes,
     plan::{self, TileSelection},
     run::{self, Refused},
     storage::{Direct, PINNED},
@@ -170,10 +170,10 @@ impl Request<'_> {
         let (dataset, image) = (self.dataset, self.image);
         let host = image.host(&dataset.registry, &dataset.limits)?;
         let (width, height) = self.output_size(windows)?;
-        let cuts = (path == DecodePath::DeflatePieces)
-            .then(|| Cuts::find(image, plan::runs(image, windows, &self.bands), &dataset.fetch))
+        let piece_sizes = (path == DecodePath::DeflatePieces)
+            .then(|| PieceSizes::find(image, plan::runs(image, windows, &self.bands), &dataset.fetch))
             .flatten();
-        let path = if path == DecodePath::DeflatePieces && cuts.is_none() { DecodePath::Deflate } else { path };
+        let path = if path == DecodePath::DeflatePieces && piece_sizes.is_none() { DecodePath::Deflate } else { path };
         let facts = facts(path);
         let notices_before = notices.len();
         let selection = TileSelection {
@@ -183,7 +183,7 @@ impl Request<'_> {
             windows,
             bands: &self.bands,
             path,
-            cuts: cuts.as_ref(),
+            piece_sizes: piece_sizes.as_ref(),
         };
         let rows = selection.rows()?;
         let declined = facts.decline.map(|decline| decline(&selection, &rows)).transpose()?.flatten();

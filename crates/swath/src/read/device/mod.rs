@@ -4,9 +4,9 @@
 
 mod attempt;
 mod board;
-mod cuts;
 mod loader;
 mod mask;
+mod piece_sizes;
 mod plan;
 mod run;
 mod storage;

@@ -9,7 +9,7 @@ use swath_cuda::{
 };
 use swath_tiff::{Window, structure::Planar};
 
-use super::cuts::Cuts;
+use super::piece_sizes::PieceSizes;
 use crate::{error::Error, fetch::Fetch, open::image::Image};
 
 /// Uncompressed rows are cut into units of about this size, so that a strip as large as the image does not need as much device memory.
@@ -33,7 +33,7 @@ pub(super) struct Unit {
     /// Where its samples go, counted from the first needed row.
     pub(super) placements: Vec<Placement>,
     /// For a tile that is decoded in pieces: the decoded length of a piece, and the stored lengths of all but the last.
-    pub(super) cut: Option<(usize, Vec<u32>)>,
+    pub(super) piece_sizes: Option<(usize, Vec<u32>)>,
 }
 
 impl Unit {
@@ -48,7 +48,7 @@ impl Unit {
 
     /// Number of pieces, for a tile that is decoded in pieces; else 0.
     pub(super) fn pieces(&self) -> usize {
-        self.cut.as_ref().map_or(0, |(_, sizes)| sizes.len() + 1)
+        self.piece_sizes.as_ref().map_or(0, |(_, sizes)| sizes.len() + 1)
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) struct TileSelection<'a> {
     pub(super) bands: &'a [u16],
     pub(super) path: DecodePath,
     /// How tiles are cut, where they are decoded in pieces.
-    pub(super) cuts: Option<&'a Cuts>,
+    pub(super) piece_sizes: Option<&'a PieceSizes>,
 }
 
 /// The planes of tiles that bands are in, each with the output band that it fills.
@@ -258,7 +258,7 @@ impl TileSelection<'_> {
             part.from.1 -= start;
         }
         let wanted = start..end;
-        let whole = Unit { index, range, rows, wanted, decoded_len: 0, lead: start, placements, cut: None };
+        let whole = Unit { index, range, rows, wanted, decoded_len: 0, lead: start, placements, piece_sizes: None };
         match self.path {
             DecodePath::Raw => {
                 let row_len = spec.stored_row_len() as u64;
@@ -273,8 +273,9 @@ impl TileSelection<'_> {
             }
             _ => {
                 let decoded_len = spec.stored_len(self.host.rows_to_decode(rows, end));
-                let cut = self.cuts.and_then(|cuts| cuts.of(index, whole.stream_len(), decoded_len as u64));
-                Unit { decoded_len, cut, ..whole }
+                let piece_sizes =
+                    self.piece_sizes.and_then(|sizes| sizes.of(index, whole.stream_len(), decoded_len as u64));
+                Unit { decoded_len, piece_sizes, ..whole }
             }
         }
     }

@@ -272,8 +272,8 @@ fn build(
         for unit in &row.units {
             let len = uploaded(unit) as usize;
             let at = batch.tile(unit.stream_len() as usize, unit.decoded_len);
-            if let Some((piece_len, sizes)) = &unit.cut {
-                batch.cut(*piece_len, sizes);
+            if let Some((piece_len, sizes)) = &unit.piece_sizes {
+                batch.set_pieces(*piece_len, sizes);
             }
             for placement in unit.decoded_placements() {
                 batch.place(&placement);
