@@ -48,7 +48,7 @@ pub(super) struct EncodeBuffers {
 }
 
 /// The rows of one level that are in memory.
-pub(super) struct AtHand<'a> {
+pub(super) struct LevelRows<'a> {
     pub planes: Vec<&'a [u8]>,
     pub arrangement: Arrangement,
     /// The first row and the first column in memory.
@@ -58,7 +58,7 @@ pub(super) struct AtHand<'a> {
     pub width: u32,
 }
 
-impl<'a> AtHand<'a> {
+impl<'a> LevelRows<'a> {
     /// Whole rows from `first` on.
     pub(super) fn rows(planes: Vec<&'a [u8]>, arrangement: Arrangement, first: u32, width: u32) -> Self {
         Self { planes, arrangement, first, first_column: 0, width }
@@ -172,7 +172,7 @@ pub(super) struct StepContext<'a> {
     pub sink: &'a dyn Sink,
     /// Number in the file of the first tile row here, for error messages.
     pub first_tile_row: u32,
-    pub at_hand: &'a [AtHand<'a>],
+    pub at_hand: &'a [LevelRows<'a>],
     pub shrinks: &'a [&'a Option<Shrinks>],
     pub sample: SampleType,
     pub nodata: Option<&'a [u8]>,
@@ -247,7 +247,7 @@ impl StepContext<'_> {
         level: usize,
         (column, row): (u32, u32),
         part: u32,
-        rows: &AtHand<'_>,
+        rows: &LevelRows<'_>,
         buffers: &mut EncodeBuffers,
     ) -> Result<(), Error> {
         let plan = self.plan.levels.at(level)?;
@@ -264,7 +264,7 @@ impl StepContext<'_> {
         &self,
         level: usize,
         plan: &LevelPlan,
-        at_hand: &AtHand<'_>,
+        at_hand: &LevelRows<'_>,
         (column, row): (u32, u32),
         part: u32,
         buffers: &mut EncodeBuffers,

@@ -29,7 +29,7 @@ use super::{
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::{Shrinks, shrinks},
-    step::{AtHand, EncodeBuffers, StepContext, copy_rows, shrink_jobs},
+    step::{EncodeBuffers, LevelRows, StepContext, copy_rows, shrink_jobs},
     writer::Writer,
 };
 use crate::{
@@ -330,7 +330,7 @@ impl TileRowEncoder {
             level_writers: None,
             sink: &MemorySink::new("tile rows").0,
             first_tile_row: 0,
-            at_hand: &[AtHand::rows(planes.to_vec(), Arrangement::Planes, first, self.shape.width)],
+            at_hand: &[LevelRows::rows(planes.to_vec(), Arrangement::Planes, first, self.shape.width)],
             shrinks: &[&self.shrinks],
             sample: self.shape.sample,
             nodata: self.nodata.as_deref(),

@@ -11,7 +11,7 @@ use swath_raster::memory;
 use swath_tiff::structure::Predictor;
 
 use super::{
-    canvas::{At, Canvas},
+    canvas::{Canvas, CellPosition},
     device::{DeviceSide, samples::DeviceSamples},
     input::{Pushed, Rows},
     level_writer::{LevelWriter, Waiting},
@@ -147,7 +147,7 @@ pub(super) struct FromBlocks {
     /// Pixels of the image that were pushed.
     pub(super) pixels: u64,
     /// Complete cells of the image that wait until the predictor is chosen.
-    pub(super) undecided: Vec<At>,
+    pub(super) undecided: Vec<CellPosition>,
     /// Bytes of pixels that may be in memory once the predictor is chosen.
     pub(super) budget_afterwards: u64,
     /// Where encoded tiles wait for their turn.
