@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn files_share_a_shelf_and_take_their_tiles_along() {
+    fn files_share_a_store_and_closing_one_frees_its_tiles() {
         let (first, second) = (TileCache::new(None), TileCache::new(None));
         let tile = || Arc::new(SampleBuffer::new(1 << 20).unwrap());
         first.insert((0, 1), tile());
