@@ -325,20 +325,20 @@ impl Canvas {
     /// Records that the tile of a cell is encoded.
     pub(super) fn set_encoded(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
         self.encoded.set(self.number(at));
-        self.let_go(at, spill)
+        self.drop_unneeded(at, spill)
     }
 
     /// Records that a patch is made.
     pub(super) fn set_shrunk(&mut self, patch: &Patch, spill: &Spill) -> Result<(), Error> {
         self.shrunk.set(self.number(patch.home));
         for at in self.touched(patch.source) {
-            self.let_go(at, spill)?;
+            self.drop_unneeded(at, spill)?;
         }
         Ok(())
     }
 
     /// Drops a cell whose tile is encoded, or those of its pixels that no patch needs any more.
-    fn let_go(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
+    fn drop_unneeded(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
         if !self.encoded.get(self.number(at)) {
             return Ok(());
         }
