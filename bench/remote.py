@@ -117,8 +117,8 @@ def measure(name: str, url: str, file: str, box: Box, rounds: int) -> Row:
             wanted = digest if wanted is None else wanted
             row.checks[engine] = "equal" if digest == wanted else "DIFFERENT"
             row.requests[engine], row.received[engine] = counts["requests"], counts["bytes"]
-    told_all = ", ".join(f"{engine} {row.median(engine):.3f}" for engine in row.seconds)
-    print(f"{name}: {told_all}", file=sys.stderr)
+    medians = ", ".join(f"{engine} {row.median(engine):.3f}" for engine in row.seconds)
+    print(f"{name}: {medians}", file=sys.stderr)
     return row
 
 

@@ -33,7 +33,7 @@ def revision(root: Path = ROOT) -> str:
     return f"{commit} with changes {digest.hexdigest()[:8]}"
 
 
-def kept(path: Path, now: str) -> dict[str, Any]:
+def results_of(path: Path, now: str) -> dict[str, Any]:
     """The contents of a file of results for this revision; empty if it is of another."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return found if found.get("revision") == now else {}

@@ -1013,12 +1013,12 @@ def xrspatial() -> tuple[Any, Any]:
 
 
 def measured(run: Run, name: str) -> dict[str, Any]:
-    """The answer of `measure` in a process of its own."""
+    """Returns the result of `measure`, which runs in a process of its own."""
     command = [sys.executable, str(Path(__file__).resolve()), "measure", name, "--dir", str(run.folder)]
     command += ["--rivals", str(run.args.rivals)] if run.args.rivals else []
     environment = dict(os.environ)
     if name.startswith("xrspatial") and run.args.rivals:
-        # It opens nvCOMP under a name that the wheel does not have.
+        # xarray-spatial opens nvCOMP under a name that the wheel does not have.
         library = next(iter(sorted(run.args.rivals.rglob("libnvcomp.so.5*"))), None)
         if library is not None:
             links = run.folder / "links"

@@ -520,9 +520,9 @@ def main() -> int:
         if failed or tests.get("exit") or not tests.get("ok"):
             faults.append(f"tests: {failed} failed, exit status {tests.get('exit', 0)}")
     for tool in sanitizer or []:
-        lines.append(f"- compute-sanitizer {tool['tool']}: {tool['said']} ({tool['seconds']} s)")
+        lines.append(f"- compute-sanitizer {tool['tool']}: {tool['summary']} ({tool['seconds']} s)")
         if tool["found"]:
-            faults.append(f"compute-sanitizer {tool['tool']}: {tool['said']}")
+            faults.append(f"compute-sanitizer {tool['tool']}: {tool['summary']}")
     if corrupted:
         section, wrong = corrupted_lines(corrupted)
         lines += section

@@ -97,23 +97,23 @@ fi
 
 found=()
 sanitize() { # tool, name of the log, seconds, command...
-    local tool=$1 log=$out/$2.log seconds=$3 sanitizer began status said bad
+    local tool=$1 log=$out/$2.log seconds=$3 sanitizer began status summary bad
     shift 3
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
     [ -x "$sanitizer" ] || { say "no compute-sanitizer: left out"; return; }
     began=$(date +%s)
     timeout -k 5 "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 86 "$@" >"$log" 2>&1
     status=$?
-    said=$(grep -E '(ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1 | sed 's/^=* *//')
+    summary=$(grep -E '(ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1 | sed 's/^=* *//')
     bad=true
     case $status in
         0) bad=false ;;
-        124 | 137) bad=false said="not finished in $seconds s" ;;
-        *) said="${said:-no summary}, exit status $status" ;;
+        124 | 137) bad=false summary="not finished in $seconds s" ;;
+        *) summary="${summary:-no summary}, exit status $status" ;;
     esac
     tool=$(basename "$log" .log)
-    say "compute-sanitizer $tool: $said"
-    found+=("{\"tool\": \"$tool\", \"said\": \"${said//\"/}\", \"found\": $bad, \"seconds\": $(($(date +%s) - began))}")
+    say "compute-sanitizer $tool: $summary"
+    found+=("{\"tool\": \"$tool\", \"summary\": \"${summary//\"/}\", \"found\": $bad, \"seconds\": $(($(date +%s) - began))}")
     (IFS=,; echo "[${found[*]}]") >"$out/sanitizer.json"
 }
 

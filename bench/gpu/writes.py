@@ -287,7 +287,7 @@ SERVERS = {"gdal": Gdal, "xrspatial": Xrspatial}
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Answers a request a line with a line, until there are no more."""
+    """Reads requests from standard input, one a line, and answers each with a line."""
     # Libraries may print to standard output, so this process answers on a channel of its own.
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -491,14 +491,14 @@ class Run:
             "cogs": [],
         }  # fmt: skip
 
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         return time.time() > self.args.deadline
 
     def keep(self) -> None:
-        """Written each time, so that an interrupted run keeps its results."""
+        """Writes the results so far, so that an interrupted run keeps them."""
         self.args.out.write_text(json.dumps(self.found, indent=1) + "\n")
 
-    def tell(self, row: Row, name: str, answer: Row) -> None:
+    def add_result(self, row: Row, name: str, answer: Row) -> None:
         next(each for each in self.found["rows"] if each["name"] == row["name"])["contenders"][name] = answer
         self.keep()
         if not answer.get("ok"):
@@ -536,7 +536,7 @@ class Run:
                 shutil.copyfile(own, other)
 
     def swath(self, row: Row) -> Row:
-        if self.late():
+        if self.is_late():
             return LATE
         file = self.file_of(row)
         file.unlink(missing_ok=True)
@@ -569,7 +569,7 @@ class Run:
         for codec, cog in (("deflate", False), ("zstd", False), ("deflate", True)):
             row = {"task": "write", "kind": "dem", "codec": codec, "tile": 512, "cog": cog, "folder": main}
             name = f"dem-{codec}-512" + "-cog" * cog
-            if self.late():
+            if self.is_late():
                 self.found["identity"].append({"name": name, **LATE})
                 continue
             files, error = [], None
@@ -592,7 +592,7 @@ class Run:
         absent: Row | None = None
         for row in rows:
             if absent or time.time() > until:
-                self.tell(row, name, absent or LATE)
+                self.add_result(row, name, absent or LATE)
                 continue
             file = self.file_of(row)
             asked = {"do": "write", "row": row, "source": str(self.source_of(row)), "size": self.size}
@@ -607,12 +607,12 @@ class Run:
                     answer = {"ok": False, "error": "wrong pixels", "seconds": answer["seconds"]}
                 elif not back.get("ok") and not back.get("absent"):
                     answer = {"ok": False, "error": f"GDAL cannot read it: {back['error']}"[:300]}
-            self.tell(row, name, answer)
+            self.add_result(row, name, answer)
             file.unlink(missing_ok=True)
 
     def crops(self) -> None:
         """Small COGs, checked here as the large ones are, and packed for other validators."""
-        if self.late():
+        if self.is_late():
             return
         total = 0
         folder = self.folders["shm"]
@@ -640,7 +640,7 @@ class Run:
     def all(self) -> None:
         self.conversion_sources()
         for row in self.rows:
-            self.tell(row, "swath", self.swath(row))
+            self.add_result(row, "swath", self.swath(row))
         self.crops()
         self.identity()
         self.rival("gdal", self.gdal)

@@ -5,7 +5,7 @@ use swath::gpu::{Axes, ForeignArray};
 
 use crate::Input;
 
-/// Any shape, steps and type: an image, or an error.
+/// Describes an array of any shape, strides and sample length. It must become an image or an error.
 pub fn foreign(data: &[u8]) {
     let mut input = Input(data);
     let axes = if input.u8() & 1 == 0 { Axes::BandFirst } else { Axes::BandLast };

@@ -34,7 +34,7 @@ class Watched:
     """How a watched process ended, and what it did."""
 
     code: int
-    said: str
+    output: str
     calls: list[Call]
     # Calls that could have failed, and those that did: their kind and name.
     count: int

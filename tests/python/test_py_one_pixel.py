@@ -61,12 +61,12 @@ def test_a_given_transform_is_written(tmp_path: Path, shape: tuple[int, int]) ->
     data = bare(shape)
     swath.to_geotiff(data, path, transform=GRID)
     assert transform(path) == GRID
-    for said in (
+    for placed in (
         data.assign_attrs(transform=tuple(GRID)[:6]),
         data.rio.write_transform(GRID),
         data.expand_dims("band").rio.write_transform(GRID),
     ):
-        swath.to_geotiff(said, path)
+        swath.to_geotiff(placed, path)
         assert transform(path) == GRID
     with pytest.raises(swath.UsageError, match=r"one value.*transform="):
         swath.to_geotiff(data, path)

@@ -128,7 +128,7 @@ class Scene:
 def wrong(scene: Scene, fault: str, run: Watched) -> str | None:
     """The fault of a run in which a call failed, if any."""
     state, held = scene.state(), scene.held()
-    if run.code not in (0, 1, 2) or "panicked" in run.said:
+    if run.code not in (0, 1, 2) or "panicked" in run.output:
         return f"exit {run.code}"
     if state == "lost":
         return "the file is lost"
@@ -137,7 +137,7 @@ def wrong(scene: Scene, fault: str, run: Watched) -> str | None:
         return "reports success, and nothing happened"
     if run.code == 0 and kind == "sync" and fault in FINAL:
         return "reports success, and the disk did not"
-    if run.code and not run.said.strip():
+    if run.code and not run.output.strip():
         return "says nothing"
     failing = {Path(name).name for kind, name in run.failed if kind == "unlink"}
     if state == "old" and any(held.get(name) != content for name, content in scene.before.items()):
@@ -165,7 +165,7 @@ def test_every_call_fails(swath: Swath, watch: Watcher, source: Path, large: Pat
                 if run.failed:
                     tries += 1
                     if problem := wrong(scene, fault, run):
-                        faults.append(f"{fault} at call {index}, {run.failed[0]}: {problem}: {run.said}")
+                        faults.append(f"{fault} at call {index}, {run.failed[0]}: {problem}: {run.output}")
                 scene.reset()
         # A clean run removes all leftovers.
         assert watch.run(scene.argv, disk).code == 0
@@ -187,7 +187,7 @@ def test_killed_before_every_call(swath: Swath, watch: Watcher, source: Path, la
             if scene.state() == "lost":
                 faults.append(f"killed before call {index}, {run.failed}: the file is lost")
             elif (again := watch.run(scene.argv, disk)).code != 0 or scene.held() != scene.after:
-                faults.append(f"killed before call {index}, {run.failed}: then {sorted(scene.held())}: {again.said}")
+                faults.append(f"killed before call {index}, {run.failed}: then {sorted(scene.held())}: {again.output}")
             scene.reset()
         record("W1", f"killed before every call, {name}", tries, tries - len(faults), len(faults))
     assert not faults, "\n".join(faults)

@@ -93,12 +93,12 @@ def test_results_belong_to_one_state_of_the_code(tmp_path: Path) -> None:
     seen.append(tool.revision(root=tree))
     assert len(set(seen)) == len(seen), seen
     state = tmp_path / "state.json"
-    assert tool.kept(state, seen[0]) == {}
+    assert tool.results_of(state, seen[0]) == {}
     state.write_text(json.dumps({"revision": seen[0], "done": {"damaged": 40000}}))
-    assert tool.kept(state, seen[0])["done"] == {"damaged": 40000}
-    assert tool.kept(state, seen[1]) == {}
+    assert tool.results_of(state, seen[0])["done"] == {"damaged": 40000}
+    assert tool.results_of(state, seen[1]) == {}
     state.write_text(json.dumps({"done": {"damaged": 40000}}))
-    assert tool.kept(state, seen[0]) == {}, "of before revisions were kept"
+    assert tool.results_of(state, seen[0]) == {}, "of before revisions were kept"
 
 
 def test_tests_are_counted_where_no_figure_is_reported() -> None:

@@ -225,7 +225,7 @@ def run(watch: Watcher, disk: Path, argv: list[object], fresh: bool = False) -> 
     """Records a writer of `a.tif`, and checks that the record is complete."""
     before = {} if fresh else {path.name: (path.stat().st_ino, path.read_bytes()) for path in disk.iterdir()}
     done = watch.run(argv, disk, log=True)
-    assert done.code == 0, done.said
+    assert done.code == 0, done.output
     log = Record(disk, done.calls, before)
     for name, inode in log.last.items():
         path = disk / name

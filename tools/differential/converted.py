@@ -180,7 +180,7 @@ class Converted:
             else:
                 mismatch = compared(source, target, chosen)
                 verdict = "equal" if mismatch is None else f"other {mismatch.split(':')[0]}"
-                facts["told"] = mismatch or ""
+                facts["message"] = mismatch or ""
         except rasterio.errors.RasterioError as error:
             verdict = "GDAL does not read it"
             facts["gdal"] = str(error)

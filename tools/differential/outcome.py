@@ -40,21 +40,21 @@ class Allowed:
 
 
 class Table:
-    """allowed.toml, and how often each of its lines was needed."""
+    """allowed.toml, and how often each of its entries was needed."""
 
     def __init__(self, path: Path) -> None:
-        self.lines = []
-        for number, line in enumerate(tomllib.loads(path.read_text()).get("allowed", [])):
+        self.entries = []
+        for number, entry in enumerate(tomllib.loads(path.read_text()).get("allowed", [])):
             known = {"verdict", "reason"}
-            patterns = {key: re.compile(value) for key, value in line.items() if key not in known}
-            assert patterns and line["reason"], f"{path}: line {number} needs a pattern and a reason"
-            self.lines.append(Allowed(number, line["verdict"], patterns, line["reason"]))
+            patterns = {key: re.compile(value) for key, value in entry.items() if key not in known}
+            assert patterns and entry["reason"], f"{path}: entry {number} needs a pattern and a reason"
+            self.entries.append(Allowed(number, entry["verdict"], patterns, entry["reason"]))
         self.used: Counter[int] = Counter()
 
     def allows(self, outcome: Outcome) -> bool:
-        for line in self.lines:
-            if line.covers(outcome):
-                self.used[line.number] += 1
+        for entry in self.entries:
+            if entry.covers(outcome):
+                self.used[entry.number] += 1
                 return True
         return False
 
@@ -65,6 +65,6 @@ def text(answer: dict[str, Any]) -> str:
         if key in answer:
             return f"{key}: {answer[key]}"
     if "shape" in answer:
-        messages = "; ".join(answer.get("said") or [])
+        messages = "; ".join(answer.get("warnings") or [])
         return f"{answer['dtype']} {answer['shape']} {messages}".strip()
     return str(answer)

@@ -69,7 +69,7 @@ class Overviews:
             verdict = "equal"
         except AssertionError as error:
             verdict, content = "other overview", write(source, array, mask, **profile).read_bytes()
-            facts["told"] = str(error)[:500]
+            facts["message"] = str(error)[:500]
         for name in ("overviews.tif", "ours.tif", "gdal.tif"):
             (self.folder / name).unlink(missing_ok=True)
         return Outcome(self.kind, index, verdict, facts, content)

@@ -30,8 +30,7 @@ from harness import CORPUS, ROOT, SHARED_CORPUS, SHARED_RASTERS, Swath, record, 
 from mutate import sources  # noqa: E402
 from outcome import FINE, Outcome, Table  # noqa: E402
 from overviews import Overviews  # noqa: E402
-from revision import kept as kept_of  # noqa: E402
-from revision import revision  # noqa: E402
+from revision import results_of, revision  # noqa: E402
 from systems import Systems  # noqa: E402
 
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "differential"
@@ -51,7 +50,7 @@ class Run:
 
     def __init__(self, path: Path, again: bool) -> None:
         self.path, self.revision = path, revision()
-        known = {} if again else kept_of(path, self.revision)
+        known = {} if again else results_of(path, self.revision)
         self.done: dict[str, int] = known.get("done", {})
         self.verdicts = Counter(known.get("verdicts", {}))
         self.faults: list[dict[str, Any]] = known.get("faults", [])
@@ -80,7 +79,8 @@ def shown(outcome: Outcome) -> str:
     return f"{outcome.kind} {outcome.index}: {outcome.verdict}{facts}"
 
 
-def kept(outcome: Outcome, seed: int) -> None:
+def save_finding(outcome: Outcome, seed: int) -> None:
+    """Saves a difference that is not allowed: its file, and its facts as JSON."""
     folder = TARGET / "faults"
     folder.mkdir(parents=True, exist_ok=True)
     name = folder / f"{outcome.kind}-{seed}-{outcome.index}"
@@ -117,7 +117,7 @@ def main() -> int:
         try:
             if args.at is not None:
                 outcome = chosen[0].case(args.at, args.seed)
-                kept(outcome, args.seed)
+                save_finding(outcome, args.seed)
                 print(shown(outcome), "\n", "allowed" if table.allows(outcome) else "not in the table")
                 return 0
             return walk(chosen, Run(TARGET / f"state-{args.seed}.json", args.again), table, args)
@@ -142,7 +142,7 @@ def walk(chosen: list[Maker], run: Run, table: Table, args: argparse.Namespace) 
             allowed = outcome.verdict in FINE or table.allows(outcome)
             run.count(outcome, allowed)
             if not allowed:
-                kept(outcome, args.seed)
+                save_finding(outcome, args.seed)
                 print(shown(outcome), flush=True)
             if time.monotonic() - saved > 5:
                 run.save()
@@ -150,8 +150,8 @@ def walk(chosen: list[Maker], run: Run, table: Table, args: argparse.Namespace) 
         run.save()
     for verdict, count in sorted(run.verdicts.items()):
         print(f"{count:7} {verdict}")
-    for line in table.lines:
-        print(f"{table.used[line.number]:7} allowed: {line.verdict}: {line.reason}")
+    for entry in table.entries:
+        print(f"{table.used[entry.number]:7} allowed: {entry.verdict}: {entry.reason}")
     for maker in chosen:
         lost = sum(fault["kind"] == maker.kind for fault in run.faults)
         tries = run.done.get(maker.kind, 0)

@@ -121,7 +121,7 @@ class Systems:
         return "equal" if alike(CRS.from_user_input(got), want) or alike(as_asked(got), want) else "read otherwise"
 
     def written(self, given: str, crs: CRS, kept: CRS | None, path: Path, facts: dict[str, str]) -> str:
-        """GDAL must read from swath's file the given system, or the one that it reads from its own file."""
+        """Checks that GDAL reads the given system from swath's file, or the one that it reads from its own file."""
         words = self.folder / "given.wkt"
         words.write_text(given)
         run = self.swath.run("convert", self.plain, path, "--crs", words if len(given) > 40 else given, "-q")

@@ -37,27 +37,27 @@ def by_swath(path: str, keep: str | None) -> dict[str, Any]:
         if size > MAX_BYTES:
             return {"large": size}
         answer = summary(np.asarray(dataset.read()), keep)
-    answer["said"] = [str(each.message) for each in noted]
+    answer["warnings"] = [str(each.message) for each in noted]
     return answer
 
 
-class Heard(logging.Handler):
-    """Warnings of GDAL."""
+class WarningRecorder(logging.Handler):
+    """Keeps the warnings of GDAL."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.messages.append(record.getMessage())
 
 
 def by_gdal(path: str, keep: str | None) -> dict[str, Any]:
     import rasterio
 
-    heard = Heard()
+    recorder = WarningRecorder()
     log = logging.getLogger("rasterio")
-    log.addHandler(heard)
+    log.addHandler(recorder)
     log.propagate = False
     try:
         with rasterio.open(path, driver="GTiff") as dataset:
@@ -65,12 +65,12 @@ def by_gdal(path: str, keep: str | None) -> dict[str, Any]:
             if size > MAX_BYTES:
                 return {"large": size}
             info = {"compression": dataset.tags(ns="IMAGE_STRUCTURE").get("COMPRESSION", "NONE")}
-            return {**summary(dataset.read(), keep), **info, "said": heard.said[:5]}
+            return {**summary(dataset.read(), keep), **info, "warnings": recorder.messages[:5]}
     except Exception as error:
         cause = f"{error.__cause__ or ''}"
-        raise RuntimeError(f"{error} {cause} {' '.join(heard.said[:5])}") from None
+        raise RuntimeError(f"{error} {cause} {' '.join(recorder.messages[:5])}") from None
     finally:
-        log.removeHandler(heard)
+        log.removeHandler(recorder)
 
 
 def main() -> None:

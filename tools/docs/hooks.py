@@ -66,7 +66,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     document = next((name for name, made in DOCUMENTS.items() if made == source), None)
     folder = "" if document else posixpath.join("docs", posixpath.dirname(source))
 
-    def turn(found: re.Match[str]) -> str:
+    def link_on_site(found: re.Match[str]) -> str:
         target, _, anchor = found[2].partition("#")
         if not target or "://" in target or target.startswith("mailto:"):
             return found[0]
@@ -85,7 +85,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
             return found[0]
         return f"{found[1]}{target}{'#' + anchor if anchor else ''}{found[3]}"
 
-    return LINK.sub(turn, markdown)
+    return LINK.sub(link_on_site, markdown)
 
 
 def public_names() -> list[str]:

@@ -132,8 +132,8 @@ fn start(dir: &Path, case: &str, variable: &str) -> Result<Value, Fault> {
         .env("SWATH_CUDA_KERNELS", variable)
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let said = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    Ok(said.unwrap_or_else(|| {
+    let result = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    Ok(result.unwrap_or_else(|| {
         let error = format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
         json!({ "ok": false, "error": error })
     }))

@@ -30,8 +30,8 @@ use swath::{
 use crate::{Fault, corrupt, flag, option, stock::Codec};
 use cases::{Case, ON_DEVICE, Rng};
 
-/// Failures of a group that are reported in full.
-const TOLD: usize = 8;
+/// The most failures of a group that are printed.
+const MAX_PRINTED: usize = 8;
 
 /// The number of cases.
 struct Scale {
@@ -94,16 +94,16 @@ fn text(error: &swath::Error) -> String {
 
 /// Large files with every codec and layout: the CPU's pixels, and the same bytes for any batches.
 fn written_large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
-    use written::{PRESSED, Way, same_pixels};
-    for compression in PRESSED {
+    use written::{ENCODED_ON_GPU, PushMethod, same_pixels};
+    for compression in ENCODED_ON_GPU {
         for (sample, tile) in [(SampleType::F32, 512), (SampleType::U16, 256), (SampleType::U8, 512)] {
             let shape = Shape { width: side, height: side / 2 + 37, bands: 1, sample };
             let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(tile, tile));
             let case = written::large(shape, options, "");
             let run = || -> Result<(), String> {
-                let (cpu, _) = case.write(&case.options, Way::Whole, gpu).map_err(|error| text(&error))?;
+                let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).map_err(|error| text(&error))?;
                 let cuda = case.on(gpu, Mode::Cuda);
-                let device = Way::Device(u32::MAX, swath::Interleave::Band);
+                let device = PushMethod::Device(u32::MAX, swath::Interleave::Band);
                 let (file, report) = case.write(&cuda, device, gpu).map_err(|error| text(&error))?;
                 same_pixels(&case.what, &cpu, &file)?;
                 let counters = report.device.counters;
@@ -111,10 +111,11 @@ fn written_large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
                 ensure(counters.synchronisations == batches && counters.downloads == 2 * batches, || {
                     format!("{}: {counters:?} for {batches} batches", case.what)
                 })?;
-                for (way, batch) in [(device, 1), (Way::Rows(300), 2), (device, 1000), (Way::Whole, 3)] {
+                for (method, batch) in [(device, 1), (PushMethod::Rows(300), 2), (device, 1000), (PushMethod::Whole, 3)]
+                {
                     let options = cuda.clone().with_batch(batch);
-                    let (again, _) = case.write(&options, way, gpu).map_err(|error| text(&error))?;
-                    ensure(again == file, || format!("{}: {way:?}, batches of {batch}: other bytes", case.what))?;
+                    let (again, _) = case.write(&options, method, gpu).map_err(|error| text(&error))?;
+                    ensure(again == file, || format!("{}: {method:?}, batches of {batch}: other bytes", case.what))?;
                 }
                 // Read back by the GPU.
                 let read = ReadOptions::default().with_device(Mode::Auto).with_gpu(gpu.clone());
@@ -129,18 +130,18 @@ fn written_large(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
 
 /// Files under a limit of device memory: the same bytes, and no more memory than allowed.
 fn written_capped(tally: &mut Tally, gpu: &Arc<Gpu>, side: u32) {
-    use written::Way;
+    use written::PushMethod;
     for compression in [Compression::Deflate, Compression::Zstd, Compression::Lzw] {
         let shape = Shape { width: side, height: side, bands: 1, sample: SampleType::F32 };
         let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(256, 256));
         let case = written::large(shape, options, "");
         let cuda = case.on(gpu, Mode::Cuda);
-        let free = case.write(&cuda, Way::Whole, gpu).map_err(|error| text(&error));
+        let free = case.write(&cuda, PushMethod::Whole, gpu).map_err(|error| text(&error));
         for limit in [96_u64 << 20, 256 << 20, 512 << 20] {
             gpu.trim();
             tally.check(free.clone().and_then(|(free, _)| {
                 let options = cuda.clone().with_max_device_memory(limit);
-                match case.write(&options, Way::Rows(1000), gpu) {
+                match case.write(&options, PushMethod::Rows(1000), gpu) {
                     Ok((file, written)) => {
                         ensure(file == free, || format!("{compression} under {limit}: other bytes"))?;
                         let peak = written.device.counters.peak_bytes;
@@ -176,7 +177,7 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
         let faults = tally.faults.len();
         println!("{name:<20} {:>7} {faults:>7} {seconds:>9.2}", tally.cases);
         failed += faults;
-        tally.faults.truncate(TOLD);
+        tally.faults.truncate(MAX_PRINTED);
         for fault in &tally.faults {
             println!("    {fault}");
         }

@@ -103,23 +103,23 @@ impl Dataset {
         dataset.ok_or_else(|| errors::usage(py, &format!("{}: the dataset is closed: open it again", self.facts.name)))
     }
 
-    /// Runs `look` on the file without the GIL, which a source written in Python needs.
-    fn look<T: Send + 'static>(
+    /// Runs `query` on the file without the GIL, which a source written in Python needs.
+    fn query<T: Send + 'static>(
         &self,
         py: Python<'_>,
-        look: impl FnOnce(&swath::Dataset) -> Result<T, swath::Error> + Send + 'static,
+        query: impl FnOnce(&swath::Dataset) -> Result<T, swath::Error> + Send + 'static,
     ) -> PyResult<T> {
         let dataset = self.opened(py)?;
         if !self.remote {
-            return py.detach(|| look(&dataset)).or_raise(py);
+            return py.detach(|| query(&dataset)).or_raise(py);
         }
-        interrupt::run_detached(py, move || look(&dataset))
+        interrupt::run_detached(py, move || query(&dataset))
     }
 
     /// Returns bytes and sample type of a read, or an error where the read exceeds `max_pixels`.
     fn measure(&self, py: Python<'_>, options: &ReadOptions, windows: u64) -> PyResult<(u64, SampleType)> {
         let (options, max_pixels) = (options.clone(), self.max_pixels);
-        self.look(py, move |dataset| {
+        self.query(py, move |dataset| {
             let len = dataset.read_len(&options)? as u64;
             let sample = dataset.read_sample(&options)?;
             let samples = (len / sample.size() as u64).saturating_mul(windows);
@@ -238,7 +238,7 @@ impl Dataset {
             // The client compares the version in every answer of the server.
             return Ok(());
         }
-        self.look(py, swath::Dataset::check_current)
+        self.query(py, swath::Dataset::check_current)
     }
 
     /// Columns of the image.
@@ -292,18 +292,18 @@ impl Dataset {
     /// Width and height of each overview, the largest first.
     #[getter]
     fn overview_sizes(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32)>> {
-        let found = self.look(py, swath::Dataset::overviews)?;
+        let found = self.query(py, swath::Dataset::overviews)?;
         Ok(found.iter().map(|overview| (overview.width, overview.height)).collect())
     }
 
     /// Returns rows and columns of a tile or strip of an overview; `overview` counts from 0 for the largest.
     fn block_shape_of(&self, py: Python<'_>, overview: usize) -> PyResult<(u32, u32)> {
-        self.look(py, move |dataset| dataset.overview_block(overview))
+        self.query(py, move |dataset| dataset.overview_block(overview))
     }
 
     /// Returns all metadata of the file.
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let masks = self.look(py, metadata::fetch)?;
+        let masks = self.query(py, metadata::fetch)?;
         metadata::to_dict(py, &*self.opened(py)?, &masks)
     }
 
@@ -317,7 +317,7 @@ impl Dataset {
         east: f64,
         north: f64,
     ) -> PyResult<(u32, u32, u32, u32)> {
-        let window = self.look(py, move |dataset| dataset.window_of(west, south, east, north))?;
+        let window = self.query(py, move |dataset| dataset.window_of(west, south, east, north))?;
         Ok((window.x, window.y, window.width, window.height))
     }
 
@@ -484,7 +484,7 @@ impl Dataset {
     /// Describes the file; `tags` says whether to list every TIFF tag too.
     #[pyo3(signature = (tags=false))]
     fn describe<'py>(&self, py: Python<'py>, tags: bool) -> PyResult<Bound<'py, PyAny>> {
-        let document = self.look(py, move |dataset| swath::describe::file(dataset, tags))?;
+        let document = self.query(py, move |dataset| swath::describe::file(dataset, tags))?;
         of_json(py, &document.to_string())
     }
 
@@ -534,7 +534,7 @@ impl Dataset {
     #[pyo3(signature = (full=false, strict=false))]
     fn validate<'py>(&self, py: Python<'py>, full: bool, strict: bool) -> PyResult<Bound<'py, PyAny>> {
         let check = if full { Check::Full } else { Check::Structure };
-        let report = self.look(py, move |dataset| dataset.validate(check))?;
+        let report = self.query(py, move |dataset| dataset.validate(check))?;
         of_json(py, &report.document(&self.facts.name, strict).to_string())
     }
 

@@ -51,13 +51,13 @@ pub fn run<T: Send>(
     }
     let found = py.detach(|| {
         let (send, receive) = mpsc::channel();
-        let task = &Task::new(work);
+        let once = &RunOnce::new(work);
         // The thread owns the sender, so the receiver notices when the thread ends without a result.
-        let in_thread = move || task.run().map(|found| send.send(found));
+        let in_thread = move || once.run().map(|found| send.send(found));
         // The scope waits for the thread, which ends soon after it is cancelled.
         thread::scope(|scope| {
             if starting(|| thread::Builder::new().spawn_scoped(scope, in_thread)).is_err() {
-                return task.run().ok_or_else(lost);
+                return once.run().ok_or_else(lost);
             }
             let found = wait(&receive);
             if found.is_err() {
@@ -80,11 +80,11 @@ pub fn run_detached<T: Send + 'static>(
     }
     let found = py.detach(|| {
         let (send, receive) = mpsc::channel();
-        let task = Arc::new(Task::new(work));
-        let shared = task.clone();
+        let once = Arc::new(RunOnce::new(work));
+        let shared = once.clone();
         let work = move || shared.run().map(|found| send.send(found));
         if starting(|| thread::Builder::new().spawn(work)).is_err() {
-            return task.run().ok_or_else(lost);
+            return once.run().ok_or_else(lost);
         }
         wait(&receive)
     });
@@ -108,9 +108,9 @@ fn lost() -> Ended {
 
 /// Work that runs once, in a second thread or, where the system starts no more threads, in the calling one. There Ctrl-C
 /// cannot stop it, which is better than failing.
-struct Task<F>(Mutex<Option<F>>);
+struct RunOnce<F>(Mutex<Option<F>>);
 
-impl<T, F: FnOnce() -> T> Task<F> {
+impl<T, F: FnOnce() -> T> RunOnce<F> {
     fn new(work: F) -> Self {
         Self(Mutex::new(Some(work)))
     }

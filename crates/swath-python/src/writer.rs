@@ -133,9 +133,9 @@ impl Writer {
         Some(self.state.get()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns what `look` finds, or `otherwise` where the writer is finished or belongs to another process.
-    fn look<T: Send>(&self, py: Python<'_>, otherwise: T, look: impl Fn(&swath::Writer) -> T + Send) -> T {
-        py.detach(|| self.lock().and_then(|writer| writer.as_ref().map(look)).unwrap_or(otherwise))
+    /// Returns the result of `query`, or `otherwise` where the writer is finished or belongs to another process.
+    fn query<T: Send>(&self, py: Python<'_>, otherwise: T, query: impl Fn(&swath::Writer) -> T + Send) -> T {
+        py.detach(|| self.lock().and_then(|writer| writer.as_ref().map(query)).unwrap_or(otherwise))
     }
 
     /// Runs `work` on the writer without the GIL; an exception of the progress function or an interrupt aborts the file.
@@ -244,19 +244,19 @@ impl Writer {
     /// Number of rows pushed so far.
     #[getter]
     fn rows(&self, py: Python<'_>) -> u32 {
-        self.look(py, self.shape.height, swath::Writer::rows)
+        self.query(py, self.shape.height, swath::Writer::rows)
     }
 
     /// Number of rows that are best pushed at a time.
     #[getter]
     fn batch_rows(&self, py: Python<'_>) -> u32 {
-        self.look(py, 1, swath::Writer::batch_rows)
+        self.query(py, 1, swath::Writer::batch_rows)
     }
 
     /// Whether a GPU encodes the tiles at present.
     #[getter]
     fn on_device(&self, py: Python<'_>) -> bool {
-        self.look(py, false, swath::Writer::is_on_device)
+        self.query(py, false, swath::Writer::is_on_device)
     }
 
     /// Pushes the next host rows, with their mask where the file has one.

@@ -8,7 +8,7 @@ use swath_tiff::{SampleType, Window};
 
 use crate::{
     half,
-    simd::{Task, widest},
+    simd::{HotLoop, widest},
 };
 
 /// Statistics of a set of samples.
@@ -282,7 +282,7 @@ struct Keep<'a, T> {
     keep: &'a mut Vec<bool>,
 }
 
-impl<T: Number> Task for Keep<'_, T> {
+impl<T: Number> HotLoop for Keep<'_, T> {
     type Output = ();
 
     // A value that does not equal itself is NaN.
@@ -305,7 +305,7 @@ struct Sum<'a, T> {
     keep: &'a [bool],
 }
 
-impl<T: Number> Task for Sum<'_, T> {
+impl<T: Number> HotLoop for Sum<'_, T> {
     type Output = Sums;
 
     #[inline(always)]

@@ -20,7 +20,7 @@ const FAILED: u32 = u32::MAX;
 
 /// Tiles and encoding parameters.
 #[derive(Debug, Clone)]
-struct Job {
+struct EncodeCase {
     tiles: Vec<Vec<u8>>,
     piece_len: usize,
     effort: u32,
@@ -34,18 +34,24 @@ fn bound(len: usize) -> usize {
 }
 
 /// Returns every piece of every tile that is not empty.
-fn launch(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job, dst_stride: usize) -> Vec<Vec<Option<Vec<u8>>>> {
-    let longest = job.tiles.iter().map(Vec::len).max().unwrap_or_default().max(1);
-    let (stride, pieces) = (longest.next_multiple_of(16), longest.div_ceil(job.piece_len));
+fn launch(
+    host: &mut KernelHost,
+    blocks: u32,
+    lanes: u32,
+    case: &EncodeCase,
+    dst_stride: usize,
+) -> Vec<Vec<Option<Vec<u8>>>> {
+    let longest = case.tiles.iter().map(Vec::len).max().unwrap_or_default().max(1);
+    let (stride, pieces) = (longest.next_multiple_of(16), longest.div_ceil(case.piece_len));
     let mut src = Vec::new();
-    for (index, tile) in job.tiles.iter().enumerate() {
+    for (index, tile) in case.tiles.iter().enumerate() {
         src.resize(index * stride, 0xee);
         src.extend_from_slice(tile);
     }
     // Only the last word of the last tile may be read beyond its bytes.
     src.resize(src.len().next_multiple_of(4), 0xee);
-    let lens: Vec<u8> = job.tiles.iter().flat_map(|tile| (tile.len() as u32).to_le_bytes()).collect();
-    let all = job.tiles.len() * pieces;
+    let lens: Vec<u8> = case.tiles.iter().flat_map(|tile| (tile.len() as u32).to_le_bytes()).collect();
+    let all = case.tiles.len() * pieces;
     let buffers = [
         Buffer::In(&src),
         Buffer::Out(all * dst_stride),
@@ -54,7 +60,8 @@ fn launch(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job, dst_stride:
         Buffer::Out(SCRATCH * blocks as usize),
     ];
     let long = |number: usize| (number as u64).to_le_bytes();
-    let numbers = [job.tiles.len() as u32, pieces as u32, job.piece_len as u32, job.effort, job.row_len, job.pixel_len];
+    let numbers =
+        [case.tiles.len() as u32, pieces as u32, case.piece_len as u32, case.effort, case.row_len, case.pixel_len];
     let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let arguments = [
         Argument::Pointer(0, 0),
@@ -72,7 +79,7 @@ fn launch(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job, dst_stride:
     let back = host.run("swath_deflate_encode", blocks, lanes, &buffers, &arguments).unwrap();
     let (sizes, _) = back[1].as_chunks::<4>();
     let tile = |index: usize| {
-        let used = job.tiles[index].len().div_ceil(job.piece_len);
+        let used = case.tiles[index].len().div_ceil(case.piece_len);
         let piece = |nth: usize| {
             let at = index * pieces + nth;
             let size = u32::from_le_bytes(sizes[at]);
@@ -81,11 +88,11 @@ fn launch(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job, dst_stride:
         };
         (0..pieces).map(piece).take(used).collect()
     };
-    (0..job.tiles.len()).map(tile).collect()
+    (0..case.tiles.len()).map(tile).collect()
 }
 
-fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job) -> Vec<Vec<Vec<u8>>> {
-    let made = launch(host, blocks, lanes, job, bound(job.piece_len).next_multiple_of(16));
+fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, case: &EncodeCase) -> Vec<Vec<Vec<u8>>> {
+    let made = launch(host, blocks, lanes, case, bound(case.piece_len).next_multiple_of(16));
     made.into_iter().map(|tile| tile.into_iter().map(Option::unwrap).collect()).collect()
 }
 
@@ -108,14 +115,14 @@ fn holds(blocks: &[u8], bytes: &[u8]) {
     assert!(back == bytes, "{} bytes come back otherwise", bytes.len());
 }
 
-fn round_trips(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job) -> Vec<Vec<Vec<u8>>> {
-    let made = encode(host, blocks, lanes, job);
-    for (tile, pieces) in job.tiles.iter().zip(&made) {
+fn round_trips(host: &mut KernelHost, blocks: u32, lanes: u32, case: &EncodeCase) -> Vec<Vec<Vec<u8>>> {
+    let made = encode(host, blocks, lanes, case);
+    for (tile, pieces) in case.tiles.iter().zip(&made) {
         if tile.is_empty() {
             continue;
         }
         holds(&pieces.concat(), tile);
-        let mut bytes = tile.chunks(job.piece_len).peekable();
+        let mut bytes = tile.chunks(case.piece_len).peekable();
         for piece in pieces {
             let own = bytes.next().unwrap();
             assert!(piece.len() <= bound(own.len()), "{} bytes of {}", piece.len(), own.len());
@@ -177,8 +184,8 @@ fn kinds(len: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
     all
 }
 
-fn job(tiles: Vec<Vec<u8>>, piece_len: usize, effort: u32) -> Job {
-    Job { tiles, piece_len, effort, row_len: 64, pixel_len: 3 }
+fn case(tiles: Vec<Vec<u8>>, piece_len: usize, effort: u32) -> EncodeCase {
+    EncodeCase { tiles, piece_len, effort, row_len: 64, pixel_len: 3 }
 }
 
 #[test]
@@ -187,7 +194,7 @@ fn tiles_of_all_sizes_come_back() {
     let mut rng = Rng(5);
     for len in (0..40).chain([255, 258, 259, 260, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 10_007]) {
         for effort in 1..=3 {
-            round_trips(&mut host, 2, 1, &job(kinds(len, &mut rng), 65_536, effort));
+            round_trips(&mut host, 2, 1, &case(kinds(len, &mut rng), 65_536, effort));
         }
     }
 }
@@ -197,17 +204,17 @@ fn whole_pieces_come_back() {
     let mut host = KernelHost::start(Build::Plain).unwrap();
     let mut rng = Rng(6);
     for len in [65_534, 65_535, 65_536, 65_537, 131_072, 200_001] {
-        round_trips(&mut host, 3, 1, &job(kinds(len, &mut rng), 65_536, 2));
+        round_trips(&mut host, 3, 1, &case(kinds(len, &mut rng), 65_536, 2));
     }
     let mut host = KernelHost::start(Build::Asan).unwrap();
-    round_trips(&mut host, 3, 1, &job(kinds(65_536, &mut rng), 65_536, 2));
+    round_trips(&mut host, 3, 1, &case(kinds(65_536, &mut rng), 65_536, 2));
 }
 
 #[test]
 fn the_decoding_kernel_reads_them() {
     let mut host = KernelHost::start(Build::Plain).unwrap();
     let tiles = kinds(100_000, &mut Rng(12));
-    let made = encode(&mut host, 1, 1, &job(tiles.clone(), 30_000, 2));
+    let made = encode(&mut host, 1, 1, &case(tiles.clone(), 30_000, 2));
     for (tile, pieces) in tiles.iter().zip(made) {
         let stream = [&[0x78, 0x9c], pieces.concat().as_slice(), &adler(tile).to_be_bytes()].concat();
         let stream = Stream { bytes: &stream, len: tile.len() };
@@ -227,7 +234,7 @@ fn pieces_may_have_any_length() {
         // A shorter tile, and an empty one.
         tiles[1].truncate(len / 2);
         tiles[3].clear();
-        round_trips(&mut host, 2, 1, &job(tiles, piece_len, 2));
+        round_trips(&mut host, 2, 1, &case(tiles, piece_len, 2));
     }
 }
 
@@ -238,7 +245,7 @@ fn rows_and_pixels_of_any_length() {
     for (row_len, pixel_len) in [(0, 0), (1, 1), (2, 5), (63, 4), (3000, 8), (70_000, 1), (u32::MAX, u32::MAX)] {
         for effort in [0, 1, 2, 9] {
             let tiles = vec![classes(5000, &mut rng), terrain(5000, &mut rng)];
-            round_trips(&mut host, 1, 1, &Job { tiles, piece_len: 4000, effort, row_len, pixel_len });
+            round_trips(&mut host, 1, 1, &EncodeCase { tiles, piece_len: 4000, effort, row_len, pixel_len });
         }
     }
 }
@@ -247,11 +254,11 @@ fn rows_and_pixels_of_any_length() {
 fn lanes_and_blocks_make_no_difference() {
     let mut rng = Rng(9);
     let mut plain = KernelHost::start(Build::Plain).unwrap();
-    let job = job(kinds(3001, &mut rng), 2500, 2);
-    let want = round_trips(&mut plain, 1, 1, &job);
-    assert!(encode(&mut plain, 5, 1, &job) == want, "5 blocks");
+    let case = case(kinds(3001, &mut rng), 2500, 2);
+    let want = round_trips(&mut plain, 1, 1, &case);
+    assert!(encode(&mut plain, 5, 1, &case) == want, "5 blocks");
     // Terrain, classes and text: each lane of a team is a thread.
-    let few = Job { tiles: job.tiles[7..10].to_vec(), ..job };
+    let few = EncodeCase { tiles: case.tiles[7..10].to_vec(), ..case };
     for (blocks, lanes) in [(1, 8), (3, 32)] {
         assert!(encode(&mut plain, blocks, lanes, &few) == want[7..10], "{blocks} blocks of {lanes}");
     }
@@ -264,10 +271,10 @@ fn a_piece_that_does_not_fit_is_reported() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
     let mut rng = Rng(10);
     let noise = test_data(4000, &mut rng).pop().unwrap().1;
-    let job = job(vec![noise, vec![7; 4000]], 4000, 2);
-    let made = launch(&mut host, 1, 1, &job, 4000);
+    let case = case(vec![noise, vec![7; 4000]], 4000, 2);
+    let made = launch(&mut host, 1, 1, &case, 4000);
     assert_eq!(made[0], [None]);
-    holds(made[1][0].as_ref().unwrap(), &job.tiles[1]);
+    holds(made[1][0].as_ref().unwrap(), &case.tiles[1]);
 }
 
 #[test]
@@ -275,7 +282,7 @@ fn sizes_are_those_of_a_good_encoder() {
     let mut host = KernelHost::start(Build::Plain).unwrap();
     let mut rng = Rng(11);
     let tiles = vec![terrain(131_072, &mut rng), classes(131_072, &mut rng), text(131_072, &mut rng), vec![9; 131_072]];
-    let made = round_trips(&mut host, 2, 1, &job(tiles.clone(), 65_536, 2));
+    let made = round_trips(&mut host, 2, 1, &case(tiles.clone(), 65_536, 2));
     for ((tile, pieces), most) in tiles.iter().zip(&made).zip([103, 115, 150, 400]) {
         let spec = conformance::spec(Compression::Deflate, 8, SampleType::U8, 1, tile.len() as u32);
         let encoder = Registry::default().encoder(&spec, &Default::default()).unwrap();

@@ -3,7 +3,7 @@
 
 mod encoding;
 
-use encoding::{Job, classes, encode, src_stride, terrain};
+use encoding::{EncodeCase, classes, encode, src_stride, terrain};
 use swath_codec::{
     codec::lzw::{
         decode::{self as lzw, LzwEnd, LzwScratch},
@@ -17,12 +17,12 @@ const KERNELS: &str = "swath_lzw_encode,swath_lzw_join";
 /// The longest segment: bytes that are encoded without a Clear between them.
 const SEGMENT: usize = 24 << 10;
 
-fn job(tiles: &[Vec<u8>]) -> Job<'_> {
+fn case(tiles: &[Vec<u8>]) -> EncodeCase<'_> {
     let stride = src_stride(tiles);
     let segments = stride.div_ceil(SEGMENT);
     let scratch = (2 * (stride + 16 * segments) + 4 * segments).next_multiple_of(16);
     let dst_stride = (stride + stride / 2 + 16).next_multiple_of(16);
-    Job { kernels: KERNELS, tiles, row_len: 0, dst_stride, scratch }
+    EncodeCase { kernels: KERNELS, tiles, row_len: 0, dst_stride, scratch }
 }
 
 fn check(tile: &[u8], stream: &[u8]) {
@@ -68,7 +68,7 @@ fn kinds(len: usize, rng: &mut Rng) -> Vec<Vec<u8>> {
 }
 
 fn round_trips(host: &mut KernelHost, blocks: u32, lanes: u32, tiles: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let streams: Vec<Vec<u8>> = encode(host, blocks, lanes, job(tiles)).into_iter().map(Option::unwrap).collect();
+    let streams: Vec<Vec<u8>> = encode(host, blocks, lanes, case(tiles)).into_iter().map(Option::unwrap).collect();
     for (tile, stream) in tiles.iter().zip(&streams) {
         check(tile, stream);
     }
@@ -129,13 +129,13 @@ fn about_as_small_as_the_cpu() {
 fn what_does_not_fit_is_not_written() {
     let (mut host, mut rng) = (KernelHost::start(Build::Asan).unwrap(), Rng(10));
     let tiles = [vec![0; 50_000], (0..50_000).map(|_| rng.next() as u8).collect()];
-    let small = Job { dst_stride: 4096, ..job(&tiles) };
+    let small = EncodeCase { dst_stride: 4096, ..case(&tiles) };
     let made = encode(&mut host, 2, 1, small);
     check(&tiles[0], made[0].as_ref().unwrap());
     assert_eq!(made[1], None);
-    let little_scratch = Job { scratch: 4096, ..job(&tiles) };
+    let little_scratch = EncodeCase { scratch: 4096, ..case(&tiles) };
     assert_eq!(encode(&mut host, 2, 1, little_scratch), [None, None]);
     // The codes of no launch.
-    let joined = Job { kernels: "swath_lzw_join", ..job(&tiles) };
+    let joined = EncodeCase { kernels: "swath_lzw_join", ..case(&tiles) };
     assert_eq!(encode(&mut host, 2, 1, joined), [None, None]);
 }

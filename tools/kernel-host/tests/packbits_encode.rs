@@ -3,7 +3,7 @@
 
 mod encoding;
 
-use encoding::{Job, classes, encode, src_stride, terrain};
+use encoding::{EncodeCase, classes, encode, src_stride, terrain};
 use swath_codec::{
     codec::packbits::{
         decode::{self as packbits, PackBitsEnd},
@@ -16,10 +16,10 @@ use swath_kernel_host::{Build, KernelHost};
 const KERNELS: &str = "swath_packbits_measure,swath_packbits_encode";
 const UNIT: usize = 1024;
 
-fn job(tiles: &[Vec<u8>], row_len: usize) -> Job<'_> {
+fn case(tiles: &[Vec<u8>], row_len: usize) -> EncodeCase<'_> {
     let stride = src_stride(tiles);
     let dst_stride = packbits_encode::max_encoded_len(stride, row_len).next_multiple_of(16);
-    Job { kernels: KERNELS, tiles, row_len, dst_stride, scratch: 8 * (stride.div_ceil(UNIT) + 1) }
+    EncodeCase { kernels: KERNELS, tiles, row_len, dst_stride, scratch: 8 * (stride.div_ceil(UNIT) + 1) }
 }
 
 /// Checks that rows come back, that every row ends with a packet, and that the stream is within its bound.
@@ -41,7 +41,7 @@ fn check(tile: &[u8], row_len: usize, stream: &[u8]) {
 }
 
 fn round_trips(host: &mut KernelHost, blocks: u32, lanes: u32, tiles: &[Vec<u8>], row_len: usize) -> Vec<Vec<u8>> {
-    let made = encode(host, blocks, lanes, job(tiles, row_len));
+    let made = encode(host, blocks, lanes, case(tiles, row_len));
     let streams: Vec<Vec<u8>> = made.into_iter().map(Option::unwrap).collect();
     for (tile, stream) in tiles.iter().zip(&streams) {
         check(tile, row_len, stream);
@@ -107,13 +107,13 @@ fn about_as_small_as_the_cpu() {
 fn what_does_not_fit_is_not_written() {
     let (mut host, mut rng) = (KernelHost::start(Build::Asan).unwrap(), Rng(10));
     let tiles = [vec![0; 50_000], (0..50_000).map(|_| rng.next() as u8).collect()];
-    let small = Job { dst_stride: 4096, ..job(&tiles, 1000) };
+    let small = EncodeCase { dst_stride: 4096, ..case(&tiles, 1000) };
     let made = encode(&mut host, 2, 1, small);
     check(&tiles[0], 1000, made[0].as_ref().unwrap());
     assert_eq!(made[1], None);
-    let little_scratch = Job { scratch: 64, ..job(&tiles, 1000) };
+    let little_scratch = EncodeCase { scratch: 64, ..case(&tiles, 1000) };
     assert_eq!(encode(&mut host, 2, 1, little_scratch), [None, None]);
     // The lengths of no launch.
-    let written = Job { kernels: "swath_packbits_encode", ..job(&tiles, 1000) };
+    let written = EncodeCase { kernels: "swath_packbits_encode", ..case(&tiles, 1000) };
     assert_eq!(encode(&mut host, 2, 1, written), [None, None]);
 }

@@ -20,7 +20,7 @@ use zstd::{
         Decoder, Encoder, Tile, ZSTD_c_contentSizeFlag, ZSTD_c_enableLongDistanceMatching, ZSTD_c_windowLog, level,
     },
     samples::{self, any_stream, kinds, noise},
-    verdict::{BATCH, VERIFY, Way},
+    verdict::{BATCH, DecodeSetup, VERIFY},
 };
 
 fn start(build: Build) -> KernelHost {
@@ -159,9 +159,10 @@ fn periods_and_their_matches() {
 // ----------------------------------------------------------------------------------------------------- damaged streams
 
 // With the scratch memory that the engine gives small tiles, and with enough for the tables of all blocks.
-const ONE_LANE: Way = Way { build: Build::Plain, kernel: ZSTD, lanes: 1, largest: 3000, scratch: 2 << 10 };
-const ROOMY: Way = Way { scratch: 48 << 10, ..ONE_LANE };
-const FEW: Way = Way { kernel: ZSTD_FEW, largest: 40_000, scratch: 240 << 10, ..ONE_LANE };
+const ONE_LANE: DecodeSetup =
+    DecodeSetup { build: Build::Plain, kernel: ZSTD, lanes: 1, largest: 3000, scratch: 2 << 10 };
+const ROOMY: DecodeSetup = DecodeSetup { scratch: 48 << 10, ..ONE_LANE };
+const FEW: DecodeSetup = DecodeSetup { kernel: ZSTD_FEW, largest: 40_000, scratch: 240 << 10, ..ONE_LANE };
 
 #[test]
 fn damaged_frames_get_the_librarys_verdict() {
@@ -172,21 +173,21 @@ fn damaged_frames_get_the_librarys_verdict() {
 
 #[test]
 fn damaged_frames_under_sanitizers() {
-    for (way, count, seed) in [(ONE_LANE, 8000, 14), (ROOMY, 5000, 15), (FEW, 800, 16)] {
-        Way { build: Build::Asan, ..way }.damaged(count, seed);
+    for (setup, count, seed) in [(ONE_LANE, 8000, 14), (ROOMY, 5000, 15), (FEW, 800, 16)] {
+        DecodeSetup { build: Build::Asan, ..setup }.damaged(count, seed);
     }
 }
 
 #[test]
 fn damaged_frames_with_teams() {
-    Way { lanes: 8, ..FEW }.damaged(150, 17);
-    for (way, build, lanes, count, seed) in [
+    DecodeSetup { lanes: 8, ..FEW }.damaged(150, 17);
+    for (setup, build, lanes, count, seed) in [
         (ROOMY, Build::Asan, 8, 150, 18),
         (ROOMY, Build::Tsan, 8, 70, 19),
         (ONE_LANE, Build::Tsan, 8, 70, 20),
         (ONE_LANE, Build::Tsan, 32, 40, 21),
     ] {
-        Way { build, lanes, largest: 2000, ..way }.damaged(count, seed);
+        DecodeSetup { build, lanes, largest: 2000, ..setup }.damaged(count, seed);
     }
 }
 
@@ -206,8 +207,8 @@ fn damaged_frames_get_the_codecs_verdict_or_a_known_one() {
 #[ignore = "takes as long as SWATH_FUZZ says"]
 fn damaged_frames_beside_the_codec_in_numbers() {
     let count: usize = std::env::var("SWATH_FUZZ").map_or(100_000, |count| count.parse().unwrap());
-    for (way, tenths, seed) in [(ONE_LANE, 7, 111), (ROOMY, 2, 112), (FEW, 1, 113)] {
-        way.beside_the_codec(count * tenths / 10, seed);
+    for (setup, tenths, seed) in [(ONE_LANE, 7, 111), (ROOMY, 2, 112), (FEW, 1, 113)] {
+        setup.beside_the_codec(count * tenths / 10, seed);
     }
 }
 
@@ -217,13 +218,13 @@ fn damaged_frames_beside_the_codec_in_numbers() {
 #[ignore = "takes as long as SWATH_FUZZ says"]
 fn damaged_frames_in_numbers() {
     let count: usize = std::env::var("SWATH_FUZZ").map_or(100_000, |count| count.parse().unwrap());
-    for (way, build, tenths, seed) in [
+    for (setup, build, tenths, seed) in [
         (ONE_LANE, Build::Plain, 5, 101),
         (ROOMY, Build::Plain, 3, 102),
         (FEW, Build::Plain, 1, 103),
         (ONE_LANE, Build::Asan, 1, 104),
     ] {
-        Way { build, ..way }.damaged(count * tenths / 10, seed);
+        DecodeSetup { build, ..setup }.damaged(count * tenths / 10, seed);
     }
 }
 

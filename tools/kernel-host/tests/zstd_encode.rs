@@ -20,7 +20,7 @@ const PIECE: usize = 65536;
 
 /// Tiles and encoding parameters.
 #[derive(Debug, Clone, Copy)]
-struct Job<'a> {
+struct EncodeCase<'a> {
     tiles: &'a [Vec<u8>],
     /// Length of the longest tile.
     tile_len: usize,
@@ -30,7 +30,7 @@ struct Job<'a> {
     pixel_len: u32,
 }
 
-impl<'a> Job<'a> {
+impl<'a> EncodeCase<'a> {
     fn new(tiles: &'a [Vec<u8>], piece_len: usize) -> Self {
         let tile_len = tiles.iter().map(Vec::len).max().unwrap();
         Self { tiles, tile_len, piece_len, effort: 2, row_len: 512, pixel_len: 1 }
@@ -38,31 +38,38 @@ impl<'a> Job<'a> {
 }
 
 /// Returns the blocks of each tile.
-fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job<'_>) -> Vec<Vec<Vec<u8>>> {
-    let lens: Vec<u32> = job.tiles.iter().map(|tile| tile.len() as u32).collect();
-    encode_with_lens(host, blocks, lanes, job, &lens)
+fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, case: &EncodeCase<'_>) -> Vec<Vec<Vec<u8>>> {
+    let lens: Vec<u32> = case.tiles.iter().map(|tile| tile.len() as u32).collect();
+    encode_with_lens(host, blocks, lanes, case, &lens)
 }
 
 /// The same with other lengths of tiles in the arguments.
-fn encode_with_lens(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job<'_>, lens: &[u32]) -> Vec<Vec<Vec<u8>>> {
-    let pieces = job.tile_len.div_ceil(job.piece_len).max(1);
-    let (src_stride, dst_stride) = (job.tile_len.next_multiple_of(16), (job.piece_len + 3).next_multiple_of(16));
+fn encode_with_lens(
+    host: &mut KernelHost,
+    blocks: u32,
+    lanes: u32,
+    case: &EncodeCase<'_>,
+    lens: &[u32],
+) -> Vec<Vec<Vec<u8>>> {
+    let pieces = case.tile_len.div_ceil(case.piece_len).max(1);
+    let (src_stride, dst_stride) = (case.tile_len.next_multiple_of(16), (case.piece_len + 3).next_multiple_of(16));
     let mut src = Vec::new();
-    for (index, tile) in job.tiles.iter().enumerate() {
+    for (index, tile) in case.tiles.iter().enumerate() {
         src.extend_from_slice(tile);
         src.resize((index + 1) * src_stride, 0xee);
     }
     let lens: Vec<u8> = lens.iter().flat_map(|len| len.to_le_bytes()).collect();
-    let dst_len = dst_stride * pieces * job.tiles.len();
+    let dst_len = dst_stride * pieces * case.tiles.len();
     let buffers = [
         Buffer::In(&src),
         Buffer::Out(dst_len),
         Buffer::In(&lens),
-        Buffer::Out(4 * pieces * job.tiles.len()),
+        Buffer::Out(4 * pieces * case.tiles.len()),
         Buffer::Out(SCRATCH * blocks as usize),
     ];
     let long = |number: usize| (number as u64).to_le_bytes();
-    let numbers = [job.tiles.len() as u32, pieces as u32, job.piece_len as u32, job.effort, job.row_len, job.pixel_len];
+    let numbers =
+        [case.tiles.len() as u32, pieces as u32, case.piece_len as u32, case.effort, case.row_len, case.pixel_len];
     let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let arguments = [
         Argument::Pointer(0, 0),
@@ -83,7 +90,7 @@ fn encode_with_lens(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job<'_
         NO_ROOM => REFUSED.to_vec(),
         size => back[0][index * dst_stride..][..size].to_vec(),
     };
-    (0..job.tiles.len()).map(|tile| (0..pieces).map(|p| piece(tile * pieces + p)).collect()).collect()
+    (0..case.tiles.len()).map(|tile| (0..pieces).map(|p| piece(tile * pieces + p)).collect()).collect()
 }
 
 /// Makes a frame of blocks: magic number, descriptor (single segment, four bytes of length), length.
@@ -116,17 +123,17 @@ impl Library {
 }
 
 /// Encodes, checks every tile and every single piece, and returns the blocks.
-fn round_trip(host: &mut KernelHost, blocks: u32, lanes: u32, job: &Job<'_>) -> Vec<Vec<Vec<u8>>> {
+fn round_trip(host: &mut KernelHost, blocks: u32, lanes: u32, case: &EncodeCase<'_>) -> Vec<Vec<Vec<u8>>> {
     let mut library = Library::new();
-    let made = encode(host, blocks, lanes, job);
-    for (tile, made) in job.tiles.iter().zip(&made) {
+    let made = encode(host, blocks, lanes, case);
+    for (tile, made) in case.tiles.iter().zip(&made) {
         if tile.is_empty() {
             assert!(made.iter().all(Vec::is_empty));
             continue;
         }
         assert!(library.decode(&frame(tile.len(), made), tile.len()) == *tile, "{} bytes", tile.len());
         // Each block becomes a frame of its own once it is marked as the last.
-        for (piece, block) in tile.chunks(job.piece_len).zip(made) {
+        for (piece, block) in tile.chunks(case.piece_len).zip(made) {
             let mut alone = block.clone();
             alone[0] |= 1;
             assert!(library.decode(&frame(piece.len(), &[alone]), piece.len()) == *piece, "{} bytes", piece.len());
@@ -221,7 +228,7 @@ fn whole_pieces_come_back() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
     let tiles = kinds(PIECE, &mut rng);
     for effort in 1..=3 {
-        round_trip(&mut host, 1, 1, &Job { effort, ..Job::new(&tiles, PIECE) });
+        round_trip(&mut host, 1, 1, &EncodeCase { effort, ..EncodeCase::new(&tiles, PIECE) });
     }
 }
 
@@ -236,7 +243,7 @@ fn what_compresses_gets_smaller() {
         (text(PIECE), 20_000),
     ] {
         let tiles = [tile];
-        let made = round_trip(&mut host, 1, 1, &Job::new(&tiles, PIECE));
+        let made = round_trip(&mut host, 1, 1, &EncodeCase::new(&tiles, PIECE));
         assert!(made[0][0].len() <= at_most, "{} bytes, not {at_most}", made[0][0].len());
     }
 }
@@ -247,7 +254,7 @@ fn every_short_length_comes_back() {
     let mut host = KernelHost::start(Build::Asan).unwrap();
     for len in (1..40).chain([127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 1030, 4095, 4096, 4097, 16_400]) {
         let tiles = kinds(len, &mut rng);
-        round_trip(&mut host, 2, 1, &Job::new(&tiles, len));
+        round_trip(&mut host, 2, 1, &EncodeCase::new(&tiles, len));
     }
 }
 
@@ -264,7 +271,7 @@ fn tiles_of_several_pieces_come_back() {
             tile.truncate(len);
             tiles.push(tile);
         }
-        round_trip(&mut host, 3, 1, &Job::new(&tiles, piece_len));
+        round_trip(&mut host, 3, 1, &EncodeCase::new(&tiles, piece_len));
     }
 }
 
@@ -295,11 +302,11 @@ fn lanes_and_blocks_change_nothing() {
     let mut rng = Rng(5);
     let mut plain = KernelHost::start(Build::Plain).unwrap();
     let tiles = kinds(20_000, &mut rng);
-    let job = Job::new(&tiles, 9_999);
-    let want = round_trip(&mut plain, 1, 1, &job);
+    let case = EncodeCase::new(&tiles, 9_999);
+    let want = round_trip(&mut plain, 1, 1, &case);
     for (build, blocks, lanes) in [(Build::Asan, 7, 1), (Build::Asan, 1, 2)] {
         let mut host = KernelHost::start(build).unwrap();
-        assert!(encode(&mut host, blocks, lanes, &job) == want, "{build:?}, {blocks} blocks, {lanes} lanes");
+        assert!(encode(&mut host, blocks, lanes, &case) == want, "{build:?}, {blocks} blocks, {lanes} lanes");
     }
 
     let tiles = tiles_of_every_form(&mut rng);
@@ -309,12 +316,12 @@ fn lanes_and_blocks_change_nothing() {
         (2, &[(Build::Asan, 3, 8), (Build::Tsan, 3, 8), (Build::Tsan, 1, 32)]),
         (3, &[(Build::Tsan, 1, 4), (Build::Tsan, 2, 8)]),
     ] {
-        let job = Job { effort, ..Job::new(&tiles, 2000) };
-        let want = round_trip(&mut plain, 1, 1, &job);
+        let case = EncodeCase { effort, ..EncodeCase::new(&tiles, 2000) };
+        let want = round_trip(&mut plain, 1, 1, &case);
         forms.extend(want.iter().flatten().filter(|block| !block.is_empty()).map(|block| form(block)));
         for (build, blocks, lanes) in cases {
             let mut host = KernelHost::start(*build).unwrap();
-            let made = encode(&mut host, *blocks, *lanes, &job);
+            let made = encode(&mut host, *blocks, *lanes, &case);
             assert!(made == want, "effort {effort}, {build:?}, {blocks} blocks, {lanes} lanes");
         }
     }
@@ -326,10 +333,10 @@ fn lanes_and_blocks_change_nothing() {
 fn whole_pieces_with_teams() {
     let mut rng = Rng(6);
     let tiles = [classes(PIECE, &mut rng)];
-    let job = Job::new(&tiles, PIECE);
-    let want = round_trip(&mut KernelHost::start(Build::Plain).unwrap(), 1, 1, &job);
+    let case = EncodeCase::new(&tiles, PIECE);
+    let want = round_trip(&mut KernelHost::start(Build::Plain).unwrap(), 1, 1, &case);
     let mut host = KernelHost::start(Build::Tsan).unwrap();
-    assert!(encode(&mut host, 1, 8, &job) == want);
+    assert!(encode(&mut host, 1, 8, &case) == want);
 }
 
 #[test]
@@ -337,7 +344,7 @@ fn impossible_lengths_are_refused() {
     let mut rng = Rng(7);
     let mut host = KernelHost::start(Build::Asan).unwrap();
     let tiles = [text(1000), terrain(1000, &mut rng), classes(1000, &mut rng)];
-    let made = encode_with_lens(&mut host, 2, 1, &Job::new(&tiles, 400), &[1000, 1201, u32::MAX]);
+    let made = encode_with_lens(&mut host, 2, 1, &EncodeCase::new(&tiles, 400), &[1000, 1201, u32::MAX]);
     assert!(made[0].iter().all(|block| !block.is_empty()));
     assert!(made[1..].iter().flatten().all(|block| block == REFUSED));
 }

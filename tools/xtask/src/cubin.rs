@@ -137,7 +137,7 @@ fn pairs(ptx: &BTreeMap<String, String>) -> Vec<(&'static str, &String)> {
     names.iter().flat_map(|(name, _)| CHIPS.map(|chip| (chip, *name))).collect()
 }
 
-/// Does jobs on all cores; the answers come in the order of the jobs.
+/// Runs `work` on all jobs with all cores. Returns the results in the order of the jobs.
 pub fn on_all_cores<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
@@ -146,9 +146,9 @@ pub fn on_all_cores<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync)
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some((at, job)) = jobs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-                    let answer = work(job);
+                    let result = work(job);
                     if let Ok(mut done) = done.lock() {
-                        done.push((at, answer));
+                        done.push((at, result));
                     }
                 }
             });
@@ -156,7 +156,7 @@ pub fn on_all_cores<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync)
     });
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, answer)| answer).collect()
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The assembler: where `SWATH_PTXAS` says, or in the virtual environment.

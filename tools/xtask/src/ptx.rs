@@ -98,7 +98,7 @@ const TRIES: usize = 60;
 /// The form of a unit's PTX that the compiler makes most often, or the stored form if the compiler makes that one too: an
 /// edit that changes no instruction then changes no PTX. Whether the compiler joins neighbouring loads depends on addresses
 /// of its heap, so that a large kernel comes out in one of several forms, all of them right.
-fn usual_form(unit: &Unit, stored: Option<&String>) -> Result<String, String> {
+fn usual_form(unit: &TranslationUnit, stored: Option<&String>) -> Result<String, String> {
     if std::env::var_os("SWATH_PTX_ONCE").is_some() {
         return compile_apart(unit);
     }
@@ -120,7 +120,7 @@ fn usual_form(unit: &Unit, stored: Option<&String>) -> Result<String, String> {
 }
 
 /// Compiles a unit in a process of its own, so with a heap of its own.
-fn compile_apart(unit: &Unit) -> Result<String, String> {
+fn compile_apart(unit: &TranslationUnit) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = std::process::Command::new(program)
         .args(["ptx", "--unit", &unit.name])
@@ -140,7 +140,11 @@ pub fn print_unit(name: &str) -> Result<(), Vec<String>> {
     Ok(())
 }
 
-fn compare_digests(kernels: &Path, units: &[Unit], files: &BTreeMap<String, String>) -> Result<(), Vec<String>> {
+fn compare_digests(
+    kernels: &Path,
+    units: &[TranslationUnit],
+    files: &BTreeMap<String, String>,
+) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     for unit in units.iter().filter(|unit| !files.contains_key(&unit.name)) {
         faults.push(format!("{}.cu has no PTX: run `cargo xtask ptx`", unit.name));
@@ -163,7 +167,7 @@ fn compare_digests(kernels: &Path, units: &[Unit], files: &BTreeMap<String, Stri
 }
 
 /// One entry file (`kernels/<folder>/<name>.cu`) with everything it includes.
-struct Unit {
+struct TranslationUnit {
     name: String,
     /// The files in the order of their first inclusion, each once: the compiler sees neither folders nor paths.
     text: String,
@@ -171,7 +175,7 @@ struct Unit {
 }
 
 /// Every entry file, sorted by name. The PTX has the name of its entry file, so two folders must not share one.
-fn units(kernels: &Path) -> Result<Vec<Unit>, Vec<String>> {
+fn units(kernels: &Path) -> Result<Vec<TranslationUnit>, Vec<String>> {
     let fault = |error: std::io::Error| one(format!("{}: {error}", kernels.display()));
     let mut entries = BTreeMap::new();
     for folder in fs::read_dir(kernels).map_err(fault)? {
@@ -189,7 +193,7 @@ fn units(kernels: &Path) -> Result<Vec<Unit>, Vec<String>> {
     entries.into_iter().map(|(name, path)| unit(kernels, name, path)).collect()
 }
 
-fn unit(kernels: &Path, name: String, entry: PathBuf) -> Result<Unit, Vec<String>> {
+fn unit(kernels: &Path, name: String, entry: PathBuf) -> Result<TranslationUnit, Vec<String>> {
     let mut files = BTreeMap::new();
     let mut text = String::new();
     include(kernels, entry, &mut files, &mut text)?;
@@ -198,7 +202,7 @@ fn unit(kernels: &Path, name: String, entry: PathBuf) -> Result<Unit, Vec<String
         digest.add(path);
         digest.add(source);
     }
-    Ok(Unit { name, text, digest: digest.finish() })
+    Ok(TranslationUnit { name, text, digest: digest.finish() })
 }
 
 /// Appends a file, with the included files in place of its `#include` lines. Includes name paths from the kernels' folder.
@@ -263,7 +267,7 @@ impl Digest {
     }
 }
 
-fn manifest(units: &[Unit], files: &BTreeMap<String, String>) -> Result<String, Vec<String>> {
+fn manifest(units: &[TranslationUnit], files: &BTreeMap<String, String>) -> Result<String, Vec<String>> {
     let mut text =
         "# What the PTX was made of and with; written by `cargo xtask ptx`. Digests are FNV-1a of 128 bits:\n\
                     # `sources` of the entry file and all that it includes, `ptx` of the file made of them.\n"
@@ -276,8 +280,8 @@ fn manifest(units: &[Unit], files: &BTreeMap<String, String>) -> Result<String, 
     Ok(text)
 }
 
-/// What the manifest says of one unit.
-fn section(unit: &Unit, ptx: &str) -> Result<String, Vec<String>> {
+/// Returns the section of the manifest about one unit.
+fn section(unit: &TranslationUnit, ptx: &str) -> Result<String, Vec<String>> {
     let word = |start: &str| {
         let line = ptx.lines().find_map(|line| line.strip_prefix(start));
         line.map(str::trim).ok_or_else(|| one(format!("{}.ptx has no line `{start}`", unit.name)))
@@ -374,7 +378,7 @@ mod nvrtc {
 
     use libloading::{Library, Symbol};
 
-    use super::{COMPILER, TARGET, Unit};
+    use super::{COMPILER, TARGET, TranslationUnit};
 
     pub const LIBRARY: &str = "libnvrtc.so.12";
     const BUILTINS: &str = "libnvrtc-builtins.so.12.0";
@@ -432,8 +436,8 @@ mod nvrtc {
             Ok((major, minor))
         }
 
-        /// The PTX of a unit, or what the compiler says against it.
-        pub fn compile(&self, unit: &Unit) -> Result<String, String> {
+        /// The PTX of a unit, or the messages of the compiler.
+        pub fn compile(&self, unit: &TranslationUnit) -> Result<String, String> {
             type Create = unsafe extern "C" fn(
                 *mut Program,
                 *const c_char,

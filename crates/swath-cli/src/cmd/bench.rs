@@ -26,7 +26,7 @@ use crate::{
     console::{self, Status},
     device, job, numbers, remote,
 };
-use figure::{By, Figure, FileFigures, GpuSpeeds, Machine, Timing, Work};
+use figure::{Figure, FileFigures, GpuSpeeds, Machine, ProcessorKind, Timing, Work};
 use measure::Pace;
 use scratch::Scratch;
 use subject::{Allowance, Processor, Settings, Skipped, Subject};
@@ -147,7 +147,11 @@ impl Runner<'_> {
         let memory_copy = counts.iter().map(|count| bound::memory_copy(*count, len)).collect::<Result<Vec<_>>>()?;
         let mut processors = Vec::new();
         if self.args.device != BenchDevice::Cuda {
-            processors.extend(counts.iter().map(|count| Processor { by: By::Cpu(*count), threads: *count, gpu: None }));
+            processors.extend(counts.iter().map(|count| Processor {
+                kind: ProcessorKind::Cpu(*count),
+                threads: *count,
+                gpu: None,
+            }));
         }
         let mut machine = Machine { cpu: cpu_name(), threads, memory_copy, gpus: Vec::new(), no_gpu: Vec::new() };
         if self.args.device != BenchDevice::Cpu {
@@ -205,7 +209,7 @@ impl Runner<'_> {
                 if self.settings.cancel.is_cancelled() {
                     bail!("interrupted");
                 }
-                status.show(&format!("{name}: {}, {}", work.name(), processor.by.name()));
+                status.show(&format!("{name}: {}, {}", work.name(), processor.kind.name()));
                 let mut notes = Vec::new();
                 let share = pace.share();
                 let timed = match (work, self.scratch) {
@@ -224,7 +228,7 @@ impl Runner<'_> {
                     (_, None) => continue,
                 };
                 let outcome = outcome(timed, work, processor)?;
-                figures.push(Figure { work, by: processor.by.clone(), outcome, notes });
+                figures.push(Figure { work, processor: processor.kind.clone(), outcome, notes });
             }
         }
         Ok(described(dataset, &subject, figures, is_remote))
@@ -278,7 +282,11 @@ fn add_gpus(processors: &mut Vec<Processor>, machine: &mut Machine, threads: usi
         match opened {
             Ok((gpu, copies)) => {
                 machine.gpus.push(GpuSpeeds { ordinal, name: name.clone(), copies });
-                processors.push(Processor { by: By::Gpu(ordinal, name), threads, gpu: Some((gpu, copies)) });
+                processors.push(Processor {
+                    kind: ProcessorKind::Gpu(ordinal, name),
+                    threads,
+                    gpu: Some((gpu, copies)),
+                });
             }
             Err(error) => machine.no_gpu.push(format!("GPU {ordinal}, {name}: {error}")),
         }

@@ -48,9 +48,9 @@ pub(crate) struct Faster<'a, Method> {
     pub(crate) doublings: f64,
 }
 
-/// What to compress to learn its length.
+/// What a trial compresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum TrialInput {
     /// A range of the sample.
     Sample(Range<usize>),
     Tile,
@@ -78,23 +78,23 @@ impl Sampling {
 }
 
 /// Returns the fastest method that compresses a tile nearly as well as `requested`, going by a sample of `len` bytes. `measure` returns
-/// the compressed length of a part.
+/// the compressed length of its input.
 pub(crate) fn choose<Method: Copy, Error>(
     requested: Method,
     faster: &Faster<'_, Method>,
     len: usize,
-    mut measure: impl FnMut(Method, Part) -> Result<usize, Error>,
+    mut measure: impl FnMut(Method, TrialInput) -> Result<usize, Error>,
 ) -> Result<Method, Error> {
-    let whole = || Part::Sample(0..len);
+    let whole = || TrialInput::Sample(0..len);
     let shortest = measure(faster.first, whole())?;
     if shortest < len / 32 {
         return Ok(faster.short.unwrap_or(requested));
     }
     let target = measure(requested, whole())? as f64;
     let is_short = target < len as f64 / 5.0;
-    let first_holds = |measure: &mut dyn FnMut(Method, Part) -> Result<usize, Error>| {
+    let first_holds = |measure: &mut dyn FnMut(Method, TrialInput) -> Result<usize, Error>| {
         let Some(check) = faster.check else { return Ok(true) };
-        let (first, check) = (measure(faster.first, Part::Tile)?, measure(check, Part::Tile)?);
+        let (first, check) = (measure(faster.first, TrialInput::Tile)?, measure(check, TrialInput::Tile)?);
         Ok(first as f64 <= check as f64 * (1.0 + MAX_CHECK_LOSS))
     };
     if is_short && (shortest as f64) < target * 0.98 && first_holds(&mut measure)? {
@@ -113,7 +113,9 @@ pub(crate) fn choose<Method: Copy, Error>(
         if loss > NEGLIGIBLE_LOSS {
             let mut in_halves = |method| {
                 let halves = [0..len / 2, len / 2..len];
-                halves.into_iter().try_fold(0.0, |sum, half| Ok(sum + measure(method, Part::Sample(half))? as f64))
+                halves
+                    .into_iter()
+                    .try_fold(0.0, |sum, half| Ok(sum + measure(method, TrialInput::Sample(half))? as f64))
             };
             let target = match target_in_halves {
                 Some(target) => target,
@@ -153,10 +155,10 @@ mod tests {
     ) -> (usize, usize) {
         let (first, quick) = methods.split_first().unwrap();
         let faster = Faster { first: *first, check, short: None, quick, thorough: &[], doublings: 4.0 };
-        choose::<_, ()>((requested, in_halves), &faster, 20_000, |(whole, halves), part| {
-            Ok(match part {
-                Part::Sample(part) => part.len() * if part.len() == 20_000 { whole } else { halves } / 1000,
-                Part::Tile => 500 * whole,
+        choose::<_, ()>((requested, in_halves), &faster, 20_000, |(whole, halves), input| {
+            Ok(match input {
+                TrialInput::Sample(range) => range.len() * if range.len() == 20_000 { whole } else { halves } / 1000,
+                TrialInput::Tile => 500 * whole,
             })
         })
         .unwrap()

@@ -4,7 +4,7 @@
 
 use swath_raster::{
     memory::{OutOfMemory, zeroed},
-    simd::{Task, widest},
+    simd::{HotLoop, widest},
 };
 use swath_tiff::{
     SampleFormat, Window,
@@ -185,7 +185,7 @@ struct SwapInPlace<'a> {
     word: usize,
 }
 
-impl Task for SwapInPlace<'_> {
+impl HotLoop for SwapInPlace<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -201,7 +201,7 @@ struct MakeRow<'a> {
     out: &'a mut [u8],
 }
 
-impl Task for MakeRow<'_> {
+impl HotLoop for MakeRow<'_> {
     type Output = Result<(), OutOfMemory>;
 
     #[inline(always)]
@@ -296,7 +296,7 @@ struct TakeBand<'a, 'b, const SIZE: usize, const SAMPLES: usize> {
     out: &'a mut [&'b mut [u8]],
 }
 
-impl<const SIZE: usize, const SAMPLES: usize> Task for TakeBand<'_, '_, SIZE, SAMPLES> {
+impl<const SIZE: usize, const SAMPLES: usize> HotLoop for TakeBand<'_, '_, SIZE, SAMPLES> {
     type Output = ();
 
     #[inline(always)]
@@ -319,7 +319,7 @@ struct Gather<'a> {
     at: usize,
 }
 
-impl Task for Gather<'_> {
+impl HotLoop for Gather<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Converts stored samples to native ones: packed bits, 24-bit numbers, foreign byte order, reversed bits.
 //!
-//! Every function is a plain loop over one row, `#[inline(always)]` so that a [`Task`](swath_raster::simd::Task) can call it for
+//! Every function is a plain loop over one row, `#[inline(always)]` so that a [`HotLoop`](swath_raster::simd::HotLoop) can call it for
 //! all rows of a tile. All stop at the end of the shorter row.
 
 use swath_tiff::structure::ByteOrder;

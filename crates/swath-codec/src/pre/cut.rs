@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use swath_tiff::Window;
 
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 /// The layout of an image's samples in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +204,7 @@ struct Few<'a, const SIZE: usize, const BANDS: usize> {
     target: &'a mut [[u8; SIZE]],
 }
 
-impl<const SIZE: usize, const BANDS: usize> Task for Few<'_, SIZE, BANDS> {
+impl<const SIZE: usize, const BANDS: usize> HotLoop for Few<'_, SIZE, BANDS> {
     type Output = ();
 
     #[inline(always)]

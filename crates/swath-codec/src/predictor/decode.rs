@@ -7,7 +7,7 @@
 
 use swath_raster::{
     memory::{OutOfMemory, grow},
-    simd::{Task, widest},
+    simd::{HotLoop, widest},
 };
 
 /// Pixels per block of the last pass.
@@ -374,7 +374,7 @@ struct UndoTile<'a, I> {
     rows: I,
 }
 
-impl<'r, I: IntoIterator<Item = &'r mut [u8]>> Task for UndoTile<'_, I> {
+impl<'r, I: IntoIterator<Item = &'r mut [u8]>> HotLoop for UndoTile<'_, I> {
     type Output = Result<(), OutOfMemory>;
     #[inline(always)]
     fn run(self) -> Self::Output {
@@ -416,7 +416,7 @@ struct InPlaceTile<'a> {
     tile: &'a mut [u8],
 }
 
-impl Task for InPlaceTile<'_> {
+impl HotLoop for InPlaceTile<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {

@@ -1,6 +1,6 @@
 //! Applies TIFF predictors 2 and 3.
 
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 /// Applies predictor 2: each sample of `out` is the sample of `rows` minus the one a pixel to the left. `word` is the size of a
 /// sample, `swap` writes the other byte order.
@@ -49,7 +49,7 @@ trait Difference<const WORD: usize> {
 
 differences!(1 u8, 2 u16, 4 u32, 8 u64);
 
-impl<const WORD: usize> Task for Horizontal<'_, WORD>
+impl<const WORD: usize> HotLoop for Horizontal<'_, WORD>
 where
     Arithmetic: Difference<WORD>,
 {
@@ -98,7 +98,7 @@ struct Split<'a, const WORD: usize> {
     plane: &'a mut [u8],
 }
 
-impl<const WORD: usize> Task for Split<'_, WORD> {
+impl<const WORD: usize> HotLoop for Split<'_, WORD> {
     type Output = ();
 
     #[inline(always)]

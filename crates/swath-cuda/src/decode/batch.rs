@@ -105,19 +105,19 @@ impl DecodeBatch {
         self.tiles.push(job);
         if self.in_pieces {
             self.ranges.push(PieceRange { first: self.pieces.len() as u32, count: 0 });
-            self.cut(decoded_len, &[]);
+            self.set_pieces(decoded_len, &[]);
         }
         if self.streams { job.src as usize } else { job.dst as usize }
     }
 
-    /// Sets how the last tile is cut: the decoded bytes of each piece, and the stored bytes of all pieces but the last.
+    /// Sets the pieces of the last tile: the decoded length of each, and the stored lengths of all but the last.
     /// Kernels verify it. Sizes that cannot be true leave the tile in one piece.
-    pub fn cut(&mut self, piece_len: usize, sizes: &[u32]) {
+    pub fn set_pieces(&mut self, piece_len: usize, sizes: &[u32]) {
         let (Some(tile), Some(range)) = (self.tiles.last(), self.ranges.last_mut()) else { return };
         self.pieces.truncate(range.first as usize);
         let (src_end, dst_end) = (tile.src + tile.src_len, tile.dst + tile.dst_len);
         let mut piece = PieceJob { src: tile.src + ZLIB_HEAD.min(tile.src_len), dst: tile.dst, ..PieceJob::default() };
-        if can_be_cut(tile.src_len, tile.dst_len, piece_len, sizes) {
+        if are_possible_pieces(tile.src_len, tile.dst_len, piece_len, sizes) {
             for size in sizes {
                 (piece.src_len, piece.dst_len) = ((*size).into(), piece_len as u64);
                 self.pieces.push(piece);
@@ -204,8 +204,8 @@ impl DecodeBatch {
 /// Bytes before the first block of a zlib stream.
 const ZLIB_HEAD: u64 = 2;
 
-/// Whether a tile can be cut like this: decoded bytes of each piece, and the stored bytes of all pieces but the last.
-pub fn can_be_cut(stream_len: u64, decoded_len: u64, piece_len: usize, sizes: &[u32]) -> bool {
+/// Whether a tile can have these pieces: `piece_len` is the decoded length of each, `sizes` are the stored lengths of all but the last.
+pub fn are_possible_pieces(stream_len: u64, decoded_len: u64, piece_len: usize, sizes: &[u32]) -> bool {
     let stored = sizes.iter().map(|size| u64::from(*size)).sum::<u64>() + ZLIB_HEAD;
     let aligned = piece_len > 0 && piece_len.is_multiple_of(ALIGN);
     let whole = aligned && decoded_len.div_ceil(piece_len as u64) == sizes.len() as u64 + 1;
@@ -239,7 +239,7 @@ mod tests {
         let mut found = Vec::new();
         for sizes in [&[100, 200][..], &[100], &[], &[100, 200, 300], &[100, 900], &[u32::MAX; 2], &[100, 897]] {
             let at = batch.tile(1000, 2500) as u64;
-            batch.cut(1024, sizes);
+            batch.set_pieces(1024, sizes);
             let (range, tile) = (batch.ranges.last().copied().unwrap_or_default(), batch.tiles.last().copied());
             let pieces = batch.pieces.get(range.first as usize..).unwrap_or_default();
             assert_eq!(pieces.len(), range.count as usize);

@@ -27,7 +27,7 @@ use crate::{
             slice::BufferSlice,
         },
         memory::{
-            pool::{DeviceBuffer, held},
+            pool::{DeviceBuffer, allocated_len},
             streams::{Event, Streams},
         },
     },
@@ -172,7 +172,9 @@ impl Decoder {
     /// Returns the bytes that a read takes besides its batches: output, statuses and shared kernel scratch.
     pub fn fixed_bytes(plan: &DecodePlan, tiles: u64) -> u64 {
         let output = plan.output.len().map_or(u64::MAX, |len| len as u64);
-        held(output).saturating_add(held(tiles.max(1) * 4)).saturating_add(held(scratch_len(plan.path) as u64))
+        allocated_len(output)
+            .saturating_add(allocated_len(tiles.max(1) * 4))
+            .saturating_add(allocated_len(scratch_len(plan.path) as u64))
     }
 
     /// Starts a batch in one half of the working memory. Uploads its tables; copies of its tiles wait until the

@@ -9,7 +9,7 @@ use crate::{
             place::PlaceTile,
             slice::ALIGN,
         },
-        memory::pool::held,
+        memory::pool::allocated_len,
     },
 };
 
@@ -39,8 +39,11 @@ impl Footprint {
     }
 
     /// Returns the bytes that the buffers take on the device.
-    pub fn held(&self) -> u64 {
-        [self.compressed.max(1), self.decoded.max(1), self.tables + TABLE_HEAD, self.temporary].map(held).iter().sum()
+    pub fn allocated_len(&self) -> u64 {
+        [self.compressed.max(1), self.decoded.max(1), self.tables + TABLE_HEAD, self.temporary]
+            .map(allocated_len)
+            .iter()
+            .sum()
     }
 
     /// Returns the memory for both together.

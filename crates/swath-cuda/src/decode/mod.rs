@@ -18,7 +18,7 @@ mod tables;
 pub(crate) mod test_spec;
 mod uploader;
 
-pub use batch::{DecodeBatch, Placement, can_be_cut};
+pub use batch::{DecodeBatch, Placement, are_possible_pieces};
 pub use decoder::{Decoder, KernelTimes};
 pub use footprint::Footprint;
 pub use path::DecodePath;

@@ -8,7 +8,7 @@ use swath_tiff::SampleType;
 use crate::{
     driver::{
         launch::moments::RawMoments,
-        memory::{pool::held, row_ring::RowRing},
+        memory::{pool::allocated_len, row_ring::RowRing},
     },
     encode::{
         overview::DeviceShrink,
@@ -123,7 +123,7 @@ impl EncodePlan {
     /// When a library fails to report what it needs.
     pub fn device_bytes(&self, gpu: &Arc<Gpu>, slots: Slots, host_rows: bool) -> Result<u64, DeviceError> {
         let mut sum = 0_u64;
-        let mut add = |len: usize| sum = sum.saturating_add(held(len as u64));
+        let mut add = |len: usize| sum = sum.saturating_add(allocated_len(len as u64));
         for level in &self.levels {
             self.ring_bytes(level)?.into_iter().for_each(&mut add);
             if let Some(shrink) = &level.shrink {

@@ -24,15 +24,15 @@ GROUPS_PER_THREAD = 2
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What a worker needs to create the encoder of a file."""
+class EncoderArguments:
+    """The arguments of `TileRowEncoder`, from which each worker creates the encoder of the file."""
 
     shape: tuple[int, int, int]
     dtype: str
     metadata: dict[str, Any]
     options: EngineOptions
 
-    def packed(self) -> bytes:
+    def pickled(self) -> bytes:
         """Returns the pickled arguments of the encoder."""
         # A dask task runs in one thread of its worker. The encoded bytes do not depend on the number of threads.
         options = self.options if self.options.threads is not None else replace(self.options, threads=1)
@@ -45,9 +45,9 @@ class Recipe:
 
 
 @functools.lru_cache(maxsize=8)
-def encoder(recipe: bytes) -> Any:
+def encoder(arguments: bytes) -> Any:
     """Returns the encoder of a file, which each process creates once."""
-    return _swath.TileRowEncoder(*pickle.loads(recipe))
+    return _swath.TileRowEncoder(*pickle.loads(arguments))
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class TileRows:
     chunk_starts: tuple[tuple[int, int, int], ...]
 
 
-def encode(recipe: bytes, layout: Layout, group: TileRows, *chunks: Any) -> bytes:
+def encode(arguments: bytes, layout: Layout, group: TileRows, *chunks: Any) -> bytes:
     """Encodes a group of tile rows on a worker."""
     rows = _gather_rows(layout, group, chunks)
-    made = encoder(recipe)
+    made = encoder(arguments)
     work = made.encode if isinstance(rows, np.ndarray) else made.encode_device
     encoded: bytes = work(group.first, group.last, group.first_row, rows, layout.axes)
     return encoded
@@ -97,7 +97,7 @@ def _gather_rows(layout: Layout, group: TileRows, chunks: Sequence[Any]) -> Any:
     return target
 
 
-class Head:
+class ClusterArray:
     """An array that a cluster writes, and its first chunks, which are computed to choose the predictor."""
 
     def __init__(self, client: Any, array: Any, layout: Layout) -> None:
@@ -142,17 +142,19 @@ class Head:
         self.computed.update(zip([*step.outputs, *step.keeps], _submit(self.client, step)))
 
 
-def with_chosen_predictor(options: EngineOptions, metadata: dict[str, Any], dtype: str, head: Head) -> EngineOptions:
-    """Returns the options with the predictor that suits the samples: workers encode tile rows and see no others."""
+def with_chosen_predictor(
+    options: EngineOptions, metadata: dict[str, Any], dtype: str, cluster_array: ClusterArray
+) -> EngineOptions:
+    """Returns the options with the predictor that suits the first rows. A worker sees its own tile rows only."""
     if options.predictor != "auto":
         return options
-    layout = head.layout
+    layout = cluster_array.layout
     shape = (layout.count, layout.height, layout.width)
     choice: Any = _swath.PredictorChoice(shape, dtype, metadata, options.native())
     row = 0
     while choice.chosen is None and row < layout.height:
         until = min(row + choice.rows_at_once, layout.height)
-        rows = np.ascontiguousarray(to_host(head.rows(row, until)), dtype=layout.dtype)
+        rows = np.ascontiguousarray(to_host(cluster_array.rows(row, until)), dtype=layout.dtype)
         choice.push(rows, layout.axes)
         row = until
     return replace(options, predictor=str(choice.chosen))
@@ -163,18 +165,18 @@ def _cut(samples: Any, region: tuple[slice, ...]) -> np.ndarray:
     return np.ascontiguousarray(to_host(samples[region]))
 
 
-def write(head: Head, recipe: Recipe, writer: Any, budget: int | None) -> None:
+def write(cluster_array: ClusterArray, arguments: EncoderArguments, writer: Any, budget: int | None) -> None:
     """Computes and encodes an array on a cluster, with at most `budget` bytes in flight, and pushes the tile rows."""
-    client, chunks, layout = head.client, head.chunks, head.layout
-    packed = recipe.packed()
-    groups = list(_groups(recipe.planner(), chunks))
+    client, chunks, layout = cluster_array.client, cluster_array.chunks, cluster_array.layout
+    packed = arguments.pickled()
+    groups = list(_groups(arguments.planner(), chunks))
     steps, costs = _plan(chunks, layout, packed, groups, client.futures)
     chunks.graph = {}
     if budget is None:
         threads = sum(client.nthreads().values()) or 1
         budget = GROUPS_PER_THREAD * threads * max(cost.encoded + cost.begins for cost in costs)
     with _leaving_worker_thread():
-        _run(head, steps, costs, writer, budget)
+        _run(cluster_array, steps, costs, writer, budget)
 
 
 def _check_transport(client: Any, array: Any) -> None:
@@ -246,10 +248,10 @@ def _plan(
     return steps, costs
 
 
-def _run(head: Head, steps: Sequence[Step], costs: Sequence[Cost], writer: Any, budget: int) -> None:
+def _run(cluster_array: ClusterArray, steps: Sequence[Step], costs: Sequence[Cost], writer: Any, budget: int) -> None:
     """Submits the steps in order and pushes each result, with at most `budget` bytes in flight."""
-    client = head.client
-    unused = _last_uses(steps, head.computed)
+    client = cluster_array.client
+    unused = _last_uses(steps, cluster_array.computed)
     held: dict[Key, Any] = {}
     waiting: deque[tuple[int, Any]] = deque()
     in_flight = 0
@@ -274,7 +276,7 @@ def _run(head: Head, steps: Sequence[Step], costs: Sequence[Cost], writer: Any, 
             held.update(zip(step.keeps, futures[1:]))
             for key in unused.pop(number, ()):
                 # Tasks that are submitted keep the results that they need.
-                del head.computed[key]
+                del cluster_array.computed[key]
         while waiting:
             push_next()
     except BaseException:

@@ -63,6 +63,7 @@ class Error(Exception):
 
 
 def _rebuild(kind: type[Error], args: tuple[Any, ...], location: dict[str, Any]) -> Error:
+    """Creates a pickled exception again, with its place in the file."""
     error = kind(*args)
     for name, value in location.items():
         setattr(error, name, value)

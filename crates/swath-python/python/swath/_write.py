@@ -460,12 +460,12 @@ class PreparedWrite:
                     'the workers encode on the CPU: on a cluster, device="auto" uses no GPU, and device="cuda" does',
                     DeviceWarning,
                 )
-        head = None
+        cluster_array = None
         if client is not None:
             from . import _cluster
 
-            head = _cluster.Head(client, self.raster.lazy, layout)
-            self.options = _cluster.with_chosen_predictor(self.options, self.metadata, self._dtype, head)
+            cluster_array = _cluster.ClusterArray(client, self.raster.lazy, layout)
+            self.options = _cluster.with_chosen_predictor(self.options, self.metadata, self._dtype, cluster_array)
         try:
             begun = self._begin(native, report, streamed=streamed, encoded=client is not None)
         except (FormatError, UnsupportedError) as error:
@@ -473,9 +473,9 @@ class PreparedWrite:
             raise UsageError(f"{error}: give another compression=, or dtype= a type that it takes") from None
         writer = begun.writer
         try:
-            if head is not None:
-                recipe = _cluster.Recipe(self._shape, self._dtype, self.metadata, self.options)
-                _cluster.write(head, recipe, writer, self.buffer)
+            if cluster_array is not None:
+                arguments = _cluster.EncoderArguments(self._shape, self._dtype, self.metadata, self.options)
+                _cluster.write(cluster_array, arguments, writer, self.buffer)
             elif streamed:
                 _stream.stream(
                     self.raster.lazy, layout, writer, get, begun.buffer, as_blocks=begun.as_blocks, mask=self.mask

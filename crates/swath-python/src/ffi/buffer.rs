@@ -58,7 +58,7 @@ impl BorrowedBuffer {
         self.buffer.format().to_string_lossy().into_owned()
     }
 
-    /// Copies bytes from `offset` on; returns `false` where the memory ends before.
+    /// Fills `target` with the bytes from `offset` on. Returns `false` where the memory has fewer.
     pub fn copy_to(&self, offset: u64, target: &mut [u8]) -> bool {
         let end = offset.checked_add(target.len() as u64);
         if end.is_none_or(|end| end > self.len as u64) || target.is_empty() {

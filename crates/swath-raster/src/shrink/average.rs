@@ -5,7 +5,7 @@ use super::kind::{Avoid, Class, Kind};
 use super::scratch::ShrinkScratch;
 use super::view::{View, validity};
 use super::{ColumnMap, RowContext};
-use crate::simd::{Task, widest};
+use crate::simd::{HotLoop, widest};
 use std::ops::Range;
 
 /// Computes a target row.
@@ -91,7 +91,7 @@ pub struct EachQuad<'a, K: Kind, F> {
     pub make: F,
 }
 
-impl<K: Kind, F: Fn([K::Raw; 4], [bool; 4]) -> K::Raw> Task for EachQuad<'_, K, F> {
+impl<K: Kind, F: Fn([K::Raw; 4], [bool; 4]) -> K::Raw> HotLoop for EachQuad<'_, K, F> {
     type Output = ();
 
     #[inline(always)]
@@ -115,7 +115,7 @@ struct Plain<'a, K: Kind> {
     quads: Quads<'a, K>,
 }
 
-impl<K: Kind> Task for Plain<'_, K> {
+impl<K: Kind> HotLoop for Plain<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -130,7 +130,7 @@ struct ByNodata<'a, K: Kind> {
     nodata: K::Raw,
 }
 
-impl<K: Kind> Task for ByNodata<'_, K> {
+impl<K: Kind> HotLoop for ByNodata<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -149,7 +149,7 @@ struct ByMask<'a, K: Kind> {
     mask: [&'a [u8]; 2],
 }
 
-impl<K: Kind> Task for ByMask<'_, K> {
+impl<K: Kind> HotLoop for ByMask<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -223,7 +223,7 @@ struct Line<'a, K: Kind> {
     rows: usize,
 }
 
-impl<K: Kind> Task for Line<'_, K> {
+impl<K: Kind> HotLoop for Line<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -288,7 +288,7 @@ struct ValidLine<'a, K: Kind> {
     weight: f64,
 }
 
-impl<K: Kind> Task for ValidLine<'_, K> {
+impl<K: Kind> HotLoop for ValidLine<'_, K> {
     type Output = ();
 
     #[inline(always)]

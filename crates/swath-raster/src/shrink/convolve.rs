@@ -8,7 +8,7 @@ use super::kernel::{self, Taps};
 use super::kind::{Class, Kind};
 use super::scratch::ShrinkScratch;
 use super::view::{View, validity};
-use crate::simd::{Task, widest};
+use crate::simd::{HotLoop, widest};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -96,7 +96,7 @@ struct Widen<'a, K: Kind> {
     out: &'a mut [f64],
 }
 
-impl<K: Kind> Task for Widen<'_, K> {
+impl<K: Kind> HotLoop for Widen<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -122,7 +122,7 @@ struct Across<'a, K> {
     kind: PhantomData<K>,
 }
 
-impl<K: Kind> Task for Across<'_, K> {
+impl<K: Kind> HotLoop for Across<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -322,7 +322,7 @@ impl<'a, K: Kind> Down<'a, K> {
 
 struct Plain<'a, K: Kind>(Down<'a, K>);
 
-impl<K: Kind> Task for Plain<'_, K> {
+impl<K: Kind> HotLoop for Plain<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -368,7 +368,7 @@ impl<K: Kind> Task for Plain<'_, K> {
 
 struct Masked<'a, K: Kind>(Down<'a, K>);
 
-impl<K: Kind> Task for Masked<'_, K> {
+impl<K: Kind> HotLoop for Masked<'_, K> {
     type Output = ();
 
     #[inline(always)]

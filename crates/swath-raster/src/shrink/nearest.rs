@@ -1,6 +1,6 @@
 //! Nearest neighbour: copies one source pixel, so only the size of a sample matters.
 
-use crate::simd::{Task, widest};
+use crate::simd::{HotLoop, widest};
 use bytemuck::Pod;
 
 /// Computes a target row: the words of `row` at the positions in `picks`, or every other word of `pairs` without `picks`.
@@ -22,7 +22,7 @@ struct EveryOther<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: Pod> Task for EveryOther<'_, T> {
+impl<T: Pod> HotLoop for EveryOther<'_, T> {
     type Output = ();
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use super::kind::{Avoid, Class, Kind};
 use super::scratch::ShrinkScratch;
 use super::view::{View, validity};
 use super::{ColumnMap, RowContext};
-use crate::simd::{Task, widest};
+use crate::simd::{HotLoop, widest};
 
 /// Computes a target row.
 pub fn row<K: Kind>(
@@ -139,7 +139,7 @@ struct Plain<'a, K: Kind> {
     quads: Quads<'a, K>,
 }
 
-impl<K: Kind> Task for Plain<'_, K> {
+impl<K: Kind> HotLoop for Plain<'_, K> {
     type Output = ();
 
     #[inline(always)]

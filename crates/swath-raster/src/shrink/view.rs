@@ -59,7 +59,7 @@ struct Test<'a, K: Kind> {
     out: &'a mut [u8],
 }
 
-impl<K: Kind> crate::simd::Task for Test<'_, K> {
+impl<K: Kind> crate::simd::HotLoop for Test<'_, K> {
     type Output = ();
 
     #[inline(always)]

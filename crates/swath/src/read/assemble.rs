@@ -5,32 +5,32 @@
 
 use swath_codec::host::Target;
 
-/// The rows of the output that no task has yet. They are in one strand for each band, or in a single one if pixels are interleaved.
+/// The rows of the output that no task has yet. They are in a plane for each band, or all in one plane where pixels are interleaved.
 #[derive(Debug)]
 pub(crate) struct OutputRows<'a> {
-    strands: Vec<&'a mut [u8]>,
+    planes: Vec<&'a mut [u8]>,
     row_len: usize,
 }
 
 impl<'a> OutputRows<'a> {
-    /// Cuts `out` into `strands` equal parts with rows of `row_len` bytes.
-    pub(crate) fn new(out: &'a mut [u8], strands: usize, row_len: usize) -> Self {
-        let len = (out.len() / strands.max(1)).max(1);
-        Self { strands: out.chunks_exact_mut(len).collect(), row_len }
+    /// Cuts `out` into `planes` equal parts with rows of `row_len` bytes.
+    pub(crate) fn new(out: &'a mut [u8], planes: usize, row_len: usize) -> Self {
+        let len = (out.len() / planes.max(1)).max(1);
+        Self { planes: out.chunks_exact_mut(len).collect(), row_len }
     }
 
-    pub(crate) fn strands(&self) -> usize {
-        self.strands.len()
+    pub(crate) fn planes(&self) -> usize {
+        self.planes.len()
     }
 
-    /// Takes the next `rows` rows of every strand.
+    /// Takes the next `rows` rows of every plane.
     pub(crate) fn take_rows(&mut self, rows: usize) -> Vec<&'a mut [u8]> {
         let len = rows * self.row_len;
-        self.strands
+        self.planes
             .iter_mut()
-            .map(|strand| {
-                let (head, tail) = std::mem::take(strand).split_at_mut_checked(len).unwrap_or_default();
-                *strand = tail;
+            .map(|plane| {
+                let (head, tail) = std::mem::take(plane).split_at_mut_checked(len).unwrap_or_default();
+                *plane = tail;
                 head
             })
             .collect()

@@ -246,6 +246,7 @@ fn run_task(
     Ok(())
 }
 
+/// Writes one tile of a task to the output: decodes it, copies it from the cache, or fills it where it is sparse.
 #[allow(clippy::too_many_arguments)]
 fn decode_part(
     context: &ReadContext<'_>,

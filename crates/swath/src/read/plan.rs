@@ -44,7 +44,7 @@ impl<'a, 'o> Planner<'a, 'o> {
     pub(super) fn new(context: &'o ReadContext<'o>, out: &'a mut [u8]) -> Self {
         let size = context.image.layout.sample.size();
         let samples = context.bands.len() as u16;
-        let (strands, row_samples) = match context.interleave {
+        let (output_planes, row_samples) = match context.interleave {
             Interleave::Band => (usize::from(samples), 1),
             Interleave::Pixel => (1, usize::from(samples)),
         };
@@ -64,7 +64,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         Self {
             context,
             decoding: 0,
-            output: OutputRows::new(out, strands, row_len),
+            output: OutputRows::new(out, output_planes, row_len),
             columns,
             rows,
             takes: takes.into_iter().map(Arc::new).collect(),
@@ -126,6 +126,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         context.image.fetch_tables(&slices, context.fetch, context.cancel)
     }
 
+    /// Adds the tasks of a tile row. Returns the number of output slices that they take.
     fn prepare_row(&mut self, row: u32, tasks: &mut Vec<Task<'a>>) -> Result<usize, Error> {
         let (context, image) = (self.context, self.context.image);
         let grid = &image.grid;
@@ -175,10 +176,9 @@ impl<'a, 'o> Planner<'a, 'o> {
         };
         let mut decoding = 0;
         let full_width = cells.len() == 1 && first.inside.width == grid.tile_width && first.inside.y == 0;
-        let one_strand = self.takes.len() == 1 && self.output.strands() == 1;
+        let one_plane = self.takes.len() == 1 && self.output.planes() == 1;
         let in_order = context.bands.iter().copied().eq(0..context.host.spec().samples);
-        if full_width && one_strand && in_order && context.host.decodes_in_place() && first.inside.height == first.rows
-        {
+        if full_width && one_plane && in_order && context.host.decodes_in_place() && first.inside.height == first.rows {
             if let Some(whole) = bands.into_iter().next() {
                 let task = Task {
                     parts: vec![part(0, 0)],
@@ -197,7 +197,7 @@ impl<'a, 'o> Planner<'a, 'o> {
             Interleave::Pixel => sample * context.bands.len(),
         };
         let widths: Vec<usize> = cells.iter().map(|cell| cell.inside.width as usize * pixel).collect();
-        let slices = cells.len() * height * self.output.strands();
+        let slices = cells.len() * height * self.output.planes();
         for (position, (cell, mut rows)) in cells.iter().zip(self.output.cut(bands, &widths)).enumerate() {
             if self.takes.len() > 1 && context.interleave == Interleave::Band {
                 // The planes are apart in the file and in the output: each is a task of its own.

@@ -1,6 +1,6 @@
 //! Runs a read with as many threads as are worth starting.
 //!
-//! Workers draw jobs from a [`Planner`], which cuts the output and looks tiles up as it goes, so neither the list of
+//! Threads draw jobs from a [`Planner`], which cuts the output and looks tiles up as it goes, so neither the list of
 //! tiles nor the list of output slices is ever complete in memory. A job is one read of neighbouring tiles: the thread
 //! that reads the bytes decodes them while they are in its cache.
 

@@ -25,14 +25,15 @@ const SHARE: u64 = 20;
 /// that many open files take no more memory than one. Closing a file frees its tiles.
 #[derive(Debug)]
 pub(crate) struct TileCache {
-    /// The shelf of a file that was given a budget.
-    own: Option<Shelf>,
+    /// The tiles of this file alone; `None` where it uses the common store.
+    own: Option<TileStore>,
     owner: u64,
     hits: AtomicU64,
 }
 
+/// Tiles of one or all files, up to a budget.
 #[derive(Debug)]
-struct Shelf {
+struct TileStore {
     budget: usize,
     tiles: PerProcess<Mutex<Tiles>>,
 }
@@ -54,32 +55,32 @@ impl TileCache {
     /// A cache with a budget of its own, or a share of the common one.
     pub(crate) fn new(own: Option<usize>) -> Self {
         static OWNERS: AtomicU64 = AtomicU64::new(0);
-        Self { own: own.map(Shelf::new), owner: OWNERS.fetch_add(1, Ordering::Relaxed), hits: AtomicU64::new(0) }
+        Self { own: own.map(TileStore::new), owner: OWNERS.fetch_add(1, Ordering::Relaxed), hits: AtomicU64::new(0) }
     }
 
-    fn shelf(&self) -> &Shelf {
-        self.own.as_ref().unwrap_or_else(|| common_shelf())
+    fn store(&self) -> &TileStore {
+        self.own.as_ref().unwrap_or_else(|| common_store())
     }
 
     /// The budget of this file; `None` where it shares the common one.
     pub(crate) fn own_budget(&self) -> Option<usize> {
-        self.own.as_ref().map(|shelf| shelf.budget)
+        self.own.as_ref().map(|store| store.budget)
     }
 
-    /// Whether a tile of `len` bytes may be kept, of an image of `all` bytes. An image that takes no more than half of the budget may
+    /// Whether a tile of `len` bytes may be kept. `all` is the size of its image in bytes. An image that takes no more than half of the budget may
     /// be kept whole, even if it is a single strip.
     pub(crate) fn admits(&self, len: usize, all: u64) -> bool {
-        self.takes_easily(len) || all <= self.shelf().budget as u64 / 2
+        self.takes_easily(len) || all <= self.store().budget as u64 / 2
     }
 
     /// Whether a tile of this size leaves room for others.
     pub(crate) fn takes_easily(&self, len: usize) -> bool {
-        len <= self.shelf().budget / 8
+        len <= self.store().budget / 8
     }
 
     /// Whether all tiles of a window of this size may be kept. More would push out tiles that other windows need again.
     pub(crate) fn admits_window(&self, len: u64) -> bool {
-        len <= self.shelf().budget as u64 / 4
+        len <= self.store().budget as u64 / 4
     }
 
     /// Number of tiles found in the cache so far.
@@ -88,7 +89,7 @@ impl TileCache {
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<Arc<SampleBuffer>> {
-        let mut tiles = self.shelf().tiles();
+        let mut tiles = self.store().tiles();
         tiles.clock += 1;
         let clock = tiles.clock;
         let entry = tiles.map.get_mut(&(self.owner, key))?;
@@ -98,8 +99,8 @@ impl TileCache {
     }
 
     pub(crate) fn insert(&self, key: Key, tile: Arc<SampleBuffer>) {
-        let budget = self.shelf().budget;
-        let mut tiles = self.shelf().tiles();
+        let budget = self.store().budget;
+        let mut tiles = self.store().tiles();
         tiles.clock += 1;
         let used = tiles.clock;
         tiles.bytes += tile.len();
@@ -117,7 +118,7 @@ impl Drop for TileCache {
         if self.own.is_some() {
             return;
         }
-        let mut tiles = self.shelf().tiles();
+        let mut tiles = self.store().tiles();
         if tiles.bytes == 0 {
             return;
         }
@@ -131,7 +132,7 @@ impl Drop for TileCache {
     }
 }
 
-impl Shelf {
+impl TileStore {
     fn new(budget: usize) -> Self {
         Self { budget, tiles: PerProcess::new() }
     }
@@ -157,15 +158,15 @@ impl Tiles {
     }
 }
 
-/// The shelf of all files without a budget of their own.
-fn common_shelf() -> &'static Shelf {
-    static COMMON: Once<Shelf> = Once::new();
-    COMMON.get_or_init(|| Shelf::new(common_budget()))
+/// The store of all files without a budget of their own.
+fn common_store() -> &'static TileStore {
+    static COMMON: Once<TileStore> = Once::new();
+    COMMON.get_or_init(|| TileStore::new(common_budget()))
 }
 
 /// The budget that files share.
 pub(crate) fn shared_budget() -> usize {
-    common_shelf().budget
+    common_store().budget
 }
 
 fn common_budget() -> usize {
@@ -195,7 +196,7 @@ mod tests {
         for index in 0..100 {
             cache.insert((0, index), Arc::new(SampleBuffer::new(100).unwrap()));
             assert!(cache.get((0, 0)).is_some(), "a tile in use must stay");
-            assert!(cache.shelf().tiles().bytes <= 1000);
+            assert!(cache.store().tiles().bytes <= 1000);
         }
         assert!(cache.get((0, 1)).is_none());
     }
@@ -206,22 +207,22 @@ mod tests {
         for _ in 0..100 {
             cache.insert((0, 7), Arc::new(SampleBuffer::new(100).unwrap()));
         }
-        assert_eq!(cache.shelf().tiles().bytes, 100);
+        assert_eq!(cache.store().tiles().bytes, 100);
     }
 
     #[test]
-    fn files_share_a_shelf_and_take_their_tiles_along() {
+    fn files_share_a_store_and_closing_one_frees_its_tiles() {
         let (first, second) = (TileCache::new(None), TileCache::new(None));
         let tile = || Arc::new(SampleBuffer::new(1 << 20).unwrap());
         first.insert((0, 1), tile());
         second.insert((0, 1), tile());
         second.insert((0, 2), tile());
         assert!(first.get((0, 2)).is_none() && second.get((0, 2)).is_some());
-        let bytes = || first.shelf().tiles().map.keys().filter(|(owner, _)| *owner == second.owner).count();
+        let bytes = || first.store().tiles().map.keys().filter(|(owner, _)| *owner == second.owner).count();
         assert_eq!(bytes(), 2);
         let owner = second.owner;
         drop(second);
-        let tiles = first.shelf().tiles();
+        let tiles = first.store().tiles();
         assert!(tiles.map.keys().all(|(other, _)| *other != owner));
         drop(tiles);
         assert!(first.get((0, 1)).is_some());

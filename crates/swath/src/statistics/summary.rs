@@ -84,6 +84,7 @@ fn add((sum, lost): (f64, f64), value: f64) -> (f64, f64) {
     (total, lost + off)
 }
 
+/// Whether `a` is less than `b`. Integers are compared exactly.
 fn less(a: Exact, b: Exact) -> bool {
     match (a, b) {
         (Exact::Int(a), Exact::Int(b)) => a < b,

@@ -163,10 +163,10 @@ fn walk(
             let end = plane_len.min(at + SLICE);
             let blocks = image.stated(base + at..base + end, &dataset.fetch)?;
             let first = base + at;
-            look(dataset, directory, first, &blocks, found, findings);
+            check_stated(dataset, directory, first, &blocks, found, findings);
             if directory.kind != Kind::Other {
-                order(directory, claims, first, &blocks, &mut last, findings);
-                surroundings(dataset, directory, claims, first, &blocks, findings)?;
+                check_order(directory, claims, first, &blocks, &mut last, findings);
+                check_surroundings(dataset, directory, claims, first, &blocks, findings)?;
             }
             // The mask of a pixel is one for all planes: it follows the last.
             if let (Some(mask), true) = (mask, plane + 1 == u64::from(image.grid.planes)) {
@@ -195,7 +195,8 @@ fn present(first: u64, blocks: &[Stated]) -> impl Iterator<Item = (u64, u64, u64
     (first..).zip(blocks).filter_map(|(index, block)| block.map(|(offset, len)| (index, offset, len)))
 }
 
-fn look(
+/// Counts blocks, and checks that they lie inside the file.
+fn check_stated(
     dataset: &Dataset,
     directory: &CheckedDirectory<'_>,
     first: u64,
@@ -220,7 +221,8 @@ fn look(
     }
 }
 
-fn order(
+/// Checks that blocks come in the order of their numbers, where the file claims it.
+fn check_order(
     directory: &CheckedDirectory<'_>,
     claims: Claims,
     first: u64,
@@ -253,7 +255,7 @@ struct Wanted {
 }
 
 /// Leader and trailer bytes: four bytes with the length before a block, its last four bytes once more after it.
-fn surroundings(
+fn check_surroundings(
     dataset: &Dataset,
     directory: &CheckedDirectory<'_>,
     claims: Claims,

@@ -13,7 +13,7 @@ use swath_raster::{memory, moments::Moments};
 use swath_tiff::Window;
 
 use super::{
-    canvas::{At, Canvas, PlanarPixels, area, split},
+    canvas::{Canvas, CellPosition, PlanarPixels, area, split},
     device::{DeviceSide, samples::DeviceSamples},
     encoded::EncodedTileRows,
     input::{Pushed, Rows},
@@ -339,7 +339,7 @@ impl Writer {
         let corner = (part.x / main.layout.tile_width, part.y / main.layout.tile_height);
         let across = part.width.div_ceil(main.layout.tile_width);
         let down = part.height.div_ceil(main.layout.tile_height);
-        let cells: Vec<At> =
+        let cells: Vec<CellPosition> =
             (0..down).flat_map(|row| (0..across).map(move |column| (corner.0 + column, corner.1 + row))).collect();
         self.place(0, &cells, &encoded)?;
         blocks.now += 1;
@@ -371,7 +371,12 @@ impl Writer {
     }
 
     /// Writes the encoded tiles of these cells to their positions in the file.
-    pub(super) fn place(&mut self, index: usize, cells: &[At], encoded: &EncodedTileRows) -> Result<(), Error> {
+    pub(super) fn place(
+        &mut self,
+        index: usize,
+        cells: &[CellPosition],
+        encoded: &EncodedTileRows,
+    ) -> Result<(), Error> {
         let (level, writer) = (self.plan.levels.at(index)?, self.level_writers.at(index)?);
         let missing = || Error::internal("an encoder returned fewer tiles than cells");
         let parts = level.parts() as usize;

@@ -16,7 +16,7 @@ use super::{plan::LevelPlan, shrinks::LevelShrink};
 use crate::error::Error;
 
 /// Column and row of a cell in the grid of its level.
-pub(super) type At = (u32, u32);
+pub(super) type CellPosition = (u32, u32);
 
 /// The pixels of one level that are still needed.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ pub(super) struct Canvas {
     grid: Grid,
     /// Bytes of a sample of each plane: the bands, then the mask.
     planes: Vec<usize>,
-    cells: HashMap<At, Cell>,
+    cells: HashMap<CellPosition, Cell>,
     /// Cells whose tile is encoded.
-    encoded: Bits,
+    encoded: CellSet,
     /// How the next level is computed from this one.
     level_shrink: Option<LevelShrink>,
     /// Cells whose patch of the next level is made.
-    shrunk: Bits,
+    shrunk: CellSet,
     /// Bytes of cells that are in memory.
     memory_len: u64,
 }
@@ -84,7 +84,7 @@ enum Pixels {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patch {
     /// The cell that it belongs to.
-    pub home: At,
+    pub home: CellPosition,
     /// Where it lies in the next level.
     pub target: Window,
     /// The pixels of this level that the patch is computed from.
@@ -111,8 +111,8 @@ impl Canvas {
             grid,
             planes,
             cells: HashMap::new(),
-            encoded: Bits::new(count),
-            shrunk: Bits::new(if level_shrink.is_some() { count } else { 0 }),
+            encoded: CellSet::new(count),
+            shrunk: CellSet::new(if level_shrink.is_some() { count } else { 0 }),
             level_shrink,
             memory_len: 0,
         }
@@ -150,7 +150,7 @@ impl Canvas {
     }
 
     /// The first pixel of the first cell that is not complete.
-    pub(super) fn first_missing(&self) -> At {
+    pub(super) fn first_missing(&self) -> CellPosition {
         let first = self.encoded.first_unset() as u64;
         let count = u64::from(self.grid.across) * u64::from(self.grid.down);
         let cell = |number| {
@@ -162,7 +162,7 @@ impl Canvas {
     }
 
     /// Whether all pixels of a cell came.
-    fn is_complete(&self, at: At) -> bool {
+    fn is_complete(&self, at: CellPosition) -> bool {
         self.encoded.get(self.number(at)) || self.cells.get(&at).is_some_and(|cell| cell.missing == 0)
     }
 
@@ -172,7 +172,7 @@ impl Canvas {
     }
 
     /// The cells that hold some rows of the level.
-    pub(super) fn cells_of_rows(&self, rows: &Range<u32>) -> Vec<At> {
+    pub(super) fn cells_of_rows(&self, rows: &Range<u32>) -> Vec<CellPosition> {
         self.touched(self.full_rows(rows)).collect()
     }
 
@@ -181,24 +181,24 @@ impl Canvas {
     }
 
     /// Copies what a cell in memory holds of some rows of the level to `target`: plane after plane, rows as wide as the level.
-    pub(super) fn copy_cell_rows(&self, at: At, rows: &Range<u32>, target: &mut [u8]) -> Result<(), Error> {
+    pub(super) fn copy_cell_rows(&self, at: CellPosition, rows: &Range<u32>, target: &mut [u8]) -> Result<(), Error> {
         let (pixels, whole) = (self.cell_pixels(at)?, self.full_rows(rows));
         let shared = overlap(pixels.part, whole).ok_or_else(not_in_memory)?;
         copy_planes(&pixels, target, whole, shared, &self.planes)
     }
 
-    fn number(&self, (column, row): At) -> usize {
+    fn number(&self, (column, row): CellPosition) -> usize {
         self.grid.index(column, row, 0) as usize
     }
 
     /// The part of the level that a cell covers.
-    pub(super) fn cell_part(&self, (column, row): At) -> Window {
+    pub(super) fn cell_part(&self, (column, row): CellPosition) -> Window {
         let (width, height) = self.grid.visible(column, row);
         Window::new(column * self.grid.tile_width, row * self.grid.tile_height, width, height)
     }
 
     /// The cells that a part of the level touches.
-    fn touched(&self, part: Window) -> impl Iterator<Item = At> + use<> {
+    fn touched(&self, part: Window) -> impl Iterator<Item = CellPosition> + use<> {
         let (columns, rows) = self.grid.span(&part);
         rows.flat_map(move |row| columns.clone().map(move |column| (column, row)))
     }
@@ -227,7 +227,12 @@ impl Canvas {
     }
 
     /// Copies pixels into their cells. Returns those that are complete now.
-    pub(super) fn put(&mut self, pixels: &PlanarPixels<'_>, spill: &Spill, now: u64) -> Result<Vec<At>, Error> {
+    pub(super) fn put(
+        &mut self,
+        pixels: &PlanarPixels<'_>,
+        spill: &Spill,
+        now: u64,
+    ) -> Result<Vec<CellPosition>, Error> {
         let mut complete = Vec::new();
         for at in self.touched(pixels.part) {
             let part = self.cell_part(at);
@@ -272,7 +277,7 @@ impl Canvas {
     }
 
     /// The patch of the next level that belongs to a cell; `None` where it has no pixels or there is no next level.
-    fn patch(&self, home: At) -> Option<Patch> {
+    fn patch(&self, home: CellPosition) -> Option<Patch> {
         let (columns, rows) = (self.targets(Axis::X, home.0), self.targets(Axis::Y, home.1));
         if columns.is_empty() || rows.is_empty() {
             return None;
@@ -282,7 +287,7 @@ impl Canvas {
     }
 
     /// The patches that need pixels of a cell and are not made yet.
-    fn waiting_patches(&self, at: At) -> Vec<Patch> {
+    fn waiting_patches(&self, at: CellPosition) -> Vec<Patch> {
         let Some(level_shrink) = &self.level_shrink else { return Vec::new() };
         let part = self.cell_part(at);
         // Sources have the order of their home cells along both axes, so the homes that need this cell form a rectangle.
@@ -297,7 +302,7 @@ impl Canvas {
     }
 
     /// The patches that can be made now that a cell is complete.
-    pub(super) fn ready_patches(&self, at: At) -> Vec<Patch> {
+    pub(super) fn ready_patches(&self, at: CellPosition) -> Vec<Patch> {
         let mut patches = self.waiting_patches(at);
         patches.retain(|patch| {
             self.touched(patch.source).all(|at| self.cells.get(&at).is_some_and(|cell| cell.missing == 0))
@@ -311,29 +316,29 @@ impl Canvas {
     }
 
     /// Records that the tile of a cell is encoded and its patch made, elsewhere.
-    pub(super) fn set_done(&mut self, at: At) {
+    pub(super) fn set_done(&mut self, at: CellPosition) {
         let number = self.number(at);
         self.encoded.set(number);
         self.shrunk.set(number);
     }
 
     /// Records that the tile of a cell is encoded.
-    pub(super) fn set_encoded(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+    pub(super) fn set_encoded(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
         self.encoded.set(self.number(at));
-        self.let_go(at, spill)
+        self.drop_unneeded(at, spill)
     }
 
     /// Records that a patch is made.
     pub(super) fn set_shrunk(&mut self, patch: &Patch, spill: &Spill) -> Result<(), Error> {
         self.shrunk.set(self.number(patch.home));
         for at in self.touched(patch.source) {
-            self.let_go(at, spill)?;
+            self.drop_unneeded(at, spill)?;
         }
         Ok(())
     }
 
     /// Drops a cell whose tile is encoded, or those of its pixels that no patch needs any more.
-    fn let_go(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+    fn drop_unneeded(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
         if !self.encoded.get(self.number(at)) {
             return Ok(());
         }
@@ -356,7 +361,7 @@ impl Canvas {
         Ok(())
     }
 
-    fn crop(&mut self, at: At, needed: Window, spill: &Spill) -> Result<(), Error> {
+    fn crop(&mut self, at: CellPosition, needed: Window, spill: &Spill) -> Result<(), Error> {
         self.load(at, spill)?;
         let pixels = self.cell_pixels(at)?;
         let pixel: usize = self.planes.iter().sum();
@@ -370,7 +375,7 @@ impl Canvas {
     }
 
     /// Brings a cell back to memory.
-    pub(super) fn load(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+    pub(super) fn load(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
         let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
         let mut memory = Vec::new();
         match std::mem::replace(&mut cell.pixels, Pixels::Memory(Vec::new())) {
@@ -392,7 +397,7 @@ impl Canvas {
     }
 
     /// When each cell in memory was last used, and its bytes.
-    pub(super) fn in_memory(&self) -> impl Iterator<Item = (u64, u64, At)> + '_ {
+    pub(super) fn in_memory(&self) -> impl Iterator<Item = (u64, u64, CellPosition)> + '_ {
         self.cells.iter().filter_map(|(at, cell)| match &cell.pixels {
             Pixels::Memory(memory) => Some((cell.used, memory.len() as u64, *at)),
             Pixels::Disk(_) | Pixels::Constant(_) => None,
@@ -400,7 +405,7 @@ impl Canvas {
     }
 
     /// Moves a cell to the disk, unless its pixels all have one value.
-    pub(super) fn unload(&mut self, at: At, spill: &Spill) -> Result<(), Error> {
+    pub(super) fn unload(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
         let Some(cell) = self.cells.get_mut(&at) else { return Ok(()) };
         let Pixels::Memory(memory) = &cell.pixels else { return Ok(()) };
         let len = memory.len() as u64;
@@ -413,7 +418,7 @@ impl Canvas {
     }
 
     /// The pixels of a cell that is in memory.
-    pub(super) fn cell_pixels(&self, at: At) -> Result<PlanarPixels<'_>, Error> {
+    pub(super) fn cell_pixels(&self, at: CellPosition) -> Result<PlanarPixels<'_>, Error> {
         let Some(Cell { part, pixels: Pixels::Memory(memory), .. }) = self.cells.get(&at) else {
             return Err(not_in_memory());
         };
@@ -575,21 +580,21 @@ fn bounds(one: Window, other: Window) -> Window {
     Window::new(columns.start, rows.start, columns.end - columns.start, rows.end - rows.start)
 }
 
-/// What two windows share.
+/// Returns the pixels that two windows share.
 pub(super) fn overlap(one: Window, other: Window) -> Option<Window> {
     let (x, y) = (one.x.max(other.x), one.y.max(other.y));
     let (x_end, y_end) = (one.x_end().min(other.x_end()) as u32, one.y_end().min(other.y_end()) as u32);
     (x < x_end && y < y_end).then(|| Window::new(x, y, x_end - x, y_end - y))
 }
 
-/// One bit for each cell.
+/// A set of cells: one bit for each.
 #[derive(Debug)]
-struct Bits {
+struct CellSet {
     words: Vec<u64>,
     count: usize,
 }
 
-impl Bits {
+impl CellSet {
     fn new(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(64)], count: 0 }
     }
@@ -617,7 +622,7 @@ mod tests {
 
     #[test]
     fn bits_count_each_cell_once() {
-        let mut bits = Bits::new(70);
+        let mut bits = CellSet::new(70);
         for at in [0, 1, 69, 1] {
             bits.set(at);
         }

@@ -11,9 +11,9 @@ use swath_raster::{memory, shrink::ShrinkError};
 use swath_tiff::Window;
 
 use super::{
-    canvas::{At, Axis, Canvas, Patch, PlanarPixels, area, split},
+    canvas::{Axis, Canvas, CellPosition, Patch, PlanarPixels, area, split},
     input::Pushed,
-    step::{AtHand, EncodeBuffers, StepContext, shrink_plane},
+    step::{EncodeBuffers, LevelRows, StepContext, shrink_plane},
     writer::{FromBlocks, Writer},
 };
 use crate::error::Error;
@@ -24,7 +24,7 @@ const JOBS: usize = 8;
 /// Work that the pixels in memory allow.
 #[derive(Debug, Clone, Copy)]
 enum CellJob {
-    Tile(usize, At),
+    Tile(usize, CellPosition),
     Patch(usize, Patch),
 }
 
@@ -33,7 +33,7 @@ type Made = (usize, Patch, Vec<u8>);
 
 impl Writer {
     /// Encodes the tiles of complete cells and makes the pixels of the next level that need no others, level after level.
-    pub(super) fn work(&mut self, blocks: &mut FromBlocks, complete: Vec<(usize, At)>) -> Result<(), Error> {
+    pub(super) fn work(&mut self, blocks: &mut FromBlocks, complete: Vec<(usize, CellPosition)>) -> Result<(), Error> {
         let mut complete = complete;
         while !complete.is_empty() {
             let mut jobs = Vec::new();
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// Does some jobs; returns the cells that they completed.
-    fn run_blocks(&mut self, blocks: &mut FromBlocks, jobs: &[CellJob]) -> Result<Vec<(usize, At)>, Error> {
+    fn run_blocks(&mut self, blocks: &mut FromBlocks, jobs: &[CellJob]) -> Result<Vec<(usize, CellPosition)>, Error> {
         self.stop_if_cancelled()?;
         blocks.now += 1;
         for job in jobs {
@@ -94,7 +94,7 @@ impl Writer {
             plan: &self.plan,
             level_writers: Some(&self.level_writers),
             sink: &*self.sink.0,
-            above: 0,
+            first_tile_row: 0,
             at_hand: &[],
             shrinks: &[],
             sample: self.shape.sample,
@@ -142,11 +142,11 @@ impl Writer {
         context: &StepContext<'_>,
         blocks: &FromBlocks,
         level: usize,
-        at: At,
+        at: CellPosition,
         buffers: &mut EncodeBuffers,
     ) -> Result<(), Error> {
         let pixels = blocks.canvases.at(level)?.cell_pixels(at)?;
-        let at_hand = AtHand {
+        let at_hand = LevelRows {
             planes: pixels.planes,
             arrangement: Arrangement::Planes,
             first: pixels.part.y,
@@ -189,7 +189,7 @@ impl Writer {
 
     /// Has the GPU encode the tiles of cells, many at a time: as images of one tile's height or width.
     fn encode_cells_by_device(&mut self, blocks: &FromBlocks, jobs: &[CellJob]) -> Result<(), Error> {
-        let mut groups: Vec<(usize, (u32, u32), Vec<At>)> = Vec::new();
+        let mut groups: Vec<(usize, (u32, u32), Vec<CellPosition>)> = Vec::new();
         for job in jobs {
             let CellJob::Tile(level, at) = job else { continue };
             let part = blocks.canvases.at(*level)?.cell_part(*at);
@@ -249,7 +249,7 @@ impl Writer {
 }
 
 /// Joins cells of one size to an image, along a row or a column. Returns its pixels, plane after plane.
-fn joined_pixels(blocks: &FromBlocks, level: usize, cells: &[At], along: Axis) -> Result<Vec<u8>, Error> {
+fn joined_pixels(blocks: &FromBlocks, level: usize, cells: &[CellPosition], along: Axis) -> Result<Vec<u8>, Error> {
     let lost = || Error::internal("the pixels of a cell are shorter than planned");
     let canvas = blocks.canvases.at(level)?;
     let planar: Vec<PlanarPixels<'_>> = cells.iter().map(|at| canvas.cell_pixels(*at)).collect::<Result<_, _>>()?;

@@ -8,7 +8,7 @@ use swath_tiff::structure::Predictor;
 
 use super::{
     blocks::waiting_writers,
-    canvas::{At, split},
+    canvas::{CellPosition, split},
     device::samples::DeviceSamples,
     input::Pushed,
     memory::Memory,
@@ -22,7 +22,7 @@ use super::{
 use crate::{device::Mode, error::Error, metadata::Metadata};
 
 /// What became of rows that were shown to the choice of the predictor.
-enum Looked {
+enum ChoiceOutcome {
     /// The choice keeps all of them until it is made.
     Waits,
     /// The choice is made. The first `kept` of these rows are taken, with all earlier ones.
@@ -35,20 +35,20 @@ impl Writer {
     /// Takes rows; those that come before the predictor is chosen wait.
     pub(super) fn choose_and_take(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
         match self.look_at(pushed)? {
-            Looked::Waits => Ok(()),
-            Looked::Decided { kept } => self.take_rows(&pushed.part(kept..pushed.rows, self.shape)?),
-            Looked::DecidedAtOnce => self.take_rows(pushed),
+            ChoiceOutcome::Waits => Ok(()),
+            ChoiceOutcome::Decided { kept } => self.take_rows(&pushed.part(kept..pushed.rows, self.shape)?),
+            ChoiceOutcome::DecidedAtOnce => self.take_rows(pushed),
         }
     }
 
     /// Shows rows to the choice of the predictor. When it is made, plans the file with it and takes the rows that waited.
-    fn look_at(&mut self, pushed: &Pushed<'_>) -> Result<Looked, Error> {
-        let Some(mut undecided) = self.choice.take() else { return Ok(Looked::DecidedAtOnce) };
+    fn look_at(&mut self, pushed: &Pushed<'_>) -> Result<ChoiceOutcome, Error> {
+        let Some(mut undecided) = self.choice.take() else { return Ok(ChoiceOutcome::DecidedAtOnce) };
         let is_first = undecided.choice.seen() == 0;
         let kept = undecided.choice.look_at(pushed)?;
         let Some(predictor) = undecided.choice.chosen() else {
             self.choice = Some(undecided);
-            return Ok(Looked::Waits);
+            return Ok(ChoiceOutcome::Waits);
         };
         let Undecided { choice, metadata } = *undecided;
         if predictor != self.plan.levels.main.layout.predictor {
@@ -56,19 +56,20 @@ impl Writer {
         }
         self.predictor_by_samples = choice.compared();
         if is_first {
-            return Ok(Looked::DecidedAtOnce);
+            return Ok(ChoiceOutcome::DecidedAtOnce);
         }
-        let (constant, held) = choice.into_kept();
+        // Rows of one pixel value came first and were only counted; the rows after them were kept.
+        let (constant, kept_rows) = choice.into_kept();
         let memory = Memory { threads: self.threads, rows_at_once: self.rows_at_once };
-        if self.is_on_device() || memory.has_room_for(held.allocated(), &self.plan, &self.options) {
+        if self.is_on_device() || memory.has_room_for(kept_rows.allocated_len(), &self.plan, &self.options) {
             self.take_constant(constant)?;
-            self.take_held(held)?;
+            self.take_kept(kept_rows)?;
         } else {
-            let spilled = SpilledRows::new(held, self.sink.0.spill())?;
+            let spilled = SpilledRows::new(kept_rows, self.sink.0.spill())?;
             self.take_constant(constant)?;
             spilled.take(|rows| self.take_rows(rows))?;
         }
-        Ok(Looked::Decided { kept })
+        Ok(ChoiceOutcome::Decided { kept })
     }
 
     /// Takes the constant rows at the top, some at a time.
@@ -89,15 +90,19 @@ impl Writer {
     }
 
     /// Takes the rows that waited in memory.
-    fn take_held(&mut self, mut held: RowStore) -> Result<(), Error> {
-        let rows = held.count;
-        let (planes, _) = held.split();
+    fn take_kept(&mut self, mut kept_rows: RowStore) -> Result<(), Error> {
+        let rows = kept_rows.count;
+        let (planes, _) = kept_rows.split();
         self.take_rows(&Pushed { planes, arrangement: Arrangement::Planes, rows })
     }
 
     /// Keeps complete cells of the image until the predictor is chosen. Shows the choice the next rows as soon as all their cells are
     /// complete, and works on the cells once it is made.
-    pub(super) fn choose_from_cells(&mut self, blocks: &mut FromBlocks, complete: Vec<At>) -> Result<(), Error> {
+    pub(super) fn choose_from_cells(
+        &mut self,
+        blocks: &mut FromBlocks,
+        complete: Vec<CellPosition>,
+    ) -> Result<(), Error> {
         blocks.undecided.extend(complete);
         self.make_room(blocks)?;
         while let Some(mut undecided) = self.choice.take() {
@@ -221,10 +226,10 @@ impl Writer {
             };
             let pushed = Pushed::new(&fetched.rows(), self.shape, samples.mask.is_some())?;
             match self.look_at(&pushed)? {
-                Looked::Waits => shown = until,
-                Looked::Decided { kept } => return self.take_device(samples, shown + kept..count),
-                Looked::DecidedAtOnce if is_first => break,
-                Looked::DecidedAtOnce => return Err(Error::internal("the choice of the predictor lost rows")),
+                ChoiceOutcome::Waits => shown = until,
+                ChoiceOutcome::Decided { kept } => return self.take_device(samples, shown + kept..count),
+                ChoiceOutcome::DecidedAtOnce if is_first => break,
+                ChoiceOutcome::DecidedAtOnce => return Err(Error::internal("the choice of the predictor lost rows")),
             }
         }
         if shown == count { Ok(()) } else { self.take_device(samples, 0..count) }

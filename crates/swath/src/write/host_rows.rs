@@ -13,14 +13,14 @@ use super::{
     options::{Progress, changes},
     progress::LevelSize,
     row_store::RowStore,
-    step::{AtHand, StepContext, StepJob, copy_rows, shrink_jobs},
+    step::{LevelRows, StepContext, StepJob, copy_rows, shrink_jobs},
     writer::{LevelState, Writer},
 };
 use crate::error::Error;
 
 /// The work of one level in one step.
 #[derive(Debug, Clone)]
-pub(super) struct Due {
+pub(super) struct LevelWork {
     pub tile_rows: Range<u32>,
     /// Tiles of the first tile row that are encoded already.
     column: u32,
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// What each level can do with the rows that are there.
-    pub(super) fn due(&self) -> Result<Levels<Due>, Error> {
+    pub(super) fn due(&self) -> Result<Levels<LevelWork>, Error> {
         self.levels.try_map(|index, level| {
             let progress = level.progress;
             let shrunk = match (&level.shrink, self.plan.levels.get(index + 1), self.levels.get(index + 1)) {
@@ -139,7 +139,7 @@ impl Writer {
                 _ => progress.shrunk..progress.shrunk,
             };
             let tile_rows = progress.complete_tile_rows(LevelSize::of(self.plan.levels.at(index)?));
-            Ok(Due { tile_rows, column: progress.column, shrunk })
+            Ok(LevelWork { tile_rows, column: progress.column, shrunk })
         })
     }
 
@@ -181,8 +181,8 @@ impl Writer {
         }
     }
 
-    fn run_jobs(&mut self, due: &Levels<Due>, image: Option<&Pushed<'_>>) -> Result<(), Error> {
-        let mut at_hand: Vec<AtHand<'_>> = Vec::new();
+    fn run_jobs(&mut self, due: &Levels<LevelWork>, image: Option<&Pushed<'_>>) -> Result<(), Error> {
+        let mut at_hand: Vec<LevelRows<'_>> = Vec::new();
         let mut free: Vec<Vec<&mut [u8]>> = Vec::new();
         let mut shrinks = Vec::new();
         let bands = usize::from(self.shape.bands);
@@ -194,11 +194,11 @@ impl Writer {
             shrinks.push(&*shrink);
             free.push(room);
             at_hand.push(match image {
-                Some(pushed) if index == 0 => AtHand::rows(pushed.planes.clone(), pushed.arrangement, 0, width),
+                Some(pushed) if index == 0 => LevelRows::rows(pushed.planes.clone(), pushed.arrangement, 0, width),
                 _ => {
                     let apart = planes.len() >= bands + usize::from(plan.mask.is_some());
                     let arrangement = if apart { Arrangement::Planes } else { Arrangement::Pixels };
-                    AtHand::rows(planes, arrangement, first, width)
+                    LevelRows::rows(planes, arrangement, first, width)
                 }
             });
         }
@@ -226,7 +226,7 @@ impl Writer {
             plan: &self.plan,
             level_writers: Some(&self.level_writers),
             sink: &*self.sink.0,
-            above: self.above,
+            first_tile_row: self.first_tile_row,
             at_hand: &at_hand,
             shrinks: &shrinks,
             sample: self.shape.sample,

@@ -1,6 +1,6 @@
 //! Chooses the predictor by the samples. The best one differs from raster to raster, and is worth up to a third of the file.
 //!
-//! The choice looks at the first rows that are not all of one pixel value, as many as a row of tiles has. It compresses pieces from all
+//! The choice looks at the first rows that are not all of one pixel value, as many as a row of tiles has. It compresses excerpts from all
 //! over them with every predictor and takes the one that makes them smallest. So it is the same however rows are pushed, and whatever
 //! encodes them.
 
@@ -36,21 +36,21 @@ use crate::{error::Error, metadata::Metadata, names::PredictorRule, raster::Inte
 
 /// Rows from the top within which the choice looks for a row that differs. Where there is none, the sample type decides.
 const SEARCHED_ROWS: u32 = 4096;
-/// Places of the first rows among which the choice picks pieces that are not constant.
+/// Places of the first rows among which the choice picks excerpts that are not constant.
 const PLACES: u64 = 127;
-/// Most pieces that every predictor is tried on.
-const PIECES: usize = 8;
-/// Bytes of the sample for each piece, up to that number of pieces.
-const PIECE_LEN: usize = 64 << 10;
-/// Most rows of a piece.
-const PIECE_ROWS: usize = 256;
+/// Most excerpts that every predictor is tried on.
+const EXCERPTS: usize = 8;
+/// Bytes of the sample for each excerpt, up to that number of excerpts.
+const EXCERPT_LEN: usize = 64 << 10;
+/// Most rows of an excerpt.
+const EXCERPT_ROWS: usize = 256;
 /// The sample is one part in this many of the image, within the limits below.
 const FRACTION: usize = 12;
 /// Least bytes of the sample, where the image has as many.
 const LEAST_SAMPLED: usize = 16 << 10;
 /// Most bytes of the sample.
 const MOST_SAMPLED: usize = 4 << 20;
-/// Pieces with fewer changes from pixel to pixel than this part of those of the busiest piece are left out.
+/// Excerpts with fewer changes from pixel to pixel than this part of those of the busiest excerpt are left out.
 const LEAST_BUSY: f64 = 0.5;
 /// What a predictor must save on the sample to replace the usual one, as a part of its own compressed size: later rows may differ from
 /// the first.
@@ -362,14 +362,14 @@ impl PredictorChoice {
 
     /// Chooses the predictor by these rows.
     fn decide(&mut self, rows: &Pushed<'_>) -> Result<(), Error> {
-        let pieces = self.pieces(rows)?;
-        self.compared = !pieces.is_empty();
-        self.chosen = Some(if self.compared { self.smallest(rows, &pieces)? } else { self.layout.predictor });
+        let excerpts = self.excerpts(rows)?;
+        self.compared = !excerpts.is_empty();
+        self.chosen = Some(if self.compared { self.smallest(rows, &excerpts)? } else { self.layout.predictor });
         Ok(())
     }
 
-    /// Compresses pieces of these rows with each predictor. Returns the one that makes them smallest.
-    fn smallest(&self, rows: &Pushed<'_>, pieces: &[Piece]) -> Result<Predictor, Error> {
+    /// Compresses excerpts of these rows with each predictor. Returns the one that makes them smallest.
+    fn smallest(&self, rows: &Pushed<'_>, excerpts: &[Excerpt]) -> Result<Predictor, Error> {
         let candidates = candidates(&self.layout);
         let usual = self.layout.predictor;
         let mut hosts = Vec::new();
@@ -378,9 +378,9 @@ impl PredictorChoice {
             let spec = Arc::new(TileSpec::new(&layout, Limits::none())?);
             hosts.push(HostEncoder::new(spec, &self.options.settings, &self.options.registry)?);
         }
-        let mut jobs: Vec<(usize, &HostEncoder, &Piece)> = Vec::new();
-        for piece in pieces {
-            jobs.extend(hosts.iter().enumerate().map(|(candidate, host)| (candidate, host, piece)));
+        let mut jobs: Vec<(usize, &HostEncoder, &Excerpt)> = Vec::new();
+        for excerpt in excerpts {
+            jobs.extend(hosts.iter().enumerate().map(|(candidate, host)| (candidate, host, excerpt)));
         }
         let sizes = self.compress_all(rows, &jobs)?;
         let mut best = (usual, f64::INFINITY);
@@ -396,20 +396,20 @@ impl PredictorChoice {
         Ok(best.0)
     }
 
-    /// Returns the compressed size of each piece.
-    fn compress_all(&self, rows: &Pushed<'_>, jobs: &[(usize, &HostEncoder, &Piece)]) -> Result<Vec<usize>, Error> {
+    /// Returns the compressed size of each excerpt.
+    fn compress_all(&self, rows: &Pushed<'_>, jobs: &[(usize, &HostEncoder, &Excerpt)]) -> Result<Vec<usize>, Error> {
         let threads = self.threads.clamp(1, jobs.len().max(1));
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
             let (mut tile, mut encoded, mut scratch) = (Vec::new(), Vec::new(), Scratch::default());
-            while let Some((number, (_, host, piece))) = {
+            while let Some((number, (_, host, excerpt))) = {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 jobs.get(number).map(|job| (number, job))
             } {
-                self.cut(rows, piece, host.edge(), &mut tile)?;
+                self.cut(rows, excerpt, host.edge(), &mut tile)?;
                 encoded.clear();
-                host.encode(piece.window.height, &mut tile, &mut encoded, &mut scratch)?;
+                host.encode(excerpt.window.height, &mut tile, &mut encoded, &mut scratch)?;
                 done.push((number, encoded.len()));
             }
             Ok::<_, Error>(done)
@@ -421,12 +421,12 @@ impl PredictorChoice {
                 *place = Some(size);
             }
         }
-        let missing = || Error::internal("a piece of the sample was not compressed");
+        let missing = || Error::internal("an excerpt of the sample was not compressed");
         sizes.into_iter().map(|size| size.ok_or_else(missing)).collect()
     }
 
-    /// Picks pieces that are not constant, evenly spread.
-    fn pieces(&self, rows: &Pushed<'_>) -> Result<Vec<Piece>, Error> {
+    /// Picks excerpts that are not constant, evenly spread.
+    fn excerpts(&self, rows: &Pushed<'_>) -> Result<Vec<Excerpt>, Error> {
         let Shape { width, height, bands, sample } = self.shape;
         let grid = Grid::new(&self.layout).map_err(|error| Error::usage(error.to_string()))?;
         let apart = self.layout.planar == Planar::Separate && bands > 1;
@@ -434,10 +434,10 @@ impl PredictorChoice {
         let line_len = self.layout.tile_width as usize * pixel;
         let wanted =
             (row_len(&self.layout).saturating_mul(height as usize) / FRACTION).clamp(LEAST_SAMPLED, MOST_SAMPLED);
-        let count = (wanted / PIECE_LEN).clamp(1, PIECES);
-        let most_rows = PIECE_ROWS.min(self.layout.tile_height as usize);
-        let piece_rows = (wanted / count / line_len.max(1)).clamp(1, most_rows) as u32;
-        let down = rows.rows.div_ceil(piece_rows.max(1));
+        let count = (wanted / EXCERPT_LEN).clamp(1, EXCERPTS);
+        let most_rows = EXCERPT_ROWS.min(self.layout.tile_height as usize);
+        let excerpt_rows = (wanted / count / line_len.max(1)).clamp(1, most_rows) as u32;
+        let down = rows.rows.div_ceil(excerpt_rows.max(1));
         let places = u64::from(down) * u64::from(grid.across);
         let looked_at = places.min(PLACES);
         let mut found = Vec::new();
@@ -446,34 +446,34 @@ impl PredictorChoice {
             let place = nth * places / looked_at.max(1);
             let (x, y) = (
                 (place % u64::from(grid.across)) as u32 * self.layout.tile_width,
-                (place / u64::from(grid.across)) as u32 * piece_rows,
+                (place / u64::from(grid.across)) as u32 * excerpt_rows,
             );
-            let (columns, rows_here) = ((width - x).min(self.layout.tile_width), (rows.rows - y).min(piece_rows));
-            // With bands apart, pieces take turns.
+            let (columns, rows_here) = ((width - x).min(self.layout.tile_width), (rows.rows - y).min(excerpt_rows));
+            // With bands apart, excerpts take turns.
             let band = (found.len() % usize::from(bands)) as u16;
             let bands = if apart { band..band + 1 } else { 0..bands };
-            let piece = Piece { window: Window::new(x, y, columns, rows_here), bands };
-            self.cut(rows, &piece, Edge::RepeatColumns, &mut tile)?;
+            let excerpt = Excerpt { window: Window::new(x, y, columns, rows_here), bands };
+            self.cut(rows, &excerpt, Edge::RepeatColumns, &mut tile)?;
             let changes = changes_of(&tile, pixel);
             if changes > 0 {
-                found.push((piece, changes as f64 / (tile.len() / pixel.max(1)) as f64));
+                found.push((excerpt, changes as f64 / (tile.len() / pixel.max(1)) as f64));
             }
         }
         // Margins without data at the top are not what the file is made of.
         let busiest = found.iter().map(|(_, busy)| *busy).fold(0.0, f64::max);
         found.retain(|(_, busy)| *busy >= busiest * LEAST_BUSY);
-        let found: Vec<Piece> = found.into_iter().map(|(piece, _)| piece).collect();
+        let found: Vec<Excerpt> = found.into_iter().map(|(excerpt, _)| excerpt).collect();
         let count = count.min(found.len());
-        let missing = || Error::internal("there are fewer pieces of the sample than counted");
-        let nth_piece = |nth| found.get((2 * nth + 1) * found.len() / (2 * count)).cloned().ok_or_else(missing);
-        (0..count).map(nth_piece).collect()
+        let missing = || Error::internal("there are fewer excerpts of the sample than counted");
+        let nth_excerpt = |nth| found.get((2 * nth + 1) * found.len() / (2 * count)).cloned().ok_or_else(missing);
+        (0..count).map(nth_excerpt).collect()
     }
 
-    fn cut(&self, rows: &Pushed<'_>, piece: &Piece, edge: Edge, tile: &mut Vec<u8>) -> Result<(), Error> {
+    fn cut(&self, rows: &Pushed<'_>, excerpt: &Excerpt, edge: Edge, tile: &mut Vec<u8>) -> Result<(), Error> {
         let Shape { width, bands, sample, .. } = self.shape;
-        let pixel = sample.size() * piece.bands.len();
+        let pixel = sample.size() * excerpt.bands.len();
         tile.clear();
-        memory::resize(tile, self.layout.tile_width as usize * piece.window.height as usize * pixel)?;
+        memory::resize(tile, self.layout.tile_width as usize * excerpt.window.height as usize * pixel)?;
         let view = ImageRows {
             planes: &rows.planes,
             arrangement: rows.arrangement,
@@ -482,7 +482,7 @@ impl PredictorChoice {
             width,
             first: 0,
         };
-        if !cut(&view, piece.window, piece.bands.clone(), self.layout.tile_width, edge, tile) {
+        if !cut(&view, excerpt.window, excerpt.bands.clone(), self.layout.tile_width, edge, tile) {
             return Err(no_whole_tile());
         }
         Ok(())
@@ -516,7 +516,7 @@ fn run_beside<T: Send>(threads: usize, work: impl Fn() -> Result<T, Error> + Syn
 
 /// A part of the rows that is compressed like a tile.
 #[derive(Debug, Clone)]
-struct Piece {
+struct Excerpt {
     window: Window,
     bands: Range<u16>,
 }

@@ -54,7 +54,7 @@ impl RowStore {
     }
 
     /// Bytes that it allocated.
-    pub(super) fn allocated(&self) -> u64 {
+    pub(super) fn allocated_len(&self) -> u64 {
         self.planes.iter().sum::<usize>() as u64 * u64::from(self.capacity)
     }
 

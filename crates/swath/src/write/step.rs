@@ -48,7 +48,7 @@ pub(super) struct EncodeBuffers {
 }
 
 /// The rows of one level that are in memory.
-pub(super) struct AtHand<'a> {
+pub(super) struct LevelRows<'a> {
     pub planes: Vec<&'a [u8]>,
     pub arrangement: Arrangement,
     /// The first row and the first column in memory.
@@ -58,7 +58,7 @@ pub(super) struct AtHand<'a> {
     pub width: u32,
 }
 
-impl<'a> AtHand<'a> {
+impl<'a> LevelRows<'a> {
     /// Whole rows from `first` on.
     pub(super) fn rows(planes: Vec<&'a [u8]>, arrangement: Arrangement, first: u32, width: u32) -> Self {
         Self { planes, arrangement, first, first_column: 0, width }
@@ -170,9 +170,9 @@ pub(super) struct StepContext<'a> {
     /// Where tiles go; `None` where only overview rows are made.
     pub level_writers: Option<&'a Levels<LevelWriter>>,
     pub sink: &'a dyn Sink,
-    /// Tile rows of the file above the first one here, for error messages.
-    pub above: u32,
-    pub at_hand: &'a [AtHand<'a>],
+    /// Number in the file of the first tile row here, for error messages.
+    pub first_tile_row: u32,
+    pub at_hand: &'a [LevelRows<'a>],
     pub shrinks: &'a [&'a Option<Shrinks>],
     pub sample: SampleType,
     pub nodata: Option<&'a [u8]>,
@@ -247,7 +247,7 @@ impl StepContext<'_> {
         level: usize,
         (column, row): (u32, u32),
         part: u32,
-        rows: &AtHand<'_>,
+        rows: &LevelRows<'_>,
         buffers: &mut EncodeBuffers,
     ) -> Result<(), Error> {
         let plan = self.plan.levels.at(level)?;
@@ -255,7 +255,7 @@ impl StepContext<'_> {
         let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
         let number = position * u64::from(plan.parts()) + u64::from(part);
         let encoded = self.encode(level, plan, rows, (column, row), part, buffers).map_err(|error| {
-            error.at(&swath_tiff::Place { tile: Some((column, row + self.above)), ..Default::default() })
+            error.at(&swath_tiff::Place { tile: Some((column, row + self.first_tile_row)), ..Default::default() })
         })?;
         writers.at(level)?.put(number, encoded, self.sink, &mut buffers.spare)
     }
@@ -264,7 +264,7 @@ impl StepContext<'_> {
         &self,
         level: usize,
         plan: &LevelPlan,
-        at_hand: &AtHand<'_>,
+        at_hand: &LevelRows<'_>,
         (column, row): (u32, u32),
         part: u32,
         buffers: &mut EncodeBuffers,

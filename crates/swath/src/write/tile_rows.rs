@@ -29,7 +29,7 @@ use super::{
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::{Shrinks, shrinks},
-    step::{AtHand, EncodeBuffers, StepContext, copy_rows, shrink_jobs},
+    step::{EncodeBuffers, LevelRows, StepContext, copy_rows, shrink_jobs},
     writer::Writer,
 };
 use crate::{
@@ -295,7 +295,7 @@ impl TileRowEncoder {
         let mut writer = Writer::with(plan, sink, shape, &self.options, memory, self.nodata.clone())?;
         writer.level_writers =
             Arc::new(Levels { main: LevelWriter::without_file(self.plan.frame), overviews: Vec::new() });
-        writer.above = tile_rows.start;
+        writer.first_tile_row = tile_rows.start;
         if let Some(gpu) = &self.gpu
             && let Err(error) = writer.take_gpu(gpu)
         {
@@ -329,8 +329,8 @@ impl TileRowEncoder {
             plan: &self.plan,
             level_writers: None,
             sink: &MemorySink::new("tile rows").0,
-            above: 0,
-            at_hand: &[AtHand::rows(planes.to_vec(), Arrangement::Planes, first, self.shape.width)],
+            first_tile_row: 0,
+            at_hand: &[LevelRows::rows(planes.to_vec(), Arrangement::Planes, first, self.shape.width)],
             shrinks: &[&self.shrinks],
             sample: self.shape.sample,
             nodata: self.nodata.as_deref(),

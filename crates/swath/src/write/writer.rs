@@ -11,7 +11,7 @@ use swath_raster::memory;
 use swath_tiff::structure::Predictor;
 
 use super::{
-    canvas::{At, Canvas},
+    canvas::{Canvas, CellPosition},
     device::{DeviceSide, samples::DeviceSamples},
     input::{Pushed, Rows},
     level_writer::{LevelWriter, Waiting},
@@ -106,8 +106,8 @@ pub struct Writer {
     /// What threads keep between steps.
     pub(super) buffers: Mutex<Vec<EncodeBuffers>>,
     pub(super) nodata: Option<Vec<u8>>,
-    /// Tile rows of the file above the first one here, where this writes some tile rows of it.
-    pub(super) above: u32,
+    /// Number of the first tile row that this writer encodes; 0 unless it encodes some tile rows of a file only.
+    pub(super) first_tile_row: u32,
     /// Whether an error left the file incomplete.
     pub(super) failed: bool,
 }
@@ -147,7 +147,7 @@ pub(super) struct FromBlocks {
     /// Pixels of the image that were pushed.
     pub(super) pixels: u64,
     /// Complete cells of the image that wait until the predictor is chosen.
-    pub(super) undecided: Vec<At>,
+    pub(super) undecided: Vec<CellPosition>,
     /// Bytes of pixels that may be in memory once the predictor is chosen.
     pub(super) budget_afterwards: u64,
     /// Where encoded tiles wait for their turn.
@@ -299,7 +299,7 @@ impl Writer {
             tile_row: None,
             buffers: Mutex::default(),
             nodata,
-            above: 0,
+            first_tile_row: 0,
             failed: false,
         }
     }
@@ -536,7 +536,7 @@ impl Writer {
         }
     }
 
-    /// Checks that these are whole rows, and that at least as many are missing.
+    /// Checks that `rows` are whole rows, and no more than the image still lacks.
     fn check<'a>(&self, rows: &Rows<'a>) -> Result<Pushed<'a>, Error> {
         self.may_push()?;
         let pushed = Pushed::new(rows, self.shape, self.is_masked())?;

@@ -13,7 +13,7 @@ use crate::{
     cases::{self, Rng},
     driver,
     failures::check_failing_writes,
-    written::{self, Way, WriteCase},
+    written::{self, PushMethod, WriteCase},
 };
 
 /// Pushes a part of the case from where it is: the host, or the device.
@@ -84,7 +84,7 @@ fn blocks_become_the_file_of_rows() {
             let mut rng = Rng::new(seed);
             for _ in 0..14 {
                 let case = WriteCase::draw(&mut rng);
-                let (rows, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+                let (rows, _) = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap();
                 let step = if rng.chance(2) { (64, 64) } else { (rng.within(20..150), rng.within(20..150)) };
                 let (file, report) = by_blocks(&case, gpu, Mode::Cuda, step, &mut rng).unwrap();
                 assert!(file == rows, "{}: other bytes, blocks of {step:?}", case.what);
@@ -101,7 +101,7 @@ fn blocks_of_whole_tiles_stay_on_the_device() {
         let shape = Shape { width: 1024, height: 512, bands: 1, sample: SampleType::U16 };
         let options = WriteOptions::cog().with_blocks(Blocks::Tiles(64, 64)).with_compression(Compression::Deflate);
         let case = written::large(shape, options, "7");
-        let (rows, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+        let (rows, _) = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap();
         let (sink, memory) = MemorySink::new("memory");
         let on_gpu = case.on(gpu, Mode::Cuda);
         let mut writer = Writer::to_sink_from_blocks(Box::new(sink), shape, &case.metadata, &on_gpu).unwrap();

@@ -13,7 +13,7 @@ use crate::{
     build::{Directory, File, Tag, zlib},
     cases::{self, Case, ON_DEVICE, Rng},
     driver::{self, Fake},
-    written::{self, Way},
+    written::{self, PushMethod},
 };
 
 /// Cases of each script.
@@ -176,7 +176,7 @@ fn overviews_and_pieces_are_read_in_batches() {
             let layout = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_overviews(Overviews::Levels(1));
             let layout = layout.with_planar(planar).with_compression(Compression::Deflate);
             let case = written::large(shape, layout, "");
-            let (file, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+            let (file, _) = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap();
             let dataset = cases::open(&file).unwrap();
             let places = [(500, 420), (0, 0), (230, 240), (100, 250), (0, 0)];
             let windows = places.map(|(x, y)| Window::new(x, y, 100, 110));

@@ -10,7 +10,7 @@ use swath::{
 use crate::{
     cases::{self, ON_DEVICE, Rng},
     driver::{self, Fake},
-    written::{self, Way, WriteCase, same_pixels},
+    written::{self, PushMethod, WriteCase, same_pixels},
 };
 
 /// Writes a COG while each call of the device fails in turn: the CPU continues with its own pixels, or the error is the
@@ -27,7 +27,7 @@ pub fn check_failing_writes(
     for failing in failing {
         for key in ["fail_alloc_from", "fail_launch", "fail_copy"] {
             fake.with("", |gpu| {
-                let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
+                let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
                 gpu.trim();
                 let script = format!("{key}={failing}");
                 fake.script(&script);

@@ -112,7 +112,7 @@ fn refused_machine_code_becomes_ptx_with_one_notice() {
                 let start = "the driver compiles the kernels: it refused machine code for sm_90 (cuModuleLoadData(";
                 assert!(notices[0].starts_with(start) && notices[0].contains(name), "{notices:?}");
                 assert_eq!(gpu.kernel_code(), KernelCode::Ptx);
-                assert!(work(gpu, Compression::Lzw).is_empty(), "told twice");
+                assert!(work(gpu, Compression::Lzw).is_empty(), "reported twice");
                 let (modules, cubins) = loaded(&fake);
                 assert!(modules > 2 && cubins == 0, "{modules} {cubins}");
                 // The engine does not try again with a driver that refused once.

@@ -14,7 +14,7 @@ use swath::{
 use crate::{
     cases::{self, Rng},
     driver,
-    written::{self, Way},
+    written::{self, PushMethod},
 };
 
 /// Bytes of a piece.
@@ -22,7 +22,7 @@ const PIECE: u64 = 64 << 10;
 
 fn file(gpu: &Arc<Gpu>, shape: Shape, options: WriteOptions) -> Arc<[u8]> {
     let case = written::large(shape, options.with_compression(Compression::Deflate), "");
-    case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap().0
+    case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap().0
 }
 
 /// Two by two tiles of four pieces each, in little-endian order.
@@ -103,7 +103,7 @@ fn strips_whose_last_is_shorter_and_files_without_pieces() {
         assert_eq!(agree(&small, gpu, |options| options).pieces, 0);
         let cpu = WriteOptions::default().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(256, 256));
         let case = written::large(shape, cpu, "");
-        let (by_cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
+        let (by_cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
         assert_eq!(agree(&by_cpu, gpu, |options| options).pieces, 0);
     });
 }

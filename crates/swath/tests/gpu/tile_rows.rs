@@ -15,7 +15,7 @@ use crate::{
     cases::{self, Rng},
     driver,
     failures::check_failing_writes,
-    written::{self, Way, WriteCase, same_pixels},
+    written::{self, PushMethod, WriteCase, same_pixels},
 };
 
 /// Encodes rows of the case from where they are: on the host, or on the device.
@@ -116,7 +116,7 @@ fn tile_rows_become_the_file_of_one_gpu() {
             let mut rng = Rng::new(seed);
             for _ in 0..12 {
                 let case = WriteCase::draw(&mut rng).with_chosen_predictor().unwrap();
-                let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+                let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap();
                 let (file, report) = by_tile_rows(&case, gpu, Mode::Cuda, &mut rng).unwrap();
                 same_tiles(&case.what, &file, &eager).unwrap();
                 assert!(report.notices.is_empty() && report.host_tiles == 0, "{}: {report:?}", case.what);
@@ -135,7 +135,7 @@ fn pieces_of_tiles_travel_with_them() {
             let shape = Shape { width: 400, height: 700, bands: 2, sample: SampleType::F32 };
             let options = WriteOptions::cog().with_blocks(Blocks::Tiles(256, 256)).with_planar(planar);
             let case = written::large(shape, options.with_compression(Compression::Deflate), "");
-            let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+            let (eager, _) = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap();
             let (file, _) = by_tile_rows(&case, gpu, Mode::Cuda, &mut rng).unwrap();
             same_tiles(&case.what, &file, &eager).unwrap();
             let read = ReadOptions::default().with_device(Mode::Cuda).with_gpu(gpu.clone());

@@ -10,7 +10,7 @@ use swath::{
 use crate::{
     cases,
     driver::{self, Fake},
-    written::{self, PRESSED, Way, WriteCase, same_pixels},
+    written::{self, ENCODED_ON_GPU, PushMethod, WriteCase, same_pixels},
 };
 
 fn shape(width: u32, height: u32, bands: u16, sample: SampleType) -> Shape {
@@ -33,12 +33,12 @@ fn random_files_equal_the_cpus_for_any_batches() {
 fn tiles_of_several_pieces_are_written_and_read_by_all() {
     let Some(fake) = driver::fake() else { return };
     fake.with("async=1 seed=5", |gpu| {
-        for compression in PRESSED {
+        for compression in ENCODED_ON_GPU {
             for sample in [SampleType::U8, SampleType::U16, SampleType::F32] {
                 let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(256, 256));
                 let case = written::large(shape(600, 530, 1, sample), options, "");
-                let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
-                let (file, _) = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+                let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
+                let (file, _) = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap();
                 same_pixels(&case.what, &cpu, &file).unwrap();
                 // And by the GPU, which may decode pieces side by side.
                 let dataset = cases::open(&file).unwrap();
@@ -52,7 +52,7 @@ fn tiles_of_several_pieces_are_written_and_read_by_all() {
 
 fn costs(case: &WriteCase, gpu: &Arc<Gpu>, batch: u32) -> (swath::gpu::DeviceReport, usize) {
     let options = case.on(gpu, Mode::Cuda).with_batch(batch);
-    let (file, written) = case.write(&options, Way::Device(u32::MAX, Interleave::Band), gpu).unwrap();
+    let (file, written) = case.write(&options, PushMethod::Device(u32::MAX, Interleave::Band), gpu).unwrap();
     (written.device, file.len())
 }
 
@@ -87,13 +87,13 @@ fn device_memory_stays_within_its_limit() {
             let options =
                 WriteOptions::default().with_cog(cog).with_compression(compression).with_blocks(Blocks::Tiles(64, 64));
             let case = written::large(shape(1000, 900, 1, SampleType::F32), options, "");
-            let free = case.write(&case.on(gpu, Mode::Cuda), Way::Whole, gpu).unwrap();
+            let free = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Whole, gpu).unwrap();
             let most = free.1.device.counters.peak_bytes;
             for share in [2, 4] {
                 let limit = most / share;
                 gpu.trim();
                 let options = case.on(gpu, Mode::Cuda).with_max_device_memory(limit);
-                match case.write(&options, Way::Rows(77), gpu) {
+                match case.write(&options, PushMethod::Rows(77), gpu) {
                     Ok((file, written)) => {
                         assert!(written.device.counters.peak_bytes <= limit, "{limit}: {:?}", written.device);
                         assert!(file == free.0, "{compression} under {limit}: other bytes");
@@ -103,7 +103,7 @@ fn device_memory_stays_within_its_limit() {
                 }
             }
             // Far too little memory is an error that states how much is needed.
-            let error = case.write(&case.on(gpu, Mode::Cuda).with_max_device_memory(1 << 16), Way::Whole, gpu);
+            let error = case.write(&case.on(gpu, Mode::Cuda).with_max_device_memory(1 << 16), PushMethod::Whole, gpu);
             assert!(error.unwrap_err().to_string().contains("bytes of device memory"));
         }
         assert!(!sizes.is_empty(), "no limit was tried");
@@ -111,10 +111,17 @@ fn device_memory_stays_within_its_limit() {
 }
 
 /// Writes with a failing call: `Cuda` names the stage, `Auto` writes the right pixels or says why it cannot.
-fn both(fake: &Fake, gpu: &Arc<Gpu>, case: &WriteCase, cpu: &Arc<[u8]>, way: Way, script: &str) -> (bool, bool) {
+fn both(
+    fake: &Fake,
+    gpu: &Arc<Gpu>,
+    case: &WriteCase,
+    cpu: &Arc<[u8]>,
+    method: PushMethod,
+    script: &str,
+) -> (bool, bool) {
     gpu.trim();
     fake.script(script);
-    let cuda = match case.write(&case.on(gpu, Mode::Cuda), way, gpu) {
+    let cuda = match case.write(&case.on(gpu, Mode::Cuda), method, gpu) {
         Ok((file, _)) => {
             same_pixels(script, cpu, &file).unwrap();
             true
@@ -127,7 +134,7 @@ fn both(fake: &Fake, gpu: &Arc<Gpu>, case: &WriteCase, cpu: &Arc<[u8]>, way: Way
     fake.script("");
     gpu.trim();
     fake.script(script);
-    let stepped_down = match case.write(&case.on(gpu, Mode::Auto), way, gpu) {
+    let stepped_down = match case.write(&case.on(gpu, Mode::Auto), method, gpu) {
         Ok((file, written)) => {
             same_pixels(&format!("{script}, by Auto"), cpu, &file).unwrap();
             let down = written.device.notices.iter().any(|notice| notice.contains("the CPU writes"));
@@ -153,7 +160,7 @@ fn a_push_after_a_push_keeps_nothing_of_the_first() {
             .map(|rows| {
                 gpu.trim();
                 fake.script("");
-                case.write(&case.on(gpu, Mode::Cuda), Way::Device(rows, Interleave::Band), gpu).unwrap();
+                case.write(&case.on(gpu, Mode::Cuda), PushMethod::Device(rows, Interleave::Band), gpu).unwrap();
                 fake.count("peak_bytes")
             })
             .to_vec();
@@ -169,14 +176,14 @@ fn every(key: &str, counts: &[&str], extra: &str, at_least: u32) {
     let (mut failed, mut stepped_down) = (0, 0);
     for n in 1..2000 {
         let reached = fake.with("", |gpu| {
-            let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
-            let way = if n % 2 == 0 { Way::Rows(50) } else { Way::Whole };
-            let (cuda, down) = both(&fake, gpu, &case, &cpu, way, &format!("{key}={n} {extra}"));
+            let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
+            let method = if n % 2 == 0 { PushMethod::Rows(50) } else { PushMethod::Whole };
+            let (cuda, down) = both(&fake, gpu, &case, &cpu, method, &format!("{key}={n} {extra}"));
             failed += u32::from(!cuda);
             stepped_down += u32::from(down);
             gpu.trim();
             fake.script("");
-            let _ = case.write(&case.on(gpu, Mode::Cuda), way, gpu).unwrap();
+            let _ = case.write(&case.on(gpu, Mode::Cuda), method, gpu).unwrap();
             counts.iter().map(|count| fake.count(count)).sum::<u64>() >= n
         });
         if !reached {
@@ -244,8 +251,8 @@ fn the_cpu_compresses_codecs_without_a_gpu_encoder_with_a_notice() {
         for compression in [Compression::Lzma, Compression::Lz4, Compression::Lerc] {
             let options = WriteOptions::cog().with_compression(compression).with_blocks(Blocks::Tiles(64, 64));
             let case = written::large(shape(300, 200, 2, SampleType::F32), options, "-9999");
-            let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
-            let (file, written) = case.write(&case.on(gpu, Mode::Cuda), Way::Rows(90), gpu).unwrap();
+            let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
+            let (file, written) = case.write(&case.on(gpu, Mode::Cuda), PushMethod::Rows(90), gpu).unwrap();
             same_pixels(&case.what, &cpu, &file).unwrap();
             let report = written.device;
             assert!(report.host_tiles > 0 && report.notices.len() == 1, "{report:?}");
@@ -260,10 +267,10 @@ fn without_a_gpu_auto_writes_exactly_the_file_of_the_cpu() {
     fake.with("", |gpu| {
         let options = WriteOptions::cog().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(64, 64));
         let case = written::large(shape(300, 200, 1, SampleType::U16), options, "");
-        let (cpu, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
+        let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
         fake.script("fail_alloc_from=1");
         gpu.trim();
-        let (file, written) = case.write(&case.on(gpu, Mode::Auto), Way::Whole, gpu).unwrap();
+        let (file, written) = case.write(&case.on(gpu, Mode::Auto), PushMethod::Whole, gpu).unwrap();
         fake.script("");
         assert!(file == cpu, "other bytes");
         assert_eq!(written.device.notices.len(), 1, "{:?}", written.device);
@@ -277,7 +284,7 @@ fn conversions_stay_on_the_device() {
     fake.with("async=1 seed=7", |gpu| {
         let options = WriteOptions::default().with_compression(Compression::Deflate).with_blocks(Blocks::Tiles(64, 64));
         let case = written::large(shape(400, 300, 1, SampleType::U16), options, "0");
-        let (source, _) = case.write(&case.options, Way::Whole, gpu).unwrap();
+        let (source, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
         let open = || {
             OpenOptions::default()
                 .with_limits(Limits::none())
@@ -301,7 +308,7 @@ fn conversions_stay_on_the_device() {
         let narrow = plain.clone().with_device(Mode::Cuda).with_gpu(gpu.clone()).with_max_device_memory(40 << 20);
         let peaks = [25_000, 50_000].map(|height| {
             let tall = written::large(shape(500, height, 1, SampleType::U16), plain.clone(), "0");
-            let dataset = cases::open(&tall.write(&tall.options, Way::Whole, gpu).unwrap().0).unwrap();
+            let dataset = cases::open(&tall.write(&tall.options, PushMethod::Whole, gpu).unwrap().0).unwrap();
             gpu.trim();
             fake.script("async=1 seed=7");
             let (sink, _memory) = swath::io::MemorySink::new("out.tif");

@@ -15,7 +15,7 @@ use swath::{
 use super::cases::{self, Rng};
 
 /// Codecs that our own kernels encode.
-pub const PRESSED: [Compression; 5] =
+pub const ENCODED_ON_GPU: [Compression; 5] =
     [Compression::None, Compression::PackBits, Compression::Lzw, Compression::Deflate, Compression::Zstd];
 
 /// Every way to make overviews that a GPU has.
@@ -31,7 +31,7 @@ pub const RESAMPLINGS: [Resampling; 7] = [
 
 /// How rows are pushed.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+pub enum PushMethod {
     /// All at once, from the host.
     Whole,
     /// Some at a time, from the host.
@@ -64,7 +64,7 @@ impl WriteCase {
     }
 
     fn try_draw(rng: &mut Rng) -> Self {
-        let compression = rng.pick(&PRESSED);
+        let compression = rng.pick(&ENCODED_ON_GPU);
         let sample = rng.pick(&SampleType::ALL);
         let side = |rng: &mut Rng| if rng.chance(6) { rng.within(1..4) } else { rng.within(1..220) };
         let shape = Shape { width: side(rng), height: side(rng), bands: rng.within(1..5) as u16, sample };
@@ -145,32 +145,37 @@ impl WriteCase {
     }
 
     /// Writes it with these options.
-    pub fn write(&self, options: &WriteOptions, way: Way, gpu: &Arc<Gpu>) -> Result<(Arc<[u8]>, Written), Error> {
+    pub fn write(
+        &self,
+        options: &WriteOptions,
+        method: PushMethod,
+        gpu: &Arc<Gpu>,
+    ) -> Result<(Arc<[u8]>, Written), Error> {
         let (sink, memory) = MemorySink::new("memory");
         let mut writer = Writer::to_sink(Box::new(sink), self.shape, &self.metadata, options)?;
-        self.push(&mut writer, way, gpu)?;
+        self.push(&mut writer, method, gpu)?;
         let written = writer.finish()?;
         Ok((memory.take().unwrap_or_default().into(), written))
     }
 
-    fn push(&self, writer: &mut Writer, way: Way, gpu: &Arc<Gpu>) -> Result<(), Error> {
+    fn push(&self, writer: &mut Writer, method: PushMethod, gpu: &Arc<Gpu>) -> Result<(), Error> {
         let Shape { width, height, bands, sample } = self.shape;
         let row = width as usize * sample.size();
-        let each = match way {
-            Way::Whole => height,
-            Way::Rows(rows) | Way::Device(rows, _) => rows,
+        let each = match method {
+            PushMethod::Whole => height,
+            PushMethod::Rows(rows) | PushMethod::Device(rows, _) => rows,
         };
         // Rows that are on the device were read there.
         let plain = WriteOptions::default().with_compression(Compression::None);
-        let source = match way {
-            Way::Device(..) => {
+        let source = match method {
+            PushMethod::Device(..) => {
                 Some(cases::open(&cases::write(self.shape, &self.samples, &Metadata::default(), &plain)?)?)
             }
             _ => None,
         };
         let one = Shape { bands: 1, sample: SampleType::U8, ..self.shape };
-        let masks = match (&self.mask, way) {
-            (Some(mask), Way::Device(..)) => {
+        let masks = match (&self.mask, method) {
+            (Some(mask), PushMethod::Device(..)) => {
                 Some(cases::open(&cases::write(one, mask, &Metadata::default(), &plain)?)?)
             }
             _ => None,
@@ -186,7 +191,7 @@ impl WriteCase {
                     .with_gpu(gpu.clone());
                 dataset.read_device(&options)
             };
-            if let (Some(source), Way::Device(_, interleave)) = (&source, way) {
+            if let (Some(source), PushMethod::Device(_, interleave)) = (&source, method) {
                 let raster = read(source, interleave)?;
                 let mask = masks.as_ref().map(|masks| read(masks, interleave)).transpose()?;
                 let samples = DeviceSamples::of_raster(&raster)?;
@@ -257,29 +262,29 @@ pub fn same_pixels(what: &str, cpu: &Arc<[u8]>, gpu: &Arc<[u8]>) -> Result<(), S
 pub fn check(case: &WriteCase, gpu: &Arc<Gpu>, rng: &mut Rng) -> Result<(), String> {
     let what = &case.what;
     let text = |error: Error| format!("{what}: {error}");
-    let (cpu, _) = case.write(&case.options, Way::Whole, gpu).map_err(text)?;
+    let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).map_err(text)?;
     let cuda = case.on(gpu, Mode::Cuda);
-    let (first, written) = case.write(&cuda, Way::Whole, gpu).map_err(text)?;
-    told_nothing(what, &written.device)?;
+    let (first, written) = case.write(&cuda, PushMethod::Whole, gpu).map_err(text)?;
+    expect_no_notices(what, &written.device)?;
     same_pixels(what, &cpu, &first)?;
     let interleave = rng.pick(&[swath::Interleave::Band, swath::Interleave::Pixel]);
     let rows = rng.within(1..90);
-    for (way, batch) in [
-        (Way::Rows(rows), rng.within(1..4)),
-        (Way::Device(rows, interleave), rng.within(1..4)),
-        (Way::Device(u32::MAX, interleave), 1000),
+    for (method, batch) in [
+        (PushMethod::Rows(rows), rng.within(1..4)),
+        (PushMethod::Device(rows, interleave), rng.within(1..4)),
+        (PushMethod::Device(u32::MAX, interleave), 1000),
     ] {
         let options = cuda.clone().with_batch(batch);
-        let (again, _) = case.write(&options, way, gpu).map_err(text)?;
+        let (again, _) = case.write(&options, method, gpu).map_err(text)?;
         if again != first {
             let at = again.iter().zip(&*first).position(|(a, b)| a != b);
-            return Err(format!("{what}: {way:?} in batches of {batch} gives other bytes from {at:?} on"));
+            return Err(format!("{what}: {method:?} in batches of {batch} gives other bytes from {at:?} on"));
         }
     }
     Ok(())
 }
 
-fn told_nothing(what: &str, report: &DeviceReport) -> Result<(), String> {
+fn expect_no_notices(what: &str, report: &DeviceReport) -> Result<(), String> {
     match report.notices.is_empty() && report.host_tiles == 0 && !report.device.is_empty() {
         true => Ok(()),
         false => Err(format!("{what}: {report:?}")),

@@ -11,7 +11,7 @@ pub(crate) const FAILED: u32 = u32::MAX;
 
 /// Tiles, and the memory of a launch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Job<'a> {
+pub(crate) struct EncodeCase<'a> {
     /// Kernels separated by commas, launched one after the other.
     pub(crate) kernels: &'a str,
     pub(crate) tiles: &'a [Vec<u8>],
@@ -27,20 +27,20 @@ pub(crate) fn src_stride(tiles: &[Vec<u8>]) -> usize {
 }
 
 /// The stream of each tile; `None` if it could not be encoded.
-pub(crate) fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, job: Job<'_>) -> Vec<Option<Vec<u8>>> {
-    let (stride, count) = (src_stride(job.tiles), job.tiles.len());
+pub(crate) fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, case: EncodeCase<'_>) -> Vec<Option<Vec<u8>>> {
+    let (stride, count) = (src_stride(case.tiles), case.tiles.len());
     let mut src = Vec::new();
-    for (index, tile) in job.tiles.iter().enumerate() {
+    for (index, tile) in case.tiles.iter().enumerate() {
         // The last tile ends with the buffer, so that a sanitizer sees an access beyond it.
         src.resize(index * stride, 0xee);
         src.extend_from_slice(tile);
     }
-    let lens: Vec<u8> = job.tiles.iter().flat_map(|tile| (tile.len() as u32).to_le_bytes()).collect();
-    let (dst_len, scratch_len) = (job.dst_stride * count, job.scratch * count);
+    let lens: Vec<u8> = case.tiles.iter().flat_map(|tile| (tile.len() as u32).to_le_bytes()).collect();
+    let (dst_len, scratch_len) = (case.dst_stride * count, case.scratch * count);
     let buffers =
         [Buffer::In(&src), Buffer::Out(dst_len), Buffer::In(&lens), Buffer::Out(4 * count), Buffer::Out(scratch_len)];
     let long = |number: usize| (number as u64).to_le_bytes();
-    let numbers = [count as u32, 1, stride as u32, 0, job.row_len as u32, 1];
+    let numbers = [count as u32, 1, stride as u32, 0, case.row_len as u32, 1];
     let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let arguments = [
         Argument::Pointer(0, 0),
@@ -48,17 +48,17 @@ pub(crate) fn encode(host: &mut KernelHost, blocks: u32, lanes: u32, job: Job<'_
         Argument::Bytes(&long(stride)),
         Argument::Pointer(1, 0),
         Argument::Bytes(&long(dst_len)),
-        Argument::Bytes(&long(job.dst_stride)),
+        Argument::Bytes(&long(case.dst_stride)),
         Argument::Pointer(2, 0),
         Argument::Pointer(3, 0),
         Argument::Pointer(4, 0),
         Argument::Bytes(&long(scratch_len)),
         Argument::Bytes(&numbers),
     ];
-    let back = host.run(job.kernels, blocks, lanes, &buffers, &arguments).unwrap();
+    let back = host.run(case.kernels, blocks, lanes, &buffers, &arguments).unwrap();
     let stream = |(index, size): (usize, &[u8; 4])| match u32::from_le_bytes(*size) {
         FAILED => None,
-        size => Some(back[0][index * job.dst_stride..][..size as usize].to_vec()),
+        size => Some(back[0][index * case.dst_stride..][..size as usize].to_vec()),
     };
     back[1].as_chunks().0.iter().enumerate().map(stream).collect()
 }

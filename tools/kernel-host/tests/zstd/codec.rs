@@ -17,7 +17,7 @@ use super::{
     damage::{Case, Sources},
     huffman,
     library::{Decoder, Rest},
-    verdict::{BATCH, VERIFY, Way},
+    verdict::{BATCH, DecodeSetup, VERIFY},
 };
 
 /// How kernel and codec may judge a stream.
@@ -78,7 +78,7 @@ fn accepted_step_by_step(stream: &[u8]) -> bool {
     })
 }
 
-impl Way {
+impl DecodeSetup {
     /// Decodes so many damaged streams by the kernel and by the CPU's codec, and counts how they are judged.
     pub(crate) fn beside_the_codec(self, count: usize, seed: u64) -> BTreeMap<(Verdict, String), usize> {
         let (mut decoder, mut rng, mut tally) = (Decoder::new(), Rng(seed), BTreeMap::new());

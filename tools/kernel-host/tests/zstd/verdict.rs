@@ -30,7 +30,7 @@ struct Tally {
 
 /// How damaged streams are decoded, and the length of their tiles.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct DecodeSetup {
     pub(crate) build: Build,
     pub(crate) kernel: &'static str,
     pub(crate) lanes: u32,
@@ -39,12 +39,12 @@ pub(crate) struct Way {
     pub(crate) scratch: usize,
 }
 
-fn compare(host: &mut KernelHost, way: Way, cases: &[Case], tally: &mut Tally) {
+fn compare(host: &mut KernelHost, setup: DecodeSetup, cases: &[Case], tally: &mut Tally) {
     let mut decoder = Decoder::new();
     let tiles: Vec<_> = cases.iter().map(|(stream, len)| Stream { bytes: stream, len: *len }).collect();
     let longest = cases.iter().map(|(_, len)| *len).max().unwrap();
-    let scratch = way.scratch.max(longest / 2).next_multiple_of(256);
-    let done = match decode_with(host, way.kernel, 3, way.lanes, (scratch, VERIFY), &tiles) {
+    let scratch = setup.scratch.max(longest / 2).next_multiple_of(256);
+    let done = match decode_with(host, setup.kernel, 3, setup.lanes, (scratch, VERIFY), &tiles) {
         Ok(done) => done,
         Err(error) => {
             let kept = std::env::temp_dir().join(format!("swath-zstd-batch-{:?}", std::thread::current().id()));
@@ -73,7 +73,7 @@ fn compare(host: &mut KernelHost, way: Way, cases: &[Case], tally: &mut Tally) {
     }
 }
 
-impl Way {
+impl DecodeSetup {
     /// Decodes `count` damaged streams and compares.
     pub(crate) fn damaged(self, count: usize, seed: u64) {
         let (mut decoder, mut rng, mut tally) = (Decoder::new(), Rng(seed), Tally::default());

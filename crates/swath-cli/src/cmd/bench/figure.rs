@@ -34,16 +34,16 @@ impl Work {
     }
 }
 
-/// Who did the work.
+/// The CPU or GPU that did the work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum By {
+pub enum ProcessorKind {
     /// The CPU, with this many threads.
     Cpu(usize),
     /// A GPU, by number and name.
     Gpu(i32, String),
 }
 
-impl By {
+impl ProcessorKind {
     /// Returns its name in tables.
     pub fn name(&self) -> String {
         match self {
@@ -57,7 +57,7 @@ impl By {
 /// Something that bounds a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// What it is.
+    /// What limits it, in words.
     pub what: &'static str,
     /// Bytes of samples per second that it allows.
     pub rate: f64,
@@ -119,11 +119,11 @@ impl Timing {
 pub struct Figure {
     /// The work.
     pub work: Work,
-    /// Who did it.
-    pub by: By,
+    /// The CPU or GPU that did it.
+    pub processor: ProcessorKind,
     /// The measurement, or why there is none.
     pub outcome: Result<Timing, String>,
-    /// What else there is to say.
+    /// Remarks for the last column of the table.
     pub notes: Vec<String>,
 }
 
@@ -200,8 +200,13 @@ pub mod examples {
             ],
             checked: Checked::Equal,
         };
-        let gpu = By::Gpu(0, "Test <GPU> & more".to_owned());
-        let figure = |work, by: &By, outcome| Figure { work, by: by.clone(), outcome, notes: Vec::new() };
+        let gpu = ProcessorKind::Gpu(0, "Test <GPU> & more".to_owned());
+        let figure = |work, processor: &ProcessorKind, outcome| Figure {
+            work,
+            processor: processor.clone(),
+            outcome,
+            notes: Vec::new(),
+        };
         let mut lossy = timing(None);
         lossy.checked = Checked::EqualButLossy;
         FileFigures {
@@ -217,9 +222,9 @@ pub mod examples {
             file_read: vec![Speed { threads: 1, best: 5e9, first: Some(1e9) }],
             remote: false,
             figures: vec![
-                figure(Work::Read, &By::Cpu(1), Ok(timing(None))),
+                figure(Work::Read, &ProcessorKind::Cpu(1), Ok(timing(None))),
                 figure(Work::Read, &gpu, Err("LZMA is not decoded on the GPU".to_owned())),
-                figure(Work::Windows(256), &By::Cpu(4), Ok(timing(Some(16)))),
+                figure(Work::Windows(256), &ProcessorKind::Cpu(4), Ok(timing(Some(16)))),
                 figure(Work::WriteGeoTiff, &gpu, Ok(lossy)),
                 Figure {
                     notes: vec!["the CPU compresses".to_owned()],

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     bound::Speed,
-    figure::{By, Checked, Figure, FileFigures, Machine, Timing, Work},
+    figure::{Checked, Figure, FileFigures, Machine, ProcessorKind, Timing, Work},
 };
 use crate::{console, table::Table};
 
@@ -124,7 +124,7 @@ pub fn file_text(file: &FileFigures) -> String {
     out
 }
 
-/// What the last column of a table says.
+/// Returns the text of the last column of a table.
 fn note(figure: &Figure) -> String {
     let lossy = figure.outcome.as_ref().is_ok_and(|timing| timing.checked == Checked::EqualButLossy);
     let reason = figure.outcome.as_ref().err().map(|reason| format!("not measured: {reason}"));
@@ -138,7 +138,7 @@ fn percent(part: Option<f64>) -> String {
 }
 
 fn row(figure: &Figure, file: &FileFigures) -> Vec<String> {
-    let mut cells = vec![figure.work.name(), console::safe(&figure.by.name())];
+    let mut cells = vec![figure.work.name(), console::safe(&figure.processor.name())];
     match &figure.outcome {
         Ok(timing) => {
             let rate = |seconds: f64| digits(timing.bytes as f64 / seconds / 1e6);
@@ -163,7 +163,7 @@ fn row(figure: &Figure, file: &FileFigures) -> Vec<String> {
 }
 
 fn window_row(figure: &Figure) -> Vec<String> {
-    let mut cells = vec![figure.work.name(), console::safe(&figure.by.name())];
+    let mut cells = vec![figure.work.name(), console::safe(&figure.processor.name())];
     match &figure.outcome {
         Ok(timing) => {
             let rate = |seconds: f64| digits(timing.amount() / seconds);
@@ -243,9 +243,9 @@ fn figure_document(figure: &Figure) -> Value {
         Work::WriteGeoTiff => ("write", None, Some("geotiff")),
         Work::WriteCog => ("write", None, Some("cog")),
     };
-    let (device, threads, gpu) = match &figure.by {
-        By::Cpu(threads) => ("cpu", Some(*threads), None),
-        By::Gpu(ordinal, _) => ("cuda", None, Some(*ordinal)),
+    let (device, threads, gpu) = match &figure.processor {
+        ProcessorKind::Cpu(threads) => ("cpu", Some(*threads), None),
+        ProcessorKind::Gpu(ordinal, _) => ("cuda", None, Some(*ordinal)),
     };
     let timing = figure.outcome.as_ref().ok();
     let reason = figure.outcome.as_ref().err();

@@ -16,7 +16,7 @@ use swath::{
 
 use super::{
     bound::{Speed, with_threads},
-    figure::{Bound, By},
+    figure::{Bound, ProcessorKind},
     measure,
 };
 
@@ -41,8 +41,8 @@ pub struct Settings {
 /// A CPU or a GPU that is measured.
 #[derive(Debug, Clone)]
 pub struct Processor {
-    /// Its name.
-    pub by: By,
+    /// Which one it is, for tables.
+    pub kind: ProcessorKind,
     /// Threads that work, also for a GPU.
     pub threads: usize,
     /// The GPU, and how fast the machine copies to it.
@@ -268,7 +268,7 @@ impl<'a> Subject<'a> {
         bail!(
             "{}: the {window}: {} read other samples than those before it. Please report this",
             self.dataset.name(),
-            processor.by.name()
+            processor.kind.name()
         )
     }
 
@@ -280,7 +280,7 @@ impl<'a> Subject<'a> {
         bail!(
             "{}: the {window}: {} read other samples the second time. Please report this",
             self.dataset.name(),
-            processor.by.name()
+            processor.kind.name()
         )
     }
 
@@ -393,7 +393,7 @@ mod tests {
         let dataset = dataset(Compression::Deflate);
         let settings = settings(1 << 20);
         let mut subject = Subject::new(&dataset, &settings, None, &[]);
-        let processor = Processor { by: By::Cpu(1), threads: 1, gpu: None };
+        let processor = Processor { kind: ProcessorKind::Cpu(1), threads: 1, gpu: None };
         let window = Window::new(0, 0, 10, 10);
         assert!(subject.check_against_others(&processor, window, 1, 5).unwrap().is_none());
         assert!(subject.check_against_others(&processor, window, 2, 6).is_ok());

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    figure::{By, Figure, FileFigures, Machine, Timing},
+    figure::{Figure, FileFigures, Machine, ProcessorKind, Timing},
     report::{digits, rate},
 };
 
@@ -102,7 +102,7 @@ impl Canvas {
 
     /// Draws a figure. The longest bar of the section stands for the rate `longest`.
     fn row(&mut self, figure: &Figure, longest: f64) {
-        let name = format!("{}, {}", figure.work.name(), figure.by.name());
+        let name = format!("{}, {}", figure.work.name(), figure.processor.name());
         self.text("e", LEFT - 10, &shortened(&name, 44));
         match &figure.outcome {
             Ok(timing) => self.bar(figure, timing, longest),
@@ -114,7 +114,7 @@ impl Canvas {
     fn bar(&mut self, figure: &Figure, timing: &Timing, longest: f64) {
         let best = timing.amount() / timing.times.best();
         let place = |rate: f64| (rate / longest * f64::from(BAR)).clamp(1.0, f64::from(BAR) + 1.0);
-        let colour = if matches!(figure.by, By::Gpu(..)) { GPU_COLOUR } else { CPU_COLOUR };
+        let colour = if matches!(figure.processor, ProcessorKind::Gpu(..)) { GPU_COLOUR } else { CPU_COLOUR };
         let (top, height) = (self.y + 4, ROW - 8);
         // Writing into a String cannot fail.
         let _ = writeln!(

@@ -29,7 +29,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Reads them.
+    /// Reads the samples that will be written.
     pub fn load(subject: &Subject<'_>) -> Result<Self> {
         let most_stored = subject.allowance.map(|allowance| allowance.write);
         let window = subject.first_window(subject.most_samples(), most_stored)?;

@@ -290,6 +290,7 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Encodes a row by its differences from the row above (T.6). The names `a0` to `b2` are those of the standard.
     fn row_2d(&mut self, row: Row<'_>, above: Row<'_>) {
         let (mut a0, mut black) = (0, false);
         let mut start = true;

@@ -40,8 +40,8 @@ impl Decode for Jpeg2000 {
         let stream = code_stream(src)?;
         let siz = Siz::parse(stream).ok_or_else(|| corrupt("the code stream does not begin with SOC and SIZ"))?;
         siz.check(spec, rows)?;
-        let appetite = appetite(stream, &siz)?;
-        let _working = Working::reserve("JPEG 2000", appetite..=appetite, spec, src.len())?;
+        let needed = decoder_memory(stream, &siz)?;
+        let _working = Working::reserve("JPEG 2000", needed..=needed, spec, src.len())?;
         // By default hayro takes subsampled chroma without a JP2 file for sYCC and converts it to RGB.
         let wrapped = siz.is_subsampled().then(|| wrap(stream));
         // Strict, like OpenJPEG in GDAL: a truncated stream is an error, not a blurred tile.
@@ -164,7 +164,7 @@ fn code_stream(src: &[u8]) -> Result<&[u8], CodecError> {
     Err(corrupt("the JP2 file holds no code stream"))
 }
 
-/// Wraps a code stream in the smallest JP2 file that declares its components as not transformed.
+/// Wraps a code stream in the smallest JP2 file that declares sRGB: the decoder does not convert its components.
 fn wrap(stream: &[u8]) -> Vec<u8> {
     let mut file = Vec::with_capacity(stream.len() + 77);
     file.extend_from_slice(b"\x00\x00\x00\x0cjP  \x0d\x0a\x87\x0a");
@@ -261,9 +261,9 @@ impl Siz {
             SampleType::I32 => (MAX_BITS, true),
             other => return Err(CodecError::unsupported("JPEG 2000", format!("a tile of {other} samples"))),
         };
-        for Component { bits, signed: minus, steps } in &self.components {
-            if *bits > room || *minus != signed || steps.0 == 0 || steps.1 == 0 {
-                let kind = if *minus { "signed" } else { "unsigned" };
+        for Component { bits, signed: is_signed, steps } in &self.components {
+            if *bits > room || *is_signed != signed || steps.0 == 0 || steps.1 == 0 {
+                let kind = if *is_signed { "signed" } else { "unsigned" };
                 let detail = format!("a component of {bits} {kind} bits in steps of {steps:?} for {}", spec.sample);
                 return Err(CodecError::unsupported("JPEG 2000", detail));
             }
@@ -277,7 +277,7 @@ impl Siz {
 ///
 /// # Errors
 /// When a header is malformed.
-fn appetite(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
+fn decoder_memory(stream: &[u8], siz: &Siz) -> Result<u64, CodecError> {
     /// Bytes per value of a component. hayro keeps the values, and for the current tile also its coefficients, and a copy at half the
     /// resolution with a margin.
     const PER_VALUE: u64 = 4;

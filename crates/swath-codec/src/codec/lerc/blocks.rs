@@ -8,7 +8,7 @@ use lerc::{DataType, Sample};
 
 use super::bitstuff::MAX_BLOCK;
 use crate::{encode::reserve, error::CodecError};
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 /// The default side of a block, and the alternative.
 pub(super) const SIDES: [usize; 2] = [8, 16];
@@ -113,7 +113,7 @@ struct Writing<'a, 'b, T> {
     out: &'a mut Vec<u8>,
 }
 
-impl<T: Sample + Pod> Task for Writing<'_, '_, T> {
+impl<T: Sample + Pod> HotLoop for Writing<'_, '_, T> {
     type Output = bool;
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Verifies the checksum of a LERC blob.
 
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 use super::header::Header;
 
@@ -21,7 +21,7 @@ pub(super) fn verify(blob: &[u8], header: &Header) -> Result<(), String> {
 /// Fletcher's checksum over 16-bit words, the high byte first.
 struct Fletcher<'a>(&'a [u8]);
 
-impl Task for Fletcher<'_> {
+impl HotLoop for Fletcher<'_> {
     type Output = u32;
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use swath_raster::{
     memory::{OutOfMemory, collect},
-    simd::{Task, widest},
+    simd::{HotLoop, widest},
 };
 
 use super::{
@@ -177,7 +177,7 @@ struct Blocks<'a, T> {
     kind: std::marker::PhantomData<T>,
 }
 
-impl<T: Value> Task for Blocks<'_, T> {
+impl<T: Value> HotLoop for Blocks<'_, T> {
     type Output = ControlFlow<Stop>;
 
     #[inline(always)]

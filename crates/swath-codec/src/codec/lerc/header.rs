@@ -34,10 +34,11 @@ impl Header {
         if bytes.take(6) != Some(MAGIC) {
             return Err("the tile does not begin with a LERC2 blob".into());
         }
-        Self::rest(&mut bytes, blob.len()).ok_or_else(|| "the header of the blob is truncated or invalid".to_owned())
+        Self::fields(&mut bytes, blob.len()).ok_or_else(|| "the header of the blob is truncated or invalid".to_owned())
     }
 
-    fn rest(bytes: &mut Bytes<'_>, blob_len: usize) -> Option<Self> {
+    /// Parses the fields after the magic bytes. Returns `None` where they are truncated or contradict each other.
+    fn fields(bytes: &mut Bytes<'_>, blob_len: usize) -> Option<Self> {
         let version = bytes.u32()?;
         if !(2..=6).contains(&version) {
             return None;

@@ -9,7 +9,7 @@
 use std::{fmt, marker::PhantomData};
 use swath_raster::{
     memory::{OutOfMemory, boxed},
-    simd::{Task, widest},
+    simd::{HotLoop, widest},
 };
 
 const CLEAR: usize = super::CLEAR as usize;
@@ -165,7 +165,7 @@ struct Decode<'a, O> {
     order: PhantomData<O>,
 }
 
-impl<O: Order> Task for Decode<'_, O> {
+impl<O: Order> HotLoop for Decode<'_, O> {
     type Output = Result<LzwEnd, LzwError>;
     #[inline(always)]
     fn run(self) -> Self::Output {

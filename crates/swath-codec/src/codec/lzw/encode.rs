@@ -13,7 +13,7 @@
 use std::{fmt, hint::select_unpredictable};
 use swath_raster::{
     memory::{OutOfMemory, boxed, collect},
-    simd::{Task, widest},
+    simd::{HotLoop, widest},
 };
 
 const CLEAR: u64 = super::CLEAR as u64;
@@ -117,7 +117,7 @@ struct Encode<'a> {
     tables: &'a mut Tables,
 }
 
-impl Task for Encode<'_> {
+impl HotLoop for Encode<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {

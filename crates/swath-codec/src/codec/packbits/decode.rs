@@ -2,7 +2,7 @@
 
 use super::LONGEST_PACKET;
 use std::fmt;
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 /// The no-op header.
 const NOP: u8 = 128;
@@ -82,7 +82,7 @@ struct Decode<'a> {
     dst: &'a mut [u8],
 }
 
-impl Task for Decode<'_> {
+impl HotLoop for Decode<'_> {
     type Output = Result<PackBitsEnd, PackBitsError>;
     #[inline(always)]
     fn run(self) -> Self::Output {

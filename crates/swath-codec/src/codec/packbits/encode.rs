@@ -7,7 +7,7 @@
 use super::LONGEST_PACKET;
 use swath_raster::{
     memory::OutOfMemory,
-    simd::{Task, widest},
+    simd::{HotLoop, widest},
 };
 
 /// Bytes copied of every literal before testing its length; most literals of real rasters are shorter.
@@ -52,7 +52,7 @@ struct Encode<'a> {
     dst: &'a mut Vec<u8>,
 }
 
-impl Task for Encode<'_> {
+impl HotLoop for Encode<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {

@@ -213,15 +213,15 @@ impl EncodeScratch {
         sample: &[u8],
     ) -> Result<Method, CodecError> {
         let len = src.len();
-        effort::choose(Method::Level(level), faster, sample.len(), |method, part| match part {
-            effort::Part::Sample(part) => {
+        effort::choose(Method::Level(level), faster, sample.len(), |method, input| match input {
+            effort::TrialInput::Sample(range) => {
                 let method = match method {
                     Method::Level(level) => Method::Search(level, Search::of_level(level, len)),
                     method => method,
                 };
-                self.measure(method, sample.get(part).unwrap_or_default())
+                self.measure(method, sample.get(range).unwrap_or_default())
             }
-            effort::Part::Tile => self.measure(method, src),
+            effort::TrialInput::Tile => self.measure(method, src),
         })
     }
 

@@ -7,10 +7,10 @@ use super::idct;
 use super::markers::ZIGZAG;
 use super::sample::Sample;
 use crate::jpeg::dct::{Group, LANES};
-use swath_raster::simd::Task;
+use swath_raster::simd::HotLoop;
 
 /// MCUs decoded between transforms: as many as there are lanes, so that every component fills whole groups whatever its sampling.
-pub(super) const CHUNK: usize = LANES;
+pub(super) const MCUS_AT_ONCE: usize = LANES;
 
 /// Index of the first lane of each zigzag position in a group.
 const SPREAD: [u16; 128] = {
@@ -23,15 +23,15 @@ const SPREAD: [u16; 128] = {
     table
 };
 
-/// Blocks that wait for their transform, one per lane.
+/// A group of blocks that wait for their transform, one per lane.
 #[derive(Debug, Clone)]
-pub(super) struct Lanes {
+pub(super) struct BlockGroup {
     pub coefs: Group<i16>,
     /// Number of coefficients in zigzag order, up to the last non-zero one of any block.
     pub used: usize,
 }
 
-impl Default for Lanes {
+impl Default for BlockGroup {
     fn default() -> Self {
         Self { coefs: [0; 64 * LANES], used: 0 }
     }
@@ -48,7 +48,7 @@ impl Default for Between {
 }
 
 /// A component of a sequential scan.
-pub(super) struct ScanPart<'a> {
+pub(super) struct ScanComponent<'a> {
     pub index: usize,
     /// Blocks across and down in an MCU.
     pub h: usize,
@@ -59,50 +59,52 @@ pub(super) struct ScanPart<'a> {
     pub quant: [u16; 64],
     pub prediction: i32,
     /// Index of its first group; it has `h` groups for each of `v` rows of blocks.
-    pub lanes: usize,
+    pub first_group: usize,
 }
 
 /// One block of an MCU, in coding order.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Unit {
+pub(super) struct McuBlock {
     /// Index of its component in the scan.
-    pub part: usize,
+    pub component: usize,
     /// Its column in the MCU.
     pub x: usize,
-    /// First group of its row of blocks.
-    pub lanes: usize,
+    /// Index of the first group of its row of blocks.
+    pub first_group: usize,
 }
 
-/// Entropy-decodes up to [`CHUNK`] MCUs of a row. Separate from the transform, so that this loop has all registers.
-pub(super) struct Chunk<'t, 'a> {
-    pub parts: &'t mut [Option<ScanPart<'a>>; 4],
-    pub units: &'t [Unit],
-    pub lanes: &'t mut [Lanes],
+/// Entropy-decodes up to [`MCUS_AT_ONCE`] MCUs of a row. Separate from the transform, so that this loop has all registers.
+pub(super) struct DecodeMcus<'t, 'a> {
+    pub components: &'t mut [Option<ScanComponent<'a>>; 4],
+    pub mcu_blocks: &'t [McuBlock],
+    pub groups: &'t mut [BlockGroup],
     pub restarts: &'t mut Restarts<'a>,
     pub reader: Reader<'a>,
     pub mcus: usize,
 }
 
-impl<'a> Task for Chunk<'_, 'a> {
+impl<'a> HotLoop for DecodeMcus<'_, 'a> {
     type Output = Reader<'a>;
 
     #[inline(always)]
     fn run(self) -> Reader<'a> {
-        let Self { parts, units, lanes, restarts, mut reader, mcus } = self;
+        let Self { components, mcu_blocks, groups, restarts, mut reader, mcus } = self;
         for mcu in 0..mcus {
             if restarts.due(1) {
                 reader = restarts.restart();
-                parts.iter_mut().flatten().for_each(|p| p.prediction = 0);
+                components.iter_mut().flatten().for_each(|c| c.prediction = 0);
             }
             if restarts.exhausted {
                 continue;
             }
             let mut bad = false;
-            for unit in units {
-                let Some(part) = parts.get_mut(unit.part).and_then(Option::as_mut) else { continue };
-                let x = mcu * part.h + unit.x;
-                let Some(group) = lanes.get_mut(unit.lanes + x / LANES) else { continue };
-                let used = block(&mut reader, part, &mut group.coefs, x % LANES, &mut bad);
+            for mcu_block in mcu_blocks {
+                let Some(component) = components.get_mut(mcu_block.component).and_then(Option::as_mut) else {
+                    continue;
+                };
+                let x = mcu * component.h + mcu_block.x;
+                let Some(group) = groups.get_mut(mcu_block.first_group + x / LANES) else { continue };
+                let used = block(&mut reader, component, &mut group.coefs, x % LANES, &mut bad);
                 group.used = group.used.max(used);
             }
             if bad {
@@ -119,7 +121,7 @@ impl<'a> Task for Chunk<'_, 'a> {
 
 /// Transforms a group into samples at `at` of its plane, and clears it.
 pub(super) struct Transform<'t, S> {
-    pub lanes: &'t mut Lanes,
+    pub group: &'t mut BlockGroup,
     pub quant: &'t [u16; 64],
     pub between: &'t mut Between,
     pub plane: &'t mut [S],
@@ -127,25 +129,25 @@ pub(super) struct Transform<'t, S> {
     pub stride: usize,
 }
 
-impl<S: Sample> Task for Transform<'_, S> {
+impl<S: Sample> HotLoop for Transform<'_, S> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Self { lanes, quant, between, plane, at, stride } = self;
-        let coefs = &mut lanes.coefs;
+        let Self { group, quant, between, plane, at, stride } = self;
+        let coefs = &mut group.coefs;
         // The first ten coefficients in zigzag order lie in the first four rows and columns.
-        if lanes.used > 10 {
+        if group.used > 10 {
             idct::group::<S, false>(coefs, quant, &mut between.0, plane, at, stride);
             coefs.fill(0);
-        } else if lanes.used > 1 {
+        } else if group.used > 1 {
             idct::group::<S, true>(coefs, quant, &mut between.0, plane, at, stride);
             coefs[..32 * LANES].fill(0);
         } else {
             idct::flat_group(coefs, quant[0], plane, at, stride);
             coefs[..LANES].fill(0);
         }
-        lanes.used = 0;
+        group.used = 0;
     }
 }
 
@@ -156,15 +158,15 @@ const _: () = assert!(56 - 2 * FAST_BITS >= 32);
 #[inline(always)]
 fn block(
     reader: &mut Reader<'_>,
-    part: &mut ScanPart<'_>,
+    component: &mut ScanComponent<'_>,
     coefs: &mut Group<i16>,
     lane: usize,
     bad: &mut bool,
 ) -> usize {
     reader.refill();
-    part.prediction = part.prediction.wrapping_add(part.dc.difference(reader, bad));
-    coefs[lane & 7] = part.prediction as i16;
-    let ac = part.ac;
+    component.prediction = component.prediction.wrapping_add(component.dc.difference(reader, bad));
+    coefs[lane & 7] = component.prediction as i16;
+    let ac = component.ac;
     let mut put = |k: usize, value: i16| coefs[(usize::from(SPREAD[k & 127]) + lane) & 511] = value;
     let mut k = 1usize;
     // One refill is enough for three lookups, and the last may be the longest code. A branch on the remaining bits would be

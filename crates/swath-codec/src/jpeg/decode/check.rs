@@ -2,7 +2,7 @@
 //! code and skips every extra bit, but stores no coefficient and transforms nothing.
 //!
 //! Markers, tables, scans and restarts are handled by the decoder's functions ([`visit`](super::lossy::visit),
-//! [`FrameState::parts`], [`Restarts`]); only the loop over the codes of a block differs, because it can skip several at once.
+//! [`FrameState::scan_components`], [`Restarts`]); only the loop over the codes of a block differs, because it can skip several at once.
 
 use super::Stream;
 use super::bits::{Reader, Restarts};
@@ -10,7 +10,7 @@ use super::error::{Fault, JpegError};
 use super::huffman::{END, NO_SKIP, SKIP_BITS, SkipTable, Table};
 use super::lossy::{FrameState, MCU_BLOCKS, Visitor, Work, entropy};
 use super::markers::{Scan, StreamTables};
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 /// Visits the scans of a sequential frame.
 pub(super) struct Check<'f> {
@@ -29,16 +29,16 @@ impl<'f> Visitor<'f> for Check<'f> {
         scan: &Scan,
         work: &mut Work,
     ) -> Result<usize, JpegError> {
-        let scanned = self.frame_state.parts(stream_tables, scan)?;
-        let (mut restarts, end) = entropy(stream, scan, &scanned.walk, &mut work.entropy, &mut work.segments)?;
+        let sequential = self.frame_state.scan_components(stream_tables, scan)?;
+        let (mut restarts, end) = entropy(stream, scan, &sequential.walk, &mut work.entropy, &mut work.segments)?;
         let mut blocks = [None; MCU_BLOCKS];
-        for (block, unit) in blocks.iter_mut().zip(scanned.units()) {
-            if let Some(part) = scanned.parts.get(unit.part).and_then(Option::as_ref) {
-                let (dc_skips, ac_skips) = (part.dc.skips()?, part.ac.skips()?);
-                *block = Some(Block { dc: part.dc, dc_skips, ac: part.ac, ac_skips });
+        for (block, mcu_block) in blocks.iter_mut().zip(sequential.mcu_blocks()) {
+            if let Some(component) = sequential.components.get(mcu_block.component).and_then(Option::as_ref) {
+                let (dc_skips, ac_skips) = (component.dc.skips()?, component.ac.skips()?);
+                *block = Some(Block { dc: component.dc, dc_skips, ac: component.ac, ac_skips });
             }
         }
-        let mcus = scanned.walk.mcus_w * scanned.walk.mcus_h;
+        let mcus = sequential.walk.mcus_w * sequential.walk.mcus_h;
         widest(Pass { blocks: &blocks, restarts: &mut restarts, mcus });
         self.frame_state.damage = self.frame_state.damage.or(restarts.damage);
         Ok(end)
@@ -61,7 +61,7 @@ struct Pass<'t, 'a> {
     mcus: usize,
 }
 
-impl Task for Pass<'_, '_> {
+impl HotLoop for Pass<'_, '_> {
     type Output = ();
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use super::error::{JpegError, grow};
 use super::layout::Layout;
 use super::sample::Sample;
 use super::upsample;
-use swath_raster::simd::Task;
+use swath_raster::simd::HotLoop;
 
 /// Row buffers, reused between tiles.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Emit<'t, S> {
     pub stride: usize,
 }
 
-impl<S: Sample> Task for Emit<'_, S> {
+impl<S: Sample> HotLoop for Emit<'_, S> {
     type Output = ();
 
     #[inline(always)]

@@ -36,9 +36,11 @@ pub(super) struct Table {
     /// By the next [`FAST_BITS`] bits. Bits 0-7: bits to drop. Bits 8-15: the symbol. Bits 16-31: the value of a whole
     /// coefficient, else 0. All 0: the code is longer than the index.
     pub fast: [u32; 1 << FAST_BITS],
-    /// AC only, by the same index: up to two whole coefficients and an end of block at once, which is about half of all lookups in photographs and saves the
-    /// latency of one more. Bits 0-7: bits to drop. Bits 8-15 and 16-23: where the first and second coefficient lie from here; the same where there is
-    /// only one. Bits 24-31: coefficients passed, [`END`] more at the end of the block. Bits 48-63 and 32-47: the values. Below [`PAIR`]: not even one.
+    /// For AC tables, by the same index: up to two whole coefficients and an end of block at once. That is about half of all
+    /// lookups in photographs, and saves the latency of a second lookup. Bits 0-7: bits to drop. Bits 8-15 and 16-23: positions
+    /// of the first and second coefficient, counted from the current position; equal where there is only one. Bits 24-31:
+    /// coefficients passed, plus [`END`] at the end of the block. Bits 48-63 and 32-47: the values of the first and second
+    /// coefficient. An entry below [`PAIR`] holds no whole coefficient.
     pub pairs: [u64; 1 << FAST_BITS],
     /// One past the last code of each length, left-aligned in 16 bits.
     limit: [u32; 17],
@@ -101,7 +103,7 @@ impl Table {
             code <<= 1;
         }
         if class == Class::Ac {
-            table.pair();
+            table.fill_pairs();
         }
         (index == symbols.len()).then_some(table)
     }
@@ -111,6 +113,7 @@ impl Table {
         self.counts == *counts && self.values.get(..symbols.len()) == Some(symbols)
     }
 
+    /// Fills the entries of `fast` whose index begins with `code`.
     fn fill(&mut self, class: Class, code: u32, length: u32, symbol: u8) {
         let free = FAST_BITS - length;
         let size = match class {
@@ -130,7 +133,8 @@ impl Table {
         }
     }
 
-    fn pair(&mut self) {
+    /// Fills `pairs` from `fast`: decodes the bits of each index as one or two whole coefficients and an end of block.
+    fn fill_pairs(&mut self) {
         let value = |entry: u32| u64::from(entry >> 16);
         let run = |entry: u32| u64::from(entry >> 12 & 15);
         // The entry for the bits after the first `used`, where those left are enough for it.
@@ -145,20 +149,21 @@ impl Table {
                 continue;
             }
             let mut used = first & 63;
-            let (mut at, mut last) = (run(first), value(first));
+            let (mut second_at, mut second) = (run(first), value(first));
             let mut next = after(index, used);
-            if let Some(second) = next.filter(|&e| e >= WHOLE) {
-                used += second & 63;
-                at += 1 + run(second);
-                last = value(second);
+            if let Some(entry) = next.filter(|&e| e >= WHOLE) {
+                used += entry & 63;
+                second_at += 1 + run(entry);
+                second = value(entry);
                 next = after(index, used);
             }
-            let mut passed = at + 1;
+            let mut passed = second_at + 1;
             if let Some(end) = next.filter(|&e| end_of_block(e)) {
                 used += end & 63;
                 passed += END;
             }
-            *pair = value(first) << 48 | last << 32 | passed << 24 | at << 16 | run(first) << 8 | u64::from(used);
+            *pair =
+                value(first) << 48 | second << 32 | passed << 24 | second_at << 16 | run(first) << 8 | u64::from(used);
         }
     }
 

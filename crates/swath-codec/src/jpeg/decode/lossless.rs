@@ -6,7 +6,7 @@ use super::huffman::{Class, Table};
 use super::lossy::{Target, Work};
 use super::markers::{Header, Scan, StreamTables, Tables};
 use super::{Color, Stream};
-use swath_raster::simd::{Task, widest};
+use swath_raster::simd::{HotLoop, widest};
 
 /// The rows that predictions use, reused between tiles: for each component the row above and the current one.
 #[derive(Debug, Default)]
@@ -121,7 +121,7 @@ pub(super) struct Frame<'t, 'a, const N: usize> {
     pub stride: usize,
 }
 
-impl<const N: usize> Task for Frame<'_, '_, N> {
+impl<const N: usize> HotLoop for Frame<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]

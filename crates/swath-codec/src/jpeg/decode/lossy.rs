@@ -1,6 +1,6 @@
 //! Decodes DCT frames: runs the scans, then converts planes to rows.
 
-use super::baseline::{self, Between, CHUNK, Lanes, ScanPart, Transform, Unit};
+use super::baseline::{self, Between, BlockGroup, MCUS_AT_ONCE, McuBlock, ScanComponent, Transform};
 use super::bits::{Restarts, Segment, unstuff};
 use super::color::{Emit, RowBuffers};
 use super::error::{Damage, Fault, JpegError, grow};
@@ -28,7 +28,7 @@ pub(super) struct Buffers<S> {
 pub(super) struct Work {
     pub entropy: Vec<u8>,
     pub segments: Vec<Segment>,
-    lanes: Vec<Lanes>,
+    groups: Vec<BlockGroup>,
     between: Between,
     blocks: Vec<progressive::Block>,
 }
@@ -112,10 +112,10 @@ pub(super) fn visit<'f>(
     let mut scan = first;
     let mut scans = 1;
     let end = loop {
-        for part in scan.components() {
+        for scanned in scan.components() {
             // libjpeg keeps the quantisation table a component has at its first scan.
-            let latched = visitor.frame_state().quant.get_mut(part.index);
-            let (Some(component), Some(latched)) = (header.components.get(part.index), latched) else { continue };
+            let latched = visitor.frame_state().quant.get_mut(scanned.index);
+            let (Some(component), Some(latched)) = (header.components.get(scanned.index), latched) else { continue };
             if latched.is_none() {
                 *latched = Some(*stream_tables.quant(shared, component.quant, scan.offset)?);
             }
@@ -153,16 +153,16 @@ pub(super) fn visit<'f>(
 }
 
 /// The components of a sequential scan, and the blocks of its MCUs in coding order.
-pub(super) struct ScanParts<'a> {
+pub(super) struct SequentialScan<'a> {
     pub walk: Walk,
-    pub parts: [Option<ScanPart<'a>>; 4],
-    units: [Unit; MCU_BLOCKS],
+    pub components: [Option<ScanComponent<'a>>; 4],
+    mcu_blocks: [McuBlock; MCU_BLOCKS],
     count: usize,
 }
 
-impl ScanParts<'_> {
-    pub fn units(&self) -> &[Unit] {
-        self.units.get(..self.count).unwrap_or_default()
+impl SequentialScan<'_> {
+    pub fn mcu_blocks(&self) -> &[McuBlock] {
+        self.mcu_blocks.get(..self.count).unwrap_or_default()
     }
 }
 
@@ -185,18 +185,22 @@ impl<'f> FrameState<'f> {
     }
 
     /// Returns the components of a sequential scan with their tables.
-    pub fn parts<'a>(&self, stream_tables: &'a StreamTables, scan: &Scan) -> Result<ScanParts<'a>, JpegError>
+    pub fn scan_components<'a>(
+        &self,
+        stream_tables: &'a StreamTables,
+        scan: &Scan,
+    ) -> Result<SequentialScan<'a>, JpegError>
     where
         'f: 'a,
     {
         let walk = self.walk(scan)?;
-        let mut parts = [None, None, None, None];
-        let mut lanes = 0;
-        let mut units = [Unit::default(); MCU_BLOCKS];
-        for (index, (part, component)) in parts.iter_mut().zip(scan.components()).enumerate() {
+        let mut components = [None, None, None, None];
+        let mut groups = 0;
+        let mut mcu_blocks = [McuBlock::default(); MCU_BLOCKS];
+        for (index, (slot, component)) in components.iter_mut().zip(scan.components()).enumerate() {
             let plane = self.layout.plane(component.index);
             let (h, v) = walk.blocks(&plane);
-            *part = Some(baseline::ScanPart {
+            *slot = Some(baseline::ScanComponent {
                 index: component.index,
                 h,
                 v,
@@ -205,14 +209,14 @@ impl<'f> FrameState<'f> {
                 ac: stream_tables.huffman(self.shared, Class::Ac, component.ac, scan.offset)?,
                 quant: self.quant.get(component.index).copied().flatten().unwrap_or([0; 64]),
                 prediction: 0,
-                lanes,
+                first_group: groups,
             });
-            for (at, unit) in units.iter_mut().skip(lanes).take(h * v).enumerate() {
-                *unit = Unit { part: index, x: at % h, lanes: lanes + at - at % h };
+            for (at, mcu_block) in mcu_blocks.iter_mut().skip(groups).take(h * v).enumerate() {
+                *mcu_block = McuBlock { component: index, x: at % h, first_group: groups + at - at % h };
             }
-            lanes += h * v;
+            groups += h * v;
         }
-        Ok(ScanParts { walk, parts, units, count: lanes })
+        Ok(SequentialScan { walk, components, mcu_blocks, count: groups })
     }
 }
 
@@ -254,9 +258,9 @@ impl<S: Sample> Frame<'_, S> {
             work.blocks.clear();
             grow(&mut work.blocks, need)?;
         }
-        // As many groups in a chunk as blocks in an MCU.
-        if work.lanes.len() < MCU_BLOCKS {
-            grow(&mut work.lanes, MCU_BLOCKS)?;
+        // `MCUS_AT_ONCE` MCUs fill as many groups as an MCU has blocks.
+        if work.groups.len() < MCU_BLOCKS {
+            grow(&mut work.groups, MCU_BLOCKS)?;
         }
         Ok(())
     }
@@ -268,21 +272,21 @@ impl<S: Sample> Frame<'_, S> {
         scan: &Scan,
         work: &mut Work,
     ) -> Result<usize, JpegError> {
-        let mut blocks = self.frame_state.parts(stream_tables, scan)?;
-        let walk = blocks.walk;
-        let ScanParts { parts, units, count, .. } = &mut blocks;
-        let units = units.get(..*count).unwrap_or_default();
+        let mut sequential = self.frame_state.scan_components(stream_tables, scan)?;
+        let walk = sequential.walk;
+        let SequentialScan { components, mcu_blocks, count, .. } = &mut sequential;
+        let mcu_blocks = mcu_blocks.get(..*count).unwrap_or_default();
         let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments)?;
         // An error in an earlier tile may have left coefficients.
-        work.lanes.fill_with(Lanes::default);
+        work.groups.fill_with(BlockGroup::default);
         let whole = scan.components().len() == self.frame_state.layout.planes().len();
         let mut reader = restarts.reader();
         for row in 0..walk.mcus_h {
-            for mcu in (0..walk.mcus_w).step_by(CHUNK) {
-                let mcus = CHUNK.min(walk.mcus_w - mcu);
-                let (lanes, restarts) = (&mut work.lanes, &mut restarts);
-                reader = widest(baseline::Chunk { parts, units, lanes, restarts, reader, mcus });
-                self.transform_chunk(parts, lanes, &mut work.between, row, mcu, mcus);
+            for mcu in (0..walk.mcus_w).step_by(MCUS_AT_ONCE) {
+                let mcus = MCUS_AT_ONCE.min(walk.mcus_w - mcu);
+                let (groups, restarts) = (&mut work.groups, &mut restarts);
+                reader = widest(baseline::DecodeMcus { components, mcu_blocks, groups, restarts, reader, mcus });
+                self.transform_groups(components, groups, &mut work.between, row, mcu, mcus);
             }
             if whole {
                 // Rows are written while their samples are in the cache. The last ones of the MCU row wait for the row below, which their
@@ -300,23 +304,23 @@ impl<S: Sample> Frame<'_, S> {
         Ok(end)
     }
 
-    fn transform_chunk(
+    fn transform_groups(
         &mut self,
-        parts: &[Option<ScanPart<'_>>; 4],
-        lanes: &mut [Lanes],
+        components: &[Option<ScanComponent<'_>>; 4],
+        groups: &mut [BlockGroup],
         between: &mut Between,
         row: usize,
         mcu: usize,
         mcus: usize,
     ) {
-        for part in parts.iter().flatten() {
-            let Some(plane) = self.buffers.planes.get_mut(part.index) else { continue };
-            for v in 0..part.v {
-                // The last chunk of a row may leave groups without a block, and the plane without room for them.
-                for group in 0..(mcus * part.h).div_ceil(LANES) {
-                    let Some(lanes) = lanes.get_mut(part.lanes + v * part.h + group) else { continue };
-                    let at = (row * part.v + v) * 8 * part.stride + (mcu * part.h + group * LANES) * 8;
-                    widest(Transform { lanes, quant: &part.quant, between, plane, at, stride: part.stride });
+        for component in components.iter().flatten() {
+            let Some(plane) = self.buffers.planes.get_mut(component.index) else { continue };
+            for v in 0..component.v {
+                // The last MCUs of a row may leave groups without a block, and the plane without room for them.
+                for nth in 0..(mcus * component.h).div_ceil(LANES) {
+                    let Some(group) = groups.get_mut(component.first_group + v * component.h + nth) else { continue };
+                    let at = (row * component.v + v) * 8 * component.stride + (mcu * component.h + nth * LANES) * 8;
+                    widest(Transform { group, quant: &component.quant, between, plane, at, stride: component.stride });
                 }
             }
         }
@@ -331,8 +335,8 @@ impl<S: Sample> Frame<'_, S> {
     ) -> Result<usize, JpegError> {
         let walk = self.frame_state.walk(scan)?;
         let pass = Pass::of(scan)?;
-        let mut parts = [None, None, None, None];
-        for (part, component) in parts.iter_mut().zip(scan.components()) {
+        let mut components = [None, None, None, None];
+        for (slot, component) in components.iter_mut().zip(scan.components()) {
             let plane = self.frame_state.layout.plane(component.index);
             let (h, v) = walk.blocks(&plane);
             let table = match pass {
@@ -343,14 +347,14 @@ impl<S: Sample> Frame<'_, S> {
                 }
             };
             let first = self.first_block(component.index);
-            *part = Some(progressive::ScanPart { h, v, table, prediction: 0, first, stride: plane.stride / 8 });
+            *slot = Some(progressive::ScanComponent { h, v, table, prediction: 0, first, stride: plane.stride / 8 });
         }
         let (mut restarts, end) = entropy(stream, scan, &walk, &mut work.entropy, &mut work.segments)?;
         let mut reader = restarts.reader();
         let mut run = 0;
         for row in 0..walk.mcus_h {
             reader = widest(progressive::McuRow {
-                parts: &mut parts,
+                components: &mut components,
                 blocks: &mut work.blocks,
                 restarts: &mut restarts,
                 reader,
@@ -370,8 +374,8 @@ impl<S: Sample> Frame<'_, S> {
     }
 
     fn transform(&mut self, work: &mut Work) {
-        work.lanes.fill_with(Lanes::default);
-        let Some(lanes) = work.lanes.first_mut() else { return };
+        work.groups.fill_with(BlockGroup::default);
+        let Some(group) = work.groups.first_mut() else { return };
         for (index, plane) in self.frame_state.layout.planes().iter().enumerate() {
             let first = self.first_block(index);
             let quant = self.frame_state.quant.get(index).copied().flatten().unwrap_or([0; 64]);
@@ -379,11 +383,11 @@ impl<S: Sample> Frame<'_, S> {
             for row in 0..plane.rows / 8 {
                 let at = first + row * (plane.stride / 8);
                 let blocks = work.blocks.get(at..at + plane.stride / 8).unwrap_or_default();
-                for (group, blocks) in blocks.chunks(LANES).enumerate() {
-                    progressive::gather(blocks, lanes);
-                    let at = row * 8 * plane.stride + group * 64;
+                for (nth, blocks) in blocks.chunks(LANES).enumerate() {
+                    progressive::gather(blocks, group);
+                    let at = row * 8 * plane.stride + nth * 64;
                     widest(Transform {
-                        lanes,
+                        group,
                         quant: &quant,
                         between: &mut work.between,
                         plane: samples,

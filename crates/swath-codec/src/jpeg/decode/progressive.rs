@@ -1,12 +1,12 @@
 //! Decodes progressive scans (T.81 G): each adds bits or frequencies to the frame's coefficients.
 
-use super::baseline::Lanes;
+use super::baseline::BlockGroup;
 use super::bits::{Reader, Restarts};
 use super::error::{Fault, JpegError};
 use super::huffman::{Table, extend};
 use super::markers::{Scan, ZIGZAG};
 use crate::jpeg::dct::LANES;
-use swath_raster::simd::Task;
+use swath_raster::simd::HotLoop;
 
 /// A block's coefficients in natural order.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl Pass {
 }
 
 /// A component of a progressive scan.
-pub(super) struct ScanPart<'a> {
+pub(super) struct ScanComponent<'a> {
     pub h: usize,
     pub v: usize,
     /// The table the pass needs; none for DC refinement.
@@ -74,7 +74,7 @@ pub(super) struct ScanPart<'a> {
 
 /// One row of MCUs.
 pub(super) struct McuRow<'t, 'a> {
-    pub parts: &'t mut [Option<ScanPart<'a>>; 4],
+    pub components: &'t mut [Option<ScanComponent<'a>>; 4],
     pub blocks: &'t mut [Block],
     pub restarts: &'t mut Restarts<'a>,
     pub reader: Reader<'a>,
@@ -86,32 +86,33 @@ pub(super) struct McuRow<'t, 'a> {
     pub row: usize,
 }
 
-impl<'a> Task for McuRow<'_, 'a> {
+impl<'a> HotLoop for McuRow<'_, 'a> {
     type Output = Reader<'a>;
 
     #[inline(always)]
     fn run(self) -> Reader<'a> {
-        let Self { parts, blocks, restarts, mut reader, run, pass, scan, mcus, row } = self;
+        let Self { components, blocks, restarts, mut reader, run, pass, scan, mcus, row } = self;
         let (start, end, low) = (usize::from(scan.start), usize::from(scan.end), u32::from(scan.low));
         for mcu in 0..mcus {
             if restarts.due(1) {
                 reader = restarts.restart();
-                parts.iter_mut().flatten().for_each(|p| p.prediction = 0);
+                components.iter_mut().flatten().for_each(|c| c.prediction = 0);
                 *run = 0;
             }
             if restarts.exhausted {
                 continue;
             }
             let mut bad = false;
-            for part in parts.iter_mut().flatten() {
-                for (v, h) in (0..part.v).flat_map(|v| (0..part.h).map(move |h| (v, h))) {
-                    let at = part.first + (row * part.v + v) * part.stride + mcu * part.h + h;
+            for component in components.iter_mut().flatten() {
+                for (v, h) in (0..component.v).flat_map(|v| (0..component.h).map(move |h| (v, h))) {
+                    let at = component.first + (row * component.v + v) * component.stride + mcu * component.h + h;
                     let Some(block) = blocks.get_mut(at) else { continue };
                     reader.refill();
-                    match (pass, part.table) {
+                    match (pass, component.table) {
                         (Pass::DcFirst, Some(table)) => {
-                            part.prediction = part.prediction.wrapping_add(table.difference(&mut reader, &mut bad));
-                            block.coefs[0] = (part.prediction << low) as i16;
+                            component.prediction =
+                                component.prediction.wrapping_add(table.difference(&mut reader, &mut bad));
+                            block.coefs[0] = (component.prediction << low) as i16;
                         }
                         (Pass::AcFirst, Some(table)) => {
                             ac_first(&mut reader, table, block, start, end, low, run, &mut bad);
@@ -254,11 +255,11 @@ fn refine(reader: &mut Reader<'_>, block: &mut Block, k: usize, plus: i16) {
 }
 
 /// Copies blocks to the lanes of a group.
-pub(super) fn gather(blocks: &[Block], lanes: &mut Lanes) {
+pub(super) fn gather(blocks: &[Block], group: &mut BlockGroup) {
     for (lane, block) in blocks.iter().enumerate() {
-        for (coef, to) in block.coefs.iter().zip(lanes.coefs.chunks_exact_mut(LANES)) {
+        for (coef, to) in block.coefs.iter().zip(group.coefs.chunks_exact_mut(LANES)) {
             to[lane % LANES] = *coef;
         }
     }
-    lanes.used = 64;
+    group.used = 64;
 }

@@ -5,7 +5,7 @@ use super::tables::{CHROMA, Codes, DC};
 use crate::jpeg::dct::{Group, LANES};
 use swath_raster::{
     memory::{OutOfMemory, grow, resize},
-    simd::Task,
+    simd::HotLoop,
 };
 
 /// Bytes collected before they are appended to the output.
@@ -30,9 +30,9 @@ impl Blocks {
     /// # Errors
     /// When the system has no memory for it.
     pub fn fit(&mut self, layout: &Layout) -> Result<(), OutOfMemory> {
-        for ((coefs, masks), part) in self.coefs.iter_mut().zip(&mut self.masks).zip(layout.parts()) {
-            resize(coefs, part.mcu_row_len())?;
-            resize(masks, part.mcu_row_len() / 64)?;
+        for ((coefs, masks), component) in self.coefs.iter_mut().zip(&mut self.masks).zip(layout.components()) {
+            resize(coefs, component.mcu_row_len())?;
+            resize(masks, component.mcu_row_len() / 64)?;
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ pub(super) struct Walk<'t, T> {
     pub to: T,
 }
 
-impl<T: Sink> Task for Walk<'_, T> {
+impl<T: Sink> HotLoop for Walk<'_, T> {
     type Output = T;
 
     #[inline(always)]
@@ -64,15 +64,15 @@ impl<T: Sink> Task for Walk<'_, T> {
         let Self { layout, mcu_row, blocks, previous_dc, mut to } = self;
         let Blocks { coefs, masks } = blocks;
         for mcu in 0..layout.mcus {
-            for (n, part) in layout.parts().iter().enumerate().take(MAX_COMPONENTS) {
-                let set = if part.chroma { CHROMA } else { 0 };
+            for (n, component) in layout.components().iter().enumerate().take(MAX_COMPONENTS) {
+                let set = if component.chroma { CHROMA } else { 0 };
                 let (groups, _) = coefs[n].as_chunks::<{ 64 * LANES }>();
                 let (masks, _) = masks[n].as_chunks::<LANES>();
                 let previous_dc = &mut previous_dc[n];
-                for row in 0..part.down {
-                    for x in mcu * part.across..(mcu + 1) * part.across {
-                        let at = row * part.groups() + x / LANES;
-                        let inside = x < part.blocks && mcu_row * part.down + row < part.block_rows;
+                for row in 0..component.down {
+                    for x in mcu * component.across..(mcu + 1) * component.across {
+                        let at = row * component.groups() + x / LANES;
+                        let inside = x < component.blocks && mcu_row * component.down + row < component.block_rows;
                         match (groups.get(at), masks.get(at)) {
                             (Some(group), Some(masks)) if inside => {
                                 block(&mut to, set, group, x % LANES, masks[x % LANES], previous_dc)
@@ -328,7 +328,7 @@ pub(super) struct Emit<'t> {
     pub to: Writer<'t>,
 }
 
-impl<'t> Task for Emit<'t> {
+impl<'t> HotLoop for Emit<'t> {
     type Output = Writer<'t>;
 
     #[inline(always)]

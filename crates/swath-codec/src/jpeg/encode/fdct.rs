@@ -7,7 +7,7 @@ use super::sample::Sample;
 use super::tables::Quant;
 use crate::jpeg::dct::{CONST_BITS, Group, LANES};
 use crate::jpeg::zigzag::ZIGZAG;
-use swath_raster::simd::Task;
+use swath_raster::simd::HotLoop;
 
 /// One-dimensional transform, in which the sums without a factor are `plain` and the others are shifted down by `shift`, rounded.
 ///
@@ -80,7 +80,7 @@ pub(super) struct Transform<'t, S> {
     pub masks: &'t mut [u64],
 }
 
-impl<S: Sample> Task for Transform<'_, S> {
+impl<S: Sample> HotLoop for Transform<'_, S> {
     type Output = ();
 
     #[inline(always)]

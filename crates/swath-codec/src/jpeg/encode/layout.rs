@@ -7,7 +7,7 @@ pub(super) const MAX_COMPONENTS: usize = 4;
 
 /// A component of the image.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Part {
+pub(super) struct Component {
     /// Sampling factors: its blocks in an MCU, across and down.
     pub across: usize,
     pub down: usize,
@@ -20,8 +20,8 @@ pub(super) struct Part {
     pub chroma: bool,
 }
 
-impl Part {
-    /// Samples in the part of its plane that an MCU row covers.
+impl Component {
+    /// Samples of its plane in an MCU row.
     pub fn mcu_row_len(&self) -> usize {
         self.stride * 8 * self.down
     }
@@ -43,7 +43,7 @@ pub(super) struct Layout {
     /// Luma samples per chroma sample, across and down; 1 and 1 where nothing is subsampled.
     pub across: usize,
     pub down: usize,
-    parts: [Part; MAX_COMPONENTS],
+    components: [Component; MAX_COMPONENTS],
     count: usize,
 }
 
@@ -51,12 +51,12 @@ impl Layout {
     /// With `chroma`, all components but the first use the tables of chrominance and have one block where the first has `subsampling` blocks.
     pub fn new(width: usize, height: usize, count: usize, subsampling: (u8, u8), chroma: bool) -> Self {
         let (across, down) = (usize::from(subsampling.0.max(1)), usize::from(subsampling.1.max(1)));
-        let part = |n: usize| {
+        let component = |n: usize| {
             let chroma = chroma && n > 0;
             let (h, v) = if chroma { (1, 1) } else { (across, down) };
             let blocks = (width * h).div_ceil(8 * across);
             let block_rows = (height * v).div_ceil(8 * down);
-            Part { across: h, down: v, blocks, block_rows, stride: blocks.next_multiple_of(LANES) * 8, chroma }
+            Component { across: h, down: v, blocks, block_rows, stride: blocks.next_multiple_of(LANES) * 8, chroma }
         };
         Self {
             width,
@@ -65,12 +65,12 @@ impl Layout {
             mcu_rows: height.div_ceil(8 * down),
             across,
             down,
-            parts: std::array::from_fn(part),
+            components: std::array::from_fn(component),
             count: count.min(MAX_COMPONENTS),
         }
     }
 
-    pub fn parts(&self) -> &[Part] {
-        self.parts.get(..self.count).unwrap_or_default()
+    pub fn components(&self) -> &[Component] {
+        self.components.get(..self.count).unwrap_or_default()
     }
 }

@@ -243,8 +243,8 @@ impl Encoder {
         dst.extend((layout.height as u16).to_be_bytes());
         dst.extend((layout.width as u16).to_be_bytes());
         dst.push(components);
-        for (id, part) in self.ids().into_iter().zip(layout.parts()) {
-            dst.extend([id, (part.across as u8) << 4 | part.down as u8, u8::from(part.chroma)]);
+        for (id, component) in self.ids().into_iter().zip(layout.components()) {
+            dst.extend([id, (component.across as u8) << 4 | component.down as u8, u8::from(component.chroma)]);
         }
     }
 
@@ -252,8 +252,8 @@ impl Encoder {
     fn scan_header(&self, layout: &Layout, dst: &mut Vec<u8>) {
         let components = self.settings.components;
         dst.extend([0xFF, 0xDA, 0, 6 + 2 * components, components]);
-        for (id, part) in self.ids().into_iter().zip(layout.parts()) {
-            dst.extend([id, u8::from(part.chroma) * 0x11]);
+        for (id, component) in self.ids().into_iter().zip(layout.components()) {
+            dst.extend([id, u8::from(component.chroma) * 0x11]);
         }
         dst.extend([0, 63, 0]);
     }
@@ -325,13 +325,15 @@ impl Encoder {
         mcu_row_planes.fit(layout)?;
         blocks.fit(layout)?;
         let [luma, chroma] = &self.quants;
-        let rows = layout.width * layout.parts().len() * layout.down * 8;
+        let rows = layout.width * layout.components().len() * layout.down * 8;
         for (mcu_row, src) in src.chunks(rows.max(1)).enumerate().take(layout.mcu_rows) {
             widest(Fill { layout, convert: self.settings.color == Color::YCbCr, src, mcu_row_planes });
             let outputs = blocks.coefs.iter_mut().zip(&mut blocks.masks);
-            for ((part, plane), (coefs, masks)) in layout.parts().iter().zip(&mcu_row_planes.planes).zip(outputs) {
-                let quant = if part.chroma { chroma } else { luma };
-                widest(Transform { plane, stride: part.stride, quant, coefs, masks });
+            for ((component, plane), (coefs, masks)) in
+                layout.components().iter().zip(&mcu_row_planes.planes).zip(outputs)
+            {
+                let quant = if component.chroma { chroma } else { luma };
+                widest(Transform { plane, stride: component.stride, quant, coefs, masks });
             }
             each(mcu_row, blocks)?;
         }

@@ -5,7 +5,7 @@ use super::layout::{Layout, MAX_COMPONENTS};
 use super::sample::Sample;
 use swath_raster::{
     memory::{OutOfMemory, resize},
-    simd::Task,
+    simd::HotLoop,
 };
 
 /// The planes of one MCU row, reused between tiles.
@@ -24,10 +24,10 @@ impl<S: Sample> McuRow<S> {
     /// # Errors
     /// When the system has no memory for them.
     pub fn fit(&mut self, layout: &Layout) -> Result<(), OutOfMemory> {
-        for (plane, part) in self.planes.iter_mut().zip(layout.parts()) {
-            resize(plane, part.mcu_row_len())?;
+        for (plane, component) in self.planes.iter_mut().zip(layout.components()) {
+            resize(plane, component.mcu_row_len())?;
         }
-        let luma = layout.parts().first().map_or(0, |part| part.stride);
+        let luma = layout.components().first().map_or(0, |component| component.stride);
         for row in &mut self.split_rgb {
             resize(row, layout.width)?;
         }
@@ -47,13 +47,13 @@ pub(super) struct Fill<'t, S> {
     pub mcu_row_planes: &'t mut McuRow<S>,
 }
 
-impl<S: Sample> Task for Fill<'_, S> {
+impl<S: Sample> HotLoop for Fill<'_, S> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         let Self { layout, convert, src, mcu_row_planes } = self;
-        let count = layout.parts().len();
+        let count = layout.components().len();
         let mut filled = 0;
         for (y, row) in src.chunks_exact((layout.width * count).max(1)).enumerate() {
             match count {
@@ -73,12 +73,12 @@ impl<S: Sample> Task for Fill<'_, S> {
             }
             subsample(layout, filled / layout.down, mcu_row_planes);
         }
-        for (part, plane) in layout.parts().iter().zip(&mut mcu_row_planes.planes) {
+        for (component, plane) in layout.components().iter().zip(&mut mcu_row_planes.planes) {
             // Counted after subsampling: repeating rows before it would average other samples.
-            let rows = (filled * part.down).div_ceil(layout.down);
-            let Some(last) = rows.checked_sub(1).map(|y| y * part.stride) else { return };
-            for y in rows..8 * part.down {
-                plane.copy_within(last..last + part.stride, y * part.stride);
+            let rows = (filled * component.down).div_ceil(layout.down);
+            let Some(last) = rows.checked_sub(1).map(|y| y * component.stride) else { return };
+            for y in rows..8 * component.down {
+                plane.copy_within(last..last + component.stride, y * component.stride);
             }
         }
     }
@@ -88,19 +88,19 @@ impl<S: Sample> Task for Fill<'_, S> {
 #[inline(always)]
 fn split<S: Sample, const N: usize>(layout: &Layout, row: &[S], y: usize, mcu_row_planes: &mut McuRow<S>) {
     let (pixels, _) = row.as_chunks::<N>();
-    for ((n, part), plane) in layout.parts().iter().enumerate().zip(&mut mcu_row_planes.planes).take(N) {
-        let Some(to) = plane.get_mut(y * part.stride..(y + 1) * part.stride) else { return };
+    for ((n, component), plane) in layout.components().iter().enumerate().zip(&mut mcu_row_planes.planes).take(N) {
+        let Some(to) = plane.get_mut(y * component.stride..(y + 1) * component.stride) else { return };
         for (to, pixel) in to.iter_mut().zip(pixels) {
             *to = pixel[n];
         }
-        draw_out(to, layout.width, part.blocks * 8);
+        draw_out(to, layout.width, component.blocks * 8);
     }
 }
 
 /// Converts a row of RGB to luminance and chrominance.
 #[inline(always)]
 fn ycbcr<S: Sample>(layout: &Layout, row: &[S], y: usize, mcu_row_planes: &mut McuRow<S>) {
-    let &[luma, chroma, ..] = layout.parts() else { return };
+    let &[luma, chroma, ..] = layout.components() else { return };
     let subsampled = layout.across > 1;
     let [planes_y, planes_cb, planes_cr, _] = &mut mcu_row_planes.planes;
     let [full_cb, full_cr] = &mut mcu_row_planes.full_chroma;
@@ -149,9 +149,9 @@ fn draw_out<S: Sample>(row: &mut [S], width: usize, to: usize) {
 /// Averages full rows into row `y` of the chrominance planes. Sums are alternately rounded down and up, which avoids bias.
 #[inline(always)]
 fn subsample<S: Sample>(layout: &Layout, y: usize, mcu_row_planes: &mut McuRow<S>) {
-    let Some(part) = layout.parts().get(1) else { return };
+    let Some(component) = layout.components().get(1) else { return };
     for (plane, rows) in mcu_row_planes.planes.iter_mut().skip(1).zip(&mcu_row_planes.full_chroma) {
-        let Some(to) = plane.get_mut(y * part.stride..(y + 1) * part.stride) else { return };
+        let Some(to) = plane.get_mut(y * component.stride..(y + 1) * component.stride) else { return };
         let (upper, lower) = rows.split_at(rows.len() / layout.down);
         let (upper, _) = upper.as_chunks::<2>();
         let (lower, _) = lower.as_chunks::<2>();

@@ -67,8 +67,8 @@ fn inflate_for(memory: &Memory, tiles: usize) -> &'static str {
     by_share(memory, tiles, ["swath_inflate_few", "swath_inflate_some", "swath_inflate"])
 }
 
-/// Returns the bytes of the kernels' notes on an LZW stream: a head, and sixteen bytes for each segment of `segment`
-/// bytes. Segments of libtiff have 4 KiB or more. Where a stream has more segments than notes, one block decodes the
+/// Returns the bytes of the kernels' notes on an LZW stream, sixteen for each note: a head, one for each segment of
+/// `segment` bytes, and eight spare ones. Segments of libtiff have 4 KiB or more. Where a stream has more segments than notes, one block decodes the
 /// tile alone.
 fn notes_len(stream: usize, segment: usize) -> usize {
     16 * (9 + stream / segment)

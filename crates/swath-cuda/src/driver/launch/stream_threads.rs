@@ -46,16 +46,16 @@ pub(super) fn run_on_streams<T: Send, L: Send>(
     let assigned = over.zip(states).enumerate().take(tiles);
     let outcomes: Vec<Result<NumberedResults<T>, DeviceError>> = std::thread::scope(|scope| {
         let serve = &serve;
-        let workers: Vec<_> = assigned
+        let threads: Vec<_> = assigned
             .map(|(first, (stream, state))| {
                 starting(|| std::thread::Builder::new().spawn_scoped(scope, move || serve(first, stream, state)))
             })
             .collect();
         let failed = |why: &str| Err(DeviceError::Usage(format!("a thread for a library {why}")));
-        workers
+        threads
             .into_iter()
-            .map(|worker| match worker {
-                Ok(worker) => worker.join().unwrap_or_else(|_| failed("failed")),
+            .map(|thread| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|_| failed("failed")),
                 Err(error) => failed(&format!("could not be started: {error}")),
             })
             .collect()

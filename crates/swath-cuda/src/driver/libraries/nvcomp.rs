@@ -270,7 +270,7 @@ impl Nvcomp {
         total: usize,
         stream: RawStream,
     ) -> Result<CompressPlan, CallError> {
-        let CompressFunctions { names, align, temp_size, max_output, .. } = self.presser(codec);
+        let CompressFunctions { names, align, temp_size, max_output, .. } = self.compress_functions(codec);
         let options = codec.options();
         if max_chunk > codec.max_chunk_len() {
             return Err(self.error(names[1], sys::CHUNK_TOO_LARGE));
@@ -312,7 +312,7 @@ impl Nvcomp {
         temp_len: usize,
         stream: RawStream,
     ) -> Result<(), CallError> {
-        let CompressFunctions { names, compress, .. } = self.presser(codec);
+        let CompressFunctions { names, compress, .. } = self.compress_functions(codec);
         // SAFETY: the caller keeps this function's contract, which is nvCOMP's: the addresses are only used on the
         // device.
         let status = unsafe {
@@ -333,7 +333,7 @@ impl Nvcomp {
         self.check(names[3], status)
     }
 
-    fn presser(&self, codec: NvcompFormat) -> CompressFunctions {
+    fn compress_functions(&self, codec: NvcompFormat) -> CompressFunctions {
         let table = &self.table;
         match codec {
             NvcompFormat::Deflate { .. } => CompressFunctions {

@@ -39,7 +39,7 @@ impl Libraries {
 
     /// Returns nvJPEG; the first call looks for it.
     pub(crate) fn jpeg(&self, context: &Context) -> Result<&JpegDecoder, DeviceError> {
-        found(&self.jpeg, || {
+        loaded(&self.jpeg, || {
             let library = JpegDecoder::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
             let _current = context.enter().map_err(|error| error.to_string())?;
             library.probe(Engine::Host).map_err(|error| error.to_string())?;
@@ -49,7 +49,7 @@ impl Libraries {
 
     /// Returns nvJPEG2000; the first call looks for it.
     pub(crate) fn jpeg2000(&self, context: &Context) -> Result<&Jpeg2000Decoder, DeviceError> {
-        found(&self.jpeg2000, || {
+        loaded(&self.jpeg2000, || {
             let library = Jpeg2000Decoder::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
             let _current = context.enter().map_err(|error| error.to_string())?;
             library.probe().map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ impl Libraries {
 
     /// Returns nvJPEG's encoder; the first call looks for it.
     pub(crate) fn jpeg_encoder(&self, context: &Context) -> Result<&JpegEncoder, DeviceError> {
-        found(&self.jpeg_encoder, || {
+        loaded(&self.jpeg_encoder, || {
             let library = JpegEncoder::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
             let _current = context.enter().map_err(|error| error.to_string())?;
             library.probe().map_err(|error| error.to_string())?;
@@ -69,7 +69,7 @@ impl Libraries {
 
     /// Returns nvJPEG2000's encoder; the first call looks for it.
     pub(crate) fn jpeg2000_encoder(&self, context: &Context) -> Result<&Jpeg2000Encoder, DeviceError> {
-        found(&self.jpeg2000_encoder, || {
+        loaded(&self.jpeg2000_encoder, || {
             let library = Jpeg2000Encoder::load(&self.search).map_err(|absent: Absent| absent.to_string())?;
             let _current = context.enter().map_err(|error| error.to_string())?;
             library.probe().map_err(|error| error.to_string())?;
@@ -101,6 +101,7 @@ impl Libraries {
     }
 }
 
-fn found<T>(slot: &OnceLock<Result<T, String>>, look: impl FnOnce() -> Result<T, String>) -> Result<&T, DeviceError> {
-    slot.get_or_init(look).as_ref().map_err(|reason| DeviceError::Declined(reason.clone()))
+/// Returns the library in `slot`, which the first call loads. A reason why it cannot be loaded becomes [`DeviceError::Declined`].
+fn loaded<T>(slot: &OnceLock<Result<T, String>>, load: impl FnOnce() -> Result<T, String>) -> Result<&T, DeviceError> {
+    slot.get_or_init(load).as_ref().map_err(|reason| DeviceError::Declined(reason.clone()))
 }

@@ -355,7 +355,7 @@ pub(crate) fn rounded(len: usize) -> usize {
 }
 
 /// Returns the device memory that a buffer of `len` bytes takes.
-pub(crate) fn held(len: u64) -> u64 {
+pub(crate) fn allocated_len(len: u64) -> u64 {
     if len == 0 { 0 } else { usize::try_from(len).map_or(len, |len| rounded(len) as u64) }
 }
 

@@ -79,8 +79,8 @@ impl RetryBudget {
     }
 }
 
-/// A pause that doubles with every attempt, of which between half and all is used, at random. So clients that failed together do not
-/// return together, and none returns at once to an overloaded server.
+/// Returns a pause that doubles with every attempt, shortened at random by up to half. So clients that failed together do not return
+/// together, and none returns at once to an overloaded server.
 fn backoff(tried: u32) -> Duration {
     let most = FIRST.saturating_mul(1 << tried.min(20)).min(LONGEST);
     let random = RandomState::new().build_hasher().finish();

@@ -335,7 +335,7 @@ def wkt(epsg: int | None, text: str) -> str:
 def inverted(samples: Any, dtype: np.dtype) -> Any:
     """Returns the samples of an image in which zero is white, inverted; `dtype` is that of the file."""
     if dtype.kind == "u":
-        # Masking may have made floats of them.
+        # Masking may have converted them to floats.
         return samples.dtype.type(np.iinfo(dtype).max) - samples
     if dtype.kind == "f":
         return -samples

@@ -10,11 +10,11 @@ use swath_cuda::{
 use swath_tiff::{Place, Window};
 
 use super::{
-    cuts::Cuts,
+    loader,
+    piece_sizes::PieceSizes,
     plan::{self, TileSelection},
     run::{self, Refused},
     storage::{Direct, PINNED},
-    worker,
 };
 use crate::{
     cancel::cancelled,
@@ -31,14 +31,14 @@ const SHARE: (u64, u64) = (4, 5);
 /// How often a read that the device has no room for is tried again with half the memory.
 const RETRIES: u32 = 4;
 /// Most tiles that the CPU decodes one by one after the GPU refused them. With more, the CPU decodes all tiles.
-const MOST_HELPED: usize = 8;
+const MOST_PATCHED: usize = 8;
 
 /// Returns why a path cannot decode the selected tiles, or `None` where it can.
 type Decline = fn(&TileSelection<'_>, &[plan::Row]) -> Result<Option<&'static str>, Error>;
 
-/// Facts about a decode path that only the engine knows. A new path adds its facts to [`facts`].
+/// What the engine knows of a decode path, beside what swath-cuda knows (`decode/path.rs`). A new path adds its facts to [`facts`].
 #[derive(Default)]
-struct PathFacts {
+struct ReadFacts {
     /// Checks the tiles of a read.
     decline: Option<Decline>,
     /// Returns the segments that each tile needs to be a stream of its own.
@@ -50,19 +50,19 @@ struct PathFacts {
 }
 
 /// Returns the facts about a decode path.
-fn facts(path: DecodePath) -> PathFacts {
+fn facts(path: DecodePath) -> ReadFacts {
     match path {
-        DecodePath::Lz4 => PathFacts { decline: Some(decline_lz4_frames), ..PathFacts::default() },
-        DecodePath::Zstd => PathFacts { decline: Some(decline_large_zstd), ..PathFacts::default() },
+        DecodePath::Lz4 => ReadFacts { decline: Some(decline_lz4_frames), ..ReadFacts::default() },
+        DecodePath::Zstd => ReadFacts { decline: Some(decline_large_zstd), ..ReadFacts::default() },
         // A program that changes one of our files without knowing the tag of pieces leaves sound tiles behind. Only a tile that
         // is refused whole is corrupt or unusual.
-        DecodePath::DeflatePieces => PathFacts { instead: Some(DecodePath::Deflate), ..PathFacts::default() },
-        DecodePath::Jpeg => PathFacts {
-            tables: Some(|image| image.layout.jpeg_tables.as_deref().map_or_else(Vec::new, worker::table_segments)),
+        DecodePath::DeflatePieces => ReadFacts { instead: Some(DecodePath::Deflate), ..ReadFacts::default() },
+        DecodePath::Jpeg => ReadFacts {
+            tables: Some(|image| image.layout.jpeg_tables.as_deref().map_or_else(Vec::new, loader::table_segments)),
             notice: Some("JPEG tiles are decoded by nvJPEG, whose samples may differ from the CPU's by up to 2"),
-            ..PathFacts::default()
+            ..ReadFacts::default()
         },
-        _ => PathFacts::default(),
+        _ => ReadFacts::default(),
     }
 }
 
@@ -170,10 +170,10 @@ impl Request<'_> {
         let (dataset, image) = (self.dataset, self.image);
         let host = image.host(&dataset.registry, &dataset.limits)?;
         let (width, height) = self.output_size(windows)?;
-        let cuts = (path == DecodePath::DeflatePieces)
-            .then(|| Cuts::find(image, plan::runs(image, windows, &self.bands), &dataset.fetch))
+        let piece_sizes = (path == DecodePath::DeflatePieces)
+            .then(|| PieceSizes::find(image, plan::runs(image, windows, &self.bands), &dataset.fetch))
             .flatten();
-        let path = if path == DecodePath::DeflatePieces && cuts.is_none() { DecodePath::Deflate } else { path };
+        let path = if path == DecodePath::DeflatePieces && piece_sizes.is_none() { DecodePath::Deflate } else { path };
         let facts = facts(path);
         let notices_before = notices.len();
         let selection = TileSelection {
@@ -183,7 +183,7 @@ impl Request<'_> {
             windows,
             bands: &self.bands,
             path,
-            cuts: cuts.as_ref(),
+            piece_sizes: piece_sizes.as_ref(),
         };
         let rows = selection.rows()?;
         let declined = facts.decline.map(|decline| decline(&selection, &rows)).transpose()?.flatten();
@@ -234,11 +234,11 @@ impl Request<'_> {
             notices.truncate(notices_before);
             return Ok(Outcome::Retry { path, notices, spent: spent() });
         }
-        if let (true, Some(first)) = (self.cpu_may_help(), refused.get(MOST_HELPED)) {
+        if let (true, Some(first)) = (self.cpu_may_help(), refused.get(MOST_PATCHED)) {
             // All threads at once are faster than one tile after the other. If the file is corrupt, one of the first tiles
             // fails on the CPU too, with the error to report.
-            for tile in refused.iter().take(MOST_HELPED + 1) {
-                worker::decode_refused(&context, tile)?;
+            for tile in refused.iter().take(MOST_PATCHED + 1) {
+                loader::decode_refused(&context, tile)?;
             }
             notices.push(format!(
                 "tiles are decoded by the CPU into pinned memory: the GPU's decoder refused many ({})",
@@ -246,8 +246,8 @@ impl Request<'_> {
             ));
             return Ok(Outcome::Retry { path: DecodePath::Host, notices, spent: spent() });
         }
-        let helped = self.patch_refused(&context, &decoder, &refused, &mut notices)?;
-        if helped < tiles as u64 {
+        let patched = self.patch_refused(&context, &decoder, &refused, &mut notices)?;
+        if patched < tiles as u64 {
             notices.extend(facts.notice.map(str::to_owned));
         }
         if decoder.has_loss() {
@@ -263,7 +263,7 @@ impl Request<'_> {
         notices.extend(gpu.take_notice());
         let kernels = if plan.timed { Some(decoder.times()?) } else { None };
         let (buffer, ready, counters) = decoder.into_output()?;
-        let host_tiles = if path == DecodePath::Host { tiles as u64 } else { helped };
+        let host_tiles = if path == DecodePath::Host { tiles as u64 } else { patched };
         Ok(Outcome::Done(DeviceRaster {
             gpu: gpu.clone(),
             buffer,
@@ -300,7 +300,7 @@ impl Request<'_> {
                 return Err(error);
             }
             // The CPU words the error where there is one, so users meet one set of messages.
-            let samples = worker::decode_refused(context, tile)?;
+            let samples = loader::decode_refused(context, tile)?;
             if !self.cpu_may_help() {
                 let place = self.image.place_of(tile.unit.index);
                 return Err(refusal(tile).at(&Place { offset: Some(tile.unit.range.start), ..place }));

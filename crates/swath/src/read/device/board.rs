@@ -11,13 +11,13 @@ use swath_cuda::HostTile;
 use crate::error::Error;
 
 /// Bytes that are read ahead for a library that takes them from the host.
-const MOST_SHELVED: usize = 256 << 20;
+const MOST_PREFETCHED: usize = 256 << 20;
 
 /// Units with their streams, read for a library that takes them from host memory. A unit that must not reach the library has
 /// the reason instead of a stream.
-pub(super) type Shelved = Vec<(usize, HostTile)>;
+pub(super) type Prefetched = Vec<(usize, HostTile)>;
 
-fn shelved_len(tile: &HostTile) -> usize {
+fn prefetched_len(tile: &HostTile) -> usize {
     tile.as_ref().map_or(0, Vec::len)
 }
 
@@ -29,17 +29,17 @@ pub(super) struct ChunkTask {
     /// Where the chunk goes on the device.
     pub(super) at: usize,
     pub(super) len: usize,
-    pub(super) work: Work,
+    pub(super) work: ChunkWork,
 }
 
 /// A unit, a part of the file that belongs to it, and the place of that part in the chunk.
 pub(super) type FilePart = (usize, Range<u64>, usize);
 
-pub(super) enum Work {
+pub(super) enum ChunkWork {
     /// Parts that are read into the chunk.
     Read(Vec<FilePart>),
     /// Parts that cuFile reads to where the chunk would go, one blocking call each.
-    Fetch(Vec<FilePart>),
+    ReadDirect(Vec<FilePart>),
     /// The tasks of a batch, all of them reads, that cuFile is given together.
     Batch(Vec<ChunkTask>),
     /// Units that the CPU decodes, each to its place in the chunk.
@@ -47,24 +47,24 @@ pub(super) enum Work {
     /// A unit that the CPU decodes and that is larger than a chunk.
     DecodeLarge(usize),
     /// Units that are read and kept for a library.
-    Shelve(Vec<usize>),
+    Prefetch(Vec<usize>),
 }
 
 impl ChunkTask {
     pub(super) fn first_unit(&self) -> usize {
         match &self.work {
-            Work::Read(reads) | Work::Fetch(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
-            Work::Batch(tasks) => tasks.first().map_or(0, Self::first_unit),
-            Work::Decode(units) => units.first().map_or(0, |(unit, _)| *unit),
-            Work::DecodeLarge(unit) => *unit,
-            Work::Shelve(units) => units.first().copied().unwrap_or(0),
+            ChunkWork::Read(reads) | ChunkWork::ReadDirect(reads) => reads.first().map_or(0, |(unit, ..)| *unit),
+            ChunkWork::Batch(tasks) => tasks.first().map_or(0, Self::first_unit),
+            ChunkWork::Decode(units) => units.first().map_or(0, |(unit, _)| *unit),
+            ChunkWork::DecodeLarge(unit) => *unit,
+            ChunkWork::Prefetch(units) => units.first().copied().unwrap_or(0),
         }
     }
 
     /// The reads of a task that only reads; empty for other tasks.
     pub(super) fn reads(&self) -> &[FilePart] {
         match &self.work {
-            Work::Read(reads) | Work::Fetch(reads) => reads,
+            ChunkWork::Read(reads) | ChunkWork::ReadDirect(reads) => reads,
             _ => &[],
         }
     }
@@ -72,7 +72,7 @@ impl ChunkTask {
     /// The same reads by cuFile's blocking call.
     pub(super) fn by_blocking_reads(self) -> Self {
         match self.work {
-            Work::Read(reads) => Self { work: Work::Fetch(reads), ..self },
+            ChunkWork::Read(reads) => Self { work: ChunkWork::ReadDirect(reads), ..self },
             _ => self,
         }
     }
@@ -80,7 +80,7 @@ impl ChunkTask {
     /// A task that reads one of its parts through a pinned chunk.
     pub(super) fn only(&self, (unit, range, inside): &FilePart) -> Self {
         let len = (range.end - range.start) as usize;
-        let work = Work::Read(vec![(*unit, range.clone(), 0)]);
+        let work = ChunkWork::Read(vec![(*unit, range.clone(), 0)]);
         Self { half: self.half, group: self.group, at: self.at + inside, len, work }
     }
 }
@@ -99,8 +99,8 @@ pub(super) struct State {
     /// Tasks of each group that are not done.
     pending: Vec<usize>,
     /// Units that were read for a library and are not launched.
-    shelf: HashMap<usize, HostTile>,
-    shelved: usize,
+    prefetched: HashMap<usize, HostTile>,
+    prefetched_bytes: usize,
     /// The group that is launched next: its tasks are never held back.
     awaited: usize,
     closed: bool,
@@ -143,7 +143,7 @@ impl Board {
         let mut state = self.lock();
         state.expect_groups(groups, &tasks);
         if let Some((half, group)) = tasks.first().map(|task| (task.half, task.group)) {
-            state.tasks.push_back(ChunkTask { half, group, at: 0, len: 0, work: Work::Batch(tasks) });
+            state.tasks.push_back(ChunkTask { half, group, at: 0, len: 0, work: ChunkWork::Batch(tasks) });
         }
         self.changed.notify_all();
     }
@@ -172,7 +172,7 @@ impl Board {
             if state.error.is_some() {
                 return None;
             }
-            let room = state.shelved < MOST_SHELVED;
+            let room = state.prefetched_bytes < MOST_PREFETCHED;
             let may_begin = state.tasks.front().is_some_and(|task| room || task.group <= state.awaited);
             if may_begin {
                 return state.tasks.pop_front();
@@ -184,15 +184,15 @@ impl Board {
         }
     }
 
-    pub(super) fn done(&self, group: usize, result: Result<Shelved, (u64, Error)>) {
+    pub(super) fn done(&self, group: usize, result: Result<Prefetched, (u64, Error)>) {
         let mut state = self.lock();
         if let Some(pending) = state.pending.get_mut(group) {
             *pending = pending.saturating_sub(1);
         }
         match result {
-            Ok(shelved) => {
-                state.shelved += shelved.iter().map(|(_, tile)| shelved_len(tile)).sum::<usize>();
-                state.shelf.extend(shelved);
+            Ok(prefetched) => {
+                state.prefetched_bytes += prefetched.iter().map(|(_, tile)| prefetched_len(tile)).sum::<usize>();
+                state.prefetched.extend(prefetched);
             }
             Err((index, error)) if state.error.as_ref().is_none_or(|(first, _)| index < *first) => {
                 state.error = Some((index, error));
@@ -206,8 +206,8 @@ impl Board {
     pub(super) fn take(&self, units: Range<usize>) -> Vec<HostTile> {
         let mut state = self.lock();
         let taken: Vec<HostTile> =
-            units.map(|unit| state.shelf.remove(&unit).unwrap_or_else(|| Err("not read".to_owned()))).collect();
-        state.shelved = state.shelved.saturating_sub(taken.iter().map(shelved_len).sum());
+            units.map(|unit| state.prefetched.remove(&unit).unwrap_or_else(|| Err("not read".to_owned()))).collect();
+        state.prefetched_bytes = state.prefetched_bytes.saturating_sub(taken.iter().map(prefetched_len).sum());
         self.changed.notify_all();
         taken
     }

@@ -4,13 +4,13 @@
 
 mod attempt;
 mod board;
-mod cuts;
+mod loader;
 mod mask;
+mod piece_sizes;
 mod plan;
 mod run;
 mod storage;
 mod windows;
-mod worker;
 
 use std::sync::PoisonError;
 
@@ -116,16 +116,16 @@ impl Request<'_> {
     fn copy_rows(&self, interleave: Interleave, window: &Window, from: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let outside = || Error::internal("a part of the window is not inside the output");
         let size = self.image.layout.sample.size();
-        let (strands, pixel) = match interleave {
+        let (planes, pixel) = match interleave {
             Interleave::Band => (self.bands.len(), size),
             Interleave::Pixel => (1, size * self.bands.len()),
         };
         let row = self.window.width as usize * pixel;
         let [part, whole] = [window.height, self.window.height].map(|height| height as usize * row);
         let at = (window.y - self.window.y) as usize * row;
-        for strand in 0..strands {
-            let target = out.get_mut(strand * whole + at..strand * whole + at + part).ok_or_else(outside)?;
-            target.copy_from_slice(from.get(strand * part..(strand + 1) * part).ok_or_else(outside)?);
+        for plane in 0..planes {
+            let target = out.get_mut(plane * whole + at..plane * whole + at + part).ok_or_else(outside)?;
+            target.copy_from_slice(from.get(plane * part..(plane + 1) * part).ok_or_else(outside)?);
         }
         Ok(())
     }

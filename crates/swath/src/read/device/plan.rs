@@ -9,7 +9,7 @@ use swath_cuda::{
 };
 use swath_tiff::{Window, structure::Planar};
 
-use super::cuts::Cuts;
+use super::piece_sizes::PieceSizes;
 use crate::{error::Error, fetch::Fetch, open::image::Image};
 
 /// Uncompressed rows are cut into units of about this size, so that a strip as large as the image does not need as much device memory.
@@ -33,7 +33,7 @@ pub(super) struct Unit {
     /// Where its samples go, counted from the first needed row.
     pub(super) placements: Vec<Placement>,
     /// For a tile that is decoded in pieces: the decoded length of a piece, and the stored lengths of all but the last.
-    pub(super) cut: Option<(usize, Vec<u32>)>,
+    pub(super) piece_sizes: Option<(usize, Vec<u32>)>,
 }
 
 impl Unit {
@@ -48,7 +48,7 @@ impl Unit {
 
     /// Number of pieces, for a tile that is decoded in pieces; else 0.
     pub(super) fn pieces(&self) -> usize {
-        self.cut.as_ref().map_or(0, |(_, sizes)| sizes.len() + 1)
+        self.piece_sizes.as_ref().map_or(0, |(_, sizes)| sizes.len() + 1)
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) struct TileSelection<'a> {
     pub(super) bands: &'a [u16],
     pub(super) path: DecodePath,
     /// How tiles are cut, where they are decoded in pieces.
-    pub(super) cuts: Option<&'a Cuts>,
+    pub(super) piece_sizes: Option<&'a PieceSizes>,
 }
 
 /// The planes of tiles that bands are in, each with the output band that it fills.
@@ -258,7 +258,7 @@ impl TileSelection<'_> {
             part.from.1 -= start;
         }
         let wanted = start..end;
-        let whole = Unit { index, range, rows, wanted, decoded_len: 0, lead: start, placements, cut: None };
+        let whole = Unit { index, range, rows, wanted, decoded_len: 0, lead: start, placements, piece_sizes: None };
         match self.path {
             DecodePath::Raw => {
                 let row_len = spec.stored_row_len() as u64;
@@ -273,8 +273,9 @@ impl TileSelection<'_> {
             }
             _ => {
                 let decoded_len = spec.stored_len(self.host.rows_to_decode(rows, end));
-                let cut = self.cuts.and_then(|cuts| cuts.of(index, whole.stream_len(), decoded_len as u64));
-                Unit { decoded_len, cut, ..whole }
+                let piece_sizes =
+                    self.piece_sizes.and_then(|sizes| sizes.of(index, whole.stream_len(), decoded_len as u64));
+                Unit { decoded_len, piece_sizes, ..whole }
             }
         }
     }
@@ -313,11 +314,11 @@ pub(super) struct Batches {
 pub(super) fn batches(rows: &[Row], budget: u64, fixed: u64) -> Result<Batches, DeviceError> {
     let all = rows.iter().fold(Footprint::default(), |sum, row| sum.plus(row.footprint));
     let working = budget.saturating_sub(fixed);
-    if fixed <= budget && all.held() <= working {
+    if fixed <= budget && all.allocated_len() <= working {
         return Ok(Batches { ranges: std::iter::once(0..rows.len()).collect(), room: all, halves: 1 });
     }
     // However rows are grouped, the room holds the largest of each kind, which may come from different rows.
-    let least = rows.iter().fold(Footprint::default(), |room, row| room.max(row.footprint)).held();
+    let least = rows.iter().fold(Footprint::default(), |room, row| room.max(row.footprint)).allocated_len();
     let too_large = || DeviceError::Memory {
         what: "this read".into(),
         required: fixed.saturating_add(least),
@@ -336,7 +337,7 @@ pub(super) fn batches(rows: &[Row], budget: u64, fixed: u64) -> Result<Batches, 
                 let members = rows.get(range.clone()).unwrap_or_default();
                 room.max(members.iter().fold(Footprint::default(), |sum, row| sum.plus(row.footprint)))
             });
-            if room.held() * halves as u64 <= working {
+            if room.allocated_len() * halves as u64 <= working {
                 return Ok(Batches { ranges, room, halves });
             }
             if ranges.len() == rows.len() {
@@ -414,7 +415,7 @@ mod tests {
                 .collect();
             let budget = ((seed >> 20) & 255) * MIB;
             if let Ok(dealt) = batches(&list, budget, 10 * MIB) {
-                assert!(dealt.room.held() * dealt.halves as u64 + 10 * MIB <= budget);
+                assert!(dealt.room.allocated_len() * dealt.halves as u64 + 10 * MIB <= budget);
                 assert_eq!(dealt.ranges.iter().map(std::iter::ExactSizeIterator::len).sum::<usize>(), count);
             }
         }

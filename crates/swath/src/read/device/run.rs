@@ -10,10 +10,10 @@ use swath_cuda::{
 };
 
 use super::{
-    board::{Board, ChunkTask, Closing, Work},
+    board::{Board, ChunkTask, ChunkWork, Closing},
+    loader::TileLoader,
     plan::{Batches, Row, Unit},
     storage::{self, Direct},
-    worker::Worker,
 };
 use crate::{
     cancel::Cancel,
@@ -87,16 +87,16 @@ pub(super) fn run<'a>(
     let threads = wish.min((total / LEAST_TASK as u64 + 1) as usize).max(least);
     let mut last: Vec<Option<Started>> = Vec::new();
     let work = || {
-        let mut worker = Worker::default();
+        let mut loader = TileLoader::default();
         while let Some(task) = board.next() {
             let first = units.get(task.first_unit()).map_or(0, |unit| unit.index);
             let group = task.group;
             let task = match (task.work, context.direct) {
-                (Work::Batch(tasks), Some(direct)) => {
+                (ChunkWork::Batch(tasks), Some(direct)) => {
                     let uploader = decoder.uploader();
-                    let run = || storage::read_batch(context, direct, uploader, &units, &board, &mut worker, tasks);
+                    let run = || storage::read_batch(context, direct, uploader, &units, &board, &mut loader, tasks);
                     if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
-                        worker = Worker::default();
+                        loader = TileLoader::default();
                         board.done(group, Err((first, Error::internal("a thread that reads panicked"))));
                     }
                     continue;
@@ -107,9 +107,9 @@ pub(super) fn run<'a>(
                 Err((first, Error::new(ErrorKind::Cancelled)))
             } else {
                 // The thread that waits for the task has to learn its result, even if a decoder panics.
-                let run = AssertUnwindSafe(|| worker.run(context, decoder.uploader(), &units, task));
+                let run = AssertUnwindSafe(|| loader.run(context, decoder.uploader(), &units, task));
                 std::panic::catch_unwind(run).unwrap_or_else(|_| {
-                    worker = Worker::default();
+                    loader = TileLoader::default();
                     Err((first, Error::internal("a decoder panicked on this tile")))
                 })
             };
@@ -173,6 +173,7 @@ fn bring_back(
     Ok(())
 }
 
+/// Lays out all batches, posts their tasks on the board, and launches each group when its tasks are done. Puts the last batch in `last`.
 #[allow(clippy::too_many_arguments)]
 fn launch_all(
     context: &DeviceReadContext<'_>,
@@ -271,8 +272,8 @@ fn build(
         for unit in &row.units {
             let len = uploaded(unit) as usize;
             let at = batch.tile(unit.stream_len() as usize, unit.decoded_len);
-            if let Some((piece_len, sizes)) = &unit.cut {
-                batch.cut(*piece_len, sizes);
+            if let Some((piece_len, sizes)) = &unit.piece_sizes {
+                batch.set_pieces(*piece_len, sizes);
             }
             for placement in unit.decoded_placements() {
                 batch.place(&placement);
@@ -309,24 +310,24 @@ fn add_unit(
     let task = |at, len, work| ChunkTask { half, group, at, len, work };
     if path.decodes_from_host() {
         match open {
-            Some(ChunkTask { len: sum, work: Work::Shelve(units), .. }) if *sum + len <= most => {
+            Some(ChunkTask { len: sum, work: ChunkWork::Prefetch(units), .. }) if *sum + len <= most => {
                 units.push(number);
                 *sum += len;
             }
-            _ => tasks.extend(open.replace(task(0, len, Work::Shelve(vec![number])))),
+            _ => tasks.extend(open.replace(task(0, len, ChunkWork::Prefetch(vec![number])))),
         }
         return;
     }
     if len > CHUNK_LEN {
         tasks.extend(open.take());
         if !path.uploads_streams() {
-            tasks.push(task(at, len, Work::DecodeLarge(number)));
+            tasks.push(task(at, len, ChunkWork::DecodeLarge(number)));
             return;
         }
         for start in (0..len).step_by(CHUNK_LEN) {
             let end = (start + CHUNK_LEN).min(len);
             let range = unit.range.start + start as u64..unit.range.start + end as u64;
-            tasks.push(task(at + start, end - start, Work::Read(vec![(number, range, 0)])));
+            tasks.push(task(at + start, end - start, ChunkWork::Read(vec![(number, range, 0)])));
         }
         return;
     }
@@ -335,18 +336,19 @@ fn add_unit(
         if inside + len <= most {
             growing.len = inside + len;
             match &mut growing.work {
-                Work::Read(reads) => reads.push((number, unit.range.clone(), inside)),
-                Work::Decode(units) => units.push((number, inside)),
-                Work::DecodeLarge(_) | Work::Shelve(_) | Work::Fetch(_) | Work::Batch(_) => {}
+                ChunkWork::Read(reads) => reads.push((number, unit.range.clone(), inside)),
+                ChunkWork::Decode(units) => units.push((number, inside)),
+                ChunkWork::DecodeLarge(_) | ChunkWork::Prefetch(_) | ChunkWork::ReadDirect(_) | ChunkWork::Batch(_) => {
+                }
             }
             return;
         }
     }
     tasks.extend(open.take());
     let work = if path.uploads_streams() {
-        Work::Read(vec![(number, unit.range.clone(), 0)])
+        ChunkWork::Read(vec![(number, unit.range.clone(), 0)])
     } else {
-        Work::Decode(vec![(number, 0)])
+        ChunkWork::Decode(vec![(number, 0)])
     };
     *open = Some(task(at, len, work));
 }

@@ -10,16 +10,16 @@ use swath_cuda::{FileRead, ReadsInFlight, decode::Uploader, gpu::DirectFile};
 
 use super::{
     board::{Board, ChunkTask},
+    loader::TileLoader,
     plan::Unit,
     run::DeviceReadContext,
-    worker::Worker,
 };
 use crate::{cancel::cancelled, error::Error};
 
 /// How a report names the usual path of bytes to the device.
 pub(super) const PINNED: &str = "pinned copies";
 /// After this many failures without a success the engine stops using cuFile for the read.
-const MOST_IN_VAIN: u64 = 8;
+const MAX_FAILURES: u64 = 8;
 
 /// A file that cuFile reads.
 pub(super) struct Direct {
@@ -30,9 +30,9 @@ pub(super) struct Direct {
 /// The results of its reads.
 #[derive(Default)]
 struct ReadLog {
-    came: u64,
-    missed: u64,
-    /// Why the first of the missed reads failed.
+    succeeded: u64,
+    failed: u64,
+    /// Why the first of them failed.
     reason: Option<String>,
     /// Why cuFile's best calls were not used.
     refused: Option<String>,
@@ -47,39 +47,39 @@ impl Direct {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn came(&self, reads: u64) {
-        self.log().came += reads;
+    fn add_successes(&self, reads: u64) {
+        self.log().succeeded += reads;
     }
 
-    fn missed(&self, reason: String) {
+    fn add_failure(&self, reason: String) {
         let mut log = self.log();
-        log.missed += 1;
+        log.failed += 1;
         log.reason.get_or_insert(reason);
     }
 
     /// Whether to stop using cuFile: all reads so far failed, and there were enough of them.
     fn is_hopeless(&self) -> bool {
         let log = self.log();
-        log.came == 0 && log.missed >= MOST_IN_VAIN
+        log.succeeded == 0 && log.failed >= MAX_FAILURES
     }
 
     /// How the file's bytes got to the device.
     pub(super) fn storage(&self) -> &'static str {
         let log = self.log();
-        if log.came == 0 && log.missed > 0 { PINNED } else { self.file.storage() }
+        if log.succeeded == 0 && log.failed > 0 { PINNED } else { self.file.storage() }
     }
 
     /// One notice for the whole read, where cuFile did not do all of it in the best way.
     pub(super) fn notice(&self) -> Option<String> {
         let log = self.log();
-        let missed = log.reason.as_ref().map(|reason| {
-            let which = if log.came > 0 { "some tiles" } else { "the tiles" };
+        let failure = log.reason.as_ref().map(|reason| {
+            let which = if log.succeeded > 0 { "some tiles" } else { "the tiles" };
             format!("the engine read {which} through pinned memory instead of cuFile: {reason}")
         });
         let refused = log.refused.as_ref().map(|refused| format!("cuFile: {refused}"));
-        match (missed, refused) {
-            (Some(missed), Some(refused)) => Some(format!("{missed}; {refused}")),
-            (missed, refused) => missed.or(refused),
+        match (failure, refused) {
+            (Some(failure), Some(refused)) => Some(format!("{failure}; {refused}")),
+            (failure, refused) => failure.or(refused),
         }
     }
 
@@ -89,9 +89,9 @@ impl Direct {
             return false;
         }
         match uploader.read(half, &self.file, &FileRead { range: range.clone(), at }) {
-            Ok(()) => self.came(1),
+            Ok(()) => self.add_successes(1),
             Err(error) => {
-                self.missed(error.to_string());
+                self.add_failure(error.to_string());
                 return false;
             }
         }
@@ -106,7 +106,7 @@ pub(super) fn read_batch(
     uploader: Uploader<'_>,
     units: &[&Unit],
     board: &Board,
-    worker: &mut Worker,
+    loader: &mut TileLoader,
     tasks: Vec<ChunkTask>,
 ) {
     if direct.is_hopeless() {
@@ -139,7 +139,7 @@ pub(super) fn read_batch(
         }
         for task in tasks {
             let group = task.group;
-            board.done(group, worker.run(context, uploader, units, task));
+            board.done(group, loader.run(context, uploader, units, task));
         }
         return;
     };
@@ -174,10 +174,10 @@ fn take_group(
         for read in task.reads() {
             match missing.next_if(|missed| missed.part == *part) {
                 Some(missed) => {
-                    direct.missed(missed.reason.clone());
+                    direct.add_failure(missed.reason.clone());
                     again.push(task.only(read));
                 }
-                None => direct.came(1),
+                None => direct.add_successes(1),
             }
             *part += 1;
         }

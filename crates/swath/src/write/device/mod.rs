@@ -17,7 +17,7 @@ use swath_cuda::{
 use swath_raster::moments::Moments;
 
 use self::{
-    outbox::{Content, Move, Outbox, Parcel, Tile, To},
+    outbox::{Content, Destination, Outbox, PackedWrite, Parcel, Tile},
     plan as device_plan,
 };
 use super::{
@@ -280,7 +280,7 @@ impl DeviceSide {
         let plan = self.plan.clone();
         let level_writers = self.level_writers.clone();
         let lost = || Error::internal("the GPU returned fewer tiles than were cut");
-        let mut parcel = Parcel { landing: batch.readback, ..Parcel::default() };
+        let mut parcel = Parcel { readback: batch.readback, ..Parcel::default() };
         let (mut image, mut mask) = (batch.image.into_iter(), batch.mask.into_iter());
         let mut moments = batch.moments.chunks(usize::from(plan.levels.main.layout.samples).max(1));
         let each = if batch.pieces.is_empty() { 0 } else { self.encoder.pieces() as usize };
@@ -341,8 +341,8 @@ impl DeviceSide {
         moments: &[Moments],
     ) -> Result<(), Error> {
         let place = |offset: u64| match writer.is_buffered() {
-            true => To::Level(index, offset),
-            false => To::File(writer.start() + offset),
+            true => Destination::Level(index, offset),
+            false => Destination::File(writer.start() + offset),
         };
         match found {
             EncodedTile::Empty => {
@@ -352,11 +352,11 @@ impl DeviceSide {
             EncodedTile::Packed(range) => {
                 let to = place(writer.admit(range.len() as u64, moments)?);
                 // Tiles of a level are contiguous both in the batch and in the file.
-                match parcel.moves.last_mut() {
+                match parcel.writes.last_mut() {
                     Some(last) if last.range.end == range.start && follows(last.to, last.range.len(), to) => {
                         last.range.end = range.end;
                     }
-                    _ => parcel.moves.push(Move { range, to }),
+                    _ => parcel.writes.push(PackedWrite { range, to }),
                 }
             }
             EncodedTile::OnHost(_) | EncodedTile::Refused(_) => {
@@ -365,8 +365,8 @@ impl DeviceSide {
                     return Err(Error::internal("a tile that the CPU compressed is not whole"));
                 };
                 match place(writer.admit(bytes.len() as u64, moments)?) {
-                    To::File(offset) => self.outbox.write(offset, &bytes)?,
-                    To::Level(_, offset) => writer.buffer(offset, &bytes)?,
+                    Destination::File(offset) => self.outbox.write(offset, &bytes)?,
+                    Destination::Level(_, offset) => writer.buffer(offset, &bytes)?,
                 }
             }
         }
@@ -392,7 +392,7 @@ impl DeviceSide {
                 self.report.host_tiles += 1;
                 Content::Raw { range, rows, mask }
             }
-            EncodedTile::Packed(range) => Content::Landed(range),
+            EncodedTile::Packed(range) => Content::Packed(range),
             EncodedTile::OnHost(stream) => {
                 let mut bytes = Vec::new();
                 self.plan.framed(&mut bytes, |bytes| {
@@ -521,10 +521,12 @@ fn check_hole(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-fn follows(before: To, len: usize, next: To) -> bool {
+fn follows(before: Destination, len: usize, next: Destination) -> bool {
     match (before, next) {
-        (To::File(before), To::File(next)) => before + len as u64 == next,
-        (To::Level(level, before), To::Level(other, next)) => level == other && before + len as u64 == next,
+        (Destination::File(before), Destination::File(next)) => before + len as u64 == next,
+        (Destination::Level(level, before), Destination::Level(other, next)) => {
+            level == other && before + len as u64 == next
+        }
         _ => false,
     }
 }

@@ -20,26 +20,26 @@ use crate::write::{
     shared_sink::SharedSink,
 };
 
-/// Batches whose bytes can be in host memory: one that lands and one that is written.
+/// Batches whose bytes can be in host memory: one that is received and one that is written.
 pub(in crate::write) const IN_FLIGHT: usize = 2;
 
-/// Bytes of a batch that go to one place.
+/// Bytes of a batch that are written to one place as they are.
 #[derive(Debug)]
-pub(in crate::write) struct Move {
+pub(in crate::write) struct PackedWrite {
     pub range: Range<usize>,
-    pub to: To,
+    pub to: Destination,
 }
 
 /// Where bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::write) enum To {
+pub(in crate::write) enum Destination {
     /// An offset of the file.
     File(u64),
     /// An offset in a buffered level.
     Level(usize, u64),
 }
 
-/// A tile that goes to its level in turn.
+/// A tile that its level writes when its turn comes.
 #[derive(Debug)]
 pub(in crate::write) struct Tile {
     pub level: usize,
@@ -54,7 +54,7 @@ pub(in crate::write) enum Content {
     /// The bytes for the file, frame included; empty for a tile that is left out.
     Whole(Vec<u8>),
     /// Bytes of the batch that go to the file as they are.
-    Landed(Range<usize>),
+    Packed(Range<usize>),
     /// Bytes of the batch that the codec of the image or of its mask still has to compress: rows of the tile.
     Raw { range: Range<usize>, rows: u32, mask: bool },
 }
@@ -62,35 +62,43 @@ pub(in crate::write) enum Content {
 /// Everything about one batch.
 #[derive(Debug, Default)]
 pub(in crate::write) struct Parcel {
-    pub landing: Option<Readback>,
-    pub moves: Vec<Move>,
+    pub readback: Option<Readback>,
+    pub writes: Vec<PackedWrite>,
     pub tiles: Vec<Tile>,
 }
 
 #[derive(Debug)]
 enum OutboxJob {
-    Land(Parcel),
-    Write { batch: Arc<Carried>, range: Range<usize>, to: To },
-    Tile { batch: Arc<Carried>, tile: Tile },
+    /// Wait for the bytes of a batch.
+    Receive(Parcel),
+    Write {
+        batch: Arc<ReceivedBatch>,
+        range: Range<usize>,
+        to: Destination,
+    },
+    Tile {
+        batch: Arc<ReceivedBatch>,
+        tile: Tile,
+    },
 }
 
 /// A batch, with its bytes in pinned memory. When it is dropped, the next batch may come.
 #[derive(Debug)]
-struct Carried {
-    landed: Option<PinnedBytes>,
+struct ReceivedBatch {
+    bytes: Option<PinnedBytes>,
     shared: Arc<Shared>,
 }
 
-impl Carried {
+impl ReceivedBatch {
     /// A part of the batch's bytes.
     fn part(&self, range: Range<usize>) -> Result<&[u8], Error> {
-        let bytes = self.landed.as_ref().map_or(&[][..], PinnedBytes::bytes);
+        let bytes = self.bytes.as_ref().map_or(&[][..], PinnedBytes::bytes);
         let missing = || Error::internal(format!("bytes {range:?} of a batch of {} did not come back", bytes.len()));
         bytes.get(range.clone()).ok_or_else(missing)
     }
 }
 
-impl Drop for Carried {
+impl Drop for ReceivedBatch {
     fn drop(&mut self) {
         self.shared.lock().in_flight -= 1;
         self.shared.changed.notify_all();
@@ -190,7 +198,7 @@ impl Outbox {
     /// Takes a batch.
     pub(in crate::write) fn send(&self, parcel: Parcel) {
         self.shared.lock().in_flight += 1;
-        self.shared.push([OutboxJob::Land(parcel)]);
+        self.shared.push([OutboxJob::Receive(parcel)]);
     }
 
     /// Writes bytes at once.
@@ -224,14 +232,14 @@ impl Drop for Outbox {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        // One of them may have dealt out a batch meanwhile.
+        // One of them may have received a batch meanwhile and added its jobs.
         let jobs = std::mem::take(&mut self.shared.lock().jobs);
         drop(jobs);
     }
 }
 
 fn work(shared: &Arc<Shared>) {
-    let mut tools = Tools::default();
+    let mut buffers = ThreadBuffers::default();
     loop {
         let job = {
             let mut state = shared.lock();
@@ -249,7 +257,7 @@ fn work(shared: &Arc<Shared>) {
             }
         };
         // `drain` would wait for ever for a thread that is gone.
-        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(shared, job, &mut tools)))
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(shared, job, &mut buffers)))
             .unwrap_or_else(|_| Err(Error::internal("a thread that writes panicked")));
         let abandoned = {
             let mut state = shared.lock();
@@ -268,41 +276,41 @@ fn work(shared: &Arc<Shared>) {
     }
 }
 
-/// What a thread keeps from tile to tile.
+/// The buffers that a thread keeps from tile to tile.
 #[derive(Default)]
-struct Tools {
+struct ThreadBuffers {
     scratch: Scratch,
     spare: Vec<Vec<u8>>,
 }
 
-fn run(shared: &Arc<Shared>, job: OutboxJob, tools: &mut Tools) -> Result<(), Error> {
+fn run(shared: &Arc<Shared>, job: OutboxJob, buffers: &mut ThreadBuffers) -> Result<(), Error> {
     match job {
-        OutboxJob::Land(parcel) => land(shared, parcel),
+        OutboxJob::Receive(parcel) => receive(shared, parcel),
         OutboxJob::Write { batch, range, to } => {
             let bytes = batch.part(range)?;
             match to {
-                To::File(offset) => shared.sink.0.write_at(offset, bytes)?,
-                To::Level(level, offset) => shared.level_writers.at(level)?.buffer(offset, bytes)?,
+                Destination::File(offset) => shared.sink.0.write_at(offset, bytes)?,
+                Destination::Level(level, offset) => shared.level_writers.at(level)?.buffer(offset, bytes)?,
             }
             Ok(())
         }
-        OutboxJob::Tile { batch, tile } => put(shared, &batch, tile, tools),
+        OutboxJob::Tile { batch, tile } => put(shared, &batch, tile, buffers),
     }
 }
 
-/// Waits for the bytes of a batch, and deals out what is to be done with them.
-fn land(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
-    let landed = match parcel.landing.map(Readback::wait).transpose() {
-        Ok(landed) => landed,
+/// Waits for the bytes of a batch, and adds a job for each range and each tile that threads write.
+fn receive(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
+    let bytes = match parcel.readback.map(Readback::wait).transpose() {
+        Ok(bytes) => bytes,
         Err(error) => {
             shared.lock().in_flight -= 1;
             return Err(error.during("bringing compressed tiles to the host").into());
         }
     };
-    let batch = Arc::new(Carried { landed, shared: shared.clone() });
+    let batch = Arc::new(ReceivedBatch { bytes, shared: shared.clone() });
     let mut jobs = Vec::new();
-    for Move { range, to } in parcel.moves {
-        let To::File(offset) = to else {
+    for PackedWrite { range, to } in parcel.writes {
+        let Destination::File(offset) = to else {
             jobs.push(OutboxJob::Write { batch: batch.clone(), range, to });
             continue;
         };
@@ -311,7 +319,11 @@ fn land(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
         let (mut start, mut offset) = (range.start, offset);
         while start < range.end {
             let len = ((chunk - offset % chunk) as usize).min(range.end - start);
-            jobs.push(OutboxJob::Write { batch: batch.clone(), range: start..start + len, to: To::File(offset) });
+            jobs.push(OutboxJob::Write {
+                batch: batch.clone(),
+                range: start..start + len,
+                to: Destination::File(offset),
+            });
             start += len;
             offset += len as u64;
         }
@@ -321,16 +333,17 @@ fn land(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
     Ok(())
 }
 
-fn put(shared: &Shared, batch: &Carried, tile: Tile, tools: &mut Tools) -> Result<(), Error> {
+/// Gives a tile to the writer of its level.
+fn put(shared: &Shared, batch: &ReceivedBatch, tile: Tile, buffers: &mut ThreadBuffers) -> Result<(), Error> {
     let level = shared.plan.levels.at(tile.level)?;
     let bytes = match tile.content {
         Content::Whole(bytes) => bytes,
-        Content::Landed(range) => batch.part(range)?.to_vec(),
+        Content::Packed(range) => batch.part(range)?.to_vec(),
         Content::Raw { range, rows, mask } => {
             let host = level.host_of(mask)?;
             let raw = batch.part(range)?;
-            let mut bytes = tools.spare.pop().unwrap_or_default();
-            shared.plan.framed(&mut bytes, |bytes| Ok(host.compress(rows, raw, bytes, &mut tools.scratch)?))?;
+            let mut bytes = buffers.spare.pop().unwrap_or_default();
+            shared.plan.framed(&mut bytes, |bytes| Ok(host.compress(rows, raw, bytes, &mut buffers.scratch)?))?;
             bytes
         }
     };
@@ -338,6 +351,6 @@ fn put(shared: &Shared, batch: &Carried, tile: Tile, tools: &mut Tools) -> Resul
         tile.number,
         Encoded { bytes, moments: tile.moments },
         &*shared.sink.0,
-        &mut tools.spare,
+        &mut buffers.spare,
     )
 }

@@ -24,12 +24,12 @@ const LONGEST: usize = 258;
 /// Literals and matches per block.
 pub(super) const SYMBOLS: usize = 12_000;
 
-/// The layout of a tile's bytes.
+/// Distances between neighbours in a tile's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Bytes per row; 0 for data without rows.
+pub(super) struct Strides {
+    /// Bytes from row to row; 0 for data without rows.
     pub(super) row: usize,
-    /// Bytes per pixel.
+    /// Bytes from pixel to pixel.
     pub(super) pixel: usize,
 }
 
@@ -79,7 +79,7 @@ impl Finder {
         &mut self,
         bytes: &[u8],
         start: usize,
-        shape: Shape,
+        strides: Strides,
         depth: u32,
         tokens: &mut Vec<Token>,
     ) -> usize {
@@ -88,7 +88,7 @@ impl Finder {
         // The last bytes are too few for a key.
         let end = bytes.len().saturating_sub(KEY);
         while at < end && symbols < SYMBOLS {
-            let mut found = self.best(bytes, at, shape, depth);
+            let mut found = self.best(bytes, at, strides, depth);
             self.insert(bytes, at);
             if found.len < SHORTEST {
                 at += 1;
@@ -96,7 +96,7 @@ impl Finder {
                 continue;
             }
             while found.len < NICE && at + 1 < end {
-                let later = self.best(bytes, at + 1, shape, depth);
+                let later = self.best(bytes, at + 1, strides, depth);
                 if later.len < SHORTEST || later.gain <= found.gain + 4 {
                     break;
                 }
@@ -126,10 +126,10 @@ impl Finder {
     }
 
     #[inline(always)]
-    fn best(&self, bytes: &[u8], at: usize, shape: Shape, depth: u32) -> Match {
+    fn best(&self, bytes: &[u8], at: usize, strides: Strides, depth: u32) -> Match {
         let mut best = Match::default();
         let here = word(bytes, at);
-        let Shape { row, pixel } = shape;
+        let Strides { row, pixel } = strides;
         let beside = if pixel > 1 { pixel } else { 0 };
         for distance in [self.last[0], self.last[1], 1, beside, row, row + pixel, row.saturating_sub(pixel)] {
             if distance == 0 || distance > at || distance > WINDOW {

@@ -22,7 +22,7 @@ use crate::{
     scratch::Scratch,
     spec::TileSpec,
 };
-use maps::Shape;
+use maps::Strides;
 use stream::Search;
 
 /// GDAL's default for `ZLEVEL`.
@@ -32,7 +32,7 @@ pub(crate) const DEFAULT_LEVEL: u32 = 6;
 #[derive(Debug, Clone, Copy)]
 struct Encoder {
     level: u32,
-    shape: Shape,
+    strides: Strides,
 }
 
 /// Creates an encoder at `settings.level`, 1 to 12; the default is 6.
@@ -41,7 +41,7 @@ struct Encoder {
 /// When the level is out of range.
 pub fn encoder(spec: &TileSpec, settings: &Settings) -> Result<Arc<dyn Encode>, CodecError> {
     let pixel = (usize::from(spec.bits) * usize::from(spec.samples)).div_ceil(8);
-    Ok(Arc::new(Encoder { level: level(settings)?, shape: Shape { row: spec.stored_row_len(), pixel } }))
+    Ok(Arc::new(Encoder { level: level(settings)?, strides: Strides { row: spec.stored_row_len(), pixel } }))
 }
 
 pub(crate) fn level(settings: &Settings) -> Result<u32, CodecError> {
@@ -65,7 +65,7 @@ impl Encode for Encoder {
         dst: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Result<(), CodecError> {
-        compress_shaped(self.level, self.shape, src, dst, scratch)
+        compress_with_strides(self.level, self.strides, src, dst, scratch)
     }
 }
 
@@ -130,12 +130,12 @@ fn faster(level: u32) -> effort::Faster<'static, Method> {
 /// Appends a zlib stream of `src`.
 #[cfg(feature = "lerc")]
 pub(crate) fn compress(level: u32, src: &[u8], dst: &mut Vec<u8>, scratch: &mut Scratch) -> Result<(), CodecError> {
-    compress_shaped(level, Shape { row: 0, pixel: 1 }, src, dst, scratch)
+    compress_with_strides(level, Strides { row: 0, pixel: 1 }, src, dst, scratch)
 }
 
-fn compress_shaped(
+fn compress_with_strides(
     level: u32,
-    shape: Shape,
+    strides: Strides,
     src: &[u8],
     dst: &mut Vec<u8>,
     scratch: &mut Scratch,
@@ -147,44 +147,46 @@ fn compress_shaped(
     let level = if (6..=9).contains(&level) { level + 1 } else { level };
     let mut sample = std::mem::take(&mut scratch.sample);
     let method = if may_be_faster && SAMPLING.take(src, &mut sample)? {
-        effort::choose(Method::Level(level), &faster(level), sample.len(), |method, part| match part {
-            effort::Part::Sample(part) => scratch.measure(method, shape, sample.get(part).unwrap_or_default()),
-            effort::Part::Tile => scratch.measure(method, shape, src),
+        effort::choose(Method::Level(level), &faster(level), sample.len(), |method, input| match input {
+            effort::TrialInput::Sample(range) => {
+                scratch.measure(method, strides, sample.get(range).unwrap_or_default())
+            }
+            effort::TrialInput::Tile => scratch.measure(method, strides, src),
         })
     } else {
         Ok(Method::Level(level))
     };
     scratch.sample = sample;
     let method = method?;
-    append(dst, bound(src.len()), |room| scratch.run(method, shape, src, room))
+    append(dst, bound(src.len()), |room| scratch.run(method, strides, src, room))
 }
 
 impl Method {
     /// Returns the search of our own coder; `None` where libdeflate does the work.
-    fn search(self, shape: Shape) -> Option<Search> {
+    fn search(self, strides: Strides) -> Option<Search> {
         match self {
             Self::Runs => Some(Search::Runs),
-            Self::Maps(depth) => Some(Search::Maps { depth, shape }),
+            Self::Maps(depth) => Some(Search::Maps { depth, strides }),
             Self::Level(_) => None,
         }
     }
 }
 
 impl EncodeScratch {
-    fn measure(&mut self, method: Method, shape: Shape, sample: &[u8]) -> Result<usize, CodecError> {
-        if let Some(search) = method.search(shape) {
+    fn measure(&mut self, method: Method, strides: Strides, sample: &[u8]) -> Result<usize, CodecError> {
+        if let Some(search) = method.search(strides) {
             return Ok(self.own.measure(search, sample)? + 6);
         }
         let mut sink = std::mem::take(&mut self.sink);
         let bound = bound(sample.len());
         grow(&mut sink, bound)?;
-        let len = self.run(method, shape, sample, sink.get_mut(..bound).unwrap_or_default());
+        let len = self.run(method, strides, sample, sink.get_mut(..bound).unwrap_or_default());
         self.sink = sink;
         len
     }
 
-    fn run(&mut self, method: Method, shape: Shape, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
-        if let Some(search) = method.search(shape) {
+    fn run(&mut self, method: Method, strides: Strides, src: &[u8], room: &mut [u8]) -> Result<usize, CodecError> {
+        if let Some(search) = method.search(strides) {
             self.own.start(search)?;
             let len = self.zlib(search, src, room);
             return len.ok_or_else(|| CodecError::encode(NAME, "internal error: the stream exceeds its bound"));

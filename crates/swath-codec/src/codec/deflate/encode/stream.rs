@@ -4,7 +4,7 @@ use swath_raster::memory::OutOfMemory;
 
 use super::{
     block::{Bits, Block, Token},
-    maps::{self, Finder, Shape},
+    maps::{self, Finder, Strides},
     runs,
 };
 
@@ -14,7 +14,7 @@ pub(super) enum Search {
     /// [`runs`] of one byte.
     Runs,
     /// Long matches ([`maps`](super::maps)) at `depth` earlier positions.
-    Maps { depth: u32, shape: Shape },
+    Maps { depth: u32, strides: Strides },
 }
 
 /// Returns an upper bound for the compressed length of `len` bytes: stored blocks with headers of up to five bytes, and room for
@@ -99,10 +99,10 @@ impl Coder {
                 let end = src.len().min(start + runs::BLOCK);
                 (end, runs::find(src.get(start..end).unwrap_or_default(), &mut self.tokens))
             }
-            Search::Maps { depth, shape } => {
+            Search::Maps { depth, strides } => {
                 // Always there after `start`; else the rest would be stored.
                 let Some(finder) = &mut self.finder else { return (src.len(), usize::MAX) };
-                let end = finder.find(src, start, shape, depth, &mut self.tokens);
+                let end = finder.find(src, start, strides, depth, &mut self.tokens);
                 (end, count_literals(src.get(start..end).unwrap_or_default(), &self.tokens))
             }
         };
@@ -133,7 +133,7 @@ mod tests {
     /// The length of a stream of runs, after trying all other ways.
     fn check(src: &[u8]) -> usize {
         for (row, pixel) in [(0, 1), (100, 1), (512, 2), (1536, 3), (40_000, 1)] {
-            check_by(Search::Maps { depth: 8, shape: Shape { row, pixel } }, src);
+            check_by(Search::Maps { depth: 8, strides: Strides { row, pixel } }, src);
         }
         check_by(Search::Runs, src)
     }
@@ -217,11 +217,11 @@ mod tests {
     fn rows_that_repeat_are_matches() {
         let row = testing::ramp(700);
         let tile = row.repeat(300);
-        let shape = Shape { row: 700, pixel: 1 };
-        let len = check_by(Search::Maps { depth: 8, shape }, &tile);
+        let strides = Strides { row: 700, pixel: 1 };
+        let len = check_by(Search::Maps { depth: 8, strides }, &tile);
         assert!(len < 2500, "{len}");
         // Also found without the hint.
-        let len = check_by(Search::Maps { depth: 8, shape: Shape { row: 0, pixel: 1 } }, &tile);
+        let len = check_by(Search::Maps { depth: 8, strides: Strides { row: 0, pixel: 1 } }, &tile);
         assert!(len < 2500, "{len}");
     }
 }

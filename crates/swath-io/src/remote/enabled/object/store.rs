@@ -69,8 +69,8 @@ impl StoreUpload {
         }
     }
 
-    /// The object that exists under the name.
-    async fn found(&self) -> Result<Option<ObjectMeta>, Failure> {
+    /// Returns the object that exists under the name, if any.
+    async fn existing(&self) -> Result<Option<ObjectMeta>, Failure> {
         match self.objects().head(&self.path).await.map_err(|error| Failure::of_store(&error)) {
             Ok(meta) => Ok(Some(meta)),
             Err(failure) if failure.fault == RemoteFault::Missing => Ok(None),
@@ -155,7 +155,7 @@ impl Upload for StoreUpload {
     async fn complete(&self, upload: &str, parts: &[(u32, String)], size: u64) -> Result<(), Failure> {
         // If the response is lost, the retry finds no such upload. Whether the store has completed it shows in the object that exists
         // under the name now, compared with the one before.
-        let before = self.found().await;
+        let before = self.existing().await;
         let completed = match &self.site {
             Some(site) => self.assemble(site, upload, parts).await,
             None => {
@@ -165,7 +165,7 @@ impl Upload for StoreUpload {
             }
         };
         let Err(failure) = completed else { return Ok(()) };
-        let is_new = async || match (&before, self.found().await) {
+        let is_new = async || match (&before, self.existing().await) {
             (Ok(before), Ok(Some(after))) => is_new(before.as_ref(), &after, size, parts.len(), self.site.is_some()),
             _ => false,
         };

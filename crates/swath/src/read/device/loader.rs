@@ -1,4 +1,4 @@
-//! One thread of a read: brings tiles from the file to pinned memory, and decodes those that the GPU does not decode.
+//! What a reading thread does: it brings tiles from the file to pinned memory, and decodes those that the GPU does not decode.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,7 +12,7 @@ use swath_raster::memory::Buffer;
 use swath_tiff::{Compression, Place};
 
 use super::{
-    board::{ChunkTask, Shelved, Work},
+    board::{ChunkTask, ChunkWork, Prefetched},
     plan::Unit,
     run::{DeviceReadContext, Refused},
 };
@@ -25,54 +25,54 @@ const GAP: u64 = 16 << 10;
 /// Units with their streams.
 type Streams = Vec<(usize, Vec<u8>)>;
 
-/// One thread's buffers.
+/// Brings tiles to the device; one for each reading thread, with its buffers.
 #[derive(Default)]
-pub(super) struct Worker {
+pub(super) struct TileLoader {
     scratch: Scratch,
     bytes: Buffer,
     tiles: Buffer,
 }
 
-impl Worker {
+impl TileLoader {
     pub(super) fn run(
         &mut self,
         context: &DeviceReadContext<'_>,
         uploader: Uploader<'_>,
         units: &[&Unit],
         task: ChunkTask,
-    ) -> Result<Shelved, (u64, Error)> {
+    ) -> Result<Prefetched, (u64, Error)> {
         let index_of = |unit: usize| units.get(unit).map_or(0, |unit| unit.index);
         let first = index_of(task.first_unit());
         match &task.work {
-            Work::DecodeLarge(unit) => {
+            ChunkWork::DecodeLarge(unit) => {
                 let Some(unit) = units.get(*unit) else { return Ok(Vec::new()) };
                 return self.decode_large(context, uploader, unit, task.half, task.at).map(|()| Vec::new());
             }
-            Work::Shelve(list) => return self.shelve(context, units, list),
-            Work::Fetch(_) => return self.fetch(context, uploader, units, &task).map(|()| Vec::new()),
-            Work::Read(_) | Work::Decode(_) | Work::Batch(_) => {}
+            ChunkWork::Prefetch(list) => return self.prefetch(context, units, list),
+            ChunkWork::ReadDirect(_) => return self.read_direct(context, uploader, units, &task).map(|()| Vec::new()),
+            ChunkWork::Read(_) | ChunkWork::Decode(_) | ChunkWork::Batch(_) => {}
         }
         let mut chunk = uploader.chunk().map_err(|error| (first, error.into()))?;
         match &task.work {
-            Work::Read(reads) => self.read(context, units, reads, chunk.bytes_mut())?,
-            Work::Decode(list) if context.fetch.access.is_remote() => {
+            ChunkWork::Read(reads) => self.read(context, units, reads, chunk.bytes_mut())?,
+            ChunkWork::Decode(list) if context.fetch.access.is_remote() => {
                 self.decode_together(context, units, list, chunk.bytes_mut())?;
             }
-            Work::Decode(list) => {
+            ChunkWork::Decode(list) => {
                 for (unit, at) in list {
                     let Some(unit) = units.get(*unit) else { continue };
                     let place = chunk.bytes_mut().get_mut(*at..*at + unit.decoded_len).unwrap_or_default();
                     self.decode(context, unit, place).map_err(|error| (unit.index, error))?;
                 }
             }
-            Work::DecodeLarge(_) | Work::Shelve(_) | Work::Fetch(_) | Work::Batch(_) => {}
+            ChunkWork::DecodeLarge(_) | ChunkWork::Prefetch(_) | ChunkWork::ReadDirect(_) | ChunkWork::Batch(_) => {}
         }
         uploader.upload(task.half, chunk, task.len, task.at).map_err(|error| (first, error.into()))?;
         Ok(Vec::new())
     }
 
     /// Has cuFile read parts one by one; reads those that do not come whole through a pinned chunk.
-    fn fetch(
+    fn read_direct(
         &mut self,
         context: &DeviceReadContext<'_>,
         uploader: Uploader<'_>,
@@ -111,12 +111,12 @@ impl Worker {
 
     /// Reads units for a library. nvJPEG returns samples of damaged streams without an error. So the threads that read ahead
     /// while the library works also check the streams, and those that the CPU's decoder would refuse never reach nvJPEG.
-    fn shelve(
+    fn prefetch(
         &mut self,
         context: &DeviceReadContext<'_>,
         units: &[&Unit],
         list: &[usize],
-    ) -> Result<Shelved, (u64, Error)> {
+    ) -> Result<Prefetched, (u64, Error)> {
         let streams = self.streams(context, units, list)?;
         let spec = context.host.spec();
         let mut offer = |number: usize, stream: Vec<u8>| {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use swath_cuda::decode::can_be_cut;
+use swath_cuda::decode::are_possible_pieces;
 use swath_tiff::{
     Compression,
     structure::{Table, value::FieldType},
@@ -19,9 +19,9 @@ const PIECE_LENS: Range<u64> = 16 << 10..(1 << 20) + 1;
 /// a device busy.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The cuts of the tiles of a read.
+/// The sizes of the pieces of the tiles of a read.
 #[derive(Debug)]
-pub(super) struct Cuts {
+pub(super) struct PieceSizes {
     piece_len: usize,
     /// Sizes for each tile.
     each: usize,
@@ -29,7 +29,7 @@ pub(super) struct Cuts {
     runs: Vec<(u64, Vec<u64>)>,
 }
 
-impl Cuts {
+impl PieceSizes {
     /// The file's list of pieces for these runs of tiles, if it has one that can be right.
     pub(super) fn find(image: &Image, tiles: Vec<Range<u64>>, fetch: &Fetch) -> Option<Self> {
         let layout = &image.layout;
@@ -62,19 +62,19 @@ impl Cuts {
             runs.push((run.start, read(1 + run.start * each..1 + run.end * each)?));
         }
         runs.sort_by_key(|(first, _)| *first);
-        let is_cut = runs.iter().any(|(_, sizes)| sizes.iter().any(|size| *size > 0));
-        is_cut.then_some(Self { piece_len: piece_len as usize, each: each as usize, runs })
+        let has_pieces = runs.iter().any(|(_, sizes)| sizes.iter().any(|size| *size > 0));
+        has_pieces.then_some(Self { piece_len: piece_len as usize, each: each as usize, runs })
     }
 
-    /// How a tile is cut: decoded bytes of its pieces, and the stored ones of all but the last.
+    /// Returns the decoded length of the pieces of a tile, and the stored lengths of all but the last.
     pub(super) fn of(&self, tile: u64, stream_len: u64, decoded_len: u64) -> Option<(usize, Vec<u32>)> {
         let after = self.runs.partition_point(|(first, _)| *first <= tile);
         let (first, sizes) = self.runs.get(after.checked_sub(1)?)?;
         let at = usize::try_from(tile - first).ok()?.checked_mul(self.each)?;
-        // A strip at the end has fewer than the others.
+        // A strip at the end has fewer pieces than the others.
         let count = usize::try_from(decoded_len.div_ceil(self.piece_len as u64)).ok()?.checked_sub(1)?.min(self.each);
         let sizes: Vec<u32> = sizes.get(at..at + count)?.iter().map(|size| *size as u32).collect();
-        let cut = count > 0 && can_be_cut(stream_len, decoded_len, self.piece_len, &sizes);
-        cut.then_some((self.piece_len, sizes))
+        let possible = count > 0 && are_possible_pieces(stream_len, decoded_len, self.piece_len, &sizes);
+        possible.then_some((self.piece_len, sizes))
     }
 }
