@@ -70,7 +70,7 @@ class Build:
         return f"{target}, address sanitizer" if self.sanitizer else target
 
     def run(self) -> None:
-        """Builds the fuzzer and the maker of seeds, with debug assertions."""
+        """Builds the fuzzer and the maker of seeds, with debug assertions and overflow checks in every crate."""
         flags, cargo, extra = FLAGS, ["cargo"], {}
         if self.sanitizer:
             flags, cargo = f"{FLAGS} -Zsanitizer=address", ["cargo", "+nightly"]
@@ -80,6 +80,8 @@ class Build:
                 extra[f"CC_{TRIPLE.replace('-', '_')}"] = clang
         environment = {**os.environ, "RUSTFLAGS": flags, "CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS": "true", **extra}
         command = [*cargo, "build", "--release", "--target", TRIPLE, "--target-dir", self.folder]
+        for crate in ("swath-codec", "swath-raster"):  # without checks in the release profile
+            command += ["--config", f"profile.release.package.{crate}.overflow-checks=true"]
         subprocess.run([*command, "-p", "swath-fuzz", "--features", "libfuzzer"], cwd=ROOT, env=environment, check=True)
         # The kernels on the host are under the address sanitizer in any case.
         subprocess.run([ROOT / "tools" / "kernel-host" / "build.sh"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
