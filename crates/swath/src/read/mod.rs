@@ -6,6 +6,7 @@ mod backing;
 mod color;
 mod context;
 mod device;
+mod effort;
 mod extent;
 mod job;
 mod mask;

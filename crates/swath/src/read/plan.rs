@@ -12,6 +12,7 @@ use swath_tiff::{Compression, Window, structure::Planar};
 use super::{
     assemble::OutputRows,
     context::ReadContext,
+    effort,
     task::{ReadJob, Task, TileBytes, TilePart},
 };
 use crate::{error::Error, raster::Interleave};
@@ -22,16 +23,13 @@ const SLICES: usize = 1 << 16;
 const RAW_TASK_LEN: u64 = 256 << 10;
 /// Tile rows of a remote file whose tables are fetched at once.
 const ROWS_AHEAD: usize = 4096;
-/// Bytes that are copied in the time that one is decoded.
-const COPIED: usize = 8;
-
-/// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
-pub(super) const WORTH_A_THREAD: u64 = 128 << 10;
+/// Tiles of a local file are read and decoded together until they have this many bytes.
+const JOB_LEN: u64 = 128 << 10;
 
 pub(super) struct Planner<'a, 'o> {
     context: &'o ReadContext<'o>,
-    /// Bytes that the tasks so far decode to, or an equivalent: decides whether threads are worth starting.
-    pub(super) decoding: u64,
+    /// Nanoseconds that one thread would take for the tasks so far.
+    pub(super) effort: u64,
     output: OutputRows<'a>,
     columns: Range<u32>,
     pub(super) rows: Range<u32>,
@@ -63,7 +61,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         let row_len = context.window.width as usize * row_samples * size;
         Self {
             context,
-            decoding: 0,
+            effort: 0,
             output: OutputRows::new(out, output_planes, row_len),
             columns,
             rows,
@@ -146,11 +144,14 @@ impl<'a, 'o> Planner<'a, 'o> {
         }
         let spec = context.host.spec();
         let tile_len = context.host.native_len(first.rows);
-        let work = match spec.compression {
-            // Only the rows of the window are read, and copying them is cheap.
-            Compression::None => context.host.native_len(first.inside.height) / COPIED,
-            _ => tile_len,
-        } as u64;
+        let add_effort = |sum: u64, task: &Task<'_>| {
+            // Of an uncompressed tile, only the rows of the window are read.
+            let rows = if spec.compression == Compression::None { task.inside.height } else { task.rows };
+            let decoded = context.host.native_len(rows) as u64;
+            task.ranges_to_decode().fold(sum, |sum, range| {
+                sum.saturating_add(effort::nanoseconds(spec.compression, range.end - range.start, decoded))
+            })
+        };
         let cache = Some(context.cache).filter(|_| context.keeps(first.rows));
         // Tiles of a remote file are worth keeping even if the window covers them wholly, unless they are too many.
         let keep_all = context.fetch.access.is_remote()
@@ -174,7 +175,6 @@ impl<'a, 'o> Planner<'a, 'o> {
             };
             TilePart { index, bytes, take: self.takes[plane].clone() }
         };
-        let mut decoding = 0;
         let full_width = cells.len() == 1 && first.inside.width == grid.tile_width && first.inside.y == 0;
         let one_plane = self.takes.len() == 1 && self.output.planes() == 1;
         let in_order = context.bands.iter().copied().eq(0..context.host.spec().samples);
@@ -186,9 +186,9 @@ impl<'a, 'o> Planner<'a, 'o> {
                     inside: first.inside,
                     target: Target::Whole(whole),
                 };
+                self.effort = add_effort(self.effort, &task);
                 push_split(spec, task, tasks);
             }
-            self.decoding += work;
             return Ok(1);
         }
         let sample = image.layout.sample.size();
@@ -206,17 +206,16 @@ impl<'a, 'o> Planner<'a, 'o> {
                     let target = Target::Rows(std::mem::replace(&mut rows, rest));
                     let task =
                         Task { parts: vec![part(plane, position)], rows: cell.rows, inside: cell.inside, target };
-                    decoding += task.tiles_to_decode();
+                    self.effort = add_effort(self.effort, &task);
                     push_split(spec, task, tasks);
                 }
             } else {
                 let parts = (0..self.takes.len()).map(|plane| part(plane, position)).collect();
                 let task = Task { parts, rows: cell.rows, inside: cell.inside, target: Target::Rows(rows) };
-                decoding += task.tiles_to_decode();
+                self.effort = add_effort(self.effort, &task);
                 push_split(spec, task, tasks);
             }
         }
-        self.decoding += decoding * work;
         Ok(slices)
     }
 
@@ -265,7 +264,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         let tile_len = self.context.image.tile_len().max(1);
         let most = match self.context.fetch.access.is_remote() {
             true => usize::MAX,
-            false => fair.max((WORTH_A_THREAD / tile_len) as usize).max(1),
+            false => fair.max((JOB_LEN / tile_len) as usize).max(1),
         };
         for merged in coalesce(&ranges, self.merge) {
             for members in merged.members.chunks(most) {

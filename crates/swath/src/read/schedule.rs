@@ -11,8 +11,9 @@ use std::sync::{
 
 use super::{
     context::ReadContext,
+    effort::WORTH_A_THREAD,
     job::{self, BytesInFlight},
-    plan::{Planner, WORTH_A_THREAD},
+    plan::Planner,
 };
 use crate::{cancel::cancelled, error::Error};
 
@@ -21,7 +22,7 @@ pub(crate) fn run(context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error
     let mut planner = Planner::new(context, out);
     let jobs = planner.look_ahead()?;
     let helpers = if planner.rows.is_empty() {
-        let worth = (planner.decoding / WORTH_A_THREAD).max(1) as usize;
+        let worth = usize::try_from(planner.effort / WORTH_A_THREAD).unwrap_or(usize::MAX).max(1);
         context.threads.min(worth).min(jobs).saturating_sub(1)
     } else {
         // The read is larger than what is planned ahead.

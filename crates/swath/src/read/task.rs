@@ -45,9 +45,12 @@ pub(crate) struct Task<'a> {
 }
 
 impl Task<'_> {
-    pub(crate) fn tiles_to_decode(&self) -> u64 {
-        let is_decoded = |part: &&TilePart| matches!(part.bytes, TileBytes::At { .. } | TileBytes::Continued(_));
-        self.parts.iter().filter(is_decoded).count() as u64
+    /// The bytes in the file of the tiles that are decoded.
+    pub(crate) fn ranges_to_decode(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.parts.iter().filter_map(|part| match &part.bytes {
+            TileBytes::At { range, .. } | TileBytes::Continued(range) => Some(range),
+            TileBytes::Sparse | TileBytes::Cached(_) => None,
+        })
     }
 }
 

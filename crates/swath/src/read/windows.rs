@@ -16,6 +16,7 @@ use crate::{
     open::dataset::Dataset,
     read::{
         context::ReadContext,
+        effort,
         options::{ColorView, ReadOptions},
         request::Request,
         schedule,
@@ -23,10 +24,6 @@ use crate::{
     threads::cores,
 };
 
-/// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
-const WORTH_A_THREAD: u64 = 128 << 10;
-/// Bytes that are copied in the time that one is decoded.
-const COPIED: u64 = 8;
 /// Least number of times that each thread takes windows. Few times keep neighbours on one thread, many let all threads end together.
 const DRAWS: usize = 8;
 
@@ -160,11 +157,13 @@ impl Batch<'_> {
             let fill = dataset.fill_sample(image)?;
             let count = self.windows.len();
             let threads = options.threads.or(dataset.threads).unwrap_or_else(cores);
-            let each = match image.layout.compression {
-                Compression::None => self.request.len as u64 / COPIED,
+            let decoded = match image.layout.compression {
+                Compression::None => self.request.len as u64,
                 _ => (self.request.len as u64).max(image.tile_len()),
             };
-            let worth = each.saturating_mul(count as u64) / WORTH_A_THREAD;
+            // The tables of the tiles are not read yet; samples compress to half, say.
+            let each = effort::nanoseconds(image.layout.compression, decoded / 2, decoded);
+            let worth = each.saturating_mul(count as u64) / effort::WORTH_A_THREAD;
             // Threads that read a remote file mostly wait, so there are as many as requests in flight.
             let threads = threads.max(dataset.fetch.access.in_flight);
             let worth = if dataset.fetch.access.is_remote() { u64::MAX } else { worth };
