@@ -642,8 +642,8 @@ def test_an_interrupt_ends_a_long_read(folder: Path) -> None:
     # A process that was started in the background may have been told to ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     dataset = swath.Dataset(sys.argv[1], threads=1)
-    threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         for _ in range(20):
             dataset.read()
     except KeyboardInterrupt:

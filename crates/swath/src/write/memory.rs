@@ -84,6 +84,10 @@ impl Memory {
                 ),
             ));
         }
+        // Rows that wait for the choice of the predictor stay in memory beside at least one tile row where that fits, because writing them
+        // to disk takes longer than working on fewer rows at a time, and there may be no folder for temporary files.
+        let waiting = choice_len(&main.layout, options);
+        let budget = if smallest.saturating_add(waiting) <= budget { budget - waiting } else { budget };
         // One tile row fits. Bisection finds the most, because callers may ask for any number.
         let (mut tile_rows, mut too_many) = (1, asked.saturating_add(1));
         while too_many - tile_rows > 1 {
