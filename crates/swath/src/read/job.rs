@@ -230,6 +230,8 @@ fn run_task(
             let start = usize::try_from(range.start.checked_sub(*offset)?).ok()?;
             bytes.get(start..start.checked_add((range.end - range.start) as usize)?)
         });
+        // No read loads a tile of no bytes; its decoder refuses it.
+        let src = if part.range().is_some_and(Range::is_empty) { Some(&[][..]) } else { src };
         decode_part(context, part, task.rows, task.inside, &mut task.target, src, scratch, new_tiles).map_err(
             |error| {
                 let place =

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use swath::{Dataset, Limits, OpenOptions, ReadOptions, io::MemorySource};
+use swath::{Dataset, ErrorKind, Interleave, Limits, OpenOptions, ReadOptions, io::MemorySource};
 
 use crate::build::{Directory, File, Tag, open};
 
@@ -146,5 +146,32 @@ fn files_that_are_no_tiff_get_distinct_errors() {
     for bytes in [&b""[..], b"II", b"II*\0", b"\x89PNG\r\n\x1a\n0000", b"II*\0\0\0\0\0", b"MM\0*\xff\xff\xff\xff"] {
         let error = open(bytes.to_vec()).unwrap_err();
         assert!(error.to_string().starts_with("test.tif"), "{error}");
+    }
+}
+
+/// Where no table states lengths, a tile reaches to the end of the file; this one begins there.
+#[test]
+fn a_tile_of_no_bytes_is_damage_and_no_internal_error() {
+    for planes in [1, 2] {
+        let directory = Directory::tiled(16, 16, 16, |x, _| x as u8).deflated();
+        let directory = match planes {
+            1 => directory,
+            _ => {
+                let tiles = [directory.tiles.clone(), directory.tiles.clone()].concat();
+                Directory { tiles, ..directory }
+                    .with(258, Tag::Short(vec![8, 8]))
+                    .with(277, Tag::Short(vec![2]))
+                    .with(284, Tag::Short(vec![2]))
+            }
+        };
+        let end = File::of(directory.clone().with(324, Tag::Long(vec![0; planes]))).bytes().len() as u32;
+        let mut bytes = File::of(directory.with(324, Tag::Long(vec![end; planes]))).bytes();
+        let lengths = bytes.windows(2).position(|tag| tag == 325_u16.to_le_bytes()).unwrap();
+        bytes[lengths..lengths + 2].copy_from_slice(&65_000_u16.to_le_bytes());
+        for interleave in [Interleave::Band, Interleave::Pixel] {
+            let dataset = open(bytes.clone()).unwrap();
+            let error = dataset.read(&ReadOptions::default().with_interleave(interleave)).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Codec(_) | ErrorKind::Malformed(_)), "{error}");
+        }
     }
 }
