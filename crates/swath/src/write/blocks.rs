@@ -21,7 +21,7 @@ use super::{
     levels::Levels,
     memory::{Memory, ROWS_LEN},
     options::{Progress, Shape, WriteOptions, changes, nodata_of},
-    plan::{LevelPlan, Plan},
+    plan::Plan,
     predictor::{PredictorChoice, Undecided, choice_len},
     row_store::RowStore,
     shared_sink::SharedSink,
@@ -135,12 +135,8 @@ impl Writer {
         writer.choice = Undecided::new(choice, metadata);
         writer.level_writers = waiting_writers(&writer.plan, &waiting);
         writer.report.notices.extend(missing.map(|error| format!("the CPU writes: {error}")));
-        let of_level = |level: &LevelPlan| {
-            let each = if level.pieces > 1 { level.pieces as usize } else { 0 };
-            vec![0; level.grid.across as usize * level.grid.down as usize * level.grid.planes as usize * each]
-        };
         if gpu.is_some() {
-            writer.pieces = writer.plan.levels.iter().map(of_level).collect();
+            writer.pieces = Some(writer.plan.no_pieces()?);
         }
         let blocks = FromBlocks {
             canvases,
@@ -351,7 +347,7 @@ impl Writer {
             complete = below.put(&PlanarPixels { part: target, planes }, &blocks.spill, now)?;
         }
         for at in cells {
-            blocks.canvases.main.set_done(at);
+            blocks.canvases.main.set_done(at)?;
         }
         self.work(blocks, complete.into_iter().map(|at| (1, at)).collect())
     }
@@ -383,9 +379,8 @@ impl Writer {
         let mut rest = &encoded.bytes[..];
         let mut lens = encoded.lens.chunks(parts.max(1));
         let mut moments = encoded.moments.chunks(usize::from(level.layout.samples).max(1));
-        let planes = level.grid.planes as usize;
-        let pieces_per_tile = if level.pieces > 1 { level.pieces as usize } else { 0 };
-        let mut pieces = encoded.pieces.chunks((pieces_per_tile * planes).max(1));
+        let pieces_per_position = level.listed_pieces() * level.grid.planes as usize;
+        let mut pieces = encoded.pieces.chunks(pieces_per_position.max(1));
         let mut spare = Vec::new();
         for (column, row) in cells {
             let position = u64::from(*row) * u64::from(level.grid.across) + u64::from(*column);
@@ -399,11 +394,12 @@ impl Writer {
                 let tile = Encoded { bytes: memory::copied(bytes)?, moments };
                 writer.put(position * parts as u64 + part, tile, &*self.sink.0, &mut spare)?;
             }
-            if pieces_per_tile > 0
-                && let (Some(list), Some(sizes)) = (self.pieces.get_mut(index), pieces.next())
-            {
-                let start = position as usize * planes * pieces_per_tile;
-                list.get_mut(start..start + sizes.len()).ok_or_else(missing)?.copy_from_slice(sizes);
+            if pieces_per_position > 0 {
+                let sizes = pieces.next().filter(|sizes| sizes.len() == pieces_per_position).ok_or_else(missing)?;
+                let start = position as usize * pieces_per_position;
+                let list = self.pieces.as_mut().and_then(|pieces| pieces.get_mut(index));
+                let list = list.and_then(|list| list.get_mut(start..start + pieces_per_position));
+                list.ok_or_else(missing)?.copy_from_slice(sizes);
             }
         }
         Ok(())

@@ -316,21 +316,23 @@ impl Canvas {
     }
 
     /// Records that the tile of a cell is encoded and its patch made, elsewhere.
-    pub(super) fn set_done(&mut self, at: CellPosition) {
+    pub(super) fn set_done(&mut self, at: CellPosition) -> Result<(), Error> {
         let number = self.number(at);
-        self.encoded.set(number);
-        self.shrunk.set(number);
+        if self.level_shrink.is_some() {
+            self.shrunk.set(number)?;
+        }
+        self.encoded.set(number)
     }
 
     /// Records that the tile of a cell is encoded.
     pub(super) fn set_encoded(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
-        self.encoded.set(self.number(at));
+        self.encoded.set(self.number(at))?;
         self.drop_unneeded(at, spill)
     }
 
     /// Records that a patch is made.
     pub(super) fn set_shrunk(&mut self, patch: &Patch, spill: &Spill) -> Result<(), Error> {
-        self.shrunk.set(self.number(patch.home));
+        self.shrunk.set(self.number(patch.home))?;
         for at in self.touched(patch.source) {
             self.drop_unneeded(at, spill)?;
         }
@@ -591,23 +593,28 @@ pub(super) fn overlap(one: Window, other: Window) -> Option<Window> {
 #[derive(Debug)]
 struct CellSet {
     words: Vec<u64>,
+    /// Cells of the level.
+    len: usize,
+    /// Cells in the set.
     count: usize,
 }
 
 impl CellSet {
     fn new(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(64)], count: 0 }
+        Self { words: vec![0; len.div_ceil(64)], len, count: 0 }
     }
 
     fn get(&self, at: usize) -> bool {
         self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
-    fn set(&mut self, at: usize) {
-        if let Some(word) = self.words.get_mut(at / 64) {
-            self.count += usize::from(*word >> (at % 64) & 1 == 0);
-            *word |= 1 << (at % 64);
-        }
+    fn set(&mut self, at: usize) -> Result<(), Error> {
+        let word = self.words.get_mut(at / 64).filter(|_| at < self.len);
+        let beyond = || Error::internal(format!("cell {at} of a level that has {}", self.len));
+        let word = word.ok_or_else(beyond)?;
+        self.count += usize::from(*word >> (at % 64) & 1 == 0);
+        *word |= 1 << (at % 64);
+        Ok(())
     }
 
     fn first_unset(&self) -> usize {
@@ -624,10 +631,19 @@ mod tests {
     fn bits_count_each_cell_once() {
         let mut bits = CellSet::new(70);
         for at in [0, 1, 69, 1] {
-            bits.set(at);
+            bits.set(at).unwrap();
         }
         assert_eq!((bits.count, bits.first_unset()), (3, 2));
         assert!(bits.get(69) && !bits.get(2) && !bits.get(500));
+    }
+
+    #[test]
+    fn a_cell_that_the_level_does_not_have_is_an_error() {
+        let mut bits = CellSet::new(70);
+        for at in [70, 127, 128] {
+            assert!(matches!(bits.set(at).unwrap_err().kind(), crate::ErrorKind::Internal(_)));
+        }
+        assert_eq!(bits.count, 0);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use swath_raster::memory;
+
 use super::{
     device::{
         DeviceSide, Incoming,
@@ -70,7 +72,7 @@ impl Writer {
         // Its threads share the sink, which is about to be ours alone.
         if let Some(mut device) = self.detach_device() {
             self.report.add(&device.report());
-            self.pieces = device.pieces();
+            self.pieces = Some(device.pieces());
             self.set_all_encoded();
         }
         Ok(())
@@ -103,7 +105,15 @@ impl Writer {
         }
         self.report.add(&device.report());
         self.report.notices.push(notice);
-        self.pieces = device.pieces();
+        let mut pieces = device.pieces();
+        for (list, level) in pieces.iter_mut().zip(self.plan.levels.iter()) {
+            // The CPU's tiles have no pieces.
+            let expected = level.piece_sizes(level.grid.down);
+            if list.len() < expected {
+                memory::resize(list, expected)?;
+            }
+        }
+        self.pieces = Some(pieces);
         Ok(())
     }
 

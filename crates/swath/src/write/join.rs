@@ -112,7 +112,7 @@ impl Writer {
         };
         let whole = encoded.lens.len() as u64 == positions * u64::from(parts)
             && encoded.moments.len() as u64 == positions * bands_summed
-            && encoded.pieces.len() == tile_rows::pieces_in(plan, rows)
+            && encoded.pieces.len() == plan.piece_sizes(rows.len() as u32)
             && (&encoded.overview_rows, encoded.overview.len()) == (&overview, overview_len)
             && (0..parts).cycle().zip(&encoded.lens).all(fits)
             && encoded.lens.iter().map(|len| u64::from(*len)).sum::<u64>() == encoded.bytes.len() as u64;
@@ -145,10 +145,14 @@ impl Writer {
                 offset += chunk.len() as u64;
             }
         }
-        self.pieces.resize_with(self.levels.len(), Vec::new);
-        if let Some(pieces) = self.pieces.first_mut() {
-            pieces.extend_from_slice(&encoded.pieces);
+        if self.pieces.is_none() {
+            self.pieces = Some(self.plan.no_pieces()?);
         }
+        let list = self.pieces.as_mut().and_then(|pieces| pieces.first_mut());
+        let start = plan.piece_sizes(encoded.tile_rows.start);
+        let list = list.and_then(|list| list.get_mut(start..start + encoded.pieces.len()));
+        let lost = || Error::internal("encoded tile rows have more pieces than their tiles");
+        list.ok_or_else(lost)?.copy_from_slice(&encoded.pieces);
         let level = &mut self.levels.main;
         // The image's rows are elsewhere: the overview rows come with the tiles.
         level.shrink = None;

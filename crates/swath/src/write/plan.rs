@@ -5,7 +5,7 @@ use std::sync::Arc;
 use swath_codec::{TileSpec, encode::Settings, host::encode::HostEncoder};
 use swath_cuda::encode::{Edge, EncodePath, TileFormat, choose_encode_path};
 use swath_io::sink::BLOCK;
-use swath_raster::{moments::Moments, shrink};
+use swath_raster::{memory, moments::Moments, shrink};
 use swath_tiff::{
     Compression, Grid, Limits, Photometric, SampleFormat, SampleType,
     geo::Nodata,
@@ -54,6 +54,17 @@ impl LevelPlan {
     /// Tiles at each position of the grid: one for all bands or one for each, and the mask's.
     pub fn parts(&self) -> u32 {
         self.grid.planes + u32::from(self.mask.is_some())
+    }
+
+    /// Sizes of pieces that the file lists for its tiles in so many tile rows.
+    pub fn piece_sizes(&self, tile_rows: u32) -> usize {
+        let tiles = tile_rows as usize * self.grid.across as usize * self.grid.planes as usize;
+        tiles * self.listed_pieces()
+    }
+
+    /// Sizes of pieces that the file lists for a tile; a tile of one piece needs no list.
+    pub fn listed_pieces(&self) -> usize {
+        if self.pieces > 1 { self.pieces as usize } else { 0 }
     }
 
     /// The codec of the tiles of the image, or of its mask.
@@ -313,19 +324,33 @@ impl Plan {
 
     /// Length of the head.
     pub fn head_len(&self) -> u64 {
-        self.head_of(None, &[], &[]).len() as u64
+        self.head_of(None, None, &[]).len() as u64
     }
 
-    /// The head, with the tiles of each level, and the sizes of their pieces, in the order they were numbered.
+    /// Sizes of the pieces of each level's tiles, where no tile has pieces.
+    pub fn no_pieces(&self) -> Result<Vec<Vec<u32>>, Error> {
+        self.levels.iter().map(|level| Ok(memory::zeroed(level.piece_sizes(level.grid.down))?)).collect()
+    }
+
+    /// The head, with the tiles of each level, and the sizes of their pieces, in the order they were numbered; `None` where no
+    /// tile has pieces.
     ///
     /// # Errors
-    /// When a level lacks tiles, which is a fault of the writer.
+    /// When a level lacks tiles or sizes of pieces, which is a fault of the writer.
     pub fn head(
         &self,
         tiles: &Levels<Vec<(u64, u32)>>,
-        pieces: &[Vec<u32>],
+        pieces: Option<&[Vec<u32>]>,
         moments: &[Moments],
     ) -> Result<Vec<u8>, Error> {
+        for (index, level) in self.levels.iter().enumerate().filter(|(_, level)| level.listed_pieces() > 0) {
+            let expected = level.piece_sizes(level.grid.down);
+            let found = pieces.map(|pieces| pieces.get(index).map_or(0, Vec::len));
+            if let Some(found) = found.filter(|found| *found != expected) {
+                let detail = format!("level {index} has {found} sizes of pieces where its tiles have {expected}");
+                return Err(Error::internal(detail));
+            }
+        }
         for (index, (level, tiles)) in self.levels.iter().zip(tiles.iter()).enumerate() {
             let expected = u64::from(level.grid.across) * u64::from(level.grid.down) * u64::from(level.parts());
             if tiles.len() as u64 != expected {
@@ -336,8 +361,14 @@ impl Plan {
         Ok(self.head_of(Some(tiles), pieces, moments))
     }
 
-    /// The head; without tiles, one of the same length.
-    fn head_of(&self, tiles: Option<&Levels<Vec<(u64, u32)>>>, pieces: &[Vec<u32>], moments: &[Moments]) -> Vec<u8> {
+    /// The head; without tiles, one of the same length. Zeros stand for what is not given: [`Plan::head`] checks that nothing is
+    /// missing from what is.
+    fn head_of(
+        &self,
+        tiles: Option<&Levels<Vec<(u64, u32)>>>,
+        pieces: Option<&[Vec<u32>]>,
+        moments: &[Moments],
+    ) -> Vec<u8> {
         let mut images = Vec::new();
         let mut masks = Vec::new();
         for (index, level) in self.levels.iter().enumerate() {
@@ -360,10 +391,10 @@ impl Plan {
             let order = (0..planes).flat_map(|plane| (0..positions).map(move |position| (position, plane)));
             let found: Vec<(u64, u32)> = order.map(|(position, plane)| at(position, plane)).collect();
             let mut tables = self.tables(&level.layout, &found);
-            if level.pieces > 1 {
-                let sizes = pieces.get(index).map_or(&[][..], Vec::as_slice);
+            if level.listed_pieces() > 0 {
+                let sizes = pieces.and_then(|pieces| pieces.get(index)).map_or(&[][..], Vec::as_slice);
                 let order = (0..planes).flat_map(|plane| (0..positions).map(move |at| at * planes + plane));
-                tables.push(pieces_field(level.pieces as usize, sizes, order));
+                tables.push(pieces_field(level.listed_pieces(), sizes, order));
             }
             images.push(Directory { fields, tables });
             if let Some((layout, _)) = &level.mask {
@@ -575,4 +606,27 @@ fn set_device_bounds(level: &mut LevelPlan, options: &WriteOptions) {
         .mask
         .as_ref()
         .map_or(0, |(layout, host)| format(host, EncodePath::Deflate(2), layout.tile_height).max_whole() as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_pieces_that_is_too_short_gives_no_head() {
+        let shape = Shape { width: 1024, height: 1024, bands: 1, sample: SampleType::U16 };
+        let options = WriteOptions::cog().with_compression(Compression::Deflate).with_statistics(false);
+        let plan = Plan::new(shape, &Metadata::default(), &options, true).unwrap();
+        assert!(plan.levels.main.listed_pieces() > 1 && plan.levels.has_overviews());
+        let tiles = |level: &LevelPlan| vec![(1 << 20, 9); level.grid.count() as usize];
+        let tiles = plan.levels.map(tiles);
+        let mut pieces = plan.no_pieces().unwrap();
+        let none = plan.head(&tiles, None, &[]).unwrap();
+        assert_eq!(plan.head(&tiles, Some(&pieces), &[]).unwrap(), none);
+        pieces[1].pop();
+        for wrong in [&pieces[..], &pieces[..1], &[]] {
+            let error = plan.head(&tiles, Some(wrong), &[]).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Internal(_)), "{error}");
+        }
+    }
 }

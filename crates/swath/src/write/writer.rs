@@ -96,8 +96,8 @@ pub struct Writer {
     pub(super) predictor_by_samples: bool,
     /// Work of GPUs that no longer take part, and notices.
     pub(super) report: DeviceReport,
-    /// Sizes of the pieces of each level's tiles, where they were compressed in pieces.
-    pub(super) pieces: Vec<Vec<u32>>,
+    /// Sizes of the pieces of each level's tiles; `None` where the CPU encodes all tiles, which then have none.
+    pub(super) pieces: Option<Vec<Vec<u32>>>,
     pub(super) threads: usize,
     /// Rows of the image that are worked on at a time.
     pub(super) rows_at_once: u32,
@@ -293,7 +293,7 @@ impl Writer {
             choice: None,
             predictor_by_samples: false,
             report: DeviceReport::default(),
-            pieces: Vec::new(),
+            pieces: None,
             threads: memory.threads,
             rows_at_once: memory.rows_at_once,
             tile_row: None,
@@ -566,7 +566,7 @@ impl Writer {
             end = end.max(start + level.len());
         }
         let tiles = self.level_writers.try_map(|index, level| Ok(level.tiles(*starts.at(index)?)))?;
-        let head = self.plan.head(&tiles, &self.pieces, &self.level_writers.main.moments())?;
+        let head = self.plan.head(&tiles, self.pieces.as_deref(), &self.level_writers.main.moments())?;
         self.sink.0.write_at(0, &head)?;
         let used = head.len() as u64 + self.level_writers.iter().map(LevelWriter::len).sum::<u64>();
         let mut written = Written {
