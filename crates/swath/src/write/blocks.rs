@@ -375,9 +375,9 @@ impl Writer {
     ) -> Result<(), Error> {
         let (level, writer) = (self.plan.levels.at(index)?, self.level_writers.at(index)?);
         let missing = || Error::internal("an encoder returned fewer tiles than cells");
-        let parts = level.parts() as usize;
+        let per_position = level.tiles_per_position() as usize;
         let mut rest = &encoded.bytes[..];
-        let mut lens = encoded.lens.chunks(parts.max(1));
+        let mut lens = encoded.lens.chunks(per_position.max(1));
         let mut moments = encoded.moments.chunks(usize::from(level.layout.samples).max(1));
         let pieces_per_position = level.listed_pieces() * level.grid.planes as usize;
         let mut pieces = encoded.pieces.chunks(pieces_per_position.max(1));
@@ -387,12 +387,12 @@ impl Writer {
             // Without statistics there are no moments at all.
             let has_moments = index == 0 && !encoded.moments.is_empty();
             let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
-            for (part, len) in (0..).zip(lens.next().ok_or_else(missing)?) {
+            for (plane, len) in (0..).zip(lens.next().ok_or_else(missing)?) {
                 let (bytes, later) = rest.split_at_checked(*len as usize).ok_or_else(missing)?;
                 rest = later;
-                let moments = if part == 0 { (0..).zip(statistics.iter().copied()).collect() } else { Vec::new() };
+                let moments = if plane == 0 { (0..).zip(statistics.iter().copied()).collect() } else { Vec::new() };
                 let tile = Encoded { bytes: memory::copied(bytes)?, moments };
-                writer.put(position * parts as u64 + part, tile, &*self.sink.0, &mut spare)?;
+                writer.put(position * per_position as u64 + plane, tile, &*self.sink.0, &mut spare)?;
             }
             if pieces_per_position > 0 {
                 let sizes = pieces.next().filter(|sizes| sizes.len() == pieces_per_position).ok_or_else(missing)?;

@@ -153,8 +153,8 @@ impl Writer {
             first_column: pixels.part.x,
             width: pixels.part.width,
         };
-        let parts = self.plan.levels.at(level)?.parts();
-        (0..parts).try_for_each(|part| context.encode_tile(level, at, part, &at_hand, buffers))
+        let per_position = self.plan.levels.at(level)?.tiles_per_position();
+        (0..per_position).try_for_each(|plane| context.encode_tile(level, at, plane, &at_hand, buffers))
     }
 
     fn shrink_patch(

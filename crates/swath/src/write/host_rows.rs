@@ -218,7 +218,12 @@ impl Writer {
             for row in due.tile_rows.clone() {
                 let done = if row == due.tile_rows.start { due.column } else { 0 };
                 for column in done..plan.grid.across {
-                    jobs.extend((0..plan.parts()).map(|part| StepJob::Tile { level, column, row, part }));
+                    jobs.extend((0..plan.tiles_per_position()).map(|plane| StepJob::Tile {
+                        level,
+                        column,
+                        row,
+                        plane,
+                    }));
                 }
             }
         }

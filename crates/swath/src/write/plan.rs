@@ -52,7 +52,7 @@ pub(super) struct LevelPlan {
 
 impl LevelPlan {
     /// Tiles at each position of the grid: one for all bands or one for each, and the mask's.
-    pub fn parts(&self) -> u32 {
+    pub fn tiles_per_position(&self) -> u32 {
         self.grid.planes + u32::from(self.mask.is_some())
     }
 
@@ -352,7 +352,8 @@ impl Plan {
             }
         }
         for (index, (level, tiles)) in self.levels.iter().zip(tiles.iter()).enumerate() {
-            let expected = u64::from(level.grid.across) * u64::from(level.grid.down) * u64::from(level.parts());
+            let expected =
+                u64::from(level.grid.across) * u64::from(level.grid.down) * u64::from(level.tiles_per_position());
             if tiles.len() as u64 != expected {
                 let detail = format!("{} of {expected} tiles of level {index} were written", tiles.len());
                 return Err(Error::internal(detail));
@@ -373,10 +374,11 @@ impl Plan {
         let mut masks = Vec::new();
         for (index, level) in self.levels.iter().enumerate() {
             let tiles = tiles.and_then(|tiles| tiles.get(index)).map_or(&[][..], Vec::as_slice);
-            let parts = level.parts() as usize;
+            let per_position = level.tiles_per_position() as usize;
             let planes = level.grid.planes as usize;
             let positions = level.grid.across as usize * level.grid.down as usize;
-            let at = |position: usize, part: usize| tiles.get(position * parts + part).copied().unwrap_or_default();
+            let at =
+                |position: usize, plane: usize| tiles.get(position * per_position + plane).copied().unwrap_or_default();
             let mut fields = emit::layout_fields(&level.layout);
             if index == 0 {
                 fields.extend(self.fields.iter().cloned().map(|field| match field.tag {

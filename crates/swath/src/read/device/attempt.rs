@@ -34,7 +34,7 @@ const RETRIES: u32 = 4;
 const MOST_PATCHED: usize = 8;
 
 /// Returns why a path cannot decode the selected tiles, or `None` where it can.
-type Decline = fn(&TileSelection<'_>, &[plan::Row]) -> Result<Option<&'static str>, Error>;
+type Decline = fn(&TileSelection<'_>, &[plan::RowUnits]) -> Result<Option<&'static str>, Error>;
 
 /// What the engine knows of a decode path, beside what swath-cuda knows (`decode/path.rs`). A new path adds its facts to [`facts`].
 #[derive(Default)]
@@ -67,7 +67,7 @@ fn facts(path: DecodePath) -> ReadFacts {
 }
 
 /// Declines LZ4 frames. It checks the first stored tile, because all tiles of a file are written alike.
-fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::Row]) -> Result<Option<&'static str>, Error> {
+fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::RowUnits]) -> Result<Option<&'static str>, Error> {
     const FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
     let mut start = [0; 4];
     let first = rows.iter().flat_map(|row| &row.units).find(|unit| unit.stream_len() >= FRAME.len() as u64);
@@ -77,7 +77,7 @@ fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::Row]) -> Result<O
     Ok((start == FRAME).then_some("tiles are LZ4 frames, and nvCOMP reads bare blocks"))
 }
 
-fn decline_large_zstd(tiles: &TileSelection<'_>, _: &[plan::Row]) -> Result<Option<&'static str>, Error> {
+fn decline_large_zstd(tiles: &TileSelection<'_>, _: &[plan::RowUnits]) -> Result<Option<&'static str>, Error> {
     let large = DecodePath::Zstd.max_tile_len().is_some_and(|most| tiles.largest() > most);
     Ok(large.then_some("Zstd tiles of more than 1 GiB are not decoded on the GPU"))
 }
@@ -195,7 +195,7 @@ impl Request<'_> {
             notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
             return Ok(Outcome::Retry { path: DecodePath::Host, notices, spent: DeviceReport::default() });
         }
-        let columns = rows.iter().flat_map(plan::Row::placements).map(|place| place.from.0 + place.size.0).max();
+        let columns = rows.iter().flat_map(plan::RowUnits::placements).map(|place| place.from.0 + place.size.0).max();
         decode::check_columns(host.spec(), columns.unwrap_or(0))?;
         let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
         let plan = DecodePlan {

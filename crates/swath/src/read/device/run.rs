@@ -12,7 +12,7 @@ use swath_cuda::{
 use super::{
     board::{Board, ChunkTask, ChunkWork, Closing},
     loader::TileLoader,
-    plan::{Batches, Row, Unit},
+    plan::{Batches, RowUnits, Unit},
     storage::{self, Direct},
 };
 use crate::{
@@ -71,7 +71,7 @@ pub(super) fn run<'a>(
     context: &DeviceReadContext<'_>,
     decoder: &Decoder,
     plan: &DecodePlan,
-    rows: &'a [Row],
+    rows: &'a [RowUnits],
     batches: &Batches,
 ) -> Result<Vec<Refused<'a>>, Error> {
     let units: Vec<&Unit> = rows.iter().flat_map(|row| &row.units).collect();
@@ -179,7 +179,7 @@ fn launch_all(
     context: &DeviceReadContext<'_>,
     decoder: &Decoder,
     plan: &DecodePlan,
-    rows: &[Row],
+    rows: &[RowUnits],
     batches: &Batches,
     board: &Board,
     last: &mut Vec<Option<Started>>,
@@ -244,7 +244,7 @@ fn launch_all(
 /// Lays a batch out on the device and cuts its bytes into tasks.
 fn build(
     plan: &DecodePlan,
-    rows: &[Row],
+    rows: &[RowUnits],
     half: usize,
     first_unit: usize,
     first_group: usize,

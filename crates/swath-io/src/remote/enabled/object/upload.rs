@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     super::{failure::Failure, runtime},
-    parts::{Completion, Cut, Limits, Parts},
+    parts::{Completion, Limits, PartRanges, Parts},
 };
 use crate::{fault::RemoteFault, fork::PerProcess, sink::Stop, traffic::Traffic};
 
@@ -246,7 +246,10 @@ impl<U: Upload> Uploading<U> {
     }
 
     /// Sends the part that `choose` returns, once no more than the limit are in flight. Returns whether there was one.
-    fn send(self: &Arc<Self>, choose: impl Fn(&mut Parts) -> Result<Option<Cut>, String>) -> Result<bool, Failure> {
+    fn send(
+        self: &Arc<Self>,
+        choose: impl Fn(&mut Parts) -> Result<Option<PartRanges>, String>,
+    ) -> Result<bool, Failure> {
         let (part, in_flight) = loop {
             let mut state = self.checked_state()?;
             match choose(&mut state.parts) {
