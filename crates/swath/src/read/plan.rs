@@ -23,7 +23,7 @@ const RAW_TASK_LEN: u64 = 256 << 10;
 /// Tile rows of a remote file whose tables are fetched at once.
 const ROWS_AHEAD: usize = 4096;
 /// Bytes that are copied in the time that one is decoded.
-const COPIED: usize = 8;
+pub(super) const COPIED: u64 = 8;
 
 /// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
 pub(super) const WORTH_A_THREAD: u64 = 128 << 10;
@@ -148,7 +148,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         let tile_len = context.host.native_len(first.rows);
         let work = match spec.compression {
             // Only the rows of the window are read, and copying them is cheap.
-            Compression::None => context.host.native_len(first.inside.height) / COPIED,
+            Compression::None => context.host.native_len(first.inside.height) / COPIED as usize,
             _ => tile_len,
         } as u64;
         let cache = Some(context.cache).filter(|_| context.keeps(first.rows));

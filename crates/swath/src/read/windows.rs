@@ -17,16 +17,13 @@ use crate::{
     read::{
         context::ReadContext,
         options::{ColorView, ReadOptions},
+        plan::{COPIED, WORTH_A_THREAD},
         request::Request,
         schedule,
     },
     threads::cores,
 };
 
-/// Below this many bytes to decode for each thread, starting the thread costs more than it brings.
-const WORTH_A_THREAD: u64 = 128 << 10;
-/// Bytes that are copied in the time that one is decoded.
-const COPIED: u64 = 8;
 /// Least number of times that each thread takes windows. Few times keep neighbours on one thread, many let all threads end together.
 const DRAWS: usize = 8;
 

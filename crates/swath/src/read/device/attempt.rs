@@ -2,7 +2,7 @@
 
 use std::{fs::File, sync::Arc};
 
-use swath_codec::TileSpec;
+use swath_codec::{TileSpec, decode::LZ4_FRAME};
 use swath_cuda::{
     DeviceError, Gpu,
     decode::{self, DecodePath, DecodePlan, Decoder, Output},
@@ -26,8 +26,6 @@ use crate::{
     threads::cores,
 };
 
-/// Share of the free memory that a read may use by default. The rest is for other users of the GPU.
-const SHARE: (u64, u64) = (4, 5);
 /// How often a read that the device has no room for is tried again with half the memory.
 const RETRIES: u32 = 4;
 /// Most tiles that the CPU decodes one by one after the GPU refused them. With more, the CPU decodes all tiles.
@@ -68,13 +66,12 @@ fn facts(path: DecodePath) -> ReadFacts {
 
 /// Declines LZ4 frames. It checks the first stored tile, because all tiles of a file are written alike.
 fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::RowUnits]) -> Result<Option<&'static str>, Error> {
-    const FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
-    let mut start = [0; 4];
-    let first = rows.iter().flat_map(|row| &row.units).find(|unit| unit.stream_len() >= FRAME.len() as u64);
+    let mut start = [0; LZ4_FRAME.len()];
+    let first = rows.iter().flat_map(|row| &row.units).find(|unit| unit.stream_len() >= start.len() as u64);
     if let Some(unit) = first {
         tiles.fetch.source.read_at(unit.range.start, &mut start)?;
     }
-    Ok((start == FRAME).then_some("tiles are LZ4 frames, and nvCOMP reads bare blocks"))
+    Ok((start == LZ4_FRAME).then_some("tiles are LZ4 frames, and nvCOMP reads bare blocks"))
 }
 
 fn decline_large_zstd(tiles: &TileSelection<'_>, _: &[plan::RowUnits]) -> Result<Option<&'static str>, Error> {
@@ -101,10 +98,7 @@ impl Request<'_> {
         gpu: &Arc<Gpu>,
         windows: &[Window],
     ) -> Result<DeviceRaster, Error> {
-        let mut budget = match self.device.max_memory {
-            Some(bytes) => bytes.min(gpu.available()?),
-            None => gpu.available()? / SHARE.1 * SHARE.0,
-        };
+        let mut budget = self.device.memory_budget(gpu)?;
         for _ in 0..RETRIES {
             match self.try_paths(options, gpu, windows, budget) {
                 // The driver may have less than it said: other processes use the GPU too.

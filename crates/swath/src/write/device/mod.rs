@@ -31,9 +31,6 @@ use super::{
 };
 use crate::{cancel::cancelled, device::DeviceReport, error::Error};
 
-/// Share of the free device memory that a write may use by default.
-const SHARE: (u64, u64) = (4, 5);
-
 /// Positions of a level's grid that are in the batch.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
@@ -100,7 +97,7 @@ impl DeviceSide {
         let main = &plan.levels.main;
         let path = device_plan::encode_path(gpu, main, plan.with_overviews, options, &mut report.notices)?;
         let encode = device_plan::encode_plan(plan, shape, options, &shrinks, nodata, path)?;
-        let slots = device_plan::fit(gpu, plan, &encode, options, budget(gpu, options)?)?;
+        let slots = device_plan::fit(gpu, plan, &encode, options, options.device.memory_budget(gpu)?)?;
         let direct =
             encode.mask.is_none() && !matches!(path, EncodePath::Host | EncodePath::Jpeg(_) | EncodePath::Jpeg2000(_));
         let encoder = Encoder::new(gpu, encode, slots, true).map_err(|error| error.during("taking device memory"))?;
@@ -127,7 +124,7 @@ impl DeviceSide {
         let path = device_plan::encode_path(gpu, &plan.levels.main, plan.with_overviews, options, &mut Vec::new())?;
         let shrinks = shrinks(plan, shape.sample, None)?;
         let encode = device_plan::encode_plan(plan, shape, options, &shrinks, None, path)?;
-        device_plan::fit(gpu, plan, &encode, options, budget(gpu, options)?).map(|_| ())
+        device_plan::fit(gpu, plan, &encode, options, options.device.memory_budget(gpu)?).map(|_| ())
     }
 
     /// Rows of the image that were taken.
@@ -502,15 +499,6 @@ impl DeviceSide {
         self.outbox.drain()?;
         Ok(left_behind)
     }
-}
-
-/// Bytes of device memory that a write may take now.
-pub(super) fn budget(gpu: &Gpu, options: &WriteOptions) -> Result<u64, DeviceError> {
-    let available = gpu.available()?;
-    Ok(match options.device.max_memory {
-        Some(bytes) => bytes.min(available),
-        None => available / SHARE.1 * SHARE.0,
-    })
 }
 
 /// Checks that the file may leave out a tile: a length that the GPU did not set must not become a hole.
