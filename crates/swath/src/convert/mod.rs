@@ -108,7 +108,7 @@ impl Dataset {
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
         let path = path.as_ref();
-        if self.path.as_deref().is_some_and(|own| side_files::goes_with(own, path)) {
+        if self.path.as_deref().is_some_and(|own| side_files::is_side_file_of(own, path)) {
             let target = location::shown(path);
             return Err(Error::usage(format!(
                 "this is a side file of {target} and would be removed with it; give the result another name"

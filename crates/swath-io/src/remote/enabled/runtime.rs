@@ -36,6 +36,7 @@ struct Threads {
 }
 
 impl Threads {
+    /// Starts up to `THREADS` threads; fails only if none starts.
     fn start() -> io::Result<Self> {
         let (mut handles, mut running) = (Vec::new(), Vec::new());
         for _ in 0..THREADS {
