@@ -78,7 +78,7 @@ impl DeviceRaster {
         [second * third * size, third * size, size]
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.buffer.len()
     }

@@ -24,7 +24,7 @@ pub(crate) fn run(context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error
         let worth = (planner.decoding / WORTH_A_THREAD).max(1) as usize;
         context.threads.min(worth).min(jobs).saturating_sub(1)
     } else {
-        // The read is larger than what is planned ahead.
+        // The planner has not planned the whole read yet, so use all threads.
         context.threads.saturating_sub(1)
     };
     // Threads that read a remote file mostly wait, so there are as many as requests in flight.

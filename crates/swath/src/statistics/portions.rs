@@ -14,7 +14,7 @@ pub const BUDGET: u64 = 24 << 20;
 /// A portion: some bands of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Portion {
-    /// Where the first of its bands stands in the list of wanted bands.
+    /// Index of its first band among the requested bands.
     pub first: usize,
     /// Bands, counted from 1.
     pub bands: Vec<u32>,

@@ -236,7 +236,7 @@ impl Canvas {
         let mut complete = Vec::new();
         for at in self.touched(pixels.part) {
             let part = self.cell_part(at);
-            let beside = || Error::internal("a cell lies beside the pixels for it");
+            let beside = || Error::internal("a cell does not overlap the pixels for it");
             let shared = overlap(part, pixels.part).ok_or_else(beside)?;
             self.load(at, spill)?;
             let pixel: usize = self.planes.iter().sum();
@@ -291,11 +291,12 @@ impl Canvas {
         let Some(level_shrink) = &self.level_shrink else { return Vec::new() };
         let part = self.cell_part(at);
         // Sources have the order of their home cells along both axes, so the homes that need this cell form a rectangle.
-        let across = homes(level_shrink, Axis::X, at.0, self.grid.across, &columns_of(part), |place| {
+        let across = cells_that_need(level_shrink, Axis::X, at.0, self.grid.across, &columns_of(part), |place| {
             self.targets(Axis::X, place)
         });
-        let down =
-            homes(level_shrink, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| self.targets(Axis::Y, place));
+        let down = cells_that_need(level_shrink, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| {
+            self.targets(Axis::Y, place)
+        });
         let all = down.flat_map(|row| across.clone().map(move |column| (column, row)));
         let waiting = all.filter(|home| !self.shrunk.get(self.number(*home)));
         waiting.filter_map(|home| self.patch(home)).filter(|patch| overlap(patch.source, part).is_some()).collect()
@@ -448,9 +449,9 @@ impl Canvas {
     }
 }
 
-/// The places along an axis around `at` whose target pixels are made of pixels in `wanted`. A place between them may have no
-/// target pixel of its own, where levels are far apart.
-fn homes(
+/// Returns the cells along an axis whose target pixels need pixels in `wanted`. `at` is one of them; a cell between two of them may
+/// have no target pixel of its own, where levels are far apart.
+fn cells_that_need(
     level_shrink: &LevelShrink,
     axis: Axis,
     at: u32,

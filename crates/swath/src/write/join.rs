@@ -134,7 +134,7 @@ impl Writer {
             // The first tile of a position has the statistics of all bands. Without statistics there are none at all.
             let has_moments = plane == 0 && !encoded.moments.is_empty();
             let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
-            level.admit(u64::from(*len), statistics)?;
+            level.register(u64::from(*len), statistics)?;
         }
         if level.is_buffered() {
             level.buffer(start, &encoded.bytes)?;

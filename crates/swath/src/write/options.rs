@@ -357,7 +357,7 @@ impl WriteOptions {
                 format!("quality {quality}: give a number from 1 to 100")
             }
             _ if *max_z_error > 0.0 && !has.max_z_error => {
-                format!("an error of up to {max_z_error}: {name} has no error limit; leave it out, or use LERC")
+                format!("{name} has no error limit (max_z_error={max_z_error}): leave it out, or use LERC")
             }
             _ => return Ok(()),
         };

@@ -245,7 +245,7 @@ impl StepContext<'_> {
         match job {
             StepJob::Tile { level, column, row, plane } => {
                 let rows = self.at_hand.get(level);
-                let rows = rows.ok_or_else(|| Error::internal(format!("level {level} has no rows at hand")))?;
+                let rows = rows.ok_or_else(|| Error::internal(format!("level {level} has no rows in memory")))?;
                 self.encode_tile(level, (column, row), plane, rows, buffers)
             }
             StepJob::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, buffers),

@@ -71,7 +71,7 @@ impl TileLoader {
         Ok(Vec::new())
     }
 
-    /// Has cuFile read parts one by one; reads those that do not come whole through a pinned chunk.
+    /// Reads parts with cuFile, one by one. Parts that arrive incomplete are read again through a pinned chunk.
     fn read_direct(
         &mut self,
         context: &DeviceReadContext<'_>,

@@ -74,7 +74,7 @@ pub(super) struct TileSelection<'a> {
     pub(super) piece_sizes: Option<&'a PieceSizes>,
 }
 
-/// The planes of tiles that bands are in, each with the output band that it fills.
+/// Returns the planes that hold the bands, each with the output band it fills.
 fn planes(image: &Image, bands: &[u16]) -> Vec<(u32, u32)> {
     match image.layout.planar {
         Planar::Contig => vec![(0, 0)],

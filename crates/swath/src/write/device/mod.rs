@@ -344,10 +344,10 @@ impl DeviceSide {
         match found {
             EncodedTile::Empty => {
                 check_hole(&self.plan)?;
-                writer.admit(0, moments)?;
+                writer.register(0, moments)?;
             }
             EncodedTile::Packed(range) => {
-                let to = place(writer.admit(range.len() as u64, moments)?);
+                let to = place(writer.register(range.len() as u64, moments)?);
                 // Tiles of a level are contiguous both in the batch and in the file.
                 match output.writes.last_mut() {
                     Some(last) if last.range.end == range.start && follows(last.to, last.range.len(), to) => {
@@ -361,7 +361,7 @@ impl DeviceSide {
                 let Content::Whole(bytes) = self.content(found, plan.levels.at(index)?, slot, rows, false)? else {
                     return Err(Error::internal("a tile that the CPU compressed is not whole"));
                 };
-                match place(writer.admit(bytes.len() as u64, moments)?) {
+                match place(writer.register(bytes.len() as u64, moments)?) {
                     Destination::File(offset) => self.outbox.write(offset, &bytes)?,
                     Destination::Level(_, offset) => writer.buffer(offset, &bytes)?,
                 }
