@@ -22,7 +22,7 @@ use super::{
     memory::{Memory, ROWS_LEN},
     options::{Progress, Shape, WriteOptions, changes, nodata_of},
     plan::Plan,
-    predictor::{PredictorChoice, Undecided, choice_len},
+    predictor::{ChoiceState, PredictorChoice, choice_len},
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::level_shrinks,
@@ -132,7 +132,7 @@ impl Writer {
         let sink = Arc::new(SharedSink(sink));
         let mut writer = Self::with_levels(plan, sink, shape, options, memory, nodata, levels);
         let waiting = Arc::new(Waiting::new(spill.clone(), shares.waiting));
-        writer.choice = Undecided::new(choice, metadata);
+        writer.choice = ChoiceState::new(choice, metadata);
         writer.level_writers = waiting_writers(&writer.plan, &waiting);
         writer.report.notices.extend(missing.map(|error| format!("the CPU writes: {error}")));
         if gpu.is_some() {
@@ -141,7 +141,7 @@ impl Writer {
         let blocks = FromBlocks {
             canvases,
             spill,
-            budget: if writer.choice.is_some() { shares.cells_at_first } else { shares.cells },
+            budget: if writer.choice.open().is_some() { shares.cells_at_first } else { shares.cells },
             budget_afterwards: shares.cells,
             now: 0,
             gpu,
@@ -301,7 +301,7 @@ impl Writer {
     /// Whether a part of the image can be encoded at once: it holds whole tiles, the pixels of the first overview that it makes need no
     /// others, and the predictor is chosen.
     fn can_encode_at_once(&self, blocks: &FromBlocks, part: Window) -> bool {
-        if self.choice.is_some() {
+        if self.choice.open().is_some() {
             return false;
         }
         let (main, canvas) = (&self.plan.levels.main, &blocks.canvases.main);
@@ -361,7 +361,7 @@ impl Writer {
         with_overview: bool,
     ) -> Result<TileRowEncoder, Error> {
         let mut options = self.options.clone();
-        options.threads = Some(self.threads);
+        options.threads = Some(self.host.memory.threads);
         let plan = self.plan.of_part(level, size, with_overview, &options)?;
         TileRowEncoder::of_plan(plan, self.shape, size, options, self.nodata.clone(), blocks.gpu.clone())
     }
@@ -421,7 +421,7 @@ impl Writer {
             store.grow(part.height)?;
             canvas.put(&PlanarPixels { part, planes: store.split().0 }, &blocks.spill, blocks.now)?
         };
-        if self.choice.is_some() {
+        if self.choice.open().is_some() {
             return self.choose_from_cells(blocks, complete);
         }
         self.work(blocks, complete.into_iter().map(|at| (0, at)).collect())

@@ -44,7 +44,7 @@ impl Writer {
                 let patches = canvas.ready_patches(at).into_iter().filter(|patch| known.insert((level, patch.home)));
                 jobs.extend(patches.map(|patch| CellJob::Patch(level, patch)));
             }
-            for jobs in jobs.chunks(self.threads * JOBS) {
+            for jobs in jobs.chunks(self.host.memory.threads * JOBS) {
                 complete.extend(self.run_blocks(blocks, jobs)?);
                 self.make_room(blocks)?;
             }
@@ -102,7 +102,7 @@ impl Writer {
             cancel: self.options.cancel.as_ref(),
         };
         let work = || {
-            let lock = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || self.host.buffers.lock().unwrap_or_else(PoisonError::into_inner);
             let mut buffers = lock().pop().unwrap_or_default();
             loop {
                 let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -126,7 +126,7 @@ impl Writer {
             lock().push(buffers);
         };
         std::thread::scope(|scope| {
-            for _ in 1..self.threads.min(jobs.len()) {
+            for _ in 1..self.host.memory.threads.min(jobs.len()) {
                 // If the system has no more threads, the others do the work.
                 if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;

@@ -92,13 +92,13 @@ impl Writer {
         let left_behind = device.step_down(failure)?;
         // As many rows at a time as memory allows, and at least those that are there.
         if let Ok(memory) = Memory::fit(&self.plan, &self.options) {
-            (self.threads, self.rows_at_once) = (memory.threads, memory.rows_at_once);
+            self.host.memory = memory;
         } else {
-            self.threads = 1;
+            self.host.memory.threads = 1;
         }
         for (index, (level, left)) in self.levels.iter_mut().zip(left_behind.iter()).enumerate() {
             let planes = self.plan.levels.at(index)?.plane_row_lens();
-            let capacity = capacity(&self.plan, index, self.rows_at_once);
+            let capacity = capacity(&self.plan, index, self.host.memory.rows_at_once);
             let count = left.progress.rows - left.first_row;
             level.store = RowStore::with_rows(planes, capacity, left.first_row, count, &left.planes)?;
             level.progress = left.progress;

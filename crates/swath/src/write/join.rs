@@ -10,6 +10,7 @@ use super::{
     memory::Memory,
     options::{Shape, WriteOptions, nodata_of},
     plan::{LevelPlan, Plan},
+    predictor::ChoiceState,
     shared_sink::SharedSink,
     tile_rows,
     writer::{Side, Writer},
@@ -67,7 +68,7 @@ impl Writer {
     /// can then only be dropped.
     pub fn push_encoded(&mut self, encoded: &EncodedTileRows) -> Result<(), Error> {
         self.check_encoded(encoded)?;
-        (self.side, self.choice) = (Side::Encoded, None);
+        (self.side, self.choice) = (Side::Encoded, ChoiceState::default());
         let result = self.take_encoded(encoded);
         self.named(result)
     }

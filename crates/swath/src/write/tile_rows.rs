@@ -173,14 +173,14 @@ impl TileRowEncoder {
         let changed = changes(&self.options, self.shape, self.nodata.as_deref());
         if self.shrinks.is_none() || (apart && !changed) {
             writer.push_all(&needed_part.part(own_part, self.shape)?, changed)?;
-            let overview = self.shrink(&needed_part.planes, needed.start, &tile_rows, writer.threads)?;
+            let overview = self.shrink(&needed_part.planes, needed.start, &tile_rows, writer.host.memory.threads)?;
             return self.finish(writer, tile_rows, overview);
         }
         let mut store = self.copy(needed_part)?;
         let (planes, _) = store.split();
         let copied = Pushed { planes, arrangement: Arrangement::Planes, rows: needed_part.rows };
         writer.push_all(&copied.part(own_part, self.shape)?, false)?;
-        let overview = self.shrink(&copied.planes, needed.start, &tile_rows, writer.threads)?;
+        let overview = self.shrink(&copied.planes, needed.start, &tile_rows, writer.host.memory.threads)?;
         self.finish(writer, tile_rows, overview)
     }
 
@@ -214,7 +214,7 @@ impl TileRowEncoder {
             None => {
                 let fetched = fetch()?;
                 let pushed = Pushed::new(&fetched.rows(), self.shape, self.is_masked())?;
-                self.shrink(&self.copy(&pushed)?.split().0, needed.start, &tile_rows, writer.threads)?
+                self.shrink(&self.copy(&pushed)?.split().0, needed.start, &tile_rows, writer.host.memory.threads)?
             }
         };
         self.finish(writer, tile_rows, overview)
@@ -303,7 +303,7 @@ impl TileRowEncoder {
                 return Err(error);
             }
             let memory = Memory::fit(&writer.plan, &self.options)?;
-            (writer.threads, writer.rows_at_once) = (memory.threads, memory.rows_at_once);
+            writer.host.memory = memory;
             writer.report.notices.push(format!("the CPU encodes: {error}"));
         }
         Ok(writer)
