@@ -13,7 +13,7 @@ use swath_raster::{memory, moments::Moments};
 use swath_tiff::Window;
 
 use super::{
-    canvas::{Canvas, CellPosition, PlanarPixels, area, split},
+    canvas::{Canvas, CellPosition, PlanarPixels, split},
     device::{DeviceSide, samples::DeviceSamples},
     encoded::EncodedTileRows,
     input::{Pushed, Rows},
@@ -23,6 +23,7 @@ use super::{
     options::{Progress, Shape, WriteOptions, changes, nodata_of},
     plan::Plan,
     predictor::{ChoiceState, PredictorChoice, choice_len},
+    rectangles::area,
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::level_shrinks,

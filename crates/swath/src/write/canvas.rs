@@ -12,7 +12,12 @@ use swath_io::{Extent, Spill};
 use swath_raster::memory;
 use swath_tiff::{Grid, Window};
 
-use super::{plan::LevelPlan, shrinks::LevelShrink};
+use super::{
+    cell_set::CellSet,
+    plan::LevelPlan,
+    rectangles::{area, bounds, columns_of, overlap, rows_of, union},
+    shrinks::LevelShrink,
+};
 use crate::error::Error;
 
 /// Column and row of a cell in the grid of its level.
@@ -532,18 +537,6 @@ fn copy_part(
     Ok(())
 }
 
-pub(super) fn area(part: Window) -> u64 {
-    u64::from(part.width) * u64::from(part.height)
-}
-
-fn columns_of(part: Window) -> Range<u32> {
-    part.x..part.x + part.width
-}
-
-fn rows_of(part: Window) -> Range<u32> {
-    part.y..part.y + part.height
-}
-
 /// Returns a sample of each plane if all pixels are equal.
 fn constant_pixel(memory: &[u8], planes: &[usize], pixels: usize) -> Option<Vec<u8>> {
     let mut rest = memory;
@@ -572,80 +565,9 @@ fn fill(pixel: &[u8], planes: &[usize], pixels: usize, memory: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// The range that holds both.
-fn union(one: Range<u32>, other: Range<u32>) -> Range<u32> {
-    one.start.min(other.start)..one.end.max(other.end)
-}
-
-/// The window that holds both.
-fn bounds(one: Window, other: Window) -> Window {
-    let (columns, rows) = (union(columns_of(one), columns_of(other)), union(rows_of(one), rows_of(other)));
-    Window::new(columns.start, rows.start, columns.end - columns.start, rows.end - rows.start)
-}
-
-/// Returns the pixels that two windows share.
-pub(super) fn overlap(one: Window, other: Window) -> Option<Window> {
-    let (x, y) = (one.x.max(other.x), one.y.max(other.y));
-    let (x_end, y_end) = (one.x_end().min(other.x_end()) as u32, one.y_end().min(other.y_end()) as u32);
-    (x < x_end && y < y_end).then(|| Window::new(x, y, x_end - x, y_end - y))
-}
-
-/// A set of cells: one bit for each.
-#[derive(Debug)]
-struct CellSet {
-    words: Vec<u64>,
-    /// Cells of the level.
-    len: usize,
-    /// Cells in the set.
-    count: usize,
-}
-
-impl CellSet {
-    fn new(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(64)], len, count: 0 }
-    }
-
-    fn get(&self, at: usize) -> bool {
-        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
-
-    fn set(&mut self, at: usize) -> Result<(), Error> {
-        let word = self.words.get_mut(at / 64).filter(|_| at < self.len);
-        let beyond = || Error::internal(format!("cell {at} of a level that has {}", self.len));
-        let word = word.ok_or_else(beyond)?;
-        self.count += usize::from(*word >> (at % 64) & 1 == 0);
-        *word |= 1 << (at % 64);
-        Ok(())
-    }
-
-    fn first_unset(&self) -> usize {
-        let word = self.words.iter().position(|word| *word != u64::MAX).unwrap_or(self.words.len());
-        word * 64 + self.words.get(word).map_or(0, |word| word.trailing_ones() as usize)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bits_count_each_cell_once() {
-        let mut bits = CellSet::new(70);
-        for at in [0, 1, 69, 1] {
-            bits.set(at).unwrap();
-        }
-        assert_eq!((bits.count, bits.first_unset()), (3, 2));
-        assert!(bits.get(69) && !bits.get(2) && !bits.get(500));
-    }
-
-    #[test]
-    fn a_cell_that_the_level_does_not_have_is_an_error() {
-        let mut bits = CellSet::new(70);
-        for at in [70, 127, 128] {
-            assert!(matches!(bits.set(at).unwrap_err().kind(), crate::ErrorKind::Internal(_)));
-        }
-        assert_eq!(bits.count, 0);
-    }
 
     #[test]
     fn constant_cells_need_no_disk() {
@@ -656,13 +578,5 @@ mod tests {
         assert_eq!(constant_pixel(&memory, &planes, 3), Some(vec![7, 8, 9]));
         memory[4] = 1;
         assert_eq!(constant_pixel(&memory, &planes, 3), None);
-    }
-
-    #[test]
-    fn windows_share_what_both_hold() {
-        let one = Window::new(2, 3, 10, 4);
-        assert_eq!(overlap(one, Window::new(0, 0, 5, 5)), Some(Window::new(2, 3, 3, 2)));
-        assert_eq!(overlap(one, Window::new(12, 3, 5, 5)), None);
-        assert_eq!(bounds(one, Window::new(0, 5, 1, 9)), Window::new(0, 3, 12, 11));
     }
 }

@@ -11,8 +11,9 @@ use swath_raster::{memory, shrink::ShrinkError};
 use swath_tiff::Window;
 
 use super::{
-    canvas::{Axis, Canvas, CellPosition, Patch, PlanarPixels, area, split},
+    canvas::{Axis, Canvas, CellPosition, Patch, PlanarPixels, split},
     input::Pushed,
+    rectangles::area,
     step::{EncodeBuffers, LevelRows, StepContext, shrink_plane},
     writer::{FromBlocks, Writer},
 };
