@@ -10,11 +10,12 @@ use swath_cuda::{
 use swath_tiff::{Place, Window};
 
 use super::{
+    context::{DeviceReadContext, Refused},
+    direct::{Direct, PINNED},
     loader,
     piece_sizes::PieceSizes,
     plan::{self, TileSelection},
-    run::{self, Refused},
-    storage::{Direct, PINNED},
+    run,
 };
 use crate::{
     cancel::cancelled,
@@ -212,7 +213,7 @@ impl Request<'_> {
         let notices_before = notices.len();
         let direct =
             if path.uploads_streams() { direct(dataset.fetch.source.as_file(), gpu, &mut notices) } else { None };
-        let context = run::DeviceReadContext {
+        let context = DeviceReadContext {
             fetch: &dataset.fetch,
             image,
             host,
@@ -291,7 +292,7 @@ impl Request<'_> {
     /// once are faster. If the file is corrupt, one of the first tiles fails on the CPU too, with the error to report.
     fn refused_too_many(
         &self,
-        context: &run::DeviceReadContext<'_>,
+        context: &DeviceReadContext<'_>,
         refused: &[Refused<'_>],
     ) -> Result<Option<String>, Error> {
         let (true, Some(first)) = (self.cpu_may_help(), refused.get(MOST_PATCHED)) else { return Ok(None) };
@@ -304,7 +305,7 @@ impl Request<'_> {
     /// Has the CPU decode the tiles that the GPU refused, and puts their samples into the result. Returns how many there were.
     fn patch_refused(
         &self,
-        context: &run::DeviceReadContext<'_>,
+        context: &DeviceReadContext<'_>,
         decoder: &Decoder,
         refused: &[Refused<'_>],
         notices: &mut Vec<String>,

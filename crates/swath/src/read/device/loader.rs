@@ -13,8 +13,8 @@ use swath_tiff::{Compression, Place};
 
 use super::{
     board::{ChunkTask, ChunkWork, Prefetched},
+    context::{DeviceReadContext, Refused},
     plan::Unit,
-    run::{DeviceReadContext, Refused},
 };
 use crate::{cancel::Cancel, error::Error, state::spare::SampleBuffer};
 
