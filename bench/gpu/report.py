@@ -231,7 +231,7 @@ def killed_lines(found: dict[str, Any]) -> tuple[list[str], list[str]]:
     return lines, [f"killed writers: {fault}" for fault in found["faults"]]
 
 
-def remarks(rows: list[dict[str, Any]]) -> list[str]:
+def details(rows: list[dict[str, Any]]) -> list[str]:
     """Counters and notices of swath, and every error, in full."""
     lines = []
     counted = [(row["name"], (row["contenders"].get("swath") or {}).get("counters")) for row in rows]
@@ -360,7 +360,7 @@ def write_tables(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str
     return lines
 
 
-def write_remarks(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str]:
+def write_details(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[str]:
     """Files read back, files compared between batch sizes, counters, and rows that failed or were not run."""
     lines = ["", "### Read back and compared", ""]
     by_reader: dict[str, list[str]] = {}
@@ -535,12 +535,12 @@ def main() -> int:
     if contenders:
         rows, wrong = compare(contenders)
         faults += wrong
-        lines += ["", *speed_tables(rows), *zstd_tables(rows), *remarks(rows)]
+        lines += ["", *speed_tables(rows), *zstd_tables(rows), *details(rows)]
     written: list[dict[str, Any]] = []
     if writes:
         written, wrong = compare_writes(writes)
         faults += wrong
-        lines += ["", *write_tables(written, writes), *write_remarks(written, writes)]
+        lines += ["", *write_tables(written, writes), *write_details(written, writes)]
     if cold:
         section, wrong = cold_tables(cold)
         lines += section

@@ -54,7 +54,7 @@ def rows(page: str) -> list[Row]:
 
 
 def run(code: str, names: dict[str, Any]) -> Any:
-    """Runs a line; returns the value of the name that it ends with assigning, and none for other lines."""
+    """Runs code. Returns the assigned value if its last statement is an assignment, otherwise None."""
     exec(compile(code, "moving", "exec"), names)
     last = ast.parse(code).body[-1]
     if not isinstance(last, ast.Assign):

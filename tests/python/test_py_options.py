@@ -208,8 +208,10 @@ def test_misspelt_keywords_name_the_nearest(word: str, nearest: str) -> None:
 def test_the_engine_takes_the_fields_of_the_dataclass_and_no_others() -> None:
     options = EngineOptions().native()
     swath._swath.Writer(None, (1, 4, 4), "uint8", {}, options).abort()
-    with pytest.raises(swath.UsageError, match="compresion: there is no such option"):
+    with pytest.raises(swath.UsageError, match=r"compresion: there is no such option; did you mean compression\?"):
         swath._swath.Writer(None, (1, 4, 4), "uint8", {}, {**options, "compresion": None})
+    with pytest.raises(swath.UsageError, match=r"xyz: there is no such option$"):
+        swath._swath.Writer(None, (1, 4, 4), "uint8", {}, {**options, "xyz": None})
 
 
 def test_every_error_is_exported() -> None:

@@ -2,6 +2,9 @@
 
 use crate::{error::CodecError, scratch::Scratch, spec::TileSpec};
 
+/// Magic number of an LZ4 frame. No bare LZ4 block begins with it.
+pub const LZ4_FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
+
 /// How the length of a stream compares with its tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {

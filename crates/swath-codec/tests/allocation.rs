@@ -214,7 +214,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Decodes under ever higher limits. Below the need it has to be refused before the memory is taken, above it has to succeed.
+/// Raises the limit until decoding succeeds. Below the need, the decoder must refuse before it allocates.
 fn takes_no_more_than_allowed(name: &str, spec: &TileSpec, rows: u32, stream: &[u8]) {
     let mut refused = 0;
     let mut limit = 64 << 10;
@@ -234,7 +234,7 @@ fn takes_no_more_than_allowed(name: &str, spec: &TileSpec, rows: u32, stream: &[
                 break;
             }
         }
-        // What is refused takes no more than headers.
+        // A refused decode allocates headers only.
         assert!(taken < (2 << 20), "{name}: {taken} bytes were taken before the limit of {limit} was found");
         limit += limit / 16;
     }

@@ -43,7 +43,7 @@ pub struct DriverFacts {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeviceSurvey {
-    /// What the device is.
+    /// Name and properties of the device.
     pub facts: DeviceFacts,
     /// Free bytes of its memory, or why it cannot be used.
     pub free: Result<u64, DeviceError>,

@@ -81,11 +81,12 @@ fn check(kind: FileType) -> io::Result<()> {
     if kind.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder"));
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, what(kind)))
+    Err(io::Error::new(io::ErrorKind::InvalidInput, refusal_of(kind)))
 }
 
+/// Returns the message that refuses something that is neither a file nor a folder.
 #[cfg(all(unix, not(feature = "portable")))]
-fn what(kind: FileType) -> &'static str {
+fn refusal_of(kind: FileType) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
     if kind.is_fifo() {
         "this is a pipe, which can only be read from start to end: write its content to a file, and open that"
@@ -99,7 +100,7 @@ fn what(kind: FileType) -> &'static str {
 }
 
 #[cfg(not(all(unix, not(feature = "portable"))))]
-fn what(_: FileType) -> &'static str {
+fn refusal_of(_: FileType) -> &'static str {
     "this is not an ordinary file"
 }
 

@@ -193,10 +193,19 @@ impl<'a, 'py> Keywords<'a, 'py> {
         for key in self.given.keys() {
             let key = text(&key)?;
             if !self.known.contains(&key.as_str()) {
-                return Err(errors::usage(self.given.py(), &format!("{key}: there is no such option")));
+                return Err(self.unknown(&key)?);
             }
         }
         Ok(self.options)
+    }
+
+    /// Returns the error for a name that no option has; it names the nearest one.
+    fn unknown(&self, key: &str) -> PyResult<PyErr> {
+        let py = self.given.py();
+        let near = py.import("difflib")?.call_method1("get_close_matches", (key, &self.known, 1))?;
+        let hint = near.extract::<Vec<String>>()?.first().map(|name| format!("; did you mean {name}?"));
+        let detail = format!("{key}: there is no such option{}", hint.unwrap_or_default());
+        Ok(errors::usage(py, &detail))
     }
 }
 

@@ -8,6 +8,9 @@ use std::sync::{
 use swath_cuda::{Counters, DeviceError, Gpu, GpuOptions, decode::KernelTimes};
 use swath_io::fork::{self, PerProcess};
 
+/// Share of the free device memory that a read or a write may use by default. The rest is for other users of the GPU.
+const SHARE: (u64, u64) = (4, 5);
+
 /// The requested device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -63,6 +66,15 @@ impl DeviceOptions {
             Err(error) if mode == Mode::Auto => Ok((None, Some(error))),
             Err(error) => Err(error),
         }
+    }
+
+    /// Bytes of device memory that a read or a write may take now.
+    pub(crate) fn memory_budget(&self, gpu: &Gpu) -> Result<u64, DeviceError> {
+        let available = gpu.available()?;
+        Ok(match self.max_memory {
+            Some(bytes) => bytes.min(available),
+            None => available / SHARE.1 * SHARE.0,
+        })
     }
 }
 

@@ -207,7 +207,7 @@ impl From<SinkError> for Error {
 
 impl From<DeviceError> for Error {
     fn from(error: DeviceError) -> Self {
-        // Else the CPU would take over, and nobody would hear of the fault.
+        // Otherwise the CPU would take over and hide the fault.
         if error.is_internal() {
             return Self::internal(error.to_string());
         }

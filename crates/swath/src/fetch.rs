@@ -28,11 +28,12 @@ pub(crate) struct Fetch {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) access: Access,
     size: u64,
-    known: PerProcess<Mutex<Known>>,
+    known: PerProcess<Mutex<LoadedBytes>>,
 }
 
+/// Bytes of the file that are in memory.
 #[derive(Debug)]
-struct Known {
+struct LoadedBytes {
     bytes: Bytes,
     len: usize,
     /// Bytes to fetch with the next range.
@@ -46,8 +47,8 @@ impl Fetch {
         Ok(Self { source, access, size, known: PerProcess::new() })
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        let nothing = || Known { bytes: Bytes::new(self.size), len: 0, prefetch: self.access.prefetch };
+    fn known(&self) -> MutexGuard<'_, LoadedBytes> {
+        let nothing = || LoadedBytes { bytes: Bytes::new(self.size), len: 0, prefetch: self.access.prefetch };
         self.known.get_or(|| Mutex::new(nothing())).lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -351,7 +351,7 @@ fn refusing_library() {
         assert_eq!(report.host_tiles as usize, refused.len(), "{report:?}");
         assert_eq!(report.device_tiles as usize, stored.len() - refused.len(), "{report:?}");
         // Streams of pictures are on the host already: one copy brings the statuses, and nothing else comes back. The
-        // read is waited for once, and each tile that the CPU puts in its place.
+        // host waits once for the read, and once for each tile that the CPU patches in.
         assert_eq!((downloads, syncs), (1, 1 + refused.len() as u64), "{report:?}");
         assert_eq!((report.counters.downloads, report.counters.synchronisations), (downloads, syncs));
         for tile in 0..cases::tiles(&file.clone().into()).unwrap().len() {

@@ -199,7 +199,8 @@ impl Runner<'_> {
             status.show(&format!("{name}: bytes of the file"));
             let (most, passes) = allowance.map_or((u64::MAX, 3), |allowance| (allowance.raw, 0));
             let source = dataset.source().as_ref();
-            let found = bound::file_read(source, speed.threads, most, passes, pace.share(), &self.settings.cancel);
+            let found =
+                bound::file_read(source, speed.threads, most, passes, pace.next_budget(), &self.settings.cancel);
             subject.file_read.push(found.with_context(|| dataset.name().to_owned())?);
         }
         let mut samples = None;
@@ -211,17 +212,17 @@ impl Runner<'_> {
                 }
                 status.show(&format!("{name}: {}, {}", work.name(), processor.kind.name()));
                 let mut notes = Vec::new();
-                let share = pace.share();
+                let budget = pace.next_budget();
                 let timed = match (work, self.scratch) {
-                    (Work::Read, _) => read::whole(&mut subject, processor, share, &mut notes),
-                    (Work::Windows(side), _) => read::windows(&mut subject, processor, side, share, &mut notes),
+                    (Work::Read, _) => read::whole(&mut subject, processor, budget, &mut notes),
+                    (Work::Windows(side), _) => read::windows(&mut subject, processor, side, budget, &mut notes),
                     (_, Some(scratch)) => {
                         let samples = match &mut samples {
                             Some(samples) => Ok(samples),
                             none => write::Samples::load(&subject).map(|loaded| none.insert(loaded)),
                         };
                         samples.and_then(|samples| {
-                            write::write(&subject, processor, work, samples, scratch, share, &mut notes)
+                            write::write(&subject, processor, work, samples, scratch, budget, &mut notes)
                         })
                     }
                     // The folder is made whenever writes are measured.

@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use swath::{
     Dataset, ReadOptions, SampleType, Window,
     statistics::{
-        portions::{self, BUDGET, Cut, Portion},
+        portions::{self, BUDGET, Portion, TileLayout},
         samples::{self, ToFloats},
     },
 };
@@ -84,10 +84,10 @@ fn read(dataset: &Dataset, shown: &ShownBands, target: (u32, u32)) -> Result<Cha
     }
     let size = overview.map_or((dataset.width(), dataset.height()), |overview| (overview.width, overview.height));
     let cut = match overview {
-        None => Cut::of(dataset.main()),
+        None => TileLayout::of(dataset.main()),
         Some(overview) => {
             let image = dataset.images()?.find(|(image, _)| !overview.external && image.index() == overview.ifd);
-            image.map_or(Cut::plain(size.0, size.1), |(image, _)| Cut::of(image))
+            image.map_or(TileLayout::plain(size.0, size.1), |(image, _)| TileLayout::of(image))
         }
     };
     let at = |portion: &Portion| {

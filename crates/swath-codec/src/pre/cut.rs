@@ -49,15 +49,14 @@ impl<'a> ImageRows<'a> {
         planes.zip(len).is_some_and(|(planes, len)| planes.iter().all(|plane| plane.len() >= len))
     }
 
-    /// Returns part of a row, of one band or of all interleaved bands; empty outside the rows.
-    fn row(&self, y: u32, x: u32, width: u32, band: u16) -> &'a [u8] {
+    /// Returns part of a row, of one band or of all interleaved bands; `None` outside the rows.
+    fn row(&self, y: u32, x: u32, width: u32, band: u16) -> Option<&'a [u8]> {
         let (plane, pixel) = match self.arrangement {
             Arrangement::Planes => (self.planes.get(usize::from(band)), self.size),
             Arrangement::Pixels => (self.planes.first(), self.size * usize::from(self.bands)),
         };
-        let (Some(y), Some(plane)) = (y.checked_sub(self.first), plane) else { return &[] };
-        let start = (y as usize * self.width as usize + x as usize) * pixel;
-        plane.get(start..start + width as usize * pixel).unwrap_or_default()
+        let start = (y.checked_sub(self.first)? as usize * self.width as usize + x as usize) * pixel;
+        plane?.get(start..start + width as usize * pixel)
     }
 }
 
@@ -75,8 +74,7 @@ pub enum Edge {
 /// Cuts the bands `bands` of the part `visible` of the image into `out`: a tile of `tile_width` columns, interleaved by pixel, with
 /// as many rows as fit into `out`.
 ///
-/// Returns whether it did. It does not where the rows lack a part of what is visible, or `out` is too short for it: the tile would
-/// keep bytes of the one before.
+/// Returns false, and `out` is then incomplete, where the rows lack part of `visible` or `out` is too short.
 #[must_use]
 pub fn cut(
     rows: &ImageRows<'_>,
@@ -97,21 +95,22 @@ pub fn cut(
     let mut lines = out.chunks_exact_mut(row_len.max(1));
     for (y, line) in (visible.y..visible.y + visible.height).zip(&mut lines) {
         let Some((body, edge)) = line.split_at_mut_checked(used) else { return false };
-        match rows.arrangement {
-            Arrangement::Pixels if count == usize::from(rows.bands) => {
-                copy(body, rows.row(y, visible.x, visible.width, 0));
-            }
+        let first = if rows.arrangement == Arrangement::Planes { bands.start } else { 0 };
+        let Some(source) = rows.row(y, visible.x, visible.width, first) else { return false };
+        let is_whole = match rows.arrangement {
+            Arrangement::Pixels if count == usize::from(rows.bands) => copy(body, source),
             Arrangement::Pixels => {
-                let source = rows.row(y, visible.x, visible.width, 0);
                 take_apart(source, body, rows.size, usize::from(rows.bands), usize::from(bands.start), count);
+                true
             }
-            Arrangement::Planes if count == 1 => copy(body, rows.row(y, visible.x, visible.width, bands.start)),
+            Arrangement::Planes if count == 1 => copy(body, source),
             Arrangement::Planes => {
                 let planes = bands.clone().map(|band| rows.row(y, visible.x, visible.width, band));
-                if !interleave(planes, body, rows.size) {
-                    return false;
-                }
+                interleave(planes, body, rows.size).is_some()
             }
+        };
+        if !is_whole {
+            return false;
         }
         if beyond == Edge::Zero {
             edge.fill(0);
@@ -133,10 +132,13 @@ pub fn cut(
     true
 }
 
-fn copy(target: &mut [u8], source: &[u8]) {
-    if target.len() == source.len() {
-        target.copy_from_slice(source);
+/// Copies bytes. Returns false where the lengths differ.
+fn copy(target: &mut [u8], source: &[u8]) -> bool {
+    if target.len() != source.len() {
+        return false;
     }
+    target.copy_from_slice(source);
+    true
 }
 
 /// Copies `count` samples from index `first` on of each pixel of `bands` samples.
@@ -164,38 +166,44 @@ fn take_one<const SIZE: usize>(source: &[u8], target: &mut [u8], bands: usize, f
     }
 }
 
-/// Interleaves the samples of several rows. Returns false for samples of a size that no type has.
-fn interleave<'a>(planes: impl ExactSizeIterator<Item = &'a [u8]> + Clone, target: &mut [u8], size: usize) -> bool {
+/// Interleaves the samples of several rows. Returns `None` where a row is missing or has another number of samples than the target,
+/// and for samples of a size that no type has.
+fn interleave<'a>(
+    planes: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
+    target: &mut [u8],
+    size: usize,
+) -> Option<()> {
     match size {
         1 => interleave_sized::<1>(planes, target),
         2 => interleave_sized::<2>(planes, target),
         4 => interleave_sized::<4>(planes, target),
         8 => interleave_sized::<8>(planes, target),
         16 => interleave_sized::<16>(planes, target),
-        _ => return false,
+        _ => None,
     }
-    true
 }
 
 fn interleave_sized<'a, const SIZE: usize>(
-    mut planes: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    mut planes: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
     target: &mut [u8],
-) {
+) -> Option<()> {
     let count = planes.len();
-    let mut next = || planes.next().unwrap_or_default().as_chunks::<SIZE>().0;
     let target = target.as_chunks_mut::<SIZE>().0;
+    let pixels = target.len() / count.max(1);
+    let mut next = || planes.next()?.map(|plane| plane.as_chunks::<SIZE>().0).filter(|plane| plane.len() == pixels);
     match count {
-        2 => widest(Few { planes: [next(), next()], target }),
-        3 => widest(Few { planes: [next(), next(), next()], target }),
-        4 => widest(Few { planes: [next(), next(), next(), next()], target }),
+        2 => widest(Few { planes: [next()?, next()?], target }),
+        3 => widest(Few { planes: [next()?, next()?, next()?], target }),
+        4 => widest(Few { planes: [next()?, next()?, next()?, next()?], target }),
         _ => {
             for band in 0..count {
-                for (place, sample) in target.iter_mut().skip(band).step_by(count).zip(next()) {
+                for (place, sample) in target.iter_mut().skip(band).step_by(count).zip(next()?) {
                     *place = *sample;
                 }
             }
         }
     }
+    Some(())
 }
 
 /// Interleaves a number of planes known at compile time.
@@ -298,6 +306,25 @@ mod tests {
             assert!(cut(&rows, Window::new(0, 0, 2, 2), 0..1, 3, edge, &mut out));
             assert_eq!(out, expected);
         }
+    }
+
+    #[test]
+    fn samples_that_are_missing_are_no_default() {
+        let mut target = [9; 12];
+        assert!(!copy(&mut target, &[1; 11]));
+        let (whole, short) = (Some(&[1_u8; 6][..]), Some(&[1_u8; 5][..]));
+        for planes in [[whole, short], [short, whole], [whole, None], [None, whole]] {
+            assert_eq!(interleave(planes.into_iter(), &mut target, 1), None, "{planes:?}");
+        }
+        assert_eq!(target, [9; 12]);
+        for count in [3, 4, 6] {
+            let planes = (0..count).map(|band| if band + 1 == count { None } else { Some(&[1_u8; 12][..12 / count]) });
+            assert_eq!(interleave(planes.collect::<Vec<_>>().into_iter(), &mut target, 1), None);
+        }
+        // No type has samples of 3 bytes.
+        assert_eq!(interleave([whole, whole].into_iter(), &mut target, 3), None);
+        assert_eq!(interleave([whole, Some(&[2; 6])].into_iter(), &mut target, 1), Some(()));
+        assert_eq!(target, [1, 2].repeat(6)[..]);
     }
 
     #[test]

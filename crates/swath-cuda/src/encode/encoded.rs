@@ -19,7 +19,7 @@ pub struct EncodedBatch {
     pub readback: Option<Readback>,
 }
 
-/// What is known of the tiles of a batch before they are encoded.
+/// Facts about the tiles of a batch, known before encoding.
 #[derive(Debug)]
 pub struct PendingTiles {
     /// Whether each tile of the image has any data, by slot.

@@ -28,7 +28,7 @@ pub(super) const READBACK_STREAM: usize = 1;
 
 /// The rows of one level, and how the next level is made from them.
 #[derive(Debug)]
-pub(super) struct Level {
+pub(super) struct LevelRings {
     pub(super) samples: RowRing,
     pub(super) mask: Option<RowRing>,
     pub(super) shrink: Option<(DeviceShrink, DeviceShrink)>,
@@ -42,7 +42,7 @@ pub struct Encoder {
     /// Declared before the buffers: dropping the streams waits for the work that uses them.
     pub(super) streams: Streams,
     pub(super) meter: Arc<Meter>,
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: Vec<LevelRings>,
     pub(super) image: TileSlots,
     pub(super) mask: Option<TileSlots>,
     pub(super) facts: DeviceBuffer,
@@ -92,7 +92,7 @@ impl Encoder {
                 }
             };
             let samples = RowRing::new(samples, plan.bands, width, level.capacity, plan.sample.size())?;
-            levels.push(Level { samples, mask, shrink });
+            levels.push(LevelRings { samples, mask, shrink });
         }
         let (image_at, mask_at, moments_at) = plan.facts_at(slots);
         let image = TileSlots::new(gpu, &streams, plan.image.clone(), slots.image, image_at)?;
@@ -139,7 +139,7 @@ impl Encoder {
         self.streams.fill(WORK_STREAM, &self.facts, 0, self.facts.len(), 0)
     }
 
-    pub(super) fn level(&self, index: usize) -> Result<&Level, DeviceError> {
+    pub(super) fn level(&self, index: usize) -> Result<&LevelRings, DeviceError> {
         self.levels.get(index).ok_or_else(|| no_level(index))
     }
 

@@ -93,7 +93,9 @@ impl TileSlots {
     ) -> Result<Self, DeviceError> {
         let (memory, meter) = (&gpu.memory, streams.meter());
         let mut lens = Self::buffers(gpu, &format, slots)?.into_iter();
-        let mut next = || memory.buffer(lens.next().unwrap_or(0).max(1), meter);
+        let missing = || DeviceError::Internal("there are fewer buffers than the slots need".into());
+        // Some encoders need no scratch, and no buffer is empty.
+        let mut next = || memory.buffer(lens.next().ok_or_else(missing)?.max(1), meter);
         let len = format.tile_len();
         let tiles = next()?;
         let (encoded, scratch) = match format.path.encoding() {

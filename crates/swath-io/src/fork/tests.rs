@@ -102,7 +102,7 @@ fn a_child_that_is_forked_while_a_thread_starts_can_fork_again() {
     generation();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Like a thread that is about to start others during a fork.
+        // Stands for a thread that starts others while a fork begins.
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 STARTS.fetch_add(1, Ordering::SeqCst);

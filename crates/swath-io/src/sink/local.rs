@@ -79,11 +79,11 @@ impl LocalFile {
         buffer.resize(len, 0);
         let mut remaining = size;
         while remaining > 0 {
-            let len = buffer.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
-            let buffer = buffer.get_mut(..len).unwrap_or_default();
-            file.read_exact(buffer)?;
-            stream.write_all(buffer)?;
-            remaining -= len as u64;
+            // Only the last round is shorter.
+            buffer.truncate(usize::try_from(remaining).unwrap_or(usize::MAX));
+            file.read_exact(&mut buffer)?;
+            stream.write_all(&buffer)?;
+            remaining -= buffer.len() as u64;
         }
         stream.flush()
     }

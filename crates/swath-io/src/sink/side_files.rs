@@ -246,7 +246,7 @@ fn sides_of(name: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether writing `name` would remove `file` as one of its side files.
-pub fn goes_with(file: &Path, name: &Path) -> bool {
+pub fn is_side_file_of(file: &Path, name: &Path) -> bool {
     let Ok(file) = fs::canonicalize(file) else { return false };
     sides_of(name).iter().any(|side| fs::canonicalize(side).is_ok_and(|side| side == file))
 }

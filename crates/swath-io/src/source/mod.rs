@@ -82,7 +82,7 @@ pub struct Access {
     pub merge: Merge,
     /// How many reads to have in flight; 1 where a read is as fast as memory.
     pub in_flight: usize,
-    /// Bytes to read at least, where something small is needed.
+    /// Least number of bytes to read where a parser needs few.
     pub prefetch: u64,
 }
 

@@ -49,7 +49,7 @@ ALPHA = {
 class EngineOptions:
     """How the engine writes a file. `None` leaves the engine's own default.
 
-    `WriteKeywords` in `src/options.rs` has the same names, and rejects any other.
+    `write_options` in `crates/swath-python/src/options.rs` has the same names, and rejects any other.
     """
 
     cog: bool = False

@@ -194,7 +194,7 @@ class Reader:
             found = facts_of(handle, self.overview)
             if found != self.facts:
                 raise _changed(handle.name, self.facts, found)
-            # Kept: identifying a source of bytes takes a pass over all of them.
+            # Keep the handle: identifying a source of bytes reads all of them.
             object.__setattr__(self, "handle", handle)
         assert self.handle is not None
         # Another process opens the path again, and must find the same pixels as this one.

@@ -10,7 +10,7 @@ pub struct GeoTransform(pub [f64; 6]);
 /// A ground control point: the position of one pixel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gcp {
-    /// Its name: as in GDAL, its number from 1.
+    /// Name of the point; by default its number, from 1, as in GDAL.
     pub id: String,
     /// Column, in pixels from the outer corner of the first pixel.
     pub pixel: f64,

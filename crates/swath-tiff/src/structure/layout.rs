@@ -251,6 +251,96 @@ impl Tags<'_> {
             }
         }
     }
+
+    /// Returns the size of tiles or strips.
+    fn blocks(&self, width: u32, height: u32) -> Result<Blocks, ParseStop> {
+        let rows_per_strip = self.integer(tag::ROWS_PER_STRIP, u32::MAX.into())?;
+        if rows_per_strip == Some(0) {
+            return Err(zero(tag::ROWS_PER_STRIP));
+        }
+        let tile_width = self.integer(tag::TILE_WIDTH, u32::MAX.into())?;
+        let tile_height = self.integer(tag::TILE_LENGTH, u32::MAX.into())?;
+        let tiled = tile_width.is_some() || tile_height.is_some();
+        let (tile_width, tile_height) = if tiled {
+            let tile_width = tile_width.ok_or_else(|| missing(tag::TILE_WIDTH))? as u32;
+            let tile_height = tile_height.ok_or_else(|| missing(tag::TILE_LENGTH))? as u32;
+            if tile_width == 0 || tile_height == 0 {
+                return Err(zero(if tile_width == 0 { tag::TILE_WIDTH } else { tag::TILE_LENGTH }));
+            }
+            (tile_width, tile_height)
+        } else {
+            (width, rows_per_strip.unwrap_or(u64::from(height)).min(u64::from(height)) as u32)
+        };
+        let rows_per_strip = rows_per_strip.map_or(tile_height, |rows| rows as u32);
+        Ok(Blocks { tiled, tile_width, tile_height, rows_per_strip })
+    }
+
+    /// Returns the tables of offsets and byte counts.
+    fn tables(&self, tiled: bool) -> Result<(Option<Table>, Option<Table>), ParseStop> {
+        // Old writers used the table tags of strips in tiled files, and the reverse. libtiff accepts both.
+        let table = |first: u16, second: u16| Ok::<_, ParseStop>(self.table(first)?.or(self.table(second)?));
+        Ok(if tiled {
+            (table(tag::TILE_OFFSETS, tag::STRIP_OFFSETS)?, table(tag::TILE_BYTE_COUNTS, tag::STRIP_BYTE_COUNTS)?)
+        } else {
+            (table(tag::STRIP_OFFSETS, tag::TILE_OFFSETS)?, table(tag::STRIP_BYTE_COUNTS, tag::TILE_BYTE_COUNTS)?)
+        })
+    }
+
+    /// Returns the predictor, where the codec takes one.
+    fn predictor(&mut self, compression: Compression, bits: u16, format: SampleFormat) -> Result<Predictor, ParseStop> {
+        let predictor = self.lenient_integer(tag::PREDICTOR, u16::MAX.into())?.unwrap_or(1);
+        let predictor = match predictor {
+            _ if !compression.takes_predictor() => Predictor::None,
+            1 => Predictor::None,
+            2 => Predictor::Horizontal,
+            3 => Predictor::FloatingPoint,
+            other => {
+                return Err(TiffError::unsupported(format!("predictor {other}")).at_tag(tag::PREDICTOR).into());
+            }
+        };
+        check_predictor(predictor, bits, format)?;
+        Ok(predictor)
+    }
+
+    /// Checks that a palette has a colour for every value of so few bits.
+    fn check_palette(&self, bits: u16) -> Result<(), ParseStop> {
+        self.integers(tag::COLOR_MAP, 3 << bits)?;
+        let colors = self.count(tag::COLOR_MAP);
+        if colors != 3 << bits {
+            let detail = format!("{colors} numbers where a palette of {bits} bits has {}", 3 << bits);
+            return Err(TiffError::malformed(detail).at_tag(tag::COLOR_MAP).into());
+        }
+        Ok(())
+    }
+}
+
+/// The size of the tiles or strips of an image.
+struct Blocks {
+    tiled: bool,
+    tile_width: u32,
+    tile_height: u32,
+    rows_per_strip: u32,
+}
+
+fn missing(tag: u16) -> ParseStop {
+    ParseStop::Fault(TiffError::malformed("this tag is required and missing").at_tag(tag))
+}
+
+fn zero(tag: u16) -> ParseStop {
+    ParseStop::Fault(TiffError::malformed("0 is not a possible value").at_tag(tag))
+}
+
+/// Returns the format of samples, and the type that holds them in memory.
+fn sample_type(format_code: u16, bits: u16) -> Result<(SampleFormat, SampleType), ParseStop> {
+    let format = SampleFormat::from_code(format_code).ok_or_else(|| {
+        ParseStop::Fault(TiffError::unsupported(format!("sample format {format_code}")).at_tag(tag::SAMPLE_FORMAT))
+    })?;
+    let sample = SampleType::holding(bits, format).ok_or_else(|| {
+        ParseStop::Fault(
+            TiffError::unsupported(format!("{format:?} samples of {bits} bits")).at_tag(tag::BITS_PER_SAMPLE),
+        )
+    })?;
+    Ok((format, sample))
 }
 
 impl Layout {
@@ -260,9 +350,6 @@ impl Layout {
     /// When the directory does not describe readable pixels, or bytes are not loaded.
     pub fn parse(ifd: &Ifd, bytes: &Bytes, header: &Header, limits: &Limits) -> Result<Self, ParseStop> {
         let mut tags = Tags { ifd, bytes, order: header.order, limits, problems: ifd.problems.clone() };
-        let missing = |tag: u16| ParseStop::Fault(TiffError::malformed("this tag is required and missing").at_tag(tag));
-        let zero = |tag: u16| ParseStop::Fault(TiffError::malformed("0 is not a possible value").at_tag(tag));
-
         let width = tags.dimension(tag::IMAGE_WIDTH)?.ok_or_else(|| missing(tag::IMAGE_WIDTH))?;
         let height = tags.dimension(tag::IMAGE_LENGTH)?.ok_or_else(|| missing(tag::IMAGE_LENGTH))?;
         if width == 0 {
@@ -283,14 +370,7 @@ impl Layout {
         for range in [tag::S_MIN_SAMPLE_VALUE, tag::S_MAX_SAMPLE_VALUE] {
             tags.number_per_sample(range, samples)?;
         }
-        let format = SampleFormat::from_code(format_code).ok_or_else(|| {
-            ParseStop::Fault(TiffError::unsupported(format!("sample format {format_code}")).at_tag(tag::SAMPLE_FORMAT))
-        })?;
-        let sample = SampleType::holding(bits, format).ok_or_else(|| {
-            ParseStop::Fault(
-                TiffError::unsupported(format!("{format:?} samples of {bits} bits")).at_tag(tag::BITS_PER_SAMPLE),
-            )
-        })?;
+        let (format, sample) = sample_type(format_code, bits)?;
         let planar = match tags.integer(tag::PLANAR_CONFIGURATION, u16::MAX.into())?.unwrap_or(1) {
             1 => Planar::Contig,
             2 => Planar::Separate,
@@ -304,53 +384,14 @@ impl Layout {
             return Err(TiffError::unsupported("images with a depth of more than 1").at_tag(tag::IMAGE_DEPTH).into());
         }
 
-        let rows_per_strip = tags.integer(tag::ROWS_PER_STRIP, u32::MAX.into())?;
-        if rows_per_strip == Some(0) {
-            return Err(zero(tag::ROWS_PER_STRIP));
-        }
-        let tile_width = tags.integer(tag::TILE_WIDTH, u32::MAX.into())?;
-        let tile_height = tags.integer(tag::TILE_LENGTH, u32::MAX.into())?;
-        let tiled = tile_width.is_some() || tile_height.is_some();
-        let (tile_width, tile_height) = if tiled {
-            let tile_width = tile_width.ok_or_else(|| missing(tag::TILE_WIDTH))? as u32;
-            let tile_height = tile_height.ok_or_else(|| missing(tag::TILE_LENGTH))? as u32;
-            if tile_width == 0 || tile_height == 0 {
-                return Err(zero(if tile_width == 0 { tag::TILE_WIDTH } else { tag::TILE_LENGTH }));
-            }
-            (tile_width, tile_height)
-        } else {
-            (width, rows_per_strip.unwrap_or(u64::from(height)).min(u64::from(height)) as u32)
-        };
-        // Old writers used the table tags of strips in tiled files, and the reverse. libtiff accepts both.
-        let table = |first: u16, second: u16| Ok::<_, ParseStop>(tags.table(first)?.or(tags.table(second)?));
-        let (offsets, byte_counts) = if tiled {
-            (table(tag::TILE_OFFSETS, tag::STRIP_OFFSETS)?, table(tag::TILE_BYTE_COUNTS, tag::STRIP_BYTE_COUNTS)?)
-        } else {
-            (table(tag::STRIP_OFFSETS, tag::TILE_OFFSETS)?, table(tag::STRIP_BYTE_COUNTS, tag::TILE_BYTE_COUNTS)?)
-        };
-
-        let predictor = tags.lenient_integer(tag::PREDICTOR, u16::MAX.into())?.unwrap_or(1);
-        let predictor = match predictor {
-            _ if !compression.takes_predictor() => Predictor::None,
-            1 => Predictor::None,
-            2 => Predictor::Horizontal,
-            3 => Predictor::FloatingPoint,
-            other => {
-                return Err(TiffError::unsupported(format!("predictor {other}")).at_tag(tag::PREDICTOR).into());
-            }
-        };
-        check_predictor(predictor, bits, format)?;
-
+        let Blocks { tiled, tile_width, tile_height, rows_per_strip } = tags.blocks(width, height)?;
+        let (offsets, byte_counts) = tags.tables(tiled)?;
+        let predictor = tags.predictor(compression, bits, format)?;
         let photometric =
             tags.lenient_integer(tag::PHOTOMETRIC, u16::MAX.into())?.map(|code| Photometric::from_code(code as u16));
         let extra_samples = tags.extra_samples(samples)?;
         if photometric == Some(Photometric::Palette) && bits < 8 {
-            tags.integers(tag::COLOR_MAP, 3 << bits)?;
-            let colors = tags.count(tag::COLOR_MAP);
-            if colors != 3 << bits {
-                let detail = format!("{colors} numbers where a palette of {bits} bits has {}", 3 << bits);
-                return Err(TiffError::malformed(detail).at_tag(tag::COLOR_MAP).into());
-            }
+            tags.check_palette(bits)?;
         }
         let bits_reversed = tags.lenient_integer(tag::FILL_ORDER, u16::MAX.into())? == Some(2);
         let orientation = match tags.lenient_integer(tag::ORIENTATION, u16::MAX.into())? {
@@ -373,7 +414,7 @@ impl Layout {
             height,
             tile_width,
             tile_height,
-            rows_per_strip: rows_per_strip.map_or(tile_height, |rows| rows as u32),
+            rows_per_strip,
             tiled,
             bits,
             format,

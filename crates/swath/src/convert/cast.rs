@@ -102,7 +102,7 @@ impl Cast {
     /// Converts all samples.
     ///
     /// # Errors
-    /// When the target has not as many samples: its rest would keep those of earlier rows.
+    /// When `target` has another number of samples than `source`.
     pub(crate) fn run(&self, source: &[u8], target: &mut [u8]) -> Result<(), Error> {
         let (from, to) = (self.from.size(), self.to.size());
         if !source.len().is_multiple_of(from) || target.len() != source.len() / from * to {

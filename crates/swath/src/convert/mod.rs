@@ -108,7 +108,7 @@ impl Dataset {
         write: &WriteOptions,
     ) -> Result<Converted, Error> {
         let path = path.as_ref();
-        if self.path.as_deref().is_some_and(|own| side_files::goes_with(own, path)) {
+        if self.path.as_deref().is_some_and(|own| side_files::is_side_file_of(own, path)) {
             let target = location::shown(path);
             return Err(Error::usage(format!(
                 "this is a side file of {target} and would be removed with it; give the result another name"
@@ -145,10 +145,49 @@ struct RowsAtOnce {
     host: u32,
 }
 
+/// Samples of the rows at hand, as they are read and as they are written.
+#[derive(Default)]
+struct RowBuffers {
+    source: Vec<u8>,
+    target: Vec<u8>,
+}
+
 /// The failure of a read or a write of rows on a device; the CPU can repeat only a read.
 enum DeviceFailure {
     Read(Error),
     Write(Error),
+}
+
+/// What a conversion takes of a file.
+struct Selection {
+    /// Columns and rows of the image, or of the overview that is converted.
+    size: (u32, u32),
+    window: Window,
+    /// Bands, counted from 1.
+    bands: Vec<u32>,
+}
+
+impl Selection {
+    fn new(dataset: &Dataset, convert: &ConvertOptions) -> Result<Self, Error> {
+        let (width, height) = match convert.overview {
+            None => (dataset.width(), dataset.height()),
+            Some(level) => {
+                let found = dataset.overview(level)?;
+                (found.width, found.height)
+            }
+        };
+        let window = convert.window.unwrap_or(Window::new(0, 0, width, height));
+        if !window.fits(width, height) || window.width == 0 || window.height == 0 {
+            let detail = format!("the window ({window}) is not inside the image of {width}x{height}");
+            return Err(Error::usage(detail).in_source(&dataset.name));
+        }
+        let bands = convert.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());
+        if let Some(band) = bands.iter().find(|band| **band == 0 || **band > dataset.bands()) {
+            let detail = format!("there is no band {band}; the image has bands 1 to {}", dataset.bands());
+            return Err(Error::usage(detail).in_source(&dataset.name));
+        }
+        Ok(Self { size: (width, height), window, bands })
+    }
 }
 
 /// A conversion that is planned, before pixels are read.
@@ -171,23 +210,7 @@ struct Conversion<'a> {
 impl<'a> Conversion<'a> {
     fn new(dataset: &'a Dataset, convert: &ConvertOptions, write: &WriteOptions) -> Result<Self, Error> {
         let layout = &dataset.main().layout;
-        let (width, height) = match convert.overview {
-            None => (dataset.width(), dataset.height()),
-            Some(level) => {
-                let found = dataset.overview(level)?;
-                (found.width, found.height)
-            }
-        };
-        let window = convert.window.unwrap_or(Window::new(0, 0, width, height));
-        if !window.fits(width, height) || window.width == 0 || window.height == 0 {
-            let detail = format!("the window ({window}) is not inside the image of {width}x{height}");
-            return Err(Error::usage(detail).in_source(&dataset.name));
-        }
-        let bands = convert.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());
-        if let Some(band) = bands.iter().find(|band| **band == 0 || **band > dataset.bands()) {
-            let detail = format!("there is no band {band}; the image has bands 1 to {}", dataset.bands());
-            return Err(Error::usage(detail).in_source(&dataset.name));
-        }
+        let Selection { size: (width, height), window, bands } = Selection::new(dataset, convert)?;
         let from = dataset.sample();
         let to = convert.sample.unwrap_or(from);
         let mut metadata = kept::selected(dataset.metadata(), &bands, window, (width, height), layout)?;
@@ -239,9 +262,8 @@ impl<'a> Conversion<'a> {
         }
         let resized = (window.width, window.height) != (layout.width, layout.height);
         let known: Vec<u16> = write.tags.iter().map(|field| field.tag).collect();
-        write.tags.extend(
-            exif::fields(dataset, resized, &mut notices).into_iter().filter(|field| !known.contains(&field.tag)),
-        );
+        let exif = exif::fields(dataset, resized, &mut notices);
+        write.tags.extend(exif.into_iter().filter(|field| !known.contains(&field.tag)));
         let tile_height = if convert.overview.is_none() { layout.tile_height } else { 1 };
         Ok(Self {
             dataset,
@@ -283,8 +305,7 @@ impl<'a> Conversion<'a> {
         if mode != Mode::Cpu && rows_at_once.device == 0 {
             report.notices.push("the CPU reads the tiles, because it converts the samples".into());
         }
-        let mut source = Vec::new();
-        let mut target = Vec::new();
+        let mut buffers = RowBuffers::default();
         let mut y = 0;
         while y < self.window.height {
             let rows = match (on_device, rows_at_once) {
@@ -297,23 +318,7 @@ impl<'a> Conversion<'a> {
             let into = if y == 0 { self.window.y % self.tile_height.max(1) } else { 0 };
             let count = rows.saturating_sub(into).max(1).min(self.window.height - y);
             let window = Window::new(self.window.x, self.window.y + y, self.window.width, count);
-            let mut read = ReadOptions::default()
-                .with_window(window)
-                .with_bands(self.bands.iter().copied())
-                .with_interleave(Interleave::Band)
-                .with_color(self.color);
-            if let Some(level) = self.overview {
-                read = read.with_overview(level);
-            }
-            if let Some(threads) = self.write.threads {
-                read = read.with_threads(threads);
-            }
-            if let Some(cancel) = &self.write.cancel {
-                read = read.with_cancel(cancel.clone());
-            }
-            if mode != Mode::Cpu {
-                read = self.by_device(read, mode);
-            }
+            let read = self.read_options(window, mode);
             if on_device {
                 match self.push_by_device(&mut writer, &read, &mut report) {
                     Err(DeviceFailure::Read(error)) if mode == Mode::Auto && error.is_about_device() => {
@@ -328,34 +333,7 @@ impl<'a> Conversion<'a> {
                     }
                 }
             }
-            let shown;
-            let read_samples: &[u8] = match self.color {
-                ColorView::Stored => {
-                    memory::resize(&mut source, self.dataset.read_len(&read)?)?;
-                    self.dataset.read_into(&read, &mut source)?;
-                    &source
-                }
-                _ => {
-                    shown = self.dataset.read(&read)?;
-                    shown.bytes()
-                }
-            };
-            let mask = if self.masked { Some(self.dataset.read_mask(&read)?) } else { None };
-            let samples = if self.cast.is_nothing() {
-                read_samples
-            } else {
-                memory::resize(&mut target, window.pixels() as usize * self.bands.len() * self.shape.sample.size())?;
-                if let Some(index) = self.cast.lost_nan(read_samples, mask.as_ref().map(Raster::bytes)) {
-                    return Err(self.no_nan(index, &window));
-                }
-                self.cast.run(read_samples, &mut target)?;
-                &target
-            };
-            let rows = Rows::from_bytes(samples, Interleave::Band);
-            match &mask {
-                Some(mask) => writer.push(&rows.with_mask(mask.bytes()))?,
-                None => writer.push(&rows)?,
-            }
+            self.push_by_host(&mut writer, &read, &window, &mut buffers)?;
             y += count;
         }
         let mut written = writer.finish()?;
@@ -367,6 +345,67 @@ impl<'a> Conversion<'a> {
             written.device = report;
         }
         Ok(Converted { written, notices })
+    }
+
+    /// The options of the read of a window.
+    fn read_options(&self, window: Window, mode: Mode) -> ReadOptions {
+        let mut read = ReadOptions::default()
+            .with_window(window)
+            .with_bands(self.bands.iter().copied())
+            .with_interleave(Interleave::Band)
+            .with_color(self.color);
+        if let Some(level) = self.overview {
+            read = read.with_overview(level);
+        }
+        if let Some(threads) = self.write.threads {
+            read = read.with_threads(threads);
+        }
+        if let Some(cancel) = &self.write.cancel {
+            read = read.with_cancel(cancel.clone());
+        }
+        if mode != Mode::Cpu {
+            read = self.by_device(read, mode);
+        }
+        read
+    }
+
+    /// Reads rows to the host, converts their samples and writes them.
+    fn push_by_host(
+        &self,
+        writer: &mut Writer,
+        read: &ReadOptions,
+        window: &Window,
+        buffers: &mut RowBuffers,
+    ) -> Result<(), Error> {
+        let RowBuffers { source, target } = buffers;
+        let shown;
+        let read_samples: &[u8] = match self.color {
+            ColorView::Stored => {
+                memory::resize(source, self.dataset.read_len(read)?)?;
+                self.dataset.read_into(read, source)?;
+                source
+            }
+            _ => {
+                shown = self.dataset.read(read)?;
+                shown.bytes()
+            }
+        };
+        let mask = if self.masked { Some(self.dataset.read_mask(read)?) } else { None };
+        let samples = if self.cast.is_nothing() {
+            read_samples
+        } else {
+            memory::resize(target, window.pixels() as usize * self.bands.len() * self.shape.sample.size())?;
+            if let Some(index) = self.cast.lost_nan(read_samples, mask.as_ref().map(Raster::bytes)) {
+                return Err(self.no_nan(index, window));
+            }
+            self.cast.run(read_samples, target)?;
+            target
+        };
+        let rows = Rows::from_bytes(samples, Interleave::Band);
+        match &mask {
+            Some(mask) => writer.push(&rows.with_mask(mask.bytes())),
+            None => writer.push(&rows),
+        }
     }
 
     /// The error for sample `index` of a window.

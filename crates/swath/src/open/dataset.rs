@@ -26,7 +26,6 @@ use crate::{
         OpenOptions,
         directories::Directories,
         image::{Image, Role},
-        sidecar::Sidecars,
     },
     state::{
         arriving::Arriving, cache::TileCache, positions::Positions, scratch::ScratchPool, tile_warnings::TileWarnings,
@@ -71,6 +70,20 @@ pub struct Dataset {
     metadata: Once<Metadata>,
     sidecars: Once<Sidecars>,
     nodata: Once<Option<Nodata>>,
+}
+
+/// The side files of a file, which are datasets too. Only local files have them here.
+#[derive(Debug, Default)]
+pub(crate) struct Sidecars {
+    pub(super) overviews: Option<Box<Dataset>>,
+    pub(super) mask: Option<Box<Dataset>>,
+    pub(crate) pam: Option<Vec<u8>>,
+    pub(crate) world: Option<Vec<u8>>,
+    /// Names of the files that were used.
+    pub(crate) files: Vec<String>,
+    pub(crate) problems: Vec<String>,
+    /// Whether the file was replaced before we looked for them: then the side files belong to the new file.
+    pub(crate) too_late: bool,
 }
 
 impl Dataset {

@@ -8,21 +8,7 @@ use swath_tiff::{
     tag,
 };
 
-use crate::open::dataset::Dataset;
-
-/// The side files of a file. Only local files have them here.
-#[derive(Debug, Default)]
-pub(crate) struct Sidecars {
-    overviews: Option<Box<Dataset>>,
-    mask: Option<Box<Dataset>>,
-    pub(crate) pam: Option<Vec<u8>>,
-    pub(crate) world: Option<Vec<u8>>,
-    /// Names of the files that were used.
-    pub(crate) files: Vec<String>,
-    pub(crate) problems: Vec<String>,
-    /// Whether the file was replaced before we looked for them: then the side files belong to the new file.
-    pub(crate) too_late: bool,
-}
+use crate::open::dataset::{Dataset, Sidecars};
 
 /// Longest side file that is read: they hold metadata, not pixels.
 const MAX_LEN: u64 = 16 << 20;

@@ -68,11 +68,7 @@ impl DeviceRaster {
 
     /// Lengths of the axes in memory order.
     pub fn shape(&self) -> [usize; 3] {
-        let [bands, height, width] = [self.bands, self.height, self.width].map(|len| len as usize);
-        match self.interleave {
-            Interleave::Band => [bands, height, width],
-            Interleave::Pixel => [height, width, bands],
-        }
+        self.interleave.shape(self.bands, self.height, self.width)
     }
 
     /// Bytes from element to element along each axis.
@@ -82,7 +78,7 @@ impl DeviceRaster {
         [second * third * size, third * size, size]
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.buffer.len()
     }

@@ -22,6 +22,17 @@ pub enum Interleave {
     Pixel,
 }
 
+impl Interleave {
+    /// Lengths of the axes in memory order.
+    fn shape(self, bands: u32, height: u32, width: u32) -> [usize; 3] {
+        let [bands, height, width] = [bands, height, width].map(|len| len as usize);
+        match self {
+            Self::Band => [bands, height, width],
+            Self::Pixel => [height, width, bands],
+        }
+    }
+}
+
 /// Decoded samples in native byte order.
 #[derive(Debug)]
 pub struct Raster {
@@ -67,11 +78,7 @@ impl Raster {
 
     /// Lengths of the axes in memory order.
     pub fn shape(&self) -> [usize; 3] {
-        let [bands, height, width] = [self.bands, self.height, self.width].map(|len| len as usize);
-        match self.interleave {
-            Interleave::Band => [bands, height, width],
-            Interleave::Pixel => [height, width, bands],
-        }
+        self.interleave.shape(self.bands, self.height, self.width)
     }
 
     /// All samples as bytes.

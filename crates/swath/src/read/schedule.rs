@@ -25,7 +25,7 @@ pub(crate) fn run(context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error
         let worth = usize::try_from(planner.effort / WORTH_A_THREAD).unwrap_or(usize::MAX).max(1);
         context.threads.min(worth).min(jobs).saturating_sub(1)
     } else {
-        // The read is larger than what is planned ahead.
+        // The planner has not planned the whole read yet, so use all threads.
         context.threads.saturating_sub(1)
     };
     // Threads that read a remote file mostly wait, so there are as many as requests in flight.

@@ -28,7 +28,7 @@ use crate::{
 const DRAWS: usize = 8;
 
 /// Windows of one size that were checked against the image.
-pub(crate) struct Batch<'a> {
+pub(crate) struct WindowSet<'a> {
     /// The read of the first window, as an example of all; of the first pixel where there is no window.
     pub(crate) request: Request<'a>,
     pub(crate) windows: &'a [Window],
@@ -49,8 +49,8 @@ impl Dataset {
         windows: &[Window],
         out: &mut [u8],
     ) -> Result<Option<DeviceReport>, Error> {
-        let batch = self.batch(options, windows)?;
-        let len = batch.len;
+        let set = self.window_set(options, windows)?;
+        let len = set.len;
         if out.len() != len {
             let detail = format!("the buffer has {} bytes, the {} windows have {len}", out.len(), windows.len());
             return Err(Error::usage(detail).in_source(&self.name));
@@ -58,7 +58,7 @@ impl Dataset {
         if windows.is_empty() {
             return Ok(None);
         }
-        let report = batch.request.dataset.unchanged(batch.fill(options, out))?;
+        let report = set.request.dataset.unchanged(set.fill(options, out))?;
         self.add_report(report.as_ref());
         Ok(report)
     }
@@ -68,11 +68,15 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::read_windows_into`], without reading a tile.
     pub fn read_windows_len(&self, options: &ReadOptions, windows: &[Window]) -> Result<usize, Error> {
-        self.batch(options, windows).map(|batch| batch.len)
+        self.window_set(options, windows).map(|set| set.len)
     }
 
     /// Checks everything that can be checked before a tile is read.
-    pub(crate) fn batch<'a>(&'a self, options: &ReadOptions, windows: &'a [Window]) -> Result<Batch<'a>, Error> {
+    pub(crate) fn window_set<'a>(
+        &'a self,
+        options: &ReadOptions,
+        windows: &'a [Window],
+    ) -> Result<WindowSet<'a>, Error> {
         // Without a window, bands and directory are checked by the one that every image has.
         let first = windows.first().copied().unwrap_or(Window::new(0, 0, 1, 1));
         let request = self.request(&options.clone().with_window(first))?;
@@ -114,11 +118,11 @@ impl Dataset {
             })
         };
         let len = check().map_err(|error| error.in_ifd(image.index).in_source(&dataset.name))?;
-        Ok(Batch { request, windows, len })
+        Ok(WindowSet { request, windows, len })
     }
 }
 
-impl Batch<'_> {
+impl WindowSet<'_> {
     /// The windows' numbers, sorted by their first tile and then by their first pixel.
     fn by_place(&self) -> Vec<usize> {
         let grid = &self.request.image.grid;

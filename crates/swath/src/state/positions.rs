@@ -17,10 +17,11 @@ const POSITIONS: usize = 4;
 
 /// How far the windows of a file have come in its strips.
 #[derive(Default)]
-pub(crate) struct Positions(PerProcess<Mutex<Known>>);
+pub(crate) struct Positions(PerProcess<Mutex<StripProgress>>);
 
+/// The strips of a file that were begun, and the decoders that wait for the next window.
 #[derive(Default)]
-struct Known {
+struct StripProgress {
     idle: Vec<Position>,
     /// Strips that were begun.
     begun: BTreeSet<Key>,
@@ -58,25 +59,25 @@ impl Positions {
     /// whole: it is the first window and near the top, or an earlier window ended before it. It is not where windows jump about, or
     /// other reads work on the strip.
     pub(crate) fn are_worth_continuing(&self, key: Key, row: u32, rows: u32) -> bool {
-        let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
-        (known.begun.insert(key) && row <= rows / NEAR)
-            || known.idle.iter().any(|position| position.key == key && position.from <= row)
+        let mut progress = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
+        (progress.begun.insert(key) && row <= rows / NEAR)
+            || progress.idle.iter().any(|position| position.key == key && position.from <= row)
     }
 
     /// Takes the position nearest to a row, for the caller to give back.
     pub(crate) fn take(&self, key: Key, row: u32) -> Option<Position> {
-        let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
-        let fit = known.idle.iter().enumerate().filter(|(_, found)| found.key == key && found.from <= row);
+        let mut progress = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let fit = progress.idle.iter().enumerate().filter(|(_, found)| found.key == key && found.from <= row);
         let near = |found: &Position| if found.row > row { u32::MAX } else { found.row };
         let nearest = fit.max_by_key(|(_, found)| near(found)).map(|(index, _)| index);
-        nearest.map(|index| known.idle.remove(index))
+        nearest.map(|index| progress.idle.remove(index))
     }
 
     pub(crate) fn give_back(&self, position: Position) {
-        let mut known = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
-        if known.idle.len() == POSITIONS {
-            known.idle.remove(0);
+        let mut progress = self.0.get().lock().unwrap_or_else(PoisonError::into_inner);
+        if progress.idle.len() == POSITIONS {
+            progress.idle.remove(0);
         }
-        known.idle.push(position);
+        progress.idle.push(position);
     }
 }

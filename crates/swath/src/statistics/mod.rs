@@ -22,7 +22,7 @@ use crate::{
     open::dataset::Dataset,
     read::ReadOptions,
 };
-use portions::{BUDGET, Cut, Portion};
+use portions::{BUDGET, Portion, TileLayout};
 use summary::{Summarise, Summary};
 
 /// Called after every portion, from the thread that asked, with how many samples are done and how many there are.
@@ -207,7 +207,7 @@ fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statisti
     // Reading a mask takes as much again, and a copy of it.
     let any_masked = bands.iter().enumerate().any(|(position, band)| masked(position, *band));
     let budget = if any_masked { BUDGET / 3 } else { BUDGET };
-    for portion in Cut::of(dataset.main()).portions(&bands, sample, budget) {
+    for portion in TileLayout::of(dataset.main()).portions(&bands, sample, budget) {
         let read = options.read(&portion).with_bands(portion.bands.iter().copied());
         buffer.resize(dataset.read_len(&read)?, 0);
         dataset.read_into(&read, &mut buffer)?;

@@ -14,7 +14,7 @@ pub const BUDGET: u64 = 24 << 20;
 /// A portion: some bands of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Portion {
-    /// Where the first of its bands stands in the list of wanted bands.
+    /// Index of its first band among the requested bands.
     pub first: usize,
     /// Bands, counted from 1.
     pub bands: Vec<u32>,
@@ -24,7 +24,7 @@ pub struct Portion {
 
 /// How an image is cut.
 #[derive(Debug, Clone, Copy)]
-pub struct Cut {
+pub struct TileLayout {
     width: u32,
     height: u32,
     tile_width: u32,
@@ -34,7 +34,7 @@ pub struct Cut {
     separate: bool,
 }
 
-impl Cut {
+impl TileLayout {
     /// Portions along the tiles of an image.
     pub fn of(image: &Image) -> Self {
         let layout = image.layout();
@@ -129,11 +129,11 @@ pub fn check_size(dataset: &Dataset) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn cut(width: u32, height: u32, tile: (u32, u32), divisible: bool) -> Cut {
-        Cut { width, height, tile_width: tile.0, tile_height: tile.1, divisible, separate: false }
+    fn cut(width: u32, height: u32, tile: (u32, u32), divisible: bool) -> TileLayout {
+        TileLayout { width, height, tile_width: tile.0, tile_height: tile.1, divisible, separate: false }
     }
 
-    fn covered(cut: Cut, budget: u64) -> (u64, u64) {
+    fn covered(cut: TileLayout, budget: u64) -> (u64, u64) {
         let portions: Vec<Portion> = cut.portions(&[1], SampleType::U8, budget).collect();
         (
             portions.iter().map(|portion| portion.window.pixels()).sum(),
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn separate_planes_are_cut_apart() {
-        let cut = Cut { separate: true, ..cut(10, 10, (10, 10), false) };
+        let cut = TileLayout { separate: true, ..cut(10, 10, (10, 10), false) };
         let bands: Vec<Vec<u32>> =
             cut.portions(&[3, 1], SampleType::U8, 1 << 20).map(|portion| portion.bands).collect();
         assert_eq!(bands, [[3], [1]]);

@@ -205,7 +205,7 @@ fn levels(dataset: &Dataset) -> Result<Vec<(&Dataset, &Image)>, Error> {
     let main = dataset.main();
     let mut found = vec![(dataset, main)];
     for (image, role) in dataset.images()? {
-        // One that is as large as the first image is a page to a reader; here it is an overview gone wrong.
+        // Readers take one of the same size for a page; here it counts as a broken overview.
         let same_size = (image.layout.width, image.layout.height) == (main.layout.width, main.layout.height);
         let misfit = role == Role::Page && image.layout.is_reduced() && same_size;
         if role == Role::Overview || (misfit && image.layout.samples == main.layout.samples) {

@@ -13,7 +13,7 @@ use swath_raster::{memory, moments::Moments};
 use swath_tiff::Window;
 
 use super::{
-    canvas::{Canvas, CellPosition, PlanarPixels, area, split},
+    canvas::{Canvas, CellPosition, PlanarPixels, split},
     device::{DeviceSide, samples::DeviceSamples},
     encoded::EncodedTileRows,
     input::{Pushed, Rows},
@@ -21,8 +21,9 @@ use super::{
     levels::Levels,
     memory::{Memory, ROWS_LEN},
     options::{Progress, Shape, WriteOptions, changes, nodata_of},
-    plan::{LevelPlan, Plan},
-    predictor::{PredictorChoice, Undecided, choice_len},
+    plan::Plan,
+    predictor::{ChoiceState, PredictorChoice, choice_len},
+    rectangles::area,
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::level_shrinks,
@@ -132,20 +133,16 @@ impl Writer {
         let sink = Arc::new(SharedSink(sink));
         let mut writer = Self::with_levels(plan, sink, shape, options, memory, nodata, levels);
         let waiting = Arc::new(Waiting::new(spill.clone(), shares.waiting));
-        writer.choice = Undecided::new(choice, metadata);
+        writer.choice = ChoiceState::new(choice, metadata);
         writer.level_writers = waiting_writers(&writer.plan, &waiting);
         writer.report.notices.extend(missing.map(|error| format!("the CPU writes: {error}")));
-        let of_level = |level: &LevelPlan| {
-            let each = if level.pieces > 1 { level.pieces as usize } else { 0 };
-            vec![0; level.grid.across as usize * level.grid.down as usize * level.grid.planes as usize * each]
-        };
         if gpu.is_some() {
-            writer.pieces = writer.plan.levels.iter().map(of_level).collect();
+            writer.pieces = Some(writer.plan.no_pieces()?);
         }
         let blocks = FromBlocks {
             canvases,
             spill,
-            budget: if writer.choice.is_some() { shares.cells_at_first } else { shares.cells },
+            budget: if writer.choice.open().is_some() { shares.cells_at_first } else { shares.cells },
             budget_afterwards: shares.cells,
             now: 0,
             gpu,
@@ -305,7 +302,7 @@ impl Writer {
     /// Whether a part of the image can be encoded at once: it holds whole tiles, the pixels of the first overview that it makes need no
     /// others, and the predictor is chosen.
     fn can_encode_at_once(&self, blocks: &FromBlocks, part: Window) -> bool {
-        if self.choice.is_some() {
+        if self.choice.open().is_some() {
             return false;
         }
         let (main, canvas) = (&self.plan.levels.main, &blocks.canvases.main);
@@ -351,7 +348,7 @@ impl Writer {
             complete = below.put(&PlanarPixels { part: target, planes }, &blocks.spill, now)?;
         }
         for at in cells {
-            blocks.canvases.main.set_done(at);
+            blocks.canvases.main.set_done(at)?;
         }
         self.work(blocks, complete.into_iter().map(|at| (1, at)).collect())
     }
@@ -365,7 +362,7 @@ impl Writer {
         with_overview: bool,
     ) -> Result<TileRowEncoder, Error> {
         let mut options = self.options.clone();
-        options.threads = Some(self.threads);
+        options.threads = Some(self.host.memory.threads);
         let plan = self.plan.of_part(level, size, with_overview, &options)?;
         TileRowEncoder::of_plan(plan, self.shape, size, options, self.nodata.clone(), blocks.gpu.clone())
     }
@@ -379,31 +376,31 @@ impl Writer {
     ) -> Result<(), Error> {
         let (level, writer) = (self.plan.levels.at(index)?, self.level_writers.at(index)?);
         let missing = || Error::internal("an encoder returned fewer tiles than cells");
-        let parts = level.parts() as usize;
+        let per_position = level.tiles_per_position() as usize;
         let mut rest = &encoded.bytes[..];
-        let mut lens = encoded.lens.chunks(parts.max(1));
+        let mut lens = encoded.lens.chunks(per_position.max(1));
         let mut moments = encoded.moments.chunks(usize::from(level.layout.samples).max(1));
-        let planes = level.grid.planes as usize;
-        let pieces_per_tile = if level.pieces > 1 { level.pieces as usize } else { 0 };
-        let mut pieces = encoded.pieces.chunks((pieces_per_tile * planes).max(1));
+        let pieces_per_position = level.listed_pieces() * level.grid.planes as usize;
+        let mut pieces = encoded.pieces.chunks(pieces_per_position.max(1));
         let mut spare = Vec::new();
         for (column, row) in cells {
             let position = u64::from(*row) * u64::from(level.grid.across) + u64::from(*column);
             // Without statistics there are no moments at all.
             let has_moments = index == 0 && !encoded.moments.is_empty();
             let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
-            for (part, len) in (0..).zip(lens.next().ok_or_else(missing)?) {
+            for (plane, len) in (0..).zip(lens.next().ok_or_else(missing)?) {
                 let (bytes, later) = rest.split_at_checked(*len as usize).ok_or_else(missing)?;
                 rest = later;
-                let moments = if part == 0 { (0..).zip(statistics.iter().copied()).collect() } else { Vec::new() };
+                let moments = if plane == 0 { (0..).zip(statistics.iter().copied()).collect() } else { Vec::new() };
                 let tile = Encoded { bytes: memory::copied(bytes)?, moments };
-                writer.put(position * parts as u64 + part, tile, &*self.sink.0, &mut spare)?;
+                writer.put(position * per_position as u64 + plane, tile, &*self.sink.0, &mut spare)?;
             }
-            if pieces_per_tile > 0
-                && let (Some(list), Some(sizes)) = (self.pieces.get_mut(index), pieces.next())
-            {
-                let start = position as usize * planes * pieces_per_tile;
-                list.get_mut(start..start + sizes.len()).ok_or_else(missing)?.copy_from_slice(sizes);
+            if pieces_per_position > 0 {
+                let sizes = pieces.next().filter(|sizes| sizes.len() == pieces_per_position).ok_or_else(missing)?;
+                let start = position as usize * pieces_per_position;
+                let list = self.pieces.as_mut().and_then(|pieces| pieces.get_mut(index));
+                let list = list.and_then(|list| list.get_mut(start..start + pieces_per_position));
+                list.ok_or_else(missing)?.copy_from_slice(sizes);
             }
         }
         Ok(())
@@ -425,7 +422,7 @@ impl Writer {
             store.grow(part.height)?;
             canvas.put(&PlanarPixels { part, planes: store.split().0 }, &blocks.spill, blocks.now)?
         };
-        if self.choice.is_some() {
+        if self.choice.open().is_some() {
             return self.choose_from_cells(blocks, complete);
         }
         self.work(blocks, complete.into_iter().map(|at| (0, at)).collect())

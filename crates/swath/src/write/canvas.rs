@@ -12,7 +12,12 @@ use swath_io::{Extent, Spill};
 use swath_raster::memory;
 use swath_tiff::{Grid, Window};
 
-use super::{plan::LevelPlan, shrinks::LevelShrink};
+use super::{
+    cell_set::CellSet,
+    plan::LevelPlan,
+    rectangles::{area, bounds, columns_of, overlap, rows_of, union},
+    shrinks::LevelShrink,
+};
 use crate::error::Error;
 
 /// Column and row of a cell in the grid of its level.
@@ -236,7 +241,7 @@ impl Canvas {
         let mut complete = Vec::new();
         for at in self.touched(pixels.part) {
             let part = self.cell_part(at);
-            let beside = || Error::internal("a cell lies beside the pixels for it");
+            let beside = || Error::internal("a cell does not overlap the pixels for it");
             let shared = overlap(part, pixels.part).ok_or_else(beside)?;
             self.load(at, spill)?;
             let pixel: usize = self.planes.iter().sum();
@@ -291,11 +296,12 @@ impl Canvas {
         let Some(level_shrink) = &self.level_shrink else { return Vec::new() };
         let part = self.cell_part(at);
         // Sources have the order of their home cells along both axes, so the homes that need this cell form a rectangle.
-        let across = homes(level_shrink, Axis::X, at.0, self.grid.across, &columns_of(part), |place| {
+        let across = cells_that_need(level_shrink, Axis::X, at.0, self.grid.across, &columns_of(part), |place| {
             self.targets(Axis::X, place)
         });
-        let down =
-            homes(level_shrink, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| self.targets(Axis::Y, place));
+        let down = cells_that_need(level_shrink, Axis::Y, at.1, self.grid.down, &rows_of(part), |place| {
+            self.targets(Axis::Y, place)
+        });
         let all = down.flat_map(|row| across.clone().map(move |column| (column, row)));
         let waiting = all.filter(|home| !self.shrunk.get(self.number(*home)));
         waiting.filter_map(|home| self.patch(home)).filter(|patch| overlap(patch.source, part).is_some()).collect()
@@ -316,21 +322,23 @@ impl Canvas {
     }
 
     /// Records that the tile of a cell is encoded and its patch made, elsewhere.
-    pub(super) fn set_done(&mut self, at: CellPosition) {
+    pub(super) fn set_done(&mut self, at: CellPosition) -> Result<(), Error> {
         let number = self.number(at);
-        self.encoded.set(number);
-        self.shrunk.set(number);
+        if self.level_shrink.is_some() {
+            self.shrunk.set(number)?;
+        }
+        self.encoded.set(number)
     }
 
     /// Records that the tile of a cell is encoded.
     pub(super) fn set_encoded(&mut self, at: CellPosition, spill: &Spill) -> Result<(), Error> {
-        self.encoded.set(self.number(at));
+        self.encoded.set(self.number(at))?;
         self.drop_unneeded(at, spill)
     }
 
     /// Records that a patch is made.
     pub(super) fn set_shrunk(&mut self, patch: &Patch, spill: &Spill) -> Result<(), Error> {
-        self.shrunk.set(self.number(patch.home));
+        self.shrunk.set(self.number(patch.home))?;
         for at in self.touched(patch.source) {
             self.drop_unneeded(at, spill)?;
         }
@@ -446,9 +454,9 @@ impl Canvas {
     }
 }
 
-/// The places along an axis around `at` whose target pixels are made of pixels in `wanted`. A place between them may have no
-/// target pixel of its own, where levels are far apart.
-fn homes(
+/// Returns the cells along an axis whose target pixels need pixels in `wanted`. `at` is one of them; a cell between two of them may
+/// have no target pixel of its own, where levels are far apart.
+fn cells_that_need(
     level_shrink: &LevelShrink,
     axis: Axis,
     at: u32,
@@ -529,18 +537,6 @@ fn copy_part(
     Ok(())
 }
 
-pub(super) fn area(part: Window) -> u64 {
-    u64::from(part.width) * u64::from(part.height)
-}
-
-fn columns_of(part: Window) -> Range<u32> {
-    part.x..part.x + part.width
-}
-
-fn rows_of(part: Window) -> Range<u32> {
-    part.y..part.y + part.height
-}
-
 /// Returns a sample of each plane if all pixels are equal.
 fn constant_pixel(memory: &[u8], planes: &[usize], pixels: usize) -> Option<Vec<u8>> {
     let mut rest = memory;
@@ -569,66 +565,9 @@ fn fill(pixel: &[u8], planes: &[usize], pixels: usize, memory: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// The range that holds both.
-fn union(one: Range<u32>, other: Range<u32>) -> Range<u32> {
-    one.start.min(other.start)..one.end.max(other.end)
-}
-
-/// The window that holds both.
-fn bounds(one: Window, other: Window) -> Window {
-    let (columns, rows) = (union(columns_of(one), columns_of(other)), union(rows_of(one), rows_of(other)));
-    Window::new(columns.start, rows.start, columns.end - columns.start, rows.end - rows.start)
-}
-
-/// Returns the pixels that two windows share.
-pub(super) fn overlap(one: Window, other: Window) -> Option<Window> {
-    let (x, y) = (one.x.max(other.x), one.y.max(other.y));
-    let (x_end, y_end) = (one.x_end().min(other.x_end()) as u32, one.y_end().min(other.y_end()) as u32);
-    (x < x_end && y < y_end).then(|| Window::new(x, y, x_end - x, y_end - y))
-}
-
-/// A set of cells: one bit for each.
-#[derive(Debug)]
-struct CellSet {
-    words: Vec<u64>,
-    count: usize,
-}
-
-impl CellSet {
-    fn new(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(64)], count: 0 }
-    }
-
-    fn get(&self, at: usize) -> bool {
-        self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
-
-    fn set(&mut self, at: usize) {
-        if let Some(word) = self.words.get_mut(at / 64) {
-            self.count += usize::from(*word >> (at % 64) & 1 == 0);
-            *word |= 1 << (at % 64);
-        }
-    }
-
-    fn first_unset(&self) -> usize {
-        let word = self.words.iter().position(|word| *word != u64::MAX).unwrap_or(self.words.len());
-        word * 64 + self.words.get(word).map_or(0, |word| word.trailing_ones() as usize)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bits_count_each_cell_once() {
-        let mut bits = CellSet::new(70);
-        for at in [0, 1, 69, 1] {
-            bits.set(at);
-        }
-        assert_eq!((bits.count, bits.first_unset()), (3, 2));
-        assert!(bits.get(69) && !bits.get(2) && !bits.get(500));
-    }
 
     #[test]
     fn constant_cells_need_no_disk() {
@@ -639,13 +578,5 @@ mod tests {
         assert_eq!(constant_pixel(&memory, &planes, 3), Some(vec![7, 8, 9]));
         memory[4] = 1;
         assert_eq!(constant_pixel(&memory, &planes, 3), None);
-    }
-
-    #[test]
-    fn windows_share_what_both_hold() {
-        let one = Window::new(2, 3, 10, 4);
-        assert_eq!(overlap(one, Window::new(0, 0, 5, 5)), Some(Window::new(2, 3, 3, 2)));
-        assert_eq!(overlap(one, Window::new(12, 3, 5, 5)), None);
-        assert_eq!(bounds(one, Window::new(0, 5, 1, 9)), Window::new(0, 3, 12, 11));
     }
 }

@@ -11,8 +11,9 @@ use swath_raster::{memory, shrink::ShrinkError};
 use swath_tiff::Window;
 
 use super::{
-    canvas::{Axis, Canvas, CellPosition, Patch, PlanarPixels, area, split},
+    canvas::{Axis, Canvas, CellPosition, Patch, PlanarPixels, split},
     input::Pushed,
+    rectangles::area,
     step::{EncodeBuffers, LevelRows, StepContext, shrink_plane},
     writer::{FromBlocks, Writer},
 };
@@ -44,7 +45,7 @@ impl Writer {
                 let patches = canvas.ready_patches(at).into_iter().filter(|patch| known.insert((level, patch.home)));
                 jobs.extend(patches.map(|patch| CellJob::Patch(level, patch)));
             }
-            for jobs in jobs.chunks(self.threads * JOBS) {
+            for jobs in jobs.chunks(self.host.memory.threads * JOBS) {
                 complete.extend(self.run_blocks(blocks, jobs)?);
                 self.make_room(blocks)?;
             }
@@ -102,7 +103,7 @@ impl Writer {
             cancel: self.options.cancel.as_ref(),
         };
         let work = || {
-            let lock = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || self.host.buffers.lock().unwrap_or_else(PoisonError::into_inner);
             let mut buffers = lock().pop().unwrap_or_default();
             loop {
                 let job = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -126,7 +127,7 @@ impl Writer {
             lock().push(buffers);
         };
         std::thread::scope(|scope| {
-            for _ in 1..self.threads.min(jobs.len()) {
+            for _ in 1..self.host.memory.threads.min(jobs.len()) {
                 // If the system has no more threads, the others do the work.
                 if swath_io::fork::starting(|| std::thread::Builder::new().spawn_scoped(scope, work)).is_err() {
                     break;
@@ -153,8 +154,8 @@ impl Writer {
             first_column: pixels.part.x,
             width: pixels.part.width,
         };
-        let parts = self.plan.levels.at(level)?.parts();
-        (0..parts).try_for_each(|part| context.encode_tile(level, at, part, &at_hand, buffers))
+        let per_position = self.plan.levels.at(level)?.tiles_per_position();
+        (0..per_position).try_for_each(|plane| context.encode_tile(level, at, plane, &at_hand, buffers))
     }
 
     fn shrink_patch(

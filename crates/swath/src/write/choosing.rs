@@ -14,7 +14,7 @@ use super::{
     memory::Memory,
     options::WriteOptions,
     plan::Plan,
-    predictor::{ConstantRows, PORTION_LEN, Undecided},
+    predictor::{ChoiceState, ConstantRows, PORTION_LEN, Undecided},
     row_store::RowStore,
     spilled_rows::SpilledRows,
     writer::{FromBlocks, Side, Writer},
@@ -43,24 +43,24 @@ impl Writer {
 
     /// Shows rows to the choice of the predictor. When it is made, plans the file with it and takes the rows that waited.
     fn look_at(&mut self, pushed: &Pushed<'_>) -> Result<ChoiceOutcome, Error> {
-        let Some(mut undecided) = self.choice.take() else { return Ok(ChoiceOutcome::DecidedAtOnce) };
+        let Some(mut undecided) = self.choice.take_open() else { return Ok(ChoiceOutcome::DecidedAtOnce) };
         let is_first = undecided.choice.seen() == 0;
         let kept = undecided.choice.look_at(pushed)?;
         let Some(predictor) = undecided.choice.chosen() else {
-            self.choice = Some(undecided);
+            self.choice = ChoiceState::Open(undecided);
             return Ok(ChoiceOutcome::Waits);
         };
         let Undecided { choice, metadata } = *undecided;
         if predictor != self.plan.levels.main.layout.predictor {
             self.begin_again(&metadata, predictor)?;
         }
-        self.predictor_by_samples = choice.compared();
+        self.choice = ChoiceState::Made { by_samples: choice.compared() };
         if is_first {
             return Ok(ChoiceOutcome::DecidedAtOnce);
         }
         // Rows of one pixel value came first and were only counted; the rows after them were kept.
         let (constant, kept_rows) = choice.into_kept();
-        let memory = Memory { threads: self.threads, rows_at_once: self.rows_at_once };
+        let memory = self.host.memory;
         if self.is_on_device() || memory.has_room_for(kept_rows.allocated_len(), &self.plan, &self.options) {
             self.take_constant(constant)?;
             self.take_kept(kept_rows)?;
@@ -105,11 +105,11 @@ impl Writer {
     ) -> Result<(), Error> {
         blocks.undecided.extend(complete);
         self.make_room(blocks)?;
-        while let Some(mut undecided) = self.choice.take() {
+        while let Some(mut undecided) = self.choice.take_open() {
             let first = undecided.choice.seen();
             let rows = first..self.shape.height.min(first + undecided.choice.rows_at_once().max(1));
             if !blocks.canvases.main.has_rows(&rows) {
-                self.choice = Some(undecided);
+                self.choice = ChoiceState::Open(undecided);
                 return Ok(());
             }
             let bytes = self.rows_of_cells(blocks, &rows)?;
@@ -122,9 +122,9 @@ impl Writer {
                 undecided.choice.look_at_samples(&pushed)?;
             }
             match undecided.choice.chosen() {
-                None => self.choice = Some(undecided),
+                None => self.choice = ChoiceState::Open(undecided),
                 Some(predictor) => {
-                    self.predictor_by_samples = undecided.choice.compared();
+                    self.choice = ChoiceState::Made { by_samples: undecided.choice.compared() };
                     self.plan_blocks_again(blocks, &undecided.metadata, predictor)?;
                 }
             }
@@ -165,7 +165,7 @@ impl Writer {
     pub(super) fn threads_on_host(&self) -> usize {
         match self.device() {
             Some(_) => Memory::fit(&self.plan, &self.options).map_or(1, |memory| memory.threads),
-            None => self.threads,
+            None => self.host.memory.threads,
         }
     }
 
@@ -182,11 +182,14 @@ impl Writer {
     fn leave_gpu(&mut self, failure: Error) -> Result<(), Error> {
         let mut options = self.options.clone();
         let may_leave = options.device.mode == Some(Mode::Auto) && failure.is_about_device();
-        let Some(mut undecided) = self.choice.take_if(|_| may_leave) else { return Err(failure) };
+        if !may_leave {
+            return Err(failure);
+        }
+        let Some(mut undecided) = self.choice.take_open() else { return Err(failure) };
         options.device.mode = Some(Mode::Cpu);
         self.begin_with(&undecided.metadata, &options, None)?;
-        undecided.choice.set_threads(self.threads);
-        self.choice = Some(undecided);
+        undecided.choice.set_threads(self.host.memory.threads);
+        self.choice = ChoiceState::Open(undecided);
         self.report.notices.push(format!("the CPU writes: {failure}"));
         Ok(())
     }
@@ -211,7 +214,7 @@ impl Writer {
     pub(super) fn choose_and_take_device(&mut self, samples: &DeviceSamples<'_>) -> Result<(), Error> {
         let count = samples.count();
         let mut shown = 0;
-        while let Some(undecided) = &self.choice
+        while let Some(undecided) = self.choice.open()
             && shown < count
         {
             let is_first = shown == 0;

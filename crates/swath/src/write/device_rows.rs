@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use swath_raster::memory;
+
 use super::{
     device::{
         DeviceSide, Incoming,
@@ -70,7 +72,7 @@ impl Writer {
         // Its threads share the sink, which is about to be ours alone.
         if let Some(mut device) = self.detach_device() {
             self.report.add(&device.report());
-            self.pieces = device.pieces();
+            self.pieces = Some(device.pieces());
             self.set_all_encoded();
         }
         Ok(())
@@ -90,20 +92,28 @@ impl Writer {
         let left_behind = device.step_down(failure)?;
         // As many rows at a time as memory allows, and at least those that are there.
         if let Ok(memory) = Memory::fit(&self.plan, &self.options) {
-            (self.threads, self.rows_at_once) = (memory.threads, memory.rows_at_once);
+            self.host.memory = memory;
         } else {
-            self.threads = 1;
+            self.host.memory.threads = 1;
         }
         for (index, (level, left)) in self.levels.iter_mut().zip(left_behind.iter()).enumerate() {
             let planes = self.plan.levels.at(index)?.plane_row_lens();
-            let capacity = capacity(&self.plan, index, self.rows_at_once);
+            let capacity = capacity(&self.plan, index, self.host.memory.rows_at_once);
             let count = left.progress.rows - left.first_row;
             level.store = RowStore::with_rows(planes, capacity, left.first_row, count, &left.planes)?;
             level.progress = left.progress;
         }
         self.report.add(&device.report());
         self.report.notices.push(notice);
-        self.pieces = device.pieces();
+        let mut pieces = device.pieces();
+        for (list, level) in pieces.iter_mut().zip(self.plan.levels.iter()) {
+            // The CPU's tiles have no pieces.
+            let expected = level.piece_sizes(level.grid.down);
+            if list.len() < expected {
+                memory::resize(list, expected)?;
+            }
+        }
+        self.pieces = Some(pieces);
         Ok(())
     }
 

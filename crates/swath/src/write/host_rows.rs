@@ -40,7 +40,7 @@ impl Writer {
     pub(super) fn borrow_all(&mut self, pushed: &Pushed<'_>) -> Result<(), Error> {
         let mut available = 0;
         while available < pushed.rows {
-            available = (available + self.rows_at_once).min(pushed.rows);
+            available = (available + self.host.memory.rows_at_once).min(pushed.rows);
             self.levels.main.progress.rows = available;
             self.step(Some(pushed))?;
         }
@@ -95,7 +95,7 @@ impl Writer {
         } else {
             self.plan.levels.main.plane_row_lens()
         };
-        self.levels.main.store = RowStore::new(planes, capacity(&self.plan, 0, self.rows_at_once))?;
+        self.levels.main.store = RowStore::new(planes, capacity(&self.plan, 0, self.host.memory.rows_at_once))?;
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl Writer {
         let rows = level.progress.rows;
         let waiting = rows - level.progress.rows_encoded(size).min(rows);
         let complete = level.progress.has_all_rows(size) && !level.progress.is_encoded(size);
-        waiting >= self.rows_at_once || complete || (level.store.room() == 0 && rows < size.height)
+        waiting >= self.host.memory.rows_at_once || complete || (level.store.room() == 0 && rows < size.height)
     }
 
     /// Whether the image, whose rows are all there, has tiles to encode or overview rows to make.
@@ -218,7 +218,12 @@ impl Writer {
             for row in due.tile_rows.clone() {
                 let done = if row == due.tile_rows.start { due.column } else { 0 };
                 for column in done..plan.grid.across {
-                    jobs.extend((0..plan.parts()).map(|part| StepJob::Tile { level, column, row, part }));
+                    jobs.extend((0..plan.tiles_per_position()).map(|plane| StepJob::Tile {
+                        level,
+                        column,
+                        row,
+                        plane,
+                    }));
                 }
             }
         }
@@ -233,6 +238,6 @@ impl Writer {
             nodata: self.nodata.as_deref(),
             cancel: self.options.cancel.as_ref(),
         };
-        context.run_all(jobs, self.threads, &self.buffers)
+        context.run_all(jobs, self.host.memory.threads, &self.host.buffers)
     }
 }

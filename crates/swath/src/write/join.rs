@@ -10,6 +10,7 @@ use super::{
     memory::Memory,
     options::{Shape, WriteOptions, nodata_of},
     plan::{LevelPlan, Plan},
+    predictor::ChoiceState,
     shared_sink::SharedSink,
     tile_rows,
     writer::{Side, Writer},
@@ -67,7 +68,7 @@ impl Writer {
     /// can then only be dropped.
     pub fn push_encoded(&mut self, encoded: &EncodedTileRows) -> Result<(), Error> {
         self.check_encoded(encoded)?;
-        (self.side, self.choice) = (Side::Encoded, None);
+        (self.side, self.choice) = (Side::Encoded, ChoiceState::default());
         let result = self.take_encoded(encoded);
         self.named(result)
     }
@@ -104,17 +105,17 @@ impl Writer {
         let bands_summed = if self.plan.statistics { u64::from(plan.layout.samples) } else { 0 };
         let overview = tile_rows::overview_rows(&self.plan, rows);
         let overview_len = self.overview_row_lens().iter().sum::<usize>() * overview.len();
-        let parts = plan.parts();
+        let per_position = plan.tiles_per_position();
         let [image, mask] = plan.worst_tiles(self.plan.frame);
-        let fits = |(part, len): (u32, &u32)| {
-            let most = if part < plan.grid.planes { image } else { mask };
+        let fits = |(plane, len): (u32, &u32)| {
+            let most = if plane < plan.grid.planes { image } else { mask };
             *len == 0 || (self.plan.frame + 1..=most).contains(&u64::from(*len))
         };
-        let whole = encoded.lens.len() as u64 == positions * u64::from(parts)
+        let whole = encoded.lens.len() as u64 == positions * u64::from(per_position)
             && encoded.moments.len() as u64 == positions * bands_summed
-            && encoded.pieces.len() == tile_rows::pieces_in(plan, rows)
+            && encoded.pieces.len() == plan.piece_sizes(rows.len() as u32)
             && (&encoded.overview_rows, encoded.overview.len()) == (&overview, overview_len)
-            && (0..parts).cycle().zip(&encoded.lens).all(fits)
+            && (0..per_position).cycle().zip(&encoded.lens).all(fits)
             && encoded.lens.iter().map(|len| u64::from(*len)).sum::<u64>() == encoded.bytes.len() as u64;
         if !whole {
             return Err(Error::malformed(format!("the encoded tile rows {rows:?} contradict their own head")));
@@ -130,11 +131,11 @@ impl Writer {
         let start = level.len();
         let mut moments = encoded.moments.chunks(usize::from(plan.layout.samples).max(1));
         let missing = || Error::internal("encoded tile rows have fewer statistics than tiles");
-        for (part, len) in (0..plan.parts()).cycle().zip(&encoded.lens) {
-            // The first part of a tile has the statistics of all bands. Without statistics there are none at all.
-            let has_moments = part == 0 && !encoded.moments.is_empty();
+        for (plane, len) in (0..plan.tiles_per_position()).cycle().zip(&encoded.lens) {
+            // The first tile of a position has the statistics of all bands. Without statistics there are none at all.
+            let has_moments = plane == 0 && !encoded.moments.is_empty();
             let statistics: &[Moments] = if has_moments { moments.next().ok_or_else(missing)? } else { &[] };
-            level.admit(u64::from(*len), statistics)?;
+            level.register(u64::from(*len), statistics)?;
         }
         if level.is_buffered() {
             level.buffer(start, &encoded.bytes)?;
@@ -145,10 +146,14 @@ impl Writer {
                 offset += chunk.len() as u64;
             }
         }
-        self.pieces.resize_with(self.levels.len(), Vec::new);
-        if let Some(pieces) = self.pieces.first_mut() {
-            pieces.extend_from_slice(&encoded.pieces);
+        if self.pieces.is_none() {
+            self.pieces = Some(self.plan.no_pieces()?);
         }
+        let list = self.pieces.as_mut().and_then(|pieces| pieces.first_mut());
+        let start = plan.piece_sizes(encoded.tile_rows.start);
+        let list = list.and_then(|list| list.get_mut(start..start + encoded.pieces.len()));
+        let lost = || Error::internal("encoded tile rows have more pieces than their tiles");
+        list.ok_or_else(lost)?.copy_from_slice(&encoded.pieces);
         let level = &mut self.levels.main;
         // The image's rows are elsewhere: the overview rows come with the tiles.
         level.shrink = None;

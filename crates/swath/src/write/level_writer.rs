@@ -229,7 +229,7 @@ impl LevelWriter {
     ///
     /// # Errors
     /// When the tile cannot be one of this level, which is a fault of the writer.
-    pub(super) fn admit(&self, len: u64, moments: &[Moments]) -> Result<u64, Error> {
+    pub(super) fn register(&self, len: u64, moments: &[Moments]) -> Result<u64, Error> {
         let mut state = self.lock();
         state.next += 1;
         for (band, moments) in moments.iter().enumerate() {
@@ -345,9 +345,9 @@ mod tests {
         level.put(0, tile(1, 3), &sink, &mut Vec::new()).unwrap();
         assert_internal(level.put(1, tile(1, 3), &sink, &mut Vec::new()));
         let level = LevelWriter::new(0, 0, false, 0, 5);
-        assert_eq!(level.admit(5, &[]).unwrap(), 0);
-        assert_eq!(level.admit(0, &[]).unwrap(), 5);
-        assert_internal(level.admit(1, &[]));
+        assert_eq!(level.register(5, &[]).unwrap(), 0);
+        assert_eq!(level.register(0, &[]).unwrap(), 5);
+        assert_internal(level.register(1, &[]));
     }
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
         let (sink, _) = MemorySink::new("memory");
         let level = || LevelWriter::new(0, 8, true, 0, 100);
         for len in [1, 7, 8] {
-            assert_internal(level().admit(len, &[]));
+            assert_internal(level().register(len, &[]));
             assert_internal(level().put(0, tile(1, len as usize), &sink, &mut Vec::new()));
         }
     }
@@ -363,9 +363,9 @@ mod tests {
     #[test]
     fn statistics_of_a_band_that_the_level_lacks_are_not_lost() {
         let moments = [Moments::default(); 3];
-        assert_internal(LevelWriter::new(0, 0, true, 2, 100).admit(1, &moments));
+        assert_internal(LevelWriter::new(0, 0, true, 2, 100).register(1, &moments));
         let level = LevelWriter::without_file(0);
-        level.admit(1, &moments).unwrap();
+        level.register(1, &moments).unwrap();
         assert_eq!(level.into_tiles().unwrap().moments.len(), 3);
         assert_internal(LevelWriter::new(0, 0, true, 2, 100).into_tiles());
     }

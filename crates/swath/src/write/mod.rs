@@ -15,11 +15,13 @@
 
 mod blocks;
 mod canvas;
+mod cell_set;
 mod cells;
 mod choosing;
 mod device;
 mod device_rows;
 mod encoded;
+mod head;
 mod host_rows;
 mod input;
 mod join;
@@ -31,6 +33,7 @@ mod options;
 mod plan;
 mod predictor;
 mod progress;
+mod rectangles;
 mod row_store;
 mod shared_sink;
 mod shrinks;

@@ -260,7 +260,8 @@ impl WriteOptions {
         with_tags: tags = Vec<Field>;
         /// Threads that compress; all cores by default.
         with_threads: threads = usize;
-        /// Tile rows that are worked on at a time; chosen by size by default. The file does not depend on it.
+        /// Tile rows of a step, the work that is done before more rows are taken; chosen by size by default. The file does not
+        /// depend on it. (A batch of a GPU is something else: the tiles that it encodes at once.)
         with_batch: batch = u32;
         /// Stops the write from another thread.
         with_cancel: cancel = Cancel;
@@ -356,7 +357,7 @@ impl WriteOptions {
                 format!("quality {quality}: give a number from 1 to 100")
             }
             _ if *max_z_error > 0.0 && !has.max_z_error => {
-                format!("an error of up to {max_z_error}: {name} has no error limit; leave it out, or use LERC")
+                format!("{name} has no error limit (max_z_error={max_z_error}): leave it out, or use LERC")
             }
             _ => return Ok(()),
         };

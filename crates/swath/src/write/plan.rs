@@ -5,13 +5,13 @@ use std::sync::Arc;
 use swath_codec::{TileSpec, encode::Settings, host::encode::HostEncoder};
 use swath_cuda::encode::{Edge, EncodePath, TileFormat, choose_encode_path};
 use swath_io::sink::BLOCK;
-use swath_raster::{moments::Moments, shrink};
+use swath_raster::shrink;
 use swath_tiff::{
     Compression, Grid, Limits, Photometric, SampleFormat, SampleType,
     geo::Nodata,
     structure::{
         Layout, Planar, Predictor,
-        emit::{self, Directory, Field, Style, Values},
+        emit::{self, Field, Style, Values},
         value::FieldType,
     },
     tag,
@@ -52,8 +52,19 @@ pub(super) struct LevelPlan {
 
 impl LevelPlan {
     /// Tiles at each position of the grid: one for all bands or one for each, and the mask's.
-    pub fn parts(&self) -> u32 {
+    pub fn tiles_per_position(&self) -> u32 {
         self.grid.planes + u32::from(self.mask.is_some())
+    }
+
+    /// Sizes of pieces that the file lists for its tiles in so many tile rows.
+    pub fn piece_sizes(&self, tile_rows: u32) -> usize {
+        let tiles = tile_rows as usize * self.grid.across as usize * self.grid.planes as usize;
+        tiles * self.listed_pieces()
+    }
+
+    /// Sizes of pieces that the file lists for a tile; a tile of one piece needs no list.
+    pub fn listed_pieces(&self) -> usize {
+        if self.pieces > 1 { self.pieces as usize } else { 0 }
     }
 
     /// The codec of the tiles of the image, or of its mask.
@@ -116,13 +127,13 @@ pub(super) struct Plan {
     /// Leader and trailer of each tile.
     pub frame: u64,
     pub resampling: shrink::Resampling,
-    ghost: Option<String>,
+    pub ghost: Option<String>,
     /// Tags of the first directory that do not describe its layout.
-    fields: Vec<Field>,
+    pub fields: Vec<Field>,
     /// Room for metadata that is known only at the end.
-    metadata_reserve: u64,
+    pub metadata_reserve: u64,
     pub statistics: bool,
-    nodata: Option<Field>,
+    pub nodata: Option<Field>,
     /// The sample that readers use for a tile that is left out.
     pub fill: Vec<u8>,
     /// Whether the file leaves out tiles that hold only that sample.
@@ -310,111 +321,6 @@ impl Plan {
     pub fn reach(&self, writers: &Levels<LevelWriter>) -> u64 {
         writers.main.start().saturating_add(self.levels.main.worst(self.frame))
     }
-
-    /// Length of the head.
-    pub fn head_len(&self) -> u64 {
-        self.head_of(None, &[], &[]).len() as u64
-    }
-
-    /// The head, with the tiles of each level, and the sizes of their pieces, in the order they were numbered.
-    ///
-    /// # Errors
-    /// When a level lacks tiles, which is a fault of the writer.
-    pub fn head(
-        &self,
-        tiles: &Levels<Vec<(u64, u32)>>,
-        pieces: &[Vec<u32>],
-        moments: &[Moments],
-    ) -> Result<Vec<u8>, Error> {
-        for (index, (level, tiles)) in self.levels.iter().zip(tiles.iter()).enumerate() {
-            let expected = u64::from(level.grid.across) * u64::from(level.grid.down) * u64::from(level.parts());
-            if tiles.len() as u64 != expected {
-                let detail = format!("{} of {expected} tiles of level {index} were written", tiles.len());
-                return Err(Error::internal(detail));
-            }
-        }
-        Ok(self.head_of(Some(tiles), pieces, moments))
-    }
-
-    /// The head; without tiles, one of the same length.
-    fn head_of(&self, tiles: Option<&Levels<Vec<(u64, u32)>>>, pieces: &[Vec<u32>], moments: &[Moments]) -> Vec<u8> {
-        let mut images = Vec::new();
-        let mut masks = Vec::new();
-        for (index, level) in self.levels.iter().enumerate() {
-            let tiles = tiles.and_then(|tiles| tiles.get(index)).map_or(&[][..], Vec::as_slice);
-            let parts = level.parts() as usize;
-            let planes = level.grid.planes as usize;
-            let positions = level.grid.across as usize * level.grid.down as usize;
-            let at = |position: usize, part: usize| tiles.get(position * parts + part).copied().unwrap_or_default();
-            let mut fields = emit::layout_fields(&level.layout);
-            if index == 0 {
-                fields.extend(self.fields.iter().cloned().map(|field| match field.tag {
-                    tag::GDAL_METADATA => self.with_statistics(field, moments),
-                    _ => field,
-                }));
-            } else {
-                // A reader that opens an overview alone has to know the value of its holes.
-                fields.extend(self.nodata.clone());
-                fields.extend(self.fields.iter().find(|field| field.tag == tag::COLOR_MAP).cloned());
-            }
-            let order = (0..planes).flat_map(|plane| (0..positions).map(move |position| (position, plane)));
-            let found: Vec<(u64, u32)> = order.map(|(position, plane)| at(position, plane)).collect();
-            let mut tables = self.tables(&level.layout, &found);
-            if level.pieces > 1 {
-                let sizes = pieces.get(index).map_or(&[][..], Vec::as_slice);
-                let order = (0..planes).flat_map(|plane| (0..positions).map(move |at| at * planes + plane));
-                tables.push(pieces_field(level.pieces as usize, sizes, order));
-            }
-            images.push(Directory { fields, tables });
-            if let Some((layout, _)) = &level.mask {
-                let found: Vec<(u64, u32)> = (0..positions).map(|position| at(position, planes)).collect();
-                masks.push(Directory { fields: emit::layout_fields(layout), tables: self.tables(layout, &found) });
-            }
-        }
-        // As GDAL has them: the image, its mask, overviews, their masks.
-        let mut directories = Vec::new();
-        let (mut images, mut masks) = (images.into_iter(), masks.into_iter());
-        directories.extend(images.next());
-        directories.extend(masks.next());
-        directories.extend(images);
-        directories.extend(masks);
-        emit::head(self.style, self.ghost.as_deref(), &directories)
-    }
-
-    fn with_statistics(&self, field: Field, moments: &[Moments]) -> Field {
-        let room = field.len() + self.metadata_reserve;
-        if moments.is_empty() {
-            return field.with_reserve(room);
-        }
-        tags::add_statistics(field, moments).with_reserve(room)
-    }
-
-    fn tables(&self, layout: &Layout, tiles: &[(u64, u32)]) -> Vec<Field> {
-        let (offsets, counts) = if layout.tiled {
-            (tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS)
-        } else {
-            (tag::STRIP_OFFSETS, tag::STRIP_BYTE_COUNTS)
-        };
-        let places: Vec<u64> = tiles.iter().map(|(offset, _)| *offset).collect();
-        let lengths: Vec<u32> = tiles.iter().map(|(_, len)| *len).collect();
-        let places = if self.style.big {
-            Field::long8(offsets, places)
-        } else {
-            Field::long(offsets, places.into_iter().map(|offset| offset as u32).collect::<Vec<_>>())
-        };
-        vec![places, Field::long(counts, lengths)]
-    }
-}
-
-/// The tag that says how the tiles of a level are cut into independent pieces: the length of a piece before compression, then for each
-/// tile the compressed lengths of all pieces but the last, or zeros where it has none.
-fn pieces_field(each: usize, sizes: &[u32], order: impl Iterator<Item = usize>) -> Field {
-    let mut values = vec![swath_cuda::encode::PIECE_LEN as u32];
-    for tile in order {
-        let found = sizes.get(tile * each..(tile + 1) * each).unwrap_or_default();
-        values.extend((0..each - 1).map(|piece| found.get(piece).copied().unwrap_or(0)));
-    }
-    Field::long(tag::SWATH_PIECES, values)
 }
 
 /// Returns the sample that readers derive from the nodata tag, whose value need not fit the type: 300 among bytes becomes 255.

@@ -142,10 +142,52 @@ pub(super) struct Undecided {
     pub metadata: Metadata,
 }
 
-impl Undecided {
-    /// Returns `None` if the predictor is chosen already.
-    pub(super) fn new(choice: PredictorChoice, metadata: &Metadata) -> Option<Box<Self>> {
-        choice.chosen.is_none().then(|| Box::new(Self { choice, metadata: metadata.clone() }))
+/// How far the choice of a file's predictor is.
+#[derive(Debug)]
+pub(super) enum ChoiceState {
+    /// It needs more samples.
+    Open(Box<Undecided>),
+    /// The predictor is chosen.
+    Made { by_samples: bool },
+}
+
+impl Default for ChoiceState {
+    /// The choice of the options, or of the sample type.
+    fn default() -> Self {
+        Self::Made { by_samples: false }
+    }
+}
+
+impl ChoiceState {
+    pub(super) fn new(choice: PredictorChoice, metadata: &Metadata) -> Self {
+        match choice.chosen {
+            None => Self::Open(Box::new(Undecided { choice, metadata: metadata.clone() })),
+            Some(_) => Self::default(),
+        }
+    }
+
+    /// The choice, where it is not made yet.
+    pub(super) fn open(&self) -> Option<&Undecided> {
+        match self {
+            Self::Open(undecided) => Some(undecided),
+            Self::Made { .. } => None,
+        }
+    }
+
+    /// Takes the choice out, to continue or to end it.
+    pub(super) fn take_open(&mut self) -> Option<Box<Undecided>> {
+        match std::mem::take(self) {
+            Self::Open(undecided) => Some(undecided),
+            made @ Self::Made { .. } => {
+                *self = made;
+                None
+            }
+        }
+    }
+
+    /// Whether the samples decided the predictor.
+    pub(super) fn is_by_samples(&self) -> bool {
+        matches!(self, Self::Made { by_samples: true })
     }
 }
 

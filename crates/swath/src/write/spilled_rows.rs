@@ -29,7 +29,7 @@ impl SpilledRows {
             bytes.clear();
             for (plane, row_len) in there.iter().zip(&planes) {
                 let part = plane.get(from as usize * row_len..until as usize * row_len);
-                bytes.extend_from_slice(part.ok_or_else(|| Error::internal("rows that wait are not all there"))?);
+                bytes.extend_from_slice(part.ok_or_else(|| Error::internal("stored rows are incomplete"))?);
             }
             portions.push((spill.put(&bytes)?, until - from));
             from = until;

@@ -66,8 +66,19 @@ impl<'a> LevelRows<'a> {
 }
 
 pub(super) enum StepJob<'a> {
-    Tile { level: usize, column: u32, row: u32, part: u32 },
-    Shrink { level: usize, plane: usize, rows: Range<u32>, out: &'a mut [u8] },
+    /// Encodes a tile; the plane after those of the bands is the mask.
+    Tile {
+        level: usize,
+        column: u32,
+        row: u32,
+        plane: u32,
+    },
+    Shrink {
+        level: usize,
+        plane: usize,
+        rows: Range<u32>,
+        out: &'a mut [u8],
+    },
 }
 
 /// Jobs that make rows of one plane of the level below `level`, some at a time.
@@ -232,10 +243,10 @@ impl StepContext<'_> {
             return Err(error);
         }
         match job {
-            StepJob::Tile { level, column, row, part } => {
+            StepJob::Tile { level, column, row, plane } => {
                 let rows = self.at_hand.get(level);
-                let rows = rows.ok_or_else(|| Error::internal(format!("level {level} has no rows at hand")))?;
-                self.encode_tile(level, (column, row), part, rows, buffers)
+                let rows = rows.ok_or_else(|| Error::internal(format!("level {level} has no rows in memory")))?;
+                self.encode_tile(level, (column, row), plane, rows, buffers)
             }
             StepJob::Shrink { level, plane, rows, out } => self.shrink(level, plane, rows, out, buffers),
         }
@@ -246,15 +257,15 @@ impl StepContext<'_> {
         &self,
         level: usize,
         (column, row): (u32, u32),
-        part: u32,
+        plane: u32,
         rows: &LevelRows<'_>,
         buffers: &mut EncodeBuffers,
     ) -> Result<(), Error> {
         let plan = self.plan.levels.at(level)?;
         let writers = self.level_writers.ok_or_else(|| Error::internal("tiles are encoded without a file"))?;
         let position = u64::from(row) * u64::from(plan.grid.across) + u64::from(column);
-        let number = position * u64::from(plan.parts()) + u64::from(part);
-        let encoded = self.encode(level, plan, rows, (column, row), part, buffers).map_err(|error| {
+        let number = position * u64::from(plan.tiles_per_position()) + u64::from(plane);
+        let encoded = self.encode(level, plan, rows, (column, row), plane, buffers).map_err(|error| {
             error.at(&swath_tiff::Place { tile: Some((column, row + self.first_tile_row)), ..Default::default() })
         })?;
         writers.at(level)?.put(number, encoded, self.sink, &mut buffers.spare)
@@ -266,7 +277,7 @@ impl StepContext<'_> {
         plan: &LevelPlan,
         at_hand: &LevelRows<'_>,
         (column, row): (u32, u32),
-        part: u32,
+        plane: u32,
         buffers: &mut EncodeBuffers,
     ) -> Result<Encoded, Error> {
         let layout = &plan.layout;
@@ -298,7 +309,7 @@ impl StepContext<'_> {
         };
         let mut encoded = Encoded { bytes: spare.pop().unwrap_or_default(), moments: Vec::new() };
         encoded.bytes.clear();
-        if part >= plan.grid.planes {
+        if plane >= plan.grid.planes {
             let host = plan.host_of(true)?;
             let plane = mask_plane.ok_or_else(|| Error::internal("the rows of a level have no mask"))?;
             cut_mask(plane, tile)?;
@@ -307,7 +318,7 @@ impl StepContext<'_> {
             }
             self.plan.framed(&mut encoded.bytes, |bytes| Ok(host.encode(stored, tile, bytes, scratch)?))?;
         } else {
-            let bands = if plan.grid.planes > 1 { part as u16..part as u16 + 1 } else { 0..layout.samples };
+            let bands = if plan.grid.planes > 1 { plane as u16..plane as u16 + 1 } else { 0..layout.samples };
             let spec = plan.host.spec();
             memory::resize(tile, spec.native_row_len() * stored as usize)?;
             let view = ImageRows {

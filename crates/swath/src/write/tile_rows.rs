@@ -25,7 +25,7 @@ use super::{
     levels::Levels,
     memory::Memory,
     options::{Shape, WriteOptions, changes, nodata_of},
-    plan::{LevelPlan, Plan},
+    plan::Plan,
     row_store::RowStore,
     shared_sink::SharedSink,
     shrinks::{Shrinks, shrinks},
@@ -173,14 +173,14 @@ impl TileRowEncoder {
         let changed = changes(&self.options, self.shape, self.nodata.as_deref());
         if self.shrinks.is_none() || (apart && !changed) {
             writer.push_all(&needed_part.part(own_part, self.shape)?, changed)?;
-            let overview = self.shrink(&needed_part.planes, needed.start, &tile_rows, writer.threads)?;
+            let overview = self.shrink(&needed_part.planes, needed.start, &tile_rows, writer.host.memory.threads)?;
             return self.finish(writer, tile_rows, overview);
         }
         let mut store = self.copy(needed_part)?;
         let (planes, _) = store.split();
         let copied = Pushed { planes, arrangement: Arrangement::Planes, rows: needed_part.rows };
         writer.push_all(&copied.part(own_part, self.shape)?, false)?;
-        let overview = self.shrink(&copied.planes, needed.start, &tile_rows, writer.threads)?;
+        let overview = self.shrink(&copied.planes, needed.start, &tile_rows, writer.host.memory.threads)?;
         self.finish(writer, tile_rows, overview)
     }
 
@@ -214,7 +214,7 @@ impl TileRowEncoder {
             None => {
                 let fetched = fetch()?;
                 let pushed = Pushed::new(&fetched.rows(), self.shape, self.is_masked())?;
-                self.shrink(&self.copy(&pushed)?.split().0, needed.start, &tile_rows, writer.threads)?
+                self.shrink(&self.copy(&pushed)?.split().0, needed.start, &tile_rows, writer.host.memory.threads)?
             }
         };
         self.finish(writer, tile_rows, overview)
@@ -303,7 +303,7 @@ impl TileRowEncoder {
                 return Err(error);
             }
             let memory = Memory::fit(&writer.plan, &self.options)?;
-            (writer.threads, writer.rows_at_once) = (memory.threads, memory.rows_at_once);
+            writer.host.memory = memory;
             writer.report.notices.push(format!("the CPU encodes: {error}"));
         }
         Ok(writer)
@@ -345,9 +345,15 @@ impl TileRowEncoder {
         writer.finish_device()?;
         writer.drain()?;
         self.add_report(&writer.report);
-        let mut pieces = writer.pieces.into_iter().next().unwrap_or_default();
-        // Tiles of the CPU have none.
-        pieces.resize(pieces_in(&writer.plan.levels.main, &tile_rows), 0);
+        let expected = writer.plan.levels.main.piece_sizes(tile_rows.len() as u32);
+        let pieces = match writer.pieces {
+            Some(pieces) if expected > 0 => pieces.into_iter().next().unwrap_or_default(),
+            _ => memory::zeroed(expected)?,
+        };
+        if pieces.len() != expected {
+            let detail = format!("tile rows have {} sizes of pieces where their tiles have {expected}", pieces.len());
+            return Err(Error::internal(detail));
+        }
         let level = Arc::into_inner(writer.level_writers);
         let level = level.ok_or_else(|| Error::internal("the tiles are still in use"))?.main;
         let BufferedTiles { lens, bytes, moments } = level.into_tiles()?;
@@ -383,12 +389,6 @@ pub(super) fn overview_rows(plan: &Plan, tile_rows: &Range<u32>) -> Range<u32> {
     let first = |row: u32| (u64::from(row) * reduced).div_ceil(full) as u32;
     let rows = rows_of(plan, tile_rows);
     first(rows.start)..first(rows.end)
-}
-
-/// Sizes of pieces that tile rows have.
-pub(super) fn pieces_in(level: &LevelPlan, tile_rows: &Range<u32>) -> usize {
-    let listed = if level.pieces > 1 { level.pieces as usize } else { 0 };
-    tile_rows.len() * level.grid.across as usize * level.grid.planes as usize * listed
 }
 
 /// Returns a digest of everything that the bytes of tile rows depend on. A file takes tile rows with its own digest only.

@@ -19,7 +19,7 @@ use super::{
     memory::{Memory, capacity},
     options::{Shape, WriteOptions, nodata_of},
     plan::Plan,
-    predictor::{PredictorChoice, Undecided},
+    predictor::{ChoiceState, PredictorChoice},
     progress::LevelProgress,
     row_store::RowStore,
     shared_sink::SharedSink,
@@ -90,26 +90,30 @@ pub struct Writer {
     pub(super) levels: Levels<LevelState>,
     pub(super) level_writers: Arc<Levels<LevelWriter>>,
     pub(super) side: Side,
-    /// The choice of the predictor, until it is made; no tile is encoded before.
-    pub(super) choice: Option<Box<Undecided>>,
-    /// Whether the samples decided the predictor.
-    pub(super) predictor_by_samples: bool,
+    /// The choice of the predictor; no tile is encoded before it is made.
+    pub(super) choice: ChoiceState,
     /// Work of GPUs that no longer take part, and notices.
     pub(super) report: DeviceReport,
-    /// Sizes of the pieces of each level's tiles, where they were compressed in pieces.
-    pub(super) pieces: Vec<Vec<u32>>,
-    pub(super) threads: usize,
-    /// Rows of the image that are worked on at a time.
-    pub(super) rows_at_once: u32,
+    /// Sizes of the pieces of each level's tiles; `None` where the CPU encodes all tiles, which then have none.
+    pub(super) pieces: Option<Vec<Vec<u32>>>,
+    /// What the CPU encodes with, also where a GPU does so at first.
+    pub(super) host: HostSide,
     /// The tile row that is being pushed tile by tile.
     pub(super) tile_row: Option<TileRow>,
-    /// What threads keep between steps.
-    pub(super) buffers: Mutex<Vec<EncodeBuffers>>,
     pub(super) nodata: Option<Vec<u8>>,
     /// Number of the first tile row that this writer encodes; 0 unless it encodes some tile rows of a file only.
     pub(super) first_tile_row: u32,
     /// Whether an error left the file incomplete.
     pub(super) failed: bool,
+}
+
+/// What the CPU encodes with.
+#[derive(Debug)]
+pub(super) struct HostSide {
+    /// Its threads, and rows of the image that they work on at a time.
+    pub(super) memory: Memory,
+    /// What threads keep between steps.
+    pub(super) buffers: Mutex<Vec<EncodeBuffers>>,
 }
 
 /// The rows of one level that are in memory, and its progress.
@@ -199,7 +203,7 @@ impl Writer {
         let mut writer = Self::to_shared_sink(Arc::new(SharedSink(sink)), shape, metadata, options, None)?;
         let mut choice = PredictorChoice::new(shape, metadata, options)?;
         choice.set_threads(writer.threads_on_host());
-        writer.choice = Undecided::new(choice, metadata);
+        writer.choice = ChoiceState::new(choice, metadata);
         Ok(writer)
     }
 
@@ -290,14 +294,11 @@ impl Writer {
             options: options.clone(),
             levels,
             side: Side::Host,
-            choice: None,
-            predictor_by_samples: false,
+            choice: ChoiceState::default(),
             report: DeviceReport::default(),
-            pieces: Vec::new(),
-            threads: memory.threads,
-            rows_at_once: memory.rows_at_once,
+            pieces: None,
+            host: HostSide { memory, buffers: Mutex::default() },
             tile_row: None,
-            buffers: Mutex::default(),
             nodata,
             first_tile_row: 0,
             failed: false,
@@ -361,7 +362,7 @@ impl Writer {
 
     /// Rows that were pushed.
     pub fn rows(&self) -> u32 {
-        let waiting = self.choice.as_ref().map_or(0, |undecided| undecided.choice.seen());
+        let waiting = self.choice.open().map_or(0, |undecided| undecided.choice.seen());
         waiting
             + match self.device() {
                 Some(device) => device.rows(),
@@ -385,7 +386,7 @@ impl Writer {
 
     /// How many rows are best pushed at a time.
     pub fn batch_rows(&self) -> u32 {
-        self.rows_at_once
+        self.host.memory.rows_at_once
     }
 
     /// Adds rows below those that were pushed before; any number of them.
@@ -566,7 +567,7 @@ impl Writer {
             end = end.max(start + level.len());
         }
         let tiles = self.level_writers.try_map(|index, level| Ok(level.tiles(*starts.at(index)?)))?;
-        let head = self.plan.head(&tiles, &self.pieces, &self.level_writers.main.moments())?;
+        let head = self.plan.head(&tiles, self.pieces.as_deref(), &self.level_writers.main.moments())?;
         self.sink.0.write_at(0, &head)?;
         let used = head.len() as u64 + self.level_writers.iter().map(LevelWriter::len).sum::<u64>();
         let mut written = Written {
@@ -575,7 +576,7 @@ impl Writer {
             big: self.plan.style.big,
             overviews: self.levels.overviews.len(),
             predictor: self.plan.levels.main.layout.predictor,
-            predictor_by_samples: self.predictor_by_samples,
+            predictor_by_samples: self.choice.is_by_samples(),
             device: self.report.clone(),
             traffic: None,
         };

@@ -157,7 +157,7 @@ fn one_wait_and_each_tile_once() {
                 assert_eq!(report.batches, 1, "{what}");
                 assert_eq!(report.counters.uploads_before_first_wait, report.counters.uploads, "{what}");
                 let tiles = report.device_tiles + report.host_tiles;
-                // Of uncompressed tiles, each window reads its own rows.
+                // Each window reads its own rows of uncompressed tiles.
                 let expected = if compression == Compression::None { 4 * 4 + 1 } else { 4 };
                 assert_eq!(tiles, expected * planes, "{what}");
                 drop(raster);

@@ -59,7 +59,7 @@ pub fn check(gpu: &Arc<Gpu>, compression: Compression, side: u32, tile: u32) -> 
         let tiles = tile_bytes(&local, window)?;
         let rows = local.main().grid().span(&window).1.len() as u64;
         // Chunks of pinned memory bound a read as rows do.
-        // Of uncompressed tiles only rows are read, which are apart in the file.
+        // Uncompressed tiles are read row by row, and their rows are apart in the file.
         let reads = if compression == Compression::None { rows * (rows + 1) } else { rows };
         // Tables of many tiles are not in the head: a slice of each is requested.
         let slices = if local.main().grid().count() > 2000 { 2 } else { 0 };

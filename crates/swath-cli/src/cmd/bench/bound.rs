@@ -18,7 +18,7 @@ use swath::{
     io::{Source, SourceError, fork},
 };
 
-use super::measure::Share;
+use super::measure::TimeBudget;
 
 /// Bytes that are read and written at a time.
 const BLOCK: usize = 4 << 20;
@@ -98,23 +98,30 @@ pub fn file_read(
     threads: usize,
     most: u64,
     passes: u32,
-    share: Share,
+    budget: TimeBudget,
     cancel: &Cancel,
 ) -> Result<Speed> {
     let size = source.size()?.min(most.min(MOST)).max(1);
-    let first = read_pass(source, threads, size, size, share, cancel)?;
+    let first = read_pass(source, threads, size, size, budget, cancel)?;
     let mut best = if passes == 0 { first } else { 0.0 };
     for number in 0..passes {
-        if number > 0 && share.has_passed(0.5) {
+        if number > 0 && budget.has_passed(0.5) {
             break;
         }
-        best = read_pass(source, threads, size, size.max(LEAST), share, cancel)?.max(best);
+        best = read_pass(source, threads, size, size.max(LEAST), budget, cancel)?.max(best);
     }
     Ok(Speed { threads, best, first: Some(first) })
 }
 
 /// Reads the first `size` bytes again and again until `total` bytes are read. Returns bytes per second.
-fn read_pass(source: &dyn Source, threads: usize, size: u64, total: u64, share: Share, cancel: &Cancel) -> Result<f64> {
+fn read_pass(
+    source: &dyn Source,
+    threads: usize,
+    size: u64,
+    total: u64,
+    budget: TimeBudget,
+    cancel: &Cancel,
+) -> Result<f64> {
     let block_len = (BLOCK as u64).min(size);
     let blocks = size.div_ceil(block_len);
     let (next, read) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -125,7 +132,7 @@ fn read_pass(source: &dyn Source, threads: usize, size: u64, total: u64, share: 
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             // A slow file is not read to its end: the rate of its beginning is enough.
-            let late = number > 0 && share.has_passed(0.5);
+            let late = number > 0 && budget.has_passed(0.5);
             if number * block_len >= total || late || cancel.is_cancelled() {
                 break;
             }
@@ -189,8 +196,8 @@ mod tests {
         for threads in [1, 2, 7] {
             assert!(memory_copy(threads, 100_001).unwrap().best > 0.0, "{threads} threads");
             let source = swath::io::MemorySource::new("memory", vec![7; 100_001]);
-            let share = Pace::new(Duration::from_secs(60), 1).share();
-            let speed = file_read(&source, threads, u64::MAX, 2, share, &Cancel::new()).unwrap();
+            let budget = Pace::new(Duration::from_secs(60), 1).next_budget();
+            let speed = file_read(&source, threads, u64::MAX, 2, budget, &Cancel::new()).unwrap();
             assert!(speed.best > 0.0 && speed.first > Some(0.0), "{speed:?}");
         }
     }

@@ -123,7 +123,7 @@ pub struct Figure {
     pub processor: ProcessorKind,
     /// The measurement, or why there is none.
     pub outcome: Result<Timing, String>,
-    /// Remarks for the last column of the table.
+    /// Notices for the last column of the table.
     pub notes: Vec<String>,
 }
 

@@ -16,22 +16,22 @@ impl Pace {
     }
 
     /// Starts the next measurement.
-    pub fn share(&mut self) -> Share {
+    pub fn next_budget(&mut self) -> TimeBudget {
         let now = Instant::now();
         let time = self.end.saturating_duration_since(now) / self.left.max(1);
         self.left = self.left.saturating_sub(1);
-        Share { began: now, time }
+        TimeBudget { began: now, time }
     }
 }
 
 /// The time of one measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Share {
+pub struct TimeBudget {
     began: Instant,
     time: Duration,
 }
 
-impl Share {
+impl TimeBudget {
     /// Whether this part of the time has passed.
     pub fn has_passed(&self, part: f64) -> bool {
         self.began.elapsed() >= self.time.mul_f64(part)
@@ -132,9 +132,9 @@ mod tests {
             counted += 1;
             Ok::<_, ()>(Duration::from_millis(1))
         };
-        let nothing = Pace::new(Duration::ZERO, 1).share();
+        let nothing = Pace::new(Duration::ZERO, 1).next_budget();
         assert_eq!(nothing.repeat(5, &mut run), Ok(Times(vec![0.001])));
-        let hour = Pace::new(Duration::from_secs(3600), 1).share();
+        let hour = Pace::new(Duration::from_secs(3600), 1).next_budget();
         assert_eq!(hour.repeat(5, &mut run).unwrap().0.len(), 5);
         assert_eq!(counted, 6);
     }
@@ -142,11 +142,11 @@ mod tests {
     #[test]
     fn time_that_is_left_goes_to_later_measurements() {
         let mut pace = Pace::new(Duration::from_secs(3600), 3);
-        let first = pace.share().time;
-        let second = pace.share().time;
-        let last = pace.share().time;
+        let first = pace.next_budget().time;
+        let second = pace.next_budget().time;
+        let last = pace.next_budget().time;
         assert!(first < second && second < last, "{first:?} {second:?} {last:?}");
-        assert!(pace.share().time > Duration::ZERO);
+        assert!(pace.next_budget().time > Duration::ZERO);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use swath::{ReadOptions, Window};
 
 use super::{
     figure::{Checked, Timing},
-    measure::{self, Random, Share, Times},
+    measure::{self, Random, TimeBudget, Times},
     subject::{Processor, Subject, room, skipped},
 };
 
@@ -21,7 +21,7 @@ const REMOTE_RUNS: u32 = 2;
 pub fn whole(
     subject: &mut Subject<'_>,
     processor: &Processor,
-    share: Share,
+    budget: TimeBudget,
     notes: &mut Vec<String>,
 ) -> Result<Timing> {
     let options = subject.options(processor);
@@ -31,7 +31,7 @@ pub fn whole(
     let mut portions: Vec<(Window, ReadOptions, u64)> = Vec::new();
     for portion in subject.portions()? {
         // The warm-up finds how much can be read as often as asked.
-        if !portions.is_empty() && share.has_passed(0.25) {
+        if !portions.is_empty() && budget.has_passed(0.25) {
             break;
         }
         let options = options.clone().with_window(portion.window).with_bands(portion.bands.iter().copied());
@@ -54,8 +54,8 @@ pub fn whole(
         Ok(total)
     };
     let times = match subject.allowance {
-        Some(_) => with_first(first, share.repeat(REMOTE_RUNS - 1, run)?),
-        None => share.repeat(subject.settings.runs, &mut run)?,
+        Some(_) => with_first(first, budget.repeat(REMOTE_RUNS - 1, run)?),
+        None => budget.repeat(subject.settings.runs, &mut run)?,
     };
     let bounds = subject.read_bounds(processor, bytes, stored);
     Ok(Timing { bytes, windows: None, stored, times, latency: None, bounds, checked: Checked::Equal })
@@ -78,7 +78,7 @@ pub fn windows(
     subject: &mut Subject<'_>,
     processor: &Processor,
     side: u32,
-    share: Share,
+    budget: TimeBudget,
     notes: &mut Vec<String>,
 ) -> Result<Timing> {
     let options = subject.options(processor);
@@ -117,7 +117,7 @@ pub fn windows(
             for window in drawn.iter().take(2) {
                 once = subject.read_once(processor, &at(window), &mut buffer)?.0;
             }
-            drawn.truncate(share.fits(once, 0.2).min(MOST_WINDOWS));
+            drawn.truncate(budget.fits(once, 0.2).min(MOST_WINDOWS));
             for window in &drawn {
                 stored += subject.dataset.stored_len(&at(window))?;
             }
@@ -141,10 +141,10 @@ pub fn windows(
         Ok(time)
     };
     let times = match subject.allowance {
-        Some(_) => share.repeat(1, run)?,
+        Some(_) => budget.repeat(1, run)?,
         None => {
             run()?;
-            share.repeat(subject.settings.runs, run)?
+            budget.repeat(subject.settings.runs, run)?
         }
     };
     let bytes = len as u64 * drawn.len() as u64;

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use swath::{
     Cancel, Compression, Dataset, Mode, ReadOptions, Window,
     gpu::{CopySpeeds, Gpu},
-    statistics::portions::{Cut, Portion},
+    statistics::portions::{Portion, TileLayout},
 };
 
 use super::{
@@ -152,7 +152,7 @@ impl<'a> Subject<'a> {
             return Ok(vec![Portion { first: 0, bands: self.all_bands(), window }]);
         }
         let bands = self.all_bands();
-        let portions = Cut::of(self.dataset.main()).portions(&bands, self.dataset.sample(), self.most_samples());
+        let portions = TileLayout::of(self.dataset.main()).portions(&bands, self.dataset.sample(), self.most_samples());
         let portions: Vec<Portion> = portions.take(MOST_PORTIONS).collect();
         let pixel = |portion: &Portion| portion.bands.len() * self.dataset.sample().size();
         let len = |portion: &Portion| portion.window.pixels() * pixel(portion) as u64;

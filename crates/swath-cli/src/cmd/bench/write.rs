@@ -16,7 +16,7 @@ use swath::{
 use super::{
     bound::{self, with_threads},
     figure::{Bound, Checked, Timing, Work},
-    measure::{self, Share},
+    measure::{self, TimeBudget},
     scratch::Scratch,
     subject::{Processor, Subject, room},
 };
@@ -50,7 +50,7 @@ pub fn write(
     work: Work,
     samples: &Samples,
     scratch: &Scratch,
-    share: Share,
+    budget: TimeBudget,
     notes: &mut Vec<String>,
 ) -> Result<Timing> {
     let path = scratch.file(if work == Work::WriteCog { "cog.tif" } else { "geotiff.tif" });
@@ -82,7 +82,7 @@ pub fn write(
         Ok(time)
     };
     run()?;
-    let times = share.repeat(subject.settings.runs, run)?;
+    let times = budget.repeat(subject.settings.runs, run)?;
     notes.sort();
     notes.dedup();
     let bytes = samples.bytes.len() as u64;

@@ -6,7 +6,7 @@ use swath::{
     describe::{MaskKind, number::Exact},
     read::ColorView,
     statistics::{
-        portions::{self, BUDGET, Cut},
+        portions::{self, BUDGET, TileLayout},
         samples::{self, Number, ToFloats, Visit},
     },
     tiff::{Photometric, structure::Planar},
@@ -120,7 +120,7 @@ pub fn compare(a: &Dataset, b: &Dataset, tolerance: f64) -> Result<Vec<Pixels>> 
     let mut progress = Progress::new("comparing", pixels.saturating_mul(bands.len() as u64));
     let (mut here, mut there) = (Vec::new(), Vec::new());
     // Two portions are in memory at a time, hence half the budget for each.
-    for portion in Cut::of(a.main()).portions(&bands, a.sample(), BUDGET / 2) {
+    for portion in TileLayout::of(a.main()).portions(&bands, a.sample(), BUDGET / 2) {
         let options = ReadOptions::default().with_window(portion.window).with_bands(portion.bands.iter().copied());
         for (dataset, buffer) in [(a, &mut here), (b, &mut there)] {
             read(dataset, &options, buffer)?;
@@ -250,7 +250,7 @@ pub fn compare_masks(a: &Dataset, b: &Dataset) -> Result<u64> {
         return Ok(0);
     }
     let mut differing = 0;
-    for portion in Cut::of(a.main()).portions(&[1], SampleType::U8, BUDGET / 4) {
+    for portion in TileLayout::of(a.main()).portions(&[1], SampleType::U8, BUDGET / 4) {
         let options = ReadOptions::default().with_window(portion.window);
         let (here, there) = (a.read_mask(&options)?, b.read_mask(&options)?);
         differing += here.bytes().iter().zip(there.bytes()).filter(|(a, b)| a != b).count() as u64;

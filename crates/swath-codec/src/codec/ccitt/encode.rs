@@ -254,7 +254,7 @@ impl<'a> Writer<'a> {
         (0..count).for_each(|_| self.put(Code { bits: 0, len: 1 }));
     }
 
-    /// Writes zeros up to the position `ahead` bits before a multiple of `bits` bits.
+    /// Pads with zeros, so that the position is a multiple of `bits` once `ahead` more bits are written.
     fn align(&mut self, bits: usize, ahead: usize) {
         let at = (self.out.len() - self.start) * 8 + self.count as usize + ahead;
         self.zeros(at.next_multiple_of(bits) - at);

@@ -208,7 +208,7 @@ pub(super) fn decode(
     dst: &mut [u8],
 ) -> Result<Option<()>, OutOfMemory> {
     let codes = Codes::new()?;
-    // The symbols of a pixel, or those of a sample in all pixels; else they are decoded in place.
+    // Number of symbols to buffer: those of a pixel, or of one sample in all pixels; 0 where they are decoded in place.
     let symbols = match (differences, mask) {
         (false, Mask::Some(_)) => header.depth,
         (true, Mask::All) if header.depth > 1 => header.pixels(),

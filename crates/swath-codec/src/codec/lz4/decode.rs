@@ -7,14 +7,11 @@ use swath_raster::memory::{is_available, zeroed};
 
 use super::{Lz4, NAME};
 use crate::{
-    decode::{Decode, Fill},
+    decode::{Decode, Fill, LZ4_FRAME},
     error::CodecError,
     scratch::Scratch,
     spec::TileSpec,
 };
-
-/// Magic number of a frame.
-const FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
 
 impl Decode for Lz4 {
     fn decode(
@@ -25,7 +22,7 @@ impl Decode for Lz4 {
         dst: &mut [u8],
         _scratch: &mut Scratch,
     ) -> Result<Fill, CodecError> {
-        if src.starts_with(&FRAME) { frame(src, dst) } else { bare(src, dst) }
+        if src.starts_with(&LZ4_FRAME) { frame(src, dst) } else { bare(src, dst) }
     }
 }
 
@@ -142,7 +139,7 @@ mod tests {
     fn frame_of_a_block() {
         let block = block_of_a_thousand();
         // Version 1, independent blocks, no checksums, blocks of up to 64 KiB; the last byte is the header's own check.
-        let head = [&FRAME[..], &[0x60, 0x40, 0x82]].concat();
+        let head = [&LZ4_FRAME[..], &[0x60, 0x40, 0x82]].concat();
         check(&[&head[..], &(block.len() as u32).to_le_bytes(), &block, &[0; 4]].concat());
     }
 }

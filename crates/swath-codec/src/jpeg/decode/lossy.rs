@@ -326,6 +326,7 @@ impl<S: Sample> Frame<'_, S> {
         }
     }
 
+    /// Decodes one scan of a progressive frame into the coefficient blocks. Returns the offset of the marker after it.
     fn progressive_scan(
         &mut self,
         stream: &Stream<'_>,

@@ -70,7 +70,7 @@ pub struct Settings {
     /// Luma samples per chroma sample, across and down: (1, 1), (2, 1) or (2, 2), and for colours other than YCbCr (1, 1). The same as in
     /// `YCbCrSubSampling`.
     pub subsampling: (u8, u8),
-    /// What the components are.
+    /// Colour model of the components.
     pub color: Color,
     /// Interleaved samples of a pixel.
     pub components: u8,

@@ -90,7 +90,7 @@ pub(super) const DC: u32 = 256;
 /// Where the symbols of chrominance begin, after those of luminance.
 pub(super) const CHROMA: u32 = 512;
 
-/// All Huffman codes of a scan in the form coefficients are written with, in one table, so that a symbol is one number whatever it is of.
+/// All Huffman codes of a scan in one table, so that one index names any symbol.
 #[derive(Debug, Clone)]
 pub(super) struct Codes {
     entries: [Entry; Self::COUNT],

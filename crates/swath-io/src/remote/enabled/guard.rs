@@ -113,7 +113,7 @@ impl Reach {
         }
     }
 
-    /// The error for a host outside the reach.
+    /// Returns the error for a host that this reach excludes.
     pub(crate) fn refusal(self, host: &str) -> Failure {
         refused(match self {
             Self::Any | Self::BeyondLink => {

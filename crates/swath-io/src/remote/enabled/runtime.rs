@@ -24,7 +24,7 @@ use crate::fork::{PerProcess, starting};
 const THREADS: usize = 2;
 
 /// How often a waiting caller checks whether it is cancelled.
-const POLL: Duration = Duration::from_millis(50);
+pub(super) const POLL: Duration = Duration::from_millis(50);
 
 /// The threads of a process. Each has its own runtime: a runtime with several threads would panic if the system gave no thread, and
 /// wait for ever if it gave too few.
@@ -36,6 +36,7 @@ struct Threads {
 }
 
 impl Threads {
+    /// Starts up to `THREADS` threads; fails only if none starts.
     fn start() -> io::Result<Self> {
         let (mut handles, mut running) = (Vec::new(), Vec::new());
         for _ in 0..THREADS {

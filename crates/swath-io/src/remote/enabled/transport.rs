@@ -18,17 +18,23 @@ use super::{
 };
 use crate::fault::RemoteFault;
 
-/// Most kinds of connections that are kept. Callers rarely use more than two.
-const KINDS: usize = 16;
+/// Most clients that are kept. Callers rarely use more than two.
+const CLIENTS_KEPT: usize = 16;
 
 /// Most headers of a response. Stores send about thirty.
 const HEADERS: usize = 128;
 
-type Kind = (Connect, Duration, Duration);
+/// The settings of a client. Handles with the same settings share one, and its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ClientKey {
+    connect: Connect,
+    connect_timeout: Duration,
+    stall: Duration,
+}
 
-static CLIENTS: PerProcess<Mutex<Vec<(Kind, reqwest::Client)>>> = PerProcess::new();
+static CLIENTS: PerProcess<Mutex<Vec<(ClientKey, reqwest::Client)>>> = PerProcess::new();
 
-/// The connections of one kind. Where the system supports it, it ends a connection whose sent bytes are not acknowledged for the
+/// The client with these settings. Where the system supports it, it ends a connection whose sent bytes are not acknowledged for the
 /// time `stall`: nothing else shows whether bytes that the system accepted have arrived.
 pub(crate) fn transport(
     connect: Connect,
@@ -37,8 +43,8 @@ pub(crate) fn transport(
 ) -> Result<reqwest::Client, Failure> {
     let failed = |error: String| Failure::new(RemoteFault::Setup, format!("cannot set up connections: {error}"));
     let mut clients = CLIENTS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let kind = (connect, connect_timeout, stall);
-    if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
+    let key = ClientKey { connect, connect_timeout, stall };
+    if let Some((_, client)) = clients.iter().find(|(known, _)| *known == key) {
         return Ok(client.clone());
     }
     let tls = tls().map_err(|error| failed(error.to_string()))?;
@@ -64,10 +70,10 @@ pub(crate) fn transport(
         reach => builder.dns_resolver(Names(reach)),
     };
     let client = builder.build().map_err(|error| failed(error.without_url().to_string()))?;
-    if clients.len() == KINDS {
+    if clients.len() == CLIENTS_KEPT {
         clients.remove(0);
     }
-    clients.push((kind, client.clone()));
+    clients.push((key, client.clone()));
     Ok(client)
 }
 

@@ -66,7 +66,7 @@ pub(super) fn derive_georeference(side: &mut SideMetadata) {
         }
     } else if let (Some(1), &[x, x_column, x_row], &[y, y_column, y_row]) = (esri.order, &*esri.coeff_x, &*esri.coeff_y)
     {
-        // rows count upwards here too, from the centre of the pixel
+        // Rows count upwards here too, from the pixel's centre.
         side.geo_transform = Some([
             x - 0.5 * x_column + 0.5 * x_row,
             x_column,

@@ -2,7 +2,7 @@
 
 use std::{fs::File, sync::Arc};
 
-use swath_codec::TileSpec;
+use swath_codec::{TileSpec, decode::LZ4_FRAME};
 use swath_cuda::{
     DeviceError, Gpu,
     decode::{self, DecodePath, DecodePlan, Decoder, Output},
@@ -10,11 +10,12 @@ use swath_cuda::{
 use swath_tiff::{Place, Window};
 
 use super::{
+    context::{DeviceReadContext, Refused},
+    direct::{Direct, PINNED},
     loader,
     piece_sizes::PieceSizes,
     plan::{self, TileSelection},
-    run::{self, Refused},
-    storage::{Direct, PINNED},
+    run,
 };
 use crate::{
     cancel::cancelled,
@@ -26,15 +27,13 @@ use crate::{
     threads::cores,
 };
 
-/// Share of the free memory that a read may use by default. The rest is for other users of the GPU.
-const SHARE: (u64, u64) = (4, 5);
 /// How often a read that the device has no room for is tried again with half the memory.
 const RETRIES: u32 = 4;
 /// Most tiles that the CPU decodes one by one after the GPU refused them. With more, the CPU decodes all tiles.
 const MOST_PATCHED: usize = 8;
 
 /// Returns why a path cannot decode the selected tiles, or `None` where it can.
-type Decline = fn(&TileSelection<'_>, &[plan::Row]) -> Result<Option<&'static str>, Error>;
+type Decline = fn(&TileSelection<'_>, &[plan::RowUnits]) -> Result<Option<&'static str>, Error>;
 
 /// What the engine knows of a decode path, beside what swath-cuda knows (`decode/path.rs`). A new path adds its facts to [`facts`].
 #[derive(Default)]
@@ -67,17 +66,16 @@ fn facts(path: DecodePath) -> ReadFacts {
 }
 
 /// Declines LZ4 frames. It checks the first stored tile, because all tiles of a file are written alike.
-fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::Row]) -> Result<Option<&'static str>, Error> {
-    const FRAME: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
-    let mut start = [0; 4];
-    let first = rows.iter().flat_map(|row| &row.units).find(|unit| unit.stream_len() >= FRAME.len() as u64);
+fn decline_lz4_frames(tiles: &TileSelection<'_>, rows: &[plan::RowUnits]) -> Result<Option<&'static str>, Error> {
+    let mut start = [0; LZ4_FRAME.len()];
+    let first = rows.iter().flat_map(|row| &row.units).find(|unit| unit.stream_len() >= start.len() as u64);
     if let Some(unit) = first {
         tiles.fetch.source.read_at(unit.range.start, &mut start)?;
     }
-    Ok((start == FRAME).then_some("tiles are LZ4 frames, and nvCOMP reads bare blocks"))
+    Ok((start == LZ4_FRAME).then_some("tiles are LZ4 frames, and nvCOMP reads bare blocks"))
 }
 
-fn decline_large_zstd(tiles: &TileSelection<'_>, _: &[plan::Row]) -> Result<Option<&'static str>, Error> {
+fn decline_large_zstd(tiles: &TileSelection<'_>, _: &[plan::RowUnits]) -> Result<Option<&'static str>, Error> {
     let large = DecodePath::Zstd.max_tile_len().is_some_and(|most| tiles.largest() > most);
     Ok(large.then_some("Zstd tiles of more than 1 GiB are not decoded on the GPU"))
 }
@@ -93,6 +91,14 @@ enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Has the CPU decode all tiles, for this reason.
+    fn by_host(reason: &str, mut notices: Vec<String>, spent: DeviceReport) -> Self {
+        notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
+        Self::Retry { path: DecodePath::Host, notices, spent }
+    }
+}
+
 impl Request<'_> {
     /// Reads windows of one size, which lie below each other in the result.
     pub(super) fn read_device(
@@ -101,10 +107,7 @@ impl Request<'_> {
         gpu: &Arc<Gpu>,
         windows: &[Window],
     ) -> Result<DeviceRaster, Error> {
-        let mut budget = match self.device.max_memory {
-            Some(bytes) => bytes.min(gpu.available()?),
-            None => gpu.available()? / SHARE.1 * SHARE.0,
-        };
+        let mut budget = self.device.memory_budget(gpu)?;
         for _ in 0..RETRIES {
             match self.try_paths(options, gpu, windows, budget) {
                 // The driver may have less than it said: other processes use the GPU too.
@@ -169,13 +172,11 @@ impl Request<'_> {
     ) -> Result<Outcome, Error> {
         let (dataset, image) = (self.dataset, self.image);
         let host = image.host(&dataset.registry, &dataset.limits)?;
-        let (width, height) = self.output_size(windows)?;
         let piece_sizes = (path == DecodePath::DeflatePieces)
             .then(|| PieceSizes::find(image, plan::runs(image, windows, &self.bands), &dataset.fetch))
             .flatten();
         let path = if path == DecodePath::DeflatePieces && piece_sizes.is_none() { DecodePath::Deflate } else { path };
         let facts = facts(path);
-        let notices_before = notices.len();
         let selection = TileSelection {
             image,
             host,
@@ -185,6 +186,7 @@ impl Request<'_> {
             path,
             piece_sizes: piece_sizes.as_ref(),
         };
+        let output = self.output(options, windows)?;
         let rows = selection.rows()?;
         let declined = facts.decline.map(|decline| decline(&selection, &rows)).transpose()?.flatten();
         if let Some(reason) = declined {
@@ -192,33 +194,26 @@ impl Request<'_> {
                 let detail = format!("{reason}; the device auto lets the CPU decode them");
                 return Err(DeviceError::Declined(detail).into());
             }
-            notices.push(format!("tiles are decoded by the CPU into pinned memory: {reason}"));
-            return Ok(Outcome::Retry { path: DecodePath::Host, notices, spent: DeviceReport::default() });
+            return Ok(Outcome::by_host(reason, notices, DeviceReport::default()));
         }
-        let columns = rows.iter().flat_map(plan::Row::placements).map(|place| place.from.0 + place.size.0).max();
+        let columns = rows.iter().flat_map(plan::RowUnits::placements).map(|place| place.from.0 + place.size.0).max();
         decode::check_columns(host.spec(), columns.unwrap_or(0))?;
         let tiles: usize = rows.iter().map(|row| row.units.len()).sum();
         let plan = DecodePlan {
             spec: Arc::new(host.spec().clone()),
             path,
-            output: Output {
-                width,
-                height,
-                bands: self.bands.len() as u32,
-                sample_len: image.layout.sample.size(),
-                pixel_interleaved: options.interleave == Interleave::Pixel,
-            },
+            output,
             samples: selection.samples(),
             fill: dataset.fill_sample(image)?,
             largest: selection.largest(),
             timed: self.device.timed.unwrap_or(false),
         };
-        let fixed = Decoder::fixed_bytes(&plan, tiles as u64);
-        let batches = plan::batches(&rows, budget, fixed)?;
+        let batches = plan::batches(&rows, budget, Decoder::fixed_bytes(&plan, tiles as u64))?;
         let decoder = Decoder::new(gpu, plan.clone(), tiles, batches.room, batches.halves)?;
+        let notices_before = notices.len();
         let direct =
             if path.uploads_streams() { direct(dataset.fetch.source.as_file(), gpu, &mut notices) } else { None };
-        let context = run::DeviceReadContext {
+        let context = DeviceReadContext {
             fetch: &dataset.fetch,
             image,
             host,
@@ -234,17 +229,8 @@ impl Request<'_> {
             notices.truncate(notices_before);
             return Ok(Outcome::Retry { path, notices, spent: spent() });
         }
-        if let (true, Some(first)) = (self.cpu_may_help(), refused.get(MOST_PATCHED)) {
-            // All threads at once are faster than one tile after the other. If the file is corrupt, one of the first tiles
-            // fails on the CPU too, with the error to report.
-            for tile in refused.iter().take(MOST_PATCHED + 1) {
-                loader::decode_refused(&context, tile)?;
-            }
-            notices.push(format!(
-                "tiles are decoded by the CPU into pinned memory: the GPU's decoder refused many ({})",
-                first.reason
-            ));
-            return Ok(Outcome::Retry { path: DecodePath::Host, notices, spent: spent() });
+        if let Some(reason) = self.refused_too_many(&context, &refused)? {
+            return Ok(Outcome::by_host(&reason, notices, spent()));
         }
         let patched = self.patch_refused(&context, &decoder, &refused, &mut notices)?;
         if patched < tiles as u64 {
@@ -254,43 +240,72 @@ impl Request<'_> {
             let detail = "JPEG 2000 tiles are lossy, and nvJPEG2000 may round them differently from the CPU";
             notices.push(detail.into());
         }
-        let storage = match &direct {
-            _ if path.decodes_from_host() => "host memory",
-            Some(direct) => direct.storage(),
-            None => PINNED,
-        };
         notices.extend(direct.as_ref().and_then(Direct::notice));
         notices.extend(gpu.take_notice());
-        let kernels = if plan.timed { Some(decoder.times()?) } else { None };
-        let (buffer, ready, counters) = decoder.into_output()?;
         let host_tiles = if path == DecodePath::Host { tiles as u64 } else { patched };
-        Ok(Outcome::Done(DeviceRaster {
-            gpu: gpu.clone(),
-            buffer,
-            ready,
-            sample: image.layout.sample,
+        let report = DeviceReport {
+            device_tiles: tiles as u64 - host_tiles,
+            host_tiles,
+            pieces: rows.iter().flat_map(|row| &row.units).map(|unit| unit.pieces() as u64).sum(),
+            batches: batches.ranges.len() as u32,
+            storage: match &direct {
+                _ if path.decodes_from_host() => "host memory",
+                Some(direct) => direct.storage(),
+                None => PINNED,
+            },
+            notices,
+            ..DeviceReport::default()
+        };
+        Ok(Outcome::Done(self.raster(gpu, decoder, &plan, options.interleave, report)?))
+    }
+
+    /// The output of a read of windows below each other.
+    fn output(&self, options: &ReadOptions, windows: &[Window]) -> Result<Output, Error> {
+        let (width, height) = self.output_size(windows)?;
+        Ok(Output {
             width,
             height,
             bands: self.bands.len() as u32,
-            interleave: options.interleave,
-            report: DeviceReport {
-                device: gpu.facts().name.clone(),
-                counters,
-                device_tiles: tiles as u64 - host_tiles,
-                host_tiles,
-                pieces: rows.iter().flat_map(|row| &row.units).map(|unit| unit.pieces() as u64).sum(),
-                batches: batches.ranges.len() as u32,
-                storage,
-                notices,
-                kernels,
-            },
-        }))
+            sample_len: self.image.layout.sample.size(),
+            pixel_interleaved: options.interleave == Interleave::Pixel,
+        })
+    }
+
+    /// Takes the decoded samples, and completes the report of the read.
+    fn raster(
+        &self,
+        gpu: &Arc<Gpu>,
+        decoder: Decoder,
+        plan: &DecodePlan,
+        interleave: Interleave,
+        report: DeviceReport,
+    ) -> Result<DeviceRaster, Error> {
+        let kernels = if plan.timed { Some(decoder.times()?) } else { None };
+        let (buffer, ready, counters) = decoder.into_output()?;
+        let Output { width, height, bands, .. } = plan.output;
+        let sample = self.image.layout.sample;
+        let report = DeviceReport { device: gpu.facts().name.clone(), counters, kernels, ..report };
+        Ok(DeviceRaster { gpu: gpu.clone(), buffer, ready, sample, width, height, bands, interleave, report })
+    }
+
+    /// Returns why the CPU should decode all tiles, where the GPU refused more than are worth patching one by one: all threads at
+    /// once are faster. If the file is corrupt, one of the first tiles fails on the CPU too, with the error to report.
+    fn refused_too_many(
+        &self,
+        context: &DeviceReadContext<'_>,
+        refused: &[Refused<'_>],
+    ) -> Result<Option<String>, Error> {
+        let (true, Some(first)) = (self.cpu_may_help(), refused.get(MOST_PATCHED)) else { return Ok(None) };
+        for tile in refused.iter().take(MOST_PATCHED + 1) {
+            loader::decode_refused(context, tile)?;
+        }
+        Ok(Some(format!("the GPU's decoder refused many ({})", first.reason)))
     }
 
     /// Has the CPU decode the tiles that the GPU refused, and puts their samples into the result. Returns how many there were.
     fn patch_refused(
         &self,
-        context: &run::DeviceReadContext<'_>,
+        context: &DeviceReadContext<'_>,
         decoder: &Decoder,
         refused: &[Refused<'_>],
         notices: &mut Vec<String>,

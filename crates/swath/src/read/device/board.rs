@@ -212,7 +212,7 @@ impl Board {
         taken
     }
 
-    /// Waits until all tasks of a group are done. Returns whether none failed.
+    /// Waits until all tasks of a group are done. Returns false where a task failed.
     pub(super) fn wait_for(&self, group: usize) -> bool {
         let mut state = self.lock();
         state.awaited = group;

@@ -13,8 +13,8 @@ use swath_tiff::{Compression, Place};
 
 use super::{
     board::{ChunkTask, ChunkWork, Prefetched},
+    context::{DeviceReadContext, Refused},
     plan::Unit,
-    run::{DeviceReadContext, Refused},
 };
 use crate::{cancel::Cancel, error::Error, state::spare::SampleBuffer};
 
@@ -71,7 +71,7 @@ impl TileLoader {
         Ok(Vec::new())
     }
 
-    /// Has cuFile read parts one by one; reads those that do not come whole through a pinned chunk.
+    /// Reads parts with cuFile, one by one. Parts that arrive incomplete are read again through a pinned chunk.
     fn read_direct(
         &mut self,
         context: &DeviceReadContext<'_>,

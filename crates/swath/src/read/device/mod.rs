@@ -4,6 +4,8 @@
 
 mod attempt;
 mod board;
+mod context;
+mod direct;
 mod loader;
 mod mask;
 mod piece_sizes;

@@ -54,7 +54,7 @@ impl Unit {
 
 /// The tiles that fill some rows of a window. A tile that several rows need is in the first of them, with all its placements.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Row {
+pub(super) struct RowUnits {
     pub(super) units: Vec<Unit>,
     pub(super) sparse: Vec<Placement>,
     pub(super) footprint: Footprint,
@@ -74,7 +74,7 @@ pub(super) struct TileSelection<'a> {
     pub(super) piece_sizes: Option<&'a PieceSizes>,
 }
 
-/// The planes of tiles that bands are in, each with the output band that it fills.
+/// Returns the planes that hold the bands, each with the output band it fills.
 fn planes(image: &Image, bands: &[u16]) -> Vec<(u32, u32)> {
     match image.layout.planar {
         Planar::Contig => vec![(0, 0)],
@@ -147,7 +147,7 @@ impl TileSelection<'_> {
     }
 
     /// All rows, in the order of their tiles.
-    pub(super) fn rows(&self) -> Result<Vec<Row>, Error> {
+    pub(super) fn rows(&self) -> Result<Vec<RowUnits>, Error> {
         let mut tile_rows = Vec::new();
         for (number, window) in (0..).zip(self.windows) {
             let (columns, rows) = self.image.grid.span(window);
@@ -171,7 +171,7 @@ impl TileSelection<'_> {
         }
         // A row whose tiles are all in earlier rows is empty.
         let is_left = |draft: &Draft| !draft.tiles.is_empty() || !draft.sparse.is_empty();
-        Ok(drafts.into_iter().filter(is_left).map(|draft| self.row(draft)).collect())
+        Ok(drafts.into_iter().filter(is_left).map(|draft| self.row_units(draft)).collect())
     }
 
     /// Adds the rows of a tile row. `known` maps tiles of earlier rows to their row and their place in it.
@@ -225,9 +225,9 @@ impl TileSelection<'_> {
         Ok(())
     }
 
-    fn row(&self, draft: Draft) -> Row {
+    fn row_units(&self, draft: Draft) -> RowUnits {
         let footprint = Footprint::of_sparse(draft.sparse.len() * self.placements());
-        let mut row = Row { sparse: draft.sparse, footprint, units: Vec::with_capacity(draft.tiles.len()) };
+        let mut row = RowUnits { sparse: draft.sparse, footprint, units: Vec::with_capacity(draft.tiles.len()) };
         for tile in draft.tiles {
             row.add(self.path, self.placements(), self.unit(tile));
             row.footprint = row.footprint.plus(Footprint::of_scratch(self.path, self.largest()));
@@ -281,7 +281,7 @@ impl TileSelection<'_> {
     }
 }
 
-impl Row {
+impl RowUnits {
     /// All its placements.
     pub(super) fn placements(&self) -> impl Iterator<Item = &Placement> {
         self.units.iter().flat_map(|unit| &unit.placements).chain(&self.sparse)
@@ -311,7 +311,7 @@ pub(super) struct Batches {
 
 /// Groups rows into batches: one batch where everything fits in `budget`, else batches so large that two of them fit, else one at
 /// a time.
-pub(super) fn batches(rows: &[Row], budget: u64, fixed: u64) -> Result<Batches, DeviceError> {
+pub(super) fn batches(rows: &[RowUnits], budget: u64, fixed: u64) -> Result<Batches, DeviceError> {
     let all = rows.iter().fold(Footprint::default(), |sum, row| sum.plus(row.footprint));
     let working = budget.saturating_sub(fixed);
     if fixed <= budget && all.allocated_len() <= working {
@@ -349,7 +349,7 @@ pub(super) fn batches(rows: &[Row], budget: u64, fixed: u64) -> Result<Batches, 
     Err(too_large())
 }
 
-fn pack(rows: &[Row], most: u64) -> Vec<Range<usize>> {
+fn pack(rows: &[RowUnits], most: u64) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut start, mut sum) = (0, 0);
     for (index, row) in rows.iter().enumerate() {
@@ -370,10 +370,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn rows(sizes: &[u64]) -> Vec<Row> {
-        let row = |size: &u64| Row {
+    fn rows(sizes: &[u64]) -> Vec<RowUnits> {
+        let row = |size: &u64| RowUnits {
             footprint: Footprint { compressed: size * MIB / 2, decoded: size * MIB / 2, ..Footprint::default() },
-            ..Row::default()
+            ..RowUnits::default()
         };
         sizes.iter().map(row).collect()
     }
@@ -403,13 +403,13 @@ mod tests {
         for _ in 0..300 {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let count = (seed >> 60) as usize + 1;
-            let list: Vec<Row> = (0..count)
+            let list: Vec<RowUnits> = (0..count)
                 .map(|index| {
                     let a = ((seed >> (index * 3)) & 31) * MIB;
                     let b = ((seed >> (index * 2 + 5)) & 31) * MIB;
-                    Row {
+                    RowUnits {
                         footprint: Footprint { compressed: a, decoded: b, tables: 1, temporary: 0 },
-                        ..Row::default()
+                        ..RowUnits::default()
                     }
                 })
                 .collect();

@@ -3,7 +3,6 @@
 
 use std::{ops::Range, panic::AssertUnwindSafe};
 
-use swath_codec::host::Host;
 use swath_cuda::{
     CHUNK_LEN, DeviceError, TileStatus,
     decode::{DecodeBatch, DecodePath, DecodePlan, Decoder},
@@ -11,16 +10,14 @@ use swath_cuda::{
 
 use super::{
     board::{Board, ChunkTask, ChunkWork, Closing},
+    context::{DeviceReadContext, Refused},
     loader::TileLoader,
-    plan::{Batches, Row, Unit},
-    storage::{self, Direct},
+    plan::{Batches, RowUnits, Unit},
+    storage,
 };
 use crate::{
     cancel::Cancel,
     error::{Error, ErrorKind},
-    fetch::Fetch,
-    open::image::Image,
-    state::tile_warnings::TileWarnings,
 };
 
 /// Least bytes of a task: for fewer, starting a copy costs more than the copy.
@@ -33,30 +30,6 @@ const LEAST_GROUP: u64 = 32 << 20;
 
 /// Most bytes that are copied back for refused tiles.
 const MOST_BROUGHT_BACK: usize = 64 << 20;
-
-/// Everything about a read that does not change while it runs.
-pub(super) struct DeviceReadContext<'a> {
-    pub(super) fetch: &'a Fetch,
-    pub(super) image: &'a Image,
-    pub(super) host: &'a Host,
-    pub(super) threads: usize,
-    pub(super) cancel: Option<&'a Cancel>,
-    pub(super) warnings: &'a TileWarnings,
-    /// The file, where cuFile reads it.
-    pub(super) direct: Option<&'a Direct>,
-    /// Segments to insert behind the first marker of each tile, for libraries that need whole JPEG streams.
-    pub(super) jpeg_tables: Vec<u8>,
-}
-
-/// Tiles that the device refused, and the bytes it had of them.
-pub(super) struct Refused<'a> {
-    pub(super) unit: &'a Unit,
-    pub(super) stream: Option<Vec<u8>>,
-    /// The reason.
-    pub(super) reason: String,
-    /// Whether the stream is certainly corrupt, even if the CPU's decoder does not notice.
-    pub(super) damaged: bool,
-}
 
 /// A batch that is on its way.
 struct Started {
@@ -71,7 +44,7 @@ pub(super) fn run<'a>(
     context: &DeviceReadContext<'_>,
     decoder: &Decoder,
     plan: &DecodePlan,
-    rows: &'a [Row],
+    rows: &'a [RowUnits],
     batches: &Batches,
 ) -> Result<Vec<Refused<'a>>, Error> {
     let units: Vec<&Unit> = rows.iter().flat_map(|row| &row.units).collect();
@@ -179,7 +152,7 @@ fn launch_all(
     context: &DeviceReadContext<'_>,
     decoder: &Decoder,
     plan: &DecodePlan,
-    rows: &[Row],
+    rows: &[RowUnits],
     batches: &Batches,
     board: &Board,
     last: &mut Vec<Option<Started>>,
@@ -244,7 +217,7 @@ fn launch_all(
 /// Lays a batch out on the device and cuts its bytes into tasks.
 fn build(
     plan: &DecodePlan,
-    rows: &[Row],
+    rows: &[RowUnits],
     half: usize,
     first_unit: usize,
     first_group: usize,

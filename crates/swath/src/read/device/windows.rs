@@ -12,7 +12,7 @@ use crate::{
     read::{
         options::{ColorView, ReadOptions},
         request::Request,
-        windows::Batch,
+        windows::WindowSet,
     },
 };
 
@@ -29,7 +29,7 @@ impl Dataset {
                 "on a GPU samples are returned as stored: use `read` to turn images upright or to convert colours";
             return Err(Error::usage(detail).in_source(&self.name));
         }
-        let request = self.batch(options, windows)?.request;
+        let request = self.window_set(options, windows)?.request;
         let run = || {
             let gpu = request.device.open()?;
             if !windows.is_empty() {
@@ -55,7 +55,7 @@ impl Dataset {
     }
 }
 
-impl Batch<'_> {
+impl WindowSet<'_> {
     /// Decodes on a GPU and copies the samples to the host, as many windows at a time as its memory holds.
     pub(crate) fn fill_by_device(&self, options: &ReadOptions, out: &mut [u8]) -> Result<DeviceReport, Error> {
         let request = &self.request;

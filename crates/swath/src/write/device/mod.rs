@@ -17,7 +17,7 @@ use swath_cuda::{
 use swath_raster::moments::Moments;
 
 use self::{
-    outbox::{Content, Destination, Outbox, PackedWrite, Parcel, Tile},
+    outbox::{BatchOutput, Content, Destination, Outbox, PackedWrite, Tile},
     plan as device_plan,
 };
 use super::{
@@ -30,9 +30,6 @@ use super::{
     shrinks::{Shrinks, shrinks},
 };
 use crate::{cancel::cancelled, device::DeviceReport, error::Error};
-
-/// Share of the free device memory that a write may use by default.
-const SHARE: (u64, u64) = (4, 5);
 
 /// Positions of a level's grid that are in the batch.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +97,7 @@ impl DeviceSide {
         let main = &plan.levels.main;
         let path = device_plan::encode_path(gpu, main, plan.with_overviews, options, &mut report.notices)?;
         let encode = device_plan::encode_plan(plan, shape, options, &shrinks, nodata, path)?;
-        let slots = device_plan::fit(gpu, plan, &encode, options, budget(gpu, options)?)?;
+        let slots = device_plan::fit(gpu, plan, &encode, options, options.device.memory_budget(gpu)?)?;
         let direct =
             encode.mask.is_none() && !matches!(path, EncodePath::Host | EncodePath::Jpeg(_) | EncodePath::Jpeg2000(_));
         let encoder = Encoder::new(gpu, encode, slots, true).map_err(|error| error.during("taking device memory"))?;
@@ -127,7 +124,7 @@ impl DeviceSide {
         let path = device_plan::encode_path(gpu, &plan.levels.main, plan.with_overviews, options, &mut Vec::new())?;
         let shrinks = shrinks(plan, shape.sample, None)?;
         let encode = device_plan::encode_plan(plan, shape, options, &shrinks, None, path)?;
-        device_plan::fit(gpu, plan, &encode, options, budget(gpu, options)?).map(|_| ())
+        device_plan::fit(gpu, plan, &encode, options, options.device.memory_budget(gpu)?).map(|_| ())
     }
 
     /// Rows of the image that were taken.
@@ -265,8 +262,8 @@ impl DeviceSide {
         self.report.batches += 1;
         self.report.notices.extend(self.encoder.gpu().take_notice());
         let segments = std::mem::take(&mut self.segments);
-        let parcel = self.deal(&segments, batch).inspect_err(|_| self.broken = true)?;
-        self.outbox.send(parcel);
+        let output = self.deal(&segments, batch).inspect_err(|_| self.broken = true)?;
+        self.outbox.send(output);
         if let Some(report) = &self.options.progress {
             let size = LevelSize::of(&self.plan.levels.main);
             let bytes = self.level_writers.iter().map(LevelWriter::len).sum();
@@ -276,11 +273,11 @@ impl DeviceSide {
     }
 
     /// Decides where each tile of a batch goes.
-    fn deal(&mut self, segments: &[Segment], batch: EncodedBatch) -> Result<Parcel, Error> {
+    fn deal(&mut self, segments: &[Segment], batch: EncodedBatch) -> Result<BatchOutput, Error> {
         let plan = self.plan.clone();
         let level_writers = self.level_writers.clone();
         let lost = || Error::internal("the GPU returned fewer tiles than were cut");
-        let mut parcel = Parcel { readback: batch.readback, ..Parcel::default() };
+        let mut output = BatchOutput { readback: batch.readback, ..BatchOutput::default() };
         let (mut image, mut mask) = (batch.image.into_iter(), batch.mask.into_iter());
         let mut moments = batch.moments.chunks(usize::from(plan.levels.main.layout.samples).max(1));
         let each = if batch.pieces.is_empty() { 0 } else { self.encoder.pieces() as usize };
@@ -295,7 +292,7 @@ impl DeviceSide {
                     0 if plan.statistics => moments.next().ok_or_else(lost)?,
                     _ => &[],
                 };
-                for part in 0..level.grid.planes {
+                for plane in 0..level.grid.planes {
                     let found = image.next().ok_or_else(lost)?;
                     if each > 0 {
                         let list = self.pieces.get_mut(segment.level);
@@ -305,34 +302,34 @@ impl DeviceSide {
                         let sizes = sizes.iter().take(level.pieces as usize);
                         list.extend(sizes.map(|size| if whole { *size } else { 0 }));
                     }
-                    let number = position * u64::from(level.parts()) + u64::from(part);
-                    let statistics = if part == 0 { statistics } else { &[] };
+                    let number = position * u64::from(level.tiles_per_position()) + u64::from(plane);
+                    let statistics = if plane == 0 { statistics } else { &[] };
                     self.report.device_tiles += 1;
                     if self.direct {
-                        self.deal_direct(&mut parcel, segment.level, writer, slot, rows, found, statistics)?;
+                        self.deal_direct(&mut output, segment.level, writer, slot, rows, found, statistics)?;
                     } else {
                         let content = self.content(found, level, slot, rows, false)?;
                         let moments = (0..).zip(statistics.iter().copied()).collect();
-                        parcel.tiles.push(Tile { level: segment.level, number, content, moments });
+                        output.tiles.push(Tile { level: segment.level, number, content, moments });
                     }
                     slot += 1;
                 }
                 if level.mask.is_some() {
                     let found = mask.next().ok_or_else(lost)?;
-                    let number = position * u64::from(level.parts()) + u64::from(level.grid.planes);
+                    let number = position * u64::from(level.tiles_per_position()) + u64::from(level.grid.planes);
                     let content = self.content(found, level, mask_slot, rows, true)?;
-                    parcel.tiles.push(Tile { level: segment.level, number, content, moments: Vec::new() });
+                    output.tiles.push(Tile { level: segment.level, number, content, moments: Vec::new() });
                     mask_slot += 1;
                 }
             }
         }
-        Ok(parcel)
+        Ok(output)
     }
 
     #[allow(clippy::too_many_arguments)]
     fn deal_direct(
         &mut self,
-        parcel: &mut Parcel,
+        output: &mut BatchOutput,
         index: usize,
         writer: &LevelWriter,
         slot: u32,
@@ -347,16 +344,16 @@ impl DeviceSide {
         match found {
             EncodedTile::Empty => {
                 check_hole(&self.plan)?;
-                writer.admit(0, moments)?;
+                writer.register(0, moments)?;
             }
             EncodedTile::Packed(range) => {
-                let to = place(writer.admit(range.len() as u64, moments)?);
+                let to = place(writer.register(range.len() as u64, moments)?);
                 // Tiles of a level are contiguous both in the batch and in the file.
-                match parcel.writes.last_mut() {
+                match output.writes.last_mut() {
                     Some(last) if last.range.end == range.start && follows(last.to, last.range.len(), to) => {
                         last.range.end = range.end;
                     }
-                    _ => parcel.writes.push(PackedWrite { range, to }),
+                    _ => output.writes.push(PackedWrite { range, to }),
                 }
             }
             EncodedTile::OnHost(_) | EncodedTile::Refused(_) => {
@@ -364,7 +361,7 @@ impl DeviceSide {
                 let Content::Whole(bytes) = self.content(found, plan.levels.at(index)?, slot, rows, false)? else {
                     return Err(Error::internal("a tile that the CPU compressed is not whole"));
                 };
-                match place(writer.admit(bytes.len() as u64, moments)?) {
+                match place(writer.register(bytes.len() as u64, moments)?) {
                     Destination::File(offset) => self.outbox.write(offset, &bytes)?,
                     Destination::Level(_, offset) => writer.buffer(offset, &bytes)?,
                 }
@@ -465,10 +462,10 @@ impl DeviceSide {
             let rows = level.grid.stored_rows(segment.tile_row);
             let first = u64::from(segment.tile_row) * u64::from(level.grid.across) + u64::from(segment.position);
             for position in first..first + u64::from(segment.count) {
-                for part in 0..level.parts() {
-                    let mask = part >= level.grid.planes;
+                for plane in 0..level.tiles_per_position() {
+                    let mask = plane >= level.grid.planes;
                     let (slot, used) = if mask { (&mut mask_slot, &pending.mask) } else { (&mut slot, &pending.image) };
-                    let number = position * u64::from(level.parts()) + u64::from(part);
+                    let number = position * u64::from(level.tiles_per_position()) + u64::from(plane);
                     let bytes = match used.get(*slot as usize).ok_or_else(lost)? {
                         true => self.by_host(level, *slot, rows, mask)?,
                         false => {
@@ -477,7 +474,7 @@ impl DeviceSide {
                         }
                     };
                     *slot += 1;
-                    let moments = match (segment.level, part) {
+                    let moments = match (segment.level, plane) {
                         (0, 0) if plan.statistics => {
                             (0..).zip(statistics.next().ok_or_else(lost)?.iter().copied()).collect()
                         }
@@ -498,19 +495,10 @@ impl DeviceSide {
             let planes = planes.map_err(|error| error.during("bringing rows back"))?;
             Ok(LeftBehind { progress: *progress, first_row, planes })
         })?;
-        self.outbox.send(Parcel { tiles, ..Parcel::default() });
+        self.outbox.send(BatchOutput { tiles, ..BatchOutput::default() });
         self.outbox.drain()?;
         Ok(left_behind)
     }
-}
-
-/// Bytes of device memory that a write may take now.
-pub(super) fn budget(gpu: &Gpu, options: &WriteOptions) -> Result<u64, DeviceError> {
-    let available = gpu.available()?;
-    Ok(match options.device.max_memory {
-        Some(bytes) => bytes.min(available),
-        None => available / SHARE.1 * SHARE.0,
-    })
 }
 
 /// Checks that the file may leave out a tile: a length that the GPU did not set must not become a hole.

@@ -59,9 +59,9 @@ pub(in crate::write) enum Content {
     Raw { range: Range<usize>, rows: u32, mask: bool },
 }
 
-/// Everything about one batch.
+/// What a batch gives: its bytes on their way to the host, and where they go.
 #[derive(Debug, Default)]
-pub(in crate::write) struct Parcel {
+pub(in crate::write) struct BatchOutput {
     pub readback: Option<Readback>,
     pub writes: Vec<PackedWrite>,
     pub tiles: Vec<Tile>,
@@ -70,7 +70,7 @@ pub(in crate::write) struct Parcel {
 #[derive(Debug)]
 enum OutboxJob {
     /// Wait for the bytes of a batch.
-    Receive(Parcel),
+    Receive(BatchOutput),
     Write {
         batch: Arc<ReceivedBatch>,
         range: Range<usize>,
@@ -196,9 +196,9 @@ impl Outbox {
     }
 
     /// Takes a batch.
-    pub(in crate::write) fn send(&self, parcel: Parcel) {
+    pub(in crate::write) fn send(&self, output: BatchOutput) {
         self.shared.lock().in_flight += 1;
-        self.shared.push([OutboxJob::Receive(parcel)]);
+        self.shared.push([OutboxJob::Receive(output)]);
     }
 
     /// Writes bytes at once.
@@ -285,7 +285,7 @@ struct ThreadBuffers {
 
 fn run(shared: &Arc<Shared>, job: OutboxJob, buffers: &mut ThreadBuffers) -> Result<(), Error> {
     match job {
-        OutboxJob::Receive(parcel) => receive(shared, parcel),
+        OutboxJob::Receive(output) => receive(shared, output),
         OutboxJob::Write { batch, range, to } => {
             let bytes = batch.part(range)?;
             match to {
@@ -299,8 +299,8 @@ fn run(shared: &Arc<Shared>, job: OutboxJob, buffers: &mut ThreadBuffers) -> Res
 }
 
 /// Waits for the bytes of a batch, and adds a job for each range and each tile that threads write.
-fn receive(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
-    let bytes = match parcel.readback.map(Readback::wait).transpose() {
+fn receive(shared: &Arc<Shared>, output: BatchOutput) -> Result<(), Error> {
+    let bytes = match output.readback.map(Readback::wait).transpose() {
         Ok(bytes) => bytes,
         Err(error) => {
             shared.lock().in_flight -= 1;
@@ -309,7 +309,7 @@ fn receive(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
     };
     let batch = Arc::new(ReceivedBatch { bytes, shared: shared.clone() });
     let mut jobs = Vec::new();
-    for PackedWrite { range, to } in parcel.writes {
+    for PackedWrite { range, to } in output.writes {
         let Destination::File(offset) = to else {
             jobs.push(OutboxJob::Write { batch: batch.clone(), range, to });
             continue;
@@ -328,7 +328,7 @@ fn receive(shared: &Arc<Shared>, parcel: Parcel) -> Result<(), Error> {
             offset += len as u64;
         }
     }
-    jobs.extend(parcel.tiles.into_iter().map(|tile| OutboxJob::Tile { batch: batch.clone(), tile }));
+    jobs.extend(output.tiles.into_iter().map(|tile| OutboxJob::Tile { batch: batch.clone(), tile }));
     shared.push(jobs);
     Ok(())
 }

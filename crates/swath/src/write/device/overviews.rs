@@ -8,7 +8,7 @@ use swath_cuda::{
 };
 
 use super::{
-    budget, plan as device_plan,
+    plan as device_plan,
     samples::{DeviceSamples, FETCH},
 };
 use crate::{
@@ -51,7 +51,7 @@ pub(in crate::write) fn make_rows(
     // As many rows at a time as fit; half as many until they do.
     let row = (main.row_len() as u64).max(1);
     let wanted = (FETCH / row).clamp(1, u32::MAX.into()) as u32;
-    let budget = budget(gpu, options)?;
+    let budget = options.device.memory_budget(gpu)?;
     let mut at_once = rows.end - rows.start;
     loop {
         let chunks = chunks(&rows, at_once);

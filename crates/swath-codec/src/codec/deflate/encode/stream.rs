@@ -130,7 +130,7 @@ mod tests {
     use super::{runs::BLOCK, *};
     use crate::codec::testing;
 
-    /// The length of a stream of runs, after trying all other ways.
+    /// Length of `src` encoded by `Search::Runs`; checks all other searches first.
     fn check(src: &[u8]) -> usize {
         for (row, pixel) in [(0, 1), (100, 1), (512, 2), (1536, 3), (40_000, 1)] {
             check_by(Search::Maps { depth: 8, strides: Strides { row, pixel } }, src);

@@ -60,7 +60,7 @@ impl JpegSource {
 /// How to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JpegSettings {
-    /// What the samples are.
+    /// Colour model of the samples.
     pub source: JpegSource,
     /// 1 to 100, on the scale of IJG's library.
     pub quality: u8,

@@ -62,7 +62,7 @@ impl Part {
 
 /// The ranges of a part.
 #[derive(Debug, Clone)]
-pub(super) struct Cut {
+pub(super) struct PartRanges {
     number: u32,
     ranges: Vec<Range<u64>>,
 }
@@ -71,9 +71,9 @@ pub(super) struct Cut {
 #[derive(Debug)]
 pub(super) enum Completion {
     /// In one request.
-    Whole(Cut),
+    Whole(PartRanges),
     /// With these remaining parts.
-    Parts(VecDeque<Cut>),
+    Parts(VecDeque<PartRanges>),
 }
 
 /// The written bytes, and which of them were sent.
@@ -166,10 +166,10 @@ impl Parts {
     }
 
     /// A part that can be sent now, if any.
-    pub(super) fn ready(&mut self) -> Result<Option<Cut>, String> {
+    pub(super) fn ready(&mut self) -> Result<Option<PartRanges>, String> {
         while let Some(position) = self.grown.front() {
             if let Some(range) = self.runs.around(*position).and_then(|stretch| self.cut(stretch)) {
-                return Ok(Some(Cut { number: self.number(range.start)?, ranges: vec![range] }));
+                return Ok(Some(PartRanges { number: self.number(range.start)?, ranges: vec![range] }));
             }
             self.grown.pop_front();
         }
@@ -200,7 +200,7 @@ impl Parts {
     }
 
     /// Removes and returns a part. Only the latest result of [`Parts::ready`] or [`Parts::completion`] can be taken.
-    pub(super) fn take(&mut self, cut: &Cut) -> Part {
+    pub(super) fn take(&mut self, cut: &PartRanges) -> Part {
         let mut part = Part { number: cut.number, len: 0, buffers: Vec::new() };
         for range in &cut.ranges {
             for (start, buffer) in self.runs.take(range.clone()) {
@@ -234,7 +234,7 @@ impl Parts {
         let end = self.gaps.before(0..size).last().map_or(0, |range| range.end);
         self.runs.take(end..u64::MAX);
         if self.sent.is_empty() && size <= self.limits.whole {
-            return Ok(Completion::Whole(Cut { number: 1, ranges: self.gaps.remaining(0..end).collect() }));
+            return Ok(Completion::Whole(PartRanges { number: 1, ranges: self.gaps.remaining(0..end).collect() }));
         }
         if self.sent.values().any(|sent| *sent > end) {
             return Err(format!("the object cannot end at {size} bytes: bytes beyond that were sent already"));
@@ -250,7 +250,7 @@ impl Parts {
     }
 
     /// Cuts the bytes within `range` that are still part of the object.
-    fn cut_remainder(&self, range: Range<u64>, last: bool, cuts: &mut VecDeque<Cut>) -> Result<(), String> {
+    fn cut_remainder(&self, range: Range<u64>, last: bool, cuts: &mut VecDeque<PartRanges>) -> Result<(), String> {
         let mut remaining = self.gaps.remaining_len(range.clone());
         if !last && remaining > 0 && remaining < self.unit {
             return Err(format!("only {remaining} bytes are left between two parts, fewer than the store accepts"));
@@ -271,7 +271,7 @@ impl Parts {
                 next = if range.start + taken < range.end { Some(range.start + taken..range.end) } else { left.next() };
             }
             let start = ranges.first().map_or(0, |range| range.start);
-            cuts.push_back(Cut { number: self.number(start)?, ranges });
+            cuts.push_back(PartRanges { number: self.number(start)?, ranges });
         }
         Ok(())
     }

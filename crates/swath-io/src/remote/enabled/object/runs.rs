@@ -38,17 +38,16 @@ impl Runs {
             self.buffers.insert(offset, bytes.into_owned());
             return;
         }
-        let mut at = offset;
-        while at < end {
-            let rest = bytes.get((at - offset) as usize..).unwrap_or_default();
-            let len = self.overwrite(at, rest);
-            if len > 0 {
-                at += len as u64;
-                continue;
+        let (mut at, mut rest) = (offset, &bytes[..]);
+        while !rest.is_empty() {
+            let mut len = self.overwrite(at, rest);
+            if len == 0 {
+                let next = self.buffers.range(at..end).next().map_or(end, |(start, _)| *start);
+                len = ((next - at) as usize).min(rest.len());
+                self.append(at, rest.split_at(len).0);
             }
-            let next = self.buffers.range(at..end).next().map_or(end, |(start, _)| *start);
-            self.append(at, rest.get(..(next - at) as usize).unwrap_or_default());
-            at = next;
+            at += len as u64;
+            rest = rest.split_at(len).1;
         }
     }
 

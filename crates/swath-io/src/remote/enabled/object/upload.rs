@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     super::{failure::Failure, runtime},
-    parts::{Completion, Cut, Limits, Parts},
+    parts::{Completion, Limits, PartRanges, Parts},
 };
 use crate::{fault::RemoteFault, fork::PerProcess, sink::Stop, traffic::Traffic};
 
@@ -24,8 +24,6 @@ const MAX_IN_FLIGHT: usize = 4;
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which an upload that had parts in flight is aborted once more.
 const ABORT_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// How often waiting threads check for cancellation.
-const POLL: Duration = Duration::from_millis(50);
 
 /// The upload operations of a store. Nothing appears under the object's name before [`Upload::complete`].
 pub(super) trait Upload: Send + Sync + 'static {
@@ -228,7 +226,7 @@ impl<U: Upload> Uploading<U> {
 
     /// Waits for a change, or until it is time to check for cancellation.
     fn wait(&self, state: MutexGuard<'_, State>) {
-        drop(self.changed.wait_timeout(state, POLL));
+        drop(self.changed.wait_timeout(state, runtime::POLL));
     }
 
     /// Changes the parts. An error fails the upload.
@@ -246,7 +244,10 @@ impl<U: Upload> Uploading<U> {
     }
 
     /// Sends the part that `choose` returns, once no more than the limit are in flight. Returns whether there was one.
-    fn send(self: &Arc<Self>, choose: impl Fn(&mut Parts) -> Result<Option<Cut>, String>) -> Result<bool, Failure> {
+    fn send(
+        self: &Arc<Self>,
+        choose: impl Fn(&mut Parts) -> Result<Option<PartRanges>, String>,
+    ) -> Result<bool, Failure> {
         let (part, in_flight) = loop {
             let mut state = self.checked_state()?;
             match choose(&mut state.parts) {
