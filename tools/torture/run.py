@@ -106,9 +106,16 @@ def run(scenario: Row, report: Path) -> tuple[list[Row], str | None]:
         report.unlink(missing_ok=True)
         print(f"  {command}", flush=True)
         log = report.with_suffix(".log")
+        # A test that skips what the machine lacks would count as passed; the script of tools/ says what it leaves out.
+        strict = {"CI": "true"} if runs_tests(command) and not command.startswith("tools/") else {}
         with log.open("w") as out:
             done = subprocess.run(
-                shlex.split(command), cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, check=False
+                shlex.split(command),
+                cwd=ROOT,
+                env=environment | strict,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                check=False,
             )
         lines = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
         rows += [line for line in lines if line["scenario"] == scenario["id"]]
