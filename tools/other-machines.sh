@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs the unit tests as a 32-bit program and as one of a big-endian processor, and the Rust code without C under Miri.
+# Runs the unit tests as a 32-bit program and as one of a big-endian processor, the Rust code without C under Miri, and the
+# code with threads under the thread sanitizer.
 #
-#   tools/other-machines.sh [i686] [s390x] [miri]     all three by default
+#   tools/other-machines.sh [i686] [s390x] [miri] [tsan]     all four by default
 #
 # Debian's packages gcc-i686-linux-gnu, gcc-s390x-linux-gnu (with g++) and qemu-user bring the compilers and the emulator;
 # `rustup target add i686-unknown-linux-gnu s390x-unknown-linux-gnu` and `rustup +nightly component add miri rust-src`
-# the rest. What is missing is reported in a line and left out; with CI=true it is an error.
+# the rest; llvm-symbolizer, where it is installed, names the lines of a data race. What is missing is reported in a line and left out; with CI=true it is an error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -36,7 +37,19 @@ foreign() { # name, emulator, flags for C
         cargo test --release --target "$target" "${crates[@]}" --lib --no-fail-fast -- "${unlike_linux[@]}" || status=1
 }
 
-[ $# -gt 0 ] || set -- i686 s390x miri
+# Rust with its standard library is built with the sanitizer. The C libraries are not: what they do to memory is unknown to it,
+# and no thread shares their state.
+thread_sanitizer() {
+    local host
+    host=$(rustc +nightly -vV 2>/dev/null | sed -n 's/^host: //p')
+    [ -n "$host" ] || { missing tsan "no nightly toolchain"; return; }
+    [ -d "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library" ] || { missing tsan "no rust-src"; return; }
+    # Tests fork while threads run, as users do; by default the sanitizer ends such a child.
+    TSAN_OPTIONS=die_after_fork=0 RUSTFLAGS=-Zsanitizer=thread CARGO_PROFILE_RELEASE_DEBUG=line-tables-only \
+        cargo +nightly test -Zbuild-std --release --target "$host" -p swath-io -p swath --lib --no-fail-fast || status=1
+}
+
+[ $# -gt 0 ] || set -- i686 s390x miri tsan
 for one in "$@"; do
     case $one in
         i686) foreign i686 qemu-i386 "" ;;
@@ -47,7 +60,8 @@ for one in "$@"; do
             # Miri runs no C and no intrinsics of newer processors; these crates have neither.
             MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p swath-tiff -p swath-raster --lib || status=1
             ;;
-        *) echo "no machine is called $one: there are i686, s390x and miri" >&2; exit 2 ;;
+        tsan) thread_sanitizer ;;
+        *) echo "no machine is called $one: there are i686, s390x, miri and tsan" >&2; exit 2 ;;
     esac
 done
 exit "$status"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -132,7 +133,7 @@ def test_jpegxl_of_a_few_kilobytes_takes_no_gigabytes(swath: Swath, folder: Path
     record("R5", "JPEG XL streams of a few kilobytes, sound and damaged", tries + 1, tries + 1, 0)
 
 
-# Streams that hold far more than their tile of 256 x 256.
+# Streams that hold far more than their tile of 256 x 256: of bytes, or of bits for CCITT.
 LONG: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "deflate": (8, lambda data: zlib.compress(data, 9)),
     "packbits": (32773, lambda data: b"\x81\0" * (len(data) // 128)),
@@ -141,7 +142,28 @@ LONG: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "lzw": (5, lambda data: _codecs().lzw_encode(data)),
     "lz4 block": (50004, lambda data: _codecs().lz4_encode(data)),
     "lz4 frame": (50004, lambda data: _codecs().lz4f_encode(data)),
+    "jpeg": (7, lambda data: _codecs().jpeg8_encode(_square(data))),
+    "webp": (50001, lambda data: _codecs().webp_encode(np.dstack([_square(data)] * 3), lossless=True)),
+    "lerc": (34887, lambda data: lerc(math.isqrt(len(data)))),
+    "lerc, not constant": (34887, lambda data: _codecs().lerc_encode(_square(data) ^ np.eye(8192, dtype="uint8"))),
+    # A one is a row like the row above it.
+    "ccitt group 4": (4, lambda data: b"\xff" * (len(data) // 8)),
+    # A line of ends of line, and of rows without an end.
+    "ccitt group 3": (3, lambda data: b"\x00\x10\x01" * (len(data) // 64)),
+    "ccitt fill bits": (3, lambda data: bytes(len(data) // 64)),
 }
+
+
+def _square(data: bytes) -> np.ndarray:
+    side = math.isqrt(len(data))
+    return np.frombuffer(data, "uint8").reshape(side, side)
+
+
+def lerc(side: int) -> bytes:
+    """A LERC 2 blob without a checksum: all pixels are valid, and 7."""
+    head = struct.pack("<6i3d", side, side, side**2, 8, 90 - 20, 1, 0.5, 7, 7)
+    blob = b"Lerc2 " + struct.pack("<i", 2) + head + struct.pack("<i", 0)
+    return blob.replace(head, struct.pack("<6i3d", side, side, side**2, 8, len(blob), 1, 0.5, 7, 7))
 
 
 def _codecs() -> Any:
@@ -152,11 +174,69 @@ def _codecs() -> Any:
 def test_streams_longer_than_their_tile(swath: Swath, folder: Path, codec: str) -> None:
     compression, encode = LONG[codec]
     stream = encode(bytes(64 << 20))
-    path = one_tile(folder / "long.tif", compression, stream, 256)
+    bits = 1 if codec.startswith("ccitt") else 8
+    path = one_tile(folder / "long.tif", compression, stream, 256, samples=3 if codec == "webp" else 1, bits=bits)
     run = swath.dump_run(path, folder / "out.npy")
     run.check_alive()
     assert run.peak <= LITTLE + len(stream) and run.seconds < 5, (run.peak, run.seconds)
     record("R5", f"a stream of 64 MiB ({codec}) in a tile of 64 KiB", 1, 1, 0)
+
+
+def jpeg(side: int, samples: int, *, progressive: bool = False) -> bytes:
+    """A JPEG stream of 16 x 16 pixels whose frame header declares others."""
+    stream = bytearray(_codecs().jpeg8_encode(np.zeros((16, 16, samples), "uint8"), subsampling="444"))
+    frame = stream.index(b"\xff\xc0")
+    stream[frame + 5 : frame + 9] = struct.pack(">HH", side, side)
+    if progressive:
+        # SOF2, and a scan of the coefficients from 0 to 0.
+        stream[frame + 1] = 0xC2
+        scan = stream.index(b"\xff\xda")
+        stream[scan + 5 + 2 * samples : scan + 8 + 2 * samples] = bytes(3)
+    return bytes(stream)
+
+
+def webp(side: int) -> bytes:
+    """A lossless WebP stream of 64 x 64 pixels whose header declares others."""
+    stream = bytearray(_codecs().webp_encode(np.full((64, 64, 3), 7, "uint8"), lossless=True))
+    at = stream.index(b"/", stream.index(b"VP8L")) + 1
+    bits = int.from_bytes(stream[at : at + 4], "little") >> 28 << 28 | (side - 1) << 14 | (side - 1)
+    stream[at : at + 4] = bits.to_bytes(4, "little")
+    return bytes(stream)
+
+
+# Streams of less than 4 KB in a tile of the size that they declare: compression, samples, bits, stream, side, and the
+# words of the refusal; none where it is sound and within the limits.
+DECLARING: dict[str, tuple[int, int, int, Callable[[int], bytes], int, str | None]] = {
+    "jpeg": (7, 1, 8, lambda side: jpeg(side, 1), 8000, "entropy-coded data ends early"),
+    "jpeg, too large": (7, 1, 8, lambda side: jpeg(side, 1), 65_504, "limited by the size of the file"),
+    "jpeg, progressive": (7, 3, 8, lambda side: jpeg(side, 3, progressive=True), 18_000, "JPEG: the tile asks for"),
+    "webp": (50001, 3, 8, webp, 16_368, "WebP: the tile asks for"),
+    "lerc": (34887, 1, 8, lerc, 30_000, "LERC: the tile asks for"),
+    "lerc, within": (34887, 1, 8, lerc, 8000, None),
+    "ccitt, within": (4, 1, 1, lambda side: b"\xff" * (side // 8), 16_000, None),
+}
+
+
+@pytest.mark.parametrize("codec", DECLARING)
+def test_streams_that_declare_much(swath: Swath, folder: Path, codec: str) -> None:
+    compression, samples, bits, make, side, refused = DECLARING[codec]
+    stream = make(side)
+    assert len(stream) < 4000
+    path = one_tile(folder / "much.tif", compression, stream, side, samples=samples, bits=bits)
+    run = swath.dump_run(path, folder / "out.npy")
+    run.check_alive()
+    assert run.ok == (refused is None) and (refused or "") in run.stderr, run.stderr
+    # One tile and its image, where the file is allowed to be that large.
+    large = refused is None or "ends early" in refused
+    assert run.peak <= LITTLE + (2 * side * side * samples if large else 0), run.peak / MIB
+    assert run.seconds < 10, run.seconds
+    tries = 1
+    # The stream and the directory have to agree; a stream of CCITT declares nothing.
+    if compression != 4:
+        path = one_tile(folder / "lie.tif", compression, stream, 64, samples=samples)
+        check(swath.dump_run(path, folder / "never.npy"), path)
+        tries += 1
+    record("R5", f"a stream of a few bytes ({codec}) that declares {side} x {side}", tries, tries, 0)
 
 
 # Directories that promise much: each is refused for its numbers alone.

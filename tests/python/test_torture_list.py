@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import TextIO
 
 import pytest
+from _pytest.mark.expression import Expression
 from harness import ROOT, record
 
 
@@ -104,6 +107,90 @@ def test_results_belong_to_one_state_of_the_code(tmp_path: Path) -> None:
 def test_tests_are_counted_where_no_figure_is_reported() -> None:
     assert RUNNER.counted("3 failed, 20 passed, 1 skipped in 4 s") == (20, 3)
     assert RUNNER.counted("test result: ok. 7 passed; 0 failed; 0 ignored") == (7, 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "rows", "fault"),
+    [
+        ("cargo test -p a -- gone", "test result: ok. 0 passed; 0 failed", [], "ran no test"),
+        ("python -m pytest a.py", "3 skipped in 1 s", [], "ran no test"),
+        ("tools/other-machines.sh a", "", [], "ran no test"),
+        ("cargo test -p a", "test result: ok. 2 passed; 0 failed", [("tests", 2, 2, 0)], None),
+        ("tools/other-machines.sh a", "a: left out, no compiler", [("a: left out, no compiler", 0, 0, 0)], None),
+        ("cargo xtask deps", "", [("checks", 1, 1, 0)], None),
+    ],
+)
+def test_a_run_without_tests_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, output: str, rows: list[tuple], fault: str | None
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+
+    def pretend(words: list[str], *, stdout: TextIO, env: dict[str, str], **_: object) -> subprocess.CompletedProcess:
+        # What a machine lacks is a failure, but for the script that says what it leaves out.
+        assert ("CI" in env) == (words[0] in ("cargo", "python") and "xtask" not in words)
+        stdout.write(output)
+        return subprocess.CompletedProcess([], 0)
+
+    monkeypatch.setattr(RUNNER.subprocess, "run", pretend)
+    found, said = RUNNER.run({"id": "X", "run": [command]}, tmp_path / "report.jsonl")
+    assert [tuple(row.values()) for row in found] == rows
+    assert said is None if fault is None else fault in said
+
+
+def test_a_failed_check_is_lost(tmp_path: Path) -> None:
+    rows, fault = RUNNER.run({"id": "X", "run": ["true", "false", "true"]}, tmp_path / "report.jsonl")
+    assert rows == [{"what": "checks", "tries": 3, "survived": 2, "lost": 1}] and fault == "`false` ended with 1"
+
+
+def rust_tests(package: str, target: str | None) -> list[str]:
+    """Paths of a package's tests, as cargo prints them but for modules inside a file; of all targets, or of one."""
+    crate = ROOT / "crates" / package
+    crate = crate if crate.is_dir() else ROOT / package.removeprefix("swath-")
+    sources = [(path, path.relative_to(crate / "src")) for path in crate.glob("src/**/*.rs")] if target is None else []
+    for root in sorted((crate / "tests").glob("*")):
+        if target in (None, root.stem):
+            files = root.glob("**/*.rs") if root.is_dir() else [root]
+            sources += [(path, path.relative_to(root) if root.is_dir() else Path("main.rs")) for path in files]
+    names = []
+    for path, inside in sources:
+        module = "::".join(part for part in inside.with_suffix("").parts if part not in ("main", "mod", "lib"))
+        marked = re.findall(r"#\[test\]\n(?:\s*(?:#\[|//).*\n)*\s*fn (\w+)", path.read_text())
+        names += [f"{module}::{name}" if module else name for name in marked]
+    return names
+
+
+def test_every_filter_of_the_list_finds_a_test() -> None:
+    """A renamed test would otherwise leave its scenario without anyone noticing."""
+    commands = [shlex.split(command) for scenario in SCENARIOS for command in scenario.get("run", [])]
+    filters = 0
+    for words in (words for words in commands if words[:2] == ["cargo", "test"]):
+        end = words.index("--") if "--" in words else len(words)
+        own, names = words[:end], words[end + 1 :]
+        target = own[own.index("--test") + 1] if "--test" in own else None
+        tests = [test for at, word in enumerate(own) if word == "-p" for test in rust_tests(own[at + 1], target)]
+        assert tests, words
+        for name in names:
+            assert any(name in test for test in tests), f"no test is called {name}: {shlex.join(words)}"
+            filters += 1
+    chosen = [words for words in commands if "-k" in words]
+    files = sorted({word for words in chosen for word in words if word.endswith(".py")})
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", "tests/python/pytest.ini", "--collect-only", *files],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    tests = [line for line in listed.stdout.splitlines() if "::" in line]
+    for words in chosen:
+        expression = words[words.index("-k") + 1]
+        wanted = Expression.compile(expression)
+        for file in (Path(word).name for word in words if word.endswith(".py")):
+            here = [test for test in tests if Path(test.split("::")[0]).name == file]
+            matching = [test for test in here if wanted.evaluate(lambda word, test=test: word.lower() in test.lower())]
+            assert matching, f"no test of {file} matches {expression}"
+            # A word that no test has does nothing, in a list of several.
+            for word in re.findall(r"\w+", expression):
+                assert word in ("or", "not", "and") or any(word.lower() in test.lower() for test in tests), (file, word)
+            filters += 1
+    assert filters > 40
 
 
 def test_every_allowed_difference_has_a_reason() -> None:

@@ -188,7 +188,7 @@ static void give_back_all(Arena& arena, Context& context, const char* kind) {
 }
 
 API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    Call call(Need::Init);
+    Call call(Need::Init, Kind::GivesBack);
     if (device < 0 || uint64_t(device) >= Script::MAX_DEVICES) return INVALID_DEVICE;
     State& s = state();
     Context& own = s.contexts[device];
@@ -244,7 +244,7 @@ API CUresult cuCtxPushCurrent_v2(CUcontext context) {
 }
 
 API CUresult cuCtxPopCurrent_v2(CUcontext* context) {
-    Call call(Need::Init);
+    Call call(Need::Init, Kind::GivesBack);
     if (current().empty()) return call.result ? call.result : CUresult(INVALID_CONTEXT);
     if (context) *context = current().back();
     current().pop_back();

@@ -74,7 +74,7 @@ API CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
 }
 
 API CUresult cuModuleUnload(CUmodule handle) {
-    Call call(Need::Context);
+    Call call(Need::Context, Kind::GivesBack);
     State& s = state();
     const auto module = s.modules.find(handle);
     if (!module) {

@@ -15,7 +15,7 @@ API CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return make_stre
 API CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int) { return make_stream(stream, flags); }
 
 API CUresult cuStreamDestroy_v2(CUstream handle) {
-    Call call(Need::Context);
+    Call call(Need::Context, Kind::GivesBack);
     State& s = state();
     const auto stream = s.streams.find(handle);
     if (!stream) {
@@ -108,7 +108,7 @@ API CUresult cuEventCreate(CUevent* handle, unsigned flags) {
 }
 
 API CUresult cuEventDestroy_v2(CUevent handle) {
-    Call call(Need::Context);
+    Call call(Need::Context, Kind::GivesBack);
     if (!state().events.find(handle)) {
         if (call.result) return call.result;
         report("cuEventDestroy of %p, which does not exist (any more)", handle);

@@ -24,6 +24,7 @@ struct Script {
     uint64_t fail_sync = NEVER;
     uint64_t fail_module = 0;
     uint64_t refuse_cubin = OK;
+    uint64_t fail_call = NEVER;
     uint64_t lose_after = NEVER;
     uint64_t async = 0;
     uint64_t seed = 0;
@@ -47,6 +48,7 @@ struct Script {
             {"capability", &capability}, {"sms", &sms},
             {"lanes", &lanes},           {"leaks", &leaks},
             {"hide", &hide},             {"refuse_cubin", &refuse_cubin},
+            {"fail_call", &fail_call},
         };
         std::istringstream words(text ? text : "");
         std::string word;

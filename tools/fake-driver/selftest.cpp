@@ -408,6 +408,16 @@ static void failures_come_when_scripted() {
     }
     {
         Rig rig("");
+        EXPECT(swath_fake_script("fail_call=2"), 0);
+        DONE(cuCtxSynchronize());
+        EXPECT(cuStreamQuery(rig.first), UNKNOWN);
+        DONE(cuCtxSynchronize());
+        EXPECT(count("fallible"), 3);
+        rig.end();
+        EXPECT(count("fallible") < count("calls"), true);
+    }
+    {
+        Rig rig("");
         EXPECT(swath_fake_script("lose_after=2"), 0);
         DONE(cuCtxSynchronize());
         DONE(cuCtxSynchronize());

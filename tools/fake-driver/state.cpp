@@ -43,14 +43,15 @@ static void check_all_guards() {
     for (auto& [start, block] : state().host.all()) check_guards(block);
 }
 
-Call::Call(Need need) : lock(state().mutex) {
+Call::Call(Need need, Kind kind) : lock(state().mutex) {
     State& s = state();
     if (!current().empty()) context = current().back();
     if (++s.count.calls > s.script.lose_after && !s.lost) {
         s.lost = true;
         for (Context& each : s.contexts) s.scheduler.abandon(&each);
     }
-    if (s.lost) result = UNKNOWN;
+    const bool failed = kind == Kind::Uses && ++s.count.fallible == s.script.fail_call;
+    if (s.lost || failed) result = UNKNOWN;
     else if (need == Need::Driver) result = OK;
     // A process that was forked from one that uses the driver cannot use it.
     else if (!s.ready || s.process != getpid()) result = NOT_INITIALIZED;
@@ -109,6 +110,7 @@ API unsigned long long swath_fake_count(const char* what) {
     const Counters& c = s.count;
     const std::map<std::string, uint64_t> values = {
         {"calls", c.calls},
+        {"fallible", c.fallible},
         {"errors", c.errors},
         {"alloc", c.alloc},
         {"free", c.free},

@@ -9,7 +9,7 @@
 #include <thread>
 
 struct Counters {
-    uint64_t calls = 0, errors = 0;
+    uint64_t calls = 0, fallible = 0, errors = 0;
     uint64_t alloc = 0, free = 0, peak_bytes = 0, host_alloc = 0, host_free = 0;
     uint64_t h2d = 0, d2h = 0, d2d = 0, h2d_bytes = 0, d2h_bytes = 0, d2d_bytes = 0, memset = 0, pageable = 0;
     uint64_t launch = 0, sync = 0, query = 0, submitted_before_first_wait = 0;
@@ -119,10 +119,13 @@ void check_guards(Block& block);
 
 enum class Need { Driver, Init, Context };
 
+// A call that gives something back cannot be failed alone: a caller can do nothing about it.
+enum class Kind { Uses, GivesBack };
+
 // Held by an entry point while it works.
 class Call {
   public:
-    explicit Call(Need need);
+    explicit Call(Need need, Kind kind = Kind::Uses);
     CUresult result = OK;
     Context* context = nullptr;
 

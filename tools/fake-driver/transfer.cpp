@@ -37,7 +37,7 @@ API CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t len) {
 
 // A broken or lost device reports an error but still frees: the process continues here, so frees have to be counted.
 API CUresult cuMemFree_v2(CUdeviceptr address) {
-    Call call(Need::Context);
+    Call call(Need::Context, Kind::GivesBack);
     if (!call.context) return call.result;
     if (!address) return call.result;
     State& s = state();
@@ -69,7 +69,7 @@ API CUresult cuMemHostAlloc(void** address, size_t len, unsigned flags) {
 }
 
 API CUresult cuMemFreeHost(void* address) {
-    Call call(Need::Context);
+    Call call(Need::Context, Kind::GivesBack);
     if (!call.context) return call.result;
     State& s = state();
     Block* block = s.host.find(reinterpret_cast<uint64_t>(address));

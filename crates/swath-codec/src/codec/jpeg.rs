@@ -95,6 +95,12 @@ fn picture(spec: &TileSpec, rows: u32, src: &[u8]) -> Result<(Header, Options), 
         let detail = format!("a picture of {}x{} in a tile of {}x{rows}", header.width, header.height, spec.width);
         return Err(corrupt(detail));
     }
+    // A header of a few bytes can ask for the coefficients of a whole tile, which are more than its samples.
+    let asked = decode::frame_memory(&header);
+    let allowed = spec.limits.plausible(src.len() as u64).min(spec.limits.tile_bytes);
+    if asked > allowed {
+        return Err(CodecError::Limit { codec: NAME, asked, allowed });
+    }
     let ycbcr = spec.photometric == Some(Photometric::YCbCr) && spec.samples == 3;
     let color = if ycbcr { Color::YcbcrToRgb } else { Color::Raw };
     Ok((header, Options { color, max_pixels: spec.limits.tile_bytes }))
@@ -187,5 +193,28 @@ impl Encode for JpegEncoder {
             encode::Refusal::Memory(error) => error.into(),
             refusal => CodecError::encode(NAME, refusal.to_string()),
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::codec::testing;
+
+    #[test]
+    fn rejects_a_header_that_asks_for_gigabytes_of_coefficients() {
+        let mut stream = include_bytes!("../jpeg/decode/testdata/progressive.jpg").to_vec();
+        let header = decode::read_header(&stream).unwrap();
+        let (samples, side) = (header.components.len() as u16, 18_000_u16);
+        // The frame header: SOF2, its length and precision, then rows and columns.
+        let at = stream.windows(2).position(|two| two == [0xff, 0xc2]).unwrap() + 5;
+        stream[at..at + 2].copy_from_slice(&side.to_be_bytes());
+        stream[at + 2..at + 4].copy_from_slice(&side.to_be_bytes());
+        let spec = testing::spec(SampleType::U8, samples, side.into());
+        let mut scratch = Scratch::default();
+        let decoded = Jpeg.decode(&spec, side.into(), &stream, &mut [], &mut scratch).unwrap_err();
+        assert!(matches!(decoded, CodecError::Limit { codec: "JPEG", asked, .. } if asked > 1 << 30), "{decoded:?}");
+        assert_eq!(Jpeg::check(&spec, side.into(), &stream, &mut scratch).unwrap_err(), decoded);
     }
 }

@@ -54,20 +54,26 @@ impl Tensor {
         self.device.ordinal
     }
 
-    /// Returns the address of its first sample.
-    pub(in crate::driver) fn address(&self) -> u64 {
-        (self.data as u64).wrapping_add(self.offset)
+    /// Returns the address of its first sample; `None` where it has no memory, or none at that offset.
+    pub(in crate::driver) fn address(&self) -> Option<u64> {
+        (self.data as u64).checked_add(self.offset).filter(|_| !self.data.is_null())
     }
 
-    /// Returns the lengths of its axes, and its strides in samples where it has any.
+    /// Returns the number of its axes.
+    pub(in crate::driver) fn axes(&self) -> i32 {
+        self.axes
+    }
+
+    /// Returns the lengths of its axes, and its strides in samples where it has any. The lengths of a tensor without a
+    /// list of them are empty.
     ///
     /// # Safety
-    /// The tensor is valid.
+    /// The lists that are not null have as many numbers as the tensor has axes.
     pub(in crate::driver) unsafe fn lengths(&self) -> (&[i64], Option<&[i64]>) {
         let axes = usize::try_from(self.axes).unwrap_or(0);
         let list = |first: *const i64| match first.is_null() || axes == 0 {
             true => None,
-            // SAFETY: a valid tensor has as many as it has axes.
+            // SAFETY: as the caller promises.
             false => Some(unsafe { std::slice::from_raw_parts(first, axes) }),
         };
         (list(self.shape).unwrap_or_default(), list(self.strides))

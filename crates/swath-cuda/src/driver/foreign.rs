@@ -52,9 +52,6 @@ impl ForeignArray {
     ) -> Result<Self, DeviceError> {
         let dense = c_order(shape, sample_len as i64);
         let strides = strides.unwrap_or(&dense);
-        let wrong = || {
-            DeviceError::Usage(format!("an array of {} axes is not an image: an image has two or three", shape.len()))
-        };
         let ([rows, columns, bands], [row_step, pixel_step, band_step]) = match (shape, strides, axes) {
             (&[rows, columns], &[down, across], _) => ([rows, columns, 1], [down, across, 0]),
             (&[bands, rows, columns], &[band, down, across], Axes::BandFirst) => {
@@ -63,7 +60,7 @@ impl ForeignArray {
             (&[rows, columns, bands], &[down, across, band], Axes::BandLast) => {
                 ([rows, columns, bands], [down, across, band])
             }
-            _ => return Err(wrong()),
+            _ => return Err(no_image(shape.len())),
         };
         // SAFETY: as the caller promises.
         let samples = unsafe { DeviceRows::new(address, row_step, pixel_step, band_step) };
@@ -73,10 +70,12 @@ impl ForeignArray {
     /// Describes an array by a DLPack tensor (the capsule `dltensor`).
     ///
     /// # Errors
-    /// When it is not on a CUDA device, or does not have two or three axes.
+    /// When it is not on a CUDA device, does not have two or three axes, or contradicts itself: an axis of a negative length,
+    /// samples without bits, elements without memory.
     ///
     /// # Safety
-    /// The tensor is valid. As [`DeviceRows::new`].
+    /// The lists of lengths and strides of the tensor, where they are not null, have as many numbers as it has axes; those of
+    /// a tensor that does not have two or three axes are not read. As [`DeviceRows::new`].
     pub unsafe fn of_dlpack(managed: &ManagedTensor, axes: Axes) -> Result<Self, DeviceError> {
         // SAFETY: as the caller promises.
         unsafe { Self::of_tensor(&managed.tensor, axes) }
@@ -103,17 +102,30 @@ impl ForeignArray {
             return Err(DeviceError::Usage("the tensor is not on a CUDA device".into()));
         }
         let DataType { bits, lanes, .. } = tensor.dtype;
-        if lanes != 1 || bits % 8 != 0 {
+        if lanes != 1 || bits == 0 || bits % 8 != 0 {
             return Err(DeviceError::Usage(format!("samples of {bits} bits in vectors of {lanes} cannot be written")));
         }
         let sample_len = usize::from(bits / 8);
-        // SAFETY: a valid tensor has as many lengths, and strides where it has any, as axes.
-        let (shape, strides) = unsafe { tensor.lengths() };
+        // Before the lists are read: they are as long as this number claims.
+        if !(2..=3).contains(&tensor.axes()) {
+            return Err(no_image(tensor.axes()));
+        }
+        // SAFETY: as the caller promises.
+        let (lengths, strides) = unsafe { tensor.lengths() };
         let strides: Option<Vec<i64>> =
             strides.map(|strides| strides.iter().map(|step| step.wrapping_mul(sample_len as i64)).collect());
-        let shape: Vec<usize> = shape.iter().map(|len| usize::try_from(*len).unwrap_or(0)).collect();
+        let shape: Vec<usize> = lengths.iter().filter_map(|len| usize::try_from(*len).ok()).collect();
+        if lengths.is_empty() || shape.len() != lengths.len() {
+            return Err(DeviceError::Usage(format!("the tensor has axes of the lengths {lengths:?}")));
+        }
+        // An array without elements needs no memory.
+        let address = match tensor.address() {
+            Some(address) => address,
+            None if shape.contains(&0) => 0,
+            None => return Err(DeviceError::Usage("the tensor has elements, and no memory".into())),
+        };
         // SAFETY: as the caller promises.
-        let array = unsafe { Self::of_cuda_array(tensor.address(), &shape, strides.as_deref(), sample_len, axes) }?;
+        let array = unsafe { Self::of_cuda_array(address, &shape, strides.as_deref(), sample_len, axes) }?;
         Ok(Self { dtype: Some(tensor.dtype), ordinal: Some(tensor.ordinal()), ..array })
     }
 
@@ -128,6 +140,10 @@ impl ForeignArray {
         self.rows = unsafe { self.rows.after(stream) };
         self
     }
+}
+
+fn no_image(axes: impl std::fmt::Display) -> DeviceError {
+    DeviceError::Usage(format!("an array of {axes} axes is not an image: an image has two or three"))
 }
 
 /// Steps in bytes of an array without gaps.

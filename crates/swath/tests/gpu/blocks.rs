@@ -120,5 +120,5 @@ fn blocks_of_whole_tiles_stay_on_the_device() {
 
 #[test]
 fn the_cpu_encodes_blocks_after_a_device_failure() {
-    check_failing_writes((1..60).step_by(4), |case, gpu, rng| by_blocks(case, gpu, Mode::Auto, (64, 64), rng));
+    check_failing_writes((1..60).step_by(2), |case, gpu, rng| by_blocks(case, gpu, Mode::Auto, (64, 64), rng));
 }

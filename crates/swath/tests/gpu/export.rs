@@ -208,6 +208,51 @@ fn exports_name_the_second_device() {
 }
 
 #[test]
+fn rejects_tensors_that_contradict_themselves() {
+    use swath::gpu::{Axes, ForeignArray, dlpack::ManagedTensor};
+    /// `DLManagedTensor`.
+    #[repr(C)]
+    struct Managed {
+        tensor: Tensor,
+        context: [*mut c_void; 2],
+    }
+    let (lengths, negative, empty) = ([2_i64, 3, 4], [2_i64, -3, 4], [2_i64, 0, 4]);
+    let good = Tensor {
+        data: std::ptr::without_provenance_mut(0x1000),
+        device: [2, 0],
+        axes: 3,
+        dtype: (1, 8, 1),
+        shape: lengths.as_ptr(),
+        strides: std::ptr::null(),
+        offset: 0,
+    };
+    let describe = |tensor: Tensor| {
+        let managed = Managed { tensor, context: [std::ptr::null_mut(); 2] };
+        // SAFETY: the structure of the specification; the lists are as long as the number of axes wherever it is 2 or 3.
+        let array = unsafe { ForeignArray::of_dlpack(&*(&raw const managed).cast::<ManagedTensor>(), Axes::BandFirst) };
+        array.map(|array| array.shape).map_err(|error| error.to_string())
+    };
+    let nowhere = std::ptr::null_mut();
+    assert_eq!(describe(good), Ok([3, 4, 2]));
+    assert_eq!(describe(Tensor { data: nowhere, shape: empty.as_ptr(), ..good }), Ok([0, 4, 2]));
+    // No list is this long, and none may be read.
+    for (tensor, message) in [
+        (Tensor { axes: i32::MAX, shape: std::ptr::without_provenance(8), ..good }, "an array of 2147483647 axes"),
+        (Tensor { axes: -1, ..good }, "an array of -1 axes"),
+        (Tensor { shape: std::ptr::null(), ..good }, "axes of the lengths []"),
+        (Tensor { shape: negative.as_ptr(), ..good }, "axes of the lengths [2, -3, 4]"),
+        (Tensor { data: nowhere, ..good }, "no memory"),
+        (Tensor { offset: u64::MAX, ..good }, "no memory"),
+        (Tensor { dtype: (1, 0, 1), ..good }, "samples of 0 bits"),
+        (Tensor { dtype: (1, 8, 2), ..good }, "in vectors of 2"),
+        (Tensor { device: [1, 0], ..good }, "not on a CUDA device"),
+    ] {
+        let error = describe(tensor).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
 fn foreign_arrays_are_written_in_any_memory_order() {
     use swath::{
         Metadata, Writer,

@@ -25,7 +25,7 @@ pub fn check_failing_writes(
     let case = written::large(shape, options, "-9999");
     let (mut stepped_down, mut failed) = (0, 0);
     for failing in failing {
-        for key in ["fail_alloc_from", "fail_launch", "fail_copy"] {
+        for key in ["fail_alloc_from", "fail_launch", "fail_copy", "fail_call"] {
             fake.with("", |gpu| {
                 let (cpu, _) = case.write(&case.options, PushMethod::Whole, gpu).unwrap();
                 gpu.trim();
@@ -93,7 +93,9 @@ fn both(fake: &Fake, gpu: &Arc<Gpu>, file: &Arc<[u8]>, expected: &[u8], script: 
         assert_eq!(report.notices.len(), 1, "{script}: {report:?}");
         assert!(report.notices[0].starts_with("decoded by the CPU: cu"), "{script}: {report:?}");
     } else {
-        assert!(report.notices.is_empty(), "{script}: {report:?}");
+        // A call on the way to machine code that fails leaves the way over PTX.
+        let detour = |notice: &String| script.contains("fail_call") && notice.starts_with("the driver compiles");
+        assert!(report.notices.iter().all(detour), "{script}: {report:?}");
     }
     // After a repair the same GPU works.
     fake.script("");
@@ -165,6 +167,40 @@ fn every_launch_may_fault_later() {
 fn every_wait_may_fail() {
     every("fail_sync", &["sync"], "");
     every("fail_sync", &["sync"], "async=1 seed=0");
+}
+
+/// Attributes, events, streams, memsets, queries and all others: the whole table of the driver.
+#[test]
+fn every_call_may_fail() {
+    every("fail_call", &["fallible"], "");
+    every("fail_call", &["fallible"], "async=1 seed=7");
+}
+
+#[test]
+fn every_call_of_opening_the_device_may_fail() {
+    let Some(fake) = driver::fake() else { return };
+    let file = file(Compression::Deflate);
+    let dataset = cases::open(&file).unwrap();
+    let expected = dataset.read(&ReadOptions::default()).unwrap();
+    let calls = fake.with("", |_| fake.count("fallible"));
+    let mut failed = 0;
+    for n in 1..=calls {
+        let script = format!("fail_call={n}");
+        fake.script(&script);
+        match fake.open() {
+            Err(error) => {
+                assert!(error.to_string().contains("cu"), "{script}: {error}");
+                failed += 1;
+            }
+            // What is nice to know, and not needed.
+            Ok(gpu) => {
+                let read = dataset.read(&options(&gpu, Mode::Cuda)).unwrap_or_else(|error| panic!("{script}: {error}"));
+                assert!(read.bytes() == expected.bytes(), "{script}");
+            }
+        }
+        fake.expect_nothing_left(&script);
+    }
+    assert!(failed > 5, "{failed} of {calls}");
 }
 
 #[test]

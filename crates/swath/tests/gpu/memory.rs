@@ -10,6 +10,7 @@ use swath::{
 };
 
 use crate::{
+    build::{Directory, File, Tag, zlib},
     cases::{self, ON_DEVICE, Rng},
     driver,
 };
@@ -112,6 +113,54 @@ fn to_the_host_everything_fits_in_batches() {
             });
         }
     }
+}
+
+/// Small files of huge size, under the limits that apply by default: refused for their numbers, like by the CPU.
+#[test]
+fn bombs_are_refused_before_the_device_is_asked_for_memory() {
+    let Some(fake) = driver::fake() else { return };
+    // 1 TiB of sparse tiles.
+    let declared = cases::sparse(1 << 19, 4096);
+    // 64 GiB of zeros in 16,384 tiles that share one stream of a few kilobytes.
+    let tile = zlib(&vec![0; 2048 * 2048]);
+    let side = 2048 * 128;
+    let mut shared = Directory {
+        tags: vec![
+            (256, Tag::Long(vec![side])),
+            (257, Tag::Long(vec![side])),
+            (258, Tag::Short(vec![8])),
+            (259, Tag::Short(vec![8])),
+            (262, Tag::Short(vec![1])),
+            (322, Tag::Long(vec![2048])),
+            (323, Tag::Long(vec![2048])),
+            (324, Tag::Long(vec![16; 128 * 128])),
+            (325, Tag::Long(vec![tile.len() as u32; 128 * 128])),
+        ],
+        tiles: Vec::new(),
+    };
+    let at = File { big: true, ..File::of(shared.clone()) }.bytes().len() as u32;
+    shared = shared.with(324, Tag::Long(vec![at; 128 * 128]));
+    let mut expanding = File { big: true, ..File::of(shared) }.bytes();
+    expanding.extend(&tile);
+    let files: [(&str, Arc<[u8]>); 2] = [("declared", declared), ("expanding", expanding.into())];
+    fake.with("", |gpu| {
+        fake.script("");
+        for (what, file) in files {
+            let options = OpenOptions::default();
+            let dataset = options.open_source(Arc::new(MemorySource::new("bomb.tif", file))).unwrap();
+            let refused = dataset.read(&ReadOptions::default()).map(|_| ()).unwrap_err();
+            assert!(matches!(refused.kind(), ErrorKind::Limit(_)), "{what}: {refused:?}");
+            for mode in [Mode::Cuda, Mode::Auto] {
+                let read = ReadOptions::default().with_device(mode).with_gpu(gpu.clone());
+                for error in
+                    [dataset.read(&read).map(|_| ()).unwrap_err(), dataset.read_device(&read).map(|_| ()).unwrap_err()]
+                {
+                    assert_eq!(error.to_string(), refused.to_string(), "{what}, {mode:?}");
+                }
+            }
+            assert_eq!((fake.count("alloc"), fake.count("host_alloc"), fake.count("h2d")), (0, 0, 0), "{what}");
+        }
+    });
 }
 
 #[test]

@@ -138,7 +138,9 @@ fn both(
         Ok((file, written)) => {
             same_pixels(&format!("{script}, by Auto"), cpu, &file).unwrap();
             let down = written.device.notices.iter().any(|notice| notice.contains("the CPU writes"));
-            assert!(cuda || down || !written.device.notices.is_empty(), "{script}: silent: {:?}", written.device);
+            // A call of another kind may be the nth of this write, for which modules are loaded already.
+            let silent = !cuda && !down && written.device.notices.is_empty();
+            assert!(!silent || script.contains("fail_call"), "{script}: silent: {:?}", written.device);
             down
         }
         Err(error) => {
@@ -207,6 +209,11 @@ fn copies_that_fail_leave_no_torn_file() {
 }
 
 #[test]
+fn any_call_that_fails_leaves_no_torn_file() {
+    every("fail_call", &["fallible"], "async=1 seed=9", 5);
+}
+
+#[test]
 fn launches_that_fail_leave_no_torn_file() {
     let Some(fake) = driver::fake() else { return };
     // The context is lost then, with the rows that were on the device, so the CPU cannot continue.
@@ -218,7 +225,7 @@ fn launches_that_fail_leave_no_torn_file() {
     std::fs::write(&target, b"before").unwrap();
     let mut stages = std::collections::BTreeSet::new();
     for key in ["fail_launch", "fault_launch", "fail_sync"] {
-        for n in (1..60).step_by(2) {
+        for n in 1..60 {
             fake.with(&format!("{key}={n} async=1 seed=2"), |gpu| {
                 let mut writer =
                     match swath::Writer::create(&target, case.shape, &case.metadata, &case.on(gpu, Mode::Cuda)) {

@@ -66,6 +66,18 @@ pub(super) fn decode<S: Sample>(
     Ok(frame.frame_state.damage)
 }
 
+/// Bytes of the planes and blocks that [`Frame::prepare`] makes.
+pub(super) fn frame_memory(header: &Header) -> u64 {
+    let sample = if header.precision > 8 { 2 } else { 1 };
+    let block = size_of::<progressive::Block>() as u64;
+    let of = |samples: u64| match header.process {
+        Process::Lossless => 0,
+        Process::Progressive => samples * sample + samples / 64 * block,
+        _ => samples * sample,
+    };
+    Layout::new(header).planes().iter().map(|plane| of(plane.stride as u64 * plane.rows as u64)).sum()
+}
+
 /// The state of a frame that decoding and checking share.
 pub(super) struct FrameState<'f> {
     pub header: &'f Header,

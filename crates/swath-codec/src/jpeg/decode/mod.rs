@@ -86,6 +86,12 @@ pub fn read_header(src: &[u8]) -> Result<Header, JpegError> {
     }
 }
 
+/// Returns the bytes that [`decode`] allocates for a frame beside its destination: samples of all components, and coefficients where the
+/// frame is progressive.
+pub fn frame_memory(header: &Header) -> u64 {
+    lossy::frame_memory(header)
+}
+
 /// Decodes a frame into rows of interleaved samples `row_stride` bytes apart: bytes, or native-endian `u16` where the precision is over 8.
 ///
 /// `dst` must hold all rows at that stride; the last may end after its samples.
