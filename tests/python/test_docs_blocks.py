@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
-from documented import ABOUT_GPU, BUILDS, blocks
+from documented import ABOUT_GPU, BUILDS, blocks, make_files
 from harness import ROOT, Swath, scratch
 from remote import Files, direct
 from remote_stores import AZURE_ACCOUNT, AZURE_KEY, Store, fetch
@@ -82,6 +83,23 @@ def test_every_block_runs(path: Path, swath: Swath, tmp_path: Path, request: pyt
         )
     assert run.returncode == 0, run.stdout + run.stderr
     assert json.loads(out.read_text())["cases"]
+
+
+def test_the_index_of_a_sentinel_2_scene_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block of the quick start subtracts what the product adds, and leaves out what has no data."""
+    import swath
+
+    make_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    quick_start = (ROOT / "docs" / "quick-start.md").read_text()
+    code = next(block.code for block in blocks(quick_start) if block.language == "python" and "B04.tif" in block.code)
+    exec(compile(code, "quick-start.md", "exec"), {"swath": swath})
+    red, nir = (swath.read(f"{name}.tif", 1).astype("float64") for name in ("B04", "B08"))
+    expected = np.where(red == 0, np.nan, (nir - red) / (nir + red - 2000))
+    found = swath.read("sentinel-ndvi.tif", 1)
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5)
+    assert np.isnan(expected).any() and swath.Dataset("sentinel-ndvi.tif").crs == swath.Dataset("B04.tif").crs
+    assert swath.validate("sentinel-ndvi.tif", full=True)["valid"]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
