@@ -144,8 +144,9 @@ def test_what_build_lines_name_exists() -> None:
     """Such lines take minutes, and CI runs most of them; here their targets, paths, packages and extras are checked."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    repository = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["repository"]
     lines = build_lines()
-    assert {"make demo", "make test", "pip install .", "cargo install --path crates/swath-cli"} <= set(lines)
+    assert {"make demo", "make test", "pip install .", "cargo install --locked --path crates/swath-cli"} <= set(lines)
     for line in lines:
         words = line.split()
         if words[0] == "make":
@@ -153,8 +154,10 @@ def test_what_build_lines_name_exists() -> None:
         elif words[:2] == ["pip", "install"]:
             named = re.fullmatch(r"pip install '?(?:\.|swath)(?:\[(\w+)\])?'?", line)
             assert named and (named[1] is None or named[1] in extras), line
-        elif words[:3] == ["cargo", "install", "--path"]:
-            assert (ROOT / words[3] / "Cargo.toml").is_file(), line
+        elif words[:4] == ["cargo", "install", "--locked", "--path"]:
+            assert (ROOT / words[4] / "Cargo.toml").is_file(), line
+        elif words[:2] == ["git", "clone"]:
+            assert words[2:] == [repository, "&&", "cd", repository.rpartition("/")[2]], line
         elif words[:2] == ["cargo", "add"]:
             assert (ROOT / words[words.index("--path") + 1] / "Cargo.toml").is_file(), line
         elif words[:3] == ["cargo", "doc", "-p"]:
