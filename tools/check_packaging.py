@@ -33,7 +33,7 @@ def check_schemas() -> None:
     forms = [path for path in sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml")) if path.name != "config.yml"]
     for schema, files in {
         "vendor.github-workflows": sorted((GITHUB / "workflows").glob("*.yml")),
-        "custom.github-workflows-require-timeout": [GITHUB / "workflows" / "ci.yml"],
+        "custom.github-workflows-require-timeout": [GITHUB / "workflows" / name for name in ("ci.yml", "docs.yml")],
         "vendor.github-issue-forms": forms,
         "vendor.github-issue-config": [GITHUB / "ISSUE_TEMPLATE" / "config.yml"],
         "vendor.citation-file-format": [ROOT / "CITATION.cff"],

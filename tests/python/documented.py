@@ -8,7 +8,8 @@ Without `--every` it runs the Python blocks that mention CuPy, torch, `device="c
 addresses of stores: a machine with a GPU runs it so. With `--every` it runs every block of Python and of the shell, in
 the order of the page, and replaces the address `https://example.com` by that of `SWATH_EXAMPLE_SERVER`.
 
-Blocks of a page share a folder and a namespace. The folder has a `scene.tif`, a `dem.tif` and a `demo/terrain.tif`.
+Blocks of a page share a folder and a namespace. The folder has a `scene.tif`, a `dem.tif`, a `demo/terrain.tif`,
+and the bands `B04.tif` and `B08.tif` of a Sentinel-2 scene.
 Python runs statement by statement, and a statement that fails is reported by its line.
 """
 
@@ -68,9 +69,21 @@ def make_files(folder: Path) -> None:
     heights = (800 + 300 * np.sin(x[:768, :1024] / 90) * np.cos(y[:768, :1024] / 70)).round(2).astype("float32")
     heights[300:360, 400:520] = -9999
     swath.to_geotiff(heights, str(folder / "dem.tif"), cog=True, nodata=-9999, **words)
+    make_sentinel(folder, words)
     # The raster that `make demo` makes, which the quick start goes on with.
     (folder / "demo").mkdir()
     swath.to_geotiff(heights, str(folder / "demo" / "terrain.tif"), nodata=-9999, compression="deflate", **words)
+
+
+def make_sentinel(folder: Path, words: dict[str, Any]) -> None:
+    """Makes two bands as `gdal_translate` makes them of a Level-2A product in .jp2 files: 0 means no data but is not
+    declared as nodata, and 1000 is added to reflectances in parts of ten thousand.
+    """
+    y, x = np.indices((768, 1024), dtype="uint16")
+    outside = x + y < 300
+    for name, values in (("B04", 200 + (x // 4 + y // 3) % 900), ("B08", 1500 + (x // 5 + y // 2) % 2500)):
+        samples = np.where(outside, 0, values + 1000).astype("uint16")
+        swath.to_geotiff(samples, str(folder / f"{name}.tif"), compression="deflate", **words)
 
 
 def run(documents: list[Path], folder: Path, say: Callable[[str], None] = print, every: bool = False) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
-from documented import ABOUT_GPU, BUILDS, blocks
+from documented import ABOUT_GPU, BUILDS, blocks, make_files
 from harness import ROOT, Swath, scratch
 from remote import Files, direct
 from remote_stores import AZURE_ACCOUNT, AZURE_KEY, Store, fetch
@@ -84,6 +85,23 @@ def test_every_block_runs(path: Path, swath: Swath, tmp_path: Path, request: pyt
     assert json.loads(out.read_text())["cases"]
 
 
+def test_the_index_of_a_sentinel_2_scene_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block of the quick start subtracts what the product adds, and leaves out what has no data."""
+    import swath
+
+    make_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    quick_start = (ROOT / "docs" / "quick-start.md").read_text()
+    code = next(block.code for block in blocks(quick_start) if block.language == "python" and "B04.tif" in block.code)
+    exec(compile(code, "quick-start.md", "exec"), {"swath": swath})
+    red, nir = (swath.read(f"{name}.tif", 1).astype("float64") for name in ("B04", "B08"))
+    expected = np.where(red == 0, np.nan, (nir - red) / (nir + red - 2000))
+    found = swath.read("sentinel-ndvi.tif", 1)
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5)
+    assert np.isnan(expected).any() and swath.Dataset("sentinel-ndvi.tif").crs == swath.Dataset("B04.tif").crs
+    assert swath.validate("sentinel-ndvi.tif", full=True)["valid"]
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_block_says_what_it_is(path: Path) -> None:
     text = path.read_text()
@@ -126,8 +144,9 @@ def test_what_build_lines_name_exists() -> None:
     """Such lines take minutes, and CI runs most of them; here their targets, paths, packages and extras are checked."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    repository = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["repository"]
     lines = build_lines()
-    assert {"make demo", "make test", "pip install .", "cargo install --path crates/swath-cli"} <= set(lines)
+    assert {"make demo", "make test", "pip install .", "cargo install --locked --path crates/swath-cli"} <= set(lines)
     for line in lines:
         words = line.split()
         if words[0] == "make":
@@ -135,8 +154,10 @@ def test_what_build_lines_name_exists() -> None:
         elif words[:2] == ["pip", "install"]:
             named = re.fullmatch(r"pip install '?(?:\.|swath)(?:\[(\w+)\])?'?", line)
             assert named and (named[1] is None or named[1] in extras), line
-        elif words[:3] == ["cargo", "install", "--path"]:
-            assert (ROOT / words[3] / "Cargo.toml").is_file(), line
+        elif words[:4] == ["cargo", "install", "--locked", "--path"]:
+            assert (ROOT / words[4] / "Cargo.toml").is_file(), line
+        elif words[:2] == ["git", "clone"]:
+            assert words[2:] == [repository, "&&", "cd", repository.rpartition("/")[2]], line
         elif words[:2] == ["cargo", "add"]:
             assert (ROOT / words[words.index("--path") + 1] / "Cargo.toml").is_file(), line
         elif words[:3] == ["cargo", "doc", "-p"]:

@@ -104,7 +104,7 @@ def rasters(folder: Path) -> dict[str, Any]:
 
     found = {}
     for path in sorted(folder.glob("*.tif")):
-        if path.stem not in ("scene", "dem"):
+        if path.stem not in ("scene", "dem", "B04", "B08"):
             with rasterio.open(path) as raster:
                 facts = (raster.crs and raster.crs.to_epsg(), tuple(raster.transform), raster.nodata)
                 found[path.name] = (plain(raster.read()), facts)

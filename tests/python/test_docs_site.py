@@ -40,7 +40,7 @@ def test_every_chart_is_on_the_page() -> None:
 
 
 def test_the_page_of_benchmarks_agrees_with_the_figures() -> None:
-    """The relative times in the tables about the CPU are those of the charts."""
+    """The relative times in the tables about the CPU, and the speeds of reads to a GPU, are those of the charts."""
     sys.path.insert(0, str(ROOT / "tools" / "docs"))
     try:
         charts = importlib.import_module("charts")
@@ -51,6 +51,12 @@ def test_the_page_of_benchmarks_agrees_with_the_figures() -> None:
         for label, bars in chart.groups:
             for name, value in bars:
                 assert re.search(rf"\b{value:.2f}\b", page), f"{label}, {name}: {value:.2f} is not on the page"
+    reads = page.partition("\n## To a GPU")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+ \| [^|]+ \| [^|]+) \|", reads, re.MULTILINE))
+    for label, bars in charts.read_gpu().groups:
+        row = next(cells for title, cells in rows.items() if title.startswith(label))
+        shown = " | ".join("refuses it" if value is None else f"{value:.1f}" for _, value in bars)
+        assert row == shown, label
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -153,7 +153,9 @@ def real_table() -> str:
             f"| {row['name']} | {row['codec']} | {read['swath']:.0f} | {read['rasterio']:.0f} | {tiff} | "
             f"{cog['swath']:.0f} | {cog['GDAL']:.0f} | {size['swath'] / size['GDAL']:.3f} |"
         )
-    return "\n".join(lines)
+    found = figures(REAL)
+    note = f"{machine(found)}, files in the page cache, best of several rounds, every array checked equal."
+    return "\n".join([*lines, "", note])
 
 
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
@@ -310,7 +312,8 @@ def read_gpu() -> Chart:
         row = rows[f"{name}-512"]
         bars: Bars = [
             ("swath", speed(row, "swath")),
-            ("GDAL, 16 threads", speed(row, "gdal")),
+            # To host memory, or with the copy to the device, whichever was faster.
+            ("GDAL, 16 threads", max(speed(row, way) or 0.0 for way in ("gdal", "gdal-gpu")) or None),
         ]
         # nvTIFF was measured in the first run only; it refuses Zstd and the predictor of floats.
         bars.append(("nvTIFF", speed(row, "nvtiff-file")))

@@ -85,8 +85,11 @@ pub struct Device {
 
 /// `swath devices`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n\
+                  \x20 swath devices\n\
+                  \x20 swath devices --json")]
 pub struct Devices {
-    /// Print JSON; docs/cli-json.md lists its keys.
+    /// Print JSON; https://swath-raster.github.io/swath/cli-json.html lists its keys.
     #[arg(long)]
     pub json: bool,
 }
@@ -94,9 +97,12 @@ pub struct Devices {
 /// `swath completions`.
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "bash: swath completions bash > ~/.local/share/bash-completion/completions/swath. zsh: swath completions zsh > \
-                  _swath, in a folder of $fpath. fish: swath completions fish > ~/.config/fish/completions/swath.fish. They work \
-                  in the next shell that you start."
+    after_help = "bash: write the script to ~/.local/share/bash-completion/completions/swath. zsh: to _swath, in a folder of $fpath. \
+                  fish: to ~/.config/fish/completions/swath.fish. It works in the next shell that you start.\n\n\
+                  Examples:\n\
+                  \x20 eval \"$(swath completions bash)\"\n\
+                  \x20 swath completions zsh > _swath\n\
+                  \x20 swath completions fish > swath.fish"
 )]
 pub struct Completions {
     /// The shell.
@@ -136,11 +142,15 @@ pub enum GenerateWhat {
 
 /// `swath info`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n\
+                  \x20 swath info scene.tif\n\
+                  \x20 swath info scene.tif --json --tags\n\
+                  \x20 swath info https://example.com/cog.tif")]
 pub struct Info {
     /// The raster: a path, or an address (https://, s3://, gs://, az://).
     #[arg(required_unless_present = "codecs")]
     pub file: Option<PathBuf>,
-    /// Print JSON; docs/cli-json.md lists its keys.
+    /// Print JSON; https://swath-raster.github.io/swath/cli-json.html lists its keys.
     #[arg(long)]
     pub json: bool,
     /// List every tag of every directory.
@@ -156,6 +166,9 @@ pub struct Info {
 
 /// `swath preview`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n\
+                  \x20 swath preview scene.tif scene.png --bands 3,2,1\n\
+                  \x20 swath preview dem.tif dem.png --size 512 --colormap terrain")]
 pub struct Preview {
     /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
@@ -203,10 +216,13 @@ pub enum Colormap {
 
 /// `swath stats`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n\
+                  \x20 swath stats scene.tif --bands 1,2\n\
+                  \x20 swath stats scene.tif --json")]
 pub struct Stats {
     /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
-    /// Print JSON; docs/cli-json.md lists its keys.
+    /// Print JSON; https://swath-raster.github.io/swath/cli-json.html lists its keys.
     #[arg(long)]
     pub json: bool,
     /// Bands, counted from 1, as in 3,2,1.
@@ -228,6 +244,10 @@ pub struct Stats {
 
 /// `swath compare`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n\
+                  \x20 swath convert scene.tif copy.tif --compress zstd\n\
+                  \x20 swath compare scene.tif copy.tif && echo equal\n\
+                  \x20 swath compare scene.tif copy.tif --tolerance 0.5 --pixels-only")]
 pub struct Compare {
     /// The first raster.
     pub a: PathBuf,
@@ -239,7 +259,7 @@ pub struct Compare {
     /// Compare size, type and samples, but not the metadata.
     #[arg(long)]
     pub pixels_only: bool,
-    /// Print JSON; docs/cli-json.md lists its keys.
+    /// Print JSON; https://swath-raster.github.io/swath/cli-json.html lists its keys.
     #[arg(long)]
     pub json: bool,
     /// Number of threads; all cores by default.
@@ -258,6 +278,9 @@ pub struct Compare {
 
 /// `swath validate`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n\
+                  \x20 swath validate scene.tif\n\
+                  \x20 swath validate scene.tif --full --strict --json")]
 pub struct Validate {
     /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
@@ -267,7 +290,7 @@ pub struct Validate {
     /// Check every block too: leader and trailer bytes, order, masks, overlaps, the end of the file.
     #[arg(long)]
     pub full: bool,
-    /// Print JSON; docs/cli-json.md lists its keys.
+    /// Print JSON; https://swath-raster.github.io/swath/cli-json.html lists its keys.
     #[arg(long)]
     pub json: bool,
     /// Show on standard error the requests to servers and stores.
@@ -300,6 +323,10 @@ pub struct Selection {
 
 /// `swath dump`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n\
+                  \x20 swath dump scene.tif --out chip.npy --window 2048,1024,512,512 --bands 4,3,2\n\
+                  \x20 swath dump scene.tif --out small.npy --overview 0\n\
+                  \x20 swath dump scene.tif --out mask.npy --mask")]
 pub struct Dump {
     /// The raster: a path, or an address (https://, s3://, gs://, az://).
     pub file: PathBuf,
@@ -336,7 +363,12 @@ pub struct Dump {
 #[command(
     args_override_self = true,
     after_help = "Options of gdal_translate work too: -of COG, -co COMPRESS=ZSTD and most other creation options, \
-                  -srcwin, -projwin, -b, -a_nodata, -a_srs, -ot, -scale, -r, -ovr, -q."
+                  -srcwin, -projwin, -b, -a_nodata, -a_srs, -ot, -scale, -r, -ovr, -q.\n\n\
+                  Examples:\n\
+                  \x20 swath convert scene.tif cog.tif --cog --compress zstd\n\
+                  \x20 swath convert scene.tif part.tif --window 0,0,1024,1024 --dtype uint8 --scale auto\n\
+                  \x20 swath convert -of COG -co COMPRESS=ZSTD scene.tif same.tif\n\
+                  \x20 swath convert scene.tif s3://rasters/cog.tif --cog"
 )]
 pub struct Convert {
     /// The raster to read: a path, or an address (https://, s3://, gs://, az://).
@@ -362,7 +394,8 @@ pub struct Convert {
     /// Largest error that lerc may make.
     #[arg(long, value_name = "E", default_value_t = 0.0)]
     pub max_z_error: f64,
-    /// Predictor: auto (the one that makes a sample of the first rows smallest), type (by sample type), none (1), horizontal (2) or float (3).
+    /// Predictor: auto (compresses excerpts of the first rows that are not constant with each, and takes the smallest), type (by
+    /// sample type), none (1), horizontal (2) or float (3).
     #[arg(long, value_name = "P", default_value = "auto")]
     pub predictor: String,
     /// Size of a tile in pixels: N for N x N, or W,H.
@@ -466,7 +499,10 @@ pub struct Convert {
                   median. One run before them warms up and does not count, so a local file that fits in memory is read from the \
                   page cache. Windows are random, the same ones each time, and read without the tile cache. Every repeated \
                   read must give the same samples, and every written file must give them back. Of a remote raster, at most \
-                  64 MiB are received unless --max-remote-bytes allows more."
+                  64 MiB are received unless --max-remote-bytes allows more.\n\n\
+                  Examples:\n\
+                  \x20 swath bench scene.tif --seconds 5\n\
+                  \x20 swath bench scene.tif --seconds 5 --only read,write --device cpu --svg bench.svg"
 )]
 pub struct Bench {
     /// The rasters: paths, or addresses (https://, s3://, gs://, az://).
@@ -481,7 +517,7 @@ pub struct Bench {
     /// Time for each file, in seconds. Measurements share it; each is run at least once, so slow ones can exceed it.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true)]
     pub seconds: f64,
-    /// Print JSON; docs/cli-json.md lists its keys.
+    /// Print JSON; https://swath-raster.github.io/swath/cli-json.html lists its keys.
     #[arg(long)]
     pub json: bool,
     /// Draw the figures in this file.

@@ -60,6 +60,16 @@ fn sentence(text: &str) -> String {
     if text.is_empty() || text.ends_with(['.', '…', ':', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
+/// The line before the examples in the text at the end of a command's help. Each example is a line of its own below it.
+const EXAMPLES: &str = "Examples:\n";
+
+/// Returns the text at the end of a command's help, and its examples.
+fn end_of_help(command: &clap::Command) -> (String, Vec<String>) {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (text, examples) = text.split_once(EXAMPLES).unwrap_or((&text, ""));
+    (sentence(text), examples.lines().map(|line| line.trim().to_owned()).collect())
+}
+
 /// Returns the script that completes command lines in a shell.
 pub fn completions(shell: Shell) -> Result<String> {
     let shell = match shell {
@@ -93,6 +103,16 @@ mod tests {
                 assert!(arg.get_help().is_some(), "{} {}", command.get_name(), arg.get_id());
             }
             assert!(command.get_about().is_some(), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_of_itself() {
+        for command in commands(&definition()) {
+            let (_, examples) = end_of_help(command);
+            assert!((2..=4).contains(&examples.len()), "{}: {examples:?}", command.get_name());
+            let name = format!("swath {}", command.get_name());
+            assert!(examples.iter().any(|line| line.contains(&name)), "{}: {examples:?}", command.get_name());
         }
     }
 

@@ -14,6 +14,8 @@ pub struct OutOfMemory {
 /// 4 KiB costs more than decoding the samples that go there. Smaller buffers come from the heap, whose pages are already
 /// mapped in a program that reads often.
 const HUGE: usize = 4 << 20;
+/// Whether the system takes the advice to use huge pages.
+const HUGE_PAGES: bool = cfg!(target_os = "linux");
 
 /// A zeroed buffer, aligned for every sample type.
 #[derive(Debug)]
@@ -34,11 +36,7 @@ impl Buffer {
     /// Allocates `len` zero bytes. Returns `None` when the system has no memory for them.
     pub fn zeroed(len: usize) -> Option<Self> {
         if len >= HUGE {
-            let pages = MmapMut::map_anon(len).ok()?;
-            // Advice only: if the kernel refuses, the pages are small and nothing else changes.
-            #[cfg(target_os = "linux")]
-            let _ = pages.advise(memmap2::Advice::HugePage);
-            return Some(Self::Pages(pages));
+            return Some(Self::Pages(pages(len, HUGE_PAGES)?));
         }
         Some(Self::Words(zeroed(len.div_ceil(8)).ok()?, len))
     }
@@ -82,6 +80,19 @@ impl Buffer {
             Self::Pages(pages) => pages,
         }
     }
+}
+
+/// Maps zeroed pages from the system: huge ones where it takes that advice, ordinary ones elsewhere.
+fn pages(len: usize, huge: bool) -> Option<MmapMut> {
+    let pages = MmapMut::map_anon(len).ok()?;
+    #[cfg(target_os = "linux")]
+    if huge {
+        // Advice only: if the kernel refuses, the pages are small and nothing else changes.
+        let _ = pages.advise(memmap2::Advice::HugePage);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = huge;
+    Some(pages)
 }
 
 /// Allocates a vector of `len` zeros.
@@ -175,6 +186,15 @@ mod tests {
             assert_eq!((buffer.len(), buffer.bytes().len()), (len, len));
             assert!(buffer.bytes().iter().all(|byte| *byte == 0));
             assert_eq!(buffer.bytes().as_ptr() as usize % 8, 0);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "megabytes take Miri too long")]
+    fn mapped_pages_are_zero_with_and_without_huge_ones() {
+        for huge in [false, true] {
+            let mapped = pages(HUGE + 5, huge).unwrap();
+            assert!(mapped.len() == HUGE + 5 && mapped.iter().all(|byte| *byte == 0));
         }
     }
 

@@ -102,10 +102,10 @@ pub fn other_format(name: &str) -> Option<String> {
 /// How the predictor of a file is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredictorRule {
-    /// A [`Writer`](crate::Writer) of rows or blocks compresses a sample of the first rows with every predictor and uses the one that
-    /// makes it clearly smallest. For files that are made of encoded tile rows, [`PredictorChoice`](crate::write::PredictorChoice) makes
+    /// A [`Writer`](crate::Writer) of rows or blocks compresses excerpts of the first rows that are not constant with every predictor and
+    /// uses the one that makes them clearly smallest. For files that are made of encoded tile rows, [`PredictorChoice`](crate::write::PredictorChoice) makes
     /// the same choice. Where the first rows say nothing, because thousands of them have one pixel value or a single one is longer than
-    /// 16 MiB, the sample type decides.
+    /// 24 MiB, the sample type decides.
     BySamples,
     /// Differences for integers, split bytes for floats, none for palettes and for codecs that take none.
     BySampleType,

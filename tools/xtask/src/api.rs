@@ -46,13 +46,14 @@ fn differences(expected: &str, found: &str) -> Vec<String> {
     missing.map(|line| format!("- {line}")).chain(new.map(|line| format!("+ {line}"))).collect()
 }
 
-/// Documents the crate and lists every public item with its members.
+/// Documents the crate, fails where a link is broken or rustdoc warns of anything else, and lists every public item with its members.
 fn list() -> Result<String, Vec<String>> {
     let metadata = graph::metadata(&["--no-deps"])?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
     let root = Path::new(target).join("doc/swath");
     let status = graph::cargo()
         .args(["rustdoc", "--quiet", "--release", "-p", "swath", "--lib", "--features", FEATURES])
+        .env("RUSTDOCFLAGS", "-D warnings")
         .status()
         .map_err(|fault| vec![format!("cargo rustdoc did not start: {fault}")])?;
     if !status.success() {

@@ -20,7 +20,7 @@ use std::{
 const USAGE: &str = "usage: cargo xtask <task>
 
   api        write the public names and signatures of the crate swath to crates/swath/api.txt; with --check, fail where
-             they have changed
+             they have changed; both fail where rustdoc warns, as of a broken link
   deps       fail on an arrow between workspace crates that the architecture does not draw, and on an import cycle between
              the modules of a crate
   features   fail where a crate does not pass the lints without features, with one of its own alone, or with all

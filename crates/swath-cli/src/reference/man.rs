@@ -27,9 +27,13 @@ pub fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
 fn page(name: &str, command: clap::Command) -> io::Result<(String, Vec<u8>)> {
     let mut out = Vec::new();
     let source = format!("swath {}", env!("CARGO_PKG_VERSION"));
+    // The text at the end has sections of its own: clap_mangen would make one paragraph of its lines.
+    let (more, examples) = super::end_of_help(&command);
+    let command = command.after_help(None::<&str>);
     // Without its own version, the page of a command has no empty section about it.
     let command = if name == "swath" { command } else { command.version(None::<&str>) };
     Man::new(command).title(name).source(source).manual("swath").render(&mut out)?;
+    out.extend_from_slice(end_sections(&more, &examples).as_bytes());
     out.extend_from_slice(common_sections().as_bytes());
     Ok((format!("{name}.1"), out))
 }
@@ -37,6 +41,18 @@ fn page(name: &str, command: clap::Command) -> io::Result<(String, Vec<u8>)> {
 /// Escapes text so that roff finds no commands in it.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('-', "\\-").replace("\n.", "\n\\&.").replace('\'', "\\(aq")
+}
+
+fn end_sections(more: &str, examples: &[String]) -> String {
+    let mut out = String::new();
+    // Writing into a String cannot fail.
+    if !more.is_empty() {
+        let _ = writeln!(out, ".SH NOTES\n{}", escaped(more));
+    }
+    if !examples.is_empty() {
+        let _ = writeln!(out, ".SH EXAMPLES\n.nf\n{}\n.fi", escaped(&examples.join("\n")));
+    }
+    out
 }
 
 fn common_sections() -> String {
@@ -68,6 +84,7 @@ mod tests {
         let find = |name: &str| pages.iter().find(|(found, _)| found == name).map(|(_, page)| page.clone());
         let info = String::from_utf8(find("swath-info.1").unwrap()).unwrap();
         assert!(info.contains(".SH \"EXIT STATUS\"") && info.contains("\\-\\-json"), "{info}");
+        assert!(info.contains("\n.nf\nswath info scene.tif\n") && !info.contains(".SH EXTRA"), "{info}");
         let root = String::from_utf8(find("swath.1").unwrap()).unwrap();
         assert!(root.contains("swath\\-convert") && !root.contains("generate"), "{root}");
         assert!(find("swath-generate.1").is_none() && find("swath-help.1").is_none());

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Arg, Command};
 
-use super::{EXIT_STATUSES, NETWORK_VARIABLES, VARIABLES, commands, definition, sentence};
+use super::{EXIT_STATUSES, NETWORK_VARIABLES, VARIABLES, commands, definition, end_of_help, sentence};
 
 /// The heading under which clap lists the options for servers and stores, which many commands share.
 const REMOTE: &str = "Remote";
@@ -89,8 +89,12 @@ fn section(command: &Command, out: &mut String) {
             entry(arg, out);
         }
     }
-    if let Some(more) = command.get_after_help() {
-        let _ = writeln!(out, "\n{}", sentence(&more.to_string()));
+    let (more, examples) = end_of_help(command);
+    if !more.is_empty() {
+        let _ = writeln!(out, "\n{more}");
+    }
+    if !examples.is_empty() {
+        let _ = writeln!(out, "\nExamples:\n\n```sh\n{}\n```", examples.join("\n"));
     }
 }
 

@@ -17,7 +17,9 @@ def info(
     max_pixels: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Describes a file: the keys of ``rio info`` and many more (docs/cli-json.md lists them).
+    """Describes a file: the keys of ``rio info`` and many more.
+
+    https://swath-raster.github.io/swath/cli-json.html lists them.
 
     Parameters
     ----------

@@ -140,7 +140,8 @@ def open_geotiff(
     **open_kwargs
         Keywords of `rasterio.open` and GDAL: `driver`, `sharing`, `OVERVIEW_LEVEL`, `NUM_THREADS`; and of
         xarray-spatial: `allow_rotated`, `allow_unparseable_crs` and `allow_invalid_nodata` (False rejects such files),
-        `stable_only`, `max_cloud_bytes`, `mask_nodata` and others, which `docs/xarray-spatial.md` lists.
+        `stable_only`, `max_cloud_bytes`, `mask_nodata` and others, which
+        https://swath-raster.github.io/swath/xarray-spatial.html lists.
 
     Returns
     -------

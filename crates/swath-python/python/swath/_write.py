@@ -137,8 +137,9 @@ def to_geotiff(
     tile_size : int or (int, int)
         Size of a tile in pixels: one number for both sides, or (rows, columns).
     predictor : "auto", "type", "none", "horizontal", "float", 1, 2, 3 or bool
-        How samples are transformed before compression. "auto" compresses a sample of the first rows with each predictor
-        and uses the one that makes it clearly smallest; "type" uses the usual one of the type of the samples.
+        How samples are transformed before compression. "auto" compresses excerpts of the first rows that are not
+        constant with each predictor and uses the one that makes them clearly smallest; "type" uses the usual one of
+        the type of the samples.
     interleave : "pixel" or "band"
         "pixel" stores all bands of a pixel together, "band" stores each band in tiles of its own.
     nbits : int, optional

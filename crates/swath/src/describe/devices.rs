@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use swath_cuda::probe::Survey;
 
-/// Describes the result of [`survey`](swath_cuda::probe::survey): what `swath devices --json` prints. docs/cli-json.md lists its keys.
+/// Describes the result of [`survey`](swath_cuda::probe::survey): what `swath devices --json` prints.
+/// <https://swath-raster.github.io/swath/cli-json.html> lists its keys.
 pub fn devices(found: &Survey) -> Value {
     let driver = match &found.driver {
         Ok(driver) => json!({ "found": true, "cuda": driver.version, "path": driver.path }),

@@ -15,8 +15,8 @@ pub use devices::devices;
 use facts::Facts;
 pub use mask::MaskKind;
 
-/// Describes a file: what `swath info --json` prints, with every tag of every directory if requested. docs/cli-json.md lists its keys.
-/// It reads no tile and no table of tiles.
+/// Describes a file: what `swath info --json` prints, with every tag of every directory if requested.
+/// <https://swath-raster.github.io/swath/cli-json.html> lists its keys. It reads no tile and no table of tiles.
 ///
 /// # Errors
 /// When bytes cannot be read.

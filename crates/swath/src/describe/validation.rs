@@ -14,7 +14,7 @@ impl Report {
     }
 
     /// Returns the JSON that `swath validate --json` prints for a file of this name. Under `strict`, warnings make a file invalid.
-    /// docs/cli-json.md lists the keys.
+    /// <https://swath-raster.github.io/swath/cli-json.html> lists the keys.
     pub fn document(&self, name: &str, strict: bool) -> Value {
         let keyed = |value: &dyn Fn(&Level) -> Option<u64>| -> Value {
             Value::Object(self.named_levels().map(|(key, level)| (key, json!(value(level)))).collect())

@@ -134,7 +134,7 @@ impl Statistics {
         ends.reduce(|(low, high), (min, max)| (low.min(min), high.max(max)))
     }
 
-    /// As JSON: what `swath stats --json` prints. docs/cli-json.md lists its keys.
+    /// As JSON: what `swath stats --json` prints. <https://swath-raster.github.io/swath/cli-json.html> lists its keys.
     pub fn document(&self) -> Value {
         let rows = self.bands.iter().map(|band| {
             let [mean, std] = [band.mean, band.std].map(|value| value.map_or(Value::Null, number::json));

@@ -22,7 +22,7 @@ impl Scratch {
         }
         for number in 0..1000 {
             let folder = parent.join(format!("swath-bench-{}-{number}", std::process::id()));
-            match make(&folder) {
+            match make(&folder, PRIVATE) {
                 Ok(()) => return Ok(Self { folder }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -56,11 +56,18 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes a folder that only this user may enter: others could put links into it.
-fn make(folder: &Path) -> io::Result<()> {
+/// Whether folders have modes here. Elsewhere a folder is as open as the one that it is in.
+const PRIVATE: bool = cfg!(unix);
+
+/// Makes a folder, and where it is private one that only this user may enter: others could put links into it.
+fn make(folder: &Path, private: bool) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    if private {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    }
+    #[cfg(not(unix))]
+    let _ = private;
     builder.create(folder)
 }
 
@@ -78,6 +85,23 @@ mod tests {
         assert!(folder.is_dir());
         drop(scratch);
         assert!(!folder.exists() && other.folder.is_dir());
+    }
+
+    #[test]
+    fn a_folder_without_a_mode_is_made_once_too() {
+        let folder = std::env::temp_dir().join(format!("swath-bench-plain-{}", std::process::id()));
+        make(&folder, false).unwrap();
+        assert_eq!(make(&folder, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        drop(Scratch { folder: folder.clone() });
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn only_this_user_may_enter_the_folder() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&scratch.folder).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]

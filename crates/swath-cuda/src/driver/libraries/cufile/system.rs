@@ -11,6 +11,12 @@ pub(crate) fn may_be_direct() -> bool {
     has_kernel_module() || configured("use_pci_p2pdma") == Some(true)
 }
 
+#[cfg(not(unix))]
+pub use portable::for_reading;
+
+#[cfg(not(unix))]
+pub(super) use portable::descriptor;
+
 /// Returns the same file for cuFile to own. For direct reads it is opened again without the page cache, where the file
 /// system supports that.
 #[cfg(unix)]
@@ -33,15 +39,19 @@ pub(super) fn descriptor(file: &File) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(file)
 }
 
-/// cuFile exists on Linux only, so no other system finds a library to read with.
-#[cfg(not(unix))]
-pub fn for_reading(file: &File, _: bool) -> Result<File, String> {
-    file.try_clone().map_err(|error| error.to_string())
-}
+/// The same for other systems, which the tests run on every system. cuFile exists on Linux only, so no other system finds a
+/// library to read with.
+#[cfg(any(not(unix), test))]
+mod portable {
+    use std::fs::File;
 
-#[cfg(not(unix))]
-pub(super) fn descriptor(_: &File) -> i32 {
-    -1
+    pub fn for_reading(file: &File, _: bool) -> Result<File, String> {
+        file.try_clone().map_err(|error| error.to_string())
+    }
+
+    pub fn descriptor(_: &File) -> i32 {
+        -1
+    }
 }
 
 pub(super) fn has_kernel_module() -> bool {
@@ -68,6 +78,23 @@ fn setting(config: &str, key: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_for_cufile_has_the_same_bytes_on_every_system() {
+        let path = std::env::temp_dir().join(format!("swath-cufile-{}", std::process::id()));
+        std::fs::write(&path, b"bytes").unwrap();
+        let file = File::open(&path).unwrap();
+        // Direct reads need aligned buffers, so none are tried here; elsewhere the choice changes nothing.
+        let files =
+            [for_reading(&file, false), portable::for_reading(&file, true), portable::for_reading(&file, false)];
+        std::fs::remove_file(&path).unwrap();
+        for file in files {
+            let mut file = file.unwrap();
+            std::io::Seek::rewind(&mut file).unwrap();
+            assert_eq!(std::io::read_to_string(file).unwrap(), "bytes");
+        }
+        assert_eq!(portable::descriptor(&file), -1);
+    }
 
     #[test]
     fn the_configuration_is_read_past_its_comments() {
