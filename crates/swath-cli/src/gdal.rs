@@ -66,9 +66,8 @@ pub fn translate(args: Vec<OsString>) -> Result<Vec<OsString>> {
             _ => out.push(arg),
         }
     }
-    if let (width, height) = tile
-        && (width.is_some() || height.is_some())
-    {
+    let (width, height) = tile;
+    if width.is_some() || height.is_some() {
         let side = |side: Option<String>| side.unwrap_or_else(|| "256".to_owned());
         out.push(format!("--tile={},{}", side(width), side(height)).into());
     }
