@@ -102,6 +102,11 @@ def make_seeds(build: Build) -> None:
         subprocess.run([build.program("swath-fuzz-seeds"), FOLDER / "seeds", *small[start : start + 500]], check=True)
 
 
+def kept_findings(folder: Path) -> list[Path]:
+    """Inputs that failed. libFuzzer also keeps slow ones, which say more about the machine: a hang has a limit."""
+    return [path for path in folder.iterdir() if not path.name.startswith("slow-unit-")]
+
+
 def fuzz(build: Build, name: str, seconds: int) -> Figures:
     """Fuzzes one target once."""
     corpus, seeds, findings = (FOLDER / kind / name for kind in ("corpus", "seeds", "findings"))
@@ -113,7 +118,7 @@ def fuzz(build: Build, name: str, seconds: int) -> Figures:
         seeds,
     ]  # fmt: skip
     environment = {**os.environ, "SWATH_FUZZ_TARGET": name}
-    before, began = len(list(findings.iterdir())), time.monotonic()
+    before, began = len(kept_findings(findings)), time.monotonic()
     process = subprocess.Popen(
         list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -128,7 +133,7 @@ def fuzz(build: Build, name: str, seconds: int) -> Figures:
     (FOLDER / f"{name}.log").write_text(log)
     edges = [int(found) for found in re.findall(r" cov: (\d+)", log)]
     executions = re.findall(r"stat::number_of_executed_units:\s+(\d+)|^#(\d+)", log, re.MULTILINE)
-    found = len(list(findings.iterdir())) - before
+    found = len(kept_findings(findings)) - before
     if process.returncode and not found:
         sys.stderr.write(log[-2000:])
         raise SystemExit(f"{name}: the fuzzer ended with status {process.returncode}, see {FOLDER / name}.log")

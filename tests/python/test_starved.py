@@ -30,7 +30,7 @@ import swath as sw
 from harness import MIB, Swath, record, scratch
 
 SIDE = 768
-# The Rust tests called `allocation` fail every allocation of this size and more in turn; only smaller ones may end a process.
+# The Rust tests called `allocation` fail every larger allocation in turn; only those up to this size may end a process.
 TINY = 4095
 # A raster for each codec, and its writer: the package where it can, else GDAL.
 CODECS = (
