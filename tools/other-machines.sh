@@ -51,8 +51,8 @@ thread_sanitizer() {
     host=$(rustc +nightly -vV 2>/dev/null | sed -n 's/^host: //p')
     [ -n "$host" ] || { missing tsan "no nightly toolchain"; return; }
     [ -d "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library" ] || { missing tsan "no rust-src"; return; }
-    # Tests fork while threads run, as users do; by default the sanitizer ends such a child.
-    TSAN_OPTIONS=die_after_fork=0 RUSTFLAGS=-Zsanitizer=thread CARGO_PROFILE_RELEASE_DEBUG=line-tables-only \
+    # Tests fork while threads run, as users do, and ask for more memory than there is; by default the sanitizer ends both.
+    TSAN_OPTIONS=die_after_fork=0:allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=thread CARGO_PROFILE_RELEASE_DEBUG=line-tables-only \
         cargo +nightly test -Zbuild-std --release --target "$host" -p swath-io -p swath --lib --no-fail-fast || status=1
 }
 
