@@ -123,7 +123,7 @@ mod tests {
             cancelled += u64::from(!completed);
             // Whether `run` ended before the chosen check, without asking once more.
             if cancel.0.at_check.made.load(Ordering::Relaxed) <= chosen {
-                assert!(completed, "{what}: cancelled by nobody");
+                assert!(completed, "{what}: ended early although no check cancelled it");
                 assert!(cancelled >= least, "{what}: {cancelled} of {chosen} checks ended it, at least {least} should");
                 return;
             }

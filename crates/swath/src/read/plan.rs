@@ -12,7 +12,7 @@ use swath_tiff::{Compression, Window, structure::Planar};
 use super::{
     assemble::OutputRows,
     context::ReadContext,
-    effort,
+    decode_time,
     task::{ReadJob, Task, TileBytes, TilePart},
 };
 use crate::{error::Error, raster::Interleave};
@@ -29,7 +29,7 @@ const JOB_LEN: u64 = 128 << 10;
 pub(super) struct Planner<'a, 'o> {
     context: &'o ReadContext<'o>,
     /// Nanoseconds that one thread would take for the tasks so far.
-    pub(super) effort: u64,
+    pub(super) nanoseconds: u64,
     output: OutputRows<'a>,
     columns: Range<u32>,
     pub(super) rows: Range<u32>,
@@ -61,7 +61,7 @@ impl<'a, 'o> Planner<'a, 'o> {
         let row_len = context.window.width as usize * row_samples * size;
         Self {
             context,
-            effort: 0,
+            nanoseconds: 0,
             output: OutputRows::new(out, output_planes, row_len),
             columns,
             rows,
@@ -144,12 +144,12 @@ impl<'a, 'o> Planner<'a, 'o> {
         }
         let spec = context.host.spec();
         let tile_len = context.host.native_len(first.rows);
-        let add_effort = |sum: u64, task: &Task<'_>| {
+        let add_time = |sum: u64, task: &Task<'_>| {
             // Of an uncompressed tile, only the rows of the window are read.
             let rows = if spec.compression == Compression::None { task.inside.height } else { task.rows };
             let decoded = context.host.native_len(rows) as u64;
             task.ranges_to_decode().fold(sum, |sum, range| {
-                sum.saturating_add(effort::nanoseconds(spec.compression, range.end - range.start, decoded))
+                sum.saturating_add(decode_time::nanoseconds(spec.compression, range.end - range.start, decoded))
             })
         };
         let cache = Some(context.cache).filter(|_| context.keeps(first.rows));
@@ -186,7 +186,7 @@ impl<'a, 'o> Planner<'a, 'o> {
                     inside: first.inside,
                     target: Target::Whole(whole),
                 };
-                self.effort = add_effort(self.effort, &task);
+                self.nanoseconds = add_time(self.nanoseconds, &task);
                 push_split(spec, task, tasks);
             }
             return Ok(1);
@@ -206,13 +206,13 @@ impl<'a, 'o> Planner<'a, 'o> {
                     let target = Target::Rows(std::mem::replace(&mut rows, rest));
                     let task =
                         Task { parts: vec![part(plane, position)], rows: cell.rows, inside: cell.inside, target };
-                    self.effort = add_effort(self.effort, &task);
+                    self.nanoseconds = add_time(self.nanoseconds, &task);
                     push_split(spec, task, tasks);
                 }
             } else {
                 let parts = (0..self.takes.len()).map(|plane| part(plane, position)).collect();
                 let task = Task { parts, rows: cell.rows, inside: cell.inside, target: Target::Rows(rows) };
-                self.effort = add_effort(self.effort, &task);
+                self.nanoseconds = add_time(self.nanoseconds, &task);
                 push_split(spec, task, tasks);
             }
         }

@@ -11,7 +11,7 @@ use std::sync::{
 
 use super::{
     context::ReadContext,
-    effort::WORTH_A_THREAD,
+    decode_time::WORTH_A_THREAD,
     job::{self, BytesInFlight},
     plan::Planner,
 };
@@ -22,7 +22,7 @@ pub(crate) fn run(context: &ReadContext<'_>, out: &mut [u8]) -> Result<(), Error
     let mut planner = Planner::new(context, out);
     let jobs = planner.look_ahead()?;
     let helpers = if planner.rows.is_empty() {
-        let worth = usize::try_from(planner.effort / WORTH_A_THREAD).unwrap_or(usize::MAX).max(1);
+        let worth = usize::try_from(planner.nanoseconds / WORTH_A_THREAD).unwrap_or(usize::MAX).max(1);
         context.threads.min(worth).min(jobs).saturating_sub(1)
     } else {
         // The planner has not planned the whole read yet, so use all threads.

@@ -16,7 +16,7 @@ use crate::{
     open::dataset::Dataset,
     read::{
         context::ReadContext,
-        effort,
+        decode_time,
         options::{ColorView, ReadOptions},
         request::Request,
         schedule,
@@ -166,8 +166,8 @@ impl WindowSet<'_> {
                 _ => (self.request.len as u64).max(image.tile_len()),
             };
             // The tables of the tiles are not read yet; samples compress to half, say.
-            let each = effort::nanoseconds(image.layout.compression, decoded / 2, decoded);
-            let worth = each.saturating_mul(count as u64) / effort::WORTH_A_THREAD;
+            let each = decode_time::nanoseconds(image.layout.compression, decoded / 2, decoded);
+            let worth = each.saturating_mul(count as u64) / decode_time::WORTH_A_THREAD;
             // Threads that read a remote file mostly wait, so there are as many as requests in flight.
             let threads = threads.max(dataset.fetch.access.in_flight);
             let worth = if dataset.fetch.access.is_remote() { u64::MAX } else { worth };
