@@ -601,22 +601,25 @@ fn moments_round(rng: &mut Rng, host: &mut KernelHost, lanes: u32) {
             want.push(format!("{:?}", of.moments().unwrap()));
         }
     }
-    let slots = (first + count) * bands;
-    let buffers = [Buffer::In(&memory), Buffer::In(&mask), Buffer::Out(48 * slots as usize)];
+    let (slots, room) = ((first + count) * bands, tile_height + below(rng, 3) as u32);
+    let buffers = [Buffer::In(&memory), Buffer::In(&mask), Buffer::Out(48 * (slots * room) as usize)];
     let mut fields: Vec<Field> = ring.fields(0, memory.len()).into();
     if masked {
         fields.extend(masks.fields(1, mask.len()));
     } else {
         fields.extend([Null, Long(0), Long(0), Long(0), Word(0), Word(0)]);
     }
-    fields.extend([At(2, 0), Long(slots.into())]);
+    fields.extend([At(2, 0), Long((slots * room).into())]);
     fields.extend([height, tile_width, tile_height, across, bands, first_row, skip, first, count].map(Word));
-    fields.extend([number as u32, has_nodata.into(), 0].map(Word));
+    fields.extend([number as u32, has_nodata.into(), room].map(Word));
     let mut padded = nodata.clone();
     padded.resize(8, 0xee);
     fields.push(Bytes(padded));
-    let blocks = 1 + below(rng, 4) as u32;
-    let back = launch(host, "swath_moments", (blocks, lanes), &buffers, &fields);
+    let mut blocks = || 1 + below(rng, 4) as u32;
+    let rows = launch(host, "swath_moments", (blocks(), lanes), &buffers, &fields).remove(0);
+    let buffers = [Buffer::In(&rows), Buffer::Out(48 * slots as usize)];
+    let fields = [At(0, 0), Long((slots * room).into()), At(1, 0), Long(slots.into()), Word(room), Word(slots)];
+    let back = launch(host, "swath_moments_join", (blocks(), lanes), &buffers, &fields);
     let got = back[0].as_chunks::<48>().0.iter().skip((first * bands) as usize).map(|raw| {
         let numbers: Vec<u64> = raw.as_chunks().0.iter().map(|raw| u64::from_le_bytes(*raw)).collect();
         let [count, all, rest @ ..] = &numbers[..] else { return String::new() };

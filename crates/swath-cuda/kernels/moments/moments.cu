@@ -1,4 +1,5 @@
 // Computes the statistics of tiles.
 #include "moments/moments.cuh"
 
-SWATH_KERNEL(swath_moments, TileMoments)
+SWATH_KERNEL(swath_moments, RowMoments)
+SWATH_KERNEL(swath_moments_join, JoinedMoments)

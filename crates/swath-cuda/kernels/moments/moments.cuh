@@ -1,8 +1,10 @@
 // Computes the statistics of the tiles of an image, bit for bit those of the CPU.
 //
-// The CPU sums up each row separately, in eight sums side by side, and adds the rows one after the other. Here eight
-// lanes take a row, one sum each, and several rows are in progress at once; one lane adds up the results. Sums of floats
-// depend on their order, so the order of operations is fixed.
+// The CPU sums up each row separately, in eight sums side by side, and adds the rows one after the other. Sums of floats
+// depend on their order, so the order of operations is fixed. There are two kernels:
+// - The first makes the statistics of each row of a tile. Eight lanes take a row, one sum each, and many blocks share a
+//   tile.
+// - The second adds up the rows of a tile. One lane does that, row after row; so it runs once for all tiles of a batch.
 #pragma once
 #include "core/kernel.cuh"
 #include "core/copy.cuh"
@@ -24,10 +26,11 @@ enum MomentKind : u32 {
     MOMENT_I64 = 7, MOMENT_F16 = 8, MOMENT_F32 = 9, MOMENT_F64 = 10,
 };
 
-// Positions first_row * across + skip and on of the grid of tiles, `count` of them: out[(first + i) * bands + band] for
-// the i-th. A pixel counts if it lies inside the image, is not NaN, is not `nodata` (if has_nodata is set), and has a
-// mask that is not 0 (mask.data is null if there is none; one byte a pixel, rows as in `rows`, the same first row). The
-// kernel writes nothing for a position outside the grid.
+// Positions first_row * across + skip and on of the grid of tiles, `count` of them: `room` elements of `out` for each
+// band of a position, from ((first + i) * bands + band) * room on for the i-th. They are the rows of the tile; those
+// beyond the tile or the image are empty. A pixel counts if it lies inside the image, is not NaN, is not `nodata` (if
+// has_nodata is set), and has a mask that is not 0 (mask.data is null if there is none; one byte a pixel, rows as in
+// `rows`, the same first row).
 struct MomentsArgs {
     Rows rows;
     Rows mask;
@@ -44,8 +47,18 @@ struct MomentsArgs {
     u32 count;
     u32 kind;
     u32 has_nodata;
-    u32 unused;
+    u32 room;
     u8 nodata[8];
+};
+
+// Adds up `room` rows for each of `count` elements of `out`.
+struct MomentsJoinArgs {
+    const Moments* rows;
+    u64 rows_len;      // elements
+    Moments* out;
+    u64 out_len;       // elements
+    u32 room;
+    u32 count;
 };
 
 namespace statistics {
@@ -178,14 +191,15 @@ template <class Kind> struct Source {
     }
 };
 
-// The result of a row, from the sums of its counted samples relative to `base`.
-SWATH_FN Moments of_sums(u64 count, double base, double sum, double squares, double min, double max) {
+// The result of a row of `all` columns, from the sums of its counted samples relative to `base`.
+SWATH_FN Moments of_sums(u64 count, u64 all, double base, double sum, double squares, double min, double max) {
     const double samples = double(count);
     const double apart = less(squares, times(sum, sum) / samples);
-    return Moments{count, 0, min, max, add(base, sum / samples), apart > 0 ? apart : 0};
+    return Moments{count, all, min, max, add(base, sum / samples), apart > 0 ? apart : 0};
 }
 
 SWATH_FN void add_to(Moments& all, const Moments& row) {
+    all.all += row.all;
     if (row.count == 0) return;
     const double mine = double(all.count), theirs = double(row.count), total = add(mine, theirs);
     const double apart = less(row.mean, all.mean);
@@ -198,13 +212,13 @@ SWATH_FN void add_to(Moments& all, const Moments& row) {
 
 }  // namespace statistics
 
-// A block takes one band of a tile at a time.
-struct TileMoments {
+// A block takes a few rows of one band of a tile at a time.
+struct RowMoments {
     static constexpr u32 THREADS = 256;
     using Args = MomentsArgs;
 
     static constexpr u32 SIDES = 8;
-    static constexpr u32 ROWS = 32;  // rows in progress at once
+    static constexpr u32 ROWS = 32;
     static constexpr u32 NONE = 0xffffffffu;
 
     struct Shared {
@@ -213,7 +227,6 @@ struct TileMoments {
             statistics::LongSums longs[ROWS * SIDES];
         };
         u32 firsts[ROWS * SIDES];  // first valid column of each sum
-        Moments rows[ROWS];
     };
 
     template <class Group>
@@ -245,36 +258,37 @@ struct TileMoments {
         u64 nodata = 0;
         SWATH_UNROLL
         for (u32 byte = 0; byte < SIZE; byte++) nodata |= u64(args.nodata[byte]) << (8 * byte);
-        for (u64 job = block; job < u64(args.count) * args.bands; job += blocks) {
-            const u64 tile = job / args.bands, number = args.skip + tile, down = number / args.across;
-            const u32 band = u32(job - tile * args.bands);
+        const u32 parts = (args.room + ROWS - 1) / ROWS;
+        for (u64 job = block; job < u64(args.count) * args.bands * parts; job += blocks) {
+            const u32 part = u32(job % parts), first = part * ROWS;
+            const u64 tile = job / parts / args.bands, number = args.skip + tile, down = number / args.across;
+            const u32 band = u32(job / parts - tile * args.bands);
             const u64 left = (number - down * args.across) * args.tile_width;
-            const u64 top = (args.first_row + down) * args.tile_height, slot = (args.first + tile) * args.bands + band;
-            if (left >= args.rows.width || top >= args.height || slot >= args.out_len) continue;
+            const u64 top = (args.first_row + down) * args.tile_height;
+            const u64 slot = ((args.first + tile) * args.bands + band) * args.room + first;
+            const Span<Moments> out = Span<Moments>(args.out, args.out_len).part(slot, min_of(ROWS, args.room - first));
+            const bool inside = left < args.rows.width && top < args.height;
+            const u32 rows = inside ? u32(min_of(u64(args.tile_height), args.height - top)) : 0;
+            const u32 count = first < rows ? u32(min_of(u64(rows - first), out.len)) : 0;
+            for (u32 row = count + group.lane(); row < u32(out.len); row += group.size()) {
+                out.data[row] = Moments{0, 0, 0, 0, 0, 0};
+            }
+            if (count == 0) continue;
             const statistics::Source<Kind> source{args,
                 args.rows.data + u64(band) * args.rows.band_step + left * SIZE,
                 masked ? args.mask.data + left : nullptr,
                 typename Kind::Stored(nodata),
                 u32(top),
                 u32(min_of(u64(args.tile_width), args.rows.width - left))};
-            const u32 rows = u32(min_of(u64(args.tile_height), args.height - top));
-            const double infinity = statistics::same_bits<double>(0x7ff0000000000000ull);
-            Moments all{0, u64(source.columns) * rows, infinity, -infinity, 0, 0};
-            for (u64 first = 0; first < rows; first += ROWS) {
-                const u32 count = u32(min_of(u64(ROWS), rows - first));
-                sum(group, source, u32(first), count, shared, static_cast<typename Kind::Sums*>(nullptr));
-                group.sync();
-                // The barriers of the next rows come before the next store.
-                if (group.lane() == 0)
-                    for (u32 row = 0; row < count; row++) statistics::add_to(all, shared.rows[row]);
-            }
-            if (group.lane() == 0) args.out[slot] = all;
+            sum(group, source, first, count, out, shared, static_cast<typename Kind::Sums*>(nullptr));
+            // Before the next rows replace the sums.
+            group.sync();
         }
     }
 
     template <class Group, class Source>
-    SWATH_FN static void sum(const Group& group, const Source& source, u32 first, u32 count, Shared& shared,
-        statistics::ShortSums*) {
+    SWATH_FN static void sum(const Group& group, const Source& source, u32 first, u32 count, const Span<Moments>& out,
+        Shared& shared, statistics::ShortSums*) {
         for (u32 task = group.lane(); task < count * SIDES; task += group.size()) {
             statistics::ShortSums sums{0, 0, 0x7fffffff, -0x7fffffff - 1, 0};
             source.template walk<4>(first + task / SIDES, task % SIDES, [&](u32, i32 value, bool data) {
@@ -299,14 +313,15 @@ struct TileMoments {
                 sums.max = max_of(sums.max, other.max);
                 sums.count += other.count;
             }
-            shared.rows[row] = sums.count == 0 ? Moments{0, 0, 0, 0, 0, 0}
-                : statistics::of_sums(sums.count, 0, double(sums.sum), double(sums.squares), sums.min, sums.max);
+            const double all = double(sums.sum), squares = double(sums.squares);
+            out.data[row] = sums.count == 0 ? Moments{0, source.columns, 0, 0, 0, 0}
+                : statistics::of_sums(sums.count, source.columns, 0, all, squares, sums.min, sums.max);
         }
     }
 
     template <class Group, class Source>
-    SWATH_FN static void sum(const Group& group, const Source& source, u32 first, u32 count, Shared& shared,
-        statistics::LongSums*) {
+    SWATH_FN static void sum(const Group& group, const Source& source, u32 first, u32 count, const Span<Moments>& out,
+        Shared& shared, statistics::LongSums*) {
         using namespace statistics;
         using Number = typename Source::Number;
         for (u32 task = group.lane(); task < count * SIDES; task += group.size()) {
@@ -338,7 +353,7 @@ struct TileMoments {
         for (u32 row = group.lane(); row < count; row += group.size()) {
             const u32 start = first_of(shared, row);
             if (start == NONE) {
-                shared.rows[row] = Moments{0, 0, 0, 0, 0, 0};
+                out.data[row] = Moments{0, source.columns, 0, 0, 0, 0};
                 continue;
             }
             const double base = double(source.value(first + row, start));
@@ -352,7 +367,7 @@ struct TileMoments {
                 sums.max = larger(sums.max, other.max);
                 sums.count += other.count;
             }
-            shared.rows[row] = of_sums(sums.count, base, sums.sum, sums.squares, sums.min, sums.max);
+            out.data[row] = of_sums(sums.count, source.columns, base, sums.sum, sums.squares, sums.min, sums.max);
         }
     }
 
@@ -361,5 +376,40 @@ struct TileMoments {
         u32 first = NONE;
         for (u32 side = 0; side < SIDES; side++) first = min_of(first, shared.firsts[row * SIDES + side]);
         return first;
+    }
+};
+
+// A block takes one band of a tile at a time.
+struct JoinedMoments {
+    static constexpr u32 THREADS = 64;
+    using Args = MomentsJoinArgs;
+
+    static constexpr u32 HELD = 128;
+
+    struct Shared {
+        Moments rows[HELD];
+    };
+
+    template <class Group>
+    SWATH_FN static void run(const Group& group, u32 block, u32 blocks, const MomentsJoinArgs& args, Shared& shared) {
+        const Span<const Moments> all_rows(args.rows, args.rows_len);
+        const double infinity = statistics::same_bits<double>(0x7ff0000000000000ull);
+        for (u64 job = block; job < args.count; job += blocks) {
+            const Span<const Moments> rows = all_rows.part(job * args.room, args.room);
+            if (job >= args.out_len) return;
+            Moments all{0, 0, infinity, -infinity, 0, 0};
+            for (u64 first = 0; first < rows.len; first += HELD) {
+                const u32 held = u32(min_of(u64(HELD), rows.len - first));
+                for (u32 row = group.lane(); row < held; row += group.size()) {
+                    shared.rows[row] = rows.data[first + row];
+                }
+                group.sync();
+                if (group.lane() == 0) {
+                    for (u32 row = 0; row < held; row++) statistics::add_to(all, shared.rows[row]);
+                }
+                group.sync();
+            }
+            if (group.lane() == 0) args.out[job] = all;
+        }
     }
 };

@@ -6,8 +6,7 @@ use crate::{
     driver::{
         launch::{
             cut::{GridTiles, launch_cut},
-            moments::{MomentsParams, RawMoments, launch_moments, sample_kind},
-            slice::BufferSlice,
+            moments::RawMoments,
         },
         memory::readback::PinnedBuffer,
     },
@@ -17,7 +16,8 @@ use crate::{
         image_library::encode_images,
         path::EncodePath,
         plan::{LevelSpec, PARCELS, Slots},
-        tile_slots::{TileSlots, WORK_STREAM, read_fact, read_u32},
+        statistics::TileStatistics,
+        tile_slots::{TileSlots, WORK_STREAM, read_u32},
     },
     error::DeviceError,
 };
@@ -76,38 +76,12 @@ impl Encoder {
             slots.used,
             lens,
         )?;
-        if let (0, Some(params)) = (index, &self.moments_params) {
-            let out = BufferSlice {
-                buffer: &self.facts,
-                offset: self.moments_at,
-                len: self.moments_room as usize * usize::from(params.bands) * size_of::<RawMoments>(),
-            };
-            launch_moments(
-                &self.streams,
-                WORK_STREAM,
-                params,
-                &level.samples,
-                level.mask.as_ref(),
-                &positions,
-                self.moments_used,
-                out,
-            )?;
-            self.moments_used += count;
+        let level = self.levels.get(index).ok_or_else(|| no_level(index))?;
+        if let (0, Some(statistics)) = (index, &mut self.statistics) {
+            statistics.take(&self.streams, &level.samples, level.mask.as_ref(), &positions)?;
         }
-        if let (Some(offset), Some(kind)) = (self.ranges_at, sample_kind(self.plan.sample)) {
-            let out = BufferSlice { buffer: &self.facts, offset, len: self.facts.len() - offset };
-            let params = MomentsParams { kind, bands: self.plan.bands, nodata: None };
-            let first = self.image.used / planes.max(1);
-            launch_moments(
-                &self.streams,
-                WORK_STREAM,
-                &params,
-                &self.level(index)?.samples,
-                None,
-                &positions,
-                first,
-                out,
-            )?;
+        if let Some(ranges) = &mut self.ranges {
+            ranges.take(&self.streams, &level.samples, None, &positions)?;
         }
         if let (Some(slots), Some(ring)) = (&self.mask, self.level(index)?.mask.as_ref()) {
             let lens = slots.facts_slice(&self.facts, slots.facts.lens, 4);
@@ -143,7 +117,9 @@ impl Encoder {
         if let Some(slots) = &mut self.mask {
             slots.used = 0;
         }
-        self.moments_used = 0;
+        for statistics in self.statistics.iter_mut().chain(&mut self.ranges) {
+            statistics.clear();
+        }
         Ok(batch)
     }
 
@@ -152,8 +128,7 @@ impl Encoder {
     /// # Errors
     /// When the copy fails.
     pub fn pending(&self) -> Result<PendingTiles, DeviceError> {
-        let mut facts = vec![0; self.facts.len()];
-        self.streams.fetch(&self.facts, 0, &mut facts)?;
+        let facts = self.fetch_facts()?;
         let used = |slots: &TileSlots| -> Result<Vec<bool>, DeviceError> {
             let is_used = |slot: usize| Ok(read_u32(&facts, slots.facts.lens + slot * 4)? > 0);
             (0..slots.used as usize).map(is_used).collect()
@@ -165,13 +140,23 @@ impl Encoder {
         })
     }
 
+    /// Returns the facts, with the statistics of all tiles.
+    fn fetch_facts(&self) -> Result<Vec<u8>, DeviceError> {
+        for statistics in self.statistics.iter().chain(&self.ranges) {
+            statistics.join(&self.streams, &self.facts)?;
+        }
+        let mut facts = vec![0; self.facts.len()];
+        self.streams.fetch(&self.facts, 0, &mut facts)?;
+        Ok(facts)
+    }
+
     fn moments(&self, facts: &[u8]) -> Result<Vec<Moments>, DeviceError> {
-        let count = self.moments_used as usize * usize::from(self.plan.bands);
+        let Some(statistics) = &self.statistics else { return Ok(Vec::new()) };
         let read = |at: usize| {
-            let RawMoments { count, all, min, max, mean, squares } = read_moments(facts, self.moments_at, at)?;
+            let RawMoments { count, all, min, max, mean, squares } = statistics.read(facts, at)?;
             Ok(Moments { count, all, min, max, mean, squares })
         };
-        (0..count).map(read).collect()
+        (0..statistics.count()).map(read).collect()
     }
 
     fn compress(&mut self) -> Result<EncodedBatch, DeviceError> {
@@ -187,8 +172,7 @@ impl Encoder {
         for slots in all_slots.clone().filter(|slots| slots.used > 0) {
             slots.run(&self.streams, &self.facts, packed)?;
         }
-        let mut facts = vec![0; self.facts.len()];
-        self.streams.fetch(&self.facts, 0, &mut facts)?;
+        let facts = self.fetch_facts()?;
         let image = if by_image_library { self.encode_images(&facts)? } else { self.image.results(&facts)? };
         let mask = self.mask.as_ref().map_or_else(|| Ok(Vec::new()), |slots| slots.results(&facts))?;
         let end = image.iter().chain(&mask).filter_map(|tile| match tile {
@@ -219,8 +203,8 @@ impl Encoder {
         let slots = &self.image;
         let len_of = |slot: usize| Ok(read_u32(facts, slots.facts.lens + slot * 4)? as usize);
         let lens = (0..slots.used as usize).map(len_of).collect::<Result<Vec<usize>, DeviceError>>()?;
-        let ranges = match self.ranges_at {
-            Some(start) => (0..lens.len()).map(|slot| self.range_of(facts, start, slot)).collect::<Result<_, _>>()?,
+        let ranges = match &self.ranges {
+            Some(ranges) => (0..lens.len()).map(|slot| self.range_of(facts, ranges, slot)).collect::<Result<_, _>>()?,
             None => Vec::new(),
         };
         let over = READBACK_STREAM..READBACK_STREAM + slots.format.path.image_streams().max(1);
@@ -228,13 +212,13 @@ impl Encoder {
     }
 
     /// Returns the value range of the tile in a slot.
-    fn range_of(&self, facts: &[u8], start: usize, slot: usize) -> Result<u8, DeviceError> {
+    fn range_of(&self, facts: &[u8], ranges: &TileStatistics, slot: usize) -> Result<u8, DeviceError> {
         let (planes, bands) = (self.plan.planes.max(1) as usize, usize::from(self.plan.bands));
         let (position, plane) = (slot / planes, slot % planes);
         let of = if planes > 1 { plane..plane + 1 } else { 0..bands };
         let mut widest = 0.0_f64;
         for band in of {
-            let found = read_moments(facts, start, position * bands + band)?;
+            let found = ranges.read(facts, position * bands + band)?;
             widest = widest.max(found.max - found.min);
         }
         Ok(widest.clamp(0.0, 255.0) as u8)
@@ -266,11 +250,4 @@ impl Encoder {
     pub fn path(&self) -> EncodePath {
         self.image.format.path
     }
-}
-
-/// Returns the statistics number `index` of those that begin at `start` of the facts.
-fn read_moments(facts: &[u8], start: usize, index: usize) -> Result<RawMoments, DeviceError> {
-    const LEN: usize = size_of::<RawMoments>();
-    let raw: [u8; LEN] = read_fact(facts, start + index * LEN)?;
-    Ok(bytemuck::pod_read_unaligned(&raw))
 }

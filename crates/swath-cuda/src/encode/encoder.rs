@@ -17,6 +17,7 @@ use crate::{
     encode::{
         overview::DeviceShrink,
         plan::{EncodePlan, PARCELS, Slots},
+        statistics::TileStatistics,
         tile_slots::{TileSlots, WORK_STREAM},
     },
     error::DeviceError,
@@ -46,12 +47,10 @@ pub struct Encoder {
     pub(super) image: TileSlots,
     pub(super) mask: Option<TileSlots>,
     pub(super) facts: DeviceBuffer,
-    pub(super) moments_at: usize,
-    /// Offset of the tiles' value ranges in the facts, where a codec needs them.
-    pub(super) ranges_at: Option<usize>,
-    pub(super) moments_used: u32,
-    pub(super) moments_room: u32,
-    pub(super) moments_params: Option<MomentsParams>,
+    /// Statistics of the image's tiles, where they are wanted.
+    pub(super) statistics: Option<TileStatistics>,
+    /// Value ranges of all tiles, where a codec needs them.
+    pub(super) ranges: Option<TileStatistics>,
     pub(super) parcels: Vec<DeviceBuffer>,
     pub(super) parcel: usize,
     /// For each parcel, the event after the copy of its bytes.
@@ -94,7 +93,7 @@ impl Encoder {
             let samples = RowRing::new(samples, plan.bands, width, level.capacity, plan.sample.size())?;
             levels.push(LevelRings { samples, mask, shrink });
         }
-        let (image_at, mask_at, moments_at) = plan.facts_at(slots);
+        let (image_at, mask_at, statistics_at) = plan.facts_at(slots);
         let image = TileSlots::new(gpu, &streams, plan.image.clone(), slots.image, image_at)?;
         let mask =
             plan.mask.clone().map(|format| TileSlots::new(gpu, &streams, format, slots.mask, mask_at)).transpose()?;
@@ -102,15 +101,17 @@ impl Encoder {
         let parcels: Vec<DeviceBuffer> =
             (0..PARCELS).map(|_| memory.buffer(plan.parcel_len(slots), &meter)).collect::<Result<_, _>>()?;
         let staging = host_rows.then(|| memory.buffer(plan.staging_len(), &meter)).transpose()?;
-        let moments_params = match &plan.statistics {
-            Some(nodata) => Some(MomentsParams {
-                kind: sample_kind(plan.sample)
-                    .ok_or_else(|| DeviceError::Declined("there are no statistics of complex samples".into()))?,
-                bands: plan.bands,
-                nodata: nodata.as_ref().map(|bytes| first_bytes(bytes)),
-            }),
-            None => None,
+        let kind = sample_kind(plan.sample);
+        let summed = |nodata: Option<[u8; 8]>, at: usize| {
+            let no_kind = || DeviceError::Declined("there are no statistics of complex samples".into());
+            let params = MomentsParams { kind: kind.ok_or_else(no_kind)?, bands: plan.bands, nodata };
+            TileStatistics::new(memory, &meter, params, plan.positions(slots), plan.tile_height(), at)
         };
+        let nodata = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| first_bytes(bytes));
+        let statistics = plan.statistics.as_ref().map(|bytes| summed(nodata(bytes), statistics_at)).transpose()?;
+        // Complex samples have no range.
+        let needs_ranges = plan.image.path.needs_ranges() && kind.is_some();
+        let ranges = needs_ranges.then(|| summed(None, plan.ranges_at(slots))).transpose()?;
         let encoder = Self {
             gpu: gpu.clone(),
             streams,
@@ -119,11 +120,8 @@ impl Encoder {
             image,
             mask,
             facts,
-            moments_at,
-            ranges_at: plan.image.path.needs_ranges().then(|| plan.ranges_at(slots)),
-            moments_used: 0,
-            moments_room: plan.moments_room(slots),
-            moments_params,
+            statistics,
+            ranges,
             parcel_free: (0..PARCELS).map(|_| None).collect(),
             parcels,
             parcel: 0,

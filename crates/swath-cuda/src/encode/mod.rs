@@ -15,6 +15,7 @@ mod overview;
 mod path;
 mod plan;
 mod rows;
+mod statistics;
 mod tile_format;
 mod tile_slots;
 

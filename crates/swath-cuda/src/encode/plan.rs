@@ -6,12 +6,10 @@ use swath_raster::shrink::Shrink;
 use swath_tiff::SampleType;
 
 use crate::{
-    driver::{
-        launch::moments::RawMoments,
-        memory::{pool::allocated_len, row_ring::RowRing},
-    },
+    driver::memory::{pool::allocated_len, row_ring::RowRing},
     encode::{
         overview::DeviceShrink,
+        statistics::TileStatistics,
         tile_format::TileFormat,
         tile_slots::{FactOffsets, TileSlots},
     },
@@ -98,12 +96,18 @@ impl EncodePlan {
         STAGING.max(width * usize::from(self.bands) * self.sample.size())
     }
 
-    pub(super) fn moments_room(&self, slots: Slots) -> u32 {
-        if self.statistics.is_some() { slots.image / self.planes.max(1) + 2 } else { 0 }
+    /// Returns the positions of a batch that may have statistics.
+    pub(super) fn positions(&self, slots: Slots) -> u32 {
+        slots.image / self.planes.max(1) + 2
     }
 
-    pub(super) fn moments_len(&self, slots: Slots) -> usize {
-        self.moments_room(slots) as usize * usize::from(self.bands) * size_of::<RawMoments>()
+    /// Returns the rows of the highest tile of all levels.
+    pub(super) fn tile_height(&self) -> u32 {
+        self.levels.iter().map(|level| level.tile.1).max().unwrap_or(0)
+    }
+
+    fn statistics_len(&self, slots: Slots) -> usize {
+        if self.statistics.is_some() { TileStatistics::facts_len(self.bands, self.positions(slots)) } else { 0 }
     }
 
     /// Returns the most bytes that the tiles of all slots can become.
@@ -139,6 +143,10 @@ impl EncodePlan {
         }
         add(self.image.path.image_library_memory(self.image.tile_len()));
         add(self.facts_len(slots));
+        let of_rows = TileStatistics::rows_len(self.bands, self.positions(slots), self.tile_height());
+        for wanted in [self.statistics.is_some(), self.image.path.needs_ranges()] {
+            add(if wanted { of_rows } else { 0 });
+        }
         for _ in 0..PARCELS {
             add(self.parcel_len(slots));
         }
@@ -154,8 +162,7 @@ impl EncodePlan {
             Some(format) => FactOffsets::new(image.end, slots.mask, format.pieces()),
             None => FactOffsets { end: image.end, ..FactOffsets::default() },
         };
-        let moments = mask.end;
-        (image, mask, moments)
+        (image, mask, mask.end)
     }
 
     pub(super) fn facts_len(&self, slots: Slots) -> usize {
@@ -163,14 +170,13 @@ impl EncodePlan {
     }
 
     pub(super) fn ranges_at(&self, slots: Slots) -> usize {
-        let (_, _, moments) = self.facts_at(slots);
-        moments + self.moments_len(slots)
+        let (_, _, statistics) = self.facts_at(slots);
+        statistics + self.statistics_len(slots)
     }
 
     /// Returns the bytes for the value range of each tile, where a codec needs it.
     fn ranges_len(&self, slots: Slots) -> usize {
-        let positions = slots.image as usize / self.planes.max(1) as usize + 1;
-        let of_one = usize::from(self.bands) * size_of::<RawMoments>();
-        if self.image.path.needs_ranges() { positions * of_one } else { 0 }
+        let needed = self.image.path.needs_ranges();
+        if needed { TileStatistics::facts_len(self.bands, self.positions(slots)) } else { 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! Launches the kernel that computes the statistics of tiles.
+//! Launches the kernels that compute the statistics of tiles.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,7 +11,7 @@ use crate::{
             rows::RawRows,
             slice::{BufferSlice, check_len, ptx},
         },
-        memory::{row_ring::RowRing, streams::Streams},
+        memory::{pool::DeviceBuffer, row_ring::RowRing, streams::Streams},
     },
     error::DeviceError,
 };
@@ -47,9 +47,24 @@ struct MomentsArgs {
     count: u32,
     kind: u32,
     has_nodata: u32,
-    unused: u32,
+    room: u32,
     nodata: [u8; 8],
 }
+
+/// `MomentsJoinArgs` of `kernels/moments/moments.cuh`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct MomentsJoinArgs {
+    rows: u64,
+    rows_len: u64,
+    out: u64,
+    out_len: u64,
+    room: u32,
+    count: u32,
+}
+
+/// Rows that a block of `swath_moments` takes: `ROWS` of `kernels/moments/moments.cuh`.
+const ROWS: u32 = 32;
 
 /// The samples that count in statistics.
 #[derive(Debug, Clone)]
@@ -59,7 +74,20 @@ pub(crate) struct MomentsParams {
     pub(crate) nodata: Option<[u8; 8]>,
 }
 
-/// Computes statistics of grid positions into elements `first` and on.
+/// The statistics of the rows of tiles, on the device: `room` elements for each band of a tile.
+#[derive(Debug)]
+pub(crate) struct RowMoments {
+    pub(crate) buffer: DeviceBuffer,
+    pub(crate) room: u32,
+}
+
+impl RowMoments {
+    fn elements(&self) -> u64 {
+        (self.buffer.len() / size_of::<RawMoments>()) as u64
+    }
+}
+
+/// Computes the statistics of the rows of tiles at grid positions, for elements `first` and on of [`join_moments`].
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn launch_moments(
     streams: &Streams,
@@ -69,19 +97,20 @@ pub(crate) fn launch_moments(
     mask: Option<&RowRing>,
     positions: &GridTiles,
     first: u32,
-    out: BufferSlice<'_>,
+    out: &RowMoments,
 ) -> Result<(), DeviceError> {
     if positions.count == 0 {
         return Ok(());
     }
-    let elements = (u64::from(first) + u64::from(positions.count)) * u64::from(params.bands);
-    check_len("statistics", out.len as u64, elements * size_of::<RawMoments>() as u64)?;
+    let elements = (u64::from(first) + u64::from(positions.count)) * u64::from(params.bands) * u64::from(out.room);
+    check_len("statistics of rows", out.elements(), elements)?;
+    check_len("rows of a tile", out.room, positions.tile_height)?;
     let function = streams.memory().function("moments", ptx!("moments"), "swath_moments")?;
     let args = MomentsArgs {
         rows: RawRows::new(ring, 0)?,
         mask: mask.map_or(Ok(RawRows::default()), |mask| RawRows::new(mask, 0))?,
-        out: out.address()?,
-        out_len: (out.len / size_of::<RawMoments>()) as u64,
+        out: out.buffer.address(),
+        out_len: out.elements(),
         height: positions.height,
         tile_width: positions.tile_width,
         tile_height: positions.tile_height,
@@ -93,15 +122,43 @@ pub(crate) fn launch_moments(
         count: positions.count,
         kind: params.kind,
         has_nodata: params.nodata.is_some().into(),
-        unused: 0,
+        room: out.room,
         nodata: params.nodata.unwrap_or_default(),
     };
-    let blocks =
-        (u64::from(positions.count) * u64::from(params.bands)).clamp(1, u64::from(function.resident) * 4) as u32;
-    let mut buffers = vec![&ring.buffer, out.buffer];
+    let parts = u64::from(out.room.div_ceil(ROWS));
+    let jobs = u64::from(positions.count) * u64::from(params.bands) * parts;
+    let blocks = jobs.clamp(1, u64::from(function.resident) * 4) as u32;
+    let mut buffers = vec![&ring.buffer, &out.buffer];
     buffers.extend(mask.map(|mask| &mask.buffer));
     // SAFETY: the elements were checked to lie in their buffer; the kernel checks the rings.
     unsafe { streams.launch(stream, function, blocks, &args, &buffers) }
+}
+
+/// Adds up the rows of `count` elements, each a band of a tile.
+pub(crate) fn join_moments(
+    streams: &Streams,
+    stream: usize,
+    rows: &RowMoments,
+    count: u32,
+    out: BufferSlice<'_>,
+) -> Result<(), DeviceError> {
+    if count == 0 {
+        return Ok(());
+    }
+    check_len("statistics", out.len as u64, u64::from(count) * size_of::<RawMoments>() as u64)?;
+    check_len("statistics of rows", rows.elements(), u64::from(count) * u64::from(rows.room))?;
+    let function = streams.memory().function("moments", ptx!("moments"), "swath_moments_join")?;
+    let args = MomentsJoinArgs {
+        rows: rows.buffer.address(),
+        rows_len: rows.elements(),
+        out: out.address()?,
+        out_len: (out.len / size_of::<RawMoments>()) as u64,
+        room: rows.room,
+        count,
+    };
+    let blocks = count.min(function.resident.saturating_mul(4)).max(1);
+    // SAFETY: both were checked to lie in their buffers.
+    unsafe { streams.launch(stream, function, blocks, &args, &[&rows.buffer, out.buffer]) }
 }
 
 /// Returns the number by which kernels know a sample type: `Kind` of `kernels/shrink/sample.cuh` and
