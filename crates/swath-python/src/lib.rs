@@ -53,6 +53,12 @@ fn describe_devices(py: Python<'_>) -> String {
     py.detach(|| swath::describe::devices(&swath::gpu::survey(&swath::gpu::GpuOptions::default())).to_string())
 }
 
+/// Returns the bytes of memory of the GPU that is used by default; `None` if there is none.
+#[pyfunction]
+fn device_memory(py: Python<'_>) -> Option<u64> {
+    py.detach(|| swath::gpu::default_gpu().ok().map(|gpu| gpu.facts().memory))
+}
+
 /// Adds folders to search for NVIDIA's optional libraries.
 #[pyfunction]
 fn add_library_folders(folders: Vec<std::path::PathBuf>) {
@@ -83,6 +89,7 @@ fn _swath(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(codecs, module)?)?;
     module.add_function(wrap_pyfunction!(other_format, module)?)?;
     module.add_function(wrap_pyfunction!(describe_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(device_memory, module)?)?;
     module.add_function(wrap_pyfunction!(add_library_folders, module)?)?;
     module.add_function(wrap_pyfunction!(abandon_unfinished, module)?)?;
     module.add_function(wrap_pyfunction!(remote::is_remote, module)?)?;

@@ -12,7 +12,7 @@ from . import _array, _device, _repr, _swath
 from . import _georef as georef
 from ._array import HostArray, check_shape, copy_to_gpu, host_view, put
 from ._checks import one_of, truth, truth_or_none, whole
-from ._chips import BATCH, PREFETCH, Chips
+from ._chips import BATCH, Chips
 from ._dataset_properties import DatasetProperties
 from ._errors import DeviceWarning, UsageError, recorded, warn
 from ._masked_reads import read_masked, sample_points
@@ -408,7 +408,7 @@ class Dataset(DatasetProperties):
         seed: int | None = None,
         interleave: Literal["band", "pixel"] = "band",
         device: Any = None,
-        prefetch: int = PREFETCH,
+        prefetch: int | None = None,
         drop_last: bool = False,
         threads: int | None = None,
         max_device_memory: int | None = None,
@@ -436,8 +436,8 @@ class Dataset(DatasetProperties):
             Whether chips come in random order, and the seed of that order.
         device : {"cpu", "cuda", "auto"}, optional
             What decodes; on a GPU, a batch is decoded at once and stays in GPU memory.
-        prefetch : int
-            Number of batches to read ahead.
+        prefetch : int, optional
+            Number of batches to read ahead; by default 2, and 4 on a GPU.
         drop_last : bool
             Whether to leave out a last batch that has fewer chips than the others.
         threads, max_device_memory, trust_input, cpu_decode

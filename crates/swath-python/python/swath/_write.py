@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from . import _metadata, _progress, _side_files, _stream, _swath, _write_input
@@ -28,6 +29,9 @@ from ._xrspatial_keywords import select_variable
 # Default limits: bytes that the engine may hold, and bytes of dask chunks held beside it.
 MEMORY = 256 << 20
 BUFFER = 256 << 20
+# By default dask chunks on a GPU take one part in this many of its memory, and the engine as much; the tasks that
+# compute the chunks need memory too.
+DEVICE_PARTS = 16
 # The engine's share of `max_memory` where dask chunks need memory too: half, or more where half is too little for it.
 ENGINE_SHARES = (1 / 2, 3 / 4, 7 / 8)
 
@@ -212,11 +216,13 @@ def to_geotiff(
         needs more raises LimitError.
     max_device_memory : int, optional
         Bytes of GPU memory that the write may hold; where a dask array is there, half of it is for the chunks. By
-        default the engine takes what it needs of the free memory, and beside dask chunks 256 MiB where that is enough.
+        default the engine takes what it needs of the free memory; beside dask chunks on the GPU it takes a sixteenth of
+        the memory, at least 256 MiB, where that is enough.
     streaming_buffer_bytes : int, optional
         Bytes of dask chunks held at a time, in GPU memory where the chunks are there. By default 256 MiB, or what
-        `max_memory` leaves. At least one chunk is held. On a cluster, bytes of chunks and encoded tile rows in flight;
-        by default two groups of tile rows for each worker thread.
+        `max_memory` leaves; on a GPU a sixteenth of its memory, at least 256 MiB. At least one chunk is held. On a
+        cluster, bytes of chunks and encoded tile rows in flight; by default two groups of tile rows for each worker
+        thread.
     progress : bool, callable or object with update(), optional
         True shows a progress bar on a terminal; a function is called with (rows done, rows).
     scheduler : str, function or distributed.Client, optional
@@ -509,7 +515,7 @@ class PreparedWrite:
         longest = _stream.longest_row(self.raster.lazy, self.raster.layout) if streamed else 0
         for share in shares:
             engine = int(total * share)
-            buffer = self.buffer or (BUFFER if self.max_memory is None else total - engine)
+            buffer = self._buffer_beside(engine, total)
             if longest <= buffer and self._takes_rows(engine):
                 return StartedWriter(self._writer(native, report, engine, "rows"), buffer, as_blocks=False)
         least = _swath.Writer.least_memory(self._shape, self._dtype, self.metadata, self.options.native())
@@ -520,7 +526,7 @@ class PreparedWrite:
             )
             total = least
         engine = next((int(total * share) for share in shares if int(total * share) >= least), int(total * shares[-1]))
-        buffer = self.buffer or (BUFFER if self.max_memory is None else max(total - engine, 1))
+        buffer = self._buffer_beside(engine, total)
         return StartedWriter(self._writer(native, report, engine, "blocks"), buffer, as_blocks=True)
 
     @property
@@ -531,12 +537,24 @@ class PreparedWrite:
         options = self._native_options(max_memory, "rows")
         return _swath.Writer.can_take_rows(self._shape, self._dtype, self.metadata, options)
 
+    def _buffer_beside(self, engine: int, total: int) -> int:
+        """Returns the bytes of dask chunks that are held at once, beside what the engine takes of `total`."""
+        if self.buffer is not None:
+            return self.buffer
+        if self.max_memory is not None:
+            return max(total - engine, 1)
+        return self._device_part if self.raster.on_device else BUFFER
+
+    @cached_property
+    def _device_part(self) -> int:
+        return max((_swath.device_memory() or 0) // DEVICE_PARTS, MEMORY)
+
     def _native_options(self, max_memory: int, pushes: str) -> dict[str, Any]:
         options = replace(self.options, max_memory=max_memory)
         on_gpu = self.raster.lazy is not None and self.raster.on_device
         if pushes == "rows" and on_gpu and options.max_device_memory is None:
-            # Chunks, and the tasks that compute them, need GPU memory too. Rows that need more are written as blocks.
-            options = replace(options, max_device_memory=MEMORY)
+            # Rows that need more are written as blocks.
+            options = replace(options, max_device_memory=self._device_part)
         return options.native()
 
     def _writer(
