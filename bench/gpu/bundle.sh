@@ -5,8 +5,8 @@
 #   bundle.sh --rivals DIR                             the rivals' own folder, with an install.sh (see trips.md)
 #   bundle.sh --rivals2 DIR                            the same with xrspatial, for the write benchmark
 #
-# Environment: PYTHON (with pip and maturin), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS (left out if it is missing),
-# SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them), SWATH_WHEEL (likewise).
+# Environment: PYTHON (with pip and maturin), CARGO, CARGO_TARGET_DIR, SHARED_CORPUS and SHARED_RASTERS (left out if they are
+# missing), SWATH_BIN and SWATH_GPU_BIN (programs to take instead of building them), SWATH_WHEEL (likewise).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,6 +20,7 @@ rivals=
 which=rivals
 build=yes
 corpus=${SHARED_CORPUS:-../shared/corpus}
+rasters=${SHARED_RASTERS:-../shared/real}
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$2; shift ;;
@@ -188,7 +189,13 @@ if [ -n "$corpus" ] && [ -d "$corpus" ]; then
 else
     echo "no corpus in the bundle" >&2
 fi
-cp "$here"/{run.sh,data.py,rivals.py,writes.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
+cp "$here"/{run.sh,data.py,rivals.py,writes.py,real.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
+if [ -d "$rasters" ]; then
+    mkdir "$out/real"
+    cp "$rasters"/*.tif "$out/real/"
+else
+    echo "no real rasters in the bundle" >&2
+fi
 # Files that python_gpu.py runs beside its own checks: the matrix of the tests, and the examples of the documents.
 cp tests/python/{matrix,documented}.py "$out/"
 mkdir -p "$out/documents/docs"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
 #
-#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|cold|python|zstd|torture]
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|real|cold|python|zstd|torture]
 #
-# zstd is the benchmark of reading with Zstd files alone; cold times the first calls of processes; torture decodes
-# SWATH_CORRUPTED damaged tiles of each codec (default ten million; the tests have fewer) and kills SWATH_KILLS
-# writers (default 1000).
+# real reads and writes real rasters; zstd is the benchmark of reading with Zstd files alone; cold times the first calls
+# of processes; torture decodes SWATH_CORRUPTED damaged tiles of each codec (default ten million; the tests have fewer)
+# and kills SWATH_KILLS writers (default 1000).
 # Needs no toolchain and no network. Missing parts (python3, CuPy, rivals, compute-sanitizer) are reported and left out.
-# SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them, and
-# SWATH_PYTHON_SECONDS for the Python package, which comes last.
+# SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them,
+# SWATH_REAL_SECONDS for real rasters, and SWATH_PYTHON_SECONDS for the Python package, which comes last.
 # Rasters are made in $SWATH_BENCH_DIR (default /dev/shm/swath-bench) and removed at the end unless SWATH_BENCH_KEEP=1;
 # rasters that exist already (with their manifest.json) are used and kept. SWATH_BENCH_SIZE is another width and height.
 # Exit status 1 if a test failed, the sanitizer found something, or swath read or wrote a raster wrongly.
@@ -25,26 +25,27 @@ while [ $# -gt 0 ]; do
         --quick) quick=(--quick) ;;
         --rivals) rivals=$2; shift ;;
         --only) only=$2; shift ;;
-        *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
 codecs=()
 contenders=()
 case $only in
-    '' | tests | bench | writes | cold | python | torture) ;;
+    '' | tests | bench | writes | real | cold | python | torture) ;;
     zstd) only=bench codecs=(--only zstd) contenders=(--only ceilings,swath,zstd,gdal-gpu,gdal) ;;
-    *) echo "--only takes tests, bench, writes, cold, python, zstd or torture" >&2; exit 2 ;;
+    *) echo "--only takes tests, bench, writes, real, cold, python, zstd or torture" >&2; exit 2 ;;
 esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
 whole=${SWATH_RUN_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 540)}
 limits=("$whole" $((whole * 4 / 10)) $((whole / 12)) $((whole / 3)))
 writing=${SWATH_WRITE_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)}
+realing=${SWATH_REAL_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)}
 pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 500)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-rm -f "$out"/{tests,corrupted,killed,sanitizer,contenders,writes,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
+rm -f "$out"/{tests,corrupted,killed,sanitizer,contenders,writes,real,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
 rm -rf "$out/corrupted"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
@@ -192,6 +193,21 @@ if [ "${only:-writes}" = writes ] && [ -n "$python" ]; then
     say "writing: exit status $writes_status"
 fi
 
+# --------------------------------------------------------------------------------------------------------- real rasters
+
+real_status=0
+if [ "${only:-real}" = real ] && [ -n "$python" ] && [ -d "$here/real" ]; then
+    say "real rasters"
+    PYTHONPATH=$unpacked/python${PYTHONPATH:+:$PYTHONPATH} timeout -k 10 $((realing + 30)) "$python" "$here/real.py" \
+        --dir "$bench_dir-real" --rasters "$here/real" --out "$out/real.json" --bin "$bin" \
+        ${quick[@]+--size 8192} ${rivals:+--rivals "$rivals"} --deadline $(($(date +%s) + realing - 30)) 2>&1 |
+        tee "$out/real.log"
+    real_status=${PIPESTATUS[0]}
+    umount "$bench_dir-real/huge" 2>/dev/null
+    rm -rf "$bench_dir-real"
+    say "real rasters: exit status $real_status"
+fi
+
 # ----------------------------------------------------------------------------------------------------------- cold start
 
 # After everything that loads the processors, because these are times of single calls.
@@ -225,4 +241,4 @@ fi
 report_status=$?
 say "results in $out"
 [ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] && [ $cold_status -eq 0 ] &&
-    [ $python_status -eq 0 ] || exit 1
+    [ $real_status -eq 0 ] && [ $python_status -eq 0 ] || exit 1
