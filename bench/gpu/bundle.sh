@@ -188,7 +188,7 @@ if [ -n "$corpus" ] && [ -d "$corpus" ]; then
 else
     echo "no corpus in the bundle" >&2
 fi
-cp "$here"/{run.sh,data.py,rivals.py,writes.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
+cp "$here"/{run.sh,data.py,rivals.py,writes.py,stats.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
 # Files that python_gpu.py runs beside its own checks: the matrix of the tests, and the examples of the documents.
 cp tests/python/{matrix,documented}.py "$out/"
 mkdir -p "$out/documents/docs"
