@@ -198,7 +198,8 @@ fi
 stats_status=0
 if [ "${only:-stats}" = stats ] && [ -n "$python" ]; then
     say "statistics"
-    PYTHONPATH=$unpacked/python${PYTHONPATH:+:$PYTHONPATH} timeout -k 5 "${SWATH_STATS_SECONDS:-180}" \
+    stats_seconds=$([ -n "${SWATH_HUGE:-}" ] && echo 600 || echo 180)
+    PYTHONPATH=$unpacked/python${PYTHONPATH:+:$PYTHONPATH} timeout -k 5 "$stats_seconds" \
         "$python" "$here/stats.py" --swath "$bin/swath" --dir "$bench_dir-stats" --out "$out/stats.json" \
         ${quick[@]+--size 8192} ${SWATH_HUGE:+--huge} 2>&1 | tee "$out/stats.log"
     stats_status=${PIPESTATUS[0]}
