@@ -189,7 +189,7 @@ if [ -n "$corpus" ] && [ -d "$corpus" ]; then
 else
     echo "no corpus in the bundle" >&2
 fi
-cp "$here"/{run.sh,data.py,rivals.py,writes.py,real.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
+cp "$here"/{run.sh,data.py,rivals.py,writes.py,real.py,stats.py,python_gpu.py,report.py,README.md,trips.md} "$out/"
 if [ -d "$rasters" ]; then
     mkdir "$out/real"
     cp "$rasters"/*.tif "$out/real/"

@@ -3,11 +3,11 @@
 
     python3 report.py --dir OUT [--versions VERSIONS.txt]
 
-reads tests.json, corrupted.json, killed.json, sanitizer.json, contenders.json, writes.json, cold.json and python.json
-of OUT, as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one or ended the
-context, a killed writer lost a file, the sanitizer found something, swath gave wrong pixels or none, a written file
-reads back wrongly, depends on the batches or took more memory than allowed, or machine code and PTX differ in their
-results; slowness is reported, never failed.
+reads tests.json, corrupted.json, killed.json, sanitizer.json, contenders.json, writes.json, stats.json, cold.json and
+python.json of OUT, as far as they are there. Exit status 1 if a test failed, a damaged tile was taken for a sound one
+or ended the context, a killed writer lost a file, the sanitizer found something, swath gave wrong pixels or none, a
+written file reads back wrongly, depends on the batches or took more memory than allowed, statistics differ from the
+CPU's, or machine code and PTX differ in their results; slowness is reported, never failed.
 """
 
 from __future__ import annotations
@@ -403,6 +403,22 @@ def write_details(rows: list[dict[str, Any]], writes: dict[str, Any]) -> list[st
     return lines + (["", "### Errors, notices and what was not run", "", *errors] if errors else [])
 
 
+def stats_tables(stats: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Times of `swath stats`, and the faults."""
+    lines = ["", "## Statistics", "", "Seconds of `swath stats`, best process [median], on a Zstd COG of f32.", ""]
+    body = []
+    for row in stats["rows"]:
+        times = [row["seconds"].get(device) for device in ("cpu", "cuda")]
+        cells = [f"{min(each):.2f} [{statistics.median(each):.2f}]" if each else "-" for each in times]
+        goal = reached(min(times[1]) if times[1] else None, row.get("goal_s"), True)
+        back = str(row.get("bytes_back", "-"))
+        body.append([f"{row['width']} x {row['height']}", *cells, figure(row.get("times_cpu")), back, goal])
+    lines += table(["raster", "CPU", "GPU", "× CPU", "bytes back", "goal"], body)
+    return lines, [
+        f"statistics of {row['width']} x {row['height']}: {why}" for row in stats["rows"] for why in row["faults"]
+    ]
+
+
 def cold_tables(cold: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Time of the first call of a process, with machine code and with PTX, and the faults."""
     lines = ["", "## Cold start", ""]
@@ -483,7 +499,7 @@ def main() -> int:
     contenders, writes = load(args.dir / "contenders.json"), load(args.dir / "writes.json")
     python, corrupted = load(args.dir / "python.json"), load(args.dir / "corrupted.json")
     killed = load(args.dir / "killed.json")
-    cold = load(args.dir / "cold.json")
+    cold, stats = load(args.dir / "cold.json"), load(args.dir / "stats.json")
     versions = args.versions.read_text().strip().splitlines() if args.versions and args.versions.exists() else []
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     faults: list[str] = []
@@ -541,6 +557,10 @@ def main() -> int:
         written, wrong = compare_writes(writes)
         faults += wrong
         lines += ["", *write_tables(written, writes), *write_details(written, writes)]
+    if stats:
+        section, wrong = stats_tables(stats)
+        lines += section
+        faults += wrong
     if cold:
         section, wrong = cold_tables(cold)
         lines += section
@@ -552,7 +572,8 @@ def main() -> int:
     result = {
         "date": date, "machine": machine, "versions": versions, "ceilings": ceiling, "tests": tests,
         "sanitizer": sanitizer, "corrupted": corrupted, "killed": killed, "rows": rows, "faults": faults,
-        "writes": {**writes, "rows": written} if writes else None, "cold": cold, "python": python,
+        "writes": {**writes, "rows": written} if writes else None, "stats": stats, "cold": cold,
+        "python": python,
     }  # fmt: skip
     if faults:
         lines += ["", "## Faults", "", *(f"- {fault}" for fault in faults)]

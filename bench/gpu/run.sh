@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The one command on a GPU machine: tests, sanitizer, benchmark against the rivals, results.md and results.json.
 #
-#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|real|cold|python|zstd|torture]
+#   run.sh [--out DIR] [--quick] [--rivals DIR] [--only tests|bench|writes|real|stats|cold|python|zstd|torture]
 #
 # real reads and writes real rasters; zstd is the benchmark of reading with Zstd files alone; cold times the first calls
 # of processes; torture decodes SWATH_CORRUPTED damaged tiles of each codec (default ten million; the tests have fewer)
 # and kills SWATH_KILLS writers (default 1000).
 # Needs no toolchain and no network. Missing parts (python3, CuPy, rivals, compute-sanitizer) are reported and left out.
+# stats times `swath stats`, with SWATH_HUGE=1 on 32 GiB too (it takes 48 GB of $SWATH_BENCH_DIR and some minutes).
 # SWATH_RUN_SECONDS is another limit for tests and reading, SWATH_WRITE_SECONDS for writing, which comes after them,
 # SWATH_REAL_SECONDS for real rasters, and SWATH_PYTHON_SECONDS for the Python package, which comes last.
 # Rasters are made in $SWATH_BENCH_DIR (default /dev/shm/swath-bench) and removed at the end unless SWATH_BENCH_KEEP=1;
@@ -25,16 +26,16 @@ while [ $# -gt 0 ]; do
         --quick) quick=(--quick) ;;
         --rivals) rivals=$2; shift ;;
         --only) only=$2; shift ;;
-        *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
+        *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift
 done
 codecs=()
 contenders=()
 case $only in
-    '' | tests | bench | writes | real | cold | python | torture) ;;
+    '' | tests | bench | writes | real | stats | cold | python | torture) ;;
     zstd) only=bench codecs=(--only zstd) contenders=(--only ceilings,swath,zstd,gdal-gpu,gdal) ;;
-    *) echo "--only takes tests, bench, writes, real, cold, python, zstd or torture" >&2; exit 2 ;;
+    *) echo "--only takes tests, bench, writes, real, stats, cold, python, zstd or torture" >&2; exit 2 ;;
 esac
 
 # Seconds for the whole, for the tests, for each tool of the sanitizer and for the making of the rasters.
@@ -45,7 +46,7 @@ realing=${SWATH_REAL_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 150 || echo 480)}
 pythoning=${SWATH_PYTHON_SECONDS:-$([ ${#quick[@]} -gt 0 ] && echo 180 || echo 500)}
 start=$(date +%s)
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-rm -f "$out"/{tests,corrupted,killed,sanitizer,contenders,writes,real,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
+rm -f "$out"/{tests,corrupted,killed,sanitizer,contenders,writes,real,stats,cold,python,results}.json "$out/results.md" "$out/cogs.tar"
 rm -rf "$out/corrupted"
 bench_dir=${SWATH_BENCH_DIR:-/dev/shm/swath-bench}
 python=$(command -v python3 || true)
@@ -208,6 +209,20 @@ if [ "${only:-real}" = real ] && [ -n "$python" ] && [ -d "$here/real" ]; then
     say "real rasters: exit status $real_status"
 fi
 
+# ----------------------------------------------------------------------------------------------------------- statistics
+
+stats_status=0
+if [ "${only:-stats}" = stats ] && [ -n "$python" ]; then
+    say "statistics"
+    stats_seconds=$([ -n "${SWATH_HUGE:-}" ] && echo 600 || echo 180)
+    PYTHONPATH=$unpacked/python${PYTHONPATH:+:$PYTHONPATH} timeout -k 5 "$stats_seconds" \
+        "$python" "$here/stats.py" --swath "$bin/swath" --dir "$bench_dir-stats" --out "$out/stats.json" \
+        ${quick[@]+--size 8192} ${SWATH_HUGE:+--huge} 2>&1 | tee "$out/stats.log"
+    stats_status=${PIPESTATUS[0]}
+    rm -rf "$bench_dir-stats"
+    say "statistics: exit status $stats_status"
+fi
+
 # ----------------------------------------------------------------------------------------------------------- cold start
 
 # After everything that loads the processors, because these are times of single calls.
@@ -240,5 +255,5 @@ fi
 "$python" "$here/report.py" --dir "$out" --versions "$here/VERSIONS.txt"
 report_status=$?
 say "results in $out"
-[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] && [ $cold_status -eq 0 ] &&
-    [ $real_status -eq 0 ] && [ $python_status -eq 0 ] || exit 1
+[ $report_status -eq 0 ] && [ $bench_status -eq 0 ] && [ $writes_status -eq 0 ] && [ $real_status -eq 0 ] &&
+    [ $stats_status -eq 0 ] && [ $cold_status -eq 0 ] && [ $python_status -eq 0 ] || exit 1

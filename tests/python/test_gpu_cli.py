@@ -128,6 +128,37 @@ def test_samples_are_the_same(swath: Swath, folder: Path, name: str) -> None:
     assert arrays[0].tobytes() == arrays[1].tobytes()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["predictor3-deflate-float32.tif", "codec-lzw-uint16.tif", "nbits-12.tif", "cog-sparse.tif", "mask-internal.tif",
+     "mask-external.tif", "mask-alpha.tif", "cog-zstd-mask.tif"],
+)  # fmt: skip
+def test_statistics_are_the_same_and_no_pixels_come_back(swath: Swath, name: str) -> None:
+    arguments = ("stats", GOOD / name, "--json")
+    code, out, err = run(swath, *arguments, "--device", "cuda", "--stats", script="async=1 seed=5")
+    assert (code, out) == (0, run(swath, *arguments)[1]), err
+    figures = dict(line.split(None, 1) for line in err.splitlines() if not line.startswith("from device"))
+    assert "note:" not in figures and "0 by the CPU" in figures["tiles"] and int(figures["launches"]) >= 3, err
+    (back,) = (line for line in err.splitlines() if line.startswith("from device"))
+    assert int(back.split(", ")[1].split("(")[-1].split()[0]) < 4096, err
+
+
+def test_statistics_of_more_than_the_memory_are_the_same(swath: Swath, tmp_path: Path) -> None:
+    path = tmp_path / "large.tif"
+    samples = (np.indices((5300, 5000)).sum(0) // 7).astype(np.uint8)
+    with rasterio.open(
+        path, "w", driver="GTiff", width=5000, height=5300, count=1, dtype="uint8", nodata=7, tiled=True
+    ) as file:
+        file.write(samples, 1)
+    arguments = ("stats", path, "--json")
+    wanted = run(swath, *arguments)[1]
+    for memory, notes in (("1g", 0), ("200m", 0), ("16m", 1)):
+        device = ("--device", "cuda", "--max-device-memory", memory)
+        code, out, err = run(swath, *arguments, *device, script="async=1 seed=5")
+        assert (code, out) == (0, wanted), err
+        assert err.count("note: ") == notes, err
+
+
 def test_tiles_that_the_gpu_cannot_decode_are_refused_or_reported(swath: Swath) -> None:
     code, _, err = run(swath, "stats", LZMA, "--device", "cuda")
     assert code == 2 and "LZMA is not decoded on the GPU" in err

@@ -9,6 +9,9 @@ mod served;
 #[path = "../../../crates/swath/tests/gpu/server.rs"]
 mod server;
 #[allow(dead_code)]
+#[path = "../../../crates/swath/tests/gpu/summed.rs"]
+mod summed;
+#[allow(dead_code)]
 #[path = "../../../crates/swath/tests/gpu/written.rs"]
 mod written;
 
@@ -25,6 +28,7 @@ use swath::{
     WriteOptions,
     gpu::{Counters, DeviceError, Gpu, GpuOptions},
     io::MemorySource,
+    statistics::StatisticsOptions,
 };
 
 use crate::{Fault, corrupt, flag, option, stock::Codec};
@@ -37,6 +41,7 @@ const MAX_PRINTED: usize = 8;
 struct Scale {
     matrix: u64,
     written: u64,
+    summed: usize,
     /// Files of 64 tiles that are damaged, for each codec.
     batches: u64,
     /// Tiles of each codec that are damaged without a file around them.
@@ -50,6 +55,7 @@ struct Scale {
 const FULL: Scale = Scale {
     matrix: 2400,
     written: 600,
+    summed: 800,
     batches: 157,
     corrupted: 200_000,
     large_side: 6000,
@@ -60,6 +66,7 @@ const FULL: Scale = Scale {
 const SMALL: Scale = Scale {
     matrix: 60,
     written: 20,
+    summed: 32,
     batches: 2,
     corrupted: 1000,
     large_side: 700,
@@ -195,6 +202,7 @@ pub fn run(words: &[String]) -> Result<Value, Fault> {
     };
     group("matrix", &|tally| matrix(tally, &gpu, scale.matrix));
     group("large", &|tally| large(tally, &gpu, scale.large_side));
+    group("statistics", &|tally| summed_up(tally, &gpu, scale.summed));
     if let Some(folder) = option(words, "--corpus") {
         group("corpus", &|tally| corpus(tally, &gpu, Path::new(folder)));
     }
@@ -242,6 +250,25 @@ fn matrix(tally: &mut Tally, gpu: &Arc<Gpu>, count: u64) {
             let right = if case.on_device { notices == 0 } else { notices == 1 || (notices == 0 && no_tiles) };
             ensure(right, || format!("{}: {:?}", case.what, report.notices))
         }));
+    }
+}
+
+/// Statistics of every type and layout: the CPU's to the last bit, and no pixel comes back.
+fn summed_up(tally: &mut Tally, gpu: &Arc<Gpu>, count: usize) {
+    let mut rng = Rng::new(21);
+    for case in (0..count).filter_map(|number| summed::draw(number, &mut rng)) {
+        tally.check(case.check(gpu, None).map(|_| ()));
+    }
+    for compression in [Compression::None, Compression::Deflate, Compression::Zstd] {
+        for memory in [None, Some(200 << 20), Some(16 << 20)] {
+            let run = || {
+                let file = summed::large(compression).map_err(|error| text(&error))?;
+                let report = summed::agree(&file, &StatisticsOptions::default(), gpu, Mode::Cuda, memory)?;
+                let peak = report.map_or(0, |report| report.counters.peak_bytes);
+                ensure(memory.is_none_or(|most| peak <= most), || format!("{compression}: {peak} bytes, {memory:?}"))
+            };
+            tally.check(run());
+        }
     }
 }
 

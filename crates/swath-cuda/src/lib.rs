@@ -12,6 +12,7 @@ pub mod error;
 pub mod gpu;
 mod kernel_code;
 pub mod probe;
+pub mod summary;
 mod threads;
 pub mod transfer;
 

@@ -1,11 +1,14 @@
 //! Smallest and largest value, mean and standard deviation of bands, read portion by portion.
 
+mod device;
 // For the front ends, which walk over pixels in the same way.
 #[doc(hidden)]
 pub mod portions;
+mod runs;
 #[doc(hidden)]
 pub mod samples;
 mod summary;
+mod work;
 
 use std::sync::Arc;
 
@@ -14,16 +17,14 @@ use swath_tiff::{SampleType, Window};
 
 use crate::{
     cancel::Cancel,
-    describe::{
-        MaskKind,
-        number::{self, Exact},
-    },
-    error::{Error, ErrorKind},
+    describe::number::{self, Exact},
+    error::Error,
     open::dataset::Dataset,
     read::ReadOptions,
 };
-use portions::{BUDGET, Portion, TileLayout};
-use summary::{Summarise, Summary};
+use portions::{BUDGET, TileLayout};
+use summary::Summary;
+use work::{Totals, Work};
 
 /// Called after every portion, from the thread that asked, with how many samples are done and how many there are.
 pub type OnSamples = Arc<dyn Fn(u64, u64) + Send + Sync>;
@@ -66,13 +67,6 @@ impl StatisticsOptions {
     pub fn with_cancel(mut self, cancel: Cancel) -> Self {
         self.cancel = Some(cancel);
         self
-    }
-
-    fn read(&self, portion: &Portion) -> ReadOptions {
-        let mut options = ReadOptions::default().with_window(portion.window);
-        options.threads = self.threads;
-        options.cancel = self.cancel.clone();
-        options
     }
 }
 
@@ -160,8 +154,8 @@ impl Statistics {
 }
 
 impl Dataset {
-    /// Computes statistics of the first image. The CPU or a GPU decodes it, as set when the file was opened, a portion at a time, so
-    /// memory does not grow with the image.
+    /// Computes statistics of the first image, a portion at a time, so memory does not grow with the image. The CPU or a GPU does
+    /// it, as set when the file was opened, with the same result. From a GPU only the statistics come back.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), swath::Error> {
@@ -188,54 +182,17 @@ fn statistics(dataset: &Dataset, options: &StatisticsOptions) -> Result<Statisti
     let bands = options.bands.clone().unwrap_or_else(|| (1..=dataset.bands()).collect());
     // Report bands that do not exist before the first of many portions is read.
     dataset.read_len(&ReadOptions::default().with_window(Window::new(0, 0, 1, 1)).with_bands(bands.clone()))?;
-    let masks = MaskKind::of_bands(dataset)?;
-    let about = |band: u32| (band as usize).checked_sub(1);
-    let nodata: Vec<Option<Vec<u8>>> =
-        bands.iter().map(|band| dataset.metadata().bands.get(about(*band)?)?.nodata_sample(sample)).collect();
-    // As in GDAL, a band's own nodata value counts before a mask of the whole file.
-    let masked = |position: usize, band: u32| {
-        let kind = about(band).and_then(|index| masks.get(index));
-        nodata.get(position).is_some_and(Option::is_none)
-            && matches!(kind, Some(MaskKind::PerDataset | MaskKind::Alpha))
-    };
-    let mut found: Vec<Summary> = vec![Summary::default(); bands.len()];
-    let pixels = u64::from(dataset.width()) * u64::from(dataset.height());
-    let (mut done, all) = (0u64, pixels.saturating_mul(bands.len() as u64));
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = options.threads.or(dataset.threads).unwrap_or_else(cores);
-    let mut buffer = Vec::new();
+    let work = Work::new(dataset, options, &bands)?;
     // Reading a mask takes as much again, and a copy of it.
-    let any_masked = bands.iter().enumerate().any(|(position, band)| masked(position, *band));
-    let budget = if any_masked { BUDGET / 3 } else { BUDGET };
-    for portion in TileLayout::of(dataset.main()).portions(&bands, sample, budget) {
-        let read = options.read(&portion).with_bands(portion.bands.iter().copied());
-        buffer.resize(dataset.read_len(&read)?, 0);
-        dataset.read_into(&read, &mut buffer)?;
-        let positions: Vec<usize> = (portion.first..portion.first + portion.bands.len()).collect();
-        let wants_mask = positions.iter().zip(&portion.bands).any(|(position, band)| masked(*position, *band));
-        let mask = if wants_mask { Some(dataset.read_mask(&options.read(&portion))?) } else { None };
-        let plane_len = portion.window.pixels() as usize * sample.size();
-        for ((position, band), plane) in positions.iter().zip(&portion.bands).zip(buffer.chunks_exact(plane_len.max(1)))
-        {
-            let work = Summarise {
-                nodata: nodata.get(*position).and_then(Option::as_deref),
-                mask: mask.as_ref().filter(|_| masked(*position, *band)).map(|mask| mask.bytes()),
-                threads,
-            };
-            let part = samples::visit(sample, plane, work).ok_or_else(|| {
-                let detail = format!("statistics of samples of type {sample}");
-                Error::new(ErrorKind::Unsupported(detail)).in_source(&dataset.name)
-            })?;
-            if let Some(total) = found.get_mut(*position) {
-                total.merge(&part);
-            }
-        }
-        done = done.saturating_add(portion.window.pixels().saturating_mul(portion.bands.len() as u64));
-        if let Some(progress) = &options.progress {
-            progress(done, all);
-        }
+    let budget = if work.masked.contains(&true) { BUDGET / 3 } else { BUDGET };
+    let mut totals = Totals::new(&work);
+    let portions = TileLayout::of(dataset.main()).portions(&bands, sample, budget);
+    match dataset.device.open_if_wanted() {
+        // Without a GPU each read says why the CPU decodes, or fails.
+        Ok((None, _)) | Err(_) => work.by_cpu(portions, &dataset.device, &mut totals)?,
+        Ok((Some(gpu), _)) => device::run(&work, &gpu, portions, &mut totals)?,
     }
-    let bands = bands.iter().zip(&found).map(|(band, summary)| BandStatistics::new(*band, summary)).collect();
+    let bands = bands.iter().zip(&totals.found).map(|(band, summary)| BandStatistics::new(*band, summary)).collect();
     Ok(Statistics { name: dataset.name().to_owned(), sample, bands })
 }
 
@@ -247,7 +204,7 @@ mod tests {
     use swath_tiff::structure::Planar;
 
     use super::*;
-    use crate::{Metadata, OpenOptions, Rows, Shape, WriteOptions, Writer};
+    use crate::{ErrorKind, Metadata, OpenOptions, Rows, Shape, WriteOptions, Writer};
 
     /// Three bands of 4 × 2 pixels in planes: 1 to 8, ten times as much, and all 7.
     fn planes() -> Dataset {

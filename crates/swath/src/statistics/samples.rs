@@ -64,7 +64,7 @@ pub fn visit<V: Visit>(sample: SampleType, bytes: &[u8], visitor: V) -> Option<V
                 let word = |raw: [u8; 2]| {
                     if half { half_to_float(u16::from_ne_bytes(raw)).into() } else { i16::from_ne_bytes(raw).into() }
                 };
-                f64::hypot(word([a, b]), word([c, d]))
+                magnitude(word([a, b]), word([c, d]))
             })
         }
         SampleType::CI32 | SampleType::CF32 => {
@@ -72,16 +72,36 @@ pub fn visit<V: Visit>(sample: SampleType, bytes: &[u8], visitor: V) -> Option<V
             visitor.visit(bytes.as_chunks().0, move |[a, b, c, d, e, f, g, h]: [u8; 8]| {
                 let word =
                     |raw: [u8; 4]| if float { f32::from_ne_bytes(raw).into() } else { i32::from_ne_bytes(raw).into() };
-                f64::hypot(word([a, b, c, d]), word([e, f, g, h]))
+                magnitude(word([a, b, c, d]), word([e, f, g, h]))
             })
         }
         SampleType::CF64 => visitor.visit(bytes.as_chunks().0, |raw: [u8; 16]| {
             let bits = u128::from_ne_bytes(raw);
             // Which half is the real part does not matter to a magnitude.
-            f64::hypot(f64::from_bits(bits as u64), f64::from_bits((bits >> 64) as u64))
+            magnitude(f64::from_bits(bits as u64), f64::from_bits((bits >> 64) as u64))
         }),
         _ => return None,
     })
+}
+
+/// The magnitude of a complex number. The operations of `hypot` differ from library to library; these are rounded in one way
+/// everywhere, so a GPU finds the same (`swath-cuda/kernels/summary/number.cuh`).
+fn magnitude(real: f64, imaginary: f64) -> f64 {
+    /// 2^500 and 2^600: squares of numbers in between neither overflow nor vanish.
+    const HUGE: f64 = f64::from_bits((1023 + 500) << 52);
+    const SCALE: f64 = f64::from_bits((1023 + 600) << 52);
+    let (a, b) = (real.abs(), imaginary.abs());
+    if a == f64::INFINITY || b == f64::INFINITY {
+        return f64::INFINITY;
+    }
+    let larger = if a > b { a } else { b };
+    let (scale, back) = match larger {
+        larger if larger > HUGE => (1.0 / SCALE, SCALE),
+        larger if larger < 1.0 / HUGE => (SCALE, 1.0 / SCALE),
+        _ => (1.0, 1.0),
+    };
+    let (x, y) = (a * scale, b * scale);
+    (x * x + y * y).sqrt() * back
 }
 
 /// Distinguishes nodata samples from data.
@@ -173,6 +193,16 @@ mod tests {
         let found = floats(SampleType::F32, &bytes, Some(&0f32.to_ne_bytes()));
         assert!(found[0].is_nan());
         assert_eq!(found[1], 1.0);
+    }
+
+    #[test]
+    fn magnitudes_neither_overflow_nor_vanish() {
+        for (a, b) in [(3.0, 4.0), (-5e-324, 0.0), (3e300, -4e300), (3e-300, 4e-300), (0.0, -0.0), (f64::MAX, 1.0)] {
+            let (found, wanted) = (magnitude(a, b), f64::hypot(a, b));
+            assert!((found - wanted).abs() <= wanted * f64::EPSILON, "{a} {b}: {found} and {wanted}");
+        }
+        assert_eq!(magnitude(f64::NAN, f64::NEG_INFINITY), f64::INFINITY);
+        assert!(magnitude(f64::NAN, 1.0).is_nan() && magnitude(1e300, f64::NAN).is_nan());
     }
 
     #[test]

@@ -2,8 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use swath_cuda::summary::{AreaSummary, Extreme};
+
 use super::samples::{Missing, Number, Visit};
 use crate::describe::number::Exact;
+
+// `swath-cuda/kernels/summary/` computes the same on a GPU, bit for bit: a change here is a change there.
 
 /// Samples that are summed up at once: their doubles fit in the first-level cache with room to spare.
 const CHUNK: usize = 2048;
@@ -71,6 +75,17 @@ impl Summary {
             (Some((min, max)), Some((low, high))) => Some((lower(min, low), lower_of_negated(max, high))),
             (own, other) => own.or(other),
         };
+    }
+}
+
+impl From<&AreaSummary> for Summary {
+    fn from(of: &AreaSummary) -> Self {
+        let exact = |extreme| match extreme {
+            Extreme::Int(value) => Exact::Int(value),
+            Extreme::Float(value) => Exact::Float(value),
+        };
+        let AreaSummary { extremes, valid, missing, sum, spread } = *of;
+        Self { extremes: extremes.map(|(min, max)| (exact(min), exact(max))), valid, missing, sum, spread }
     }
 }
 

@@ -22,6 +22,9 @@ mod remote;
 #[allow(dead_code)]
 mod served;
 mod server;
+mod statistics;
+#[allow(dead_code)]
+mod summed;
 mod tile_rows;
 mod write;
 #[allow(dead_code)]

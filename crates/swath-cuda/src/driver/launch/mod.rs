@@ -20,5 +20,6 @@ pub(crate) mod shrink;
 pub(crate) mod slice;
 pub(crate) mod stream_threads;
 pub(crate) mod streams_check;
+pub(crate) mod summary;
 pub(crate) mod take;
 pub(crate) mod zstd;

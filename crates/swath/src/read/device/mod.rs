@@ -135,7 +135,7 @@ impl Request<'_> {
 
 impl Error {
     /// Whether a smaller window might fit.
-    fn is_out_of_device_memory(&self) -> bool {
+    pub(crate) fn is_out_of_device_memory(&self) -> bool {
         matches!(self.kind(), ErrorKind::Device(error) if error.is_out_of_memory())
     }
 
